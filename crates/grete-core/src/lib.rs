@@ -1,0 +1,6 @@
+//! Floor 1: sans-IO state machines of a Kafka consumer.
+#![forbid(unsafe_code)]
+
+pub mod ids;
+pub mod rng;
+pub mod time;

@@ -1,0 +1,2 @@
+//! Tool: code generation and the floors check.
+fn main() {}
