@@ -1,0 +1,6 @@
+//! Kafka's primitive types: a bounded reader, and the functions that write.
+
+pub mod reader;
+pub mod writer;
+
+pub use reader::Reader;
