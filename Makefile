@@ -1,0 +1,77 @@
+# Each target sets up all that it needs: Python 3.11 or newer, cargo, Java 17 and Maven are enough.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Where what was installed when is noted; newer than all that it was made from, or it is made again.
+STAMPS := $(VENV)/stamps
+PYTEST = $(BIN)/python -m pytest
+PYTEST_ARGS ?=
+
+RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock rust-toolchain.toml
+PYTHON_PATHS := $(wildcard python tests benchmarks examples)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:  ## say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(STAMPS)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(@D) && touch $@
+
+# The dependencies of pyproject.toml without the package itself.
+$(STAMPS)/tools: $(STAMPS)/venv pyproject.toml
+	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	    e = p["optional-dependencies"]; print(*p["dependencies"], *e["test"], *e["lint"], "maturin>=1.9", sep="\n")' \
+	    > $(STAMPS)/requirements.txt
+	$(BIN)/pip install -q -r $(STAMPS)/requirements.txt
+	@touch $@
+
+$(STAMPS)/build: $(STAMPS)/tools $(RUST_SOURCES)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet
+	@touch $@
+
+.PHONY: build
+build: $(STAMPS)/build  ## a release build in .venv
+
+.PHONY: kafka
+kafka: $(STAMPS)/tools  ## bring Kafka's jars (KAFKA_VERSION)
+	@$(BIN)/python -m tests.kafka --jars
+
+.PHONY: test
+test: build kafka  ## every test that fits 25 minutes
+	cargo test --workspace --quiet
+	$(PYTEST) $(PYTEST_ARGS)
+
+.PHONY: soak
+soak: build kafka  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions
+	$(PYTEST) -m soak --timeout 1800 -o faulthandler_timeout=2000 $(PYTEST_ARGS)
+	for version in 3.9.1 4.1.0; do KAFKA_VERSION=$$version $(PYTEST) -m 'kafka and not soak' $(PYTEST_ARGS) || exit 1; done
+	if [ -x fuzz/run.sh ]; then fuzz/run.sh; fi
+
+.PHONY: lint
+lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, the floors and the generated code
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo xtask floors
+	cargo xtask codegen --check
+	$(BIN)/ruff check $(PYTHON_PATHS)
+	$(BIN)/ruff format --check $(PYTHON_PATHS)
+	$(BIN)/mypy --strict $(wildcard python/grete) tests
+
+.PHONY: demo
+demo: build kafka  ## a million records through a consumer class
+	$(BIN)/python examples/demo.py
+
+.PHONY: bench
+bench: build kafka  ## Grete beside other clients
+	$(BIN)/python -m benchmarks.consume
+
+.PHONY: clean
+clean:  ## remove all that was built, the jars too
+	rm -rf $(VENV) build target

@@ -1,0 +1,1 @@
+"""The tests of Grete, and what they stand on."""

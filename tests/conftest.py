@@ -1,0 +1,47 @@
+"""Fixtures for all tests: a shared broker, topic names, and the broker's log beside a failure."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from tests.kafka import KafkaCluster, live_clusters
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaCluster]:
+    """One broker for the whole run; who kills or stops brokers starts an own one."""
+    with KafkaCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses; nothing is created."""
+    return f"topic-{next(_numbers)}-{os.getpid()}"
+
+
+@pytest.fixture
+def group() -> str:
+    """A group id that no other test uses."""
+    return f"group-{next(_numbers)}-{os.getpid()}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        for number, cluster in enumerate(live_clusters(), 1):
+            report.sections.append((f"Kafka {cluster.version}, cluster {number}", cluster.broker_log_tail(60)))
+    return report
+
+
+def pytest_report_header() -> str:
+    from tests.kafka import chosen_version
+
+    return f"kafka: {chosen_version()}"

@@ -1,0 +1,80 @@
+"""Topics, offsets and groups of a test cluster, asked through confluent-kafka: a foreign client as the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+
+from .waiting import eventually
+
+TIMEOUT = 30.0
+# librdkafka writes each refused connection to stderr, and brokers of tests are away often; errors are raised anyway.
+QUIET: dict[str, str | int] = {"log_level": 1}
+EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+class TopicAdmin:
+    """Synchronous calls; each waits for its answer."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._client = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
+
+    def create_topic(self, name: str, partitions: int, replication: int, config: Mapping[str, object] | None) -> None:
+        settings = {key: str(value) for key, value in (config or {}).items()}
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=settings)
+        self._client.create_topics([topic], operation_timeout=TIMEOUT)[name].result(TIMEOUT)
+        eventually(lambda: len(self.leaders(name)) == partitions, TIMEOUT, f"a leader for each partition of {name}")
+
+    def delete_topic(self, name: str) -> None:
+        self._client.delete_topics([name], operation_timeout=TIMEOUT)[name].result(TIMEOUT)
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """{partition: node id} of the partitions that have a leader."""
+        metadata = self._client.list_topics(topic, timeout=TIMEOUT).topics[topic]
+        return {index: partition.leader for index, partition in metadata.partitions.items() if partition.leader >= 0}
+
+    def partitions(self, topic: str) -> list[int]:
+        return sorted(self._client.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions)
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """{partition: high watermark}."""
+        return self._offsets(topic, LATEST)
+
+    def start_offsets(self, topic: str) -> dict[int, int]:
+        """{partition: log start offset}."""
+        return self._offsets(topic, EARLIEST)
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """The group's committed offsets, those it has."""
+        asked = self._client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        answer = asked[group].result(TIMEOUT)
+        return {(row.topic, row.partition): row.offset for row in answer.topic_partitions or () if row.offset >= 0}
+
+    def lag(self, group: str, topics: Iterable[str]) -> int:
+        """Records that the group has not committed, over whole topics."""
+        committed = self.committed(group)
+        return sum(
+            end - committed.get((topic, partition), 0)
+            for topic in topics
+            for partition, end in self.end_offsets(topic).items()
+        )
+
+    def members(self, group: str) -> dict[str, set[tuple[str, int]]]:
+        """{member id: its partitions} as the coordinator sees it."""
+        description = self._client.describe_consumer_groups([group])[group].result(TIMEOUT)
+        return {
+            member.member_id: {(row.topic, row.partition) for row in member.assignment.topic_partitions}
+            for member in description.members
+        }
+
+    def group_state(self, group: str) -> str:
+        """STABLE, EMPTY, DEAD, PREPARING_REBALANCING ..."""
+        return str(self._client.describe_consumer_groups([group])[group].result(TIMEOUT).state.name)
+
+    def _offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
+        asked = {TopicPartition(topic, partition): spec for partition in self.partitions(topic)}
+        answers = self._client.list_offsets(asked, request_timeout=TIMEOUT)
+        return {row.partition: future.result(TIMEOUT).offset for row, future in answers.items()}

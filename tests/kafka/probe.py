@@ -1,0 +1,63 @@
+"""Two questions in Kafka's protocol, asked over a plain socket: does a broker answer, and whom does it know?"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+API_VERSIONS = 18
+METADATA = 3
+CLIENT_ID = b"harness"
+
+
+class ProbeError(Exception):
+    """The peer did not answer as a Kafka broker does."""
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        part = connection.recv(count - len(parts))
+        if not part:
+            raise ProbeError(f"closed after {len(parts)} of {count} bytes")
+        parts += part
+    return bytes(parts)
+
+
+def _ask(host: str, port: int, api: int, version: int, body: bytes, timeout: float) -> bytes:
+    head = struct.pack(">hhih", api, version, 7, len(CLIENT_ID)) + CLIENT_ID
+    with socket.create_connection((host, port), timeout=timeout) as connection:
+        connection.settimeout(timeout)
+        connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+        (size,) = struct.unpack(">i", _exactly(connection, 4))
+        if not 4 <= size <= 1 << 20:
+            raise ProbeError(f"a frame of {size} bytes")
+        answer = _exactly(connection, size)
+    (correlation,) = struct.unpack_from(">i", answer)
+    if correlation != 7:
+        raise ProbeError(f"correlation id {correlation} for 7")
+    return answer[4:]
+
+
+def api_versions(host: str, port: int, timeout: float = 2.0) -> dict[int, tuple[int, int]]:
+    """ApiVersions v0: what the broker speaks, as {api key: (lowest, highest)}."""
+    answer = _ask(host, port, API_VERSIONS, 0, b"", timeout)
+    error, count = struct.unpack_from(">hi", answer)
+    if error:
+        raise ProbeError(f"ApiVersions answered error {error}")
+    rows = struct.iter_unpack(">hhh", answer[6 : 6 + 6 * count])
+    return {api: (lowest, highest) for api, lowest, highest in rows}
+
+
+def brokers(host: str, port: int, timeout: float = 2.0) -> set[int]:
+    """Metadata v1 without topics: ids of the brokers that are registered and not fenced."""
+    answer = _ask(host, port, METADATA, 1, struct.pack(">i", 0), timeout)
+    (count,) = struct.unpack_from(">i", answer)
+    at, found = 4, set()
+    for _ in range(count):
+        node, length = struct.unpack_from(">ih", answer, at)
+        at += 6 + length + 4
+        (rack,) = struct.unpack_from(">h", answer, at)
+        at += 2 + max(rack, 0)
+        found.add(node)
+    return found
