@@ -101,3 +101,15 @@ pub enum WireError {
         left: usize,
     },
 }
+
+impl WireError {
+    #[cold]
+    pub(crate) fn unsupported_field(message: &'static str, field: &'static str, version: i16) -> Self {
+        Self::UnsupportedField { message, field, version }
+    }
+
+    #[cold]
+    pub(crate) fn unexpected_null(message: &'static str, field: &'static str, version: i16) -> Self {
+        Self::UnexpectedNull { message, field, version }
+    }
+}

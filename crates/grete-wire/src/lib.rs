@@ -1,12 +1,15 @@
 //! Floor 0: bytes to meaning and back. No I/O, no clock, no threads, no unsafe.
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod api_key;
 pub mod error;
 pub mod error_code;
+pub mod messages;
 pub mod primitives;
 pub mod slab;
 
+pub use api::Api;
 pub use api_key::ApiKey;
 pub use error::WireError;
 pub use error_code::ErrorCode;
