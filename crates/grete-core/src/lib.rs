@@ -1,6 +1,7 @@
 //! Floor 1: sans-IO state machines of a Kafka consumer.
 #![forbid(unsafe_code)]
 
+pub mod group;
 pub mod ids;
 pub mod rng;
 pub mod time;

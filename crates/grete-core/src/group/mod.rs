@@ -1,0 +1,3 @@
+//! The consumer group.
+pub mod assignor;
+pub mod subscription;
