@@ -9,6 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 STAMPS := $(VENV)/stamps
 PYTEST = $(BIN)/python -m pytest
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock rust-toolchain.toml
 PYTHON_PATHS := $(wildcard python tests benchmarks examples)
@@ -68,9 +69,14 @@ lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, the floors and the genera
 demo: build kafka  ## a million records through a consumer class
 	$(BIN)/python examples/demo.py
 
+# The peers, with the codecs that they need.
+$(STAMPS)/bench: $(STAMPS)/tools benchmarks/requirements.txt
+	$(BIN)/pip install -q -r benchmarks/requirements.txt
+	@touch $@
+
 .PHONY: bench
-bench: build kafka  ## Grete beside other clients
-	$(BIN)/python -m benchmarks.consume
+bench: build kafka $(STAMPS)/bench  ## Grete beside other clients (BENCH_ARGS="--topics T23 --rounds 1")
+	$(BIN)/python -m benchmarks.consume $(BENCH_ARGS)
 
 .PHONY: clean
 clean:  ## remove all that was built, the jars too

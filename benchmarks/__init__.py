@@ -1,0 +1,1 @@
+"""Grete beside what a user would pick instead, on the same broker and topics, in the same run."""

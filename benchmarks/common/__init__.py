@@ -1,0 +1,1 @@
+"""What the benchmarks share: pinning, accounting, the broker, native programs, tables, plots."""

@@ -1,0 +1,31 @@
+"""One Kafka broker, pinned, for as long as a benchmark runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.kafka import KafkaCluster
+from tests.kafka.admin import TopicAdmin
+
+
+@dataclass(frozen=True)
+class Broker:
+    """Where it listens and what it is."""
+
+    bootstrap: str
+    version: str
+    settings: str
+    admin: TopicAdmin
+
+
+@contextmanager
+def broker(bootstrap: str | None, core: int) -> Iterator[Broker]:
+    """A fresh Apache Kafka on `core`, or the one that already listens on `bootstrap` (then pinning it is yours)."""
+    if bootstrap is not None:
+        yield Broker(bootstrap, "as given", "not started by this run", TopicAdmin(bootstrap))
+        return
+    with KafkaCluster(cpus={core}, heap="2g", fast_start=False) as kafka:
+        settings = f"KRaft, one node, -Xmx2g, G1, core {core}"
+        yield Broker(kafka.bootstrap_servers, kafka.version, settings, kafka.admin)

@@ -1,0 +1,1 @@
+"""Throughput: every client reads the same topics, one core each side."""

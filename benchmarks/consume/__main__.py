@@ -1,0 +1,57 @@
+"""python -m benchmarks.consume --topics T23,T100 --rounds 3"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.common import results
+from benchmarks.common.broker import broker
+from benchmarks.common.pinning import Cores
+
+from . import report
+from .catalogue import CLIENTS
+from .driver import measure, named, say
+from .rows import rows
+from .targets import judge
+from .topics import TOPICS
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="benchmarks.consume", description=__doc__)
+    parser.add_argument("--topics", default=",".join(TOPICS), help="comma separated (default: all)")
+    parser.add_argument("--clients", default=",".join(CLIENTS), help="comma separated (default: all)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--records", type=int, help="at most so many records per topic")
+    parser.add_argument("--scale", type=float, default=1.0, help="times the size of every topic")
+    parser.add_argument("--bootstrap", help="an existing single-node broker with none of these topics")
+    parser.add_argument("--broker-core", type=int, default=0)
+    parser.add_argument("--client-core", type=int, default=1)
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds per process")
+    parser.add_argument("--out", type=Path, default=results.RESULTS, help="directory for consume.{json,md,svg}")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Exit status 1 if a client failed or a target was missed."""
+    options = parse()
+    cores = Cores(options.broker_core, options.client_core)
+    cores.check()
+    topics = [TOPICS[name] for name in named(options.topics.split(","), TOPICS, "topic")]
+    clients = [CLIENTS[name] for name in named(options.clients.split(","), CLIENTS, "client")]
+    with broker(options.bootstrap, cores.broker) as kafka:
+        facts = {**results.circumstances(kafka), "cores": asdict(cores)}
+        measured = measure(
+            kafka, cores, topics, clients, options.rounds, options.scale, options.records, options.timeout
+        )
+    page = report.markdown(facts, measured, options.rounds)
+    print(page)
+    paths = results.write(options.out, "consume", report.data(facts, measured), page, report.plot(facts, measured))
+    say(f"written: {', '.join(map(str, paths))}")
+    return int(bool(measured.failures) or any(verdict.missed for verdict in judge(rows(measured.runs))))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

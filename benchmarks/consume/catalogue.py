@@ -1,0 +1,126 @@
+"""The measured clients: how each is started, with which settings, and on which topics."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.common.build import c_program, floor_program, go_program, java_command
+
+from .topics import TOPICS, Filled
+
+MILLION = 1_000_000
+ALL = frozenset(TOPICS)
+PLAIN = frozenset(name for name, topic in TOPICS.items() if not topic.compressed)
+MAIN = frozenset({"T23", "T100"})
+
+
+@dataclass(frozen=True)
+class Client:
+    """One process to run; it prints a line per pass, and `rows` names those that are shown."""
+
+    name: str
+    program: Callable[[], list[str]]
+    rows: Mapping[str, str]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+    limit: int | None = None
+    topics: frozenset[str] = ALL
+    # Words between the common ones and the NAME=VALUE settings.
+    extra: tuple[str, ...] = ()
+    # An app is imported by `grete run`: what to read comes through the environment.
+    by_environment: bool = False
+
+    def records(self, filled: Filled) -> int:
+        """How many records it reads: slow ones read the start of the topic only."""
+        return min(filled.records, self.limit or filled.records)
+
+    def command(self, bootstrap: str, filled: Filled) -> list[str]:
+        """The whole command line."""
+        if self.by_environment:
+            return self.program()
+        common = [bootstrap, filled.topic.name, str(filled.topic.partitions), str(self.records(filled))]
+        settings = [f"{name}={value}" for name, value in self.settings.items()]
+        return [*self.program(), *common, *self.extra, *settings]
+
+    def environment(self, bootstrap: str, filled: Filled) -> dict[str, str]:
+        """What is added to the environment."""
+        if not self.by_environment:
+            return {}
+        records = str(self.records(filled))
+        return {"BENCH_BOOTSTRAP": bootstrap, "BENCH_TOPIC": filled.topic.name, "BENCH_RECORDS": records}
+
+
+def _python(module: str) -> Callable[[], list[str]]:
+    return lambda: [sys.executable, "-m", f"benchmarks.consume.clients.{module}"]
+
+
+def _floor(mode: str, text: str, topics: frozenset[str] = ALL) -> Client:
+    return Client(
+        f"floor-{mode}",
+        lambda: [str(floor_program()), "consume"],
+        {mode: f"floor: raw socket, {text}"},
+        note="max.partition.fetch.bytes 1 MiB",
+        topics=topics,
+        extra=(mode,),
+    )
+
+
+RDKAFKA_TUNED = {"queued.min.messages": "1000000", "fetch.queue.backoff.ms": "10"}
+GRETE_TUNED: dict[str, str] = {}
+
+_clients = (
+    _floor("read", "batch headers only"),
+    _floor("crc", "CRC"),
+    _floor("crcparse", "CRC + parse", PLAIN),
+    Client("grete-columns", _python("grete_columns"), {"only": "Grete, columns"}, GRETE_TUNED),
+    Client("grete-columns-defaults", _python("grete_columns"), {"only": "Grete, columns, all defaults"}, topics=MAIN),
+    Client("grete-rows", _python("grete_rows"), {"only": "Grete, rows with .value"}, GRETE_TUNED),
+    Client(
+        "grete-app",
+        lambda: [str(Path(sys.executable).with_name("grete")), "run", "benchmarks.consume.clients.grete_app:app"],
+        {"only": "Grete, App with a class"},
+        note="group, 1 worker, default commits, rows with .value",
+        by_environment=True,
+    ),
+    Client(
+        "librdkafka",
+        lambda: [str(c_program("consume/clients/librdkafka.c"))],
+        {"only": "librdkafka, C API"},
+        RDKAFKA_TUNED,
+        note="rd_kafka_consume_batch_queue(10000); CRC not checked (its default)",
+    ),
+    Client(
+        "franz",
+        lambda: [str(go_program())],
+        {"last": "franz-go, 2nd pass"},
+        note="PollFetches, EachRecord",
+        extra=("2",),
+    ),
+    Client(
+        "java",
+        lambda: list(java_command("Consume")),
+        {"cold": "Java, cold (1st pass)", "warm": "Java, warm (3rd pass)"},
+        note="max.poll.records=10000, -Xms512m -Xmx1g",
+        extra=("3",),
+    ),
+    Client(
+        "confluent",
+        _python("confluent"),
+        {"only": "confluent-kafka, consume(10000)"},
+        RDKAFKA_TUNED,
+        note="CRC not checked (its default)",
+    ),
+    Client(
+        "confluent-defaults",
+        _python("confluent"),
+        {"only": "confluent-kafka, consume(10000), all defaults"},
+        note="first 2M records",
+        limit=2 * MILLION,
+        topics=MAIN,
+    ),
+    Client("aiokafka", _python("aio"), {"only": "aiokafka, getmany"}, note="first 1M records", limit=MILLION),
+)
+CLIENTS = {client.name: client for client in _clients}

@@ -1,0 +1,40 @@
+//! The floor: a blocking socket, one Fetch in flight, no client library.
+//!
+//! `floor consume BOOTSTRAP TOPIC PARTITIONS RECORDS read|crc|crcparse`
+//! `floor rate BOOTSTRAP TOPIC PER_SECOND WARMUP_SECONDS WINDOWS WINDOW_SECONDS`
+//!
+//! It expects a broker that leads every partition of the topic (a single node).
+
+mod batch;
+mod consume;
+mod fetch;
+mod process;
+mod rate;
+
+use std::error::Error;
+
+/// Anything that ends the program; it is printed and the exit code is 1.
+type Failure = Box<dyn Error>;
+
+const USAGE: &str = "usage: floor consume BOOTSTRAP TOPIC PARTITIONS RECORDS read|crc|crcparse
+       floor rate BOOTSTRAP TOPIC PER_SECOND WARMUP_SECONDS WINDOWS WINDOW_SECONDS";
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["consume", bootstrap, topic, partitions, records, mode] => {
+            consume::run(bootstrap, topic, partitions.parse()?, records.parse()?, consume::Mode::parse(mode)?)
+        }
+        ["rate", bootstrap, topic, per_second, warm_up, windows, seconds] => {
+            let plan = rate::Plan {
+                per_second: per_second.parse()?,
+                warm_up: warm_up.parse()?,
+                windows: windows.parse()?,
+                seconds: seconds.parse()?,
+            };
+            rate::run(bootstrap, topic, &plan)
+        }
+        _ => Err(USAGE.into()),
+    }
+}

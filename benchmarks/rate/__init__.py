@@ -1,0 +1,1 @@
+"""A paced topic of 23-byte values: CPU of the consumer and latency from produce to handler."""

@@ -1,0 +1,124 @@
+"""python -m benchmarks.rate --rates 5000,10000"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import results
+from benchmarks.common.broker import broker
+from benchmarks.common.pinning import Cores
+from benchmarks.common.run import ClientFailedError
+from benchmarks.common.table import number, table
+
+from .driver import CLIENTS, FETCH, Client, Plan, Result, measure
+
+HEAD = ("client", "CPU %", "windows", "us CPU/record", "p50 us", "p99 us", "max us", "wrong", "peak RSS MB")
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="benchmarks.rate", description=__doc__)
+    parser.add_argument("--rates", default="5000,10000", help="records per second, comma separated")
+    parser.add_argument("--clients", default=",".join(CLIENTS), help="comma separated (default: all)")
+    parser.add_argument("--warm-up", type=float, default=6.0, help="seconds")
+    parser.add_argument("--windows", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=18.0, help="of each window")
+    parser.add_argument("--bootstrap", help="an existing single-node broker")
+    parser.add_argument("--broker-core", type=int, default=0)
+    parser.add_argument("--client-core", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=results.RESULTS, help="directory for rate.{json,md}")
+    return parser.parse_args()
+
+
+def targets(found: Sequence[Result]) -> list[tuple[str, float, float]]:
+    """(what, at most, measured): CPU below every confluent-kafka row, and below a quarter of cold Java."""
+    by_key = {(result.per_second, result.client): result.cpu_percent for result in found}
+    limits = {"confluent-poll": 1.0, "confluent-consume": 1.0, "java": 0.25}
+    return [
+        (f"{rate}/s: Grete's CPU over {peer}'s", limit, by_key[rate, "grete"] / by_key[rate, peer])
+        for rate in sorted({rate for rate, _ in by_key})
+        for peer, limit in limits.items()
+        if (rate, "grete") in by_key and (rate, peer) in by_key
+    ]
+
+
+def markdown(facts: Mapping[str, Any], plan: Plan, found: Sequence[Result], failures: Sequence[str]) -> str:
+    """The whole page."""
+    about = (
+        f"Values of 23 bytes, one partition, librdkafka producer with linger.ms=5 on the broker's core, consumer on "
+        f"core {facts['cores']['client']}: {FETCH}. Medians of {plan.windows} windows of {plan.seconds:g} s after "
+        f"{plan.warm_up:g} s of warm-up. Latency is from produce() to the handler, lingering included; `max` and "
+        "`wrong` (gaps, repeats, damaged values) are over all windows."
+    )
+    parts = ["# Rate", results.paragraph(facts), about]
+    for rate in sorted({result.per_second for result in found}):
+        lines = [_line(result) for result in found if result.per_second == rate]
+        parts += [f"## {rate:,} records per second", table(HEAD, lines)]
+    verdicts = [
+        (what, f"< {limit:g}", f"{measured:.2f}", "ok" if measured < limit else "MISSED")
+        for what, limit, measured in targets(found)
+    ]
+    if verdicts:
+        parts += ["## Targets", table(("target (ratio)", "wanted", "measured", "verdict"), verdicts)]
+    versions = {result.title: result.version for result in found}
+    parts += ["## Versions", "\n".join(f"- **{title}**: {version}" for title, version in versions.items())]
+    if failures:
+        parts += ["## Failed", *(f"```\n{failure}\n```" for failure in failures)]
+    return "\n\n".join(parts)
+
+
+def _line(result: Result) -> tuple[str, ...]:
+    return (
+        result.title,
+        f"{result.cpu_percent:.2f}",
+        ", ".join(f"{share:.2f}" for share in result.cpu_windows),
+        number(result.cpu_us_per_record),
+        f"{result.p50_us:,.0f}",
+        f"{result.p99_us:,.0f}",
+        f"{result.max_us:,.0f}",
+        str(result.wrong),
+        f"{result.peak_rss / 1e6:,.0f}",
+    )
+
+
+def chosen(names: str) -> list[Client]:
+    """The clients of a comma-separated list."""
+    unknown = set(names.split(",")) - set(CLIENTS)
+    if unknown:
+        raise SystemExit(f"unknown client {min(unknown)}: choose from {', '.join(CLIENTS)}")
+    return [CLIENTS[name] for name in names.split(",")]
+
+
+def main() -> int:
+    """Exit status 1 if a client failed, saw a wrong record, or a target was missed."""
+    options = parse()
+    cores = Cores(options.broker_core, options.client_core)
+    cores.check()
+    plan = Plan(options.warm_up, options.windows, options.seconds)
+    found: list[Result] = []
+    failures: list[str] = []
+    with broker(options.bootstrap, cores.broker) as kafka:
+        facts = {**results.circumstances(kafka), "cores": asdict(cores), "plan": asdict(plan)}
+        for rate in map(int, options.rates.split(",")):
+            for client in chosen(options.clients):
+                try:
+                    found.append(measure(kafka, cores, client, rate, plan))
+                    print(f"  {rate}/s {client.name}: {found[-1].cpu_percent:.2f} % CPU", file=sys.stderr, flush=True)
+                except ClientFailedError as error:
+                    failures.append(f"{client.name} at {rate}/s: {error}")
+                    print(f"  FAILED {failures[-1]}", file=sys.stderr, flush=True)
+    page = markdown(facts, plan, found, failures)
+    print(page)
+    missed = [what for what, limit, measured in targets(found) if measured >= limit]
+    data = {**facts, "results": [asdict(result) for result in found], "missed": missed, "failures": failures}
+    results.write(options.out, "rate", data, page)
+    return int(bool(failures or missed) or any(result.wrong for result in found))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

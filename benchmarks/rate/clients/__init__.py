@@ -1,0 +1,1 @@
+"""One program per client. Each takes BOOTSTRAP TOPIC PER_SECOND WARMUP_SECONDS WINDOWS WINDOW_SECONDS."""
