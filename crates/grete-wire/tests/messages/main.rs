@@ -2,6 +2,7 @@
 
 mod samples;
 mod values;
+mod vectors;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -156,4 +157,41 @@ proptest! {
             }
         }
     }
+}
+
+/// All versions of all messages go through Kafka's own classes and have to come back byte for byte.
+#[test]
+#[ignore = "needs Java 17, and KAFKA_CLASSPATH with kafka-clients and slf4j-api (`.../jars/*` will do)"]
+fn kafkas_own_classes_echo_every_message() {
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
+
+    let classpath = std::env::var_os("KAFKA_CLASSPATH").expect("set KAFKA_CLASSPATH");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/Echo.java");
+    let mut java = Command::new("java")
+        .arg("-cp")
+        .arg(classpath)
+        .arg(source)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("java runs");
+    let mut lines = String::new();
+    let mut sent = 0;
+    for codec in codecs() {
+        for version in codec.versions.clone() {
+            for seed in 0..10 {
+                let (bytes, _) = (codec.sample)(version, &mut Values::new(seed));
+                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                lines.push_str(&format!("{} {version} {hex}\n", codec.name));
+                sent += 1;
+            }
+        }
+    }
+    // Java answers only at the end, so that writing everything first cannot block.
+    java.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let mut answer = String::new();
+    java.stdout.take().unwrap().read_to_string(&mut answer).unwrap();
+    assert!(java.wait().unwrap().success(), "{answer}");
+    assert_eq!(answer.trim(), format!("{sent} equal"));
 }

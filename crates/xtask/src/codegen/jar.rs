@@ -15,9 +15,14 @@ pub const KAFKA: &str = "4.3.0";
 pub struct Jar(zip::ZipArchive<File>);
 
 impl Jar {
-    /// Opens the jar from the local Maven repository; Maven fetches it when it is not there yet.
-    pub fn open() -> Result<Self, Box<dyn Error>> {
-        let path = jar_path()?;
+    /// Opens the jar that the tests have brought, or else that of the local Maven repository; Maven fetches it when it
+    /// is not there yet.
+    pub fn open(root: &Path) -> Result<Self, Box<dyn Error>> {
+        let build = std::env::var_os("GRETE_TEST_BUILD").map_or_else(|| root.join("build"), PathBuf::from);
+        let mut path = build.join(format!("kafka/{KAFKA}/libs/kafka-clients-{KAFKA}.jar"));
+        if !path.exists() {
+            path = maven_path()?;
+        }
         if !path.exists() {
             fetch()?;
         }
@@ -34,7 +39,7 @@ impl Jar {
     }
 }
 
-fn jar_path() -> Result<PathBuf, Box<dyn Error>> {
+fn maven_path() -> Result<PathBuf, Box<dyn Error>> {
     let repository = match std::env::var_os("MAVEN_REPO_LOCAL") {
         Some(path) => PathBuf::from(path),
         None => Path::new(&std::env::var_os("HOME").ok_or("set HOME or MAVEN_REPO_LOCAL")?).join(".m2/repository"),

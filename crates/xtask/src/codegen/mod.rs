@@ -51,7 +51,7 @@ const SAMPLES: &str = "crates/grete-wire/tests/messages/samples.rs";
 /// Writes the messages, or compares them with what is committed.
 pub fn run(root: &Path, check: bool) -> Result<(), Box<dyn Error>> {
     let mut files = BTreeMap::new();
-    for (path, code) in generate()? {
+    for (path, code) in generate(root)? {
         files.insert(root.join(&path), rustfmt(root, &code).map_err(|error| format!("{}: {error}", path.display()))?);
     }
     let stale: Vec<PathBuf> =
@@ -86,8 +86,8 @@ pub fn run(root: &Path, check: bool) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn generate() -> Result<Vec<(PathBuf, String)>, Box<dyn Error>> {
-    let mut jar = Jar::open()?;
+fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>, Box<dyn Error>> {
+    let mut jar = Jar::open(root)?;
     let mut messages = Vec::new();
     for api in APIS {
         let mut request = jar.schema(&format!("{api}Request"))?;
