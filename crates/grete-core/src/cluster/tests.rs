@@ -1,0 +1,3 @@
+//! The cluster against scripted brokers.
+
+mod bootstrap;
