@@ -31,7 +31,8 @@ class Measurement:
 
 def records_of(topic: Topic, scale: float, at_most: int | None) -> int:
     """How many records this run puts into a topic."""
-    return max(1000, int(min(topic.records * scale, at_most or topic.records)))
+    wanted = int(topic.records * scale)
+    return max(1000, wanted if at_most is None else min(wanted, at_most))
 
 
 def measure(

@@ -1,0 +1,1 @@
+"""Tests of the benchmarks' arithmetic: a wrong median or ratio would be believed."""
