@@ -23,6 +23,14 @@ pub enum WireError {
         /// The length on the wire.
         value: i64,
     },
+    /// A value that this field cannot have, or that contradicts another field.
+    #[error("{what} cannot be {value}")]
+    BadValue {
+        /// Which field.
+        what: &'static str,
+        /// What the wire says.
+        value: i64,
+    },
     /// A string that is not UTF-8.
     #[error("a string is not UTF-8")]
     BadUtf8,

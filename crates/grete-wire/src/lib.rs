@@ -5,9 +5,11 @@ pub mod api;
 pub mod api_key;
 pub mod error;
 pub mod error_code;
+pub mod fetch;
 pub mod frame;
 pub mod messages;
 pub mod primitives;
+pub mod records;
 pub mod slab;
 
 pub use api::Api;

@@ -1,0 +1,58 @@
+//! Control records, which end transactions (KIP-98).
+
+use super::decode::check_crc;
+use super::header::{BatchHeader, Compression, HEADER_BYTES};
+use super::{Columns, DecodeLimits, Decoder, RecordError};
+use crate::primitives::Reader;
+use crate::slab::{Slab, SlabPool};
+
+/// What a control record says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlType {
+    /// The transaction is aborted.
+    Abort,
+    /// The transaction is committed.
+    Commit,
+    /// Something for the brokers, a leader change for instance.
+    Other,
+}
+
+/// Reads a control record's key: version and type, 16 bits each. `Other` if it is too short.
+#[must_use]
+pub fn control_type(key: &[u8]) -> ControlType {
+    match key {
+        [_, _, 0, 0, ..] => ControlType::Abort,
+        [_, _, 0, 1, ..] => ControlType::Commit,
+        _ => ControlType::Other,
+    }
+}
+
+/// The type of the first record in a control batch, whose checksum is checked; `Other` if compaction left none.
+pub(crate) fn batch_type(batch: &[u8], header: &BatchHeader) -> Result<ControlType, RecordError> {
+    check_crc(batch, header)?;
+    let base_offset = header.base_offset;
+    let malformed = |cause| RecordError::Malformed { base_offset, cause };
+    if header.record_count == 0 {
+        return Ok(ControlType::Other);
+    }
+    if header.compression() != Ok(Compression::None) {
+        return packed_type(batch, header);
+    }
+    let mut r = Reader::new(batch.get(HEADER_BYTES..).unwrap_or_default());
+    let mut key = || {
+        let (_length, _attributes, _timestamp, _offset) = (r.varint()?, r.i8()?, r.varlong()?, r.varint()?);
+        let len = r.varint()?;
+        r.take(usize::try_from(len).unwrap_or(0))
+    };
+    key().map(control_type).map_err(malformed)
+}
+
+/// Nobody packs control batches, but nobody forbids it.
+#[cold]
+fn packed_type(batch: &[u8], header: &BatchHeader) -> Result<ControlType, RecordError> {
+    let mut decoder = Decoder::new(SlabPool::new(0), DecodeLimits { max_decompressed_batch_bytes: 64 * 1024 });
+    let mut columns = Columns::default();
+    let slab = Slab::from(batch.to_vec());
+    decoder.append(&slab, 0..batch.len(), header, 0, &mut columns)?;
+    Ok(control_type(columns.key(0).unwrap_or_default()))
+}

@@ -1,0 +1,52 @@
+//! Record batches: against a plain model, against what other implementations wrote, and against hostile bytes.
+
+mod model;
+mod pitfalls;
+mod properties;
+
+use grete_wire::records::testing::TestRecord;
+use grete_wire::records::{Columns, DecodeLimits, Decoder, RecordError, walk};
+use grete_wire::slab::{Slab, SlabPool};
+use model::Row;
+
+const CODECS: [grete_wire::records::Compression; 5] = {
+    use grete_wire::records::Compression::{Gzip, Lz4, None, Snappy, Zstd};
+    [None, Gzip, Snappy, Lz4, Zstd]
+};
+
+fn decoder(limit: usize) -> Decoder {
+    Decoder::new(SlabPool::new(1 << 20), DecodeLimits { max_decompressed_batch_bytes: limit })
+}
+
+/// All whole batches of `records`, decoded.
+fn decode(records: &[u8], from_offset: i64) -> Result<Columns, RecordError> {
+    let slab = Slab::from(records.to_vec());
+    let mut columns = Columns::default();
+    let mut decoder = decoder(128 << 20);
+    for item in walk(&slab) {
+        let (header, range) = item.expect("headers are good");
+        decoder.decode(&slab, range, &header, from_offset, &mut columns)?;
+    }
+    Ok(columns)
+}
+
+fn rows(columns: &Columns) -> Vec<Row> {
+    assert_eq!(columns.timestamps.len(), columns.len());
+    assert_eq!(columns.keys.len(), columns.len());
+    assert_eq!(columns.values.len(), columns.len());
+    assert!(columns.headers.is_empty() || columns.headers.len() == columns.len());
+    let row = |i: usize| Row {
+        offset: columns.offsets[i],
+        record: TestRecord {
+            timestamp: columns.timestamps[i],
+            key: columns.key(i).map(<[u8]>::to_vec),
+            value: columns.value(i).map(<[u8]>::to_vec),
+            headers: columns
+                .headers(i)
+                .map_while(Result::ok)
+                .map(|(key, value)| (key.to_vec(), value.map(<[u8]>::to_vec)))
+                .collect(),
+        },
+    };
+    (0..columns.len()).map(row).collect()
+}
