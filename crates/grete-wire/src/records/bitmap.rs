@@ -43,6 +43,9 @@ impl Bitmap {
     /// Appends the rows after `row` others: bit i of `valid` for each i < `count` <= 64.
     #[inline]
     pub(crate) fn append(&mut self, row: usize, valid: u64, count: usize) {
+        if count == 0 {
+            return;
+        }
         let all = if count >= 64 { u64::MAX } else { (1 << count) - 1 };
         let nulls = count - (valid & all).count_ones() as usize;
         if self.words.is_empty() {
