@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -60,6 +60,8 @@ class KafkaCluster:
         self._directory: RunDirectory | None = None
         self._admin: TopicAdmin | None = None
         self.nodes: dict[int, Node] = {}
+        # Called when ports are known and nothing has started yet: for a test that puts a proxy in front.
+        self.before_start: Callable[[], object] = lambda: None
 
     def __enter__(self) -> Self:
         self.jars.ensure()
@@ -68,6 +70,7 @@ class KafkaCluster:
         try:
             self._lay_out()
             _live.add(self)
+            self.before_start()
             self.start_all()
         except BaseException:
             self.close()
@@ -185,6 +188,8 @@ class KafkaCluster:
             "transaction.state.log.num.partitions": 4,
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": in_sync,
+            # Transactions that were left open are aborted soon after their time is up.
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
             "group.initial.rebalance.delay.ms": 0,
             # Tests of dead members do not want to wait 6 s or more for the session to end.
             "group.min.session.timeout.ms": 500,
