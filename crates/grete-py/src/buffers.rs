@@ -1,0 +1,118 @@
+//! The unsafe part: buffers and capsules that lend Rust memory to Python.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::{self, NonNull};
+
+use grete_columns::{ArrowArray, ArrowSchema, Layouts};
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+/// Fills `view` with a read-only, one-dimensional buffer of i64 (`"q"`) that `owner` keeps alive.
+///
+/// # Safety
+/// `view` is the struct that CPython passed to `__getbuffer__`. `data`, `shape` and `strides` live inside `owner`, or
+/// are owned by it, at addresses that stay put until it is deallocated.
+pub(crate) unsafe fn lend_i64(
+    owner: Bound<'_, PyAny>,
+    data: &[i64],
+    shape: &isize,
+    strides: &isize,
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> PyResult<()> {
+    if view.is_null() {
+        return Err(PyBufferError::new_err("no view to fill"));
+    }
+    if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
+        return Err(PyBufferError::new_err("the column is read-only: what Kafka sent cannot be changed"));
+    }
+    // SAFETY: `view` is valid by contract; the pointers stay valid while `view.obj` holds its reference to the owner.
+    unsafe {
+        (*view).obj = owner.into_ptr();
+        (*view).buf = data.as_ptr().cast_mut().cast();
+        (*view).len = size_of_val(data).cast_signed();
+        (*view).readonly = 1;
+        (*view).itemsize = 8;
+        (*view).format = if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT {
+            c"q".as_ptr().cast_mut()
+        } else {
+            ptr::null_mut()
+        };
+        (*view).ndim = 1;
+        (*view).shape =
+            if flags & ffi::PyBUF_ND == ffi::PyBUF_ND { ptr::from_ref(shape).cast_mut() } else { ptr::null_mut() };
+        (*view).strides = if flags & ffi::PyBUF_STRIDES == ffi::PyBUF_STRIDES {
+            ptr::from_ref(strides).cast_mut()
+        } else {
+            ptr::null_mut()
+        };
+        (*view).suboffsets = ptr::null_mut();
+        (*view).internal = ptr::null_mut();
+    }
+    Ok(())
+}
+
+const SCHEMA: &CStr = c"arrow_schema";
+const ARRAY: &CStr = c"arrow_array";
+
+/// A capsule of the PyCapsule interface that owns `schema`.
+pub(crate) fn schema_capsule(py: Python<'_>, schema: ArrowSchema) -> PyResult<Bound<'_, PyCapsule>> {
+    capsule(py, schema, SCHEMA, drop_capsule::<SchemaCapsule>)
+}
+
+/// A capsule of the PyCapsule interface that owns `array`.
+pub(crate) fn array_capsule(py: Python<'_>, array: ArrowArray) -> PyResult<Bound<'_, PyCapsule>> {
+    capsule(py, array, ARRAY, drop_capsule::<ArrayCapsule>)
+}
+
+/// Which layouts a requested schema asks for.
+pub(crate) fn requested_layouts(requested: Option<&Bound<'_, PyCapsule>>) -> PyResult<Layouts> {
+    let Some(capsule) = requested else { return Ok(Layouts::default()) };
+    let pointer = capsule
+        .pointer_checked(Some(SCHEMA))
+        .map_err(|_| PyValueError::new_err("requested_schema must be a capsule named 'arrow_schema'"))?;
+    // SAFETY: a capsule of that name holds a live ArrowSchema, and we hold the capsule.
+    Ok(unsafe { grete_columns::requested(pointer.as_ptr().cast::<ArrowSchema>()) })
+}
+
+fn capsule<'py, T>(
+    py: Python<'py>,
+    value: T,
+    name: &'static CStr,
+    destructor: ffi::PyCapsule_Destructor,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let pointer = NonNull::from(Box::leak(Box::new(value))).cast::<c_void>();
+    // SAFETY: the pointer is a leaked box of the type that `destructor` takes back.
+    unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer, name, Some(destructor)) }
+}
+
+trait Owned {
+    type Value;
+    const NAME: &'static CStr;
+}
+
+struct SchemaCapsule;
+impl Owned for SchemaCapsule {
+    type Value = ArrowSchema;
+    const NAME: &'static CStr = SCHEMA;
+}
+
+struct ArrayCapsule;
+impl Owned for ArrayCapsule {
+    type Value = ArrowArray;
+    const NAME: &'static CStr = ARRAY;
+}
+
+/// Frees the struct; one that a consumer has moved out has no release callback left, so only its shell is freed.
+unsafe extern "C" fn drop_capsule<O: Owned>(capsule: *mut ffi::PyObject) {
+    // SAFETY: CPython calls this once, with the capsule that `capsule()` made for this very type.
+    unsafe {
+        let pointer = ffi::PyCapsule_GetPointer(capsule, O::NAME.as_ptr());
+        if !pointer.is_null() {
+            drop(Box::from_raw(pointer.cast::<O::Value>()));
+        }
+    }
+}

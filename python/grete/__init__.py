@@ -1,0 +1,42 @@
+"""Grete runs Python code on Kafka topics: fast at the wire, safe with offsets, and well looked after.
+
+Importing it starts nothing: no thread, no socket, no file descriptor.
+"""
+
+from grete import client
+from grete._core import Message, Messages, __version__
+from grete.app import App
+from grete.consumer import Consumer
+from grete.errors import (
+    AuthorizationError,
+    ClosedError,
+    ConfigError,
+    CorruptBatchError,
+    ForkedClientError,
+    GreteError,
+    GroupError,
+    KafkaError,
+    NotBuiltError,
+    NotKafkaError,
+    TimeoutError,  # noqa: A004
+)
+
+__all__ = [
+    "App",
+    "AuthorizationError",
+    "ClosedError",
+    "ConfigError",
+    "Consumer",
+    "CorruptBatchError",
+    "ForkedClientError",
+    "GreteError",
+    "GroupError",
+    "KafkaError",
+    "Message",
+    "Messages",
+    "NotBuiltError",
+    "NotKafkaError",
+    "TimeoutError",
+    "__version__",
+    "client",
+]

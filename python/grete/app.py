@@ -1,0 +1,119 @@
+"""The App: settings and routes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict, TypeVar, Unpack
+
+from grete import config, routes
+from grete.errors import ConfigError, GreteError
+from grete.routes import Route
+
+H = TypeVar("H", bound=Callable[..., object])
+
+
+class AppSettings(TypedDict, total=False):
+    """Grete's own settings in code. Durations are strings like "30s", or seconds; sizes "64MiB", or bytes."""
+
+    workers: int
+    group: str
+    max_messages: int
+    shutdown_timeout: str | float
+    queued_bytes: str | int
+
+
+class RouteSettings(TypedDict, total=False):
+    """What a route may have of its own."""
+
+    group: str
+    max_messages: int
+    concurrency: str
+
+
+class App:
+    """Settings and routes. Declaring one opens no socket and starts no thread; `run` does.
+
+    ```
+    app = grete.App("billing", kafka={"bootstrap.servers": "localhost:9092"}, workers=5)
+
+    @app.consumer("orders", max_messages=500)
+    class Orders(grete.Consumer):
+        def consume(self):
+            for message in self.messages:
+                charge(message.value)
+    ```
+    """
+
+    def __init__(
+        self, name: str, *, kafka: Mapping[str, Any] | None = None, **settings: Unpack[AppSettings]
+    ) -> None:
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f'an App has a name, like App("billing"), not {name!r}', setting="name")
+        if kafka is not None and not isinstance(kafka, Mapping):
+            raise ConfigError(f'kafka is a mapping, like {{"bootstrap.servers": ...}}, not {kafka!r}', setting="kafka")
+        self.name = name
+        self.routes: list[Route] = []
+        self._code = config.layer(dict(settings), kafka or {}, "code")
+        self._command_line = config.Layer()
+        self._stop: Callable[[], None] | None = None
+
+    def consumer(self, *topics: str, **settings: Unpack[RouteSettings]) -> Callable[[H], H]:
+        """Routes topics to a class derived from `grete.Consumer`, or to a function that takes `grete.Messages`."""
+        routes.check_topics(topics)
+        routes.check_settings(dict(settings), f"consumer of {', '.join(topics)}")
+
+        def add(handler: H) -> H:
+            self.routes.append(routes.make(len(self.routes), topics, handler, dict(settings)))
+            return handler
+
+        return add
+
+    def override(self, settings: Mapping[str, object], kafka: Mapping[str, object] | None = None) -> None:
+        """Sets what the command line said; it goes before everything else. None means: not said."""
+        self._command_line = config.layer(settings, kafka or {}, "command line")
+
+    def config(self) -> config.Config:
+        """All settings with their origins, checked: defaults < grete.toml < environment < code < command line."""
+        return config.resolve(self._code, self._command_line)
+
+    def groups(self, resolved: config.Config) -> dict[str, list[Route]]:
+        """Routes by consumer group; those of one group share one client."""
+        kafka_group = resolved.kafka.get("group.id")
+        default = resolved["group"] or (kafka_group.value if kafka_group else self.name)
+        groups: dict[str, list[Route]] = {}
+        for route in self.routes:
+            members = groups.setdefault(route.group or default, [])
+            for other in members:
+                both = set(route.topics) & set(other.topics)
+                if both:
+                    raise ConfigError(
+                        f'{other.name} and {route.name} both read "{min(both)}" in group "{route.group or default}": '
+                        "a group gives each record to one of them; use two groups",
+                        setting="topic",
+                    )
+            members.append(route)
+        return groups
+
+    def run(self) -> None:
+        """Consumes until SIGINT, SIGTERM or `stop()`, then finishes jobs in flight, commits, leaves the groups.
+
+        Returns after a clean stop. Raises what ended it otherwise. A stop that takes longer than `shutdown_timeout`, or
+        a second SIGINT, dumps all stacks and ends the process with status 2.
+        """
+        from grete.processing.runner import Runner
+
+        if self._stop is not None:
+            raise GreteError(f'App "{self.name}" runs already')
+        if not self.routes:
+            raise ConfigError(f'App "{self.name}" has no consumer: declare one with @app.consumer("topic")')
+        resolved = self.config()
+        runner = Runner(self.name, self.groups(resolved), resolved)
+        self._stop = runner.stop
+        try:
+            runner.run()
+        finally:
+            self._stop = None
+
+    def stop(self) -> None:
+        """Makes `run` stop gracefully and return. From any thread; does nothing when `run` does not run."""
+        stop = self._stop
+        if stop is not None:
+            stop()

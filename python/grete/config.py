@@ -1,0 +1,242 @@
+"""Settings in layers: defaults < grete.toml < GRETE_... environment < code < command line. Each value knows its origin.
+
+Grete's own settings are snake_case with units ("30s", "64MiB"); Kafka's keep their dotted names, in `kafka={...}`,
+`[kafka]` or `GRETE_KAFKA_BOOTSTRAP_SERVERS`. Kafka's are checked by the Rust core, which knows them all.
+"""
+
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grete import _core, units
+from grete._suggest import did_you_mean
+from grete.errors import ConfigError, NotBuiltError
+
+_ENVIRONMENT = "GRETE_"
+_ENVIRONMENT_KAFKA = "GRETE_KAFKA_"
+_ENVIRONMENT_FILE = "GRETE_CONFIG"
+
+
+def _positive(value: object) -> int:
+    """A whole number from 1 up; the environment gives it as a string."""
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"it is a whole number from 1 up, not {value!r}")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"it is a non-empty string, not {value!r}")
+    return value
+
+
+def _level(value: object) -> str:
+    level = _text(value).upper()
+    if level not in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"):
+        raise ValueError(f"it is debug, info, warning, error or critical, not {value!r}")
+    return level
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One of Grete's own settings: how it is read, its default, what it is for."""
+
+    parse: Callable[[Any], Any]
+    default: object
+    help: str
+
+
+SETTINGS: dict[str, Setting] = {
+    "workers": Setting(_positive, 5, "threads that run handlers"),
+    "group": Setting(_text, None, "consumer group of routes that name none; else kafka's group.id, else the App's name"),
+    "max_messages": Setting(_positive, 500, "messages that one call of consume gets at most"),
+    "shutdown_timeout": Setting(units.seconds, "30s", "how long a stop may take before it is forced"),
+    "queued_bytes": Setting(units.size, "64MiB", "memory for records that wait for a handler, per consumer group"),
+    "log_level": Setting(_level, "info", "how much `grete run` logs"),
+}
+
+# Planned, and refused by name until they are there. Each with the one value that says "as it is now", if there is one.
+NOT_BUILT: dict[str, object] = {
+    "payload": None,
+    "concurrency": "partition",
+    "max_in_flight": None,
+    "retry": None,
+    "dead_letter": None,
+    "offsets": "auto",
+    "max_unmarked": None,
+    "max_wait": "0s",
+    "stall_after": None,
+    "handler_timeout": None,
+    "attempts": None,
+    "backoff": None,
+    "tick": None,
+    "eof": None,
+    "transactional": None,
+    "nodes": None,
+    "cpus": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value and where it came from."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(slots=True)
+class Layer:
+    """The settings of one origin."""
+
+    settings: dict[str, Value] = field(default_factory=dict)
+    kafka: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the layers come to."""
+
+    settings: Mapping[str, Value]
+    kafka: Mapping[str, Value]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.settings[name].value
+
+    def kafka_pairs(self, overrides: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+        """Kafka's settings as the core takes them, the overrides last."""
+        return [*((name, value.value) for name, value in self.kafka.items()), *(overrides or {}).items()]
+
+
+def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Refuses names that do not exist, with the nearest that does."""
+    known = list(known)
+    for name in given:
+        if name not in known and name not in NOT_BUILT:
+            hint = did_you_mean(name, [*known, *NOT_BUILT])
+            if not hint and "." in name:
+                hint = "; Kafka's settings go into kafka={...}"
+            raise ConfigError(f'{where} has no setting "{name}"{hint}', setting=name)
+
+
+def refuse_unbuilt(given: Mapping[str, object], where: str) -> None:
+    """Refuses what is planned and not there yet, unless it asks for what happens anyway."""
+    for name, value in given.items():
+        if name in NOT_BUILT and value is not None and value != NOT_BUILT[name]:
+            now = f"; for now leave it out or say {NOT_BUILT[name]!r}" if NOT_BUILT[name] else "; for now leave it out"
+            raise NotBuiltError(f"{where}: {name}={value!r} is not built yet{now}", setting=name)
+
+
+def parse(name: str, value: object, origin: str) -> Value:
+    """One of Grete's own settings, checked."""
+    try:
+        return Value(SETTINGS[name].parse(value), origin)
+    except ValueError as error:
+        raise ConfigError(f"{name} (from {origin}): {error}", setting=name, origin=origin) from None
+
+
+def kafka_text(name: str, value: object, origin: str) -> Value:
+    """One of Kafka's settings as the text that Kafka's own files would hold; the core checks it."""
+    if isinstance(value, bool):
+        return Value("true" if value else "false", origin)
+    if isinstance(value, (str, int, float)):
+        return Value(str(value), origin)
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return Value(",".join(value), origin)
+    raise ConfigError(
+        f"kafka setting {name} (from {origin}) is a string, a number or a bool, not {value!r}", setting=name, origin=origin
+    )
+
+
+def layer(settings: Mapping[str, object], kafka: Mapping[str, object], origin: str) -> Layer:
+    """A layer of checked values. None means: not given."""
+    check_names(settings, SETTINGS, origin)
+    refuse_unbuilt(settings, origin)
+    given = {name: value for name, value in settings.items() if value is not None and name in SETTINGS}
+    return Layer(
+        {name: parse(name, value, origin) for name, value in given.items()},
+        {name: kafka_text(name, value, origin) for name, value in kafka.items()},
+    )
+
+
+def file_layer(environment: Mapping[str, str]) -> Layer:
+    """`grete.toml` of the working directory, or the file that GRETE_CONFIG names."""
+    named = environment.get(_ENVIRONMENT_FILE)
+    path = Path(named or "grete.toml")
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except FileNotFoundError:
+        if named:
+            raise ConfigError(f"{_ENVIRONMENT_FILE} names {path}, which does not exist", origin=_ENVIRONMENT_FILE) from None
+        return Layer()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", origin=str(path)) from None
+    kafka = content.pop("kafka", {})
+    if not isinstance(kafka, dict):
+        raise ConfigError(f"{path}: kafka is a table: [kafka]", setting="kafka", origin=str(path))
+    return layer(content, dict(_flatten(kafka)), str(path))
+
+
+def _flatten(table: Mapping[str, object], prefix: str = "") -> Iterable[tuple[str, object]]:
+    """TOML reads `bootstrap.servers = ...` as a table in a table; Kafka means one dotted name."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def environment_layer(environment: Mapping[str, str]) -> Layer:
+    """`GRETE_WORKERS`, `GRETE_KAFKA_BOOTSTRAP_SERVERS`, and so on. Empty ones count as not set."""
+    result = Layer()
+    for variable, value in environment.items():
+        if not variable.startswith(_ENVIRONMENT) or variable == _ENVIRONMENT_FILE or not value:
+            continue
+        origin = f"environment variable {variable}"
+        if variable.startswith(_ENVIRONMENT_KAFKA):
+            name = variable.removeprefix(_ENVIRONMENT_KAFKA).lower().replace("_", ".")
+            result.kafka[name] = kafka_text(name, value, origin)
+            continue
+        name = variable.removeprefix(_ENVIRONMENT).lower()
+        check_names([name], SETTINGS, origin)
+        refuse_unbuilt({name: value}, origin)
+        if name in SETTINGS:
+            result.settings[name] = parse(name, value, origin)
+    return result
+
+
+def resolve(code: Layer, command_line: Layer, environment: Mapping[str, str] | None = None) -> Config:
+    """All layers on top of each other. Kafka's settings are checked by the core, too, before any socket."""
+    environment = os.environ if environment is None else environment
+    defaults = {
+        name: parse(name, setting.default, "default") if setting.default is not None else Value(None, "default")
+        for name, setting in SETTINGS.items()
+    }
+    layers = [Layer(defaults), file_layer(environment), environment_layer(environment), code, command_line]
+    settings: dict[str, Value] = {}
+    kafka: dict[str, Value] = {}
+    for one in layers:
+        settings |= one.settings
+        for name, value in one.kafka.items():
+            kafka.pop(name, None)  # so that the later one also comes later: of two spellings the last one wins
+            kafka[name] = value
+    config = Config(settings, kafka)
+    check_kafka(config)
+    return config
+
+
+def check_kafka(config: Config) -> None:
+    """Refuses Kafka settings that are unknown, wrong, or not built, and says where they came from."""
+    try:
+        _core.config_entries(config.kafka_pairs())
+    except ConfigError as error:
+        value = config.kafka.get(error.setting or "")
+        if value is None:
+            raise
+        raise type(error)(f"{error} (from {value.origin})", setting=error.setting, origin=value.origin) from None

@@ -1,0 +1,61 @@
+"""The class that users derive from."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from grete._core import Message, Messages
+from grete.errors import GreteError
+
+if TYPE_CHECKING:
+    from grete._core import Job
+
+
+class Consumer:
+    """Processes the records of one partition. One instance lives for as long as its partition is assigned.
+
+    Define `consume`; the other hooks are optional. Only one hook of an instance runs at a time, but not always in the
+    same thread.
+
+    Attributes:
+        messages: what `consume` is to process; empty outside of it.
+        topic: the instance's topic.
+        partition: the instance's partition.
+        attempt: counts the runs over the first unmarked record, from 1.
+        lost: in `revoked`: whether the partition is already somebody else's, so that nothing can be committed any more.
+    """
+
+    messages: Messages
+    topic: str
+    partition: int
+    attempt: int = 0
+    lost: bool = False
+    _job: "Job | None" = None
+
+    # Planned names: what is not there is refused by name instead of by a bare AttributeError.
+    _NOT_BUILT: ClassVar[frozenset[str]] = frozenset({"producer", "seek", "pause", "resume", "background"})
+
+    def initialize(self) -> None:
+        """Runs once, before the first `consume`. If it raises, it is retried on a new instance."""
+
+    def consume(self) -> None:
+        """Processes `self.messages`. Returning marks all of them as processed; raising leaves the unmarked for a retry."""
+        raise NotImplementedError(f"{type(self).__qualname__} has no consume method")
+
+    def revoked(self) -> None:
+        """Runs once when the partition goes to another member; what is marked is committed afterwards."""
+
+    def shutdown(self) -> None:
+        """Runs once when the process stops; what is marked is committed afterwards."""
+
+    def mark(self, x: Message | Messages, through: bool = False) -> int:
+        """Declares a message, or messages, of this job processed. Returns how many were not marked before.
+
+        With `through`, all records before it count as processed, too. Committed is the contiguous prefix of marks.
+        """
+        if self._job is None:
+            raise GreteError("mark works inside consume: there is no job now whose records could be marked")
+        return self._job.mark(x, through)
+
+    def __getattr__(self, name: str) -> object:
+        if name in Consumer._NOT_BUILT:
+            raise AttributeError(f"Consumer.{name} is not built yet", name=name, obj=self)
+        raise AttributeError(f"{type(self).__qualname__!r} object has no attribute {name!r}", name=name, obj=self)

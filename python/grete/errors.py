@@ -1,0 +1,67 @@
+"""All errors that Grete raises. Rust raises these very classes."""
+
+import builtins
+
+
+class GreteError(Exception):
+    """The base of all errors that Grete raises."""
+
+
+class ConfigError(GreteError):
+    """A setting that cannot be used. `setting` is its name as given, `origin` where it came from, where known."""
+
+    def __init__(self, message: str, *, setting: str | None = None, origin: str | None = None) -> None:
+        super().__init__(message)
+        self.setting = setting
+        self.origin = origin
+
+
+class NotBuiltError(ConfigError):
+    """A setting or feature that is planned and not there yet: refused by name, never ignored."""
+
+
+class ForkedClientError(GreteError):
+    """A client that was made before a fork is used in the child: make clients after the fork."""
+
+
+class ClosedError(GreteError):
+    """A handle is used after it was closed."""
+
+
+class TimeoutError(GreteError, builtins.TimeoutError):  # noqa: A001
+    """A call had no answer in time. It is the built-in `TimeoutError`, too."""
+
+
+class KafkaError(GreteError):
+    """A broker answered with an error. `code` is Kafka's number for it, `name` Kafka's name."""
+
+    def __init__(self, message: str, *, code: int, name: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.name = name
+
+
+class NotKafkaError(GreteError):
+    """What answers at the bootstrap addresses does not speak Kafka."""
+
+
+class AuthorizationError(GreteError):
+    """A broker refused who we are, or what we want to do."""
+
+
+class CorruptBatchError(GreteError):
+    """A record batch that stays unreadable after it was fetched again; its partition stops there."""
+
+    def __init__(self, message: str, *, topic: str, partition: int, offset: int) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class GroupError(GreteError):
+    """The group coordinator will not have this member."""
+
+
+class OffsetError(GreteError):
+    """A partition has no valid offset to read from, and `auto.offset.reset` is "none"."""

@@ -1,0 +1,1 @@
+"""What runs an App: workers, hooks, the stop."""
