@@ -1,0 +1,212 @@
+"""Grete's native part. Private: import from `grete` and `grete.client`."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Literal, TypedDict, final, overload
+
+_Start = int | Literal["earliest", "latest"] | datetime | None
+
+__version__: str
+
+@final
+class Message:
+    """One record: a handle into its `Messages`; what you touch is made when you touch it.
+
+    `key` and `value` are copies, so keeping them keeps nothing else. Keeping the message itself keeps the whole batch.
+    """
+
+    @property
+    def topic(self) -> str:
+        """The topic that the record was read from."""
+    @property
+    def partition(self) -> int:
+        """The partition that the record was read from."""
+    @property
+    def offset(self) -> int:
+        """The record's offset in its partition."""
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since 1970 UTC (the producer's time, or the broker's if the topic says so); -1: none."""
+    @property
+    def key(self) -> bytes | None:
+        """The key, copied; `None` if the record has none."""
+    @property
+    def value(self) -> bytes | None:
+        """The value, copied; `None` if the record has none (a tombstone)."""
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]:
+        """The headers in the record's order, duplicates included, parsed on each access."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class Messages(Sequence[Message]):  # type: ignore[misc]
+    """Records of one partition, in offset order. Offsets may have gaps: compaction, transactions, retries.
+
+    Columns underneath, `Message` rows on demand. Hand it to polars, pyarrow or duckdb as it is: it exports Arrow
+    struct{offset int64, timestamp timestamp[ms, UTC], key binary_view, value binary_view} without a copy. Whatever is
+    zero-copy (this object, its slices and messages, Arrow arrays, memoryviews) keeps the whole fetched batch in memory;
+    `values()`, `keys()` and the fields of a `Message` are copies and keep nothing.
+    """
+
+    @staticmethod
+    def empty() -> Messages:
+        """No messages: what `poll` answers when its time is up."""
+    @property
+    def topic(self) -> str:
+        """The topic; "" for the empty answer of a `poll` whose time was up."""
+    @property
+    def partition(self) -> int:
+        """The partition; -1 for the empty answer of a `poll` whose time was up."""
+    @property
+    def first_offset(self) -> int:
+        """Offset of the first record. Raises IndexError when empty."""
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record. Raises IndexError when empty."""
+    @property
+    def next_offset(self) -> int:
+        """The offset to go on from once all of these are processed. -1 when empty."""
+    @property
+    def high_watermark(self) -> int:
+        """The partition's high watermark (the offset that the next record will get) when this was fetched."""
+    @property
+    def offsets(self) -> memoryview[int]:
+        """All offsets: a read-only memoryview of format "q", without a copy."""
+    @property
+    def timestamps(self) -> memoryview[int]:
+        """All timestamps in ms since 1970 UTC (-1: none): a read-only memoryview of format "q", without a copy."""
+    def values(self) -> list[bytes | None]:
+        """All values, copied: a list of bytes or None."""
+    def keys(self) -> list[bytes | None]:
+        """All keys, copied: a list of bytes or None."""
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Message]: ...
+    @overload
+    def __getitem__(self, index: int, /) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> Messages: ...
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """The Arrow PyCapsule interface."""
+    def __arrow_c_schema__(self) -> object:
+        """The Arrow PyCapsule interface: the schema that `__arrow_c_array__` exports."""
+
+@final
+class MessagesIterator:
+    """Iterates over `Messages`."""
+
+    def __iter__(self) -> MessagesIterator: ...
+    def __next__(self) -> Message: ...
+    def __length_hint__(self) -> int: ...
+
+@final
+class Job:
+    """One call of a hook, handed out by `Dispatcher.next` and to be given back to it."""
+
+    @property
+    def route(self) -> int: ...
+    @property
+    def lane(self) -> int: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def kind(self) -> Literal["consume", "revoked", "shutdown"]: ...
+    @property
+    def lost(self) -> bool: ...
+    @property
+    def messages(self) -> Messages | None: ...
+    def mark(self, x: Message | Messages, through: bool = False) -> int: ...
+
+class _RunningJob(TypedDict):
+    topic: str
+    partition: int
+    route: int
+    kind: str
+    worker: str
+    seconds: float
+
+class _Lane(TypedDict):
+    topic: str
+    partition: int
+    route: int
+    state: str
+    position: int
+    committable: int | None
+    high_watermark: int
+    queued_bytes: int
+    lag: int | None
+
+@final
+class Dispatcher:
+    """Knows which lanes are ready and hands jobs to workers. Shared by all clients of one App, or private to one consumer."""
+
+    def __new__(cls, *, eventfd: bool = False) -> Dispatcher: ...
+    def next(self, worker: Worker, done: Job | None = None, failed: bool = False) -> Job | None: ...
+    def poll(self, worker: Worker, done: Job | None, timeout: float | None, max_messages: int) -> Job | None: ...
+    def complete(self, done: Job, failed: bool = False) -> None: ...
+    def quiet(self) -> None: ...
+    def stop(self) -> None: ...
+    def release_workers(self) -> None: ...
+    def running(self) -> list[_RunningJob]: ...
+    def lanes(self) -> list[_Lane]: ...
+    def event_fd(self) -> int: ...
+    def take_notices(self) -> list[Notice]: ...
+    def check(self) -> None: ...
+
+@final
+class Worker:
+    """What one thread needs to take jobs: decoder contexts and buffers. One thread at a time."""
+
+    def __new__(cls, name: str, dispatcher: Dispatcher) -> Worker: ...
+
+@final
+class Client:
+    """One Kafka client: one consumer group, one "grete-net" thread."""
+
+    def __new__(
+        cls, config: Sequence[tuple[str, str]], dispatcher: Dispatcher, routes: Sequence[tuple[int, Sequence[str], int]]
+    ) -> Client: ...
+    def subscribe(self, topics: Sequence[str]) -> None: ...
+    def assign(self, partitions: Sequence[tuple[str, int, _Start]]) -> None: ...
+    def commit(self, offsets: Sequence[tuple[str, int, int]] | None = None, timeout: float | None = 30.0) -> None: ...
+    def committed(self, partitions: Sequence[tuple[str, int]], timeout: float | None = 30.0) -> list[int | None]: ...
+    def seek(self, topic: str, partition: int, to: _Start) -> None: ...
+    def pause(self, partitions: Sequence[tuple[str, int]]) -> None: ...
+    def resume(self, partitions: Sequence[tuple[str, int]]) -> None: ...
+    def assignment(self) -> list[tuple[str, int]]: ...
+    def position(self, topic: str, partition: int) -> int | None: ...
+    def watermarks(self, topic: str, partition: int) -> tuple[int, int] | None: ...
+    def list_offsets(
+        self, partitions: Sequence[tuple[str, int, _Start]], timeout: float | None = 30.0
+    ) -> list[int]: ...
+    def partitions(self, topic: str, timeout: float | None = 30.0) -> list[int]: ...
+    def close(self, timeout: float | None = 30.0) -> None: ...
+    def statistics(self) -> dict[str, int]: ...
+
+@final
+class Notice:
+    """Something worth a log line: a broker went away, the group rebalanced."""
+
+    @property
+    def level(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def fields(self) -> dict[str, str]: ...
+
+@final
+class StopGuard:
+    """Ends the process with status 2 after `timeout` seconds, all stacks dumped by `signal`, unless disarmed."""
+
+    def __new__(cls, timeout: float, signal: int) -> StopGuard: ...
+    def disarm(self) -> None: ...
+
+def fork_generation() -> int: ...
+def config_entries(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str, bool]]: ...
+def _testing_decode(data: bytes, topic: str, partition: int, high_watermark: int = -1) -> Messages: ...

@@ -1,0 +1,40 @@
+"""The command line. Commands are imported when they are called, so that `grete --help` is quick."""
+
+import importlib
+from typing import Any
+
+import click
+
+# name -> (where the command lives, what the overview says)
+COMMANDS = {
+    "consume": ("grete.cli.consume:consume", "Print a topic's messages as they come."),
+    "run": ("grete.cli.run:run", "Run an App until it is stopped."),
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a command's file when the command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """All names."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Imports the one asked for."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: Any = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The overview, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="grete", message="grete %(version)s")
+def main() -> None:
+    """Runs Python code on Kafka topics."""

@@ -1,0 +1,175 @@
+"""Messages and Message over batches built by hand."""
+
+import gc
+import itertools
+
+import grete
+import pytest
+from grete import _core
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.batches import Record, batch, crc32c
+
+RECORDS = [
+    Record(10, b"first", b"k", 1000),
+    Record(11, None, None, 1001, [("trace", b"1"), ("trace", None), ("ü", b"")]),
+    Record(13, b"a value that is longer than twelve bytes", b"a key longer than twelve", 999),
+    Record(14, b"", b"", 1002),
+]
+
+
+def decode(records: list[Record] = RECORDS, high_watermark: int = 20) -> grete.Messages:
+    return _core._testing_decode(batch(records), "orders", 3, high_watermark)
+
+
+def test_the_checksum_is_castagnolis() -> None:
+    assert crc32c(b"123456789") == 0xE3069283
+
+
+def test_a_batch_says_where_it_is_from() -> None:
+    messages = decode()
+    assert (messages.topic, messages.partition, messages.high_watermark) == ("orders", 3, 20)
+    assert (messages.first_offset, messages.last_offset, messages.next_offset) == (10, 14, 15)
+    assert len(messages) == 4
+    assert repr(messages) == "<Messages orders[3] offsets 10..14, 4 messages, high watermark 20>"
+
+
+def test_rows_are_the_records() -> None:
+    for message, record in zip(decode(), RECORDS, strict=True):
+        assert message.topic == "orders"
+        assert message.partition == 3
+        assert message.offset == record.offset
+        assert message.timestamp == record.timestamp
+        assert message.key == record.key
+        assert message.value == record.value
+        assert message.headers == tuple(record.headers)
+    assert repr(decode()[0]) == "<Message orders[3] offset 10, key 1 B, value 5 B>"
+    assert repr(decode()[1]) == "<Message orders[3] offset 11, key none, value none>"
+
+
+def test_lists_and_views_are_the_columns() -> None:
+    messages = decode()
+    assert messages.values() == [record.value for record in RECORDS]
+    assert messages.keys() == [record.key for record in RECORDS]
+    offsets, timestamps = messages.offsets, messages.timestamps
+    del messages
+    gc.collect()
+    for view in (offsets, timestamps):
+        assert (view.format, view.itemsize, view.ndim, view.readonly, view.contiguous) == ("q", 8, 1, True, True)
+    assert offsets.tolist() == [10, 11, 13, 14]
+    assert timestamps.tolist() == [1000, 1001, 999, 1002]
+    with pytest.raises(TypeError):
+        offsets[0] = 1
+
+
+def test_views_of_a_slice_are_the_slices() -> None:
+    part = decode()[1:3]
+    assert part.offsets.tolist() == [11, 13]
+    assert memoryview(part.offsets)[1] == 13
+    assert decode()[4:].offsets.tolist() == []
+
+
+def test_an_index_counts_from_either_end() -> None:
+    messages = decode()
+    assert messages[0].offset == messages[-4].offset == 10
+    assert messages[-1].offset == messages[3].offset == 14
+    for index in (4, -5, 2**40):
+        with pytest.raises(IndexError):
+            messages[index]
+    with pytest.raises(TypeError, match="int or slice"):
+        messages["0"]  # type: ignore[call-overload]
+
+
+@given(st.integers(-6, 6) | st.none(), st.integers(-6, 6) | st.none(), st.integers(-6, 6), st.integers(-6, 6))
+def test_slices_are_those_of_a_list(start: int | None, stop: int | None, again: int, until: int) -> None:
+    messages, offsets = decode(), [10, 11, 13, 14]
+    part = messages[start:stop]
+    assert [message.offset for message in part] == offsets[start:stop]
+    assert [message.offset for message in part[again:until]] == offsets[start:stop][again:until]
+
+
+def test_a_slice_has_its_own_next_offset() -> None:
+    messages = decode()
+    assert messages[:2].next_offset == 12
+    assert messages[2:].next_offset == messages.next_offset == 15
+    assert messages[:2][:1].next_offset == 11
+    assert messages[:1].topic == "orders"
+
+
+def test_other_steps_are_refused_with_advice() -> None:
+    with pytest.raises(ValueError, match=r"list\(messages\)\[::2\]"):
+        decode()[::2]
+
+
+def test_iterators_are_independent_and_end() -> None:
+    messages = decode()
+    pairs = [(a.offset, b.offset) for a, b in itertools.product(messages, messages)]
+    assert len(pairs) == 16
+    iterator = iter(messages)
+    assert [message.offset for message in iterator] == [10, 11, 13, 14]
+    assert next(iterator, None) is None
+    assert list(messages) == list(messages)
+
+
+def test_a_message_outlives_its_batch() -> None:
+    message = decode()[2]
+    gc.collect()
+    assert message.value == RECORDS[2].value
+
+
+def test_a_message_is_its_topic_partition_and_offset() -> None:
+    one, other = decode(), decode()
+    assert one[0] == other[0]
+    assert hash(one[0]) == hash(other[0])
+    assert one[0] != one[1]
+    assert one[0] != _core._testing_decode(batch(RECORDS), "orders", 4)[0]
+    assert one[0] != "orders"
+    assert len({*one, *other}) == 4
+
+
+def test_no_messages_have_no_offset() -> None:
+    messages = grete.Messages.empty()
+    assert not messages
+    assert list(messages) == messages.values() == messages.offsets.tolist() == []
+    with pytest.raises(IndexError):
+        _ = messages.first_offset
+    with pytest.raises(IndexError):
+        _ = messages.last_offset
+    with pytest.raises(IndexError):
+        messages[0]
+    assert repr(messages) == "<Messages, none>"
+
+
+def test_classes_cannot_be_made_by_hand() -> None:
+    for kind in (grete.Messages, grete.Message, _core.Job):
+        with pytest.raises(TypeError):
+            kind()
+
+
+def test_a_corrupt_batch_is_refused() -> None:
+    with pytest.raises(ValueError, match="(?i)crc|checksum"):
+        _core._testing_decode(batch(RECORDS, flip_crc=True), "orders", 0)
+
+
+def test_several_batches_are_one() -> None:
+    data = batch(RECORDS) + batch([Record(20, b"x" * 100)])
+    messages = _core._testing_decode(data, "orders", 0)
+    assert messages.offsets.tolist() == [10, 11, 13, 14, 20]
+    assert messages[-1].value == b"x" * 100
+
+
+texts = st.none() | st.binary(max_size=40)
+headers = st.lists(st.tuples(st.text(max_size=5), texts), max_size=3)
+records = st.lists(st.tuples(st.integers(1, 3), texts, texts, st.integers(-1, 2**40), headers), min_size=1, max_size=80)
+
+
+@given(records)
+def test_whatever_was_written_is_read(rows: list[tuple[int, bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]]) -> None:
+    offset, written = 0, []
+    for gap, key, value, timestamp, header in rows:
+        offset += gap
+        written.append(Record(offset, value, key, timestamp, header))
+    messages = _core._testing_decode(batch(written), "t", 0)
+    read = [(m.offset, m.value, m.key, m.timestamp, m.headers) for m in messages]
+    assert read == [(r.offset, r.value, r.key, r.timestamp, tuple(r.headers)) for r in written]
