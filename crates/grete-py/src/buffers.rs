@@ -36,11 +36,8 @@ pub(crate) unsafe fn lend_i64(
         (*view).len = size_of_val(data).cast_signed();
         (*view).readonly = 1;
         (*view).itemsize = 8;
-        (*view).format = if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT {
-            c"q".as_ptr().cast_mut()
-        } else {
-            ptr::null_mut()
-        };
+        (*view).format =
+            if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT { c"q".as_ptr().cast_mut() } else { ptr::null_mut() };
         (*view).ndim = 1;
         (*view).shape =
             if flags & ffi::PyBUF_ND == ffi::PyBUF_ND { ptr::from_ref(shape).cast_mut() } else { ptr::null_mut() };

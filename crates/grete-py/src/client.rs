@@ -92,12 +92,7 @@ impl Client {
 
     /// Commits and waits for the answer. `offsets`: (topic, partition, next offset to read); None: all completed.
     #[pyo3(signature = (offsets=None, timeout=Some(DEFAULT_TIMEOUT)))]
-    fn commit(
-        &self,
-        py: Python<'_>,
-        offsets: Option<Vec<(String, i32, i64)>>,
-        timeout: Option<f64>,
-    ) -> PyResult<()> {
+    fn commit(&self, py: Python<'_>, offsets: Option<Vec<(String, i32, i64)>>, timeout: Option<f64>) -> PyResult<()> {
         let (consumer, timeout) = (self.inner.get()?, limit(timeout)?);
         py.detach(|| consumer.commit(offsets, timeout)).map_err(errors::client)
     }

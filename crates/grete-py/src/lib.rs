@@ -63,5 +63,9 @@ fn fork_generation() -> u32 {
 #[pyfunction]
 fn config_entries(pairs: Vec<(String, String)>) -> PyResult<Vec<(String, String, bool)>> {
     let config = grete_client::ConsumerConfig::from_pairs(&pairs).map_err(errors::config)?;
-    Ok(config.entries().into_iter().map(|(name, value, default)| (name.to_string(), value.to_string(), default)).collect())
+    Ok(config
+        .entries()
+        .into_iter()
+        .map(|(name, value, default)| (name.to_string(), value.to_string(), default))
+        .collect())
 }

@@ -94,7 +94,8 @@ impl Message {
     fn __repr__(&self) -> String {
         let (topic, partition, offset) = self.identity();
         let columns = self.batch.get().columns();
-        let size = |bytes: Option<&[u8]>| bytes.map_or_else(|| "none".to_string(), |bytes| format!("{} B", bytes.len()));
+        let size =
+            |bytes: Option<&[u8]>| bytes.map_or_else(|| "none".to_string(), |bytes| format!("{} B", bytes.len()));
         let (key, value) = (size(columns.key(self.row())), size(columns.value(self.row())));
         format!("<Message {topic}[{partition}] offset {offset}, key {key}, value {value}>")
     }

@@ -123,7 +123,10 @@ impl Messages {
     fn empty(py: Python<'_>) -> Self {
         let columns = ColumnsPool::default().share(Columns::default());
         let (topic, next_offset) = (Arc::from(""), -1);
-        Self::new(py, Batch { columns, rows: 0..0, topic, partition: -1, high_watermark: -1, next_offset, leader_epoch: -1 })
+        Self::new(
+            py,
+            Batch { columns, rows: 0..0, topic, partition: -1, high_watermark: -1, next_offset, leader_epoch: -1 },
+        )
     }
 
     /// The topic; "" for the empty answer of a `poll` whose time was up.
