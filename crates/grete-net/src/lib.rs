@@ -1,1 +1,17 @@
 //! Floor 2: the only Kafka client I/O: one mio loop, DNS, timers, fork generation.
+//!
+//! The loop owns sockets and nothing else. What to connect to, what to write and what a frame means is said by a
+//! [`Protocol`], a sans-IO machine that the loop steps.
+#![deny(unsafe_code)]
+
+pub mod clock;
+pub mod event_fd;
+pub mod event_loop;
+pub mod fork;
+pub mod process;
+mod resolver;
+mod socket;
+
+pub use clock::Clock;
+pub use event_fd::EventFd;
+pub use event_loop::{EventLoop, NetAction, NetEvent, Protocol, Waker};

@@ -90,8 +90,11 @@ impl Decoder {
     }
 }
 
-/// Whether the batch's bytes are those that were checksummed.
-pub(crate) fn check_crc(batch: &[u8], header: &BatchHeader) -> Result<(), RecordError> {
+/// Whether the batch's bytes are those that were checksummed; [`Decoder::decode`] looks by itself.
+///
+/// # Errors
+/// When they are not.
+pub fn check_crc(batch: &[u8], header: &BatchHeader) -> Result<(), RecordError> {
     let actual = crc32c::crc32c(batch.get(CRC_START..).unwrap_or_default());
     if actual == header.crc {
         return Ok(());

@@ -19,7 +19,7 @@ pub use aborted::{AbortedFilter, AbortedTransaction};
 pub use bitmap::Bitmap;
 pub use columns::Columns;
 pub use control::{ControlType, control_type};
-pub use decode::{DecodeLimits, Decoder};
+pub use decode::{DecodeLimits, Decoder, check_crc};
 pub use error::RecordError;
 pub use header::{BatchHeader, Compression, HEADER_BYTES};
 pub use headers::{Header, HeaderSpan, Headers};

@@ -1,0 +1,151 @@
+//! One TCP connection: addresses still to try, bytes still to write, the frame being read.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use grete_wire::error::WireError;
+use grete_wire::frame::{Frame, FrameReader};
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+use crate::fork::CloseInChild;
+
+/// Bytes read from one socket before the others get their turn.
+const READ_TURN: usize = 4 << 20;
+
+pub(crate) struct Socket {
+    stream: Option<(CloseInChild, TcpStream)>,
+    /// Tried from the back.
+    addresses: Vec<SocketAddr>,
+    connected: bool,
+    reader: FrameReader,
+    unwritten: Vec<u8>,
+    written: usize,
+}
+
+/// What reading came to.
+pub(crate) enum ReadEnd {
+    /// The kernel has no more for now.
+    Drained,
+    /// There may be more; come back without waiting for an event.
+    TurnOver,
+    /// The peer has closed.
+    Eof,
+    Io(io::Error),
+    Wire(WireError),
+}
+
+impl Socket {
+    pub(crate) fn new(reader: FrameReader) -> Self {
+        Self { stream: None, addresses: Vec::new(), connected: false, reader, unwritten: Vec::new(), written: 0 }
+    }
+
+    pub(crate) fn set_addresses(&mut self, mut addresses: Vec<SocketAddr>) {
+        addresses.reverse();
+        self.addresses = addresses;
+    }
+
+    /// Starts to connect to the next address. An error: none is left, the last one failed like this.
+    pub(crate) fn try_next(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
+        self.stream = None;
+        while let Some(address) = self.addresses.pop() {
+            match TcpStream::connect(address) {
+                Ok(mut stream) => {
+                    registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+                    self.stream = Some((CloseInChild::new(stream.as_raw_fd()), stream));
+                    return Ok(());
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    /// After a writability event while connecting: `Ok(true)` once connected, `Ok(false)` for "not yet".
+    pub(crate) fn finish_connecting(&mut self) -> io::Result<bool> {
+        let Some((_, stream)) = &self.stream else { return Ok(false) };
+        if let Some(error) = stream.take_error()? {
+            return Err(error);
+        }
+        match stream.peer_addr() {
+            Ok(_) => {
+                stream.set_nodelay(true)?;
+                socket2::SockRef::from(stream).set_keepalive(true)?;
+                self.connected = true;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads what is there, handing over each whole frame.
+    ///
+    /// Registration is edge-triggered. A read that fills less than it was offered has emptied the socket: whatever
+    /// comes after it raises a new edge, so no further read is needed to see `WouldBlock`.
+    pub(crate) fn read(&mut self, mut on_frame: impl FnMut(Frame)) -> (usize, ReadEnd) {
+        let Some((_, stream)) = &mut self.stream else { return (0, ReadEnd::Drained) };
+        let mut total = 0;
+        loop {
+            let space = self.reader.space();
+            let offered = space.len();
+            let n = match stream.read(space) {
+                Ok(0) => return (total, ReadEnd::Eof),
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return (total, ReadEnd::Drained),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return (total, ReadEnd::Io(error)),
+            };
+            total += n;
+            self.reader.filled(n);
+            loop {
+                match self.reader.next() {
+                    Ok(Some(frame)) => on_frame(frame),
+                    Ok(None) => break,
+                    Err(error) => return (total, ReadEnd::Wire(error)),
+                }
+            }
+            if n < offered {
+                return (total, ReadEnd::Drained);
+            }
+            if total >= READ_TURN {
+                return (total, ReadEnd::TurnOver);
+            }
+        }
+    }
+
+    /// Queues `bytes` and writes what the kernel takes.
+    pub(crate) fn write(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+        if self.unwritten.is_empty() {
+            self.unwritten = bytes;
+        } else {
+            self.unwritten.extend_from_slice(&bytes);
+        }
+        self.flush()
+    }
+
+    /// Goes on writing after a writability event.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if !self.connected {
+            return Ok(());
+        }
+        let Some((_, stream)) = &mut self.stream else { return Ok(()) };
+        while let Some(rest) = self.unwritten.get(self.written..).filter(|rest| !rest.is_empty()) {
+            match stream.write(rest) {
+                Ok(n) => self.written += n,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.unwritten.clear();
+        self.written = 0;
+        Ok(())
+    }
+}
