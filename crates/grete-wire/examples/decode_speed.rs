@@ -1,5 +1,7 @@
 //! Nanoseconds per record of decoding to columns, checksum included:
 //! `taskset -c 1 cargo run --release -p grete-wire --features testing --example decode_speed [FILTER]`
+// A benchmark needs a clock.
+#![allow(clippy::disallowed_methods)]
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,8 +1,10 @@
 //! Record batches: against a plain model, against what other implementations wrote, and against hostile bytes.
 
+mod codecs;
 mod model;
 mod pitfalls;
 mod properties;
+mod vectors;
 
 use grete_wire::records::testing::TestRecord;
 use grete_wire::records::{Columns, DecodeLimits, Decoder, RecordError, walk};

@@ -180,7 +180,7 @@ fn packed(codec: Compression, packed: &[u8]) -> Result<(), RecordError> {
 /// P6: sizes that are declared are refused before memory is taken, the others when they come true.
 #[test]
 fn p6_decompression_bombs_are_refused() {
-    let zeros = vec![0; 64 << 20];
+    let zeros = vec![0; 8 << 20];
     for codec in CODECS.into_iter().skip(1) {
         let bomb = grete_wire::records::testing::compress(codec, &zeros);
         let result = packed(codec, &bomb);

@@ -50,7 +50,7 @@ fn options() -> impl Strategy<Value = BatchOptions> {
 proptest! {
     #[test]
     fn good_batches_decode_as_they_were_made(
-        batches in vec((vec(record(), 0..200), options(), vec(0u32..3, 200)), 1..4),
+        batches in vec((vec(record(), 0..150), options(), vec(0u32..3, 150)), 1..3),
         base in 0i64..1 << 40,
         skip in 0i64..300,
     ) {
