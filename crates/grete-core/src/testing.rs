@@ -1,0 +1,76 @@
+//! A cluster made of a table, for tests of the machines that only look at it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use grete_wire::api_key::ApiKey;
+
+use crate::ids::{NodeId, TopicPartition};
+use crate::request::Channel;
+use crate::time::Nanos;
+use crate::view::ClusterView;
+
+#[derive(Debug, Default)]
+pub(crate) struct FakeView {
+    leaders: HashMap<TopicPartition, (NodeId, i32)>,
+    ids: HashMap<Arc<str>, u128>,
+    fetch_versions: HashMap<NodeId, i16>,
+    muted: HashMap<NodeId, Nanos>,
+    version: u64,
+}
+
+impl FakeView {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn set_leader(&mut self, tp: &TopicPartition, leader: Option<(NodeId, i32)>) {
+        self.version += 1;
+        match leader {
+            Some(leader) => self.leaders.insert(tp.clone(), leader),
+            None => self.leaders.remove(tp),
+        };
+    }
+
+    pub(crate) fn set_topic_id(&mut self, topic: &str, id: u128) {
+        self.version += 1;
+        self.ids.insert(Arc::from(topic), id);
+    }
+
+    /// `None`: the fetch connection is not ready.
+    pub(crate) fn set_fetch_version(&mut self, node: NodeId, version: Option<i16>) {
+        match version {
+            Some(version) => self.fetch_versions.insert(node, version),
+            None => self.fetch_versions.remove(&node),
+        };
+    }
+
+    pub(crate) fn mute_until(&mut self, node: NodeId, until: Nanos) {
+        self.muted.insert(node, until);
+    }
+}
+
+impl ClusterView for FakeView {
+    fn leader(&self, tp: &TopicPartition) -> Option<(NodeId, i32)> {
+        self.leaders.get(tp).copied()
+    }
+
+    fn topic_id(&self, topic: &str) -> Option<u128> {
+        self.ids.get(topic).copied()
+    }
+
+    fn api_version(&self, node: NodeId, channel: Channel, api: ApiKey) -> Option<i16> {
+        match (channel, api) {
+            (Channel::Fetch, ApiKey::Fetch) => self.fetch_versions.get(&node).copied(),
+            _ => Some(*api.ours().end()),
+        }
+    }
+
+    fn is_muted(&self, node: NodeId, now: Nanos) -> bool {
+        self.muted.get(&node).is_some_and(|until| now < *until)
+    }
+
+    fn metadata_version(&self) -> u64 {
+        self.version
+    }
+}
