@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: fuzz/run.sh [SECONDS [TARGET...]]   (default: 60 seconds for each target)
-# Prints each target's seed and how many inputs it tried; FUZZ_SEED=n starts from that seed (the corpus counts, too).
+# Prints each target's seed and how many inputs it tried; `fuzz/run.sh 60 frames` with FUZZ_SEED=n plays a round again.
 # Finds are kept in fuzz/artifacts, what was learnt in fuzz/corpus. Needs a C++ compiler.
 set -euo pipefail
 cd "$(dirname "$0")/.."

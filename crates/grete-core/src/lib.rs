@@ -3,8 +3,16 @@
 
 pub mod cluster;
 pub mod conn;
+pub mod fetch;
+pub mod fetch_notice;
 pub mod group;
 pub mod ids;
+pub mod partitions;
+pub mod position;
 pub mod request;
 pub mod rng;
+pub mod slot_error;
+#[cfg(test)]
+mod testing;
 pub mod time;
+pub mod view;
