@@ -1,0 +1,146 @@
+//! Decoded rows that a job works on, and the pool that their columns come from.
+
+use std::ops::{Deref, Range};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use grete_wire::records::Columns;
+
+/// Columns that are recycled. Clones share the pool.
+#[derive(Debug, Clone, Default)]
+pub struct ColumnsPool {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    free: Mutex<Vec<Columns>>,
+    pinned_bytes: AtomicUsize,
+}
+
+/// Idle columns kept; more than this many workers decode at the same time rarely.
+const KEEP: usize = 8;
+/// Columns that have grown beyond this are not kept.
+const KEEP_BYTES: usize = 8 << 20;
+
+impl ColumnsPool {
+    /// Empty columns with whatever capacity an earlier use left.
+    #[must_use]
+    pub fn take(&self) -> Columns {
+        self.shared.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    /// Puts columns back that were never shared.
+    pub fn give(&self, columns: Columns) {
+        self.shared.give(columns);
+    }
+
+    /// Makes them shareable; the last drop brings them back.
+    #[must_use]
+    pub fn share(&self, columns: Columns) -> Arc<PooledColumns> {
+        Arc::new(PooledColumns { columns, pinned: AtomicBool::new(false), pool: Arc::clone(&self.shared) })
+    }
+
+    /// Bytes under columns that users kept after their job.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> usize {
+        self.shared.pinned_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    fn give(&self, mut columns: Columns) {
+        columns.clear();
+        if columns.heap_bytes() > KEEP_BYTES {
+            return;
+        }
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < KEEP {
+            free.push(columns);
+        }
+    }
+}
+
+/// Columns on loan from a pool.
+#[derive(Debug)]
+pub struct PooledColumns {
+    columns: Columns,
+    pinned: AtomicBool,
+    pool: Arc<Shared>,
+}
+
+impl PooledColumns {
+    /// The job is over and somebody still holds them: from now on they count as the user's.
+    pub fn pin(&self) {
+        if !self.pinned.swap(true, Ordering::Relaxed) {
+            self.pool.pinned_bytes.fetch_add(self.weight(), Ordering::Relaxed);
+        }
+    }
+
+    /// Other columns, on loan from the same pool.
+    #[must_use]
+    pub fn same_pool(&self, columns: Columns) -> Arc<Self> {
+        ColumnsPool { shared: Arc::clone(&self.pool) }.share(columns)
+    }
+
+    fn weight(&self) -> usize {
+        self.columns.heap_bytes() + self.columns.buffers.iter().map(|slab| slab.len()).sum::<usize>()
+    }
+}
+
+impl Deref for PooledColumns {
+    type Target = Columns;
+    fn deref(&self) -> &Columns {
+        &self.columns
+    }
+}
+
+impl Drop for PooledColumns {
+    fn drop(&mut self) {
+        if *self.pinned.get_mut() {
+            self.pool.pinned_bytes.fetch_sub(self.weight(), Ordering::Relaxed);
+        }
+        self.pool.give(std::mem::take(&mut self.columns));
+    }
+}
+
+/// A run of rows of one partition.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    /// The columns; they may hold more rows than these.
+    pub columns: Arc<PooledColumns>,
+    /// The rows meant here.
+    pub rows: Range<usize>,
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// The partition's number.
+    pub partition: i32,
+    /// End of the partition as the broker last told.
+    pub high_watermark: i64,
+    /// The offset to go on from once all rows are processed: behind the last record, and behind whatever follows it
+    /// that holds no records for us (compacted away, aborted, control).
+    pub next_offset: i64,
+    /// Leader epoch of the last record batch, -1 if unknown.
+    pub leader_epoch: i32,
+}
+
+impl Batch {
+    /// Offsets of these rows, ascending.
+    #[must_use]
+    pub fn offsets(&self) -> &[i64] {
+        self.columns.offsets.get(self.rows.clone()).unwrap_or_default()
+    }
+
+    /// Splits off the first `rows` rows.
+    pub(super) fn split_to(&mut self, rows: usize) -> Self {
+        let middle = (self.rows.start + rows).min(self.rows.end);
+        let next_offset = self.columns.offsets.get(middle).copied().filter(|_| middle < self.rows.end);
+        let head = Self {
+            rows: self.rows.start..middle,
+            next_offset: next_offset.unwrap_or(self.next_offset),
+            ..self.clone()
+        };
+        self.rows.start = middle;
+        head
+    }
+}

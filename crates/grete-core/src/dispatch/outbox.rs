@@ -1,0 +1,64 @@
+//! What the dispatcher has to tell a client's network thread.
+
+use grete_wire::records::RecordError;
+
+use super::lane::LaneId;
+use crate::ids::{Slot, TopicPartition};
+
+/// Collected between two looks of the network thread.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// Bytes that left the queue, per slot.
+    pub released: Vec<(Slot, usize)>,
+    /// Bytes that decompression added, per slot; they are released with the rest.
+    pub charged: Vec<(Slot, usize)>,
+    /// Lanes that are gone, with what is to be committed for them.
+    pub drained: Vec<Drained>,
+    /// Batches that did not pass their check.
+    pub corrupt: Vec<Corrupt>,
+}
+
+/// An offset to commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committable {
+    /// Of this partition.
+    pub tp: TopicPartition,
+    /// The next offset to read.
+    pub offset: i64,
+    /// Leader epoch of the last record before it, -1 if unknown (KIP-320).
+    pub leader_epoch: i32,
+    /// The assignment under which it was earned.
+    pub assignment_epoch: u32,
+}
+
+/// A lane that has left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drained {
+    /// Its name.
+    pub lane: LaneId,
+    /// Its slot.
+    pub slot: Slot,
+    /// Its partition.
+    pub tp: TopicPartition,
+    /// Whether the partition was taken away already (then nothing is to be committed).
+    pub lost: bool,
+    /// What has been earned and not yet been told.
+    pub commit: Option<Committable>,
+}
+
+/// A batch that cannot be decoded.
+#[derive(Debug)]
+pub struct Corrupt {
+    /// Where.
+    pub lane: LaneId,
+    /// Its slot.
+    pub slot: Slot,
+    /// Its partition.
+    pub tp: TopicPartition,
+    /// What the chunk carried.
+    pub generation: u32,
+    /// Fetch again from here.
+    pub offset: i64,
+    /// Why.
+    pub error: RecordError,
+}

@@ -1,0 +1,396 @@
+//! Lanes without threads: a worker is a variable here.
+
+use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch, build_marker};
+use grete_wire::records::{DecodeLimits, Decoder};
+use grete_wire::slab::{Slab, SlabPool};
+use proptest::prelude::*;
+
+use super::*;
+use crate::ids::TopicPartition;
+use crate::rng::Rng;
+
+struct World {
+    dispatch: Dispatch,
+    client: ClientId,
+    decoder: Decoder,
+    pool: ColumnsPool,
+    slots: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut dispatch = Dispatch::new(Rng::new(1));
+        let client = dispatch.attach();
+        let decoder = Decoder::new(SlabPool::new(1 << 20), DecodeLimits::default());
+        Self { dispatch, client, decoder, pool: ColumnsPool::default(), slots: 0 }
+    }
+
+    /// A lane of its own partition that starts at offset 0 with generation 1.
+    fn lane(&mut self, max_messages: usize) -> LaneId {
+        self.lane_of(self.slots.cast_signed(), max_messages)
+    }
+
+    fn lane_of(&mut self, partition: i32, max_messages: usize) -> LaneId {
+        let slot = Slot(self.slots);
+        self.slots += 1;
+        let tp = TopicPartition::new("orders", partition);
+        let client = self.client;
+        let spec = LaneSpec { client, slot, tp, assignment_epoch: 1, route: 0, max_messages, hooks: true };
+        let id = self.dispatch.add_lane(spec);
+        self.dispatch.set_position(id, 0, 1, false);
+        id
+    }
+
+    fn push(&mut self, lane: LaneId, base: i64, count: usize) -> bool {
+        let records: Vec<_> = (0..count).map(|i| TestRecord::value(0, format!("v{}", base + i as i64))).collect();
+        self.push_bytes(lane, base, base + count as i64, build_batch(base, &records, &BatchOptions::default()))
+    }
+
+    fn push_bytes(&mut self, lane: LaneId, fetch_offset: i64, next_offset: i64, bytes: Vec<u8>) -> bool {
+        let chunk = Chunk {
+            slot: Slot(lane.index),
+            assignment_epoch: 1,
+            fetch_generation: 1,
+            range: 0..bytes.len(),
+            bytes: bytes.len(),
+            frame: Slab::from(bytes),
+            fetch_offset,
+            next_offset,
+            aborted: Vec::new(),
+            high_watermark: next_offset,
+            log_start_offset: 0,
+            leader_epoch: 0,
+        };
+        self.dispatch.push(lane, chunk)
+    }
+
+    /// What a worker does up to the handler. `None`: nothing to run.
+    fn take(&mut self, now: Nanos) -> Option<Lease> {
+        loop {
+            let mut lease = self.dispatch.take(now, "worker")?;
+            if lease.kind != JobKind::Consume {
+                return Some(lease);
+            }
+            let max = lease.max_messages;
+            match lease.feed.fill(&lease.tp, lease.high_watermark, max, &mut self.decoder, &self.pool) {
+                Ok(Filled::Batch { batch, charged, released }) => {
+                    self.dispatch.charge(lease.lane, charged);
+                    lease.set_batch(batch, released);
+                    return Some(lease);
+                }
+                Ok(Filled::Skipped { next_offset, released }) => {
+                    lease.release += released;
+                    self.dispatch.complete(now, lease, Finished::Skipped { next_offset });
+                }
+                Ok(Filled::Nothing) => {
+                    self.dispatch.complete(now, lease, Finished::Nothing);
+                }
+                Err(FeedError { offset, error }) => {
+                    self.dispatch.complete(now, lease, Finished::Corrupt { offset, error });
+                }
+            }
+        }
+    }
+
+    fn committable(&mut self) -> Vec<i64> {
+        self.dispatch.committables(self.client, false).into_iter().map(|c| c.offset).collect()
+    }
+
+    fn released(&mut self) -> usize {
+        self.dispatch.take_outbox(self.client).released.iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+fn offsets(lease: &Lease) -> Vec<i64> {
+    lease.shared.batch().map(|batch| batch.offsets().to_vec()).unwrap_or_default()
+}
+
+#[test]
+fn a_batch_that_returns_is_committable_whole_and_its_bytes_come_back() {
+    let mut world = World::new();
+    let lane = world.lane(2);
+    assert!(world.push(lane, 0, 5));
+    assert_eq!(world.committable(), [0]);
+    for (expected, after) in [(vec![0, 1], 2), (vec![2, 3], 4), (vec![4], 5)] {
+        let lease = world.take(0).expect("a job");
+        assert_eq!(offsets(&lease), expected);
+        assert!(world.take(0).is_none(), "one job in flight per lane");
+        world.dispatch.complete(0, lease, Finished::Done);
+        assert_eq!(world.committable(), [after]);
+        assert_eq!(world.released() > 0, after == 5);
+    }
+    assert!(world.take(0).is_none());
+    assert_eq!(world.committable(), []);
+}
+
+#[test]
+fn a_slow_lane_delays_nobody_and_the_longest_waiting_goes_first() {
+    let mut world = World::new();
+    let (a, b) = (world.lane(1), world.lane(1));
+    world.push(a, 0, 3);
+    world.push(b, 0, 3);
+    let slow = world.take(0).expect("a job");
+    assert_eq!(slow.lane, a);
+    for _ in 0..3 {
+        let lease = world.take(0).expect("a job");
+        assert_eq!(lease.lane, b);
+        world.dispatch.complete(0, lease, Finished::Done);
+    }
+    world.push(b, 3, 2);
+    world.dispatch.complete(0, slow, Finished::Done);
+    let order: Vec<_> = (0..3)
+        .map(|_| {
+            let lease = world.take(0).expect("a job");
+            let lane = lease.lane;
+            world.dispatch.complete(0, lease, Finished::Done);
+            lane
+        })
+        .collect();
+    assert_eq!(order, [b, a, b]);
+}
+
+#[test]
+fn a_failure_pauses_its_lane_and_presents_the_unmarked_rows_again() {
+    let mut world = World::new();
+    let (a, b) = (world.lane(10), world.lane(10));
+    world.push(a, 0, 6);
+    let lease = world.take(0).expect("a job");
+    assert_eq!(lease.shared.mark(0, 1), 2);
+    assert_eq!(lease.shared.mark(4, 4), 1);
+    assert_eq!(lease.shared.mark(0, 0), 0, "marked already");
+    world.dispatch.complete(0, lease, Finished::Failed);
+    assert_eq!(world.committable(), [2, 0]);
+    assert!(world.take(0).is_none());
+    world.push(b, 0, 1);
+    let other = world.take(0).expect("others go on");
+    assert_eq!(other.lane, b);
+    world.dispatch.complete(0, other, Finished::Done);
+
+    let due = world.dispatch.deadline().expect("the retry");
+    assert!((160 * MILLI..=240 * MILLI).contains(&due), "{due}");
+    let lease = world.take(due).expect("the retry");
+    assert_eq!((offsets(&lease), lease.attempt), (vec![2, 3, 5], 2));
+    world.dispatch.complete(due, lease, Finished::Failed);
+    let again = world.dispatch.deadline().expect("the next retry");
+    assert!(again - due >= 320 * MILLI, "{again}");
+    let lease = world.take(again).expect("the next retry");
+    assert_eq!((offsets(&lease), lease.attempt), (vec![2, 3, 5], 3));
+    lease.shared.mark(2, 3);
+    world.dispatch.complete(again, lease, Finished::Failed);
+    let due = world.dispatch.deadline().expect("one more");
+    let lease = world.take(due).expect("one more");
+    assert_eq!((offsets(&lease), lease.attempt), (vec![5], 2), "its first failure was the one before");
+    world.dispatch.complete(due, lease, Finished::Done);
+    assert_eq!(world.committable(), [6, 1]);
+    assert!(world.released() > 0);
+}
+
+#[test]
+fn marks_of_a_running_job_count_as_far_as_they_are_contiguous() {
+    let mut world = World::new();
+    let lane = world.lane(10);
+    world.push(lane, 0, 6);
+    let lease = world.take(0).expect("a job");
+    lease.shared.mark(1, 2);
+    assert_eq!(world.committable(), [0]);
+    lease.shared.mark(0, 0);
+    assert_eq!(world.committable(), [3]);
+    world.dispatch.complete(0, lease, Finished::Done);
+    assert_eq!(world.committable(), [6]);
+}
+
+#[test]
+fn what_holds_no_records_for_us_moves_the_offset_all_the_same() {
+    let mut world = World::new();
+    let lane = world.lane(10);
+    world.push_bytes(lane, 0, 1, build_marker(0, 7, true));
+    assert!(world.take(0).is_none());
+    assert_eq!(world.committable(), [1]);
+    // A compacted batch: one record is left of ten.
+    let options = BatchOptions { last_offset_delta: Some(9), ..BatchOptions::default() };
+    let batch = build_batch(1, &[TestRecord::value(0, "last one standing")], &options);
+    world.push_bytes(lane, 1, 11, batch);
+    let lease = world.take(0).expect("a job");
+    world.dispatch.complete(0, lease, Finished::Done);
+    assert_eq!(world.committable(), [11]);
+}
+
+#[test]
+fn revocation_waits_for_the_job_runs_the_hook_and_brings_the_last_offset() {
+    let mut world = World::new();
+    let lane = world.lane(2);
+    world.push(lane, 0, 4);
+    let lease = world.take(0).expect("a job");
+    assert!(!world.dispatch.revoke(lane, false));
+    assert!(world.dispatch.take_outbox(world.client).drained.is_empty());
+    world.dispatch.complete(0, lease, Finished::Done);
+    let hook = world.take(0).expect("the hook");
+    assert_eq!(hook.kind, JobKind::Revoked { lost: false });
+    world.dispatch.complete(0, hook, Finished::Done);
+    assert!(world.dispatch.take_wake(world.client));
+    let drained = world.dispatch.take_outbox(world.client).drained;
+    assert_eq!(drained.iter().map(|d| d.commit.as_ref().map(|c| c.offset)).collect::<Vec<_>>(), [Some(2)]);
+    assert!(world.take(0).is_none());
+    assert!(!world.push(lane, 4, 1), "no such lane any more");
+}
+
+#[test]
+fn a_lane_that_never_ran_leaves_without_a_hook_and_a_lost_one_without_a_commit() {
+    let mut world = World::new();
+    let (idle, busy) = (world.lane(2), world.lane(2));
+    world.dispatch.revoke(idle, false);
+    world.push(busy, 0, 2);
+    let lease = world.take(0).expect("a job");
+    world.dispatch.complete(0, lease, Finished::Done);
+    world.dispatch.revoke(busy, true);
+    let hook = world.take(0).expect("the hook");
+    assert_eq!(hook.kind, JobKind::Revoked { lost: true });
+    world.dispatch.complete(0, hook, Finished::Done);
+    let drained = world.dispatch.take_outbox(world.client).drained;
+    assert_eq!(drained.iter().map(|d| d.lane).collect::<Vec<_>>(), [idle, busy]);
+    assert_eq!(drained[1].commit, None);
+}
+
+#[test]
+fn an_abandoned_job_counts_for_nothing_and_its_successor_waits_for_it() {
+    let mut world = World::new();
+    let lane = world.lane_of(3, 10);
+    world.push(lane, 0, 2);
+    let ghost = world.take(0).expect("a job");
+    world.dispatch.revoke(lane, false);
+    assert!(world.dispatch.abandon(lane).is_some());
+    let next = world.lane_of(3, 10);
+    world.push(next, 0, 2);
+    assert!(world.take(0).is_none(), "the old job has not come back");
+    ghost.shared.mark(0, 1);
+    assert_eq!(world.committable(), [0], "only the new lane's own offset");
+    world.dispatch.complete(0, ghost, Finished::Done);
+    let lease = world.take(0).expect("now it may");
+    assert_eq!(lease.lane, next);
+    world.dispatch.complete(0, lease, Finished::Done);
+    assert_eq!(world.committable(), [2]);
+}
+
+#[test]
+fn no_work_under_a_session_that_has_run_out() {
+    let mut world = World::new();
+    let lane = world.lane(10);
+    world.dispatch.set_session(world.client, Some(100));
+    world.push(lane, 0, 2);
+    assert!(world.take(101).is_none(), "somebody else may own it by now");
+    assert!(world.take(99).is_none(), "it waits for the renewal");
+    assert!(world.dispatch.set_session(world.client, Some(300)));
+    assert!(world.take(101).is_some());
+}
+
+#[test]
+fn stopping_ends_jobs_runs_shutdown_hooks_and_then_says_so() {
+    let mut world = World::new();
+    let (ran, never) = (world.lane(1), world.lane(1));
+    world.push(ran, 0, 3);
+    let lease = world.take(0).expect("a job");
+    world.dispatch.stop();
+    world.push(never, 0, 1);
+    assert!(world.take(0).is_none());
+    assert!(!world.dispatch.is_stopped());
+    world.dispatch.complete(0, lease, Finished::Done);
+    let hook = world.take(0).expect("the hook");
+    assert_eq!((hook.kind, hook.lane), (JobKind::Shutdown, ran));
+    world.dispatch.complete(0, hook, Finished::Done);
+    assert!(world.dispatch.is_stopped());
+    assert_eq!(world.committable(), [1, 0]);
+}
+
+#[test]
+fn a_seek_drops_what_is_queued_and_what_the_running_job_earns() {
+    let mut world = World::new();
+    let lane = world.lane(1);
+    world.push(lane, 0, 3);
+    let lease = world.take(0).expect("a job");
+    world.dispatch.reset_lane(lane);
+    assert!(!world.push(lane, 3, 1), "fetched for the old position");
+    world.dispatch.complete(0, lease, Finished::Done);
+    assert_eq!(world.committable(), []);
+    world.dispatch.set_position(lane, 100, 2, false);
+    assert_eq!(world.committable(), [100]);
+    assert!(world.take(0).is_none());
+}
+
+#[test]
+fn a_corrupt_batch_stops_at_its_offset_after_the_rows_before_it() {
+    let mut world = World::new();
+    let lane = world.lane(10);
+    let mut bytes = build_batch(0, &[TestRecord::value(0, "good")], &BatchOptions::default());
+    let good = bytes.len();
+    bytes.extend(build_batch(1, &[TestRecord::value(0, "bad")], &BatchOptions::default()));
+    bytes[good + 65] ^= 1;
+    world.push_bytes(lane, 0, 2, bytes);
+    let lease = world.take(0).expect("the good one");
+    assert_eq!(offsets(&lease), [0]);
+    world.dispatch.complete(0, lease, Finished::Done);
+    assert!(world.take(0).is_none());
+    let outbox = world.dispatch.take_outbox(world.client);
+    assert_eq!(outbox.corrupt.iter().map(|c| (c.generation, c.offset)).collect::<Vec<_>>(), [(1, 1)]);
+    assert_eq!(world.committable(), [1]);
+    assert!(!world.push(lane, 2, 1), "what was fetched behind it comes again");
+}
+
+#[test]
+fn a_paused_lane_keeps_its_data() {
+    let mut world = World::new();
+    let lane = world.lane(10);
+    world.dispatch.set_user_paused(lane, true);
+    assert!(!world.push(lane, 0, 2));
+    assert!(world.take(0).is_none());
+    assert!(world.dispatch.set_user_paused(lane, false));
+    assert_eq!(offsets(&world.take(0).expect("a job")), [0, 1]);
+}
+
+proptest! {
+    /// Whatever is pushed, marked, failed and completed: each offset is processed, in order, the committable offset never
+    /// passes one that is not, and every queued byte is released once.
+    #[test]
+    fn offsets_are_contiguous_and_bytes_balance(
+        sizes in prop::collection::vec(1_usize..20, 1..8),
+        max in 1_usize..25,
+        choices in prop::collection::vec((any::<u8>(), any::<u8>(), any::<u8>()), 1..200),
+    ) {
+        let mut world = World::new();
+        let lane = world.lane(max);
+        let (mut base, mut pushed) = (0, 0);
+        for size in &sizes {
+            let before = world.dispatch.statuses(None)[0].queued_bytes;
+            world.push(lane, base, *size);
+            pushed += world.dispatch.statuses(None)[0].queued_bytes - before;
+            base += i64::try_from(*size).expect("small");
+        }
+        let mut processed: std::collections::BTreeSet<i64> = std::collections::BTreeSet::new();
+        let (mut now, mut released) = (0, 0);
+        for (action, from, len) in choices.into_iter().chain(std::iter::repeat_n((255, 0, 0), 400)) {
+            now += 60 * SECOND;
+            let Some(lease) = world.take(now) else { break };
+            let rows = offsets(&lease);
+            prop_assert!(rows.is_sorted() && !rows.is_empty() && rows.len() <= max.max(1));
+            prop_assert!(rows.iter().all(|row| !processed.contains(row)), "no row is presented after it was processed");
+            if action < 128 {
+                let at = usize::from(from) % rows.len();
+                let to = (at + usize::from(len) % 4).min(rows.len() - 1);
+                lease.shared.mark(rows[at], rows[to]);
+                processed.extend(&rows[at..=to]);
+            }
+            if action % 3 == 0 {
+                processed.extend(&rows);
+                world.dispatch.complete(now, lease, Finished::Done);
+            } else {
+                world.dispatch.complete(now, lease, Finished::Failed);
+            }
+            released += world.released();
+            for offset in world.committable() {
+                prop_assert!((0..offset).all(|o| processed.contains(&o)), "{offset} of {processed:?}");
+            }
+        }
+        prop_assert_eq!(processed.len(), usize::try_from(base).expect("small"));
+        prop_assert_eq!(released, pushed);
+        prop_assert_eq!(world.dispatch.statuses(None)[0].queued_bytes, 0);
+    }
+}
