@@ -1,0 +1,121 @@
+//! What a group member can be told.
+
+use std::sync::Arc;
+
+use super::assignor::Assignor;
+use crate::time::{MILLI, Nanos, SECOND};
+
+/// Settings of one group, with Kafka's names and Kafka's defaults where it has them.
+#[derive(Debug, Clone)]
+pub struct GroupConfig {
+    /// `group.id`.
+    pub group_id: Arc<str>,
+    /// `session.timeout.ms`: the coordinator forgets a member that it has not heard of for so long. 45 s.
+    pub session_timeout: Nanos,
+    /// `heartbeat.interval.ms`: 3 s.
+    pub heartbeat_interval: Nanos,
+    /// `max.poll.interval.ms`, sent as the rebalance timeout: how long others wait for our revocation. 300 s.
+    pub max_poll_interval: Nanos,
+    /// `partition.assignment.strategy`, most wanted first. See [`super::assignor`] for why the default is
+    /// cooperative-sticky alone.
+    pub assignors: Vec<Assignor>,
+    /// `request.timeout.ms`, for what the coordinator answers at once. 30 s.
+    pub request_timeout: Nanos,
+    /// `retry.backoff.ms`: the first wait. 100 ms.
+    pub retry_backoff: Nanos,
+    /// `retry.backoff.max.ms`: the longest wait. 1 s.
+    pub retry_backoff_max: Nanos,
+    /// How long a commit is tried for before it fails. 60 s (Java: `default.api.timeout.ms`).
+    pub commit_timeout: Nanos,
+}
+
+impl GroupConfig {
+    /// Defaults for a group.
+    #[must_use]
+    pub fn new(group_id: impl Into<Arc<str>>) -> Self {
+        Self {
+            group_id: group_id.into(),
+            session_timeout: 45 * SECOND,
+            heartbeat_interval: 3 * SECOND,
+            max_poll_interval: 300 * SECOND,
+            assignors: vec![Assignor::CooperativeSticky],
+            request_timeout: 30 * SECOND,
+            retry_backoff: 100 * MILLI,
+            retry_backoff_max: SECOND,
+            commit_timeout: 60 * SECOND,
+        }
+    }
+
+    /// Says what cannot work, before a socket is opened.
+    ///
+    /// # Errors
+    /// The first setting that is wrong, with advice.
+    pub fn check(&self) -> Result<(), GroupConfigError> {
+        if self.group_id.is_empty() {
+            return Err(GroupConfigError::NoGroupId);
+        }
+        if self.assignors.is_empty() {
+            return Err(GroupConfigError::NoAssignors);
+        }
+        if self.heartbeat_interval == 0 || self.heartbeat_interval >= self.session_timeout {
+            return Err(GroupConfigError::Heartbeat {
+                heartbeat: self.heartbeat_interval / MILLI,
+                session: self.session_timeout / MILLI,
+            });
+        }
+        if self.max_poll_interval <= self.heartbeat_interval {
+            return Err(GroupConfigError::PollInterval {
+                poll: self.max_poll_interval / MILLI,
+                heartbeat: self.heartbeat_interval / MILLI,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A setting that cannot work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GroupConfigError {
+    /// An empty `group.id`.
+    #[error("group.id is empty: give the group a name")]
+    NoGroupId,
+    /// An empty list of assignors.
+    #[error("partition.assignment.strategy is empty: set cooperative-sticky, range or both")]
+    NoAssignors,
+    /// Heartbeats that come too late.
+    #[error(
+        "heartbeat.interval.ms={heartbeat} must be above 0 and below session.timeout.ms={session}: a third of it or less is usual"
+    )]
+    Heartbeat {
+        /// Milliseconds.
+        heartbeat: u64,
+        /// Milliseconds.
+        session: u64,
+    },
+    /// No time to revoke.
+    #[error("max.poll.interval.ms={poll} must be above heartbeat.interval.ms={heartbeat}")]
+    PollInterval {
+        /// Milliseconds.
+        poll: u64,
+        /// Milliseconds.
+        heartbeat: u64,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_work_and_nonsense_is_named() {
+        let good = GroupConfig::new("g");
+        assert_eq!(good.check(), Ok(()));
+        assert_eq!(GroupConfig::new("").check(), Err(GroupConfigError::NoGroupId));
+        let bad = GroupConfig { session_timeout: 2 * SECOND, ..good.clone() };
+        assert!(bad.check().unwrap_err().to_string().contains("heartbeat.interval.ms=3000"));
+        let bad = GroupConfig { assignors: Vec::new(), ..good.clone() };
+        assert_eq!(bad.check(), Err(GroupConfigError::NoAssignors));
+        let bad = GroupConfig { max_poll_interval: SECOND, ..good };
+        assert!(matches!(bad.check(), Err(GroupConfigError::PollInterval { .. })));
+    }
+}

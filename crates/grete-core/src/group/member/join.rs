@@ -1,0 +1,132 @@
+//! JoinGroup: what we offer, and who lets us in.
+
+use std::borrow::Cow;
+
+use grete_wire::ErrorCode;
+use grete_wire::messages::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse};
+
+use super::sync::Election;
+use super::{Attempt, Member, State, millis};
+use crate::group::assignor::{self, Assignor};
+use crate::group::context::{Context, Located, Verdict};
+use crate::group::error::GroupError;
+use crate::group::event::{GroupNotice, LostReason};
+use crate::group::reconciler::Reconciler;
+use crate::group::subscription::{self, PROTOCOL_TYPE};
+use crate::request::{Channel, Request, RequestError, Response};
+use crate::time::SECOND;
+
+/// Beyond the rebalance timeout, within which the broker answers (Java adds the same).
+const GRACE: u64 = 5 * SECOND;
+
+impl Member {
+    pub(super) fn send_join(&mut self, ctx: &mut Context<'_>, located: Located, reconciler: &Reconciler) {
+        let config = ctx.config();
+        let cooperative = assignor::is_cooperative(&config.assignors);
+        let mut protocols = Vec::new();
+        for &assignor in &config.assignors {
+            let owned = reconciler.owned().map(|(tp, _)| tp).filter(|_| cooperative);
+            match subscription::encode_subscription(assignor, &self.topics, owned, self.generation) {
+                Ok(metadata) => protocols.push(JoinGroupRequestProtocol {
+                    name: Cow::Borrowed(assignor.name()),
+                    metadata: Cow::Owned(metadata),
+                }),
+                Err(error) => {
+                    let group = config.group_id.clone();
+                    return self.fail(ctx, GroupError::Unsupported { group, reason: error.to_string() });
+                }
+            }
+        }
+        let request = JoinGroupRequest {
+            group_id: Cow::Owned(config.group_id.to_string()),
+            session_timeout_ms: millis(config.session_timeout),
+            rebalance_timeout_ms: millis(config.max_poll_interval),
+            member_id: Cow::Owned(self.member_id.clone()),
+            group_instance_id: None,
+            protocol_type: Cow::Borrowed(PROTOCOL_TYPE),
+            protocols,
+            reason: Some(Cow::Owned(self.reason.chars().take(255).collect())),
+        };
+        let request = Request::JoinGroup(request);
+        self.offered.clone_from(&self.topics);
+        self.attempt =
+            Some(self.ask(ctx, located, Channel::Join, request, |c| c.max_poll_interval.saturating_add(GRACE)));
+    }
+
+    pub(super) fn on_join(
+        &mut self,
+        ctx: &mut Context<'_>,
+        at: &Attempt,
+        response: &Response,
+    ) -> Result<(), RequestError> {
+        let answer = response.decode(JoinGroupResponse::decode).map_err(RequestError::Protocol)?;
+        match ctx.verdict(at.located.lookup, ErrorCode(answer.error_code)) {
+            Verdict::Ok => self.joined(ctx, &answer),
+            Verdict::Retry => self.retry_later(ctx, ErrorCode(answer.error_code).to_string()),
+            Verdict::Error(code) => self.join_refused(ctx, code, &answer.member_id),
+        }
+        Ok(())
+    }
+
+    fn joined(&mut self, ctx: &mut Context<'_>, answer: &JoinGroupResponse<'_>) {
+        let elected = answer.protocol_name.as_deref().unwrap_or_default();
+        let Some(protocol) = Assignor::by_name(elected).filter(|elected| ctx.config().assignors.contains(elected))
+        else {
+            let group = ctx.config().group_id.clone();
+            return self.fail(ctx, GroupError::ForeignProtocol { group, elected: elected.to_owned() });
+        };
+        self.member_id = answer.member_id.clone().into_owned();
+        self.generation = answer.generation_id;
+        self.protocol = Some(protocol);
+        self.leader = answer.leader == answer.member_id;
+        self.heartbeat.joined(ctx.now, ctx.config().heartbeat_interval);
+        self.retry_at = ctx.now;
+        ctx.notice(GroupNotice::Joined {
+            generation: self.generation,
+            leader: self.leader,
+            member_id: self.member_id.clone(),
+            protocol: protocol.name(),
+        });
+        if self.leader {
+            let claims = answer.members.iter().map(|member| {
+                let instance_id = member.group_instance_id.as_deref();
+                subscription::decode_subscription(&member.member_id, instance_id, &member.metadata)
+            });
+            self.election = Some(Election::new(ctx, claims.collect(), &self.topics));
+            self.state = State::Electing;
+        } else {
+            self.state = State::Syncing;
+        }
+    }
+
+    fn join_refused(&mut self, ctx: &mut Context<'_>, code: ErrorCode, member_id: &str) {
+        let group = ctx.config().group_id.clone();
+        match code {
+            // KIP-394: the first JoinGroup only asks for an id.
+            ErrorCode::MEMBER_ID_REQUIRED if !member_id.is_empty() && self.member_id.is_empty() => {
+                self.member_id = member_id.to_owned();
+                self.retry_at = ctx.now;
+            }
+            ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => {
+                self.fence(ctx, LostReason::Fenced(code));
+            }
+            ErrorCode::INCONSISTENT_GROUP_PROTOCOL => {
+                let names: Vec<_> = ctx.config().assignors.iter().map(|assignor| assignor.name()).collect();
+                self.fail(ctx, GroupError::InconsistentProtocol { group, assignors: names.join(",") });
+            }
+            ErrorCode::INVALID_SESSION_TIMEOUT => {
+                let session_ms = ctx.config().session_timeout / crate::time::MILLI;
+                self.fail(ctx, GroupError::InvalidSessionTimeout { group, session_ms });
+            }
+            ErrorCode::GROUP_AUTHORIZATION_FAILED => self.fail(ctx, GroupError::GroupAuthorization { group }),
+            ErrorCode::INVALID_GROUP_ID
+            | ErrorCode::FENCED_INSTANCE_ID
+            | ErrorCode::UNRELEASED_INSTANCE_ID
+            | ErrorCode::UNSUPPORTED_VERSION => {
+                self.fail(ctx, GroupError::Refused { group, request: "JoinGroup", code });
+            }
+            // GROUP_MAX_SIZE_REACHED among them: there is room again when somebody leaves.
+            _ => self.retry_later(ctx, format!("{code}: {}", code.message())),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Two kinds of tests. *Scripted*: one machine, and the test plays the coordinator, answer by answer. *Simulated*: several
+//! machines and a coordinator that behaves like Kafka's, on a virtual clock, with faults drawn from a seed.
+
+mod broker;
+mod simulation;
+mod world;
