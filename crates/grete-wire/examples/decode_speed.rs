@@ -1,5 +1,5 @@
 //! Nanoseconds per record of decoding to columns, checksum included:
-//! `taskset -c 1 cargo run --release -p grete-wire --features testing --example decode_speed [FILTER]`
+//! `taskset -c 1 cargo run --release -p grete-wire --features testing --example decode_speed [FILTER [ROUNDS]]`
 // A benchmark needs a clock.
 #![allow(clippy::disallowed_methods)]
 
@@ -14,6 +14,7 @@ const RECORDS: usize = 16_384;
 
 fn main() {
     let filter = std::env::args().nth(1).unwrap_or_default();
+    let rounds = std::env::args().nth(2).and_then(|rounds| rounds.parse().ok()).unwrap_or(60);
     let mut noise = 1u64;
     let mut byte = move || {
         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -48,18 +49,18 @@ fn main() {
                 })
                 .collect();
             let batch = build_batch(1 << 33, &records, &BatchOptions { compression: codec, ..BatchOptions::default() });
-            measure(&label, batch);
+            measure(&label, batch, rounds);
         }
     }
 }
 
-fn measure(label: &str, batch: Vec<u8>) {
+fn measure(label: &str, batch: Vec<u8>, count: usize) {
     let bytes = batch.len();
     let slab = Slab::from(batch);
     let mut decoder = Decoder::new(SlabPool::new(256 << 20), DecodeLimits::default());
     let mut columns = Columns::default();
     let mut rounds = Vec::new();
-    for _ in 0..60 {
+    for _ in 0..count {
         let start = Instant::now();
         columns.clear();
         for item in walk(&slab) {

@@ -118,6 +118,18 @@ impl Columns {
         self.values.reserve(rows);
     }
 
+    /// Appends `rows` records of zeros; the validity bits are the caller's.
+    pub(crate) fn grow(&mut self, rows: usize, with_headers: bool) {
+        let total = self.len() + rows;
+        self.offsets.resize(total, 0);
+        self.timestamps.resize(total, 0);
+        self.keys.resize(total, 0);
+        self.values.resize(total, 0);
+        if with_headers || !self.headers.is_empty() {
+            self.headers.resize(total, HeaderSpan::default());
+        }
+    }
+
     /// The index of `slab` among the buffers: the last one's if it is the same, else a new one.
     pub(crate) fn buffer_index(&mut self, slab: &Slab) -> u32 {
         if !self.buffers.last().is_some_and(|last| last.same(slab)) {

@@ -1,6 +1,7 @@
 //! Record batches (magic 2): walked by header on the network thread, decoded to columns on the workers.
 
 mod aborted;
+mod append;
 mod bitmap;
 mod columns;
 mod compression;

@@ -23,11 +23,11 @@ pub(crate) struct Row {
 }
 
 /// Reads the record at the start of `rest`, which lies at `position` of buffer number `buffer`, if it is a common one:
-/// under 8 KiB, timestamp within a day and offset within a million of the base, key under 64 bytes, no headers, and 16
-/// bytes to read at each step (all but the last of a batch have them). Every comparison here is a predictable branch and
+/// under 8 KiB, timestamp within a day and offset within a million of the base, key under 64 bytes, no headers (unless
+/// asked for), and 16 bytes to read at each step (all but the last of a batch have them). Every comparison here is a predictable branch and
 /// every load a fixed place in a 16-byte window, so that there is nothing to check per byte.
 #[inline(always)]
-pub(crate) fn fast(rest: &[u8], position: usize, buffer: u32) -> Option<Row> {
+pub(crate) fn fast<const HEADERS: bool>(rest: &[u8], position: usize, buffer: u32) -> Option<Row> {
     let head = rest.first_chunk::<16>()?;
     let [a, b, ..] = *head;
     // Length, attributes; then `w` holds timestamp delta (up to 4 bytes), offset delta (up to 3), key length (1).
@@ -93,16 +93,27 @@ pub(crate) fn fast(rest: &[u8], position: usize, buffer: u32) -> Option<Row> {
         return None;
     };
 
-    if value_end + 1 != end || *rest.get(value_end)? != 0 {
+    let count = *rest.get(value_end)?;
+    let headers = if count == 0 && value_end + 1 == end {
+        HeaderSpan::default()
+    } else if HEADERS && count & 0x81 == 0 {
+        let count = u32::from(count >> 1);
+        let len = end.checked_sub(value_end + 1)? as u32;
+        // A header takes two bytes at least.
+        if count == 0 || count > len / 2 {
+            return None;
+        }
+        HeaderSpan { buffer, offset: (position + value_end + 1) as u32, len, count }
+    } else {
         return None;
-    }
+    };
     Some(Row {
         size: end,
         offset_delta: zigzag(offset) as i32,
         timestamp_delta: zigzag(timestamp),
         key,
         value,
-        headers: HeaderSpan::default(),
+        headers,
     })
 }
 
