@@ -1,1 +1,33 @@
 //! Floor 3: threads, queues, condvars, config: the Rust API of the consumer.
+//!
+//! A [`Dispatcher`] hands jobs to worker threads; a [`Consumer`] is one Kafka client (one group) that feeds it from its
+//! own network thread. The network thread never waits for a worker, and no thread here knows Python.
+#![forbid(unsafe_code)]
+
+mod command;
+pub mod config;
+mod consumer;
+mod dispatcher;
+mod driver;
+mod error;
+mod notice;
+mod report;
+mod stop_guard;
+mod waiter;
+mod worker;
+
+pub use config::{ConfigError, ConsumerConfig};
+pub use consumer::{Consumer, Route, Start, Statistics};
+pub use dispatcher::{Dispatcher, Job, JobToken, LaneReport, Next, Outcome, RunningJob};
+pub use error::ClientError;
+pub use grete_core::dispatch::{Batch, JobKind, PooledColumns};
+pub use notice::{Level, Notice};
+pub use stop_guard::StopGuard;
+pub use waiter::Wait;
+pub use worker::Worker;
+
+/// Counts forks; a handle made under another number refuses to work.
+#[must_use]
+pub fn fork_generation() -> u32 {
+    grete_net::fork::generation()
+}

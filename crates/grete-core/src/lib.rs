@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod conn;
+pub mod consumer;
 pub mod dispatch;
 pub mod fetch;
 pub mod fetch_notice;

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use grete_wire::records::RecordError;
 
+use super::ClientId;
 use super::batch::Batch;
 use super::feed::Feed;
 use super::lane::LaneId;
-use super::ClientId;
 use crate::ids::TopicPartition;
 use crate::time::Nanos;
 

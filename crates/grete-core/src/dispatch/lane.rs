@@ -189,9 +189,8 @@ impl Lane {
             Phase::Leaving { lost } if self.hook_due() => Some(JobKind::Revoked { lost }),
             Phase::Stopping if self.hook_due() => Some(JobKind::Shutdown),
             Phase::Active if !self.feed.is_empty() => {
-                let waits = self.user_paused
-                    || self.waits_for.is_some()
-                    || self.paused_until.is_some_and(|until| until > now);
+                let waits =
+                    self.user_paused || self.waits_for.is_some() || self.paused_until.is_some_and(|until| until > now);
                 (!waits).then_some(JobKind::Consume)
             }
             _ => None,

@@ -104,9 +104,10 @@ impl Dispatch {
             self.lanes.len() - 1
         });
         let id = LaneId { index: u32::try_from(index).unwrap_or(u32::MAX), generation: self.generation };
-        let ghost = self.lanes.iter().flatten().find(|lane| {
-            lane.phase == Phase::Abandoned && lane.spec.client == spec.client && lane.spec.tp == spec.tp
-        });
+        let ghost =
+            self.lanes.iter().flatten().find(|lane| {
+                lane.phase == Phase::Abandoned && lane.spec.client == spec.client && lane.spec.tp == spec.tp
+            });
         let mut lane = Lane::new(id, spec, ghost.map(|lane| lane.id));
         if self.mode == Mode::Stopping {
             lane.phase = Phase::Finished;

@@ -1,0 +1,92 @@
+//! From settings to the machines' own terms.
+
+use std::time::Duration;
+
+use grete_core::cluster::ClusterConfig;
+use grete_core::consumer::ConsumerCoreConfig;
+use grete_core::fetch::FetchConfig;
+use grete_core::group::{Assignor, GroupConfig};
+use grete_core::position::{PositionConfig, ResetPolicy};
+use grete_core::time::Nanos;
+
+use super::{ConfigError, ConsumerConfig, Reset, invalid};
+
+fn nanos(duration: Duration) -> Nanos {
+    u64::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
+}
+
+impl ConsumerConfig {
+    /// Settings of each machine. `commits`: offsets are committed by the clock.
+    ///
+    /// # Errors
+    /// When settings contradict each other.
+    pub(crate) fn to_core(&self, commits: bool) -> Result<ConsumerCoreConfig, ConfigError> {
+        let ms = |name: &str| nanos(self.millis(name));
+        let int = |name: &str| i32::try_from(self.number(name)).unwrap_or(i32::MAX);
+        let request_timeout = ms("request.timeout.ms");
+        let (retry_backoff, retry_backoff_max) = (ms("retry.backoff.ms"), ms("retry.backoff.max.ms"));
+        let group = self.group_id().map(|group_id| {
+            let known = |name: &str| match name {
+                "range" => Some(Assignor::Range),
+                "cooperative-sticky" => Some(Assignor::CooperativeSticky),
+                _ => None,
+            };
+            GroupConfig {
+                session_timeout: ms("session.timeout.ms"),
+                heartbeat_interval: ms("heartbeat.interval.ms"),
+                max_poll_interval: ms("max.poll.interval.ms"),
+                assignors: self.assignors().filter_map(known).collect(),
+                request_timeout,
+                retry_backoff,
+                retry_backoff_max,
+                commit_timeout: ms("default.api.timeout.ms"),
+                ..GroupConfig::new(group_id)
+            }
+        });
+        if let Some(group) = &group {
+            group.check().map_err(|error| invalid("group.id", error.to_string()))?;
+        }
+        Ok(ConsumerCoreConfig {
+            cluster: ClusterConfig {
+                bootstrap: self.bootstrap().to_vec(),
+                client_id: self.client_id().into(),
+                request_timeout,
+                reconnect_backoff: ms("reconnect.backoff.ms"),
+                reconnect_backoff_max: ms("reconnect.backoff.max.ms"),
+                retry_backoff,
+                retry_backoff_max,
+                metadata_max_age: ms("metadata.max.age.ms"),
+                connections_max_idle: ms("connections.max.idle.ms"),
+                socket_connection_setup_timeout: ms("socket.connection.setup.timeout.ms"),
+                socket_connection_setup_timeout_max: ms("socket.connection.setup.timeout.max.ms"),
+                allow_auto_create_topics: self.flag("allow.auto.create.topics"),
+                ..ClusterConfig::default()
+            },
+            fetch: FetchConfig {
+                max_wait_ms: int("fetch.max.wait.ms"),
+                min_bytes: int("fetch.min.bytes"),
+                max_bytes: int("fetch.max.bytes"),
+                partition_bytes: int("max.partition.fetch.bytes"),
+                read_committed: self.read_committed(),
+                queued_bytes: usize::try_from(self.number("queued_bytes")).unwrap_or(usize::MAX),
+                request_timeout,
+                retry_backoff,
+                retry_backoff_max,
+            },
+            position: PositionConfig {
+                reset: match self.reset() {
+                    Reset::Earliest => ResetPolicy::Earliest,
+                    Reset::Latest => ResetPolicy::Latest,
+                    Reset::None => ResetPolicy::None,
+                },
+                read_committed: self.read_committed(),
+                request_timeout,
+                retry_backoff,
+                retry_backoff_max,
+                ..PositionConfig::default()
+            },
+            auto_commit: commits.then(|| ms("auto.commit.interval.ms")),
+            group,
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! The network thread's side of a client: carries events to the sans-IO core, and the core's wishes to sockets and lanes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use grete_core::consumer::{ConsumerAction, ConsumerCore, ConsumerEvent};
+use grete_core::dispatch::{ClientId, Dispatch, LaneId, LaneSpec};
+use grete_core::ids::Slot;
+use grete_core::time::Nanos;
+use grete_net::{NetAction, NetEvent, Protocol};
+
+use crate::command::Commands;
+use crate::consumer::Route;
+use crate::dispatcher::Dispatcher;
+use crate::report;
+
+/// Figures that other threads read.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) bytes_received: AtomicU64,
+    pub(crate) fetches: AtomicU64,
+    pub(crate) reconnects: AtomicU64,
+}
+
+pub(crate) struct Driver {
+    core: ConsumerCore,
+    dispatcher: Dispatcher,
+    client: ClientId,
+    commands: Arc<Commands>,
+    counters: Arc<Counters>,
+    /// Route number and row limit by topic; topics without a route (a low-level consumer's) have number 0 and no limit.
+    routes: HashMap<String, (u32, usize)>,
+    hooks: bool,
+    lanes: HashMap<Slot, LaneId>,
+    wishes: Vec<ConsumerAction>,
+    finished: bool,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        core: ConsumerCore,
+        dispatcher: Dispatcher,
+        client: ClientId,
+        commands: Arc<Commands>,
+        counters: Arc<Counters>,
+        routes: &[Route],
+    ) -> Self {
+        let by_topic = |route: &Route| {
+            let limit = (route.id, route.max_messages);
+            route.topics.iter().map(|topic| (topic.clone(), limit)).collect::<Vec<_>>()
+        };
+        Self {
+            core,
+            dispatcher,
+            client,
+            commands,
+            counters,
+            routes: routes.iter().flat_map(by_topic).collect(),
+            hooks: !routes.is_empty(),
+            lanes: HashMap::new(),
+            wishes: Vec::new(),
+            finished: false,
+        }
+    }
+
+    /// What workers left since the last step. Corrupt batches go before the bytes that they release: a slot without held
+    /// bytes is one whose batches were all good.
+    fn take_outbox(&mut self, now: Nanos) {
+        let mut state = self.dispatcher.lock();
+        let outbox = state.dispatch.take_outbox(self.client);
+        state.dispatch.take_wake(self.client);
+        drop(state);
+        for corrupt in outbox.corrupt {
+            let notice = report::corrupt(&corrupt);
+            self.dispatcher.notify(vec![notice]);
+            let event =
+                ConsumerEvent::Corrupt { slot: corrupt.slot, generation: corrupt.generation, offset: corrupt.offset };
+            self.core.step(now, event, &mut self.wishes);
+        }
+        for (slot, bytes) in outbox.charged {
+            self.core.step(now, ConsumerEvent::Charged(slot, bytes), &mut self.wishes);
+        }
+        for (slot, bytes) in outbox.released {
+            self.core.step(now, ConsumerEvent::Released(slot, bytes), &mut self.wishes);
+        }
+        for drained in outbox.drained {
+            self.lanes.remove(&drained.slot);
+            self.core.step(now, ConsumerEvent::Drained(drained.slot, drained.commit), &mut self.wishes);
+        }
+    }
+
+    /// Carries out what the core wishes, until it wishes nothing more.
+    fn perform(&mut self, now: Nanos, actions: &mut Vec<NetAction>) {
+        let mut notices = Vec::new();
+        while !self.wishes.is_empty() {
+            let wishes = std::mem::take(&mut self.wishes);
+            let mut ready = 0;
+            let dispatcher = self.dispatcher.clone();
+            let mut state = dispatcher.lock();
+            for wish in wishes {
+                match wish {
+                    ConsumerAction::Connect { conn, host, port } => {
+                        actions.push(NetAction::Connect { conn, host, port });
+                    }
+                    ConsumerAction::Write { conn, bytes } => actions.push(NetAction::Write { conn, bytes }),
+                    ConsumerAction::CloseConn(conn) => actions.push(NetAction::Close { conn }),
+                    ConsumerAction::CollectOffsets => {
+                        let offsets = state.dispatch.committables(self.client, false);
+                        self.core.step(now, ConsumerEvent::Commit { offsets, id: 0 }, &mut self.wishes);
+                    }
+                    ConsumerAction::Reply(id, reply) => self.commands.answer(id, reply),
+                    ConsumerAction::Notice(notice) => {
+                        if report::is_disconnect(&notice) {
+                            self.counters.reconnects.fetch_add(1, Ordering::Relaxed);
+                        }
+                        notices.extend(report::notice(&notice));
+                    }
+                    ConsumerAction::SlotFailed(error) => {
+                        notices.push(report::slot_failed(&error));
+                        if let Some(error) = report::fatal_slot(&error, self.hooks) {
+                            drop(state);
+                            dispatcher.fail(error);
+                            state = dispatcher.lock();
+                        }
+                    }
+                    ConsumerAction::Fatal(error) => {
+                        drop(state);
+                        dispatcher.fail(report::fatal(&error));
+                        state = dispatcher.lock();
+                    }
+                    ConsumerAction::Finished => self.finished = true,
+                    lane => ready += usize::from(self.on_lane(&mut state.dispatch, lane)),
+                }
+            }
+            drop(state);
+            self.dispatcher.wake_workers(ready);
+        }
+        self.dispatcher.notify(notices);
+    }
+
+    /// Returns whether a worker is worth waking.
+    fn on_lane(&mut self, dispatch: &mut Dispatch, wish: ConsumerAction) -> bool {
+        let lane = |slot: &Slot| self.lanes.get(slot).copied();
+        match wish {
+            ConsumerAction::AddLane { slot, tp, assignment_epoch } => {
+                let (route, max_messages) = self.routes.get(&*tp.topic).copied().unwrap_or((0, usize::MAX));
+                let spec = LaneSpec {
+                    client: self.client,
+                    slot,
+                    tp,
+                    assignment_epoch,
+                    route,
+                    max_messages,
+                    hooks: self.hooks,
+                };
+                self.lanes.insert(slot, dispatch.add_lane(spec));
+                false
+            }
+            ConsumerAction::Push(chunk) => match lane(&chunk.slot) {
+                Some(id) => dispatch.push(id, chunk),
+                None => {
+                    dispatch.release(self.client, chunk.slot, chunk.bytes);
+                    false
+                }
+            },
+            ConsumerAction::Position { slot, offset, generation, committed } => {
+                if let Some(id) = lane(&slot) {
+                    dispatch.set_position(id, offset, generation, committed);
+                }
+                false
+            }
+            ConsumerAction::Reset(slot) => {
+                if let Some(id) = lane(&slot) {
+                    dispatch.reset_lane(id);
+                }
+                false
+            }
+            ConsumerAction::Revoke { slot, lost } => lane(&slot).is_some_and(|id| dispatch.revoke(id, lost)),
+            ConsumerAction::Abandon(slot) => {
+                if let Some(id) = self.lanes.remove(&slot) {
+                    dispatch.abandon(id);
+                }
+                false
+            }
+            ConsumerAction::Remove(slot) => {
+                if let Some(id) = self.lanes.remove(&slot) {
+                    dispatch.remove_lane(id);
+                }
+                false
+            }
+            ConsumerAction::Session(until) => dispatch.set_session(self.client, until),
+            ConsumerAction::Starved(starved) => {
+                dispatch.set_starved(self.client, starved);
+                false
+            }
+            ConsumerAction::NotCommitted(tps) => {
+                dispatch.forget_committed(self.client, &tps);
+                false
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Protocol for Driver {
+    fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<NetAction>) {
+        self.take_outbox(now);
+        let event = match event {
+            NetEvent::Connected(conn) => ConsumerEvent::Connected(conn),
+            NetEvent::Frame(conn, frame) => ConsumerEvent::Frame(conn, frame),
+            NetEvent::Closed(conn, reason) => ConsumerEvent::Closed(conn, reason),
+            NetEvent::Tick => {
+                for command in self.commands.take() {
+                    self.core.step(now, command, &mut self.wishes);
+                }
+                ConsumerEvent::Tick
+            }
+        };
+        self.core.step(now, event, &mut self.wishes);
+        self.perform(now, actions);
+        let stats = self.core.fetch_stats();
+        self.counters.bytes_received.store(stats.bytes, Ordering::Relaxed);
+        self.counters.fetches.store(stats.fetches, Ordering::Relaxed);
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        self.core.deadline()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+}

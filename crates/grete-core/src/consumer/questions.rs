@@ -1,0 +1,271 @@
+//! Questions that a user waits for: partitions of a topic, offsets by time, committed offsets.
+//!
+//! They are answered by machines of their own, of the same kinds as those at work: retries, leaders and coordinators are
+//! the same matter, and a question never disturbs an assignment. One question of a kind is under way at a time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use grete_wire::error_code::ErrorCode;
+
+use super::config::ConsumerCoreConfig;
+use super::{ConsumerAction, ConsumerCore, ConsumerReply};
+use crate::cluster::ClusterEvent;
+use crate::group::{GroupAction, GroupEvent, GroupMachine};
+use crate::ids::TopicPartition;
+use crate::partitions::Partitions;
+use crate::position::{PositionAction, PositionEvent, PositionMachine, StartAt};
+use crate::request::{Outgoing, Owner, Reply};
+use crate::rng::Rng;
+use crate::time::{Nanos, earlier};
+
+/// Marks the tokens of the machine that asks the coordinator, among those of questions.
+const COORDINATOR: u32 = 1 << 31;
+
+/// What is still to be answered.
+#[derive(Debug)]
+pub(super) struct Questions {
+    partitions: Vec<(u32, Arc<str>)>,
+    offsets: Offsets,
+    committed: Option<Committed>,
+}
+
+#[derive(Debug)]
+struct Offsets {
+    queue: VecDeque<(u32, Vec<(TopicPartition, StartAt)>)>,
+    asked: Option<u32>,
+    found: Vec<(TopicPartition, Result<i64, String>)>,
+    missing: usize,
+    slots: Partitions,
+    machine: PositionMachine,
+}
+
+#[derive(Debug)]
+struct Committed {
+    queue: VecDeque<(u32, Vec<TopicPartition>)>,
+    asked: Option<u32>,
+    tps: Vec<TopicPartition>,
+    found: Vec<(TopicPartition, Option<i64>)>,
+    epoch: u32,
+    machine: GroupMachine,
+}
+
+impl Questions {
+    pub(super) fn new(config: &ConsumerCoreConfig, rng: &mut impl FnMut() -> Rng) -> Self {
+        let offsets = Offsets {
+            queue: VecDeque::new(),
+            asked: None,
+            found: Vec::new(),
+            missing: 0,
+            slots: Partitions::new(),
+            machine: PositionMachine::new(config.position.clone(), rng()),
+        };
+        let committed = config.group.clone().map(|group| Committed {
+            queue: VecDeque::new(),
+            asked: None,
+            tps: Vec::new(),
+            found: Vec::new(),
+            epoch: 0,
+            machine: GroupMachine::new(group, rng()),
+        });
+        Self { partitions: Vec::new(), offsets, committed }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        let committed = self.committed.as_ref().filter(|committed| committed.asked.is_some());
+        let offsets = self.offsets.asked.and_then(|_| self.offsets.machine.deadline());
+        earlier(offsets, committed.and_then(|committed| committed.machine.deadline()))
+    }
+}
+
+impl ConsumerCore {
+    pub(super) fn ask_partitions(&mut self, now: Nanos, topic: Arc<str>, id: u32, out: &mut Vec<ConsumerAction>) {
+        self.questions.partitions.push((id, topic.clone()));
+        self.want_topic(now, &topic);
+        self.answer_partitions(out);
+    }
+
+    pub(super) fn ask_offsets(
+        &mut self,
+        now: Nanos,
+        starts: Vec<(TopicPartition, StartAt)>,
+        id: u32,
+        out: &mut Vec<ConsumerAction>,
+    ) {
+        for (tp, _) in &starts {
+            self.want_topic(now, &tp.topic);
+        }
+        self.questions.offsets.queue.push_back((id, starts));
+        self.advance_offsets(now, None, out);
+    }
+
+    pub(super) fn ask_committed(
+        &mut self,
+        now: Nanos,
+        tps: Vec<TopicPartition>,
+        id: u32,
+        out: &mut Vec<ConsumerAction>,
+    ) {
+        if let Some(committed) = &mut self.questions.committed {
+            committed.queue.push_back((id, tps));
+            self.advance_committed(now, None, out);
+        } else {
+            out.push(ConsumerAction::Reply(id, ConsumerReply::Committed(Vec::new())));
+        }
+    }
+
+    /// The caller does not wait any more.
+    pub(super) fn forget(&mut self, now: Nanos, id: u32, out: &mut Vec<ConsumerAction>) {
+        self.questions.partitions.retain(|(other, _)| *other != id);
+        let offsets = &mut self.questions.offsets;
+        offsets.queue.retain(|(other, _)| *other != id);
+        if offsets.asked == Some(id) {
+            offsets.asked = None;
+            self.advance_offsets(now, None, out);
+        }
+        if let Some(committed) = &mut self.questions.committed {
+            committed.queue.retain(|(other, _)| *other != id);
+            if committed.asked == Some(id) {
+                committed.asked = None;
+                self.advance_committed(now, None, out);
+            }
+        }
+    }
+
+    pub(super) fn tick_questions(&mut self, now: Nanos, out: &mut Vec<ConsumerAction>) {
+        if self.questions.offsets.asked.is_some() {
+            self.advance_offsets(now, Some(PositionEvent::Tick), out);
+        }
+        if self.questions.committed.as_ref().is_some_and(|committed| committed.asked.is_some()) {
+            self.advance_committed(now, Some(GroupEvent::Tick), out);
+        }
+    }
+
+    pub(super) fn metadata_for_questions(&mut self, now: Nanos, out: &mut Vec<ConsumerAction>) {
+        if self.questions.offsets.asked.is_some() {
+            self.advance_offsets(now, Some(PositionEvent::LeaderChanged), out);
+        }
+    }
+
+    pub(super) fn on_answer(&mut self, now: Nanos, mut reply: Reply, out: &mut Vec<ConsumerAction>) {
+        if reply.token.id & COORDINATOR == 0 {
+            reply.token.owner = Owner::Position;
+            self.advance_offsets(now, Some(PositionEvent::Reply(reply)), out);
+        } else {
+            reply.token.id &= !COORDINATOR;
+            reply.token.owner = Owner::Group;
+            self.advance_committed(now, Some(GroupEvent::Reply(reply)), out);
+        }
+    }
+
+    /// After each metadata answer. A topic without an answer is waited for.
+    pub(super) fn answer_partitions(&mut self, out: &mut Vec<ConsumerAction>) {
+        let cluster = &self.cluster;
+        self.questions.partitions.retain(|(id, topic)| {
+            let Some(meta) = cluster.topic(topic) else { return true };
+            let answer = match meta.error {
+                ErrorCode::NONE => Ok(i32::try_from(meta.partitions.len()).unwrap_or(i32::MAX)),
+                // Being created, or being elected: the next refresh tells.
+                code if code.is_retriable() && code != ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => return true,
+                code => Err(code),
+            };
+            out.push(ConsumerAction::Reply(*id, ConsumerReply::Partitions(answer)));
+            false
+        });
+    }
+
+    fn want_topic(&mut self, now: Nanos, topic: &Arc<str>) {
+        if !self.topics.asked.contains(topic) {
+            self.topics.asked.push(topic.clone());
+            self.want_topics(now);
+        }
+        self.cluster(now, ClusterEvent::RefreshMetadata);
+    }
+
+    fn send_question(&mut self, now: Nanos, mut outgoing: Outgoing, mark: u32) {
+        outgoing.token.owner = Owner::Client;
+        outgoing.token.id |= mark;
+        self.cluster(now, ClusterEvent::Send(outgoing));
+    }
+
+    fn advance_offsets(&mut self, now: Nanos, event: Option<PositionEvent>, out: &mut Vec<ConsumerAction>) {
+        let mut event = event;
+        loop {
+            let offsets = &mut self.questions.offsets;
+            if event.is_none() && offsets.asked.is_none() {
+                let Some((id, starts)) = offsets.queue.pop_front() else { return };
+                offsets.asked = Some(id);
+                offsets.found.clear();
+                offsets.missing = starts.len();
+                let slots = starts.into_iter().map(|(tp, at)| (offsets.slots.add(tp, 0), at, -1));
+                event = Some(PositionEvent::Starts(slots.collect()));
+            }
+            let Some(event) = event.take() else { return };
+            let mut actions = Vec::new();
+            offsets.machine.step(now, event, &self.cluster, &mut offsets.slots, &mut actions);
+            for action in actions {
+                let offsets = &mut self.questions.offsets;
+                let (slot, found) = match action {
+                    PositionAction::Send(outgoing) => {
+                        self.send_question(now, outgoing, 0);
+                        continue;
+                    }
+                    PositionAction::RefreshMetadata => {
+                        self.cluster(now, ClusterEvent::RefreshMetadata);
+                        continue;
+                    }
+                    PositionAction::Notice(_) => continue,
+                    PositionAction::Ready { slot, offset } => (slot, Ok(offset)),
+                    PositionAction::Failed { slot, error } => (slot, Err(error.to_string())),
+                };
+                if let Some(tp) = offsets.slots.tp(slot).cloned() {
+                    offsets.slots.remove(slot);
+                    offsets.found.push((tp, found));
+                    offsets.missing = offsets.missing.saturating_sub(1);
+                }
+            }
+            let offsets = &mut self.questions.offsets;
+            let Some(id) = offsets.asked.filter(|_| offsets.missing == 0) else { return };
+            offsets.asked = None;
+            out.push(ConsumerAction::Reply(id, ConsumerReply::Offsets(std::mem::take(&mut offsets.found))));
+        }
+    }
+
+    fn advance_committed(&mut self, now: Nanos, event: Option<GroupEvent>, out: &mut Vec<ConsumerAction>) {
+        let mut event = event;
+        loop {
+            let Some(committed) = &mut self.questions.committed else { return };
+            if event.is_none() && committed.asked.is_none() {
+                let Some((id, tps)) = committed.queue.pop_front() else { return };
+                let old = std::mem::replace(&mut committed.tps, tps.clone());
+                committed.asked = Some(id);
+                committed.found.clear();
+                committed.epoch += 1;
+                let mut nothing = Vec::new();
+                committed.machine.step(now, GroupEvent::Unassigned { tps: old }, &self.cluster, &mut nothing);
+                event = Some(GroupEvent::Assigned { tps, epoch: committed.epoch, load: true });
+            }
+            let Some(event) = event.take() else { return };
+            let mut actions = Vec::new();
+            committed.machine.step(now, event, &self.cluster, &mut actions);
+            for action in actions {
+                match action {
+                    GroupAction::Send(outgoing) => self.send_question(now, outgoing, COORDINATOR),
+                    GroupAction::LearnNode { node, host, port } => {
+                        self.cluster.learn_node(node, &host, i32::from(port));
+                    }
+                    GroupAction::Position { tp, epoch, start, .. } => {
+                        if let Some(committed) = self.questions.committed.as_mut().filter(|c| c.epoch == epoch) {
+                            committed.found.push((tp, start));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            let Some(committed) = &mut self.questions.committed else { return };
+            let Some(id) = committed.asked.filter(|_| committed.found.len() >= committed.tps.len()) else { return };
+            committed.asked = None;
+            out.push(ConsumerAction::Reply(id, ConsumerReply::Committed(std::mem::take(&mut committed.found))));
+        }
+    }
+}
