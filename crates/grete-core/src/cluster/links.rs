@@ -170,7 +170,8 @@ impl Cluster {
 
     /// Bootstrap connections go once a named broker is ready and they have nothing left to do.
     fn retire_bootstrap(&mut self, now: Nanos, out: &mut ClusterActions) {
-        let named = self.nodes.range(0..).any(|(&id, _)| self.is_ready(id, Channel::Control));
+        // The same brokers that `least_loaded` takes: else it would be opened again at once, for ever.
+        let named = self.nodes.range(0..).any(|(&id, node)| node.listed && self.is_ready(id, Channel::Control));
         if named && !self.rebootstrapping {
             self.close_bootstrap(now, out);
         }

@@ -1,0 +1,85 @@
+//! Requests to any broker, and the promise of one reply each.
+
+use grete_wire::messages::HeartbeatRequest;
+
+use super::super::fixture::Fake;
+use super::super::*;
+use crate::request::{NO_NODE, Request, RequestError, Target, Token};
+use crate::time::{MILLI, SECOND};
+
+fn heartbeat() -> Request {
+    Request::Heartbeat(HeartbeatRequest::default())
+}
+
+#[test]
+fn to_any_broker_before_any_is_ready_waits_for_the_first() {
+    let mut fake = Fake::new(&[("boot", 9092)]);
+    fake.brokers.insert(0, ("b0".into(), 9092));
+    fake.send(Target::Any, Channel::Fetch, heartbeat(), 1);
+    assert_eq!(fake.connects.len(), 1);
+    fake.settle();
+    assert!(fake.next_asked(ApiKey::Heartbeat).is_some());
+    assert!(fake.replies.is_empty());
+}
+
+#[test]
+fn to_any_broker_while_none_can_be_reached_is_answered_at_once() {
+    let mut fake = Fake::new(&[("boot", 9092)]);
+    fake.down.insert(("boot".into(), 9092));
+    fake.send(Target::Any, Channel::Control, heartbeat(), 1);
+    fake.settle();
+    let reply = fake.replies.pop().unwrap();
+    assert_eq!((reply.node, reply.result.unwrap_err()), (NO_NODE, RequestError::NoConnection));
+}
+
+#[test]
+fn to_any_broker_while_one_hangs_has_its_deadline() {
+    let mut fake = Fake::new(&[("boot", 9092)]);
+    fake.send(Target::Any, Channel::Control, heartbeat(), 1);
+    let token = Token { owner: crate::request::Owner::Client, id: 1 };
+    let start = fake.now;
+    while fake.replies.is_empty() {
+        fake.connects.clear();
+        fake.now = fake.cluster.deadline().unwrap();
+        fake.event(ClusterEvent::Tick);
+    }
+    assert_eq!(fake.replies[0].token, token);
+    assert!(fake.now - start <= 10 * SECOND);
+}
+
+#[test]
+fn the_least_loaded_broker_is_taken() {
+    let mut fake = Fake::ready(&[0, 1, 2], &[]);
+    for id in 0..30 {
+        fake.send(Target::Any, Channel::Control, heartbeat(), id);
+    }
+    let mut per_conn = BTreeMap::new();
+    for asked in &fake.asked {
+        *per_conn.entry(asked.conn).or_insert(0) += 1;
+    }
+    assert_eq!(per_conn.values().copied().collect::<Vec<_>>(), [10, 10, 10]);
+}
+
+#[test]
+fn an_unknown_broker_is_told_and_the_metadata_asked() {
+    let mut fake = Fake::ready(&[0], &[]);
+    fake.metadata_asked.clear();
+    fake.send(Target::Node(77), Channel::Control, heartbeat(), 1);
+    let reply = fake.replies.pop().unwrap();
+    assert_eq!((reply.node, reply.result.unwrap_err()), (77, RequestError::NoConnection));
+    fake.event(ClusterEvent::NeedNode(78, Channel::Fetch));
+    fake.advance(200 * MILLI);
+    assert_eq!(fake.metadata_asked.len(), 1);
+}
+
+#[test]
+fn ticks_are_cheap_and_harmless_at_any_time() {
+    let mut fake = Fake::ready(&[0], &[("orders", 7, &[(0, 3)])]);
+    let deadline = fake.cluster.deadline();
+    for _ in 0..10 {
+        fake.now += MILLI;
+        fake.event(ClusterEvent::Tick);
+    }
+    assert_eq!(fake.cluster.deadline(), deadline);
+    assert!(fake.actions.is_empty() && fake.connects.is_empty() && fake.asked.is_empty());
+}

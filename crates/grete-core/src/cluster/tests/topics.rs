@@ -1,0 +1,243 @@
+//! What metadata answers change, and what they must not.
+
+use grete_wire::ErrorCode;
+
+use super::super::fixture::{Fake, FakeTopic};
+use super::super::*;
+use crate::time::{MILLI, SECOND};
+
+fn tp(partition: i32) -> TopicPartition {
+    TopicPartition::new("orders", partition)
+}
+
+fn fake() -> Fake {
+    Fake::ready(&[0, 1], &[("orders", 7, &[(0, 3), (1, 4)])])
+}
+
+fn refresh(fake: &mut Fake) {
+    fake.event(ClusterEvent::RefreshMetadata);
+    fake.advance(1300 * MILLI); // beyond the longest retry backoff
+}
+
+#[test]
+fn a_new_leader_is_taken_in_and_told() {
+    let mut fake = fake();
+    let version = fake.cluster.metadata_version();
+    fake.set_topic("orders", 7, &[(1, 5), (1, 4)]);
+    refresh(&mut fake);
+    assert_eq!(fake.cluster.leader(&tp(0)), Some((1, 5)));
+    assert!(fake.cluster.metadata_version() > version);
+    assert!(matches!(fake.actions[..], [ClusterAction::MetadataChanged, ClusterAction::MetadataRefreshed]));
+}
+
+#[test]
+fn an_answer_that_changes_nothing_says_so() {
+    let mut fake = fake();
+    let version = fake.cluster.metadata_version();
+    refresh(&mut fake);
+    assert_eq!(fake.cluster.metadata_version(), version);
+    assert!(matches!(fake.actions[..], [ClusterAction::MetadataRefreshed]));
+}
+
+/// P8: the same leader in a new epoch is a change, or fetch sessions would never be fenced.
+#[test]
+fn p8_an_epoch_alone_is_a_change() {
+    let mut fake = fake();
+    fake.set_topic("orders", 7, &[(0, 4), (1, 4)]);
+    refresh(&mut fake);
+    assert_eq!(fake.cluster.leader(&tp(0)), Some((0, 4)));
+    assert!(matches!(fake.actions[0], ClusterAction::MetadataChanged));
+}
+
+#[test]
+fn p11_an_older_epoch_is_ignored_an_equal_one_and_none_at_all_are_not() {
+    let mut fake = fake();
+    fake.set_topic("orders", 7, &[(1, 2), (1, 4)]);
+    refresh(&mut fake);
+    assert_eq!(fake.cluster.leader(&tp(0)), Some((0, 3)), "a broker that lags behind");
+    fake.set_topic("orders", 7, &[(1, 3), (1, 4)]);
+    refresh(&mut fake);
+    assert_eq!(fake.cluster.leader(&tp(0)), Some((1, 3)), "the same epoch");
+    fake.set_topic("orders", 7, &[(0, -1), (1, 4)]);
+    refresh(&mut fake);
+    assert_eq!(fake.cluster.leader(&tp(0)), Some((0, -1)), "a broker that sends no epochs");
+}
+
+#[test]
+fn a_missing_leader_replaces_the_known_one_only_with_a_newer_epoch() {
+    let mut fake = fake();
+    let no_leader = |epoch| (-1, epoch, ErrorCode::LEADER_NOT_AVAILABLE);
+    let healthy = (1, 4, ErrorCode::NONE);
+    let set = |fake: &mut Fake, first| {
+        let topic = FakeTopic { id: 7, error: ErrorCode::NONE, partitions: vec![first, healthy] };
+        fake.topics.insert("orders".into(), topic);
+    };
+    for epoch in [-1, 2, 3] {
+        set(&mut fake, no_leader(epoch));
+        refresh(&mut fake);
+        assert_eq!(fake.cluster.leader(&tp(0)), Some((0, 3)), "epoch {epoch}");
+        assert_eq!(fake.cluster.topic("orders").unwrap().partitions[0].error, ErrorCode::LEADER_NOT_AVAILABLE);
+    }
+    set(&mut fake, no_leader(4));
+    refresh(&mut fake);
+    assert_eq!(fake.cluster.leader(&tp(0)), None);
+    assert_eq!(fake.cluster.leader(&tp(1)), Some((1, 4)));
+    // It is asked again until there is a leader, ever more slowly.
+    fake.metadata_asked.clear();
+    fake.advance(10 * SECOND);
+    assert!((8..=14).contains(&fake.metadata_asked.len()), "{}", fake.metadata_asked.len());
+    set(&mut fake, (1, 5, ErrorCode::NONE));
+    fake.advance(2 * SECOND);
+    assert_eq!(fake.cluster.leader(&tp(0)), Some((1, 5)));
+    fake.metadata_asked.clear();
+    fake.advance(10 * SECOND);
+    assert_eq!(fake.metadata_asked.len(), 0);
+}
+
+#[test]
+fn a_missing_replica_is_no_error_of_the_partition() {
+    let mut fake = fake();
+    let partitions = vec![(1, 5, ErrorCode::REPLICA_NOT_AVAILABLE), (1, 4, ErrorCode::NONE)];
+    fake.topics.insert("orders".into(), FakeTopic { id: 7, error: ErrorCode::NONE, partitions });
+    refresh(&mut fake);
+    assert_eq!(fake.cluster.leader(&tp(0)), Some((1, 5)));
+    assert_eq!(fake.cluster.topic("orders").unwrap().partitions[0].error, ErrorCode::NONE);
+}
+
+#[test]
+fn p11_an_error_of_the_topic_keeps_its_leaders() {
+    let mut fake = fake();
+    for error in [ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ErrorCode::TOPIC_AUTHORIZATION_FAILED] {
+        fake.topics.insert("orders".into(), FakeTopic { id: 0, error, partitions: vec![] });
+        fake.notices.clear();
+        refresh(&mut fake);
+        assert_eq!(fake.cluster.leader(&tp(0)), Some((0, 3)));
+        let topic = fake.cluster.topic("orders").unwrap();
+        assert_eq!((topic.error, topic.id), (error, 7));
+        fake.advance(3 * SECOND);
+        let told = ClusterNotice::TopicError { topic: "orders".into(), error };
+        assert_eq!(fake.notices, [told], "told once");
+    }
+    fake.set_topic("orders", 7, &[(0, 3), (1, 4)]);
+    fake.notices.clear();
+    refresh(&mut fake);
+    assert_eq!(fake.notices, [ClusterNotice::TopicError { topic: "orders".into(), error: ErrorCode::NONE }]);
+}
+
+#[test]
+fn p13_a_topic_made_anew_shows_its_new_id_and_its_low_epochs() {
+    let mut fake = fake();
+    fake.set_topic("orders", 8, &[(1, 0)]);
+    refresh(&mut fake);
+    let topic = fake.cluster.topic("orders").unwrap();
+    assert_eq!((topic.id, topic.partitions.len()), (8, 1));
+    assert_eq!(fake.cluster.leader(&tp(0)), Some((1, 0)));
+    assert!(fake.cluster.topic_by_id(7).is_none());
+    assert_eq!(fake.cluster.topic_by_id(8).map(|topic| &*topic.name), Some("orders"));
+    assert!(fake.notices.contains(&ClusterNotice::TopicRecreated { topic: "orders".into(), old: 7, new: 8 }));
+}
+
+/// P9: in a cluster of mixed versions some answers have no ids.
+#[test]
+fn p9_an_answer_without_ids_takes_none_away() {
+    let mut fake = fake();
+    fake.set_topic("orders", 0, &[(1, 5), (1, 4)]);
+    refresh(&mut fake);
+    assert_eq!(fake.cluster.topic("orders").unwrap().id, 7);
+    assert_eq!(fake.cluster.leader(&tp(0)), Some((1, 5)));
+    assert!(fake.cluster.topic_by_id(0).is_none());
+}
+
+#[test]
+fn p32_a_question_about_one_topic_ages_out_no_other() {
+    let mut fake = fake();
+    fake.set_topic("clicks", 9, &[(1, 0)]);
+    fake.metadata_asked.clear();
+    fake.event(ClusterEvent::SetTopics(vec!["clicks".into(), "orders".into()]));
+    fake.advance(200 * MILLI);
+    assert_eq!(fake.metadata_asked.len(), 1);
+    let names = fake.metadata_asked[0].topics.as_ref().unwrap();
+    assert_eq!(names.iter().map(|topic| topic.name.as_deref().unwrap()).collect::<Vec<_>>(), ["clicks"]);
+    assert_eq!(fake.cluster.leader(&tp(0)), Some((0, 3)));
+    assert_eq!(fake.cluster.leader(&TopicPartition::new("clicks", 0)), Some((1, 0)));
+    // What nobody is interested in any more is forgotten.
+    fake.event(ClusterEvent::SetTopics(vec!["clicks".into()]));
+    assert!(fake.cluster.topic("orders").is_none() && fake.cluster.topic_by_id(7).is_none());
+}
+
+#[test]
+fn a_late_answer_about_a_topic_of_the_past_is_not_taken_in() {
+    let mut fake = fake();
+    fake.event(ClusterEvent::RefreshMetadata);
+    fake.now = fake.cluster.deadline().unwrap_or(fake.now).max(fake.now + SECOND);
+    fake.event(ClusterEvent::Tick);
+    let asked = fake.next_asked(ApiKey::Metadata).expect("on its way");
+    fake.event(ClusterEvent::SetTopics(vec![]));
+    fake.play(&asked);
+    assert_eq!(fake.cluster.topics().count(), 0);
+}
+
+#[test]
+fn a_topic_that_does_not_exist_yet_is_looked_for_until_it_does() {
+    let mut fake = fake();
+    fake.event(ClusterEvent::SetTopics(vec!["orders".into(), "later".into()]));
+    fake.metadata_asked.clear();
+    fake.advance(20 * SECOND);
+    assert!((15..=28).contains(&fake.metadata_asked.len()), "{}", fake.metadata_asked.len());
+    assert_eq!(fake.cluster.topic("later").unwrap().error, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    fake.set_topic("later", 11, &[(0, 0)]);
+    fake.advance(1300 * MILLI);
+    assert_eq!(fake.cluster.topic_by_id(11).map(|topic| topic.error), Some(ErrorCode::NONE));
+}
+
+#[test]
+fn partitions_are_added_and_never_taken_away() {
+    let mut fake = fake();
+    fake.set_topic("orders", 7, &[(0, 3), (1, 4), (1, 0)]);
+    refresh(&mut fake);
+    assert_eq!(fake.cluster.topic("orders").unwrap().partitions.len(), 3);
+    fake.set_topic("orders", 7, &[(0, 3)]);
+    refresh(&mut fake);
+    assert_eq!(fake.cluster.leader(&tp(2)), Some((1, 0)));
+}
+
+#[test]
+fn metadata_is_refreshed_at_its_age() {
+    let mut fake = fake();
+    fake.metadata_asked.clear();
+    fake.advance(299 * SECOND);
+    assert_eq!(fake.metadata_asked.len(), 0);
+    fake.advance(2 * SECOND);
+    assert_eq!(fake.metadata_asked.len(), 1);
+    fake.advance(3000 * SECOND);
+    assert_eq!(fake.metadata_asked.len(), 11);
+}
+
+#[test]
+fn one_question_at_a_time_and_no_storm() {
+    let mut fake = fake();
+    fake.metadata_asked.clear();
+    for _ in 0..1000 {
+        fake.event(ClusterEvent::RefreshMetadata);
+        fake.advance(10 * MILLI);
+    }
+    assert!((8..=25).contains(&fake.metadata_asked.len()), "{} in ten seconds", fake.metadata_asked.len());
+}
+
+/// KIP-951.
+#[test]
+fn a_leader_named_on_the_way_needs_a_newer_epoch_and_a_known_node() {
+    let mut fake = fake();
+    let version = fake.cluster.metadata_version();
+    assert!(!fake.cluster.update_leader(&tp(0), 1, 3));
+    assert!(!fake.cluster.update_leader(&tp(0), 9, 5), "no address is known");
+    assert!(!fake.cluster.update_leader(&tp(5), 1, 5));
+    assert!(!fake.cluster.update_leader(&tp(-1), 1, 5));
+    assert_eq!(fake.cluster.metadata_version(), version);
+    assert!(fake.cluster.learn_node(9, "b9", 9092));
+    assert!(fake.cluster.update_leader(&tp(0), 9, 5));
+    assert_eq!(fake.cluster.leader(&tp(0)), Some((9, 5)));
+    assert!(fake.cluster.metadata_version() > version);
+    refresh(&mut fake);
+    assert_eq!(fake.cluster.leader(&tp(0)), Some((9, 5)), "an answer that lags behind does not undo it");
+}
