@@ -142,6 +142,15 @@ impl Request {
         )
     }
 
+    /// About how many bytes it takes with its header, so that a Fetch is copied once and never moved.
+    #[must_use]
+    pub(crate) fn size_hint(&self) -> usize {
+        match self {
+            Self::Raw { body, .. } => body.len() + 256,
+            _ => 256,
+        }
+    }
+
     /// Appends the body, without any header.
     pub fn encode_body(&self, version: i16, out: &mut Vec<u8>) -> Result<(), WireError> {
         match self {

@@ -105,6 +105,12 @@ impl Refresh {
         if progress {
             self.backoff.reset();
         }
+        if self.wanted == Scope::NewTopics {
+            // Named while the answer was on its way: it could not speak of them, so they need not wait.
+            self.not_before = now;
+            self.missed_since = Some(now);
+            return;
+        }
         self.not_before = now.saturating_add(self.backoff.next(rng));
         if incomplete {
             self.want(now, Scope::All);

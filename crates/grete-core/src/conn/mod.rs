@@ -364,7 +364,7 @@ impl Connection {
             Err(error) => return out.push(ConnAction::Reply(token, Err(error))),
         };
         let correlation = self.next_correlation();
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(request.size_hint());
         let client_id = &self.config.client_id;
         let body = |out: &mut Vec<u8>| request.encode_body(version, out);
         if let Err(error) = encode_request(api, version, correlation, client_id, body, &mut bytes) {

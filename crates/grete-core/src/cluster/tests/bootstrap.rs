@@ -60,6 +60,24 @@ fn without_topics_of_interest_only_brokers_are_asked_for() {
 }
 
 #[test]
+fn topics_named_while_the_first_answer_is_on_its_way_are_asked_for_right_after_it() {
+    let mut fake = Fake::new(&[("boot", 9092)]);
+    fake.brokers.insert(0, ("b0".into(), 9092));
+    fake.set_topic("orders", 7, &[(0, 3)]);
+    fake.event(ClusterEvent::Tick);
+    let (conn, address) = fake.connects.pop_front().unwrap();
+    fake.connect(conn, address);
+    let asked = fake.next_asked(ApiKey::ApiVersions).unwrap();
+    fake.play(&asked);
+    assert_eq!(fake.asked.len(), 1, "metadata");
+    fake.event(ClusterEvent::SetTopics(vec!["orders".into()]));
+    assert_eq!(fake.asked.len(), 1, "one question at a time");
+    fake.settle();
+    assert_eq!(fake.cluster.leader(&TopicPartition::new("orders", 0)), Some((0, 3)), "no time has passed");
+    assert_eq!(fake.metadata_asked.len(), 2);
+}
+
+#[test]
 fn a_bootstrap_address_that_a_broker_advertises_is_that_broker() {
     let mut fake = one_broker(&[("b0", 9092)]);
     fake.settle();
