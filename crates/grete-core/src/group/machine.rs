@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::assignor;
 use super::committer::{Committer, Standing};
 use super::config::GroupConfig;
-use super::context::{ClusterView, Context, Effect, Shared};
+use super::context::{Context, Effect, Shared, TopicView};
 use super::coordinator::Coordinator;
 use super::event::{GroupAction, GroupEvent, GroupNotice, LostReason};
 use super::loader::Loader;
@@ -65,7 +65,7 @@ impl GroupMachine {
     }
 
     /// Takes one event in and appends what is to be done. Total: every event is fine in every state.
-    pub fn step(&mut self, now: Nanos, event: GroupEvent, view: &dyn ClusterView, out: &mut Vec<GroupAction>) {
+    pub fn step(&mut self, now: Nanos, event: GroupEvent, view: &dyn TopicView, out: &mut Vec<GroupAction>) {
         // First of all: a process that slept through its session must not act on anything that was true before.
         self.member.expire(&mut context!(self, now, out));
         self.apply_effects(now, out);
@@ -177,7 +177,7 @@ impl GroupMachine {
     }
 
     /// Lets every part do what is due.
-    fn advance(&mut self, now: Nanos, view: &dyn ClusterView, out: &mut Vec<GroupAction>) {
+    fn advance(&mut self, now: Nanos, view: &dyn TopicView, out: &mut Vec<GroupAction>) {
         while let Some(revocation) = self.reconciler.expired(now) {
             self.revoked(revocation, true, out);
         }
@@ -197,7 +197,7 @@ impl GroupMachine {
         self.loader.tick(&mut ctx);
     }
 
-    fn advance_member(&mut self, now: Nanos, view: &dyn ClusterView, out: &mut Vec<GroupAction>) {
+    fn advance_member(&mut self, now: Nanos, view: &dyn TopicView, out: &mut Vec<GroupAction>) {
         if self.leave_by.is_some() {
             return;
         }
@@ -268,40 +268,51 @@ impl GroupMachine {
         out.push(GroupAction::Notice(GroupNotice::Revoked { tps, expired }));
     }
 
+    /// All of them, also those that they cause: a member that is fenced must have lost everything before it moves on.
     fn apply_effects(&mut self, now: Nanos, out: &mut Vec<GroupAction>) {
-        for effect in std::mem::take(&mut self.shared.effects) {
-            match effect {
-                Effect::Suspect { lookup, reason } => {
-                    self.coordinator.suspect(&mut context!(self, now, out), lookup, reason);
+        for _ in 0..ROUNDS {
+            let effects = std::mem::take(&mut self.shared.effects);
+            if effects.is_empty() {
+                break;
+            }
+            effects.into_iter().for_each(|effect| self.apply(effect, now, out));
+        }
+    }
+
+    fn apply(&mut self, effect: Effect, now: Nanos, out: &mut Vec<GroupAction>) {
+        match effect {
+            Effect::Suspect { lookup, reason } => {
+                self.coordinator.suspect(&mut context!(self, now, out), lookup, reason);
+            }
+            Effect::Confirmed => self.coordinator.confirm(),
+            Effect::Assigned(tps) => self.reconcile(now, tps, out),
+            Effect::Lost(reason) => self.lose(reason, out),
+            // One answer says it once for each partition.
+            Effect::CommitFenced(_) if self.member.generation() < 0 => {}
+            Effect::CommitFenced(code) => {
+                self.member.fence(&mut context!(self, now, out), LostReason::Fenced(code));
+            }
+            Effect::CommitSawRebalance => {
+                if self.member.state() == State::Stable {
+                    let reason = "a commit was told that the group is rebalancing";
+                    self.member.rejoin(&mut context!(self, now, out), reason);
                 }
-                Effect::Confirmed => self.coordinator.confirm(),
-                Effect::Assigned(tps) => self.reconcile(now, tps, out),
-                Effect::Lost(reason) => self.lose(reason, out),
-                Effect::CommitFenced(code) => {
-                    self.member.fence(&mut context!(self, now, out), LostReason::Fenced(code));
+            }
+            Effect::Left => {
+                self.lose(LostReason::Fatal, out);
+                self.committer.close(&mut context!(self, now, out));
+                self.leave_by = None;
+                self.standalone = false;
+                out.push(GroupAction::Left);
+            }
+            Effect::Fatal(error) => {
+                if self.member.state() == State::Fatal {
+                    return;
                 }
-                Effect::CommitSawRebalance => {
-                    if self.member.state() == State::Stable {
-                        let reason = "a commit was told that the group is rebalancing";
-                        self.member.rejoin(&mut context!(self, now, out), reason);
-                    }
-                }
-                Effect::Left => {
-                    self.lose(LostReason::Fatal, out);
-                    self.committer.close(&mut context!(self, now, out));
-                    self.leave_by = None;
-                    self.standalone = false;
-                    out.push(GroupAction::Left);
-                }
-                Effect::Fatal(error) => {
-                    if self.member.state() == State::Fatal {
-                        continue;
-                    }
-                    self.member.die();
-                    self.lose(LostReason::Fatal, out);
-                    self.committer.close(&mut context!(self, now, out));
-                    out.push(GroupAction::Fatal(error));
-                }
+                self.member.die();
+                self.lose(LostReason::Fatal, out);
+                self.committer.close(&mut context!(self, now, out));
+                out.push(GroupAction::Fatal(error));
             }
         }
     }

@@ -2,5 +2,11 @@
 //! machines and a coordinator that behaves like Kafka's, on a virtual clock, with faults drawn from a seed.
 
 mod broker;
+mod commits;
+mod leaving;
+mod membership;
+mod offsets;
+mod rebalance;
+mod rig;
 mod simulation;
 mod world;

@@ -70,6 +70,8 @@ fn run(seed: u64, trace: bool) {
     }
     world.faults = false;
     world.broker.unstable = false;
+    // The others may all be dead or on their way out.
+    world.add(assignors(seed, started));
     // Whoever sleeps or lingers in a handler: 25 + 40 s, then the rebalance timeout, then a few rounds.
     world.run_until(world.now + 120 * SECOND);
     world.metadata_changed();

@@ -7,7 +7,7 @@ use grete_wire::frame::Frame;
 use grete_wire::{ApiKey, ErrorCode};
 
 use super::broker::{Broker, ReplyTo};
-use crate::group::{Assignor, ClusterView, CommitOffset, GroupAction, GroupConfig, GroupEvent, GroupMachine};
+use crate::group::{Assignor, CommitOffset, GroupAction, GroupConfig, GroupEvent, GroupMachine, TopicView};
 use crate::ids::TopicPartition;
 use crate::request::{Outgoing, Owner, Reply, RequestError, Response, Target, Token};
 use crate::rng::Rng;
@@ -15,7 +15,7 @@ use crate::time::{MILLI, Nanos, SECOND};
 
 pub struct Topics(pub BTreeMap<String, i32>);
 
-impl ClusterView for Topics {
+impl TopicView for Topics {
     fn partition_count(&self, topic: &str) -> Option<i32> {
         Some(self.0.get(topic).copied().unwrap_or(0))
     }
@@ -66,6 +66,7 @@ pub struct World {
     /// Every offset below is processed, by whomever.
     processed: BTreeMap<TopicPartition, BTreeSet<i64>>,
     pub commits_seen: u64,
+    acks: Vec<(usize, u32)>,
     /// GRETE_SEED given: tell what happens.
     pub trace: bool,
 }
@@ -87,6 +88,7 @@ impl World {
             faults: true,
             processed: BTreeMap::new(),
             commits_seen: 0,
+            acks: Vec::new(),
             trace: false,
         }
     }
@@ -150,6 +152,15 @@ impl World {
         }
         for action in actions {
             self.act(client, action);
+        }
+        // As in the driver: what the application answers comes after all actions of a step.
+        for (client, epoch) in std::mem::take(&mut self.acks) {
+            if let Some((tps, _)) = self.clients[client].revocations.remove(&epoch) {
+                for tp in tps {
+                    self.clients[client].work.remove(&tp).expect("revoked, and not lost since");
+                }
+            }
+            self.step(client, GroupEvent::RevokeAcked { epoch });
         }
     }
 
@@ -223,13 +234,8 @@ impl World {
                         self.commits_seen += 1;
                     }
                 }
-                if let Some(epoch) = self.clients[client].waiting.remove(&id)
-                    && let Some((tps, _)) = self.clients[client].revocations.remove(&epoch)
-                {
-                    for tp in tps {
-                        self.clients[client].work.remove(&tp);
-                    }
-                    self.step(client, GroupEvent::RevokeAcked { epoch });
+                if let Some(epoch) = self.clients[client].waiting.remove(&id) {
+                    self.acks.push((client, epoch));
                 }
             }
             GroupAction::Left => {

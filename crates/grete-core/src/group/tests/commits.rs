@@ -1,0 +1,174 @@
+//! Offsets on their way to the coordinator.
+
+use grete_wire::{ApiKey, ErrorCode};
+
+use super::rig::*;
+use super::world::commit;
+use crate::group::{CommitError, GroupAction, GroupEvent, GroupNotice};
+use crate::request::RequestError;
+use crate::time::SECOND;
+
+fn stable() -> Rig {
+    let mut rig = Rig::new();
+    rig.join(&[0, 1]);
+    rig
+}
+
+#[test]
+fn one_request_at_a_time_and_the_newest_offset_wins() {
+    let mut rig = stable();
+    rig.commit(1, &[(0, 10)]);
+    let first = rig.take(ApiKey::OffsetCommit);
+    assert_eq!(committed(&first), (1, vec![(0, 10)]));
+    rig.commit(2, &[(0, 11), (1, 5)]);
+    rig.commit(3, &[(0, 12)]);
+    rig.sends_no(ApiKey::OffsetCommit);
+    rig.answer_commit(&first, &[(0, ErrorCode::NONE)]);
+    assert_eq!(rig.result(1), [(0, 10, Ok(()))]);
+    let second = rig.take(ApiKey::OffsetCommit);
+    assert_eq!(committed(&second), (1, vec![(0, 12), (1, 5)]));
+    rig.answer_commit(&second, &[(0, ErrorCode::NONE), (1, ErrorCode::NONE)]);
+    assert_eq!(rig.result(2), [(0, 12, Ok(())), (1, 5, Ok(()))]);
+    assert_eq!(rig.result(3), [(0, 12, Ok(()))]);
+}
+
+/// P27: an old offset that is retried does not come back over a newer one.
+#[test]
+fn p27_a_retry_never_overwrites_a_newer_commit() {
+    for error in [None, Some(RequestError::TimedOut)] {
+        let mut rig = stable();
+        rig.commit(1, &[(0, 10), (1, 20)]);
+        let first = rig.take(ApiKey::OffsetCommit);
+        rig.commit(2, &[(0, 15)]);
+        match error {
+            None => {
+                let busy = ErrorCode::COORDINATOR_LOAD_IN_PROGRESS;
+                rig.answer_commit(&first, &[(0, busy), (1, busy)]);
+            }
+            Some(error) => {
+                rig.fail(&first, error);
+                rig.pass(SECOND);
+                rig.locate(NODE);
+            }
+        }
+        rig.pass(SECOND);
+        let second = rig.take(ApiKey::OffsetCommit);
+        assert_eq!(committed(&second), (1, vec![(0, 15), (1, 20)]));
+        rig.answer_commit(&second, &[(0, ErrorCode::NONE), (1, ErrorCode::NONE)]);
+        assert_eq!(rig.result(1), [(0, 15, Ok(())), (1, 20, Ok(()))]);
+        assert_eq!(rig.result(2), [(0, 15, Ok(()))]);
+        rig.pass_with_heartbeats(10 * SECOND);
+        rig.sends_no(ApiKey::OffsetCommit);
+    }
+}
+
+#[test]
+fn a_commit_of_an_old_epoch_is_refused() {
+    let mut rig = stable();
+    let epoch = rig.epoch(0).unwrap();
+    let offsets = vec![commit(&tp(0), 7, epoch - 1), commit(&tp(1), 8, epoch), commit(&tp(3), 9, epoch)];
+    rig.step(GroupEvent::Commit { offsets, id: 1 });
+    let sent = rig.take(ApiKey::OffsetCommit);
+    assert_eq!(committed(&sent), (1, vec![(1, 8)]));
+    rig.answer_commit(&sent, &[(1, ErrorCode::NONE)]);
+    let stale = Err(CommitError::StaleAssignment);
+    assert_eq!(rig.result(1), [(0, 7, stale.clone()), (3, 9, stale), (1, 8, Ok(()))]);
+}
+
+/// P28: until a revocation is acknowledged its partitions can be committed; after that not even a retry.
+#[test]
+fn p28_commits_count_until_the_revocation_is_acknowledged() {
+    let mut rig = stable();
+    rig.rebalance();
+    rig.round(&[0]);
+    let epoch = rig.epoch(1).unwrap();
+    rig.commit(1, &[(1, 30)]);
+    let sent = rig.take(ApiKey::OffsetCommit);
+    assert_eq!(committed(&sent), (2, vec![(1, 30)]));
+    rig.ack();
+    rig.answer_commit(&sent, &[(1, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS)]);
+    assert_eq!(rig.result(1), [(1, 30, Err(CommitError::StaleAssignment))]);
+    rig.step(GroupEvent::Commit { offsets: vec![commit(&tp(1), 31, epoch)], id: 2 });
+    assert_eq!(rig.result(2), [(1, 31, Err(CommitError::StaleAssignment))]);
+    rig.pass_with_heartbeats(5 * SECOND);
+    rig.sends_no(ApiKey::OffsetCommit);
+}
+
+#[test]
+fn a_commit_that_is_told_that_we_are_out_puts_us_out() {
+    for code in [ErrorCode::ILLEGAL_GENERATION, ErrorCode::UNKNOWN_MEMBER_ID] {
+        let mut rig = stable();
+        rig.commit(0, &[(0, 10), (1, 20)]);
+        let sent = rig.take(ApiKey::OffsetCommit);
+        rig.answer_commit(&sent, &[(0, code), (1, code)]);
+        let fenced = Err(CommitError::Fenced(code));
+        assert_eq!(rig.result(0), [(0, 10, fenced.clone()), (1, 20, fenced)]);
+        let told = rig.actions.iter().filter(|a| matches!(a, GroupAction::Notice(GroupNotice::CommitFailed { .. })));
+        assert_eq!(told.count(), 2);
+        assert_eq!(rig.news(), ["lost 0 1"]);
+        assert_eq!(claim(&rig.take(ApiKey::JoinGroup)), (vec![], -1));
+    }
+}
+
+#[test]
+fn what_the_broker_refuses_for_good_is_not_tried_again() {
+    let mut rig = stable();
+    rig.commit(1, &[(0, 10), (1, 20)]);
+    let sent = rig.take(ApiKey::OffsetCommit);
+    rig.answer_commit(&sent, &[(0, ErrorCode::OFFSET_METADATA_TOO_LARGE), (1, ErrorCode::NONE)]);
+    let refused = Err(CommitError::Refused(ErrorCode::OFFSET_METADATA_TOO_LARGE));
+    assert_eq!(rig.result(1), [(0, 10, refused), (1, 20, Ok(()))]);
+    rig.pass_with_heartbeats(5 * SECOND);
+    rig.sends_no(ApiKey::OffsetCommit);
+}
+
+#[test]
+fn what_the_answer_leaves_out_is_not_stored() {
+    let mut rig = stable();
+    rig.commit(1, &[(0, 10), (1, 20)]);
+    let sent = rig.take(ApiKey::OffsetCommit);
+    rig.answer_commit(&sent, &[(1, ErrorCode::NONE)]);
+    assert!(!rig.is_done(1));
+    rig.pass(SECOND);
+    let again = rig.take(ApiKey::OffsetCommit);
+    assert_eq!(committed(&again), (1, vec![(0, 10)]));
+}
+
+#[test]
+fn a_commit_is_tried_for_a_minute_and_says_why_it_failed() {
+    let mut rig = stable();
+    rig.commit(1, &[(0, 10)]);
+    for _ in 0..61 {
+        if let Some(sent) = rig.try_take(ApiKey::OffsetCommit) {
+            rig.answer_commit(&sent, &[(0, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)]);
+        }
+        rig.pass_with_heartbeats(SECOND);
+    }
+    let results = rig.result(1);
+    assert!(
+        matches!(&results[0].2, Err(CommitError::TimedOut(why)) if why.contains("UNKNOWN_TOPIC_OR_PARTITION")),
+        "{results:?}"
+    );
+}
+
+#[test]
+fn an_empty_commit_is_done_at_once() {
+    let mut rig = stable();
+    rig.commit(1, &[]);
+    assert_eq!(rig.result(1), []);
+    rig.sends_no(ApiKey::OffsetCommit);
+}
+
+/// A stranger may commit to a group without members only.
+#[test]
+fn standalone_commits_to_a_live_group_are_refused_and_nothing_is_lost() {
+    let mut rig = Rig::new();
+    rig.step(GroupEvent::Assigned { tps: tps(&[0]), epoch: 5, load: false });
+    rig.commit(1, &[(0, 3)]);
+    rig.locate(NODE);
+    let sent = rig.take(ApiKey::OffsetCommit);
+    rig.answer_commit(&sent, &[(0, ErrorCode::UNKNOWN_MEMBER_ID)]);
+    assert_eq!(rig.result(1), [(0, 3, Err(CommitError::Fenced(ErrorCode::UNKNOWN_MEMBER_ID)))]);
+    assert!(rig.news().is_empty());
+    rig.sends_no(ApiKey::JoinGroup);
+}

@@ -1,0 +1,156 @@
+//! Where partitions start. P14: an error is never taken for "no commit".
+
+use grete_wire::{ApiKey, ErrorCode};
+
+use super::rig::*;
+use crate::group::{GroupAction, GroupEvent};
+use crate::request::{Request, RequestError};
+use crate::time::{MILLI, SECOND};
+
+fn positions(rig: &mut Rig) -> Vec<(i32, Option<i64>)> {
+    let actions = std::mem::take(&mut rig.actions);
+    let found = actions.into_iter().filter_map(|action| match action {
+        GroupAction::Position { tp, start, .. } => Some((tp.partition, start)),
+        _ => None,
+    });
+    found.collect()
+}
+
+/// Assigned to 0 and 1; their offsets are being asked for.
+fn asking() -> Rig {
+    let mut rig = Rig::new();
+    rig.join(&[]);
+    rig.rebalance();
+    rig.round(&[0, 1]);
+    rig
+}
+
+#[test]
+fn a_commit_is_a_position_and_none_is_none() {
+    let mut rig = asking();
+    let asked = rig.take(ApiKey::OffsetFetch);
+    let Request::OffsetFetch(request) = &asked.request else { panic!() };
+    assert!(request.require_stable);
+    rig.answer_offsets(&asked, ErrorCode::NONE, &[(0, 0, ErrorCode::NONE), (1, -1, ErrorCode::NONE)]);
+    assert_eq!(positions(&mut rig), [(0, Some(0)), (1, None)]);
+    rig.pass(2 * SECOND);
+    rig.sends_no(ApiKey::OffsetFetch);
+}
+
+#[test]
+fn p14_an_error_never_means_that_there_is_no_commit() {
+    for code in [
+        ErrorCode::UNSTABLE_OFFSET_COMMIT,
+        ErrorCode::STALE_MEMBER_EPOCH,
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode::UNKNOWN_SERVER_ERROR,
+    ] {
+        let mut rig = asking();
+        let asked = rig.take(ApiKey::OffsetFetch);
+        rig.answer_offsets(&asked, ErrorCode::NONE, &[(0, -1, code), (1, 5, ErrorCode::NONE)]);
+        assert_eq!(positions(&mut rig), [(1, Some(5))]);
+        rig.pass(SECOND);
+        rig.load(&[(0, 9)]);
+        assert_eq!(positions(&mut rig), [(0, Some(9))]);
+    }
+}
+
+#[test]
+fn p14_neither_does_an_error_of_the_whole_answer() {
+    for code in [ErrorCode::COORDINATOR_LOAD_IN_PROGRESS, ErrorCode::STALE_MEMBER_EPOCH, ErrorCode::UNKNOWN_MEMBER_ID] {
+        let mut rig = asking();
+        let asked = rig.take(ApiKey::OffsetFetch);
+        rig.answer_offsets(&asked, code, &[(0, -1, ErrorCode::NONE), (1, -1, ErrorCode::NONE)]);
+        assert_eq!(positions(&mut rig), []);
+        rig.pass(SECOND);
+        rig.load(&[(0, 9)]);
+        assert_eq!(positions(&mut rig), [(0, Some(9)), (1, None)]);
+    }
+    let mut rig = asking();
+    let asked = rig.take(ApiKey::OffsetFetch);
+    rig.answer_offsets(&asked, ErrorCode::NOT_COORDINATOR, &[]);
+    rig.pass(SECOND);
+    rig.locate(8);
+    rig.load(&[(0, 9)]);
+    assert_eq!(positions(&mut rig), [(0, Some(9)), (1, None)]);
+}
+
+#[test]
+fn p14_a_partition_that_the_answer_leaves_out_is_asked_for_again() {
+    let mut rig = asking();
+    let asked = rig.take(ApiKey::OffsetFetch);
+    rig.answer_offsets(&asked, ErrorCode::NONE, &[(1, 5, ErrorCode::NONE)]);
+    assert_eq!(positions(&mut rig), [(1, Some(5))]);
+    rig.sends_no(ApiKey::OffsetFetch);
+    rig.pass(SECOND);
+    rig.load(&[(0, 3)]);
+    assert_eq!(positions(&mut rig), [(0, Some(3))]);
+}
+
+/// P15 (KAFKA-20765): a refusal that stays is asked about in growing intervals.
+#[test]
+fn p15_a_refusal_that_stays_does_not_spin() {
+    let mut rig = asking();
+    let mut asked = 0;
+    for _ in 0..600 {
+        rig.pass(100 * MILLI);
+        if let Some(fetch) = rig.try_take(ApiKey::OffsetFetch) {
+            asked += 1;
+            rig.answer_offsets(&fetch, ErrorCode::STALE_MEMBER_EPOCH, &[]);
+        }
+        if let Some(heartbeat) = rig.try_take(ApiKey::Heartbeat) {
+            rig.refuse(&heartbeat, ErrorCode::NONE);
+        }
+    }
+    assert!((45..90).contains(&asked), "{asked} requests in a minute");
+}
+
+#[test]
+fn a_lost_answer_is_asked_for_again() {
+    let mut rig = asking();
+    let asked = rig.take(ApiKey::OffsetFetch);
+    rig.fail(&asked, RequestError::TimedOut);
+    rig.pass(SECOND);
+    rig.locate(NODE);
+    rig.pass(SECOND);
+    rig.load(&[(0, 3), (1, 4)]);
+    assert_eq!(positions(&mut rig), [(0, Some(3)), (1, Some(4))]);
+}
+
+#[test]
+fn a_topic_that_may_not_be_read_is_fatal() {
+    let mut rig = asking();
+    rig.news();
+    let asked = rig.take(ApiKey::OffsetFetch);
+    rig.answer_offsets(&asked, ErrorCode::NONE, &[(0, -1, ErrorCode::TOPIC_AUTHORIZATION_FAILED)]);
+    assert_eq!(rig.news(), ["lost 0 1", "fatal no permission to read topic t: grant the principal READ on the topic"]);
+}
+
+/// `assign` with a group id: positions and commits, and nothing joined.
+#[test]
+fn standalone_loads_and_commits_without_joining() {
+    let mut rig = Rig::new();
+    rig.step(GroupEvent::Assigned { tps: tps(&[0]), epoch: 50, load: false });
+    assert!(rig.sent.is_empty(), "nothing to ask, so no coordinator to look for");
+    rig.step(GroupEvent::Assigned { tps: tps(&[1]), epoch: 51, load: true });
+    rig.locate(NODE);
+    rig.load(&[(1, 8)]);
+    assert_eq!(positions(&mut rig), [(1, Some(8))]);
+    rig.commit(1, &[(0, 3), (1, 9)]);
+    let commit = rig.take(ApiKey::OffsetCommit);
+    assert_eq!(committed(&commit), (-1, vec![(0, 3), (1, 9)]));
+    rig.answer_commit(&commit, &[(0, ErrorCode::NONE), (1, ErrorCode::NONE)]);
+    assert_eq!(rig.result(1).len(), 2);
+    rig.pass(100 * SECOND);
+    rig.sends_no(ApiKey::Heartbeat);
+    rig.sends_no(ApiKey::JoinGroup);
+    assert_eq!((rig.machine.state_name(), rig.machine.deadline()), ("standalone", None));
+    // Commits under way are finished before it is over.
+    rig.commit(2, &[(0, 4)]);
+    rig.step(GroupEvent::Leave { deadline: rig.now + 5 * SECOND });
+    assert!(!rig.news().contains(&"left".to_owned()));
+    let commit = rig.take(ApiKey::OffsetCommit);
+    rig.answer_commit(&commit, &[(0, ErrorCode::NONE)]);
+    assert_eq!(rig.result(2), [(0, 4, Ok(()))]);
+    assert!(rig.news().contains(&"left".to_owned()));
+}
