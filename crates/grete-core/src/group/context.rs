@@ -5,27 +5,15 @@ use grete_wire::ErrorCode;
 use super::config::GroupConfig;
 use super::error::GroupError;
 use super::event::{GroupAction, GroupNotice, LostReason};
-use crate::cluster::Cluster;
 use crate::ids::{NodeId, TopicPartition};
 use crate::request::{Channel, Outgoing, Owner, Request, RequestError, Target, Token};
 use crate::rng::Rng;
 use crate::time::Nanos;
 
 /// What a group needs to know of the cluster.
-pub trait TopicView {
+pub trait ClusterView {
     /// How many partitions the topic has: `Some(0)` if it is known not to exist, `None` if nothing is known yet.
     fn partition_count(&self, topic: &str) -> Option<i32>;
-}
-
-impl TopicView for Cluster {
-    fn partition_count(&self, topic: &str) -> Option<i32> {
-        let topic = self.topic(topic)?;
-        match (topic.partitions.len(), topic.error) {
-            // It is being made.
-            (0, ErrorCode::LEADER_NOT_AVAILABLE) => None,
-            (count, _) => i32::try_from(count).ok(),
-        }
-    }
 }
 
 /// Where the coordinator is, as the lookup number `lookup` found out. A failure of a request counts against the lookup

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::assignor;
 use super::committer::{Committer, Standing};
 use super::config::GroupConfig;
-use super::context::{Context, Effect, Shared, TopicView};
+use super::context::{ClusterView, Context, Effect, Shared};
 use super::coordinator::Coordinator;
 use super::event::{GroupAction, GroupEvent, GroupNotice, LostReason};
 use super::loader::Loader;
@@ -65,7 +65,7 @@ impl GroupMachine {
     }
 
     /// Takes one event in and appends what is to be done. Total: every event is fine in every state.
-    pub fn step(&mut self, now: Nanos, event: GroupEvent, view: &dyn TopicView, out: &mut Vec<GroupAction>) {
+    pub fn step(&mut self, now: Nanos, event: GroupEvent, view: &dyn ClusterView, out: &mut Vec<GroupAction>) {
         // First of all: a process that slept through its session must not act on anything that was true before.
         self.member.expire(&mut context!(self, now, out));
         self.apply_effects(now, out);
@@ -177,7 +177,7 @@ impl GroupMachine {
     }
 
     /// Lets every part do what is due.
-    fn advance(&mut self, now: Nanos, view: &dyn TopicView, out: &mut Vec<GroupAction>) {
+    fn advance(&mut self, now: Nanos, view: &dyn ClusterView, out: &mut Vec<GroupAction>) {
         while let Some(revocation) = self.reconciler.expired(now) {
             self.revoked(revocation, true, out);
         }
@@ -197,7 +197,7 @@ impl GroupMachine {
         self.loader.tick(&mut ctx);
     }
 
-    fn advance_member(&mut self, now: Nanos, view: &dyn TopicView, out: &mut Vec<GroupAction>) {
+    fn advance_member(&mut self, now: Nanos, view: &dyn ClusterView, out: &mut Vec<GroupAction>) {
         if self.leave_by.is_some() {
             return;
         }

@@ -36,7 +36,7 @@ mod tests;
 
 pub use assignor::Assignor;
 pub use config::{GroupConfig, GroupConfigError};
-pub use context::TopicView;
+pub use context::ClusterView;
 pub use error::{CommitError, GroupError};
 pub use event::{CommitOffset, CommitOutcome, GroupAction, GroupEvent, GroupNotice, LostReason};
 pub use machine::GroupMachine;

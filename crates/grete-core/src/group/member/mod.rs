@@ -32,7 +32,7 @@ use grete_wire::messages::{LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 use self::heartbeat::Heartbeat;
 use self::sync::Election;
 use super::assignor::{Assignor, PartitionCounts};
-use super::context::{Context, Effect, Located, TopicView, Verdict};
+use super::context::{ClusterView, Context, Effect, Located, Verdict};
 use super::error::GroupError;
 use super::event::{GroupNotice, LostReason};
 use super::reconciler::Reconciler;
@@ -312,7 +312,7 @@ impl Member {
     }
 
     /// Sends what is due.
-    pub fn tick(&mut self, ctx: &mut Context<'_>, view: &dyn TopicView, reconciler: &Reconciler) {
+    pub fn tick(&mut self, ctx: &mut Context<'_>, view: &dyn ClusterView, reconciler: &Reconciler) {
         let Some(located) = ctx.coordinator else { return };
         self.follow(ctx, located);
         if self.attempt.is_none() && ctx.now >= self.retry_at {
@@ -453,7 +453,7 @@ impl Member {
 
     /// As the leader, whether partition counts are no longer those that were assigned. What metadata does not know at the
     /// moment has not changed (P32).
-    pub fn outdated_topic(&self, view: &dyn TopicView) -> Option<&Arc<str>> {
+    pub fn outdated_topic(&self, view: &dyn ClusterView) -> Option<&Arc<str>> {
         if !self.leader || self.state != State::Stable {
             return None;
         }

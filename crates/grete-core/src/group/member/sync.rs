@@ -9,7 +9,7 @@ use grete_wire::messages::{SyncGroupRequest, SyncGroupRequestAssignment, SyncGro
 
 use super::{Attempt, Member, State};
 use crate::group::assignor::{MemberClaim, PartitionCounts};
-use crate::group::context::{Context, Effect, Located, TopicView, Verdict};
+use crate::group::context::{ClusterView, Context, Effect, Located, Verdict};
 use crate::group::error::GroupError;
 use crate::group::event::{GroupAction, GroupNotice, LostReason};
 use crate::group::subscription::{self, PROTOCOL_TYPE};
@@ -41,7 +41,7 @@ impl Election {
 impl Member {
     /// Assigns, once metadata knows all topics; if that takes too long, without those that it does not know: they come by
     /// another rebalance.
-    pub(super) fn elect(&mut self, ctx: &mut Context<'_>, view: &dyn TopicView, located: Located) {
+    pub(super) fn elect(&mut self, ctx: &mut Context<'_>, view: &dyn ClusterView, located: Located) {
         let Some(election) = &self.election else { return };
         let unknown = election.topics.iter().any(|topic| view.partition_count(topic).is_none());
         if unknown && ctx.now < election.deadline {

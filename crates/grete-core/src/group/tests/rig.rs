@@ -10,7 +10,7 @@ use grete_wire::{ApiKey, ErrorCode, WireError};
 use super::broker::{ReplyTo, failure};
 use crate::group::subscription::{decode_subscription, encode_assignment};
 use crate::group::{
-    Assignor, CommitError, CommitOutcome, GroupAction, GroupConfig, GroupEvent, GroupMachine, TopicView,
+    Assignor, ClusterView, CommitError, CommitOutcome, GroupAction, GroupConfig, GroupEvent, GroupMachine,
 };
 use crate::ids::TopicPartition;
 use crate::request::{Outgoing, Reply, Request, RequestError, Response};
@@ -19,7 +19,7 @@ use crate::time::{Nanos, SECOND};
 
 pub struct View(pub BTreeMap<String, i32>);
 
-impl TopicView for View {
+impl ClusterView for View {
     fn partition_count(&self, topic: &str) -> Option<i32> {
         self.0.get(topic).copied()
     }

@@ -7,7 +7,7 @@ use grete_wire::frame::Frame;
 use grete_wire::{ApiKey, ErrorCode};
 
 use super::broker::{Broker, ReplyTo};
-use crate::group::{Assignor, CommitOffset, GroupAction, GroupConfig, GroupEvent, GroupMachine, TopicView};
+use crate::group::{Assignor, ClusterView, CommitOffset, GroupAction, GroupConfig, GroupEvent, GroupMachine};
 use crate::ids::TopicPartition;
 use crate::request::{Outgoing, Owner, Reply, RequestError, Response, Target, Token};
 use crate::rng::Rng;
@@ -15,7 +15,7 @@ use crate::time::{MILLI, Nanos, SECOND};
 
 pub struct Topics(pub BTreeMap<String, i32>);
 
-impl TopicView for Topics {
+impl ClusterView for Topics {
     fn partition_count(&self, topic: &str) -> Option<i32> {
         Some(self.0.get(topic).copied().unwrap_or(0))
     }
