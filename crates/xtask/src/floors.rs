@@ -83,6 +83,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("crates/grete-net/src/process.rs", "calls into libc"),
     ("crates/grete-py/src/buffers.rs", "Python's buffer protocol is raw pointers"),
     ("crates/grete-py/src/columns.rs", "__getbuffer__ is declared unsafe; its body is one call into buffers.rs"),
+    ("crates/grete-core/tests/fetch_allocations.rs", "a global allocator that counts"),
     ("crates/grete-wire/tests/allocations.rs", "a global allocator that counts"),
     ("fuzz/src/counting.rs", "a global allocator that counts"),
 ];

@@ -232,7 +232,7 @@ impl FetchMachine {
             return;
         }
         for at in 0..self.sessions.len() {
-            let Self { sessions, lanes, config, spare, .. } = self;
+            let Self { sessions, lanes, config, spare, stale_metadata, .. } = self;
             let Some(session) = sessions.get_mut(at) else { continue };
             if session.in_flight.is_some() || session.is_idle() {
                 continue;
@@ -242,7 +242,12 @@ impl FetchMachine {
                 continue;
             }
             let Some(version) = view.api_version(session.node, Channel::Fetch, ApiKey::Fetch) else {
+                if !needed(session, lanes, partitions) {
+                    continue;
+                }
                 if now >= session.asked_until {
+                    // Nobody answered the last time: perhaps the node is gone for good, and the partitions have moved.
+                    *stale_metadata |= session.asked_until > 0;
                     session.asked_until = now.saturating_add(ASK_AGAIN);
                     out.push(FetchAction::NeedNode(session.node));
                 }
@@ -294,6 +299,15 @@ fn outgoing(node: NodeId, version: i16, body: Vec<u8>, token: u32, timeout: Nano
         token: Token { owner: Owner::Fetch, id: token },
         timeout,
     }
+}
+
+/// Whether any slot is, or will soon be, fetched from this node.
+fn needed(session: &Session, lanes: &[Lane], partitions: &Partitions) -> bool {
+    session.entries.iter().any(|entry| {
+        entry.member
+            && matches!(partitions.state(entry.slot), SlotState::Resolving | SlotState::Fetching)
+            && lanes.get(entry.slot.index()).is_some_and(|lane| !lane.paused)
+    })
 }
 
 /// Decides for each entry whether it is fetched now, and from where. Says when the first of those that wait is due, and

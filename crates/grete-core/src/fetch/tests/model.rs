@@ -312,7 +312,14 @@ impl Model {
         for topic in 0..TOPICS.len() {
             self.run(&Op::FindTopicId { topic });
         }
-        for _ in 0..400 {
+        for round in 0..400 {
+            let ends = self.world.partitions.live().iter().all(|slot| {
+                let tp = self.world.partitions.tp(*slot).unwrap();
+                self.world.partitions.fetch_offset(*slot) == self.world.logs[tp].end()
+            });
+            if ends && round > 10 && self.held.is_empty() {
+                break;
+            }
             self.run(&Op::ReleaseSome { keep: 0 });
             for node in 1..=NODES {
                 self.run(&Op::Answer { node });
