@@ -42,9 +42,7 @@ class App:
     ```
     """
 
-    def __init__(
-        self, name: str, *, kafka: Mapping[str, Any] | None = None, **settings: Unpack[AppSettings]
-    ) -> None:
+    def __init__(self, name: str, *, kafka: Mapping[str, Any] | None = None, **settings: Unpack[AppSettings]) -> None:
         if not isinstance(name, str) or not name.strip():
             raise ConfigError(f'an App has a name, like App("billing"), not {name!r}', setting="name")
         if kafka is not None and not isinstance(kafka, Mapping):
@@ -70,7 +68,7 @@ class App:
         """Sets what the command line said; it goes before everything else. None means: not said."""
         self._command_line = config.layer(settings, kafka or {}, "command line")
 
-    def config(self) -> config.Config:
+    def settings(self) -> config.Config:
         """All settings with their origins, checked: defaults < grete.toml < environment < code < command line."""
         return config.resolve(self._code, self._command_line)
 
@@ -104,7 +102,7 @@ class App:
             raise GreteError(f'App "{self.name}" runs already')
         if not self.routes:
             raise ConfigError(f'App "{self.name}" has no consumer: declare one with @app.consumer("topic")')
-        resolved = self.config()
+        resolved = self.settings()
         runner = Runner(self.name, self.groups(resolved), resolved)
         self._stop = runner.stop
         try:

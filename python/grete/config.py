@@ -53,7 +53,9 @@ class Setting:
 
 SETTINGS: dict[str, Setting] = {
     "workers": Setting(_positive, 5, "threads that run handlers"),
-    "group": Setting(_text, None, "consumer group of routes that name none; else kafka's group.id, else the App's name"),
+    "group": Setting(
+        _text, None, "consumer group of routes that name none; else kafka's group.id, else the App's name"
+    ),
     "max_messages": Setting(_positive, 500, "messages that one call of consume gets at most"),
     "shutdown_timeout": Setting(units.seconds, "30s", "how long a stop may take before it is forced"),
     "queued_bytes": Setting(units.size, "64MiB", "memory for records that wait for a handler, per consumer group"),
@@ -149,7 +151,9 @@ def kafka_text(name: str, value: object, origin: str) -> Value:
     if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         return Value(",".join(value), origin)
     raise ConfigError(
-        f"kafka setting {name} (from {origin}) is a string, a number or a bool, not {value!r}", setting=name, origin=origin
+        f"kafka setting {name} (from {origin}) is a string, a number or a bool, not {value!r}",
+        setting=name,
+        origin=origin,
     )
 
 
@@ -173,7 +177,9 @@ def file_layer(environment: Mapping[str, str]) -> Layer:
             content = tomllib.load(file)
     except FileNotFoundError:
         if named:
-            raise ConfigError(f"{_ENVIRONMENT_FILE} names {path}, which does not exist", origin=_ENVIRONMENT_FILE) from None
+            raise ConfigError(
+                f"{_ENVIRONMENT_FILE} names {path}, which does not exist", origin=_ENVIRONMENT_FILE
+            ) from None
         return Layer()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}", origin=str(path)) from None

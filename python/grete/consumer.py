@@ -37,7 +37,7 @@ class Consumer:
         """Runs once, before the first `consume`. If it raises, it is retried on a new instance."""
 
     def consume(self) -> None:
-        """Processes `self.messages`. Returning marks all of them as processed; raising leaves the unmarked for a retry."""
+        """Processes `self.messages`. Returning marks all as processed; raising leaves the unmarked for a retry."""
         raise NotImplementedError(f"{type(self).__qualname__} has no consume method")
 
     def revoked(self) -> None:

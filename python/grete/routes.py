@@ -36,7 +36,8 @@ class Route:
     def new_consumer(self) -> Consumer:
         """An instance for one partition."""
         if isinstance(self.handler, type):
-            return self.handler()
+            consumer: Consumer = self.handler()
+            return consumer
         return FunctionConsumer(self.handler)
 
 
@@ -60,7 +61,8 @@ def make(number: int, topics: tuple[object, ...], handler: Any, settings: Mappin
         _check_class(handler, where)
     else:
         _check_function(handler, where)
-    values = {name: parse(name, value, where).value for name, value in settings.items() if name in SETTINGS and value}
+    given = {name: value for name, value in settings.items() if name in SETTINGS and value is not None}
+    values = {name: parse(name, value, where).value for name, value in given.items()}
     return Route(number, names, handler, **values)
 
 
@@ -80,7 +82,9 @@ def check_topics(topics: tuple[object, ...]) -> tuple[str, ...]:
     names: list[str] = []
     for topic in topics:
         if isinstance(topic, type) or callable(topic):
-            raise ConfigError('a consumer needs a topic: write @app.consumer("orders"), not @app.consumer', setting="topic")
+            raise ConfigError(
+                'a consumer needs a topic: write @app.consumer("orders"), not @app.consumer', setting="topic"
+            )
         if not isinstance(topic, str):
             raise ConfigError(f"a topic is a string, not {topic!r}", setting="topic")
         if topic.startswith("^"):

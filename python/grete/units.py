@@ -20,7 +20,7 @@ _BYTES = {
 def seconds(value: str | float) -> float:
     """Seconds of "200ms", "30s", "5m", "1h" or of a number, which is seconds. ValueError says what is wrong."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ValueError(f'a duration is a string like "30s" or a number of seconds, not {value!r}')
+        raise ValueError(f'a duration is a string like "30s" or a number of seconds, not {value!r}')  # noqa: TRY004
     if not isinstance(value, str):
         if not math.isfinite(value) or value < 0:
             raise ValueError(f"a duration is finite and not negative, not {value!r}")
@@ -30,7 +30,9 @@ def seconds(value: str | float) -> float:
         raise ValueError(f'a duration is a number and a unit, like "30s", not "{value}"')
     number, unit = match.groups()
     if unit == "" and float(number) != 0:
-        raise ValueError(f'"{value}" has no unit: write "{value.strip()}s" for seconds, "{value.strip()}ms" for milliseconds')
+        raise ValueError(
+            f'"{value}" has no unit: write "{value.strip()}s" for seconds, "{value.strip()}ms" for milliseconds'
+        )
     if unit and unit not in _SECONDS:
         raise ValueError(f'"{unit}" is no unit of time: use {", ".join(_SECONDS)}')
     return float(number) * _SECONDS.get(unit, 1.0)
@@ -39,7 +41,7 @@ def seconds(value: str | float) -> float:
 def size(value: str | int) -> int:
     """Bytes of "64MiB", "1GB", "512B" or of an int, which is bytes. ValueError says what is wrong."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise ValueError(f'a size is a string like "64MiB" or a number of bytes, not {value!r}')
+        raise ValueError(f'a size is a string like "64MiB" or a number of bytes, not {value!r}')  # noqa: TRY004
     if not isinstance(value, str):
         if value < 0:
             raise ValueError(f"a size is not negative, not {value!r}")

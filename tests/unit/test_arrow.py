@@ -5,14 +5,14 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-import grete
 import polars
 import pyarrow as pa
 import pytest
-from grete import _core
 from hypothesis import given
 from hypothesis import strategies as st
 
+import grete
+from grete import _core
 from tests.unit.batches import Record, batch
 
 LONG = b"a value that is longer than twelve bytes"
@@ -90,7 +90,9 @@ def test_the_schema_is_known_without_data() -> None:
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 def test_a_requested_binary_is_a_copy(kind: pa.DataType) -> None:
-    wanted = pa.struct([("offset", pa.int64()), ("timestamp", pa.timestamp("ms", "UTC")), ("key", kind), ("value", kind)])
+    wanted = pa.struct(
+        [("offset", pa.int64()), ("timestamp", pa.timestamp("ms", "UTC")), ("key", kind), ("value", kind)]
+    )
     for part, expected in [(decode(), RECORDS), (decode()[1:4], RECORDS[1:4]), (decode()[2:2], [])]:
         schema, array = part.__arrow_c_array__(wanted.__arrow_c_schema__())
         imported = pa.Array._import_from_c_capsule(schema, array)
@@ -142,7 +144,9 @@ texts = st.none() | st.binary(max_size=30)
 
 
 @given(st.lists(st.tuples(texts, texts, st.integers(-1, 2**40)), min_size=1, max_size=200), st.data())
-def test_any_slice_of_any_batch_is_valid(columns: list[tuple[bytes | None, bytes | None, int]], data: st.DataObject) -> None:
+def test_any_slice_of_any_batch_is_valid(
+    columns: list[tuple[bytes | None, bytes | None, int]], data: st.DataObject
+) -> None:
     records = [Record(index, value, key, timestamp) for index, (key, value, timestamp) in enumerate(columns)]
     start = data.draw(st.integers(0, len(records)))
     stop = data.draw(st.integers(start, len(records)))

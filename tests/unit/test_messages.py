@@ -3,12 +3,12 @@
 import gc
 import itertools
 
-import grete
 import pytest
-from grete import _core
 from hypothesis import given
 from hypothesis import strategies as st
 
+import grete
+from grete import _core
 from tests.unit.batches import Record, batch, crc32c
 
 RECORDS = [
@@ -131,7 +131,7 @@ def test_a_message_is_its_topic_partition_and_offset() -> None:
 def test_no_messages_have_no_offset() -> None:
     messages = grete.Messages.empty()
     assert not messages
-    assert list(messages) == messages.values() == messages.offsets.tolist() == []
+    assert [*messages, *messages.values(), *messages.offsets] == []
     with pytest.raises(IndexError):
         _ = messages.first_offset
     with pytest.raises(IndexError):
@@ -148,7 +148,7 @@ def test_classes_cannot_be_made_by_hand() -> None:
 
 
 def test_a_corrupt_batch_is_refused() -> None:
-    with pytest.raises(ValueError, match="(?i)crc|checksum"):
+    with pytest.raises(ValueError, match=r"(?i)crc|checksum"):
         _core._testing_decode(batch(RECORDS, flip_crc=True), "orders", 0)
 
 
@@ -165,7 +165,9 @@ records = st.lists(st.tuples(st.integers(1, 3), texts, texts, st.integers(-1, 2*
 
 
 @given(records)
-def test_whatever_was_written_is_read(rows: list[tuple[int, bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]]) -> None:
+def test_whatever_was_written_is_read(
+    rows: list[tuple[int, bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]],
+) -> None:
     offset, written = 0, []
     for gap, key, value, timestamp, header in rows:
         offset += gap

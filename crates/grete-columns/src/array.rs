@@ -25,7 +25,8 @@ where
 {
     let data: &Columns = columns;
     let end = rows.end.min(data.offsets.len());
-    let rows = rows.start.min(end)..end;
+    // An empty array has no offset either: Arrow C++ takes its buffers as empty, and an offset as beyond them.
+    let rows = if rows.start < end { rows.start..end } else { 0..0 };
     let (key, key_layout) = binary(columns, &data.keys, &data.key_nulls, &rows, wanted.key, |row| data.key(row));
     let (value, value_layout) =
         binary(columns, &data.values, &data.value_nulls, &rows, wanted.value, |row| data.value(row));

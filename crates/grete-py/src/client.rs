@@ -47,11 +47,11 @@ impl<'py> FromPyObject<'_, 'py> for StartAt {
     }
 }
 
-/// How long calls may take that nobody gave a time.
-const DEFAULT_TIMEOUT: f64 = 30.0;
+/// "For ever", in a number that deadlines can still be added to.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn limit(timeout: Option<f64>) -> PyResult<Duration> {
-    Ok(seconds(timeout)?.unwrap_or(Duration::MAX))
+    Ok(seconds(timeout)?.map_or(YEAR, |timeout| timeout.min(YEAR)))
 }
 
 /// One Kafka client: one consumer group, one "grete-net" thread.
@@ -91,14 +91,14 @@ impl Client {
     }
 
     /// Commits and waits for the answer. `offsets`: (topic, partition, next offset to read); None: all completed.
-    #[pyo3(signature = (offsets=None, timeout=Some(DEFAULT_TIMEOUT)))]
+    #[pyo3(signature = (offsets, timeout))]
     fn commit(&self, py: Python<'_>, offsets: Option<Vec<(String, i32, i64)>>, timeout: Option<f64>) -> PyResult<()> {
         let (consumer, timeout) = (self.inner.get()?, limit(timeout)?);
         py.detach(|| consumer.commit(offsets, timeout)).map_err(errors::client)
     }
 
     /// The group's committed offsets; None where there is none.
-    #[pyo3(signature = (partitions, timeout=Some(DEFAULT_TIMEOUT)))]
+    #[pyo3(signature = (partitions, timeout))]
     fn committed(
         &self,
         py: Python<'_>,
@@ -140,7 +140,7 @@ impl Client {
     }
 
     /// Asks the brokers which offsets these starts mean.
-    #[pyo3(signature = (partitions, timeout=Some(DEFAULT_TIMEOUT)))]
+    #[pyo3(signature = (partitions, timeout))]
     fn list_offsets(
         &self,
         py: Python<'_>,
@@ -153,14 +153,14 @@ impl Client {
     }
 
     /// Asks the brokers for a topic's partitions.
-    #[pyo3(signature = (topic, timeout=Some(DEFAULT_TIMEOUT)))]
+    #[pyo3(signature = (topic, timeout))]
     fn partitions(&self, py: Python<'_>, topic: &str, timeout: Option<f64>) -> PyResult<Vec<i32>> {
         let (consumer, timeout) = (self.inner.get()?, limit(timeout)?);
         py.detach(|| consumer.partitions(topic, timeout)).map_err(errors::client)
     }
 
     /// Commits what is committable, leaves the group, ends the thread. A second call does nothing.
-    #[pyo3(signature = (timeout=Some(DEFAULT_TIMEOUT)))]
+    #[pyo3(signature = (timeout))]
     fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let (consumer, timeout) = (self.inner.get()?, limit(timeout)?);
         py.detach(|| consumer.close(timeout)).map_err(errors::client)
@@ -170,11 +170,8 @@ impl Client {
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let statistics = self.inner.get()?.statistics();
         let fields = PyDict::new(py);
-        fields.set_item("bytes_received", statistics.bytes_received)?;
-        fields.set_item("fetches", statistics.fetches)?;
         fields.set_item("queued_bytes", statistics.queued_bytes)?;
         fields.set_item("pinned_bytes", statistics.pinned_bytes)?;
-        fields.set_item("reconnects", statistics.reconnects)?;
         Ok(fields)
     }
 }

@@ -44,12 +44,9 @@ mod _core {
     #[pymodule_export]
     use super::{config_entries, fork_generation};
 
-    #[pymodule_export]
-    const __version__: &str = env!("CARGO_PKG_VERSION");
-
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__doc__", "Grete's native part. Private: import from `grete` and `grete.client`.")
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }
 

@@ -105,9 +105,10 @@ impl Messages {
     fn bytes_list<'py>(
         &self,
         py: Python<'py>,
-        get: impl Fn(usize) -> Option<&'py [u8]>,
+        get: for<'a> fn(&'a Columns, usize) -> Option<&'a [u8]>,
     ) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(py, self.range().map(|row| get(row).map(|bytes| PyBytes::new(py, bytes))))
+        let columns = self.columns();
+        PyList::new(py, self.range().map(|row| get(columns, row).map(|bytes| PyBytes::new(py, bytes))))
     }
 
     fn view<'py>(&self, py: Python<'py>, which: Which) -> PyResult<Bound<'py, PyMemoryView>> {
@@ -179,15 +180,13 @@ impl Messages {
     }
 
     /// All values, copied: a list of bytes or None.
-    fn values<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
-        let this = slf.get();
-        this.bytes_list(slf.py(), |row| this.columns().value(row))
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.bytes_list(py, Columns::value)
     }
 
     /// All keys, copied: a list of bytes or None.
-    fn keys<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
-        let this = slf.get();
-        this.bytes_list(slf.py(), |row| this.columns().key(row))
+    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.bytes_list(py, Columns::key)
     }
 
     fn __len__(&self) -> usize {

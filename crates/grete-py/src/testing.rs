@@ -14,7 +14,7 @@ use crate::messages::Messages;
 /// Decodes the record batches in `data` as a worker would, for tests and for looking into log segments.
 /// Raises ValueError for what does not decode.
 #[pyfunction]
-#[pyo3(signature = (data, topic, partition, high_watermark=-1))]
+#[pyo3(signature = (data, topic, partition, high_watermark=0))]
 pub(crate) fn _testing_decode(
     py: Python<'_>,
     data: &[u8],

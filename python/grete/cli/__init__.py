@@ -1,7 +1,6 @@
 """The command line. Commands are imported when they are called, so that `grete --help` is quick."""
 
 import importlib
-from typing import Any
 
 import click
 
@@ -24,11 +23,10 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command: Any = getattr(importlib.import_module(module), name)
-        assert isinstance(command, click.Command)
+        command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The overview, without importing anything."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])

@@ -49,7 +49,7 @@ class StartType(click.ParamType[Start]):
     metavar="earliest|latest|OFFSET|TIME",
     help="Where to begin; a time is ISO 8601. [default: latest; earliest with --until-end]",
 )
-@click.option("--partition", "-p", "wanted", type=click.IntRange(min=0), multiple=True, help="Only this one; repeatable.")
+@click.option("--partition", "-p", "wanted", type=click.IntRange(min=0), multiple=True, help="Only this; repeatable.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), help="Stop after so many messages.")
 @click.option("--group", help="Read as a member of this consumer group, and commit what was printed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
@@ -68,12 +68,14 @@ def consume(
 ) -> None:
     """Prints a topic's messages: the values, one a line, or everything with --json.
 
-    Without --group nothing is committed and no group is disturbed. On a terminal, a line on stderr shows count, rate and
-    lag when the output goes elsewhere. Ctrl-C ends it.
+    Without --group nothing is committed and no group is disturbed. When the output does not go to the terminal, a line
+    there shows count, rate and lag. Ctrl-C ends it.
     """
     if group and (wanted or isinstance(start, (int, datetime)) or not follow):
-        raise click.UsageError("--group decides partitions and offsets: leave out --partition, --until-end and all --from"
-                               " but earliest and latest")  # fmt: skip
+        raise click.UsageError(
+            "--group decides on partitions and offsets: leave out --partition and --until-end, and begin --from "
+            "earliest or latest"
+        )
     set_up_logging("WARNING")
     command_line = config.layer({}, kafka_settings(bootstrap, pairs), "command line")
     if group:
@@ -96,7 +98,10 @@ def consume(
 
 def _defaults() -> config.Layer:
     """Without any setting: the broker that most likely runs here. grete.toml and the environment go before it."""
-    if any(layer.kafka.get("bootstrap.servers") for layer in (config.file_layer(os.environ), config.environment_layer(os.environ))):
+    if any(
+        layer.kafka.get("bootstrap.servers")
+        for layer in (config.file_layer(os.environ), config.environment_layer(os.environ))
+    ):
         return config.Layer()
     return config.Layer(kafka={"bootstrap.servers": config.Value("localhost:9092", "default")})
 
@@ -148,7 +153,9 @@ def _print(batches: Iterator[Messages], consumer: Consumer, *, as_json: bool, co
     out = sys.stdout.buffer
     terminal = sys.stdout.isatty()
     progress = Progress(sys.stderr.isatty() and not terminal)
-    lines: Callable[[Messages], bytes] = render.as_json if as_json else lambda m: render.as_text(m, escape_control=terminal)
+    lines: Callable[[Messages], bytes] = (
+        render.as_json if as_json else lambda m: render.as_text(m, escape_control=terminal)
+    )
     count = 0
     lags: dict[tuple[str, int], int] = {}
     try:

@@ -15,7 +15,12 @@ def kafka_options(function: F) -> F:
     """`--bootstrap` and `--kafka`."""
     function = click.option("--bootstrap", metavar="HOST:PORT,...", help="Brokers to start from.")(function)
     return click.option(
-        "--kafka", "-k", "pairs", multiple=True, metavar="NAME=VALUE", help="A Kafka setting, like isolation.level=read_committed."
+        "--kafka",
+        "-k",
+        "pairs",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A Kafka setting, like isolation.level=read_committed.",
     )(function)
 
 

@@ -44,8 +44,10 @@ def as_json(messages: Iterable[Message]) -> bytes:
 
 
 def _put(fields: dict[str, object], name: str, value: bytes | None) -> None:
+    if value is None:
+        fields[name] = None
+        return
     try:
-        fields[name] = None if value is None else value.decode()
+        fields[name] = value.decode()
     except UnicodeDecodeError:
-        assert value is not None
         fields[f"{name}_base64"] = base64.b64encode(value).decode()

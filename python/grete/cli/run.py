@@ -17,7 +17,9 @@ from grete.errors import GreteError
 @click.option("--workers", type=click.IntRange(min=1), help="Threads that run handlers.")
 @click.option("--group", help="Consumer group of routes that name none.")
 @click.option("--max-messages", type=click.IntRange(min=1), help="Messages that one call of consume gets at most.")
-@click.option("--shutdown-timeout", metavar="DURATION", help='How long a stop may take before it is forced, like "30s".')
+@click.option(
+    "--shutdown-timeout", metavar="DURATION", help='How long a stop may take before it is forced, like "30s".'
+)
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
@@ -49,7 +51,7 @@ def run(
     }
     try:
         app.override(settings, kafka_settings(bootstrap, pairs))
-        set_up_logging(app.config()["log_level"])
+        set_up_logging(app.settings()["log_level"])
         app.run()
     except GreteError as error:
         raise click.ClickException(str(error)) from None
@@ -72,7 +74,7 @@ def load(target: str) -> App:
         if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise click.UsageError(f'there is no module "{error.name}" in {here} or on the Python path') from None
         raise _broken(module_name, error) from None
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever the user's module raises
         raise _broken(module_name, error) from None
     for name in attribute.split("."):
         if not hasattr(found, name):

@@ -90,8 +90,8 @@ class Consumer:
     ) -> None:
         """Commits and waits for the broker's answer.
 
-        None: all that `poll` has returned. Messages, a message: up to and with it. A dict: {(topic, partition): the next
-        offset to read}. Raises KafkaError when the broker refuses, as it does after a rebalance.
+        None: all that `poll` has returned. Messages, a message: up to and with it. A dict: the next offset to read by
+        (topic, partition). Raises KafkaError when the broker refuses, as it does after a rebalance.
         """
         client = self._open()
         if x is None:

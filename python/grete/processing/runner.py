@@ -86,7 +86,7 @@ class Runner:
             try:
                 self._start()
                 self._wait()
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - raised again once all is stopped
                 if self._error is None:
                     self._error = error
             try:
@@ -143,7 +143,7 @@ class Runner:
             self._dispatcher.check()
         except GreteError as error:
             if self._error is None:
-                logger.error("%s", error, extra={"event": "app.failed"})
+                logger.error("%s", error, extra={"event": "app.failed"})  # noqa: TRY400 - raised from run, traceback and all
                 self._error = error
             self._requested.set()
 
@@ -156,8 +156,7 @@ class Runner:
             selector.register(self._signals.fd, selectors.EVENT_READ)
             selector.register(self._dispatcher.event_fd(), selectors.EVENT_READ)
             self._await_threads(selector, self._workers, deadline - close_reserve(self._timeout))
-            late = [worker for worker in self._workers if worker.is_alive()]
-            if late:
+            if any(worker.is_alive() for worker in self._workers):
                 self._log_running()
                 self._dispatcher.release_workers()
             self._close_clients(deadline)
@@ -198,7 +197,9 @@ class Runner:
         try:
             client.close(max(0.0, deadline - time.monotonic()))
         except Exception as error:
-            logger.exception('group "%s" was not left cleanly', group, extra={"event": "group.not_left", "group": group})
+            logger.exception(
+                'group "%s" was not left cleanly', group, extra={"event": "group.not_left", "group": group}
+            )
             if self._error is None:
                 self._error = error
         finally:

@@ -1,5 +1,6 @@
 """Signals as bytes in a pipe, so that one wait serves them and everything else."""
 
+import contextlib
 import signal
 import socket
 import threading
@@ -51,10 +52,8 @@ class Signals:
 
     def wake(self) -> None:
         """Makes `fd` readable, from any thread."""
-        try:
+        with contextlib.suppress(OSError):  # full: it is readable anyway; closed: nobody waits any more
             self._write.send(b"\0")
-        except (BlockingIOError, OSError):
-            pass  # full: it is readable anyway; closed: nobody waits any more
 
     def read(self) -> list[int]:
         """The signals since the last call, in order."""

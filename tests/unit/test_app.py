@@ -1,0 +1,216 @@
+"""What an App accepts and what it refuses, without running it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import grete
+
+KAFKA = {"bootstrap.servers": "localhost:9092"}
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No grete.toml."""
+    monkeypatch.chdir(tmp_path)
+
+
+def make() -> grete.App:
+    return grete.App("billing", kafka=KAFKA)
+
+
+class Orders(grete.Consumer):
+    def consume(self) -> None:
+        """Nothing."""
+
+
+def test_a_class_and_functions_are_consumers() -> None:
+    app = make()
+    assert app.consumer("orders", max_messages=7)(Orders) is Orders
+
+    @app.consumer("clicks", "views")
+    def clicks(messages: grete.Messages) -> None:
+        """Nothing."""
+
+    @app.consumer("bare")
+    def bare(messages):  # type: ignore[no-untyped-def]
+        """Nothing."""
+
+    assert [(route.topics, route.max_messages, route.name) for route in app.routes] == [
+        (("orders",), 7, "Orders.consume"),
+        (("clicks", "views"), None, clicks.__qualname__),
+        (("bare",), None, bare.__qualname__),
+    ]
+    assert isinstance(app.routes[0].new_consumer(), Orders)
+    assert app.routes[0].new_consumer() is not app.routes[0].new_consumer()
+
+
+def test_annotations_as_strings_are_understood() -> None:
+    def quoted(messages: "grete.Messages") -> None:
+        """Nothing."""
+
+    make().consumer("orders")(quoted)
+
+    def unknown(messages: "Missing") -> None:  # type: ignore[name-defined]  # noqa: F821
+        """Nothing."""
+
+    with pytest.raises(grete.ConfigError, match="annotation of messages cannot be resolved"):
+        make().consumer("orders")(unknown)
+
+
+def test_groups_of_routes() -> None:
+    app = make()
+    app.consumer("orders")(Orders)
+    app.consumer("clicks", group="other")(Orders)
+    assert {group: [r.topics for r in routes] for group, routes in app.groups(app.settings()).items()} == {
+        "billing": [("orders",)],
+        "other": [("clicks",)],
+    }
+    app.override({"group": "named"})
+    assert set(app.groups(app.settings())) == {"named", "other"}
+    by_kafka = grete.App("billing", kafka={**KAFKA, "group.id": "from-kafka"})
+    by_kafka.consumer("orders")(Orders)
+    assert set(by_kafka.groups(by_kafka.settings())) == {"from-kafka"}
+
+
+def test_one_group_reads_a_topic_once() -> None:
+    app = make()
+    app.consumer("orders")(Orders)
+    app.consumer("orders", group="audit")(Orders)
+    app.groups(app.settings())
+    app.consumer("clicks", "orders")(Orders)
+    with pytest.raises(grete.ConfigError, match='both read "orders" in group "billing"'):
+        app.groups(app.settings())
+
+
+class Bare(grete.Consumer):
+    pass
+
+
+class NotDerived:
+    def consume(self) -> None:
+        """Nothing."""
+
+
+class NeedsArguments(Orders):
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+
+class Async(grete.Consumer):
+    async def consume(self) -> None:  # type: ignore[override]
+        """Nothing."""
+
+
+class Ticks(Orders):
+    def tick(self) -> None:
+        """Nothing."""
+
+
+async def asynchronous(messages: grete.Messages) -> None:
+    """Nothing."""
+
+
+def one_by_one(message: grete.Message) -> None:
+    """Nothing."""
+
+
+def payloads(order: dict[str, int]) -> None:
+    """Nothing."""
+
+
+def no_argument() -> None:
+    """Nothing."""
+
+
+def two_arguments(messages: grete.Messages, more: int) -> None:
+    """Nothing."""
+
+
+@pytest.mark.parametrize(
+    ("handler", "error", "says"),
+    [
+        (Bare, grete.ConfigError, "Bare has no consume method"),
+        (NotDerived, grete.ConfigError, "derives from grete.Consumer"),
+        (NeedsArguments, grete.ConfigError, "without arguments.*'url'"),
+        (Async, grete.NotBuiltError, r"Async\.consume: async functions are not built yet"),
+        (Ticks, grete.NotBuiltError, "the hook tick is not built yet"),
+        (asynchronous, grete.NotBuiltError, "async functions are not built yet"),
+        (one_by_one, grete.NotBuiltError, r"grete\.Message is not built yet"),
+        (payloads, grete.NotBuiltError, "payload types like dict"),
+        (no_argument, grete.ConfigError, "takes one argument"),
+        (two_arguments, grete.ConfigError, "takes one argument"),
+        (3, grete.ConfigError, "a class or a function"),
+    ],
+)
+def test_what_is_no_consumer_is_refused(handler: Any, error: type[Exception], says: str) -> None:
+    app = make()
+    with pytest.raises(error, match=says):
+        app.consumer("orders")(handler)
+    assert not app.routes
+
+
+@pytest.mark.parametrize(
+    ("topics", "error", "says"),
+    [
+        ((), grete.ConfigError, "needs a topic"),
+        ((Orders,), grete.ConfigError, r'write @app.consumer\("orders"\)'),
+        (("",), grete.ConfigError, "no topic name"),
+        (("a b",), grete.ConfigError, "no topic name"),
+        (("bestellungen-für-alle",), grete.ConfigError, "no topic name"),
+        (("..",), grete.ConfigError, "no topic name"),
+        (("x" * 250,), grete.ConfigError, "no topic name"),
+        (("a", "a"), grete.ConfigError, "named twice"),
+        ((3,), grete.ConfigError, "a topic is a string"),
+        (("^orders.*",), grete.NotBuiltError, "patterns"),
+    ],
+)
+def test_topics_are_checked_where_they_are_written(topics: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        make().consumer(*topics)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "says"),
+    [
+        ({"payload": dict}, grete.NotBuiltError, "payload=.* is not built yet"),
+        ({"concurrency": "key"}, grete.NotBuiltError, "concurrency='key' is not built yet; for now .* 'partition'"),
+        ({"retry": 3}, grete.NotBuiltError, "retry"),
+        ({"dead_letter": "x"}, grete.NotBuiltError, "dead_letter"),
+        ({"workers": 3}, grete.ConfigError, "a setting of the App"),
+        ({"max_message": 3}, grete.ConfigError, 'did you mean "max_messages"'),
+        ({"max_messages": 0}, grete.ConfigError, "whole number from 1 up"),
+    ],
+)
+def test_route_settings_are_checked(settings: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        make().consumer("orders", **settings)(Orders)
+    make().consumer("orders", concurrency="partition")(Orders)
+
+
+def test_app_settings_are_checked_when_they_are_written() -> None:
+    with pytest.raises(grete.ConfigError, match='did you mean "workers"'):
+        grete.App("a", kafka=KAFKA, worker=3)  # type: ignore[call-arg]
+    with pytest.raises(grete.NotBuiltError, match="stall_after"):
+        grete.App("a", kafka=KAFKA, stall_after="30s")  # type: ignore[call-arg]
+    with pytest.raises(grete.ConfigError, match="an App has a name"):
+        grete.App("")
+    with pytest.raises(grete.ConfigError, match="kafka is a mapping"):
+        grete.App("a", kafka="localhost:9092")  # type: ignore[arg-type]
+
+
+def test_an_app_without_consumers_does_not_run() -> None:
+    with pytest.raises(grete.ConfigError, match="has no consumer"):
+        make().run()
+
+
+def test_planned_names_are_refused_by_name() -> None:
+    consumer = Orders()
+    for name in ("seek", "pause", "resume", "background", "producer"):
+        with pytest.raises(AttributeError, match=f"{name} is not built yet"):
+            getattr(consumer, name)
+    with pytest.raises(AttributeError, match="no attribute 'sek'"):
+        consumer.sek  # noqa: B018
+    with pytest.raises(grete.GreteError, match="inside consume"):
+        consumer.mark(grete.Messages.empty())

@@ -1,0 +1,159 @@
+"""Layers of settings, where each value came from, and what is refused."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import grete
+from grete import config
+from grete.config import Layer, environment_layer, layer, resolve
+
+KAFKA = {"bootstrap.servers": "localhost:9092"}
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No grete.toml but the test's own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def resolved(
+    code: Mapping[str, object] | None = None,
+    command_line: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+    kafka: Mapping[str, object] = KAFKA,
+) -> config.Config:
+    return resolve(layer(code or {}, kafka, "code"), layer(command_line or {}, {}, "command line"), environment or {})
+
+
+def test_defaults() -> None:
+    settings = resolved()
+    assert (settings["workers"], settings["max_messages"], settings["shutdown_timeout"]) == (5, 500, 30.0)
+    assert settings["queued_bytes"] == 64 << 20
+    assert settings["group"] is None
+    assert settings.settings["workers"].origin == "default"
+
+
+def test_each_layer_goes_before_those_below(empty_directory: Path) -> None:
+    toml = empty_directory / "grete.toml"
+    origins = []
+    for write_toml, environment, code, command_line in [
+        (False, {}, {}, {}),
+        (True, {}, {}, {}),
+        (True, {"GRETE_WORKERS": "3"}, {}, {}),
+        (True, {"GRETE_WORKERS": "3"}, {"workers": 4}, {}),
+        (True, {"GRETE_WORKERS": "3"}, {"workers": 4}, {"workers": 6}),
+    ]:
+        if write_toml:
+            toml.write_text("workers = 2\n")
+        value = resolved(code, command_line, environment).settings["workers"]
+        origins.append((value.value, value.origin))
+    assert origins == [
+        (5, "default"),
+        (2, "grete.toml"),
+        (3, "environment variable GRETE_WORKERS"),
+        (4, "code"),
+        (6, "command line"),
+    ]
+
+
+def test_kafka_settings_come_from_all_layers_too(empty_directory: Path) -> None:
+    (empty_directory / "grete.toml").write_text(
+        'queued_bytes = "1MiB"\n[kafka]\nbootstrap.servers = "a:1"\n"client.id" = "file"\n'
+    )
+    environment = {"GRETE_KAFKA_CLIENT_ID": "env", "GRETE_KAFKA_FETCH_MIN_BYTES": "2", "GRETE_KAFKA_GROUP_ID": ""}
+    settings = resolved(kafka={"fetch.min.bytes": 3}, environment=environment)
+    assert dict(settings.kafka_pairs()) == {"bootstrap.servers": "a:1", "client.id": "env", "fetch.min.bytes": "3"}
+    assert settings.kafka["bootstrap.servers"].origin == "grete.toml"
+    assert settings["queued_bytes"] == 1 << 20
+
+
+def test_of_two_spellings_the_nearer_layer_wins(empty_directory: Path) -> None:
+    (empty_directory / "grete.toml").write_text('[kafka]\nbootstrap.servers = "a:1"\nmetadata.broker.list = "b:1"\n')
+    pairs = resolved(kafka={"bootstrap.servers": "c:1"}).kafka_pairs()
+    assert pairs[-1] == ("bootstrap.servers", "c:1")
+
+
+def test_another_file_can_be_named(empty_directory: Path) -> None:
+    other = empty_directory / "other.toml"
+    other.write_text("workers = 7\n")
+    assert resolved(environment={"GRETE_CONFIG": str(other)})["workers"] == 7
+    with pytest.raises(grete.ConfigError, match="which does not exist"):
+        resolved(environment={"GRETE_CONFIG": "missing.toml"})
+
+
+def test_kafka_values_are_what_a_properties_file_would_say() -> None:
+    kafka = {**KAFKA, "allow.auto.create.topics": True, "fetch.min.bytes": 5, "bootstrap.servers": ["a:1", "b:2"]}
+    assert dict(resolved(kafka=kafka).kafka_pairs()) == {
+        "bootstrap.servers": "a:1,b:2",
+        "allow.auto.create.topics": "true",
+        "fetch.min.bytes": "5",
+    }
+    with pytest.raises(grete.ConfigError, match=r"client\.id \(from code\) is a string"):
+        resolved(kafka={**KAFKA, "client.id": None})
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"worker": 3}, 'no setting "worker"; did you mean "workers"?'),
+        ({"bootstrap.servers": "x"}, "go into kafka="),
+        ({"workers": 0}, r"workers \(from code\): it is a whole number from 1 up, not 0"),
+        ({"workers": "many"}, "whole number"),
+        ({"workers": True}, "whole number"),
+        ({"shutdown_timeout": "30"}, r'shutdown_timeout \(from code\): "30" has no unit'),
+        ({"queued_bytes": "64"}, "has no unit"),
+        ({"group": ""}, "non-empty string"),
+        ({"log_level": "loud"}, "debug, info"),
+    ],
+)
+def test_wrong_settings_name_themselves_and_the_cure(settings: dict[str, object], says: str) -> None:
+    with pytest.raises(grete.ConfigError, match=says):
+        layer(settings, {}, "code")
+
+
+@pytest.mark.parametrize("name", sorted(config.NOT_BUILT))
+def test_what_is_planned_is_refused_by_name(name: str) -> None:
+    with pytest.raises(grete.NotBuiltError, match=f"{name}='something' is not built yet") as caught:
+        layer({name: "something"}, {}, "code")
+    assert caught.value.setting == name
+    layer({name: config.NOT_BUILT[name]}, {}, "code")
+
+
+def test_unknown_environment_variables_are_refused_with_their_name() -> None:
+    with pytest.raises(grete.ConfigError, match='GRETE_WORKER has no setting "worker"; did you mean "workers"'):
+        environment_layer({"GRETE_WORKER": "3"})
+    with pytest.raises(grete.ConfigError, match="environment variable GRETE_WORKERS"):
+        environment_layer({"GRETE_WORKERS": "x"})
+    with pytest.raises(grete.NotBuiltError, match="retry"):
+        environment_layer({"GRETE_RETRY": "x"})
+    assert environment_layer({"PATH": "x", "GRETE_WORKERS": ""}).settings == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("workers = ", "grete.toml cannot be read"),
+        ("kafka = 3", "kafka is a table"),
+        ("wrokers = 3", 'grete.toml has no setting "wrokers"; did you mean "workers"'),
+        ('shutdown_timeout = "x"', r"shutdown_timeout \(from grete.toml\)"),
+    ],
+)
+def test_a_bad_file_is_named(empty_directory: Path, content: str, says: str) -> None:
+    (empty_directory / "grete.toml").write_text(content)
+    with pytest.raises(grete.ConfigError, match=says):
+        resolved()
+
+
+def test_kafka_mistakes_are_named_with_their_origin() -> None:
+    with pytest.raises(grete.ConfigError, match=r'did you mean "?bootstrap\.servers"?.*\(from code\)') as caught:
+        resolved(kafka={"bootstrap.server": "x:1"})
+    assert (caught.value.setting, caught.value.origin) == ("bootstrap.server", "code")
+    with pytest.raises(grete.ConfigError, match="GRETE_KAFKA_FETCH_MIN_BYTES"):
+        resolved(environment={"GRETE_KAFKA_FETCH_MIN_BYTES": "x"})
+    with pytest.raises(grete.NotBuiltError, match=r"security\.protocol"):
+        resolved(kafka={**KAFKA, "security.protocol": "SASL_SSL"})
+    with pytest.raises(grete.ConfigError, match=r"bootstrap\.servers"):
+        resolve(Layer(), Layer(), {})
