@@ -81,7 +81,7 @@ def watch(app: grete.App, tally: Tally, records: int, done: threading.Event) -> 
     """Shows how it goes, and stops the App when nothing is left."""
     started = last = time.monotonic()
     seen = 0
-    while not done.wait(0.5):
+    while not done.wait(0.25):
         now, count = time.monotonic(), tally.records
         rate, lag = (count - seen) / (now - last), records - count
         say(f"read    {count:>12,} records, {rate:>12,.0f}/s, lag {lag:,}, batches {tally.batches:,}", again=True)
