@@ -150,9 +150,9 @@ class _Lane(TypedDict):
     partition: int
     route: int
     state: str
-    position: int
+    position: int | None
     committable: int | None
-    high_watermark: int
+    high_watermark: int | None
     queued_bytes: int
     lag: int | None
 

@@ -170,6 +170,9 @@ impl Client {
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let statistics = self.inner.get()?.statistics();
         let fields = PyDict::new(py);
+        fields.set_item("bytes_received", statistics.bytes_received)?;
+        fields.set_item("fetches", statistics.fetches)?;
+        fields.set_item("reconnects", statistics.reconnects)?;
         fields.set_item("queued_bytes", statistics.queued_bytes)?;
         fields.set_item("pinned_bytes", statistics.pinned_bytes)?;
         Ok(fields)

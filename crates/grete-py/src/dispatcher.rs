@@ -181,17 +181,16 @@ impl Dispatcher {
         lanes
             .into_iter()
             .map(|lane| {
-                let lag = lane.position.filter(|_| lane.high_watermark >= 0).map(|at| (lane.high_watermark - at).max(0));
                 let fields = PyDict::new(py);
-                fields.set_item("topic", &*lane.tp.topic)?;
-                fields.set_item("partition", lane.tp.partition)?;
+                fields.set_item("topic", &*lane.topic)?;
+                fields.set_item("partition", lane.partition)?;
                 fields.set_item("route", lane.route)?;
-                fields.set_item("state", lane.state.name())?;
+                fields.set_item("state", lane.state)?;
                 fields.set_item("position", lane.position)?;
                 fields.set_item("committable", lane.committable)?;
                 fields.set_item("high_watermark", lane.high_watermark)?;
                 fields.set_item("queued_bytes", lane.queued_bytes)?;
-                fields.set_item("lag", lag)?;
+                fields.set_item("lag", lane.lag)?;
                 Ok(fields)
             })
             .collect()

@@ -43,6 +43,7 @@ class Consumer:
         self._worker = _core.Worker("poll", self._dispatcher)
         self._client = _core.Client(pairs, self._dispatcher, [])
         self._job: _core.Job | None = None
+        self._held: tuple[str, int, int] | None = None  # topic, partition and next offset of the job's messages
         self._closed = False
         atexit.close_before_exit(self)
 
@@ -63,6 +64,7 @@ class Consumer:
     def assign(self, partitions: Iterable[tuple[str, int, Offset]]) -> None:
         """Reads exactly these partitions, without sharing: (topic, partition, offset). Replaces what was assigned."""
         self._open().assign(list(partitions))
+        self._held = None
 
     def poll(self, timeout: float | None = 1.0, max_messages: int = 10_000) -> Messages:
         """The next records of one partition; empty when `timeout` seconds (None: for ever) are up. Ctrl-C works.
@@ -73,7 +75,7 @@ class Consumer:
         self._open()
         if max_messages < 1:
             raise ValueError(f"max_messages is at least 1, not {max_messages}")
-        done, self._job = self._job, None
+        done, self._job, self._held = self._job, None, None
         try:
             self._job = self._dispatcher.poll(self._worker, done, timeout, max_messages)
         finally:
@@ -81,7 +83,9 @@ class Consumer:
         if self._job is None:
             self._dispatcher.check()
             return Messages.empty()
-        return self._job.messages or Messages.empty()
+        messages = self._job.messages or Messages.empty()
+        self._held = (messages.topic, messages.partition, messages.next_offset)
+        return messages
 
     def commit(
         self,
@@ -95,7 +99,7 @@ class Consumer:
         """
         client = self._open()
         if x is None:
-            done, self._job = self._job, None
+            done, self._job, self._held = self._job, None, None
             if done is not None:
                 self._dispatcher.complete(done)
             client.commit(None, timeout)
@@ -132,7 +136,11 @@ class Consumer:
 
     def position(self, topic: str, partition: int) -> int | None:
         """The offset that `poll` goes on from; None while it is not known."""
-        return self._open().position(topic, partition)
+        client = self._open()
+        # The lane moves on when the batch in our hands is given back, which the next poll does.
+        if self._held is not None and self._held[:2] == (topic, partition):
+            return self._held[2]
+        return client.position(topic, partition)
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int] | None:
         """The first offset and the end of the partition as last fetched; None while they are not known."""
@@ -141,6 +149,7 @@ class Consumer:
     def seek(self, topic: str, partition: int, offset: Offset) -> None:
         """Goes on elsewhere in an assigned partition."""
         self._open().seek(topic, partition, offset)
+        self._held = None
 
     def pause(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Fetches nothing more from these until `resume`."""

@@ -108,7 +108,8 @@ class Runner:
             )
             default = self._config["max_messages"]
             wanted = [(route.id, list(route.topics), route.max_messages or default) for route in members]
-            self._clients[group] = _core.Client(pairs, self._dispatcher, wanted)
+            self._clients[group] = client = _core.Client(pairs, self._dispatcher, wanted)
+            client.subscribe([topic for route in members for topic in route.topics])
         self._workers = [
             Worker(number, self._dispatcher, hooks, self) for number in range(1, self._config["workers"] + 1)
         ]
