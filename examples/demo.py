@@ -130,9 +130,7 @@ def main() -> int:
 
         at_broker = committed(kafka.bootstrap_servers, options.partitions)
     right = tally.records == options.records == at_broker and not tally.gaps
-    say(
-        f"{tally.records:,} records, {tally.bytes:,} bytes, {seconds:.1f} s from start to clean stop, {cpu:.2f} s of CPU"
-    )
+    say(f"{tally.records:,} records, {tally.bytes:,} bytes, {seconds:.1f} s with start and stop, {cpu:.2f} s of CPU")
     say(f"committed {at_broker:,}; gaps or repetitions: {tally.gaps}: {'all is well' if right else 'THIS IS WRONG'}")
     return 0 if right else 1
 

@@ -20,7 +20,7 @@ _BYTES = {
 def seconds(value: str | float) -> float:
     """Seconds of "200ms", "30s", "5m", "1h" or of a number, which is seconds. ValueError says what is wrong."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ValueError(f'a duration is a string like "30s" or a number of seconds, not {value!r}')  # noqa: TRY004
+        raise ValueError(f'a duration is a string like "30s" or a number of seconds, not {value!r}')
     if not isinstance(value, str):
         if not math.isfinite(value) or value < 0:
             raise ValueError(f"a duration is finite and not negative, not {value!r}")
@@ -41,7 +41,7 @@ def seconds(value: str | float) -> float:
 def size(value: str | int) -> int:
     """Bytes of "64MiB", "1GB", "512B" or of an int, which is bytes. ValueError says what is wrong."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise ValueError(f'a size is a string like "64MiB" or a number of bytes, not {value!r}')  # noqa: TRY004
+        raise ValueError(f'a size is a string like "64MiB" or a number of bytes, not {value!r}')
     if not isinstance(value, str):
         if value < 0:
             raise ValueError(f"a size is not negative, not {value!r}")

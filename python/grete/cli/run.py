@@ -74,7 +74,7 @@ def load(target: str) -> App:
         if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise click.UsageError(f'there is no module "{error.name}" in {here} or on the Python path') from None
         raise _broken(module_name, error) from None
-    except Exception as error:  # noqa: BLE001 - whatever the user's module raises
+    except Exception as error:
         raise _broken(module_name, error) from None
     for name in attribute.split("."):
         if not hasattr(found, name):

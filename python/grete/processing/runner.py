@@ -86,7 +86,7 @@ class Runner:
             try:
                 self._start()
                 self._wait()
-            except BaseException as error:  # noqa: BLE001 - raised again once all is stopped
+            except BaseException as error:
                 if self._error is None:
                     self._error = error
             try:
@@ -144,7 +144,7 @@ class Runner:
             self._dispatcher.check()
         except GreteError as error:
             if self._error is None:
-                logger.error("%s", error, extra={"event": "app.failed"})  # noqa: TRY400 - raised from run, traceback and all
+                logger.error("%s", error, extra={"event": "app.failed"})
                 self._error = error
             self._requested.set()
 

@@ -36,7 +36,7 @@ class Worker(threading.Thread):
         """Works until the dispatcher says that it is over."""
         try:
             self._work(_core.Worker(self.name, self._dispatcher))
-        except BaseException as error:  # noqa: BLE001 - the run raises it
+        except BaseException as error:
             self._control.fail(error)
         finally:
             self._control.ending(self)
@@ -53,7 +53,7 @@ class Worker(threading.Thread):
             _log_failure(self._hooks.name(job), job, error, "the App stops")
             self._control.fail(error)  # stops the dispatcher before this job is given back: it is not tried again
             return False
-        except BaseException as error:  # noqa: BLE001 - a handler may raise anything; it is logged and tried again
+        except BaseException as error:
             _log_failure(self._hooks.name(job), job, error, "retrying" if job.kind == "consume" else "going on")
             return False
         return True
