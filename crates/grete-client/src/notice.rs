@@ -1,6 +1,7 @@
 //! Things worth a log line that happen on a thread which cannot log.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use grete_net::EventFd;
@@ -38,36 +39,42 @@ const KEEP: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Notices {
     queue: Mutex<VecDeque<Notice>>,
+    /// The descriptor is readable. Lets a look at an empty queue cost no system call.
+    signalled: AtomicBool,
     event: EventFd,
 }
 
 impl Notices {
     pub(crate) fn new(event: EventFd) -> Self {
-        Self { queue: Mutex::default(), event }
+        Self { queue: Mutex::default(), signalled: AtomicBool::new(false), event }
     }
 
     pub(crate) fn push(&self, notices: impl IntoIterator<Item = Notice>) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = queue.len();
         for notice in notices {
             if queue.len() == KEEP {
                 queue.pop_front();
             }
             queue.push_back(notice);
         }
-        if before == 0 && !queue.is_empty() {
+        self.signal();
+    }
+
+    /// Makes the descriptor readable, if it is not, though nothing may wait (a fatal error).
+    pub(crate) fn signal(&self) {
+        if !self.signalled.swap(true, Ordering::AcqRel) {
             self.event.signal();
         }
     }
 
-    /// Makes the descriptor readable though nothing waits (a fatal error).
-    pub(crate) fn signal(&self) {
-        self.event.signal();
-    }
-
+    /// A signal between the swap and the clear belongs to a notice that is in the queue already or waits for its lock; a
+    /// signal before the swap is cleared here, and what it stands for is taken below.
     pub(crate) fn take(&self) -> Vec<Notice> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        self.event.clear();
+        if self.signalled.load(Ordering::Acquire) {
+            self.event.clear();
+            self.signalled.store(false, Ordering::Release);
+        }
         queue.drain(..).collect()
     }
 

@@ -89,7 +89,7 @@ pub struct EventLoop<P> {
     resolver: Resolver,
     sockets: HashMap<ConnId, Socket>,
     /// Sockets with more to read than their turn allowed.
-    unread: Vec<ConnId>,
+    unread: Vec<(ConnId, bool)>,
     clock: Clock,
     slabs: SlabPool,
     max_frame_bytes: usize,
@@ -160,12 +160,13 @@ impl<P: Protocol> EventLoop<P> {
                     self.writable(conn, &mut happened);
                 }
                 if event.is_readable() || event.is_read_closed() || event.is_error() {
-                    self.readable(conn, &mut happened);
+                    let ended = event.is_read_closed() || event.is_error();
+                    self.readable(conn, ended, &mut happened);
                 }
                 self.settle(&mut actions, &mut happened);
             }
-            for conn in std::mem::take(&mut self.unread) {
-                self.readable(conn, &mut happened);
+            for (conn, ended) in std::mem::take(&mut self.unread) {
+                self.readable(conn, ended, &mut happened);
                 self.settle(&mut actions, &mut happened);
             }
             if woken {
@@ -200,7 +201,10 @@ impl<P: Protocol> EventLoop<P> {
                     }
                 }
                 NetAction::Write { conn, bytes } => {
-                    if let Some(Err(error)) = self.sockets.get_mut(&conn).map(|socket| socket.write(bytes)) {
+                    let registry = self.poll.registry();
+                    let written =
+                        self.sockets.get_mut(&conn).map(|socket| socket.write(bytes, registry, token_of(conn)));
+                    if let Some(Err(error)) = written {
                         self.drop_socket(conn, CloseReason::Io(error.to_string().into()), happened);
                     }
                 }
@@ -227,12 +231,12 @@ impl<P: Protocol> EventLoop<P> {
     fn writable(&mut self, conn: ConnId, happened: &mut Vec<NetEvent>) {
         let Some(socket) = self.sockets.get_mut(&conn) else { return };
         if socket.is_connected() {
-            if let Err(error) = socket.flush() {
+            if let Err(error) = socket.flush(self.poll.registry(), token_of(conn)) {
                 self.drop_socket(conn, CloseReason::Io(error.to_string().into()), happened);
             }
             return;
         }
-        match socket.finish_connecting() {
+        match socket.finish_connecting(self.poll.registry(), token_of(conn)) {
             Ok(true) => happened.push(NetEvent::Connected(conn)),
             Ok(false) => {}
             Err(error) => {
@@ -244,15 +248,15 @@ impl<P: Protocol> EventLoop<P> {
         }
     }
 
-    fn readable(&mut self, conn: ConnId, happened: &mut Vec<NetEvent>) {
+    fn readable(&mut self, conn: ConnId, ended: bool, happened: &mut Vec<NetEvent>) {
         let Some(socket) = self.sockets.get_mut(&conn) else { return };
         if !socket.is_connected() {
             return;
         }
-        let (_, end) = socket.read(|frame| happened.push(NetEvent::Frame(conn, frame)));
+        let (_, end) = socket.read(ended, |frame| happened.push(NetEvent::Frame(conn, frame)));
         match end {
             ReadEnd::Drained => {}
-            ReadEnd::TurnOver => self.unread.push(conn),
+            ReadEnd::TurnOver => self.unread.push((conn, ended)),
             ReadEnd::Eof => self.drop_socket(conn, CloseReason::Eof, happened),
             ReadEnd::Io(error) => self.drop_socket(conn, CloseReason::Io(error.to_string().into()), happened),
             ReadEnd::Wire(error) => self.drop_socket(conn, CloseReason::Wire(error), happened),

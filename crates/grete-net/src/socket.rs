@@ -22,6 +22,8 @@ pub(crate) struct Socket {
     reader: FrameReader,
     unwritten: Vec<u8>,
     written: usize,
+    /// The kernel took less than we had: it is asked to tell when there is room.
+    wants_room: bool,
 }
 
 /// What reading came to.
@@ -38,7 +40,15 @@ pub(crate) enum ReadEnd {
 
 impl Socket {
     pub(crate) fn new(reader: FrameReader) -> Self {
-        Self { stream: None, addresses: Vec::new(), connected: false, reader, unwritten: Vec::new(), written: 0 }
+        Self {
+            stream: None,
+            addresses: Vec::new(),
+            connected: false,
+            reader,
+            unwritten: Vec::new(),
+            written: 0,
+            wants_room: true,
+        }
     }
 
     pub(crate) fn set_addresses(&mut self, mut addresses: Vec<SocketAddr>) {
@@ -54,6 +64,7 @@ impl Socket {
             match TcpStream::connect(address) {
                 Ok(mut stream) => {
                     registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+                    self.wants_room = true;
                     self.stream = Some((CloseInChild::new(stream.as_raw_fd()), stream));
                     return Ok(());
                 }
@@ -68,7 +79,7 @@ impl Socket {
     }
 
     /// After a writability event while connecting: `Ok(true)` once connected, `Ok(false)` for "not yet".
-    pub(crate) fn finish_connecting(&mut self) -> io::Result<bool> {
+    pub(crate) fn finish_connecting(&mut self, registry: &Registry, token: Token) -> io::Result<bool> {
         let Some((_, stream)) = &self.stream else { return Ok(false) };
         if let Some(error) = stream.take_error()? {
             return Err(error);
@@ -78,6 +89,7 @@ impl Socket {
                 stream.set_nodelay(true)?;
                 socket2::SockRef::from(stream).set_keepalive(true)?;
                 self.connected = true;
+                self.watch_room(registry, token, false)?;
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
@@ -88,8 +100,10 @@ impl Socket {
     /// Reads what is there, handing over each whole frame.
     ///
     /// Registration is edge-triggered. A read that fills less than it was offered has emptied the socket: whatever
-    /// comes after it raises a new edge, so no further read is needed to see `WouldBlock`.
-    pub(crate) fn read(&mut self, mut on_frame: impl FnMut(Frame)) -> (usize, ReadEnd) {
+    /// comes after it raises a new edge, so no further read is needed to see `WouldBlock`. The end of the stream is the
+    /// exception: it may have arrived together with the last bytes, and then there is no other edge; the event says so
+    /// (`ended`), and reading goes on until the end is seen.
+    pub(crate) fn read(&mut self, ended: bool, mut on_frame: impl FnMut(Frame)) -> (usize, ReadEnd) {
         let Some((_, stream)) = &mut self.stream else { return (0, ReadEnd::Drained) };
         let mut total = 0;
         loop {
@@ -111,7 +125,7 @@ impl Socket {
                     Err(error) => return (total, ReadEnd::Wire(error)),
                 }
             }
-            if n < offered {
+            if n < offered && !ended {
                 return (total, ReadEnd::Drained);
             }
             if total >= READ_TURN {
@@ -121,17 +135,28 @@ impl Socket {
     }
 
     /// Queues `bytes` and writes what the kernel takes.
-    pub(crate) fn write(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+    pub(crate) fn write(&mut self, bytes: Vec<u8>, registry: &Registry, token: Token) -> io::Result<()> {
         if self.unwritten.is_empty() {
             self.unwritten = bytes;
         } else {
             self.unwritten.extend_from_slice(&bytes);
         }
-        self.flush()
+        self.flush(registry, token)
+    }
+
+    /// Being told about room costs a wake-up for each acknowledged write, so it is asked for only while something waits.
+    fn watch_room(&mut self, registry: &Registry, token: Token, wanted: bool) -> io::Result<()> {
+        if self.wants_room == wanted {
+            return Ok(());
+        }
+        self.wants_room = wanted;
+        let Some((_, stream)) = &mut self.stream else { return Ok(()) };
+        let interest = if wanted { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        registry.reregister(stream, token, interest)
     }
 
     /// Goes on writing after a writability event.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         if !self.connected {
             return Ok(());
         }
@@ -139,13 +164,15 @@ impl Socket {
         while let Some(rest) = self.unwritten.get(self.written..).filter(|rest| !rest.is_empty()) {
             match stream.write(rest) {
                 Ok(n) => self.written += n,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return self.watch_room(registry, token, true);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
         self.unwritten.clear();
         self.written = 0;
-        Ok(())
+        self.watch_room(registry, token, false)
     }
 }
