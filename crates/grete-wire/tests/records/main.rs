@@ -4,6 +4,7 @@ mod codecs;
 mod model;
 mod pitfalls;
 mod properties;
+mod unpack;
 mod vectors;
 
 use grete_wire::records::testing::TestRecord;

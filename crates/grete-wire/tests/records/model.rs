@@ -1,7 +1,5 @@
 //! A decoder so plain that it can be checked by eye, to hold the fast one against.
 
-use std::io::Read;
-
 use grete_wire::records::testing::TestRecord;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,9 +54,13 @@ fn number<const N: usize>(batch: &[u8], at: usize) -> [u8; N] {
     batch[at..at + N].try_into().unwrap()
 }
 
-/// The records of a batch with a good checksum whose header the walk admitted. Headers that do not parse come out as
-/// `Err` in place of the list, for they are only looked at on access.
-pub fn decode(batch: &[u8], from_offset: i64) -> Result<Vec<Row>, Refused> {
+/// The records of a batch with a good checksum whose header the walk admitted. Of headers, which are only looked at on
+/// access, those before the first that does not parse. `unpack` gets the codec and what follows the batch's header.
+pub fn decode(
+    batch: &[u8],
+    from_offset: i64,
+    unpack: impl FnOnce(i16, &[u8]) -> Result<Vec<u8>, Refused>,
+) -> Result<Vec<Row>, Refused> {
     let base_offset = i64::from_be_bytes(number(batch, 0));
     let attributes = i16::from_be_bytes(number(batch, 21));
     let last_delta = i32::from_be_bytes(number(batch, 23));
@@ -87,7 +89,12 @@ pub fn decode(batch: &[u8], from_offset: i64) -> Result<Vec<Row>, Refused> {
         if headers < 0 || headers * 2 > left || (headers == 0 && left > 0) {
             return Err(Refused);
         }
-        let headers = (0..headers).map_while(|_| Some((record.field().ok()??, record.field().ok()?))).collect();
+        let wanted = headers as usize;
+        let parsed = (0..wanted).map_while(|_| Some((record.field().ok()??, record.field().ok()?)));
+        let mut headers: Vec<_> = parsed.collect();
+        if headers.len() == wanted && !record.0.is_empty() {
+            headers.pop(); // the last one does not end where the record does
+        }
         let timestamp = if attributes & 8 != 0 { max_timestamp } else { timestamp };
         let offset = base_offset + delta;
         if offset >= from_offset {
@@ -95,25 +102,4 @@ pub fn decode(batch: &[u8], from_offset: i64) -> Result<Vec<Row>, Refused> {
         }
     }
     if bytes.0.is_empty() { Ok(rows) } else { Err(Refused) }
-}
-
-fn unpack(codec: i16, packed: &[u8]) -> Result<Vec<u8>, Refused> {
-    let mut out = Vec::new();
-    match codec {
-        0 => out = packed.to_vec(),
-        1 => drop(flate2::read::MultiGzDecoder::new(packed).read_to_end(&mut out).map_err(|_| Refused)?),
-        2 if packed.starts_with(b"\x82SNAPPY\0") => {
-            let mut rest = &packed[16..];
-            while !rest.is_empty() {
-                let (block, after) = rest[4..].split_at(i32::from_be_bytes(number(rest, 0)) as usize);
-                out.extend(snap::raw::Decoder::new().decompress_vec(block).map_err(|_| Refused)?);
-                rest = after;
-            }
-        }
-        2 => out = snap::raw::Decoder::new().decompress_vec(packed).map_err(|_| Refused)?,
-        3 => drop(lz4_flex::frame::FrameDecoder::new(packed).read_to_end(&mut out).map_err(|_| Refused)?),
-        4 => out = zstd::decode_all(packed).map_err(|_| Refused)?,
-        _ => return Err(Refused),
-    }
-    Ok(out)
 }

@@ -7,6 +7,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+use crate::unpack::unpack;
 use crate::{CODECS, decode, decoder, model, rows};
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -69,7 +70,7 @@ proptest! {
         }
         let columns = decode(&all, base + skip).unwrap();
         expected.retain(|row| row.offset >= base + skip);
-        let by_model: Vec<_> = walk(&all).flat_map(|item| model::decode(&all[item.unwrap().1], base + skip).unwrap()).collect();
+        let by_model: Vec<_> = walk(&all).flat_map(|item| model::decode(&all[item.unwrap().1], base + skip, unpack).unwrap()).collect();
         prop_assert_eq!(&by_model, &expected);
         prop_assert_eq!(&rows(&columns), &expected);
 
@@ -100,7 +101,7 @@ proptest! {
         let mut columns = decode_prefix();
         let before = rows(&columns);
         let result = decoder(1 << 20).decode(&slab, range, &header, from, &mut columns);
-        match model::decode(&batch, from) {
+        match model::decode(&batch, from, unpack) {
             Ok(expected) => {
                 prop_assert_eq!(&result, &Ok(()));
                 prop_assert_eq!(&rows(&columns)[before.len()..], &expected[..]);

@@ -4,6 +4,7 @@ use grete_wire::records::{AbortedFilter, AbortedTransaction, Columns, walk};
 use grete_wire::slab::Slab;
 
 use crate::model::Row;
+use crate::unpack::unpack;
 use crate::{decode, decoder, model, rows};
 
 const FILES: [(&str, &[u8]); 5] = [
@@ -41,7 +42,7 @@ fn what_java_wrote_is_read_as_java_reads_it() {
         assert!(expected.len() > 80, "{codec}: {} lines", expected.len());
         let lines: Vec<String> = rows(&decode(file, 0).unwrap()).iter().map(line).collect();
         assert_eq!(lines, expected, "{codec}");
-        let by_model = walk(file).flat_map(|item| model::decode(&file[item.unwrap().1], 0).unwrap());
+        let by_model = walk(file).flat_map(|item| model::decode(&file[item.unwrap().1], 0, unpack).unwrap());
         assert_eq!(by_model.map(|row| line(&row)).collect::<Vec<_>>(), expected, "{codec}");
     }
 }
