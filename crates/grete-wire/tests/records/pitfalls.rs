@@ -1,7 +1,7 @@
 //! What has broken other clients, one test each.
 
 use grete_wire::WireError;
-use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch, build_marker, seal};
+use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch, build_marker, encode_record, seal};
 use grete_wire::records::{AbortedFilter, AbortedTransaction, Columns, Compression, RecordError, walk};
 use grete_wire::slab::Slab;
 
@@ -204,6 +204,20 @@ fn p6_decompression_bombs_are_refused() {
     // Raw snappy that claims 1 GiB in 6 bytes cannot be.
     let result = packed(Compression::Snappy, b"\x80\x80\x80\x80\x04\0");
     assert!(matches!(result, Err(RecordError::Compression { .. })), "{result:?}");
+}
+
+#[test]
+fn p6_the_limit_is_exact() {
+    let mut body = Vec::new();
+    encode_record(&TestRecord::value(0, "0123456789".repeat(20_000)), 0, 0, &mut body);
+    for codec in CODECS.into_iter().skip(1) {
+        let options = BatchOptions { compression: codec, ..BatchOptions::default() };
+        let slab = Slab::from(build_batch(0, &[TestRecord::value(0, "0123456789".repeat(20_000))], &options));
+        let (header, range) = walk(&slab).next().unwrap().unwrap();
+        let decode = |limit| decoder(limit).decode(&slab, range.clone(), &header, 0, &mut Columns::default());
+        assert_eq!(decode(body.len()), Ok(()), "{codec}");
+        assert!(matches!(decode(body.len() - 1), Err(RecordError::TooLarge { .. })), "{codec}");
+    }
 }
 
 /// Packed data that is cut off or followed by noise is refused by name.

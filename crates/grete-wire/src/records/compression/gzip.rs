@@ -8,7 +8,7 @@ use crate::slab::Slab;
 
 const TRAILER_BYTES: usize = 8;
 /// DEFLATE cannot do better than 258 bytes in 2 bits.
-const BEST_RATIO: usize = 1032;
+const BEST_RATIO: u64 = 1032;
 
 /// One inflater, reset from batch to batch.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct Gzip {
 impl Gzip {
     pub fn unpack(&mut self, packed: &[u8], mut output: Output<'_>) -> Result<Slab, Fault> {
         let mut input = packed;
-        output.expect(estimate(packed));
+        output.declared(estimate(packed))?;
         // Members may follow each other (RFC 1952, 2.2).
         while !input.is_empty() {
             input = self.member(skip_header(input)?, &mut output)?;
@@ -51,10 +51,10 @@ impl Gzip {
     }
 }
 
-/// One byte more than the trailer says (modulo 4 GiB, of the last member), so that the end is seen in the same call.
-fn estimate(packed: &[u8]) -> usize {
-    let declared = packed.last_chunk().map_or(0, |size| u32::from_le_bytes(*size)) as usize;
-    declared.saturating_add(1).min(packed.len().saturating_mul(BEST_RATIO))
+/// What the trailer says (of the last member, modulo 4 GiB), if the input can hold that.
+fn estimate(packed: &[u8]) -> u64 {
+    let declared = packed.last_chunk().map_or(0, |size| u32::from_le_bytes(*size));
+    u64::from(declared).min(packed.len() as u64 * BEST_RATIO)
 }
 
 fn skip_header(input: &[u8]) -> Result<&[u8], Fault> {

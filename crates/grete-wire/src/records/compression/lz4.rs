@@ -24,8 +24,10 @@ pub(super) fn unpack(packed: &[u8], mut output: Output<'_>) -> Result<Slab, Faul
         } else if magic == MAGIC {
             let frame = FrameHeader::read(&mut r)?;
             if output.len() == 0 {
-                output.check(frame.content_size.unwrap_or(0))?;
-                output.expect(bound(r.clone(), &frame));
+                match frame.content_size {
+                    Some(size) => output.declared(size)?,
+                    None => output.bounded(bound(r.clone(), &frame)),
+                }
             }
             while block(&mut r, &frame, &mut output)? {}
         } else {
@@ -112,21 +114,28 @@ fn block(r: &mut Reader<'_>, frame: &FrameHeader, output: &mut Output<'_>) -> Re
         return Ok(true);
     }
     let most = frame.most(block);
-    let (written, room) = output.room(most)?;
-    let available = room.len().min(most);
-    let room = room.get_mut(..available).unwrap_or_default();
-    let unpacked = if frame.linked {
-        let window = written.get(written.len().saturating_sub(WINDOW)..).unwrap_or_default();
-        decompress_into_with_dict(block, room, window)
-    } else {
-        decompress_into(block, room)
-    };
-    match unpacked {
-        Ok(bytes) => output.wrote(bytes),
-        Err(DecompressError::OutputTooSmall { .. }) if available < most => {
-            return Err(Fault::TooLarge((output.len() + available) as u64 + 1));
+    // At first with the room that there is: nearly always the block takes less than it could.
+    let mut wanted = 1.min(most);
+    loop {
+        let (written, room) = output.room(wanted)?;
+        let available = room.len().min(most);
+        let room = room.get_mut(..available).unwrap_or_default();
+        let unpacked = if frame.linked {
+            let window = written.get(written.len().saturating_sub(WINDOW)..).unwrap_or_default();
+            decompress_into_with_dict(block, room, window)
+        } else {
+            decompress_into(block, room)
+        };
+        match unpacked {
+            Ok(bytes) => {
+                output.wrote(bytes);
+                return Ok(true);
+            }
+            Err(DecompressError::OutputTooSmall { .. }) if available < most && wanted < most => wanted = most,
+            Err(DecompressError::OutputTooSmall { .. }) if available < most => {
+                return Err(Fault::TooLarge((output.len() + available) as u64 + 1));
+            }
+            Err(_) => return Err(Fault::Broken("an lz4 block is invalid")),
         }
-        Err(_) => return Err(Fault::Broken("an lz4 block is invalid")),
     }
-    Ok(true)
 }

@@ -6,29 +6,52 @@ use crate::slab::{Slab, SlabMut, SlabPool};
 /// What is reserved on a codec's word alone, besides twice the input.
 const TRUSTED_BYTES: usize = 1 << 20;
 
+/// What the last batch of a codec came to: the next one of the topic will be alike.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Past {
+    pub packed: usize,
+    pub unpacked: usize,
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Self { packed: 1, unpacked: 4 }
+    }
+}
+
 pub(super) struct Output<'p> {
     pool: &'p SlabPool,
     buffer: Option<SlabMut>,
     len: usize,
     limit: usize,
     trusted: usize,
+    estimate: usize,
+    first: usize,
 }
 
 impl<'p> Output<'p> {
     /// For `packed` bytes of input that may unpack to `limit` bytes.
-    pub fn new(pool: &'p SlabPool, limit: usize, packed: usize) -> Self {
-        let trusted = packed.saturating_mul(2).saturating_add(TRUSTED_BYTES);
-        Self { pool, buffer: None, len: 0, limit, trusted }
+    pub fn new(pool: &'p SlabPool, limit: usize, packed: usize, past: Past) -> Self {
+        let trusted = packed.saturating_mul(2).saturating_add(TRUSTED_BYTES).max(past.unpacked.saturating_mul(2));
+        // Half as much again, since a buffer that is too small costs more than one that is too large.
+        let estimate = packed as u128 * past.unpacked as u128 * 3 / (past.packed.max(1) as u128 * 2) + 64;
+        let estimate = usize::try_from(estimate).unwrap_or(usize::MAX).min(trusted);
+        Self { pool, buffer: None, len: 0, limit, trusted, estimate, first: estimate }
     }
 
-    /// Refuses a declared size that is over the limit.
-    pub fn check(&self, declared: u64) -> Result<(), Fault> {
-        if declared > self.limit as u64 { Err(Fault::TooLarge(declared)) } else { Ok(()) }
+    /// Notes a declared size: refused over the limit, else the first buffer is as large, as far as that is trusted.
+    pub fn declared(&mut self, bytes: u64) -> Result<(), Fault> {
+        if bytes > self.limit as u64 {
+            return Err(Fault::TooLarge(bytes));
+        }
+        self.first = self.trusted.min(bytes as usize);
+        Ok(())
     }
 
-    /// Notes an upper bound, so that the first buffer is not larger than that.
-    pub fn expect(&mut self, bound: usize) {
+    /// Notes an upper bound: the first buffer is as large as the past tells, but not larger than that.
+    pub fn bounded(&mut self, bound: usize) {
         self.trusted = self.trusted.min(bound);
+        self.first = self.trusted.min(self.estimate);
     }
 
     /// Bytes written so far.
@@ -52,7 +75,9 @@ impl<'p> Output<'p> {
     }
 
     fn grow(&mut self, needed: usize) {
-        let doubled = self.len.saturating_mul(2).max(self.trusted).min(self.limit);
+        // What the past told was too little, if there is a buffer already.
+        let least = if self.buffer.is_some() { self.trusted } else { self.first };
+        let doubled = self.len.saturating_mul(2).max(least).min(self.limit);
         let mut larger = self.pool.take(needed.max(doubled));
         if let Some(old) = self.buffer.take()
             && let (Some(to), Some(from)) = (larger.get_mut(..self.len), old.get(..self.len))
@@ -77,16 +102,15 @@ impl<'p> Output<'p> {
         Ok(())
     }
 
-    /// The whole buffer anew, for a codec that starts over: nothing is kept, the size is doubled from `tried` bytes, or
-    /// the first one's if `tried` is 0.
+    /// The whole buffer anew, for a codec that starts over: nothing is kept. `tried` bytes were too few; 0 at first.
     pub fn fresh(&mut self, tried: usize) -> Result<&mut [u8], Fault> {
         if tried > 0 && tried >= self.limit {
             return Err(Fault::TooLarge(self.limit as u64 + 1));
         }
         // The old buffer goes back before the new one is taken.
         self.buffer = None;
-        let size = tried.saturating_mul(2).max(self.trusted).min(self.limit);
-        Ok(self.buffer.insert(self.pool.take(size)))
+        let size = if tried == 0 { self.first } else { tried.saturating_mul(2).max(self.trusted) };
+        Ok(self.buffer.insert(self.pool.take(size.min(self.limit))))
     }
 
     /// What was written.

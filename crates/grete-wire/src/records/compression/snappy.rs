@@ -10,9 +10,7 @@ const BEST_RATIO: u64 = 22;
 
 pub(super) fn unpack(packed: &[u8], mut output: Output<'_>) -> Result<Slab, Fault> {
     let Some(framed) = packed.strip_prefix(XERIAL_MAGIC) else {
-        let size = declared(packed)?;
-        output.check(size)?;
-        output.expect(size as usize);
+        output.declared(declared(packed)?)?;
         block(packed, &mut output)?;
         return Ok(output.freeze());
     };
@@ -23,8 +21,7 @@ pub(super) fn unpack(packed: &[u8], mut output: Output<'_>) -> Result<Slab, Faul
     while blocks.remaining() > 0 {
         total = total.saturating_add(declared(next(&mut blocks)?)?);
     }
-    output.check(total)?;
-    output.expect(total as usize);
+    output.declared(total)?;
     while r.remaining() > 0 {
         block(next(&mut r)?, &mut output)?;
     }

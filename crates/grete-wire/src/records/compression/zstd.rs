@@ -25,8 +25,10 @@ pub(super) struct Zstd {
 impl Zstd {
     pub fn unpack(&mut self, packed: &[u8], mut output: Output<'_>) -> Result<Slab, Fault> {
         let sizes = Sizes::of(packed);
-        output.check(sizes.declared)?;
-        output.expect(sizes.bound);
+        match sizes.declared {
+            Some(size) => output.declared(size)?,
+            None => output.bounded(sizes.bound),
+        }
         let context = match &mut self.context {
             Some(context) => context,
             none => none.insert(DCtx::try_create().ok_or(Fault::Broken("no memory for a zstd context"))?),
@@ -56,17 +58,18 @@ impl fmt::Debug for Zstd {
 /// What the frames say, and what their blocks cannot exceed, found by walking the blocks' three-byte headers. Nothing is
 /// judged here: what is broken, zstd itself will name.
 struct Sizes {
-    declared: u64,
+    /// In all; `None` if a frame does not say.
+    declared: Option<u64>,
     bound: usize,
 }
 
 impl Sizes {
     fn of(packed: &[u8]) -> Self {
-        let mut sizes = Self { declared: 0, bound: 0 };
+        let mut sizes = Self { declared: Some(0), bound: 0 };
         let mut r = Reader::new(packed);
         while r.remaining() > 0 && sizes.frame(&mut r).is_some() {}
         if r.remaining() > 0 {
-            sizes.bound = usize::MAX;
+            sizes = Self { declared: sizes.declared.filter(|&size| size > 0), bound: usize::MAX };
         }
         sizes
     }
@@ -92,7 +95,7 @@ impl Sizes {
             2 => Some(u64::from(r.u32().ok()?.swap_bytes())),
             _ => Some(u64::from_le_bytes(r.i64().ok()?.to_be_bytes())),
         };
-        let mut bound = 0usize;
+        self.declared = self.declared.zip(content).map(|(sum, size)| sum.saturating_add(size));
         loop {
             let [a, b, c] = *r.take(3).ok()?.first_chunk()?;
             let header = u32::from_le_bytes([a, b, c, 0]);
@@ -103,7 +106,7 @@ impl Sizes {
                 _ => (size, BLOCK_MAX),
             };
             r.take(stored).ok()?;
-            bound = bound.saturating_add(most);
+            self.bound = self.bound.saturating_add(most);
             if header & 1 != 0 {
                 break;
             }
@@ -111,9 +114,6 @@ impl Sizes {
         if descriptor & 0x04 != 0 {
             r.u32().ok()?;
         }
-        self.declared = self.declared.saturating_add(content.unwrap_or(0));
-        let exact = content.and_then(|size| usize::try_from(size).ok());
-        self.bound = self.bound.saturating_add(exact.unwrap_or(bound).min(bound));
         Some(())
     }
 }
