@@ -39,6 +39,7 @@ pub struct FetchMachine {
     next_token: u32,
     layout: Option<u64>,
     wake: Option<Nanos>,
+    starving: bool,
     closed: bool,
     spare: Vec<Vec<u8>>,
 }
@@ -57,6 +58,7 @@ impl FetchMachine {
             next_token: 0,
             layout: None,
             wake: None,
+            starving: false,
             closed: false,
             spare: Vec::new(),
         }
@@ -66,6 +68,12 @@ impl FetchMachine {
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         self.wake
+    }
+
+    /// Whether a slot or a node waits for nothing but a [`FetchEvent::Released`]: then a release must not be left lying.
+    #[must_use]
+    pub fn waits_for_release(&self) -> bool {
+        self.starving
     }
 
     /// Counts since the start.
@@ -228,7 +236,8 @@ impl FetchMachine {
         self.refresh(view, partitions, out);
         self.wake = None;
         // Over the budget nothing is sent; what is released plans again.
-        if self.closed || partitions.queued_total() >= self.config.queued_bytes {
+        self.starving = !self.closed && partitions.queued_total() >= self.config.queued_bytes;
+        if self.closed || self.starving {
             return;
         }
         for at in 0..self.sessions.len() {
@@ -255,9 +264,10 @@ impl FetchMachine {
                 continue;
             };
             let by_id = version >= FIRST_WITH_IDS;
-            let (waits, all_ids) = want(now, session, lanes, config, version, partitions, out);
-            self.wake = earlier(self.wake, waits);
-            let by_id = by_id && all_ids;
+            let wants = want(now, session, lanes, config, version, partitions, out);
+            self.wake = earlier(self.wake, wants.waits_until);
+            self.starving |= wants.starving;
+            let by_id = by_id && wants.all_ids;
             if !session.prepare(by_id) {
                 continue;
             }
@@ -310,8 +320,17 @@ fn needed(session: &Session, lanes: &[Lane], partitions: &Partitions) -> bool {
     })
 }
 
-/// Decides for each entry whether it is fetched now, and from where. Says when the first of those that wait is due, and
-/// whether every wanted topic has an id.
+/// What the entries of a session want.
+struct Wants {
+    /// When the first of those that wait is due.
+    waits_until: Option<Nanos>,
+    /// Some wait for their bytes to be released.
+    starving: bool,
+    /// Every wanted topic has an id.
+    all_ids: bool,
+}
+
+/// Decides for each entry whether it is fetched now, and from where.
 fn want(
     now: Nanos,
     session: &mut Session,
@@ -320,8 +339,8 @@ fn want(
     version: i16,
     partitions: &mut Partitions,
     out: &mut Vec<FetchAction>,
-) -> (Option<Nanos>, bool) {
-    let (mut waits, mut all_ids) = (None, true);
+) -> Wants {
+    let mut wants = Wants { waits_until: None, starving: false, all_ids: true };
     let slot_limit = config.slot_limit();
     for entry in &mut session.entries {
         entry.wanted = None;
@@ -330,12 +349,16 @@ fn want(
         let queued = partitions.queued_bytes(slot);
         lane.park(queued, slot_limit);
         lane.draining &= queued > 0;
-        if partitions.state(slot) != SlotState::Fetching || lane.paused || lane.parked || lane.draining {
+        if partitions.state(slot) != SlotState::Fetching || lane.paused {
+            continue;
+        }
+        if lane.parked || lane.draining {
+            wants.starving = true;
             continue;
         }
         let leader_epoch = partitions.leader_epoch(slot);
         if let Some(until) = lane.waits_until(now, (partitions.leader(slot), leader_epoch)) {
-            waits = earlier(waits, Some(until));
+            wants.waits_until = earlier(wants.waits_until, Some(until));
             continue;
         }
         let last_fetched_epoch = partitions.last_fetched_epoch(slot);
@@ -347,9 +370,10 @@ fn want(
                 partitions.set_state(slot, SlotState::Resolving);
                 out.push(FetchAction::Validate { slot });
             }
+            wants.starving |= queued > 0;
             continue;
         }
-        all_ids &= entry.topic_id != 0;
+        wants.all_ids &= entry.topic_id != 0;
         entry.wanted = Some(Fields {
             current_leader_epoch: leader_epoch,
             fetch_offset: partitions.fetch_offset(slot),
@@ -357,5 +381,5 @@ fn want(
             max_bytes: lane.partition_bytes(config),
         });
     }
-    (waits, all_ids)
+    wants
 }

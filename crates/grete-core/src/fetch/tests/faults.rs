@@ -142,6 +142,7 @@ fn out_of_range_is_believed_only_when_nothing_queued_can_be_corrupt() {
     world.answer(1);
     world.answer(1);
     assert!(world.actions.is_empty() && world.pending.is_empty(), "the question waits for the checksum");
+    assert!(world.machine.waits_for_release() && world.machine.deadline().is_none());
     assert_eq!(world.partitions.state(slot), SlotState::Fetching);
 
     // The worker finds the corruption: back to where it was.

@@ -180,9 +180,9 @@ fn over_the_budget_nothing_is_sent_until_bytes_are_released() {
     world.answer(1);
     assert!(world.partitions.queued_total() > 1000, "a batch is never refused on arrival");
     assert!(world.pending.is_empty());
-    assert_eq!(world.machine.deadline(), None);
+    assert_eq!((world.machine.deadline(), world.machine.waits_for_release()), (None, true));
     world.release_all();
-    assert_eq!(world.pending.len(), 1);
+    assert_eq!((world.pending.len(), world.machine.waits_for_release()), (1, false));
 }
 
 #[test]
@@ -201,6 +201,7 @@ fn a_lane_that_holds_too_much_is_forgotten_and_comes_back_below_half() {
     }
     assert_eq!(named(&world, 1), (vec![], vec![0]));
     assert_eq!(world.partitions.queued_bytes(slot), 6500);
+    assert!(world.machine.waits_for_release());
     world.answer(1);
     world.step(FetchEvent::Released { slot, bytes: 3000 });
     world.answer(1);
