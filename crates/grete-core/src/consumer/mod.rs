@@ -58,8 +58,11 @@ pub struct ConsumerCore {
     questions: Questions,
     manual_epoch: u32,
     todo: VecDeque<Todo>,
+    /// Positions that the group gave, to be looked up together.
+    starts: Vec<(Slot, StartAt, i32)>,
     plan: bool,
     starved: bool,
+    look: Option<Nanos>,
     session: Option<Nanos>,
     closing: Option<Nanos>,
     finished: bool,
@@ -88,8 +91,10 @@ impl ConsumerCore {
             revocations: Revocations::default(),
             manual_epoch: 0,
             todo: VecDeque::new(),
+            starts: Vec::new(),
             plan: false,
             starved: false,
+            look: None,
             session: None,
             closing: None,
             finished: false,
@@ -150,7 +155,8 @@ impl ConsumerCore {
         let machines = earlier(self.cluster.deadline(), earlier(self.fetch.deadline(), self.positions.deadline()));
         let group = self.group.as_ref().and_then(GroupMachine::deadline);
         let questions = self.questions.deadline();
-        earlier(earlier(machines, group), earlier(questions, earlier(self.commits.deadline(), self.closing)))
+        let own = earlier(self.look, earlier(self.commits.deadline(), self.closing));
+        earlier(earlier(machines, group), earlier(questions, own))
     }
 
     /// Counts of the fetcher.
@@ -184,6 +190,7 @@ impl ConsumerCore {
     }
 
     fn tick(&mut self, now: Nanos, out: &mut Vec<ConsumerAction>) {
+        self.look = None;
         self.cluster(now, ClusterEvent::Tick);
         self.group(now, GroupEvent::Tick);
         self.positions(now, PositionEvent::Tick);
@@ -205,6 +212,10 @@ impl ConsumerCore {
                 Some(Todo::Fetch(action)) => self.on_fetch(now, action, out),
                 Some(Todo::Position(action)) => self.on_position(now, action, out),
                 Some(Todo::Group(action)) => self.on_group(now, action, out),
+                None if !self.starts.is_empty() => {
+                    let starts = std::mem::take(&mut self.starts);
+                    self.positions(now, PositionEvent::Starts(starts));
+                }
                 None if self.plan => {
                     self.plan = false;
                     self.fetch(now, FetchEvent::Plan);
@@ -212,11 +223,14 @@ impl ConsumerCore {
                 None => break,
             }
         }
-        // While this much is queued, some slot may be parked or the budget spent: then a release has to wake us.
-        let starved = self.partitions.queued_total() > self.config.fetch.slot_limit() / 2;
+        // While a slot waits for its bytes to be released, or much is queued, a release has to wake us.
+        let much = self.partitions.queued_total() > self.config.fetch.slot_limit() / 2;
+        let starved = much || self.fetch.waits_for_release();
         if starved != self.starved {
             self.starved = starved;
             out.push(ConsumerAction::Starved(starved));
+            // A release that came just before this was heard woke nobody: look once more.
+            self.look = starved.then_some(now);
         }
         let session = self.session_deadline();
         if session != self.session {
@@ -320,7 +334,7 @@ impl ConsumerCore {
                     if let Some(offset) = start {
                         self.from_commit.insert(slot, offset);
                     }
-                    self.positions(now, PositionEvent::Start { slot, at, leader_epoch });
+                    self.starts.push((slot, at, leader_epoch));
                 }
             }
             GroupAction::Revoke { tps, epoch, .. } => self.revoke(now, tps, epoch, out),
