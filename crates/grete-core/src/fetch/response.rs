@@ -9,7 +9,7 @@ use crate::ids::Slot;
 use crate::partitions::{Partitions, SlotState};
 use crate::request::{Reply, RequestError, Response};
 use crate::slot_error::{Corruption, SlotError};
-use crate::time::{MILLI, Nanos};
+use crate::time::Nanos;
 
 use super::chunk::Chunk;
 use super::event::FetchAction;
@@ -86,10 +86,6 @@ impl FetchMachine {
         self.stats.empty_responses += u64::from(chunks == self.stats.chunks);
         if let Some(session) = self.sessions.get_mut(at) {
             session.accepted(head.session_id);
-            if head.throttle_time_ms > 0 {
-                let muted = u64::from(head.throttle_time_ms.unsigned_abs()).saturating_mul(MILLI);
-                session.not_before = now.saturating_add(muted);
-            }
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
 mod faults;
+mod hostile;
 mod model;
 mod sessions;
 mod world;

@@ -327,10 +327,6 @@ fn a_muted_node_is_left_alone() {
     assert!(world.pending.is_empty());
     world.sleep();
     assert_eq!(world.pending.len(), 1);
-    let outgoing = world.take_pending(1).unwrap();
-    let throttled = grete_wire::messages::FetchResponse { throttle_time_ms: 300, session_id: 5, ..Default::default() };
-    world.reply(1, &outgoing, 17, &throttled);
-    assert_eq!(world.machine.deadline(), Some(world.now + 300 * MILLI));
 }
 
 #[test]
