@@ -114,9 +114,8 @@ impl GroupMachine {
     }
 
     fn begin_leave(&mut self, now: Nanos, deadline: Nanos, out: &mut Vec<GroupAction>) {
-        if self.leave_by.is_some() {
-            return;
-        }
+        // Asked again, it may have to be quicker; never slower.
+        let deadline = self.leave_by.map_or(deadline, |before| before.min(deadline));
         self.leave_by = Some(deadline);
         self.member.stop();
         if !self.member.is_active() {
@@ -136,7 +135,7 @@ impl GroupMachine {
         let session = self.shared.config.session_timeout;
         let member = self.member.deadline(session, known, self.reconciler.is_idle());
         let mut deadline = earlier(member, self.reconciler.deadline());
-        deadline = earlier(deadline, self.committer.deadline(known && self.stamp().is_some()));
+        deadline = earlier(deadline, self.committer.deadline(known && self.may_commit()));
         deadline = earlier(deadline, self.loader.deadline(known));
         if self.needs_coordinator() {
             deadline = earlier(deadline, self.coordinator.deadline());
@@ -146,6 +145,10 @@ impl GroupMachine {
 
     fn needs_coordinator(&self) -> bool {
         self.member.is_active() || !self.committer.is_idle() || !self.loader.is_idle()
+    }
+
+    fn may_commit(&self) -> bool {
+        if self.member.is_active() { self.member.may_commit() } else { self.standalone }
     }
 
     /// What commits go under: the membership if there is one, else that of a stranger.
@@ -185,7 +188,7 @@ impl GroupMachine {
         if let Some(deadline) = self.leave_by {
             self.advance_leave(now, deadline, out);
         }
-        let stamp = self.stamp();
+        let stamp = if self.committer.is_idle() { None } else { self.stamp() };
         let needed = self.needs_coordinator();
         let mut ctx = context!(self, now, out);
         if needed {

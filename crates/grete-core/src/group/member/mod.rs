@@ -165,11 +165,15 @@ impl Member {
         counted_in && self.generation >= 0
     }
 
-    /// What a commit may be stamped with. Brokers take commits of the current generation also while they wait for members
-    /// to join, but not between JoinGroup and SyncGroup.
+    /// Whether a commit has a chance. Brokers take commits of the current generation also while they wait for members to
+    /// join, but not between JoinGroup and SyncGroup.
+    pub fn may_commit(&self) -> bool {
+        matches!(self.state, State::Rebalancing | State::Joining | State::Stable) && self.generation >= 0
+    }
+
+    /// What a commit is stamped with.
     pub fn stamp(&self) -> Option<Stamp> {
-        let open = matches!(self.state, State::Rebalancing | State::Joining | State::Stable);
-        (open && self.generation >= 0).then(|| Stamp { generation: self.generation, member_id: self.member_id.clone() })
+        self.may_commit().then(|| Stamp { generation: self.generation, member_id: self.member_id.clone() })
     }
 
     /// Whether a refused stamp says that we are out. While JoinGroup is under way it need not: the coordinator may have

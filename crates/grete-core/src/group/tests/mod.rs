@@ -2,6 +2,7 @@
 //! machines and a coordinator that behaves like Kafka's, on a virtual clock, with faults drawn from a seed.
 
 mod broker;
+mod chaos;
 mod commits;
 mod leaving;
 mod membership;
