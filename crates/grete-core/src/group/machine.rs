@@ -256,11 +256,11 @@ impl GroupMachine {
         now.saturating_add(config.max_poll_interval.saturating_sub(config.heartbeat_interval))
     }
 
-    fn revoke(&mut self, deadline: Nanos, out: &mut Vec<GroupAction>, stay: impl Fn(&TopicPartition) -> bool) -> bool {
-        let Some(Revocation { epoch, tps, deadline }) = self.reconciler.revoke(deadline, stay) else { return false };
-        self.loader.forget(&tps);
-        out.push(GroupAction::Revoke { tps, epoch, deadline });
-        true
+    fn revoke(&mut self, deadline: Nanos, out: &mut Vec<GroupAction>, stay: impl Fn(&TopicPartition) -> bool) {
+        if let Some(Revocation { epoch, tps, deadline }) = self.reconciler.revoke(deadline, stay) {
+            self.loader.forget(&tps);
+            out.push(GroupAction::Revoke { tps, epoch, deadline });
+        }
     }
 
     fn revoked(&mut self, revocation: Revocation, expired: bool, out: &mut Vec<GroupAction>) {
@@ -330,9 +330,9 @@ impl GroupMachine {
         }
         let target: BTreeSet<TopicPartition> = target.into_iter().collect();
         let revoke_by = self.revoke_by(now);
-        if self.revoke(revoke_by, out, |tp| target.contains(tp)) {
-            self.must_rejoin = true;
-        }
+        self.revoke(revoke_by, out, |tp| target.contains(tp));
+        // Not only what is being revoked: it may have been lost since it was claimed.
+        self.must_rejoin = !self.member.claimed().is_subset(&target);
         let target: Vec<TopicPartition> = target.into_iter().collect();
         if let Some((tps, epoch)) = self.reconciler.assign(&target) {
             self.loader.load(&tps, epoch);

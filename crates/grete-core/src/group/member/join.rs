@@ -1,6 +1,7 @@
 //! JoinGroup: what we offer, and who lets us in.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use grete_wire::ErrorCode;
 use grete_wire::messages::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse};
@@ -13,6 +14,7 @@ use crate::group::error::GroupError;
 use crate::group::event::{GroupNotice, LostReason};
 use crate::group::reconciler::Reconciler;
 use crate::group::subscription::{self, PROTOCOL_TYPE};
+use crate::ids::TopicPartition;
 use crate::request::{Channel, Request, RequestError, Response};
 use crate::time::SECOND;
 
@@ -23,10 +25,11 @@ impl Member {
     pub(super) fn send_join(&mut self, ctx: &mut Context<'_>, located: Located, reconciler: &Reconciler) {
         let config = ctx.config();
         let cooperative = assignor::is_cooperative(&config.assignors);
+        let claim = reconciler.owned().map(|(tp, _)| tp).filter(|_| cooperative);
+        let claimed: BTreeSet<TopicPartition> = claim.cloned().collect();
         let mut protocols = Vec::new();
         for &assignor in &config.assignors {
-            let owned = reconciler.owned().map(|(tp, _)| tp).filter(|_| cooperative);
-            match subscription::encode_subscription(assignor, &self.topics, owned, self.generation) {
+            match subscription::encode_subscription(assignor, &self.topics, &claimed, self.generation) {
                 Ok(metadata) => protocols.push(JoinGroupRequestProtocol {
                     name: Cow::Borrowed(assignor.name()),
                     metadata: Cow::Owned(metadata),
@@ -49,6 +52,7 @@ impl Member {
         };
         let request = Request::JoinGroup(request);
         self.offered.clone_from(&self.topics);
+        self.claimed = claimed;
         self.attempt =
             Some(self.ask(ctx, located, Channel::Join, request, |c| c.max_poll_interval.saturating_add(GRACE)));
     }

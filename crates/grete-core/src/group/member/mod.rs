@@ -36,6 +36,7 @@ use super::context::{ClusterView, Context, Effect, Located, Verdict};
 use super::error::GroupError;
 use super::event::{GroupNotice, LostReason};
 use super::reconciler::Reconciler;
+use crate::ids::TopicPartition;
 use crate::request::{Channel, Request, RequestError, Response, Target};
 use crate::rng::Backoff;
 use crate::time::{MILLI, Nanos, earlier};
@@ -85,6 +86,8 @@ pub(super) struct Member {
     topics: BTreeSet<Arc<str>>,
     /// What the last JoinGroup said of `topics`.
     offered: BTreeSet<Arc<str>>,
+    /// What the last JoinGroup claimed.
+    claimed: BTreeSet<TopicPartition>,
     member_id: String,
     /// The generation that the coordinator last confirmed by a JoinGroup answer; -1 if it does not know us.
     generation: i32,
@@ -110,6 +113,7 @@ impl Member {
             state: State::Unjoined,
             topics: BTreeSet::new(),
             offered: BTreeSet::new(),
+            claimed: BTreeSet::new(),
             member_id: String::new(),
             generation: -1,
             attempt: None,
@@ -139,6 +143,12 @@ impl Member {
 
     pub fn topics(&self) -> &BTreeSet<Arc<str>> {
         &self.topics
+    }
+
+    /// What the leader of this generation took for ours. Whatever of it we were not given may be waiting for somebody: it is
+    /// free only after another join.
+    pub fn claimed(&self) -> &BTreeSet<TopicPartition> {
+        &self.claimed
     }
 
     pub fn is_leader(&self) -> bool {
@@ -260,8 +270,8 @@ impl Member {
             return;
         }
         if self.state == State::Joining && self.attempt.is_some() {
-            // The JoinGroup under way still tells the truth when it is answered, and a second one would have to queue
-            // behind it on the same connection.
+            // A second JoinGroup would have to queue behind the one under way. That one claims what is lost now: its
+            // leader withholds what it wants to move, and the group waits for one more join of ours (see `claimed`).
             self.generation = -1;
             self.heartbeat.forget();
             ctx.effect(Effect::Lost(LostReason::SessionExpired));

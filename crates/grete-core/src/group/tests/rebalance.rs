@@ -183,6 +183,23 @@ fn a_missed_sync_does_not_cost_the_assignment() {
     }
 }
 
+/// What a JoinGroup claims can be lost before it is answered. The leader withholds what it wants to move, and only another
+/// join of ours sets that free.
+#[test]
+fn what_was_claimed_and_lost_is_set_free_by_another_join() {
+    let mut rig = Rig::new();
+    rig.join(&[0, 1]);
+    rig.rebalance();
+    let join = rig.take(ApiKey::JoinGroup);
+    rig.pass(60 * SECOND);
+    assert_eq!(rig.news(), ["lost 0 1"]);
+    rig.let_in(&join, Assignor::CooperativeSticky);
+    let sync = rig.take(ApiKey::SyncGroup);
+    rig.assign(&sync, &[0]);
+    assert_eq!(rig.news(), ["assign 0"]);
+    assert_eq!(claim(&rig.take(ApiKey::JoinGroup)), (vec![0], 2));
+}
+
 #[test]
 fn a_refused_sync_means_being_out() {
     let mut rig = Rig::new();
