@@ -32,8 +32,8 @@ def _python(module: str) -> Callable[[], list[str]]:
     return lambda: [sys.executable, "-m", f"benchmarks.rate.clients.{module}"]
 
 
-RDKAFKA = ("fetch.wait.max.ms=500", "fetch.min.bytes=1")
-GRETE = ("fetch.max.wait.ms=500", "fetch.min.bytes=1")
+RDKAFKA = ("fetch.wait.max.ms=500", "fetch.min.bytes=1", "max.partition.fetch.bytes=1048576")
+GRETE = ("fetch.max.wait.ms=500", "fetch.min.bytes=1", "max.partition.fetch.bytes=1048576")
 _clients = (
     Client("floor", "floor: raw socket, CRC + parse", lambda: [str(floor_program()), "rate"]),
     Client("grete", "Grete, poll, rows with .value", _python("grete_poll"), GRETE),
