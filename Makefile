@@ -63,7 +63,7 @@ lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, the floors and the genera
 	cargo xtask codegen --check
 	$(BIN)/ruff check $(PYTHON_PATHS)
 	$(BIN)/ruff format --check $(PYTHON_PATHS)
-	$(BIN)/mypy --strict $(wildcard python/grete) tests
+	$(BIN)/mypy --strict $(wildcard python/grete) tests benchmarks
 
 .PHONY: demo
 demo: build kafka  ## a million records through a consumer class

@@ -13,6 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
 from benchmarks.common.broker import Broker
 from benchmarks.common.build import ROOT
 from benchmarks.common.pinning import Cores, pinned
@@ -88,10 +91,16 @@ def measure(
 
 
 def _wait_for_partitions(broker: Broker, process: subprocess.Popen[bytes], group: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
     def owns_all() -> bool:
         if process.poll() is not None:
             raise ClientFailedError(f"{group} ended with status {process.returncode}")
-        return sum(map(len, broker.admin.members(group).values())) == PARTITIONS
+        try:
+            description = admin.describe_consumer_groups([group], request_timeout=2)[group].result(5)
+        except KafkaException:  # no coordinator yet; asked too early, the question may also get lost
+            return False
+        return sum(len(member.assignment.topic_partitions) for member in description.members) == PARTITIONS
 
     eventually(owns_all, 90, f"{group} owns {PARTITIONS} partitions", first_wait=0.5)
 

@@ -7,7 +7,6 @@ import os
 import signal
 
 import grete
-
 from benchmarks.common.meter import Meter
 
 meter = Meter(int(os.environ["BENCH_RECORDS"]))

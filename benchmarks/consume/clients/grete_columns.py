@@ -1,12 +1,12 @@
 """Grete, columns: the value lengths are summed through Arrow, no record becomes an object."""
 
-import grete
 import numpy as np
 import pyarrow as pa
-from grete.client import Consumer
 
+import grete
 from benchmarks.common.arguments import ConsumeArguments
 from benchmarks.common.meter import Meter
+from grete.client import Consumer
 
 VIEW_WORDS = 4  # an Arrow binary view is 16 bytes, and the first int32 of it is the length
 

@@ -1,10 +1,9 @@
 """Grete, rows: each record's value is touched in a Python loop."""
 
 import grete
-from grete.client import Consumer
-
 from benchmarks.common.arguments import ConsumeArguments
 from benchmarks.common.meter import Meter
+from grete.client import Consumer
 
 
 def main() -> None:

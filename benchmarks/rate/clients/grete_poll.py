@@ -1,10 +1,9 @@
 """Grete: the low-level consumer's poll, rows with `.value`."""
 
 import grete
-from grete.client import Consumer
-
 from benchmarks.common.arguments import RateArguments
 from benchmarks.rate.handler import Windows
+from grete.client import Consumer
 
 
 def main() -> None:
