@@ -51,7 +51,7 @@ pub enum GroupError {
         topic: Arc<str>,
     },
     /// Any other refusal that no retry cures.
-    #[error("group {group}: {request} was refused with {code}: {}", .code.message())]
+    #[error("group {group}: {request} was refused with {code}")]
     Refused {
         /// `group.id`.
         group: Arc<str>,
@@ -78,10 +78,10 @@ pub enum CommitError {
     #[error("the partition was revoked before the offset could be committed: its next owner reads the records again")]
     StaleAssignment,
     /// The coordinator does not count us in any more.
-    #[error("this member was put out of the group ({0}): its partitions belong to others")]
+    #[error("this member was put out of the group, and its partitions belong to others: {0}")]
     Fenced(ErrorCode),
     /// The broker refuses this offset.
-    #[error("the broker refused the offset with {code}: {advice}", code = .0, advice = .0.message())]
+    #[error("the broker refused the offset with {0}")]
     Refused(ErrorCode),
     /// Tried for as long as the setting allows.
     #[error("the offset could not be committed in time: {0}")]

@@ -163,7 +163,7 @@ pub enum LostReason {
     #[error("no heartbeat was acknowledged for session.timeout.ms")]
     SessionExpired,
     /// The coordinator does not count us in any more.
-    #[error("the coordinator has put this member out of the group ({0})")]
+    #[error("the coordinator has put this member out of the group: {0}")]
     Fenced(ErrorCode),
     /// The group cannot go on.
     #[error("the group cannot go on")]

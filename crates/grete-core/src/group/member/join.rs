@@ -130,7 +130,7 @@ impl Member {
                 self.fail(ctx, GroupError::Refused { group, request: "JoinGroup", code });
             }
             // GROUP_MAX_SIZE_REACHED among them: there is room again when somebody leaves.
-            _ => self.retry_later(ctx, format!("{code}: {}", code.message())),
+            _ => self.retry_later(ctx, code.to_string()),
         }
     }
 }
