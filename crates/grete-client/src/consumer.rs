@@ -94,7 +94,16 @@ struct Shared {
     counters: Arc<Counters>,
     thread: Mutex<Option<JoinHandle<()>>>,
     closed: AtomicBool,
+    mode: Mutex<Mode>,
     fork_generation: u32,
+}
+
+/// How this client comes by its partitions; the group's way and the user's exclude each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Undecided,
+    Subscribed,
+    Assigned,
 }
 
 impl Consumer {
@@ -138,6 +147,7 @@ impl Consumer {
                 counters,
                 thread: Mutex::new(Some(thread)),
                 closed: AtomicBool::new(false),
+                mode: Mutex::new(Mode::Undecided),
                 fork_generation: grete_net::fork::generation(),
             }),
         })
@@ -157,6 +167,7 @@ impl Consumer {
         if topics.is_empty() {
             return Err(ClientError::Invalid("subscribe was given no topic".into()));
         }
+        self.decide(Mode::Subscribed)?;
         let topics = topics.into_iter().map(Arc::from).collect();
         self.shared.commands.send(ConsumerEvent::Subscribe(topics));
         Ok(())
@@ -236,6 +247,7 @@ impl Consumer {
     pub fn seek(&self, topic: &str, partition: i32, to: Start) -> Result<(), ClientError> {
         self.check()?;
         let status = self.lane(topic, partition)?;
+        self.shared.dispatcher.forgive();
         self.shared.dispatcher.lock().dispatch.reset_lane(status.lane);
         self.shared.commands.send(ConsumerEvent::Seek(status.tp, to.into()));
         Ok(())
@@ -379,6 +391,17 @@ impl Consumer {
         if self.shared.closed.load(Ordering::Acquire) {
             return Err(ClientError::Closed { what: "consumer" });
         }
+        Ok(())
+    }
+
+    fn decide(&self, mode: Mode) -> Result<(), ClientError> {
+        let mut decided = self.shared.mode.lock().unwrap_or_else(PoisonError::into_inner);
+        if *decided != Mode::Undecided && *decided != mode {
+            return Err(ClientError::Invalid(
+                "subscribe and assign exclude each other: a group assigns its members' partitions; use a second consumer".into(),
+            ));
+        }
+        *decided = mode;
         Ok(())
     }
 

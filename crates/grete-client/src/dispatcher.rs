@@ -240,7 +240,9 @@ impl Dispatcher {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
-            if deadline.is_some_and(|deadline| deadline <= now) {
+            // A low-level consumer's poll reports a failure; the workers of an App are stopped by the App.
+            let failed = matches!(shared.waiter, Waiter::EventFd(_)) && self.fatal().is_some();
+            if failed || deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(Next::TimedOut);
             }
             let left = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
@@ -251,10 +253,6 @@ impl Dispatcher {
             now = shared.clock.now();
             if waited == Waited::Interrupted {
                 return Ok(Next::Interrupted);
-            }
-            if self.fatal().is_some() && matches!(shared.waiter, Waiter::EventFd(_)) {
-                // A low-level consumer's poll reports it; the workers of an App are stopped by the App.
-                return Ok(Next::TimedOut);
             }
         }
     }
@@ -397,6 +395,14 @@ impl Dispatcher {
         self.shared.notices.signal();
         drop(self.lock());
         self.shared.waiter.wake_all();
+    }
+
+    /// A partition that had stopped gets a new position: what was wrong with the old one is over.
+    pub(crate) fn forgive(&self) {
+        let mut fatal = self.shared.fatal.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*fatal, Some(ClientError::CorruptBatch { .. } | ClientError::NoOffset(_))) {
+            *fatal = None;
+        }
     }
 
     pub(crate) fn check_fork(&self) -> Result<(), ClientError> {

@@ -74,13 +74,12 @@ impl ConsumerCore {
         results: Vec<CommitOutcome>,
         out: &mut Vec<ConsumerAction>,
     ) {
-        if id == 0 || id >= INTERNAL {
-            let failed: Vec<_> =
-                results.iter().filter(|outcome| outcome.result.is_err()).map(|outcome| outcome.tp.clone()).collect();
-            if !failed.is_empty() {
-                out.push(ConsumerAction::NotCommitted(failed));
-            }
-        } else {
+        let failed = results.iter().filter(|outcome| outcome.result.is_err());
+        let failed: Vec<_> = failed.map(|outcome| outcome.tp.clone()).collect();
+        if !failed.is_empty() {
+            out.push(ConsumerAction::NotCommitted(failed));
+        }
+        if id != 0 && id < INTERNAL {
             out.push(ConsumerAction::Reply(id, ConsumerReply::Commit(results)));
         }
         self.revocation_committed(now, id);
