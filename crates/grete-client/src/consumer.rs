@@ -185,6 +185,8 @@ impl Consumer {
                 "a start at the committed offset needs group.id; give an offset, earliest or latest instead".into(),
             ));
         }
+        self.decide(Mode::Assigned)?;
+        self.shared.dispatcher.forgive();
         let starts = partitions
             .into_iter()
             .map(|(topic, partition, start)| (TopicPartition::new(topic, partition), start.into()));
