@@ -2,6 +2,8 @@
 //! limit for unpacked bytes.
 #![no_main]
 
+use std::cell::RefCell;
+
 use grete_fuzz::counting::bounded;
 use grete_wire::records::testing::{compress, seal};
 use grete_wire::records::{
@@ -27,14 +29,26 @@ fuzz_target!(|data: &[u8]| {
     }
     let codec = [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd]
         [usize::from(kind % 5)];
-    // Half of the packed inputs are good for the codec, so that what they unpack to is looked at, too.
+    // Half of the inputs are packed here, so that what they unpack to is looked at, too; of a quarter one byte of the
+    // packed form is damaged.
     let pack = kind >= 0x80;
-    let batch = batch(codec, flags, count, gap, &if pack { compress(codec, rest) } else { rest.to_vec() });
+    let packed = match rest.split_first_chunk() {
+        _ if pack => compress(codec, rest),
+        Some((&[at, change], rest)) if kind >= 0x40 && codec != Compression::None => {
+            let mut packed = compress(codec, rest);
+            let at = usize::from(at) % packed.len();
+            packed[at] ^= change;
+            packed
+        }
+        _ => rest.to_vec(),
+    };
+    let batch = batch(codec, flags, count, gap, &packed);
     let slab = Slab::from(batch);
     let Some(Ok((header, range))) = walk(&slab).next() else { return };
     let (columns, result) = bounded(slab.len(), FACTOR, CAP, || {
         let mut columns = Columns::default();
-        let result = decoder().decode(&slab, range.clone(), &header, from.into(), &mut columns);
+        let result =
+            DECODER.with_borrow_mut(|decoder| decoder.decode(&slab, range.clone(), &header, from.into(), &mut columns));
         (columns, result)
     });
     read(&columns);
@@ -49,8 +63,10 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-fn decoder() -> Decoder {
-    Decoder::new(SlabPool::new(0), DecodeLimits { max_decompressed_batch_bytes: LIMIT })
+thread_local! {
+    /// One for all inputs: a codec's context must survive what it refused.
+    static DECODER: RefCell<Decoder> =
+        Decoder::new(SlabPool::new(0), DecodeLimits { max_decompressed_batch_bytes: LIMIT }).into();
 }
 
 /// Any bytes, as they come off the wire: walked, filtered, decoded.
@@ -59,11 +75,11 @@ fn raw(data: &[u8]) {
     bounded(slab.len(), FACTOR, CAP, || {
         let aborted = (0..4).map(|i| AbortedTransaction { producer_id: i, first_offset: i * i });
         let mut filter = AbortedFilter::new(aborted.collect());
-        let (mut decoder, mut columns) = (decoder(), Columns::default());
+        let mut columns = Columns::default();
         for (header, range) in walk(&slab).flatten() {
             assert!(header.next_offset() > header.base_offset);
             if filter.admits(&header, &slab[range.clone()]).unwrap_or(true) {
-                let _ = decoder.decode(&slab, range, &header, 0, &mut columns);
+                let _ = DECODER.with_borrow_mut(|decoder| decoder.decode(&slab, range, &header, 0, &mut columns));
             }
         }
         read(&columns);

@@ -29,7 +29,8 @@ impl AbortedFilter {
         Self { ahead: aborted, active: Vec::new() }
     }
 
-    /// Whether the batch's records are to be delivered. Control batches never are, but must be shown.
+    /// Whether the batch's records are to be delivered. Control batches never are, but must be shown. The header is
+    /// believed: where a batch that is not admitted will not be decoded, either, check its CRC first.
     ///
     /// # Errors
     /// When a control batch of an aborted producer is corrupt: then nobody knows where its transaction ends.

@@ -237,6 +237,32 @@ fn broken_packed_data_is_refused() {
     }
 }
 
+/// What a codec refused leaves nothing behind in its context.
+#[test]
+fn one_decoder_goes_on_after_broken_batches() {
+    let mut decoder = decoder(1 << 20);
+    let mut decode = |batch: Vec<u8>| {
+        let slab = Slab::from(batch);
+        let (header, range) = walk(&slab).next().unwrap().unwrap();
+        let mut columns = Columns::default();
+        decoder.decode(&slab, range, &header, 0, &mut columns).map(|()| columns)
+    };
+    let records: Vec<_> = (0..500).map(|i| TestRecord::value(i, format!("value {i}"))).collect();
+    for round in 0..3 {
+        for codec in CODECS.into_iter().skip(1) {
+            let options = BatchOptions { compression: codec, ..BatchOptions::default() };
+            let good = build_batch(0, &records, &options);
+            let mut cut = good[..good.len() - 20 - round].to_vec();
+            seal(&mut cut);
+            decode(cut).unwrap_err();
+            assert_eq!(decode(good).unwrap().len(), 500, "{codec}");
+            let bomb = build_batch(0, &[TestRecord::value(0, vec![0; 3 << 20])], &options);
+            assert!(matches!(decode(bomb), Err(RecordError::TooLarge { .. })), "{codec}");
+            assert_eq!(decode(build_batch(0, &records[..7], &options)).unwrap().len(), 7, "{codec}");
+        }
+    }
+}
+
 /// Older formats have no header that we could walk.
 #[test]
 fn old_formats_are_refused_by_name() {
