@@ -4,6 +4,9 @@
 //! A worker that finds nothing sleeps until somebody makes a lane ready: the network thread by pushing data, another
 //! worker by completing a job, a paused lane by its deadline, which each sleeper keeps.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,0 +1,190 @@
+//! The hand-over between threads: nothing is lost, nothing hangs, order holds.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use grete_core::dispatch::{LaneId, LaneSpec};
+use grete_core::fetch::Chunk;
+use grete_core::ids::{Slot, TopicPartition};
+use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch};
+use grete_wire::slab::Slab;
+
+use super::*;
+
+/// Far beyond what any of these needs: a hang fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn lane(dispatcher: &Dispatcher, client: ClientId, partition: u32, max_messages: usize) -> LaneId {
+    let tp = TopicPartition::new("orders", partition.cast_signed());
+    let slot = Slot(partition);
+    let spec = LaneSpec { client, slot, tp, assignment_epoch: 1, route: 0, max_messages, hooks: true };
+    let mut state = dispatcher.lock();
+    let id = state.dispatch.add_lane(spec);
+    state.dispatch.set_position(id, 0, 1, false);
+    id
+}
+
+fn push(dispatcher: &Dispatcher, lane: LaneId, partition: u32, base: i64, count: i64) {
+    let records: Vec<_> = (0..count).map(|i| TestRecord::value(0, (base + i).to_string())).collect();
+    let bytes = build_batch(base, &records, &BatchOptions::default());
+    let chunk = Chunk {
+        slot: Slot(partition),
+        assignment_epoch: 1,
+        fetch_generation: 1,
+        range: 0..bytes.len(),
+        bytes: bytes.len(),
+        frame: Slab::from(bytes),
+        fetch_offset: base,
+        next_offset: base + count,
+        aborted: Vec::new(),
+        high_watermark: base + count,
+        log_start_offset: 0,
+        leader_epoch: 0,
+    };
+    let ready = dispatcher.lock().dispatch.push(lane, chunk);
+    dispatcher.wake_workers(usize::from(ready));
+}
+
+/// Runs jobs until told to stop; sums up what `see` says of each.
+fn work(dispatcher: &Dispatcher, name: &str, mut see: impl FnMut(&Job) -> Outcome) {
+    let mut worker = Worker::new(name, dispatcher);
+    let mut done = None;
+    loop {
+        match dispatcher.next(&mut worker, done.take(), Some(PATIENCE)).expect("no fork") {
+            Next::Job(job) => {
+                let outcome = see(&job);
+                done = Some((job.token, outcome));
+            }
+            Next::Stopped => return,
+            Next::Interrupted => {}
+            Next::TimedOut => panic!("{name} waited for {PATIENCE:?}: a wake-up was lost"),
+        }
+    }
+}
+
+#[test]
+fn many_workers_and_lanes_lose_nothing_and_keep_each_lanes_order() {
+    const LANES: u32 = 7;
+    const CHUNKS: i64 = 300;
+    const ROWS: i64 = 11;
+    let dispatcher = Dispatcher::new(Wait::Condvar).expect("descriptors");
+    let client = dispatcher.attach();
+    let lanes: Vec<LaneId> = (0..LANES).map(|partition| lane(&dispatcher, client, partition, 4)).collect();
+    let seen: Mutex<HashMap<i32, Vec<i64>>> = Mutex::default();
+    let in_flight: Mutex<HashMap<i32, usize>> = Mutex::default();
+    let hooks = Mutex::new(0);
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let (dispatcher, seen, hooks, in_flight) = (&dispatcher, &seen, &hooks, &in_flight);
+            scope.spawn(move || {
+                work(dispatcher, &format!("worker-{number}"), |job| {
+                    if job.kind == JobKind::Shutdown {
+                        *hooks.lock().expect("no panic") += 1;
+                        return Outcome::Done;
+                    }
+                    *in_flight.lock().expect("no panic").entry(job.partition).or_default() += 1;
+                    let offsets = job.batch.as_ref().expect("rows").offsets().to_vec();
+                    let mut seen = seen.lock().expect("no panic");
+                    seen.entry(job.partition).or_default().extend(offsets);
+                    drop(seen);
+                    let mut in_flight = in_flight.lock().expect("no panic");
+                    let together = in_flight.entry(job.partition).or_default();
+                    assert_eq!(*together, 1, "one job in flight per lane");
+                    *together -= 1;
+                    Outcome::Done
+                });
+            });
+        }
+        for chunk in 0..CHUNKS {
+            for (partition, id) in (0..LANES).zip(&lanes) {
+                push(&dispatcher, *id, partition, chunk * ROWS, ROWS);
+            }
+        }
+        // All is processed when nothing is queued and nothing runs; the last completion says so to nobody, so ask.
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while dispatcher.lanes().iter().any(|lane| lane.committable != Some(CHUNKS * ROWS)) {
+            assert!(std::time::Instant::now() < deadline, "{:?}", dispatcher.lanes());
+            thread::yield_now();
+        }
+        dispatcher.stop();
+    });
+    let seen = seen.into_inner().expect("no panic");
+    for partition in 0..LANES.cast_signed() {
+        assert_eq!(seen[&partition], (0..CHUNKS * ROWS).collect::<Vec<_>>());
+    }
+    assert_eq!(hooks.into_inner().expect("no panic"), LANES);
+    let outbox = dispatcher.lock().dispatch.take_outbox(client);
+    assert!(outbox.released.iter().map(|(_, bytes)| bytes).sum::<usize>() > 0);
+    assert!(dispatcher.lanes().iter().all(|lane| lane.queued_bytes == 0));
+}
+
+#[test]
+fn a_paused_lane_comes_back_by_its_own_deadline_though_all_sleep() {
+    let dispatcher = Dispatcher::new(Wait::Condvar).expect("descriptors");
+    let client = dispatcher.attach();
+    let id = lane(&dispatcher, client, 0, 10);
+    push(&dispatcher, id, 0, 0, 3);
+    let mut attempts = Vec::new();
+    work(&dispatcher, "worker", |job| {
+        if job.kind != JobKind::Consume {
+            return Outcome::Done;
+        }
+        attempts.push(job.attempt);
+        if job.attempt < 3 {
+            return Outcome::Failed;
+        }
+        dispatcher.stop();
+        Outcome::Done
+    });
+    assert_eq!(attempts, [1, 2, 3]);
+}
+
+#[test]
+fn release_lets_sleepers_go_at_once() {
+    for wait in [Wait::Condvar, Wait::EventFd] {
+        let dispatcher = Dispatcher::new(wait).expect("descriptors");
+        thread::scope(|scope| {
+            let sleeper = scope.spawn(|| work(&dispatcher, "sleeper", |_| Outcome::Done));
+            dispatcher.release_workers();
+            sleeper.join().expect("it returned");
+        });
+    }
+}
+
+#[test]
+fn a_token_whose_job_has_ended_names_nothing() {
+    let dispatcher = Dispatcher::new(Wait::EventFd).expect("descriptors");
+    let client = dispatcher.attach();
+    let id = lane(&dispatcher, client, 0, 1);
+    push(&dispatcher, id, 0, 0, 2);
+    let mut worker = Worker::new("poller", &dispatcher);
+    let Next::Job(first) = dispatcher.next(&mut worker, None, Some(PATIENCE)).expect("no fork") else {
+        panic!("a job is queued")
+    };
+    dispatcher.complete(&first.token, Outcome::Done).expect("no fork");
+    let Next::Job(second) = dispatcher.next(&mut worker, None, Some(PATIENCE)).expect("no fork") else {
+        panic!("another job is queued")
+    };
+    dispatcher.complete(&first.token, Outcome::Failed).expect("no fork");
+    assert_eq!(dispatcher.lanes()[0].state, "running", "the second job is not the first one's to end");
+    dispatcher.complete(&second.token, Outcome::Done).expect("no fork");
+    assert_eq!(dispatcher.lanes()[0].committable, Some(2));
+    let timed_out = dispatcher.next(&mut worker, None, Some(Duration::ZERO)).expect("no fork");
+    assert!(matches!(timed_out, Next::TimedOut));
+}
+
+#[test]
+fn a_failure_ends_the_wait_of_a_poll() {
+    let dispatcher = Dispatcher::new(Wait::EventFd).expect("descriptors");
+    thread::scope(|scope| {
+        let poller = scope.spawn(|| {
+            let mut worker = Worker::new("poller", &dispatcher);
+            dispatcher.next(&mut worker, None, Some(PATIENCE)).expect("no fork")
+        });
+        dispatcher.fail(ClientError::NotKafka("a web server".into()));
+        assert!(matches!(poller.join().expect("it returned"), Next::TimedOut));
+    });
+    assert!(matches!(dispatcher.fatal(), Some(ClientError::NotKafka(_))));
+}
