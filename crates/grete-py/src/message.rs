@@ -11,7 +11,7 @@ use crate::messages::Messages;
 /// One record: a handle into its `Messages`; what you touch is made when you touch it.
 ///
 /// `key` and `value` are copies, so keeping them keeps nothing else. Keeping the message itself keeps the whole batch.
-#[pyclass(frozen, freelist = 64, module = "grete")]
+#[pyclass(frozen, module = "grete")]
 pub(crate) struct Message {
     pub(crate) batch: Py<Messages>,
     /// Row in the columns (not in the slice that it came from).
