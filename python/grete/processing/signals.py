@@ -31,8 +31,9 @@ class Signals:
         if threading.current_thread() is threading.main_thread():
             self._wakeup_before = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
             for signum in self.STOP:
-                if signal.getsignal(signum) is not signal.SIG_IGN:  # a background job of a shell ignores SIGINT
-                    self._before[signum] = signal.signal(signum, _noted)
+                # Even where a shell has set SIGINT to be ignored, as it does for background jobs of a script: who
+                # sends it means it.
+                self._before[signum] = signal.signal(signum, _noted)
         return self
 
     def __exit__(
