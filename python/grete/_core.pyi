@@ -14,6 +14,7 @@ __all__ = [
     "Messages",
     "MessagesIterator",
     "Notice",
+    "SignalWatch",
     "StopGuard",
     "Worker",
     "__version__",
@@ -213,6 +214,16 @@ class Notice:
     def message(self) -> str: ...
     @property
     def fields(self) -> dict[str, str]: ...
+
+@final
+class SignalWatch:
+    """Watches for signals with a thread that needs no GIL."""
+
+    def __new__(cls, timeout: float, stop: Sequence[int], dump: int) -> SignalWatch: ...
+    def wakeup_fd(self) -> int: ...
+    def wait_fd(self) -> int: ...
+    def wake(self) -> None: ...
+    def take(self) -> list[int]: ...
 
 @final
 class StopGuard:

@@ -12,6 +12,7 @@ mod driver;
 mod error;
 mod notice;
 mod report;
+mod signal_watch;
 mod stop_guard;
 mod waiter;
 mod worker;
@@ -22,6 +23,7 @@ pub use dispatcher::{Dispatcher, Job, JobToken, LaneReport, Next, Outcome, Runni
 pub use error::ClientError;
 pub use grete_core::dispatch::{Batch, JobKind, PooledColumns};
 pub use notice::{Level, Notice};
+pub use signal_watch::{SignalWatch, StopSignals};
 pub use stop_guard::StopGuard;
 pub use waiter::Wait;
 pub use worker::Worker;

@@ -38,7 +38,7 @@ mod _core {
     #[pymodule_export]
     use super::notice::Notice;
     #[pymodule_export]
-    use super::stop::StopGuard;
+    use super::stop::{SignalWatch, StopGuard};
     #[pymodule_export]
     use super::testing::_testing_decode;
     #[pymodule_export]

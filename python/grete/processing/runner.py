@@ -5,7 +5,6 @@ import logging
 import os
 import selectors
 import signal
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -17,15 +16,13 @@ from grete.errors import GreteError
 from grete.processing import atexit
 from grete.processing.hooks import Hooks
 from grete.processing.notices import log_notices
-from grete.processing.signals import Signals
+from grete.processing.signals import Signals, stderr
 from grete.processing.worker import Worker
 from grete.routes import Route
 
 logger = logging.getLogger("grete")
 
-# `kill -TTIN <pid>` dumps all stacks, and so does the guard of the stop deadline: faulthandler's handler is in C and
-# needs no GIL.
-DUMP_SIGNAL = signal.SIGTTIN
+# The exit status of a forced stop.
 FORCED = 2
 
 
@@ -42,7 +39,7 @@ class Runner:
         self._groups = groups
         self._config = config
         self._timeout: float = config["shutdown_timeout"]
-        self._signals = Signals()
+        self._signals = Signals(self._timeout)
         self._requested = threading.Event()
         self._ended = threading.Event()
         self._error: BaseException | None = None
@@ -81,7 +78,6 @@ class Runner:
         """Returns after a clean stop, raises what ended it otherwise."""
         self._dispatcher = _core.Dispatcher()
         with self._signals:
-            dumps = _register_dump()
             atexit.close_before_exit(self)
             try:
                 self._start()
@@ -94,8 +90,6 @@ class Runner:
             finally:
                 self._ended.set()
                 atexit.forget(self)
-                if dumps:
-                    faulthandler.unregister(DUMP_SIGNAL)
         if self._error is not None:
             raise self._error
 
@@ -151,7 +145,7 @@ class Runner:
     def _shut_down(self) -> None:
         """Jobs in flight end, then the clients commit and leave, all before one deadline."""
         deadline = time.monotonic() + self._timeout
-        guard = _core.StopGuard(self._timeout, DUMP_SIGNAL)
+        guard = _core.StopGuard(self._timeout, self._signals.dump)
         self._dispatcher.stop()
         with selectors.DefaultSelector() as selector:
             selector.register(self._signals.fd, selectors.EVENT_READ)
@@ -217,23 +211,6 @@ class Runner:
     def _force(self, reason: str) -> NoReturn:
         """Ends the process with all stacks on stderr: whoever hangs is among them."""
         logger.error("forced stop: %s", reason, extra={"event": "app.forced"})
-        faulthandler.dump_traceback(file=_stderr(), all_threads=True)
+        faulthandler.dump_traceback(file=stderr(), all_threads=True)
         logging.shutdown()
         os._exit(FORCED)
-
-
-def _stderr() -> int:
-    """The descriptor of stderr; Python's object may be gone or be something else."""
-    try:
-        return sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
-    except (OSError, ValueError):
-        return 2
-
-
-def _register_dump() -> bool:
-    """Whether the signal now dumps stacks; it does not without a stderr."""
-    try:
-        faulthandler.register(DUMP_SIGNAL, file=_stderr(), all_threads=True, chain=False)
-    except (OSError, ValueError, RuntimeError):
-        return False
-    return True
