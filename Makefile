@@ -9,6 +9,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 STAMPS := $(VENV)/stamps
 PYTEST = $(BIN)/python -m pytest
 PYTEST_ARGS ?=
+# For each fuzz target, in make soak.
+FUZZ_SECONDS ?= 900
 BENCH_ARGS ?=
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock rust-toolchain.toml
@@ -53,7 +55,7 @@ test: build kafka  ## every test that fits 25 minutes
 soak: build kafka  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions
 	$(PYTEST) -m soak --timeout 1800 -o faulthandler_timeout=2000 $(PYTEST_ARGS)
 	for version in 3.9.1 4.1.0; do KAFKA_VERSION=$$version $(PYTEST) -m 'kafka and not soak' $(PYTEST_ARGS) || exit 1; done
-	if [ -x fuzz/run.sh ]; then fuzz/run.sh; fi
+	fuzz/run.sh $(FUZZ_SECONDS)
 
 .PHONY: lint
 lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, the floors and the generated code

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConsumerGroupDescription,
+    NewTopic,
+    OffsetSpec,
+    TopicMetadata,
+)
 
 from .waiting import eventually
 
 TIMEOUT = 30.0
+# Errors that go by themselves.
+PASSING = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError._NOENT,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+)
+T = TypeVar("T")
 # librdkafka writes each refused connection to stderr, and brokers of tests are away often; errors are raised anyway.
 QUIET: dict[str, str | int] = {"log_level": 1}
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -33,11 +52,16 @@ class TopicAdmin:
 
     def leaders(self, topic: str) -> dict[int, int]:
         """{partition: node id} of the partitions that have a leader."""
-        metadata = self._client.list_topics(topic, timeout=TIMEOUT).topics[topic]
+        metadata = self._metadata(topic)
         return {index: partition.leader for index, partition in metadata.partitions.items() if partition.leader >= 0}
 
+    def in_sync(self, topic: str) -> int:
+        """The fewest in-sync replicas that any of its partitions has; 0 without the topic."""
+        metadata = self._metadata(topic)
+        return min((len(partition.isrs) for partition in metadata.partitions.values()), default=0)
+
     def partitions(self, topic: str) -> list[int]:
-        return sorted(self._client.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions)
+        return sorted(self._metadata(topic).partitions)
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         """{partition: high watermark}."""
@@ -49,8 +73,8 @@ class TopicAdmin:
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """The group's committed offsets, those it has."""
-        asked = self._client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-        answer = asked[group].result(TIMEOUT)
+        asked = [ConsumerGroupTopicPartitions(group)]
+        answer = patiently(lambda: self._client.list_consumer_group_offsets(asked)[group].result(TIMEOUT))
         return {(row.topic, row.partition): row.offset for row in answer.topic_partitions or () if row.offset >= 0}
 
     def lag(self, group: str, topics: Iterable[str]) -> int:
@@ -64,17 +88,46 @@ class TopicAdmin:
 
     def members(self, group: str) -> dict[str, set[tuple[str, int]]]:
         """{member id: its partitions} as the coordinator sees it."""
-        description = self._client.describe_consumer_groups([group])[group].result(TIMEOUT)
         return {
             member.member_id: {(row.topic, row.partition) for row in member.assignment.topic_partitions}
-            for member in description.members
+            for member in self._describe(group).members
         }
 
     def group_state(self, group: str) -> str:
         """STABLE, EMPTY, DEAD, PREPARING_REBALANCING ..."""
-        return str(self._client.describe_consumer_groups([group])[group].result(TIMEOUT).state.name)
+        return str(self._describe(group).state.name)
+
+    def _metadata(self, topic: str) -> TopicMetadata:
+        return patiently(lambda: self._client.list_topics(topic, timeout=TIMEOUT).topics[topic])
+
+    def _describe(self, group: str) -> ConsumerGroupDescription:
+        def ask() -> ConsumerGroupDescription:
+            found: ConsumerGroupDescription = self._client.describe_consumer_groups([group])[group].result(TIMEOUT)
+            return found
+
+        return patiently(ask)
 
     def _offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
         asked = {TopicPartition(topic, partition): spec for partition in self.partitions(topic)}
-        answers = self._client.list_offsets(asked, request_timeout=TIMEOUT)
-        return {row.partition: future.result(TIMEOUT).offset for row, future in answers.items()}
+
+        def ask() -> dict[int, int]:
+            answers = self._client.list_offsets(asked, request_timeout=TIMEOUT)
+            return {row.partition: future.result(TIMEOUT).offset for row, future in answers.items()}
+
+        return patiently(ask)
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """Asks again while leaders and coordinators are on their way: librdkafka reports that as an error."""
+    answers: list[T] = []
+
+    def answered() -> bool:
+        try:
+            answers.append(ask())
+        except KafkaException as error:
+            if error.args[0].code() not in PASSING:
+                raise
+        return bool(answers)
+
+    eventually(answered, TIMEOUT, "an answer of the cluster")
+    return answers[0]

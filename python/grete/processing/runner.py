@@ -31,6 +31,11 @@ def close_reserve(shutdown_timeout: float) -> float:
     return min(5.0, shutdown_timeout / 5)
 
 
+def last_words(shutdown_timeout: float) -> float:
+    """The very end of a stop: who could not commit or leave by then still has the time to say so."""
+    return min(0.5, shutdown_timeout / 10)
+
+
 class Runner:
     """One run of an App."""
 
@@ -154,7 +159,7 @@ class Runner:
             if any(worker.is_alive() for worker in self._workers):
                 self._log_running()
                 self._dispatcher.release_workers()
-            self._close_clients(deadline)
+            self._close_clients(deadline - last_words(self._timeout))
             self._await_threads(selector, self._closers, deadline)
             late = [thread for thread in (*self._workers, *self._closers) if thread.is_alive()]
         log_notices(logger, self._dispatcher.take_notices())

@@ -1,0 +1,1 @@
+"""Apps that tests run as processes of their own, by `grete run`."""

@@ -1,0 +1,49 @@
+"""Writes down every offset and a checksum of every value. The environment says what to read, and how slowly."""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+
+import grete
+from tests.integration.apps import log
+
+# Simulated work per batch, in seconds: without any, a test's records are through before it can interfere.
+WORK = float(os.environ.get("RECORDER_WORK", "0"))
+KAFKA = {
+    "bootstrap.servers": os.environ["RECORDER_SERVERS"],
+    "partition.assignment.strategy": os.environ.get("RECORDER_ASSIGNOR", "cooperative-sticky"),
+    "session.timeout.ms": os.environ.get("RECORDER_SESSION_MS", "6000"),
+    "heartbeat.interval.ms": os.environ.get("RECORDER_HEARTBEAT_MS", "500"),
+    "auto.commit.interval.ms": os.environ.get("RECORDER_COMMIT_MS", "1000"),
+    "isolation.level": os.environ.get("RECORDER_ISOLATION", "read_uncommitted"),
+}
+
+app = grete.App(
+    os.environ["RECORDER_GROUP"],
+    kafka=KAFKA,
+    workers=int(os.environ.get("RECORDER_WORKERS", "3")),
+    shutdown_timeout=os.environ.get("RECORDER_SHUTDOWN_TIMEOUT", "30s"),
+)
+
+
+@app.consumer(os.environ["RECORDER_TOPIC"], max_messages=int(os.environ.get("RECORDER_MAX_MESSAGES", "500")))
+class Recorder(grete.Consumer):
+    """Logs the start of each job before it works, and what it has read when it is done."""
+
+    def consume(self) -> None:
+        messages = self.messages
+        log.write("begin", partition=self.partition, first=messages.first_offset)
+        crc = 0
+        for value in messages.values():
+            crc = zlib.crc32(value or b"", crc)
+        if WORK:
+            time.sleep(WORK)
+        log.write("batch", partition=self.partition, runs=log.runs(messages.offsets), crc=crc)
+
+    def revoked(self) -> None:
+        log.write("revoked", partition=self.partition, lost=self.lost)
+
+    def shutdown(self) -> None:
+        log.write("shutdown", partition=self.partition)

@@ -1,0 +1,197 @@
+"""Garbage instead of Kafka: typed errors and new connections, within a time, and never a hang."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import grete
+from tests.integration import hostile
+from tests.integration.reading import consumer, offsets, reached, take
+from tests.kafka import KafkaCluster, eventually, fill, value_of
+from tests.kafka.waiting import Deadline
+
+pytestmark = pytest.mark.timeout(90)
+
+# Short limits, so that a server which never answers is given up within a test's time.
+QUICK = {
+    "request.timeout.ms": 700,
+    "socket.connection.setup.timeout.ms": 700,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 20,
+}
+
+
+def client(address: str, **settings: object) -> grete.client.Consumer:
+    return grete.client.Consumer({"bootstrap.servers": address, **QUICK, **settings})
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        hostile.silence,
+        hostile.close_at_once,
+        hostile.garbage,
+        hostile.half_frame,
+        hostile.half_frame_then_close,
+        hostile.wrong_correlation,
+        hostile.huge_frame,
+        hostile.negative_frame,
+        hostile.huge_array,
+        hostile.garbage_metadata,
+    ],
+    ids=lambda behaviour: behaviour.__name__,
+)
+@pytest.mark.parametrize("how", ["assign", "subscribe"])
+def test_a_server_that_is_no_broker(behaviour: hostile.Behaviour, how: str) -> None:
+    with hostile.Server(behaviour) as server:
+        settings = {"group.id": "g"} if how == "subscribe" else {}
+        reader = client(server.address, **settings)
+        try:
+            if how == "subscribe":
+                reader.subscribe(["orders"])
+            else:
+                reader.assign([("orders", 0, 0)])
+            deadline = Deadline(30.0)
+            while server.connections < 4:
+                assert not deadline.over, f"only {server.connections} connections"
+                started = time.monotonic()
+                try:
+                    assert not len(reader.poll(timeout=0.2))
+                except grete.GreteError as error:
+                    if isinstance(error, grete.NotKafkaError):
+                        break
+                assert time.monotonic() - started < 5.0, "poll must keep its time"
+        finally:
+            started = time.monotonic()
+            reader.close()
+            assert time.monotonic() - started < 10.0, "close must not wait for a server that does not answer"
+
+
+@pytest.mark.parametrize(("behaviour", "looks_like"), [(hostile.http, "HTTP"), (hostile.tls_alert, "TLS")])
+def test_says_what_it_looks_like(behaviour: hostile.Behaviour, looks_like: str) -> None:
+    with hostile.Server(behaviour) as server, client(server.address) as reader:
+        reader.assign([("orders", 0, 0)])
+        with pytest.raises(grete.NotKafkaError, match=looks_like) as caught:
+            eventually(lambda: len(reader.poll(timeout=0.5)), 20.0, "the error")
+        assert server.address in str(caught.value)
+
+
+def test_a_refused_port_is_an_outage_and_no_error(topic: str) -> None:
+    with hostile.Server(hostile.silence) as server:
+        address = server.address
+    with client(address) as reader:
+        reader.assign([(topic, 0, 0)])
+        started = time.monotonic()
+        assert not len(reader.poll(timeout=1.0))
+        assert 0.9 <= time.monotonic() - started < 5.0
+
+
+@pytest.mark.kafka
+def test_one_real_broker_among_impostors_is_enough(kafka: KafkaCluster, topic: str) -> None:
+    kafka.create_topic(topic)
+    fill(kafka.bootstrap_servers, topic, 100)
+    with (
+        hostile.Server(hostile.http) as web,
+        hostile.Server(hostile.silence) as mute,
+        hostile.Server(hostile.garbage) as noise,
+    ):
+        addresses = f"{web.address},{mute.address},{noise.address},{kafka.bootstrap_servers}"
+        with client(addresses) as reader:
+            reader.assign([(topic, 0, 0)])
+            rows: dict[tuple[str, int], list[grete.Message]] = {}
+            eventually(lambda: take(reader, rows, 0.25) and reached(reader, {(topic, 0): 100}), 30.0, "100 records")
+    assert offsets(rows[topic, 0]) == list(range(100))
+
+
+@pytest.fixture(scope="module")
+def behind_proxy() -> Iterator[tuple[KafkaCluster, hostile.Proxy]]:
+    """A broker that tells all clients to come through a proxy."""
+    with hostile.Proxy() as proxy:
+        advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
+        cluster = KafkaCluster(properties=advertised)
+        # The harness itself talks to the broker through the proxy, too, once it knows where that is.
+        with _pointed(cluster, proxy):
+            yield cluster, proxy
+
+
+def _pointed(cluster: KafkaCluster, proxy: hostile.Proxy) -> KafkaCluster:
+    cluster.before_start = lambda: setattr(proxy, "target", ("127.0.0.1", cluster.nodes[1].port.number))
+    return cluster
+
+
+class Mischief:
+    """Spoils one chunk in `every`, in the given way, from a fixed seed; counts what it did."""
+
+    def __init__(self, how: Callable[[bytes, random.Random], bytes | None], every: int) -> None:
+        self.done = 0
+        self._how = how
+        self._every = every
+        self._random = random.Random(2024)
+
+    def __call__(self, data: bytes) -> bytes | None:
+        if self._random.randrange(self._every):
+            return data
+        self.done += 1
+        return self._how(data, self._random)
+
+
+def cut(_data: bytes, _random: random.Random) -> bytes | None:
+    return None
+
+
+def cut_in_the_middle(data: bytes, random: random.Random) -> bytes | None:
+    return data[: random.randrange(1, len(data) + 1)]
+
+
+def flip_a_bit(data: bytes, random: random.Random) -> bytes | None:
+    at = random.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ (1 << random.randrange(8))]) + data[at + 1 :]
+
+
+def insert_noise(data: bytes, random: random.Random) -> bytes | None:
+    at = random.randrange(len(data))
+    return data[:at] + random.randbytes(random.randrange(1, 50)) + data[at:]
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("how", [cut, cut_in_the_middle, flip_a_bit, insert_noise], ids=lambda how: how.__name__)
+def test_every_record_arrives_once_over_a_spoilt_connection(
+    behind_proxy: tuple[KafkaCluster, hostile.Proxy], topic: str, how: Callable[[bytes, random.Random], bytes | None]
+) -> None:
+    cluster, proxy = behind_proxy
+    cluster.create_topic(topic, partitions=3)
+    fill(cluster.bootstrap_servers, topic, 60_000, partitions=3)
+    ends = {(topic, partition): 20_000 for partition in range(3)}
+    mischief = Mischief(how, every=10)
+    rows: dict[tuple[str, int], list[grete.Message]] = {}
+    settings = {"max.partition.fetch.bytes": 100_000}
+    try:
+        with client(cluster.bootstrap_servers, **settings) as reader:
+            proxy.spoil = mischief
+            reader.assign([(topic, partition, 0) for partition in range(3)])
+            deadline = Deadline(120.0)
+            while not reached(reader, ends):
+                assert not deadline.over, f"{ {at: len(row) for at, row in rows.items()} } after {mischief.done} times"
+                try:
+                    take(reader, rows, 0.25)
+                except grete.CorruptBatchError as error:
+                    # Spoilt twice in a row: the lane stops there, and goes on where it is told to.
+                    reader.seek(error.topic, error.partition, error.offset)
+    finally:
+        proxy.spoil = bytes
+    assert mischief.done >= 3
+    for partition in range(3):
+        row = rows[topic, partition]
+        assert offsets(row) == list(range(20_000))
+        assert [message.value for message in row] == [value_of(partition + 3 * i, 100) for i in range(20_000)]
+
+
+def test_consumer_helper_refuses_unknown_settings() -> None:
+    with pytest.raises(grete.ConfigError, match=r"fetch\.max\.bytes"):
+        consumer("127.0.0.1:1", fetch_max_byte=1)
