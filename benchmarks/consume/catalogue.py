@@ -69,7 +69,7 @@ def _floor(mode: str, text: str, topics: frozenset[str] = ALL) -> Client:
 
 
 RDKAFKA_TUNED = {"queued.min.messages": "1000000", "fetch.queue.backoff.ms": "10"}
-GRETE_TUNED = {"max.partition.fetch.bytes": "4194304"}
+GRETE_TUNED = {"max.partition.fetch.bytes": "4194304", "max_messages": "50000"}
 
 _clients = (
     _floor("read", "batch headers only"),

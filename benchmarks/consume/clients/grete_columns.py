@@ -22,7 +22,7 @@ def value_bytes(messages: grete.Messages) -> int:
 def main() -> None:
     arguments = ConsumeArguments.parse()
     meter = Meter(arguments.records)
-    at_once = int(arguments.settings.pop("max_messages", 1_000_000))
+    at_once = int(arguments.settings.pop("max_messages", 10_000))  # the default of poll, too
     with Consumer({"bootstrap.servers": arguments.bootstrap, **arguments.settings}) as consumer:
         consumer.assign([(arguments.topic, index, 0) for index in range(arguments.partitions)])
         while not meter.done:
