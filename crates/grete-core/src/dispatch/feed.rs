@@ -17,6 +17,8 @@ pub struct Feed {
     chunks: VecDeque<Chunk>,
     /// Bytes of the front chunk that are behind us.
     walked: usize,
+    /// Where the last batch behind us ends; `None` at the chunk's start.
+    reached: Option<i64>,
     filter: Option<AbortedFilter>,
     /// Unmarked rows of a job that failed: they come first.
     retry: Option<(Batch, usize)>,
@@ -135,6 +137,7 @@ impl Feed {
                 released += chunk.bytes.saturating_sub(self.walked);
                 self.chunks.pop_front();
                 self.walked = 0;
+                self.reached = None;
                 self.filter = None;
                 continue;
             };
@@ -146,8 +149,9 @@ impl Feed {
                     decoded += unpacked.max(range.len());
                 }
                 Err(error) => {
-                    let error = FeedError { offset: header.base_offset.max(chunk.fetch_offset), error };
-                    if columns.is_empty() {
+                    // Not where the batch says that it begins: no checksum covers that.
+                    let error = FeedError { offset: self.reached.unwrap_or(chunk.fetch_offset), error };
+                    if next.is_none() {
                         pool.give(columns);
                         return Err(error);
                     }
@@ -157,6 +161,7 @@ impl Feed {
             }
             released += range.end;
             next = Some(header.next_offset().max(chunk.fetch_offset));
+            self.reached = next;
             self.walked += range.end;
             leader_epoch = header.leader_epoch;
         }

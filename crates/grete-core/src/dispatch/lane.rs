@@ -263,8 +263,11 @@ impl Lane {
                         // The rows stay alive, so their bytes stay counted.
                         ended.released = 0;
                         feed.retry(rest, lease.release);
-                        self.paused_until = Some(now + wait);
-                        ended.paused_until = self.paused_until;
+                        // On its way out there is no retry to wait for.
+                        if self.phase == Phase::Active {
+                            self.paused_until = Some(now + wait);
+                            ended.paused_until = self.paused_until;
+                        }
                     } else {
                         self.failed = None;
                     }

@@ -7,7 +7,8 @@
 //! - A job carries its lane's feed away. While it runs nobody else touches that data, so that decoding needs no lock;
 //!   what the network thread pushes meanwhile waits in the lane's inbox.
 //! - A lane that leaves while its job runs is drained by that job's completion and by nothing else.
-//! - An abandoned lane stays here as a ghost until its job comes back; a new lane of the same partition waits for it.
+//! - An abandoned lane stays here as a ghost until its job comes back, and a leaving one until its hook has run; a new
+//!   lane of the same partition waits for it.
 
 mod batch;
 mod feed;
@@ -104,10 +105,11 @@ impl Dispatch {
             self.lanes.len() - 1
         });
         let id = LaneId { index: u32::try_from(index).unwrap_or(u32::MAX), generation: self.generation };
-        let ghost =
-            self.lanes.iter().flatten().find(|lane| {
-                lane.phase == Phase::Abandoned && lane.spec.client == spec.client && lane.spec.tp == spec.tp
-            });
+        let ghost = self.lanes.iter().flatten().find(|lane| {
+            matches!(lane.phase, Phase::Abandoned | Phase::Leaving { .. })
+                && lane.spec.client == spec.client
+                && lane.spec.tp == spec.tp
+        });
         let mut lane = Lane::new(id, spec, ghost.map(|lane| lane.id));
         if self.mode == Mode::Stopping {
             lane.phase = Phase::Finished;
@@ -122,7 +124,9 @@ impl Dispatch {
     /// left by a seek is dropped here, before anybody decodes it.
     pub fn push(&mut self, id: LaneId, chunk: Chunk) -> bool {
         let Some(lane) = self.lane_mut(id) else { return false };
-        if lane.phase != Phase::Active || lane.fetch_generation != Some(chunk.fetch_generation) {
+        // A lane that was stopped keeps what it gets: the memory budget then stops the fetcher.
+        let gone = matches!(lane.phase, Phase::Leaving { .. } | Phase::Abandoned);
+        if gone || lane.fetch_generation != Some(chunk.fetch_generation) {
             let (client, slot, bytes) = (lane.spec.client, lane.spec.slot, chunk.bytes);
             self.release(client, slot, bytes);
             return false;
@@ -160,10 +164,15 @@ impl Dispatch {
     /// when. Returns whether a worker is worth waking.
     pub fn revoke(&mut self, id: LaneId, lost: bool) -> bool {
         let Some(lane) = self.lane_mut(id) else { return false };
-        if matches!(lane.phase, Phase::Leaving { .. } | Phase::Abandoned) {
-            return false;
+        match lane.phase {
+            // Lost while it was being given up.
+            Phase::Leaving { .. } if lost => {
+                lane.phase = Phase::Leaving { lost };
+                return false;
+            }
+            Phase::Leaving { .. } | Phase::Abandoned => return false,
+            Phase::Active | Phase::Stopping | Phase::Finished => lane.phase = Phase::Leaving { lost },
         }
-        lane.phase = Phase::Leaving { lost };
         lane.paused_until = None;
         self.discard(id);
         self.after_phase_change(id)
@@ -218,10 +227,12 @@ impl Dispatch {
         held.into_iter().fold(false, |any, id| self.make_ready(id) | any)
     }
 
-    /// While set, releases of memory wake the client.
+    /// While set, releases of memory wake the client. So do those that it has not heard of yet: a worker may have ended
+    /// its job between what the client saw and this call, and woken nobody.
     pub fn set_starved(&mut self, client: ClientId, starved: bool) {
         if let Some(entry) = self.client_mut(client) {
             entry.starved = starved;
+            entry.wake |= starved && !entry.outbox.released.is_empty();
         }
     }
 
@@ -418,26 +429,14 @@ impl Dispatch {
             return false;
         }
         match lane.phase {
-            Phase::Abandoned => {
-                self.remove(id);
-                // A lane of the same partition may have waited for this ghost.
-                let waiting: Vec<LaneId> =
-                    self.lanes.iter().flatten().filter(|lane| lane.waits_for == Some(id)).map(|lane| lane.id).collect();
-                waiting.into_iter().fold(false, |any, lane| {
-                    if let Some(lane) = self.lane_mut(lane) {
-                        lane.waits_for = None;
-                    }
-                    self.make_ready(lane) | any
-                })
-            }
+            Phase::Abandoned => self.remove(id),
             Phase::Leaving { lost } if !lane.hook_due() => {
                 let (client, drained) = (lane.spec.client, lane.drained(lost));
                 if let Some(entry) = self.client_mut(client) {
                     entry.outbox.drained.push(drained);
                     entry.wake = true;
                 }
-                self.remove(id);
-                false
+                self.remove(id)
             }
             Phase::Stopping if !lane.hook_due() => {
                 lane.phase = Phase::Finished;
@@ -466,11 +465,19 @@ impl Dispatch {
         }
     }
 
-    fn remove(&mut self, id: LaneId) {
+    /// Returns whether that made another lane ready: one of the same partition may have waited for this one.
+    fn remove(&mut self, id: LaneId) -> bool {
         if let Some(place) = self.lanes.get_mut(id.index as usize)
             && place.as_ref().is_some_and(|lane| lane.id == id)
         {
             *place = None;
         }
+        let waiting = self.lanes.iter_mut().flatten().filter(|lane| lane.waits_for == Some(id));
+        let waiting = waiting.map(|lane| {
+            lane.waits_for = None;
+            lane.id
+        });
+        let waiting: Vec<LaneId> = waiting.collect();
+        waiting.into_iter().fold(false, |any, lane| self.make_ready(lane) | any)
     }
 }
