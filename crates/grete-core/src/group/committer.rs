@@ -85,6 +85,11 @@ impl Committer {
         self.pending.is_empty() && self.flight.is_none()
     }
 
+    /// Whether an offset of the partition is on its way.
+    pub fn holds(&self, tp: &TopicPartition) -> bool {
+        self.pending.contains_key(tp) || self.flight.as_ref().is_some_and(|flight| flight.entries.contains_key(tp))
+    }
+
     /// Takes offsets in; what is not ours is refused at once.
     pub fn submit(&mut self, ctx: &mut Context<'_>, reconciler: &Reconciler, offsets: Vec<CommitOffset>, id: u32) {
         if id != 0 {

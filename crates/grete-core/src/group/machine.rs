@@ -33,6 +33,8 @@ pub struct GroupMachine {
     standalone: bool,
     /// What has to be revoked before the next join has been asked for.
     prepared: bool,
+    /// Revocations that are done but for commits under way.
+    acked: Vec<u32>,
     /// Something was revoked because the assignment said so: the others wait for us to say that it is free.
     must_rejoin: bool,
     leave_by: Option<Nanos>,
@@ -59,6 +61,7 @@ impl GroupMachine {
             shared: Shared { config, rng, next_token: 1, effects: Vec::new() },
             standalone: false,
             prepared: false,
+            acked: Vec::new(),
             must_rejoin: false,
             leave_by: None,
         }
@@ -84,11 +87,7 @@ impl GroupMachine {
                 self.loader.forget(&tps);
             }
             GroupEvent::Reply(reply) => self.on_reply(now, &reply, out),
-            GroupEvent::RevokeAcked { epoch } => {
-                if let Some(revocation) = self.reconciler.acked(epoch) {
-                    self.revoked(revocation, false, out);
-                }
-            }
+            GroupEvent::RevokeAcked { epoch } => self.acked.push(epoch),
             GroupEvent::Commit { offsets, id } => {
                 self.committer.submit(&mut context!(self, now, out), &self.reconciler, offsets, id);
             }
@@ -183,6 +182,14 @@ impl GroupMachine {
     fn advance(&mut self, now: Nanos, view: &dyn ClusterView, out: &mut Vec<GroupAction>) {
         while let Some(revocation) = self.reconciler.expired(now) {
             self.revoked(revocation, true, out);
+        }
+        // A commit under way is part of the work: given up before it is stored, its records would be read twice.
+        for epoch in std::mem::take(&mut self.acked) {
+            if self.reconciler.revoking(epoch).iter().any(|tp| self.committer.holds(tp)) {
+                self.acked.push(epoch);
+            } else if let Some(revocation) = self.reconciler.acked(epoch) {
+                self.revoked(revocation, false, out);
+            }
         }
         self.advance_member(now, view, out);
         if let Some(deadline) = self.leave_by {

@@ -15,8 +15,8 @@
 //! makes an answer unwanted (a new generation, another coordinator, a fence) forgets the token.
 //!
 //! **Revocation.** [`GroupAction::Revoke`] goes out, the application finishes and commits, [`GroupEvent::RevokeAcked`]
-//! comes back; until then the partition is ours, its commits count, and heartbeats go on. Only then does the member join
-//! again (or leave). A revocation that nobody acknowledges ends at its deadline: `max.poll.interval.ms` less one heartbeat,
+//! comes back; until then, and until commits under way have ended, the partition is ours, its commits count, and
+//! heartbeats go on. Only then does the member join again (or leave). A revocation that nobody acknowledges ends at its deadline: `max.poll.interval.ms` less one heartbeat,
 //! so that the JoinGroup still arrives before the coordinator drops us.
 
 pub mod assignor;
@@ -32,7 +32,7 @@ mod member;
 mod reconciler;
 pub mod subscription;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use assignor::Assignor;
 pub use config::{GroupConfig, GroupConfigError};

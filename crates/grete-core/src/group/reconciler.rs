@@ -74,6 +74,12 @@ impl Reconciler {
         Some(revocation)
     }
 
+    /// What an open revocation is about.
+    pub fn revoking(&self, epoch: u32) -> &[TopicPartition] {
+        let found = self.revoking.iter().find(|revocation| revocation.epoch == epoch);
+        found.map_or(&[], |revocation| &revocation.tps)
+    }
+
     /// No revocation waits longer than this.
     pub fn hurry(&mut self, deadline: Nanos) {
         for revocation in &mut self.revoking {

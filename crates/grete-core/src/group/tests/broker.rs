@@ -124,7 +124,12 @@ impl Broker {
     pub fn handle(&mut self, now: Nanos, node: i32, to: ReplyTo, request: &Request) {
         let mut bytes = Vec::new();
         request.encode_body(to.version, &mut bytes).expect("requests can be encoded in every version that is offered");
-        let r = &mut Reader::new(&bytes);
+        self.handle_body(now, node, to, &bytes);
+    }
+
+    /// The same, from the bytes of its body.
+    pub fn handle_body(&mut self, now: Nanos, node: i32, to: ReplyTo, body: &[u8]) {
+        let r = &mut Reader::new(body);
         if to.api == ApiKey::FindCoordinator {
             let request = FindCoordinatorRequest::decode(to.version, r).unwrap();
             let found = Coordinator {

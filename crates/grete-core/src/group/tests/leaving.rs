@@ -106,8 +106,11 @@ fn leaving_begins_no_new_join() {
     rig.pass_with_heartbeats(10 * SECOND);
     rig.sends_no(ApiKey::JoinGroup);
     rig.commit(2, &[(0, 5)]);
-    assert_eq!(committed(&rig.take(ApiKey::OffsetCommit)).0, 1);
+    let sent = rig.take(ApiKey::OffsetCommit);
+    assert_eq!(committed(&sent).0, 1);
     rig.ack();
+    rig.sends_no(ApiKey::LeaveGroup);
+    rig.answer_commit(&sent, &[(0, ErrorCode::NONE)]);
     rig.take(ApiKey::LeaveGroup);
 }
 

@@ -1,7 +1,7 @@
 //! Two kinds of tests. *Scripted*: one machine, and the test plays the coordinator, answer by answer. *Simulated*: several
 //! machines and a coordinator that behaves like Kafka's, on a virtual clock, with faults drawn from a seed.
 
-mod broker;
+pub(crate) mod broker;
 mod chaos;
 mod commits;
 mod leaving;
