@@ -323,15 +323,11 @@ impl Consumer {
         if asked.is_empty() {
             return Ok(Vec::new());
         }
-        let starts = asked.clone();
-        match self.ask("list_offsets", timeout, |id| ConsumerEvent::ListOffsets { starts, id })? {
+        match self.ask("list_offsets", timeout, |id| ConsumerEvent::ListOffsets { starts: asked, id })? {
             ConsumerReply::Offsets(found) => {
-                let offset_of = |tp: &TopicPartition| match found.iter().find(|(other, _)| other == tp) {
-                    Some((_, Ok(offset))) => Ok(*offset),
-                    Some((_, Err(message))) => Err(ClientError::NoOffset(message.clone())),
-                    None => Err(ClientError::Invalid(format!("no answer for {tp}"))),
-                };
-                asked.iter().map(|(tp, _)| offset_of(tp)).collect()
+                // In the order of the question: the same partition may be asked for twice.
+                let offset = |(_, found): (TopicPartition, Result<i64, String>)| found.map_err(ClientError::NoOffset);
+                found.into_iter().map(offset).collect()
             }
             other => Err(report::misplaced(&other)),
         }

@@ -65,7 +65,7 @@ pub enum ConsumerEvent {
         /// The caller's number for it.
         id: u32,
     },
-    /// Answered with the offsets that these starts come to.
+    /// Answered with the offsets that these starts come to, in this order.
     ListOffsets {
         /// Of these.
         starts: Vec<(TopicPartition, StartAt)>,
@@ -193,7 +193,7 @@ pub enum ConsumerReply {
     Commit(Vec<CommitOutcome>),
     /// The committed offsets.
     Committed(Vec<(TopicPartition, Option<i64>)>),
-    /// The offsets, or what is wrong with a partition.
+    /// The offsets, or what is wrong with a partition, in the order of the question.
     Offsets(Vec<(TopicPartition, Result<i64, String>)>),
     /// The partition count, or why there is none.
     Partitions(Result<i32, ErrorCode>),

@@ -3,7 +3,7 @@
 //! They are answered by machines of their own, of the same kinds as those at work: retries, leaders and coordinators are
 //! the same matter, and a question never disturbs an assignment. One question of a kind is under way at a time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use grete_wire::error_code::ErrorCode;
@@ -12,7 +12,7 @@ use super::config::ConsumerCoreConfig;
 use super::{ConsumerAction, ConsumerCore, ConsumerReply};
 use crate::cluster::ClusterEvent;
 use crate::group::{GroupAction, GroupEvent, GroupMachine};
-use crate::ids::TopicPartition;
+use crate::ids::{Slot, TopicPartition};
 use crate::partitions::Partitions;
 use crate::position::{PositionAction, PositionEvent, PositionMachine, StartAt};
 use crate::request::{Outgoing, Owner, Reply};
@@ -34,8 +34,10 @@ pub(super) struct Questions {
 struct Offsets {
     queue: VecDeque<(u32, Vec<(TopicPartition, StartAt)>)>,
     asked: Option<u32>,
-    found: Vec<(TopicPartition, Result<i64, String>)>,
-    missing: usize,
+    /// What was asked, in order; which of it is looked up under which slot; what was found.
+    starts: Vec<(TopicPartition, StartAt)>,
+    places: HashMap<Slot, usize>,
+    found: Vec<Option<Result<i64, String>>>,
     slots: Partitions,
     machine: PositionMachine,
 }
@@ -50,13 +52,39 @@ struct Committed {
     machine: GroupMachine,
 }
 
+impl Offsets {
+    /// Nobody waits for the answer any more: what still comes in finds no slot.
+    fn abandon(&mut self) {
+        self.asked = None;
+        for (slot, _) in self.places.drain() {
+            self.slots.remove(slot);
+        }
+    }
+
+    /// Looks up what has no answer yet; one start of a partition at a time, because it has one slot.
+    fn next_round(&mut self) -> PositionEvent {
+        let mut round = BTreeSet::new();
+        let mut starts = Vec::new();
+        let open = self.starts.iter().zip(&self.found).enumerate().filter(|(_, (_, found))| found.is_none());
+        for (index, ((tp, at), _)) in open {
+            if round.insert(tp) {
+                let slot = self.slots.add(tp.clone(), 0);
+                self.places.insert(slot, index);
+                starts.push((slot, *at, -1));
+            }
+        }
+        PositionEvent::Starts(starts)
+    }
+}
+
 impl Questions {
     pub(super) fn new(config: &ConsumerCoreConfig, rng: &mut impl FnMut() -> Rng) -> Self {
         let offsets = Offsets {
             queue: VecDeque::new(),
             asked: None,
+            starts: Vec::new(),
+            places: HashMap::new(),
             found: Vec::new(),
-            missing: 0,
             slots: Partitions::new(),
             machine: PositionMachine::new(config.position.clone(), rng()),
         };
@@ -80,9 +108,15 @@ impl Questions {
 
 impl ConsumerCore {
     pub(super) fn ask_partitions(&mut self, now: Nanos, topic: Arc<str>, id: u32, out: &mut Vec<ConsumerAction>) {
-        self.questions.partitions.push((id, topic.clone()));
         self.want_topic(now, &topic);
-        self.answer_partitions(out);
+        // An error may be of yesterday: only the next answer counts.
+        match self.cluster.topic(&topic).filter(|meta| meta.error == ErrorCode::NONE) {
+            Some(meta) => {
+                let count = i32::try_from(meta.partitions.len()).unwrap_or(i32::MAX);
+                out.push(ConsumerAction::Reply(id, ConsumerReply::Partitions(Ok(count))));
+            }
+            None => self.questions.partitions.push((id, topic)),
+        }
     }
 
     pub(super) fn ask_offsets(
@@ -107,7 +141,9 @@ impl ConsumerCore {
         out: &mut Vec<ConsumerAction>,
     ) {
         if let Some(committed) = &mut self.questions.committed {
-            committed.queue.push_back((id, tps));
+            // Each is answered once, however often it is named.
+            let tps: BTreeSet<_> = tps.into_iter().collect();
+            committed.queue.push_back((id, tps.into_iter().collect()));
             self.advance_committed(now, None, out);
         } else {
             out.push(ConsumerAction::Reply(id, ConsumerReply::Committed(Vec::new())));
@@ -120,7 +156,7 @@ impl ConsumerCore {
         let offsets = &mut self.questions.offsets;
         offsets.queue.retain(|(other, _)| *other != id);
         if offsets.asked == Some(id) {
-            offsets.asked = None;
+            offsets.abandon();
             self.advance_offsets(now, None, out);
         }
         if let Some(committed) = &mut self.questions.committed {
@@ -189,18 +225,18 @@ impl ConsumerCore {
     }
 
     fn advance_offsets(&mut self, now: Nanos, event: Option<PositionEvent>, out: &mut Vec<ConsumerAction>) {
-        let mut event = event;
+        let mut next = event;
         loop {
+            let mut event = next.take();
             let offsets = &mut self.questions.offsets;
             if event.is_none() && offsets.asked.is_none() {
                 let Some((id, starts)) = offsets.queue.pop_front() else { return };
                 offsets.asked = Some(id);
-                offsets.found.clear();
-                offsets.missing = starts.len();
-                let slots = starts.into_iter().map(|(tp, at)| (offsets.slots.add(tp, 0), at, -1));
-                event = Some(PositionEvent::Starts(slots.collect()));
+                offsets.found = vec![None; starts.len()];
+                offsets.starts = starts;
+                event = Some(offsets.next_round());
             }
-            let Some(event) = event.take() else { return };
+            let Some(event) = event else { return };
             let mut actions = Vec::new();
             offsets.machine.step(now, event, &self.cluster, &mut offsets.slots, &mut actions);
             for action in actions {
@@ -218,16 +254,21 @@ impl ConsumerCore {
                     PositionAction::Ready { slot, offset } => (slot, Ok(offset)),
                     PositionAction::Failed { slot, error } => (slot, Err(error.to_string())),
                 };
-                if let Some(tp) = offsets.slots.tp(slot).cloned() {
+                if let Some(place) = offsets.places.remove(&slot).and_then(|index| offsets.found.get_mut(index)) {
                     offsets.slots.remove(slot);
-                    offsets.found.push((tp, found));
-                    offsets.missing = offsets.missing.saturating_sub(1);
+                    *place = Some(found);
                 }
             }
             let offsets = &mut self.questions.offsets;
-            let Some(id) = offsets.asked.filter(|_| offsets.missing == 0) else { return };
+            let Some(id) = offsets.asked.filter(|_| offsets.places.is_empty()) else { return };
+            if offsets.found.iter().any(Option::is_none) {
+                next = Some(offsets.next_round());
+                continue;
+            }
             offsets.asked = None;
-            out.push(ConsumerAction::Reply(id, ConsumerReply::Offsets(std::mem::take(&mut offsets.found))));
+            let found = std::mem::take(&mut offsets.found).into_iter().flatten();
+            let tps = std::mem::take(&mut offsets.starts).into_iter().map(|(tp, _)| tp);
+            out.push(ConsumerAction::Reply(id, ConsumerReply::Offsets(tps.zip(found).collect())));
         }
     }
 
