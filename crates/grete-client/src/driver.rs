@@ -90,6 +90,11 @@ impl Driver {
         }
     }
 
+    /// Whether something in the outbox is worth another look now.
+    fn left_behind(&self) -> bool {
+        !self.finished && self.dispatcher.lock().dispatch.take_wake(self.client)
+    }
+
     /// Carries out what the core wishes, until it wishes nothing more.
     fn perform(&mut self, now: Nanos, actions: &mut Vec<NetAction>) {
         let mut notices = Vec::new();
@@ -219,6 +224,13 @@ impl Protocol for Driver {
         };
         self.core.step(now, event, &mut self.wishes);
         self.perform(now, actions);
+        // What was just carried out may have left news at once (a lane without a job is drained when it is revoked), and a
+        // worker may have released memory before the dispatcher heard that somebody waits for it: nobody else wakes us.
+        while self.left_behind() {
+            self.take_outbox(now);
+            self.core.step(now, ConsumerEvent::Tick, &mut self.wishes);
+            self.perform(now, actions);
+        }
         let stats = self.core.fetch_stats();
         self.counters.bytes_received.store(stats.bytes, Ordering::Relaxed);
         self.counters.fetches.store(stats.fetches, Ordering::Relaxed);

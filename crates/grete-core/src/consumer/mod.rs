@@ -23,7 +23,7 @@ use crate::cluster::{Cluster, ClusterAction, ClusterEvent, ClusterNotice};
 use crate::fetch::{FetchAction, FetchEvent, FetchMachine};
 use crate::group::{GroupAction, GroupEvent, GroupMachine};
 use crate::ids::Slot;
-use crate::partitions::Partitions;
+use crate::partitions::{Partitions, SlotState};
 use crate::position::{PositionAction, PositionEvent, PositionMachine, StartAt};
 use crate::request::{Channel, Owner, Reply};
 use crate::rng::Rng;
@@ -136,12 +136,12 @@ impl ConsumerCore {
             ConsumerEvent::Corrupt { slot, generation, offset } => {
                 self.fetch(now, FetchEvent::Refetch { slot, fetch_generation: generation, offset });
                 // A new generation was drawn for what is fetched again; the lane was emptied by whoever found it corrupt.
-                out.push(ConsumerAction::Position {
-                    slot,
-                    offset: self.partitions.fetch_offset(slot),
-                    generation: self.partitions.fetch_generation(slot),
-                    committed: false,
-                });
+                // Otherwise the slot has stopped, or was sought meanwhile: its fetch offset lies behind the corrupt batch,
+                // and told as a position it would be committed.
+                let drawn = self.partitions.fetch_generation(slot);
+                if drawn != generation && self.partitions.fetch_offset(slot) == offset && self.is_fetching(slot) {
+                    out.push(ConsumerAction::Position { slot, offset, generation: drawn, committed: false });
+                }
             }
             ConsumerEvent::Drained(slot, offset) => self.drained(now, slot, offset),
             ConsumerEvent::Close { offsets, deadline } => self.close(now, offsets, deadline, out),
@@ -163,6 +163,10 @@ impl ConsumerCore {
     #[must_use]
     pub fn fetch_stats(&self) -> crate::fetch::RawFetchStats {
         self.fetch.stats()
+    }
+
+    fn is_fetching(&self, slot: Slot) -> bool {
+        self.partitions.state(slot) == SlotState::Fetching
     }
 
     // ---- stepping the machines

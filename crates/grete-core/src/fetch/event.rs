@@ -46,7 +46,7 @@ pub enum FetchEvent {
         slot: Slot,
         /// The chunk's.
         fetch_generation: u32,
-        /// The batch's base offset, or the chunk's fetch offset where that is larger.
+        /// Where the batches before it end: what its own header says is not proven.
         offset: i64,
     },
     /// The slot is not assigned any more.

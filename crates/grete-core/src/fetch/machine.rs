@@ -15,7 +15,7 @@ use super::config::FetchConfig;
 use super::encode;
 use super::event::{FetchAction, FetchEvent, RawFetchStats};
 use super::lane::Lane;
-use super::session::{Fields, Session};
+use super::session::{Entry, Fields, Session};
 
 /// First version that names topics by id.
 const FIRST_WITH_IDS: i16 = 13;
@@ -241,7 +241,7 @@ impl FetchMachine {
             return;
         }
         for at in 0..self.sessions.len() {
-            let Self { sessions, lanes, config, spare, stale_metadata, .. } = self;
+            let Self { sessions, lanes, config, spare, stale_metadata, starving, .. } = self;
             let Some(session) = sessions.get_mut(at) else { continue };
             if session.in_flight.is_some() || session.is_idle() {
                 continue;
@@ -252,6 +252,9 @@ impl FetchMachine {
             }
             let Some(version) = view.api_version(session.node, Channel::Fetch, ApiKey::Fetch) else {
                 if !needed(session, lanes, partitions) {
+                    // What is parked or drains will need it once it has been emptied.
+                    let held = |entry: &Entry| entry.member && partitions.queued_bytes(entry.slot) > 0;
+                    *starving |= session.entries.iter().any(held);
                     continue;
                 }
                 if now >= session.asked_until {
@@ -266,7 +269,7 @@ impl FetchMachine {
             let by_id = version >= FIRST_WITH_IDS;
             let wants = want(now, session, lanes, config, version, partitions, out);
             self.wake = earlier(self.wake, wants.waits_until);
-            self.starving |= wants.starving;
+            *starving |= wants.starving;
             let by_id = by_id && wants.all_ids;
             if !session.prepare(by_id) {
                 continue;
