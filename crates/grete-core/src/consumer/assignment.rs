@@ -57,7 +57,8 @@ impl ConsumerCore {
                     starts.push((slot, at, -1));
                     owned.push(tp);
                 }
-                Start::Committed => load.push(tp),
+                Start::Committed if self.group.is_some() => load.push(tp),
+                Start::Committed => starts.push((slot, StartAt::Reset, -1)),
             }
         }
         for (tps, load) in [(owned, false), (load, true)] {
@@ -86,9 +87,12 @@ impl ConsumerCore {
         let Some(slot) = self.partitions.slot(tp) else { return };
         match start {
             Start::At(at) => self.positions(now, PositionEvent::Start { slot, at, leader_epoch: -1 }),
+            Start::Committed if self.group.is_none() => {
+                self.positions(now, PositionEvent::Start { slot, at: StartAt::Reset, leader_epoch: -1 });
+            }
             Start::Committed => {
                 let epoch = self.partitions.assignment_epoch(slot);
-                self.positions(now, PositionEvent::Start { slot, at: StartAt::Reset, leader_epoch: -1 });
+                self.positions(now, PositionEvent::Hold { slot });
                 self.group(now, GroupEvent::Assigned { tps: vec![tp.clone()], epoch, load: true });
             }
         }

@@ -79,7 +79,9 @@ impl ConsumerCore {
                 out.push(ConsumerAction::Revoke { slot, lost: true });
             }
         }
-        self.revocations.open.clear();
+        // Those on their way out have no name any more; their hooks are to know, too.
+        let leaving = std::mem::take(&mut self.revocations.open).into_iter().flat_map(|revocation| revocation.slots);
+        out.extend(leaving.map(|slot| ConsumerAction::Revoke { slot, lost: true }));
     }
 
     fn advance_revocations(&mut self, now: Nanos) {

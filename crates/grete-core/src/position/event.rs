@@ -33,6 +33,11 @@ pub enum PositionEvent {
         /// Leader epoch of the record before the offset, as it was committed; -1 when unknown.
         leader_epoch: i32,
     },
+    /// A new position will come, from elsewhere: what is queued or in flight for the slot becomes stale.
+    Hold {
+        /// Which slot.
+        slot: Slot,
+    },
     /// Many new positions, looked up together.
     Starts(Vec<(Slot, StartAt, i32)>),
     /// From the fetch machine: the offset is not in the log.

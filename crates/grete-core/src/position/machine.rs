@@ -97,6 +97,13 @@ impl PositionMachine {
                     self.start(now, slot, at, leader_epoch, partitions, out);
                 }
             }
+            PositionEvent::Hold { slot } => {
+                if partitions.is_live(slot) {
+                    self.tasks.remove(&slot);
+                    partitions.move_to(slot, partitions.fetch_offset(slot), -1);
+                    partitions.set_state(slot, SlotState::Resolving);
+                }
+            }
             PositionEvent::OutOfRange { slot } => self.begin(now, slot, Goal::RangeStart, partitions),
             PositionEvent::Diverged { slot, epoch, end_offset } => {
                 if partitions.state(slot) == SlotState::Resolving {
