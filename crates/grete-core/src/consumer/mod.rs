@@ -13,6 +13,8 @@ mod event;
 mod group_view;
 mod questions;
 mod revocation;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 

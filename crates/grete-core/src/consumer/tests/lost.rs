@@ -1,0 +1,105 @@
+use grete_wire::ApiKey;
+
+use super::world::*;
+use crate::dispatch::{Finished, JobKind};
+use crate::time::SECOND;
+
+const LOST: JobKind = JobKind::Revoked { lost: true };
+
+fn working() -> (World, usize) {
+    let mut world = World::new(2);
+    world.append(0, 10);
+    world.append(1, 10);
+    world.work = Work::Held;
+    let m = world.add(config());
+    world.subscribe(m);
+    world.pass(SECOND);
+    assert_eq!(world.jobs(m).len(), 2);
+    (world, m)
+}
+
+#[test]
+fn a_session_that_ran_out_loses_everything_without_a_commit() {
+    let (mut world, m) = working();
+    world.brokers.down = [1, 2].into();
+    world.cut(m, |_| true);
+    world.pass(11 * SECOND);
+    let commits = world.times(m, ApiKey::OffsetCommit).len();
+    for partition in [0, 1] {
+        world.end_job(m, partition, Finished::Done);
+        assert!(world.jobs(m).contains(&(partition, LOST)));
+        world.end_job(m, partition, Finished::Done);
+    }
+    world.brokers.down.clear();
+    world.pass(3 * SECOND);
+    assert_eq!(world.times(m, ApiKey::OffsetCommit).len(), commits);
+    assert_eq!((world.committed(0), world.committed(1)), (None, None));
+    // It joined again, and starts over.
+    assert_eq!(world.members[m].assignment(), [0, 1]);
+    assert_eq!(world.delivered(m, 0).len(), 20);
+}
+
+#[test]
+fn a_lost_partition_that_comes_back_waits_for_its_old_handler() {
+    let (mut world, m) = working();
+    world.brokers.down = [1, 2].into();
+    world.cut(m, |_| true);
+    world.pass(11 * SECOND);
+    world.brokers.down.clear();
+    world.pass(5 * SECOND);
+    // Ours again, while the old jobs still run: no second job, and no word of it before the old hook has run.
+    assert!(world.members[m].has_lane(&tp(0)));
+    assert_eq!(world.delivered(m, 0).len(), 10);
+    world.end_job(m, 0, Finished::Done);
+    assert_eq!(world.jobs(m).iter().filter(|job| job.0 == 0).count(), 1);
+    assert!(world.jobs(m).contains(&(0, LOST)));
+    world.end_job(m, 0, Finished::Done);
+    assert!(world.jobs(m).contains(&(0, JobKind::Consume)));
+    assert_eq!(world.delivered(m, 0).len(), 20);
+}
+
+#[test]
+fn what_is_lost_while_it_is_being_revoked_is_told_as_lost() {
+    let (mut world, m) = working();
+    let other = world.add(config());
+    world.subscribe(other);
+    world.pass(3 * SECOND);
+    world.brokers.down = [1, 2].into();
+    world.cut(m, |_| true);
+    world.pass(11 * SECOND);
+    for partition in [0, 1] {
+        world.end_job(m, partition, Finished::Done);
+    }
+    assert_eq!(world.members[m].hooks, [(0, LOST), (1, LOST)]);
+}
+
+#[test]
+fn a_member_that_was_put_out_learns_it_from_its_heartbeat() {
+    let (mut world, m) = working();
+    // A new coordinator that has never heard of the group.
+    world.brokers.coordinator = crate::group::tests::broker::Broker::new(1);
+    world.pass(3 * SECOND);
+    for partition in [0, 1] {
+        world.end_job(m, partition, Finished::Done);
+    }
+    assert_eq!(world.members[m].hooks, [(0, LOST), (1, LOST)]);
+    assert_eq!((world.committed(0), world.committed(1)), (None, None));
+}
+
+#[test]
+fn nothing_is_handed_out_after_the_session_even_before_anybody_notices() {
+    let (mut world, m) = working();
+    world.members[m].max_messages = 1;
+    // Twenty seconds in which neither the network thread nor anybody else runs.
+    world.members[m].asleep_until = world.now + 20 * SECOND;
+    world.append(0, 5);
+    world.now += 19 * SECOND;
+    let now = world.now;
+    world.members[m].complete(now, 1, Finished::Done);
+    world.members[m].complete(now, 2, Finished::Done);
+    assert!(world.members[m].take(now).is_empty(), "a zombie works");
+    world.work = Work::AtOnce;
+    world.pass(10 * SECOND);
+    assert_eq!(world.members[m].hooks, [(0, LOST), (1, LOST)]);
+    assert_eq!(world.committed(0), Some(15));
+}

@@ -1,0 +1,158 @@
+use grete_wire::{ApiKey, ErrorCode};
+
+use super::world::*;
+use crate::consumer::*;
+use crate::position::StartAt;
+use crate::time::SECOND;
+
+fn ask(world: &mut World, m: usize, event: ConsumerEvent) {
+    world.tell(m, event);
+}
+
+fn count(topic: &str, id: u32) -> ConsumerEvent {
+    ConsumerEvent::CountPartitions { topic: topic.into(), id }
+}
+
+fn partitions(world: &World, m: usize, id: u32) -> Option<Result<i32, ErrorCode>> {
+    world.members[m].replies.iter().find_map(|(other, reply)| match reply {
+        ConsumerReply::Partitions(answer) if *other == id => Some(*answer),
+        _ => None,
+    })
+}
+
+fn offsets(world: &World, m: usize, id: u32) -> Option<Vec<(i32, i64)>> {
+    world.members[m].replies.iter().find_map(|(other, reply)| match reply {
+        ConsumerReply::Offsets(found) if *other == id => {
+            Some(found.iter().map(|(tp, offset)| (tp.partition, *offset.as_ref().unwrap())).collect())
+        }
+        _ => None,
+    })
+}
+
+fn committed(world: &World, m: usize, id: u32) -> Option<Vec<(i32, Option<i64>)>> {
+    world.members[m].replies.iter().find_map(|(other, reply)| match reply {
+        ConsumerReply::Committed(found) if *other == id => {
+            Some(found.iter().map(|(tp, offset)| (tp.partition, *offset)).collect())
+        }
+        _ => None,
+    })
+}
+
+fn list(starts: &[(i32, StartAt)], id: u32) -> ConsumerEvent {
+    ConsumerEvent::ListOffsets { starts: starts.iter().map(|&(partition, at)| (tp(partition), at)).collect(), id }
+}
+
+/// A member at work on three partitions of thirty records each.
+fn working() -> (World, usize) {
+    let mut world = World::new(3);
+    for _ in 0..3 {
+        for partition in 0..3 {
+            world.append(partition, 10);
+        }
+        world.now += SECOND;
+    }
+    let m = world.add(config());
+    world.subscribe(m);
+    world.pass(7 * SECOND);
+    (world, m)
+}
+
+#[test]
+fn partitions_are_counted_once_metadata_tells() {
+    let mut world = World::new(3);
+    let m = world.add(config());
+    world.brokers.silent.insert(ApiKey::Metadata);
+    ask(&mut world, m, count("orders", 1));
+    ask(&mut world, m, count("missing", 2));
+    world.pass(SECOND);
+    assert_eq!(partitions(&world, m, 1), None);
+    world.brokers.silent.clear();
+    world.cut(m, |_| true);
+    world.pass(3 * SECOND);
+    assert_eq!(partitions(&world, m, 1), Some(Ok(3)));
+    assert_eq!(partitions(&world, m, 2), Some(Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)));
+    // A topic that was unknown a moment ago is looked up again.
+    world.brokers.create("missing", 2);
+    ask(&mut world, m, count("missing", 3));
+    world.pass(SECOND);
+    assert_eq!(partitions(&world, m, 3), Some(Ok(2)));
+}
+
+#[test]
+fn offsets_are_listed_in_the_order_of_the_question_even_of_one_partition_twice() {
+    let (mut world, m) = working();
+    let starts = [(1, StartAt::Latest), (0, StartAt::Timestamp(1500)), (1, StartAt::Earliest), (1, StartAt::Latest)];
+    ask(&mut world, m, list(&starts, 5));
+    ask(&mut world, m, list(&[], 6));
+    world.pass(SECOND);
+    assert_eq!(offsets(&world, m, 5), Some(vec![(1, 30), (0, 10), (1, 0), (1, 30)]));
+    assert_eq!(offsets(&world, m, 6), Some(vec![]));
+}
+
+#[test]
+fn committed_offsets_are_told_once_per_partition() {
+    let (mut world, m) = working();
+    ask(&mut world, m, ConsumerEvent::Committed { tps: vec![tp(1), tp(0), tp(1)], id: 9 });
+    ask(&mut world, m, ConsumerEvent::Committed { tps: vec![], id: 10 });
+    world.pass(SECOND);
+    let mut told = committed(&world, m, 9).unwrap();
+    told.sort_unstable();
+    assert_eq!(told, [(0, Some(30)), (1, Some(30))]);
+    assert_eq!(committed(&world, m, 10), Some(vec![]));
+}
+
+#[test]
+fn questions_do_not_disturb_the_assignment() {
+    let (mut world, m) = working();
+    let delivered = world.members[m].delivered.len();
+    for id in 10..20 {
+        ask(&mut world, m, list(&[(0, StartAt::Earliest), (1, StartAt::Latest)], id));
+        ask(&mut world, m, ConsumerEvent::Committed { tps: vec![tp(0), tp(2)], id: id + 100 });
+        ask(&mut world, m, count("orders", id + 200));
+    }
+    world.append(0, 5);
+    world.pass(6 * SECOND);
+    for id in 10..20 {
+        assert_eq!(offsets(&world, m, id).map(|found| found[0]), Some((0, 0)));
+        assert_eq!(committed(&world, m, id + 100).map(|found| found.len()), Some(2));
+        assert_eq!(partitions(&world, m, id + 200), Some(Ok(3)));
+    }
+    assert_eq!(world.members[m].delivered.len(), delivered + 5);
+    assert_eq!(world.committed(0), Some(35));
+    assert!(world.members[m].hooks.is_empty());
+    assert_eq!(world.times(m, ApiKey::JoinGroup).len(), 2);
+}
+
+#[test]
+fn a_question_without_an_answer_can_be_forgotten_and_its_late_answer_is_nobodys() {
+    let (mut world, m) = working();
+    world.brokers.silent = [ApiKey::ListOffsets, ApiKey::OffsetFetch, ApiKey::Metadata].into();
+    ask(&mut world, m, list(&[(0, StartAt::Earliest), (2, StartAt::Earliest)], 1));
+    ask(&mut world, m, list(&[(1, StartAt::Latest)], 2));
+    ask(&mut world, m, ConsumerEvent::Committed { tps: vec![tp(0)], id: 3 });
+    ask(&mut world, m, ConsumerEvent::Committed { tps: vec![tp(1)], id: 4 });
+    ask(&mut world, m, count("other", 5));
+    world.pass(SECOND);
+    for id in [1, 3, 5] {
+        ask(&mut world, m, ConsumerEvent::Forget(id));
+    }
+    world.brokers.silent.clear();
+    world.brokers.create("other", 1);
+    world.cut(m, |_| true);
+    world.pass(10 * SECOND);
+    assert_eq!(offsets(&world, m, 2), Some(vec![(1, 30)]));
+    assert_eq!(committed(&world, m, 4), Some(vec![(1, Some(30))]));
+    for id in [1, 3, 5] {
+        assert!(world.members[m].replies.iter().all(|(other, _)| *other != id), "{id} was answered");
+    }
+}
+
+#[test]
+fn without_a_group_nothing_is_committed() {
+    let mut world = World::new(1);
+    let m = world.add(ConsumerCoreConfig { group: None, ..config() });
+    ask(&mut world, m, ConsumerEvent::Committed { tps: vec![tp(0)], id: 1 });
+    ask(&mut world, m, ConsumerEvent::Commit { offsets: Vec::new(), id: 2 });
+    assert_eq!(committed(&world, m, 1), Some(vec![]));
+    assert_eq!(world.members[m].replies.len(), 2);
+}

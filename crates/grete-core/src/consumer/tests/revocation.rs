@@ -1,0 +1,169 @@
+use grete_wire::ApiKey;
+
+use super::world::*;
+use crate::consumer::*;
+use crate::dispatch::{Finished, JobKind};
+use crate::time::{MILLI, SECOND};
+
+const REVOKED: JobKind = JobKind::Revoked { lost: false };
+
+/// One member with four partitions whose handlers have each a job in hand, and another that wants its share.
+fn rebalancing() -> (World, usize, usize) {
+    let mut world = World::new(4);
+    for partition in 0..4 {
+        world.append(partition, 10);
+    }
+    world.work = Work::Held;
+    let a = world.add(config());
+    world.members[a].workers = 8;
+    world.subscribe(a);
+    world.pass(2 * SECOND);
+    assert_eq!(world.jobs(a).len(), 4);
+    let b = world.add(config());
+    world.subscribe(b);
+    world.pass(3 * SECOND);
+    (world, a, b)
+}
+
+/// The partitions that a member is to give up: their lanes leave.
+fn leaving(world: &World, m: usize) -> Vec<i32> {
+    (0..4).filter(|p| world.members[m].status(&tp(*p)).state == crate::dispatch::LaneState::Leaving).collect()
+}
+
+fn end_all(world: &mut World, m: usize, partition: i32) {
+    world.end_job(m, partition, Finished::Done);
+    assert!(world.jobs(m).contains(&(partition, REVOKED)));
+    world.end_job(m, partition, Finished::Done);
+}
+
+#[test]
+fn a_partition_is_given_up_after_its_job_its_hook_and_its_commit() {
+    let (mut world, a, b) = rebalancing();
+    let going = leaving(&world, a);
+    assert_eq!(going.len(), 2, "cooperative: half of them go");
+    let joins = world.times(a, ApiKey::JoinGroup).len();
+    world.pass(3 * SECOND);
+    assert_eq!(world.times(a, ApiKey::JoinGroup).len(), joins, "a job runs: the group waits");
+    end_all(&mut world, a, going[0]);
+    world.pass(SECOND);
+    assert_eq!(world.times(a, ApiKey::JoinGroup).len(), joins, "the other one runs");
+    let before = world.now;
+    end_all(&mut world, a, going[1]);
+    world.pass(3 * SECOND);
+    let commit = *world.times(a, ApiKey::OffsetCommit).iter().rfind(|at| **at >= before).unwrap();
+    let join = world.times(a, ApiKey::JoinGroup)[joins];
+    assert!(before <= commit && commit < join, "{before} {commit} {join}");
+    for partition in going {
+        assert_eq!(world.committed(partition), Some(10));
+        assert!(world.members[b].has_lane(&tp(partition)) && !world.members[a].has_lane(&tp(partition)));
+    }
+    // What the new owner starts with is what was committed: nothing comes twice.
+    assert!(world.members[b].delivered.is_empty());
+}
+
+#[test]
+fn lanes_that_stay_never_stop() {
+    let (mut world, a, _) = rebalancing();
+    let going = leaving(&world, a);
+    for partition in (0..4).filter(|p| !going.contains(p)) {
+        world.end_job(a, partition, Finished::Done);
+        world.append(partition, 5);
+        world.pass(100 * MILLI);
+        assert!(world.jobs(a).contains(&(partition, JobKind::Consume)), "a new job, while others leave");
+        assert_eq!(world.delivered(a, partition).len(), 15);
+    }
+    assert!(world.members[a].hooks.is_empty());
+}
+
+#[test]
+fn a_handler_that_outlasts_its_time_is_abandoned_and_its_marks_count_for_nothing() {
+    let (mut world, a, b) = rebalancing();
+    let going = leaving(&world, a);
+    let joins = world.times(a, ApiKey::JoinGroup).len();
+    // max.poll.interval.ms is 20 s, a heartbeat less is the deadline; other members wait no longer.
+    world.pass(20 * SECOND);
+    assert_eq!(world.times(a, ApiKey::JoinGroup).len(), joins + 1);
+    let abandoned = |notice: &&ConsumerNotice| matches!(notice, ConsumerNotice::Abandoned(_));
+    assert_eq!(world.members[a].notices.iter().filter(abandoned).count(), 2);
+    world.pass(3 * SECOND);
+    assert!(going.iter().all(|p| world.members[b].has_lane(&tp(*p))));
+    for &partition in &going {
+        let ghost = world.members[a].jobs.iter().find(|job| job.tp == tp(partition)).unwrap();
+        ghost.lease.shared.mark(0, 5);
+        world.end_job(a, partition, Finished::Done);
+    }
+    world.pass(10 * SECOND);
+    for &partition in &going {
+        assert!(world.committed(partition).is_none_or(|offset| offset == 0), "its marks were committed");
+        assert_eq!(world.delivered(b, partition), (0..10).collect::<Vec<_>>());
+    }
+    // The bytes that ghosts held are back.
+    let kept: Vec<_> = (0..4).filter(|p| !going.contains(p)).collect();
+    for partition in kept {
+        world.end_job(a, partition, Finished::Done);
+    }
+    world.pass(SECOND);
+    assert_eq!(world.members[a].core.partitions.queued_total(), 0);
+}
+
+#[test]
+fn a_partition_that_comes_back_waits_for_the_ghosts_job() {
+    let (mut world, a, b) = rebalancing();
+    let going = leaving(&world, a);
+    world.pass(23 * SECOND);
+    // The other member goes; its partitions come back to where their old jobs still run.
+    world.kill(b);
+    world.pass(30 * SECOND);
+    for &partition in &going {
+        assert!(world.members[a].has_lane(&tp(partition)));
+        assert_eq!(world.delivered(a, partition).len(), 10);
+        world.end_job(a, partition, Finished::Done);
+        assert_eq!(world.delivered(a, partition).len(), 20, "from the start again: nothing was committed");
+    }
+}
+
+#[test]
+fn a_failing_handler_does_not_hold_a_revocation_up() {
+    let (mut world, a, b) = rebalancing();
+    let going = leaving(&world, a);
+    for &partition in &going {
+        world.end_job(a, partition, Finished::Failed);
+        // At once, not after the retry's backoff.
+        assert!(world.jobs(a).contains(&(partition, REVOKED)));
+        world.end_job(a, partition, Finished::Done);
+    }
+    world.pass(3 * SECOND);
+    for &partition in &going {
+        assert_eq!(world.delivered(b, partition).len(), 10);
+    }
+}
+
+#[test]
+fn a_background_commit_under_way_is_waited_for() {
+    let (mut world, a, b) = rebalancing();
+    let going = leaving(&world, a);
+    // Marked and committed in the background, but the coordinator does not answer.
+    world.brokers.silent.insert(ApiKey::OffsetCommit);
+    for &partition in &going {
+        let job = world.members[a].jobs.iter().find(|job| job.tp == tp(partition)).unwrap();
+        job.lease.shared.mark(0, 9);
+        world.processed.insert(tp(partition), (0..10).collect());
+    }
+    world.pass(5 * SECOND);
+    assert!(!world.times(a, ApiKey::OffsetCommit).is_empty());
+    let joins = world.times(a, ApiKey::JoinGroup).len();
+    for &partition in &going {
+        end_all(&mut world, a, partition);
+    }
+    world.pass(SECOND);
+    assert_eq!(world.times(a, ApiKey::JoinGroup).len(), joins);
+    // The connection breaks: the commit is repeated, and then the partitions go.
+    world.brokers.silent.clear();
+    world.cut(a, |_| true);
+    world.pass(5 * SECOND);
+    assert_eq!(world.times(a, ApiKey::JoinGroup).len(), joins + 1);
+    for &partition in &going {
+        assert_eq!(world.committed(partition), Some(10));
+        assert!(world.delivered(b, partition).is_empty());
+    }
+}
