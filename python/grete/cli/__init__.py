@@ -4,6 +4,8 @@ import importlib
 
 import click
 
+from grete._core import __version__
+
 # name -> (where the command lives, what the overview says)
 COMMANDS = {
     "consume": ("grete.cli.consume:consume", "Print a topic's messages as they come."),
@@ -33,6 +35,6 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="grete", message="grete %(version)s")
+@click.version_option(__version__, message="grete %(version)s")
 def main() -> None:
     """Runs Python code on Kafka topics."""

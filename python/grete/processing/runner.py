@@ -95,6 +95,9 @@ class Runner:
             finally:
                 self._ended.set()
                 atexit.forget(self)
+                # The workers know us: without this, descriptors would wait for the garbage collector.
+                self._workers, self._closers, self._clients = [], [], {}
+                self._ending.clear()
         if self._error is not None:
             raise self._error
 

@@ -1,0 +1,166 @@
+"""The command line, without a broker."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import grete
+from grete import _core
+from grete.cli import COMMANDS, main, render
+from grete.cli.progress import Progress
+from tests.unit.batches import Record, batch
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, from which modules can be imported for the test's time."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return tmp_path
+
+
+def test_the_version() -> None:
+    assert call("--version").output == f"grete {grete.__version__}\n"
+
+
+def test_the_overview_imports_no_command() -> None:
+    script = (
+        "import sys; from grete.cli import main; main(['--help'], standalone_mode=False); print(sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "Print a topic's messages" in done.stdout
+    assert "'grete.cli.run'" not in done.stdout
+    assert "'grete.cli.consume'" not in done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_each_command_has_help(name: str) -> None:
+    result = call(name, "--help")
+    assert result.exit_code == 0
+    assert "--bootstrap" in result.output
+
+
+def test_unknown_commands_are_refused() -> None:
+    result = call("consum")
+    assert (result.exit_code, "No such command" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "status", "says"),
+    [
+        ("", "missing:app", 2, 'there is no module "missing"'),
+        ("", "shop", 2, '"shop" has no "app"'),
+        ("import grete\nother = grete.App('x')", "shop", 2, "it has: shop:other"),
+        ("app = 3", "shop:app", 2, "shop:app is a int, not a grete.App"),
+        ("import not_there", "shop", 1, "No module named 'not_there'"),
+        ("def f():\n    raise ValueError('broken')\nf()", "shop", 1, "ValueError: broken"),
+        ("", "shop.py:app", 2, 'name the module, not the file: "shop:app"'),
+        ("import grete\napp = grete.App('x')", "shop", 1, "has no consumer"),
+        ("import grete\napp = grete.App('x', workers=0)", "shop", 1, "workers (from code)"),
+    ],
+)
+def test_what_cannot_run_is_explained(directory: Path, source: str, target: str, status: int, says: str) -> None:
+    (directory / "shop.py").write_text(source)
+    sys.modules.pop("shop", None)
+    result = call("run", target, "--bootstrap", "127.0.0.1:1")
+    sys.modules.pop("shop", None)
+    assert (result.exit_code, says in result.output) == (status, True), result.output
+    assert "importlib" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["--from", "yesterday"], 2, "neither earliest, latest, an offset nor a time"),
+        (["--limit", "0"], 2, "--limit"),
+        (["--kafka", "nonsense"], 2, "NAME=VALUE"),
+        (["--kafka", "grop.id=x"], 1, 'did you mean "group.id"'),
+        (["--bootstrap", "nohost"], 1, "nohost:9092 (from command line)"),
+        (["--group", "g", "--from", "5"], 2, "--group decides"),
+        (["--group", "g", "--until-end"], 2, "--group decides"),
+    ],
+)
+def test_consume_refuses_what_makes_no_sense(directory: Path, arguments: list[str], status: int, says: str) -> None:
+    result = call("consume", "orders", *arguments)
+    assert (result.exit_code, says in result.output) == (status, True), result.output
+
+
+RECORDS = [
+    Record(7, "grün".encode(), b"k", 5, [("trace", b"1"), ("raw", b"\xff"), ("none", None)]),
+    Record(8, b"\xff\x00bin", None, 6),
+    Record(9, None, b"\xfe", 7),
+    Record(10, b"bell\x07 line\nbreak\ttab", b"", 8),
+]
+
+
+def messages() -> grete.Messages:
+    return _core._testing_decode(batch(RECORDS), "orders", 2)
+
+
+def test_text_shows_values() -> None:
+    lines = render.as_text(messages(), escape_control=True).decode().split("\n")
+    assert lines == ["grün", "\\xff\\x00bin", "null", "bell\\x07 line\\x0abreak\ttab", ""]
+    raw = render.as_text(messages(), escape_control=False)
+    assert b"line\nbreak" in raw
+
+
+def test_json_is_one_whole_object_a_line() -> None:
+    rows = [json.loads(line) for line in render.as_json(messages()).splitlines()]
+    assert rows == [
+        {
+            "topic": "orders",
+            "partition": 2,
+            "offset": 7,
+            "timestamp": 5,
+            "key": "k",
+            "value": "grün",
+            "headers": [
+                {"name": "trace", "value": "1"},
+                {"name": "raw", "value_base64": "/w=="},
+                {"name": "none", "value": None},
+            ],
+        },
+        {"topic": "orders", "partition": 2, "offset": 8, "timestamp": 6, "key": None, "value_base64": "/wBiaW4="},
+        {"topic": "orders", "partition": 2, "offset": 9, "timestamp": 7, "key_base64": "/g==", "value": None},
+        {
+            "topic": "orders",
+            "partition": 2,
+            "offset": 10,
+            "timestamp": 8,
+            "key": "",
+            "value": "bell\x07 line\nbreak\ttab",
+        },
+    ]
+
+
+def test_progress_writes_one_line_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    stream = io.StringIO()
+    progress = Progress(True, stream)
+    for count in (1000, 2000, 3000):
+        now[0] += 0.3
+        progress.update(count, 5_000 - count)
+    progress.finish(3000)
+    assert stream.getvalue().split("\r") == [
+        "",
+        "2,000 messages, 3,333/s, lag 3,000",
+        "3,000 messages in 0.9 s, 3,333/s\n".replace("\n", "  \n"),
+    ]
+
+
+def test_no_progress_without_a_terminal() -> None:
+    stream = io.StringIO()
+    progress = Progress(False, stream)
+    progress.update(1, 1)
+    progress.finish(1)
+    assert stream.getvalue() == ""

@@ -1,0 +1,264 @@
+"""Starting and stopping, with a broker that is not there."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+import grete
+
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+def make(**settings: object) -> grete.App:
+    app = grete.App("stop", kafka=NOWHERE, **settings)  # type: ignore[arg-type]
+    app.consumer("orders")(lambda messages: None)
+    return app
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No grete.toml."""
+    monkeypatch.chdir(tmp_path)
+
+
+def threads() -> set[str]:
+    """The names of all threads of this process, native ones included."""
+    names = set()
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            names.add((task / "comm").read_text().strip())
+        except OSError:
+            continue  # it has just ended
+    return {name for name in names if name.startswith("grete")}
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_run_returns_after_stop_and_leaves_nothing_behind() -> None:
+    app = make(workers=3)
+    before = (
+        signal.getsignal(signal.SIGINT),
+        signal.getsignal(signal.SIGTERM),
+        descriptors(),
+        threading.active_count(),
+    )
+    running: list[set[str]] = []
+
+    def stop_it() -> None:
+        while len([name for name in threads() if name.startswith("grete-net")]) < 1:
+            time.sleep(0.001)
+        running.append(threads())
+        app.stop()
+
+    thread = threading.Thread(target=stop_it)
+    thread.start()
+    app.run()
+    thread.join()
+    assert "grete-net" in running[0]
+    eventually_gone = time.monotonic() + 10
+    while threads() and time.monotonic() < eventually_gone:
+        time.sleep(0.001)  # threads that have been told so end by themselves
+    assert threads() == set()
+    assert before == (
+        signal.getsignal(signal.SIGINT),
+        signal.getsignal(signal.SIGTERM),
+        descriptors(),
+        threading.active_count(),
+    )
+    app.stop()  # nothing to do, nothing said
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_run_of_the_main_thread(signum: signal.Signals) -> None:
+    app = make()
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signum))
+    timer.start()
+    app.run()
+    timer.join()
+
+
+def test_an_app_runs_once_at_a_time_and_again_afterwards() -> None:
+    app = make()
+    errors: list[BaseException] = []
+
+    def run_twice() -> None:
+        try:
+            app.run()
+        except grete.GreteError as error:
+            errors.append(error)
+        app.stop()
+
+    threading.Timer(0.1, run_twice).start()
+    app.run()
+    assert [str(error) for error in errors] == ['App "stop" runs already']
+    threading.Timer(0.1, app.stop).start()
+    app.run()
+
+
+PROLOGUE = """
+import os, sys, threading, time, ctypes
+import grete
+app = grete.App("stop", kafka={"bootstrap.servers": "127.0.0.1:1"}, shutdown_timeout="1s")
+@app.consumer("orders")
+def orders(messages): pass
+def hold_the_gil():
+    print("ready", flush=True)
+    ctypes.PyDLL(None).sleep(1000)
+"""
+
+
+@pytest.fixture
+def process(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator["subprocess.Popen[str]"]:
+    """A Python process that has said that it is ready."""
+    (tmp_path / "main.py").write_text(PROLOGUE + textwrap.dedent(request.param))
+    with subprocess.Popen(
+        [sys.executable, "main.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert "ready\n" in process.stdout  # reads up to that line
+            yield process
+        finally:
+            process.kill()
+
+
+READY_SOON = """
+def say():
+    while threading.active_count() < 7: time.sleep(0.001)
+    print("ready", flush=True)
+threading.Thread(target=say).start()
+app.run()
+print("over")
+"""
+
+
+@pytest.mark.parametrize("process", [READY_SOON], indirect=True)
+def test_sigterm_ends_a_process_cleanly(process: "subprocess.Popen[str]") -> None:
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=30)
+    assert (process.returncode, output.splitlines()[-1]) == (0, "over")
+
+
+@pytest.mark.parametrize("process", ["threading.Timer(0.3, hold_the_gil).start()\napp.run()"], indirect=True)
+def test_the_deadline_holds_while_somebody_holds_the_gil(process: "subprocess.Popen[str]") -> None:
+    started = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert 0.9 < time.monotonic() - started < 20
+    assert "in hold_the_gil" in output  # all stacks, by faulthandler
+
+
+@pytest.mark.parametrize("process", [READY_SOON], indirect=True)
+def test_sigttin_dumps_stacks_and_goes_on(process: "subprocess.Popen[str]") -> None:
+    process.send_signal(signal.SIGTTIN)
+    assert process.stdout is not None
+    assert any("most recent call first" in line for line in process.stdout)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=30)
+    assert (process.returncode, output.splitlines()[-1]) == (0, "over")
+
+
+UNCLOSED = """
+consumer = grete.client.Consumer({"bootstrap.servers": "127.0.0.1:1"})
+consumer.assign([("orders", 0, 0)])
+assert not consumer.poll(0.05)
+print("ready", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "process", [UNCLOSED, "threading.Thread(target=app.run).start()\nprint('ready', flush=True)"], indirect=True
+)
+def test_the_interpreter_ends_though_nobody_closed(process: "subprocess.Popen[str]") -> None:
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, output
+
+
+def test_a_consumer_without_broker_waits_and_closes() -> None:
+    consumer = grete.client.Consumer(NOWHERE)
+    consumer.assign([("orders", 0, "earliest"), ("orders", 1, 5)])
+    started = time.monotonic()
+    assert len(consumer.poll(0.2)) == 0
+    assert 0.15 < time.monotonic() - started < 10
+    assert consumer.assignment() == [("orders", 0), ("orders", 1)]
+    assert repr(consumer) == "<grete.client.Consumer of 2 partitions>"
+    with pytest.raises(grete.TimeoutError) as caught:
+        consumer.partitions("orders", timeout=0.1)
+    assert isinstance(caught.value, TimeoutError)
+    consumer.close()
+    consumer.close()
+    for call in (consumer.poll, consumer.assignment, consumer.commit):
+        with pytest.raises(grete.ClosedError):
+            call()
+
+
+def test_a_poll_can_be_interrupted() -> None:
+    class Interrupted(Exception):  # noqa: N818
+        pass
+
+    def handler(_signum: int, _frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with grete.client.Consumer(NOWHERE) as consumer:
+            consumer.assign([("orders", 0, 0)])
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(Interrupted):
+                consumer.poll(60)
+            assert not consumer.poll(0.01)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_wrong_arguments_of_a_consumer() -> None:
+    with pytest.raises(grete.ConfigError, match="bootstrap"):
+        grete.client.Consumer({})
+    with pytest.raises(grete.ConfigError, match=r'did you mean "bootstrap\.servers"'):
+        grete.client.Consumer({"bootstrap.server": "x:1"})
+    with pytest.raises(grete.ConfigError, match="has no unit"):
+        grete.client.Consumer({**NOWHERE, "queued_bytes": "64"})
+    with grete.client.Consumer({**NOWHERE, "queued_bytes": "1MiB"}) as consumer:
+        with pytest.raises(ValueError, match="negative"):
+            consumer.assign([("orders", 0, -1)])
+        with pytest.raises(ValueError, match='"earliest", "latest"'):
+            consumer.assign([("orders", 0, "beginning")])  # type: ignore[list-item]
+        with pytest.raises(TypeError, match="a datetime"):
+            consumer.assign([("orders", 0, 1.5)])  # type: ignore[list-item]
+        with pytest.raises(grete.ConfigError, match="list of topics"):
+            consumer.subscribe("orders")
+        with pytest.raises(grete.GreteError, match=r"group\.id"):
+            consumer.subscribe(["orders"])
+        with pytest.raises(ValueError, match="at least 1"):
+            consumer.poll(0, 0)
+        with pytest.raises(ValueError, match="number of seconds"):
+            consumer.poll(-1)
+        with pytest.raises(TypeError, match="commit takes"):
+            consumer.commit(3)  # type: ignore[arg-type]
+
+
+def test_one_thread_polls() -> None:
+    with grete.client.Consumer(NOWHERE) as consumer:
+        consumer.assign([("orders", 0, 0)])
+        waiter = threading.Thread(target=consumer.poll, args=(2.0,))
+        waiter.start()
+
+        def poll_too() -> None:
+            while waiter.is_alive():
+                consumer.poll(0.0)
+
+        with pytest.raises(RuntimeError, match="two threads poll at once"):
+            poll_too()
+        waiter.join()
