@@ -353,10 +353,12 @@ impl ConsumerCore {
         }
     }
 
-    /// Until when the coordinator counts us in, as far as we know.
+    /// Until when the coordinator counts us in, as far as we know: it puts out who is not heard of for a session, and who
+    /// does not join in a rebalance in time.
     fn session_deadline(&self) -> Option<Nanos> {
         let group = self.group.as_ref().filter(|group| group.generation() >= 0)?;
-        Some(group.last_heartbeat_ack() + group.config().session_timeout)
+        let session = group.last_heartbeat_ack() + group.config().session_timeout;
+        earlier(Some(session), group.revocation_deadline())
     }
 
     fn finish(&mut self, out: &mut Vec<ConsumerAction>) {

@@ -364,6 +364,12 @@ impl GroupMachine {
         self.member.last_ack()
     }
 
+    /// Until when open revocations may take; a member that outlasts it may be put out of the group, its session alive or not.
+    #[must_use]
+    pub fn revocation_deadline(&self) -> Option<Nanos> {
+        self.reconciler.deadline()
+    }
+
     /// The member's state, for people.
     #[must_use]
     pub fn state_name(&self) -> &'static str {

@@ -32,6 +32,36 @@ fn a_batch_that_is_spoilt_on_its_way_is_fetched_again_and_nothing_comes_twice() 
 }
 
 #[test]
+fn a_corrupt_batchs_own_base_offset_is_not_believed() {
+    let mut world = World::new(1);
+    for _ in 0..3 {
+        world.append(0, 10);
+    }
+    let batch = &mut world.brokers.logs.get_mut(&tp(0)).unwrap().batches[1];
+    (batch.spoilt, batch.shift) = (1, 3);
+    let m = world.add(config());
+    world.assign(m, &[(0, EARLIEST)]);
+    world.pass(2 * SECOND);
+    assert_eq!(world.delivered(m, 0), (0..30).collect::<Vec<_>>(), "three records are skipped");
+}
+
+#[test]
+fn bytes_without_records_in_front_of_a_corrupt_batch_are_given_back() {
+    let mut world = World::new(1);
+    let log = world.brokers.logs.get_mut(&tp(0)).unwrap();
+    log.append_emptied(10);
+    log.append(10, 0);
+    log.batches[1].spoilt = 1;
+    let m = world.add(config());
+    world.processed.insert(tp(0), (0..10).collect());
+    world.assign(m, &[(0, EARLIEST)]);
+    world.pass(7 * SECOND);
+    assert_eq!(world.delivered(m, 0), (10..20).collect::<Vec<_>>());
+    assert_eq!(world.committed(0), Some(20));
+    assert_eq!(world.members[m].core.partitions.queued_total(), 0);
+}
+
+#[test]
 fn a_batch_that_stays_corrupt_stops_its_partition_only_and_is_never_committed() {
     let (mut world, m) = spoilt(u32::MAX);
     assert_eq!(world.delivered(m, 0), (0..10).collect::<Vec<_>>());

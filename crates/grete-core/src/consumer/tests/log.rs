@@ -12,6 +12,8 @@ pub struct Stored {
     bytes: Vec<u8>,
     /// So many times the batch is sent with a flipped bit.
     pub spoilt: u32,
+    /// And with a base offset that is too large by so much.
+    pub shift: u8,
 }
 
 #[derive(Debug)]
@@ -44,7 +46,16 @@ impl Log {
             (base..base + count).map(|offset| TestRecord::value(timestamp, value(&self.tp, offset))).collect();
         let options = BatchOptions { leader_epoch: self.epoch, ..BatchOptions::default() };
         let bytes = build_batch(base, &records, &options);
-        self.batches.push(Stored { base, next: base + count, timestamp, bytes, spoilt: 0 });
+        self.batches.push(Stored { base, next: base + count, timestamp, bytes, spoilt: 0, shift: 0 });
+    }
+
+    /// Appends what compaction leaves of a batch none of whose records was worth keeping.
+    pub fn append_emptied(&mut self, count: i64) {
+        let base = self.end();
+        let last = Some(i32::try_from(count - 1).unwrap());
+        let options = BatchOptions { leader_epoch: self.epoch, last_offset_delta: last, ..BatchOptions::default() };
+        let bytes = build_batch(base, &[], &options);
+        self.batches.push(Stored { base, next: base + count, timestamp: 0, bytes, spoilt: 0, shift: 0 });
     }
 
     /// Whole batches from `offset` on, up to `limit` bytes, the first one always.
@@ -54,10 +65,12 @@ impl Log {
             if !out.is_empty() && out.len() + batch.bytes.len() > limit {
                 break;
             }
+            let start = out.len();
             out.extend_from_slice(&batch.bytes);
             if batch.spoilt > 0 {
                 batch.spoilt -= 1;
                 *out.last_mut().unwrap() ^= 1;
+                out[start + 7] += batch.shift;
             }
         }
         out

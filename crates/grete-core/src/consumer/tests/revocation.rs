@@ -107,6 +107,26 @@ fn a_handler_that_outlasts_its_time_is_abandoned_and_its_marks_count_for_nothing
 }
 
 #[test]
+fn a_process_that_sleeps_through_a_rebalance_hands_out_nothing() {
+    let (mut world, a, b) = rebalancing();
+    let going = leaving(&world, a);
+    let stays = (0..4).find(|p| !going.contains(p)).unwrap();
+    // A third one joins, and is kept waiting. Heartbeats go through, until the process stops shortly before its time is up.
+    let c = world.add(config());
+    world.subscribe(c);
+    world.append(stays, 5);
+    world.pass(13 * SECOND);
+    world.members[a].asleep_until = world.now + 10 * SECOND;
+    world.pass(7500 * MILLI);
+    assert!([b, c].iter().any(|m| world.members[*m].has_lane(&tp(stays))), "the group went on without it");
+    let (now, id) = (world.now, world.members[a].jobs.iter().find(|job| job.tp == tp(stays)).unwrap().id);
+    assert!(world.members[a].core.group.as_ref().unwrap().last_heartbeat_ack() + 10 * SECOND > now);
+    world.members[a].complete(now, id, Finished::Done);
+    assert!(world.members[a].dispatch.has_ready());
+    assert!(world.members[a].take(now).is_empty(), "a zombie works");
+}
+
+#[test]
 fn a_partition_that_comes_back_waits_for_the_ghosts_job() {
     let (mut world, a, b) = rebalancing();
     let going = leaving(&world, a);

@@ -63,10 +63,11 @@ fn fault(world: &mut World) {
         }
         9 => {
             let partition = world.rng.below(4) as i32;
+            let shift = world.rng.below(3) as u8;
             let log = world.brokers.logs.get_mut(&tp(partition)).unwrap();
             let at = world.rng.below(log.batches.len() as u64 + 1) as usize;
             if let Some(batch) = log.batches.iter_mut().rev().nth(at) {
-                batch.spoilt = 1;
+                (batch.spoilt, batch.shift) = (1, shift);
             }
         }
         10 if world.brokers.down.is_empty() => {
