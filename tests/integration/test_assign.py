@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 import grete
 from tests.integration.reading import consumer, offsets, read_to, take
@@ -71,7 +71,16 @@ def test_starts_at_the_end(kafka: KafkaCluster, topic: str, where: Where) -> Non
 
 def test_starts_at_the_offset_that_a_foreign_client_committed(kafka: KafkaCluster, dated: str, group: str) -> None:
     foreign = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
-    foreign.commit(offsets=[TopicPartition(dated, 0, 42)], asynchronous=False)
+
+    def committed() -> bool:
+        # The first commit of all creates the broker's offsets topic, and librdkafka gives up while that lasts.
+        try:
+            foreign.commit(offsets=[TopicPartition(dated, 0, 42)], asynchronous=False)
+        except KafkaException:
+            return False
+        return True
+
+    eventually(committed, 30.0, "the foreign commit")
     foreign.close()
     with consumer(kafka.bootstrap_servers, group_id=group) as reader:
         reader.assign([(dated, 0, None)])

@@ -27,7 +27,7 @@ def foreign_rows(cluster: KafkaCluster, topic: str, end: int, isolation: str = "
     rows: list[Judged] = []
     try:
         while True:
-            for message in reader.consume(500, timeout=10.0):
+            for message in reader.consume(500, timeout=0.5):
                 if message.error() is not None:
                     assert reader.position([TopicPartition(topic, 0)])[0].offset <= end
                     return rows
