@@ -112,9 +112,8 @@ fn run(seed: u64) {
     world.chaos = false;
     world.brokers.down.clear();
     world.brokers.commit_error = None;
-    if world.alive().is_empty() {
-        add(&mut world);
-    }
+    // The others may all be dead, or about to end.
+    add(&mut world);
     for partition in 0..4 {
         world.append(partition, 5);
     }
