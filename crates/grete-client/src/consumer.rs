@@ -233,6 +233,7 @@ impl Consumer {
             partitions.into_iter().map(|(topic, partition)| TopicPartition::new(topic, partition)).collect();
         let asked = tps.clone();
         match self.ask("committed", timeout, |id| ConsumerEvent::Committed { tps: asked, id })? {
+            ConsumerReply::Refused(error) => Err(report::group_error(&error)),
             ConsumerReply::Committed(found) => {
                 let offset_of =
                     |tp: &TopicPartition| found.iter().find(|(other, _)| other == tp).and_then(|(_, offset)| *offset);

@@ -175,12 +175,6 @@ impl Driver {
                 }
                 false
             }
-            ConsumerAction::Reset(slot) => {
-                if let Some(id) = lane(&slot) {
-                    dispatch.reset_lane(id);
-                }
-                false
-            }
             ConsumerAction::Revoke { slot, lost } => lane(&slot).is_some_and(|id| dispatch.revoke(id, lost)),
             ConsumerAction::Abandon(slot) => {
                 if let Some(id) = self.lanes.remove(&slot) {

@@ -288,10 +288,16 @@ pub(crate) fn fatal_slot(error: &SlotError, is_app: bool) -> Option<ClientError>
 pub(crate) fn fatal(error: &ConsumerFatal) -> ClientError {
     match error {
         ConsumerFatal::NotKafka(error) => ClientError::NotKafka(error.to_string()),
-        ConsumerFatal::Group(
-            error @ (GroupError::GroupAuthorization { .. } | GroupError::TopicAuthorization { .. }),
-        ) => ClientError::Authorization(error.to_string()),
-        ConsumerFatal::Group(error) => ClientError::Group(error.to_string()),
+        ConsumerFatal::Group(error) => group_error(error),
+    }
+}
+
+pub(crate) fn group_error(error: &GroupError) -> ClientError {
+    match error {
+        GroupError::GroupAuthorization { .. } | GroupError::TopicAuthorization { .. } => {
+            ClientError::Authorization(error.to_string())
+        }
+        error => ClientError::Group(error.to_string()),
     }
 }
 

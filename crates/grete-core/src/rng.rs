@@ -22,6 +22,12 @@ impl Rng {
         z ^ (z >> 31)
     }
 
+    /// A generator of its own, for a part that draws by itself.
+    #[must_use]
+    pub fn split(&mut self) -> Self {
+        Self(self.next_u64())
+    }
+
     /// A number below `bound`; 0 when `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.next_u64() % bound }

@@ -148,8 +148,6 @@ pub enum ConsumerAction {
         /// Whether that offset is what the group has committed.
         committed: bool,
     },
-    /// The position will move: what is queued belongs to the past.
-    Reset(Slot),
     /// Data to decode.
     Push(Chunk),
     /// The partition leaves: end its job, run its hook, answer with [`ConsumerEvent::Drained`].
@@ -191,6 +189,8 @@ pub enum ConsumerReply {
     Assigned,
     /// The commit came to this, per partition.
     Commit(Vec<CommitOutcome>),
+    /// The group does not answer us, and never will.
+    Refused(GroupError),
     /// The committed offsets.
     Committed(Vec<(TopicPartition, Option<i64>)>),
     /// The offsets, or what is wrong with a partition, in the order of the question.

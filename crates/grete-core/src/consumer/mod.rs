@@ -229,6 +229,9 @@ impl ConsumerCore {
                 None => break,
             }
         }
+        if !self.topics.asked.is_empty() {
+            self.forget_topics();
+        }
         // While a slot waits for its bytes to be released, or much is queued, a release has to wake us.
         let much = self.partitions.queued_total() > self.config.fetch.slot_limit() / 2;
         let starved = much || self.fetch.waits_for_release();

@@ -11,7 +11,7 @@ use grete_wire::error_code::ErrorCode;
 use super::config::ConsumerCoreConfig;
 use super::{ConsumerAction, ConsumerCore, ConsumerReply};
 use crate::cluster::ClusterEvent;
-use crate::group::{GroupAction, GroupEvent, GroupMachine};
+use crate::group::{GroupAction, GroupError, GroupEvent, GroupMachine};
 use crate::ids::{Slot, TopicPartition};
 use crate::partitions::Partitions;
 use crate::position::{PositionAction, PositionEvent, PositionMachine, StartAt};
@@ -25,6 +25,7 @@ const COORDINATOR: u32 = 1 << 31;
 /// What is still to be answered.
 #[derive(Debug)]
 pub(super) struct Questions {
+    rng: Rng,
     partitions: Vec<(u32, Arc<str>)>,
     offsets: Offsets,
     committed: Option<Committed>,
@@ -96,7 +97,7 @@ impl Questions {
             epoch: 0,
             machine: GroupMachine::new(group, rng()),
         });
-        Self { partitions: Vec::new(), offsets, committed }
+        Self { rng: rng(), partitions: Vec::new(), offsets, committed }
     }
 
     pub(super) fn deadline(&self) -> Option<Nanos> {
@@ -210,6 +211,25 @@ impl ConsumerCore {
         });
     }
 
+    /// The group may not be asked: neither this question nor those behind it, and whoever asks later asks anew.
+    fn refuse_committed(&mut self, error: GroupError, out: &mut Vec<ConsumerAction>) {
+        let (Some(committed), Some(config)) = (&mut self.questions.committed, self.config.group.clone()) else {
+            return;
+        };
+        let waiting = committed.asked.take().into_iter().chain(committed.queue.drain(..).map(|(id, _)| id));
+        out.extend(waiting.map(|id| ConsumerAction::Reply(id, ConsumerReply::Refused(error.clone()))));
+        committed.tps.clear();
+        committed.machine = GroupMachine::new(config, self.questions.rng.split());
+    }
+
+    /// Topics are asked about for as long as somebody waits for the answer.
+    pub(super) fn forget_topics(&mut self) {
+        let questions = &self.questions;
+        if questions.partitions.is_empty() && questions.offsets.queue.is_empty() && questions.offsets.asked.is_none() {
+            self.topics.asked.clear();
+        }
+    }
+
     fn want_topic(&mut self, now: Nanos, topic: &Arc<str>) {
         if !self.topics.asked.contains(topic) {
             self.topics.asked.push(topic.clone());
@@ -300,6 +320,7 @@ impl ConsumerCore {
                             committed.found.push((tp, start));
                         }
                     }
+                    GroupAction::Fatal(error) => self.refuse_committed(error, out),
                     _ => {}
                 }
             }

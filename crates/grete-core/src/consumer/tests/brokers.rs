@@ -26,6 +26,8 @@ pub struct Brokers {
     pub silent: BTreeSet<ApiKey>,
     /// What OffsetCommit is answered with instead of being carried out.
     pub commit_error: Option<ErrorCode>,
+    /// What OffsetFetch is answered with for the group as a whole.
+    pub fetch_error: Option<ErrorCode>,
 }
 
 pub fn host(node: NodeId) -> String {
@@ -44,6 +46,7 @@ impl Brokers {
             max_versions: BTreeMap::new(),
             silent: BTreeSet::new(),
             commit_error: None,
+            fetch_error: None,
         }
     }
 
@@ -94,6 +97,17 @@ impl Brokers {
             ApiKey::OffsetCommit if self.commit_error.is_some() => {
                 let code = self.commit_error.unwrap_or_default().0;
                 let answer = refuse(&OffsetCommitRequest::decode(version, r).unwrap(), code);
+                asked.answer(|version, out| answer.encode(version, out))
+            }
+            ApiKey::OffsetFetch if self.fetch_error.is_some() => {
+                let request = OffsetFetchRequest::decode(version, r).unwrap();
+                let refused = |group: &OffsetFetchRequestGroup<'_>| OffsetFetchResponseGroup {
+                    group_id: group.group_id.to_string().into(),
+                    error_code: self.fetch_error.unwrap_or_default().0,
+                    ..Default::default()
+                };
+                let groups = request.groups.iter().map(refused).collect();
+                let answer = OffsetFetchResponse { groups, ..Default::default() };
                 asked.answer(|version, out| answer.encode(version, out))
             }
             _ => return None,

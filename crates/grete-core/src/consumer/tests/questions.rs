@@ -102,6 +102,25 @@ fn committed_offsets_are_told_once_per_partition() {
 }
 
 #[test]
+fn a_group_that_may_not_be_asked_is_an_answer_and_later_questions_are_asked_anew() {
+    let (mut world, m) = working();
+    world.brokers.fetch_error = Some(ErrorCode::GROUP_AUTHORIZATION_FAILED);
+    ask(&mut world, m, ConsumerEvent::Committed { tps: vec![tp(0)], id: 1 });
+    ask(&mut world, m, ConsumerEvent::Committed { tps: vec![tp(1)], id: 2 });
+    world.pass(2 * SECOND);
+    let refused = |id: u32| {
+        let replies = &world.members[m].replies;
+        replies.iter().any(|(other, reply)| *other == id && matches!(reply, ConsumerReply::Refused(_)))
+    };
+    assert!(refused(1) && refused(2), "{:?}", world.members[m].replies);
+    world.brokers.fetch_error = None;
+    ask(&mut world, m, ConsumerEvent::Committed { tps: vec![tp(1)], id: 3 });
+    world.pass(2 * SECOND);
+    assert_eq!(committed(&world, m, 3), Some(vec![(1, Some(30))]));
+    assert!(world.members[m].hooks.is_empty(), "the membership is another matter");
+}
+
+#[test]
 fn questions_do_not_disturb_the_assignment() {
     let (mut world, m) = working();
     let delivered = world.members[m].delivered.len();
