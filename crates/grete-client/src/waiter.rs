@@ -3,39 +3,34 @@
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use grete_net::EventFd;
-use grete_net::event_fd::Waited;
-
-use crate::error::ClientError;
+use grete_net::{Futex, Waited};
 
 /// Which kind of sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// For worker threads: a futex, the cheapest wake-up there is.
+    /// For worker threads: a condition variable.
     Condvar,
     /// For a thread that must notice Unix signals while it waits (Python's main thread).
-    EventFd,
+    Interruptible,
 }
 
 #[derive(Debug)]
 pub(crate) enum Waiter {
     Condvar(Condvar),
-    EventFd(EventFd),
+    Interruptible(Futex),
 }
 
 impl Waiter {
-    pub(crate) fn new(wait: Wait) -> Result<Self, ClientError> {
-        Ok(match wait {
+    pub(crate) fn new(wait: Wait) -> Self {
+        match wait {
             Wait::Condvar => Self::Condvar(Condvar::new()),
-            Wait::EventFd => Self::EventFd(EventFd::new().map_err(|e| ClientError::os("opening an eventfd", &e))?),
-        })
+            Wait::Interruptible => Self::Interruptible(Futex::default()),
+        }
     }
 
-    /// Gives the lock back, sleeps, takes it again. Spurious ends are told as [`Waited::Signalled`]: the caller looks
-    /// again at what it waits for, and at its deadline.
-    ///
-    /// With the eventfd a signal may come between unlock and wait; it stays readable until cleared, so it is not lost.
-    /// It is cleared under the lock and before the caller looks, so that a signal for later work stays.
+    /// Gives the lock back, sleeps, takes it again. Spurious ends are told as [`Waited::Woken`]: the caller looks again at
+    /// what it waits for, and at its deadline. Whoever changes what is waited for does so under the lock and wakes
+    /// afterwards, so that a count read under the lock misses nothing.
     pub(crate) fn wait<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -44,20 +39,17 @@ impl Waiter {
     ) -> (MutexGuard<'a, T>, Waited) {
         match self {
             Self::Condvar(condvar) => match timeout {
-                None => (condvar.wait(guard).unwrap_or_else(PoisonError::into_inner), Waited::Signalled),
+                None => (condvar.wait(guard).unwrap_or_else(PoisonError::into_inner), Waited::Woken),
                 Some(timeout) => {
                     let (guard, result) = condvar.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner);
-                    (guard, if result.timed_out() { Waited::TimedOut } else { Waited::Signalled })
+                    (guard, if result.timed_out() { Waited::TimedOut } else { Waited::Woken })
                 }
             },
-            Self::EventFd(event) => {
+            Self::Interruptible(futex) => {
+                let seen = futex.count();
                 drop(guard);
-                let waited = event.wait(timeout);
-                let guard = lock();
-                if waited == Waited::Signalled {
-                    event.clear();
-                }
-                (guard, waited)
+                let waited = futex.wait(seen, timeout);
+                (lock(), waited)
             }
         }
     }
@@ -65,14 +57,14 @@ impl Waiter {
     pub(crate) fn wake_one(&self) {
         match self {
             Self::Condvar(condvar) => condvar.notify_one(),
-            Self::EventFd(event) => event.signal(),
+            Self::Interruptible(futex) => futex.wake(),
         }
     }
 
     pub(crate) fn wake_all(&self) {
         match self {
             Self::Condvar(condvar) => condvar.notify_all(),
-            Self::EventFd(event) => event.signal(),
+            Self::Interruptible(futex) => futex.wake(),
         }
     }
 }

@@ -1,22 +1,10 @@
-//! An eventfd: something that a selector, or a thread that must notice signals, can wait on.
+//! An eventfd: something that a selector can wait on.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::time::Duration;
 
 use crate::fork::CloseInChild;
-
-/// How a wait ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waited {
-    /// Somebody signalled since the last [`EventFd::clear`].
-    Signalled,
-    /// The time was up.
-    TimedOut,
-    /// A Unix signal arrived: let its handler run, then wait again.
-    Interrupted,
-}
 
 /// A counter in the kernel that becomes readable when signalled.
 #[derive(Debug)]
@@ -54,23 +42,6 @@ impl EventFd {
         // SAFETY: reads eight bytes into a live u64. Nothing to read (EAGAIN) is fine.
         unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut count).cast(), 8) };
     }
-
-    /// Waits until readable. Does not clear.
-    #[must_use]
-    pub fn wait(&self, timeout: Option<Duration>) -> Waited {
-        let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let spec = timeout.map(|timeout| libc::timespec {
-            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
-        });
-        let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: one pollfd and an optional timespec, both alive for the call.
-        match unsafe { libc::ppoll(&raw mut poll, 1, spec, std::ptr::null()) } {
-            0 => Waited::TimedOut,
-            n if n > 0 => Waited::Signalled,
-            _ => Waited::Interrupted,
-        }
-    }
 }
 
 impl AsRawFd for EventFd {
@@ -83,13 +54,19 @@ impl AsRawFd for EventFd {
 mod tests {
     use super::*;
 
+    fn is_readable(event: &EventFd) -> bool {
+        let mut poll = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live pollfd.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    }
+
     #[test]
     fn it_is_readable_from_signal_to_clear() {
         let event = EventFd::new().expect("a descriptor");
-        assert_eq!(event.wait(Some(Duration::ZERO)), Waited::TimedOut);
+        assert!(!is_readable(&event));
         event.signal();
-        assert_eq!(event.wait(None), Waited::Signalled);
+        assert!(is_readable(&event));
         event.clear();
-        assert_eq!(event.wait(Some(Duration::ZERO)), Waited::TimedOut);
+        assert!(!is_readable(&event));
     }
 }

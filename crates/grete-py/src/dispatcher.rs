@@ -74,11 +74,11 @@ struct Busy;
 
 #[pymethods]
 impl Dispatcher {
-    /// `eventfd`: waits can be interrupted by signals, as a main thread needs it; otherwise on a condition variable.
+    /// `interruptible`: waits can be interrupted by signals, as a main thread needs it; otherwise on a condition variable.
     #[new]
-    #[pyo3(signature = (*, eventfd=false))]
-    fn new(eventfd: bool) -> PyResult<Self> {
-        let wait = if eventfd { Wait::EventFd } else { Wait::Condvar };
+    #[pyo3(signature = (*, interruptible=false))]
+    fn new(interruptible: bool) -> PyResult<Self> {
+        let wait = if interruptible { Wait::Interruptible } else { Wait::Condvar };
         Ok(Self { inner: Handle::new(grete_client::Dispatcher::new(wait).map_err(errors::client)?) })
     }
 

@@ -39,7 +39,7 @@ class Consumer:
         """Starts the network thread; connects when there is something to read. Raises ConfigError."""
         pairs = [(name, config.kafka_text(name, value, "code").value) for name, value in _sizes(settings).items()]
         _core.config_entries(pairs)
-        self._dispatcher = _core.Dispatcher(eventfd=True)
+        self._dispatcher = _core.Dispatcher(interruptible=True)
         self._worker = _core.Worker("poll", self._dispatcher)
         self._client = _core.Client(pairs, self._dispatcher, [])
         self._job: _core.Job | None = None

@@ -17,7 +17,7 @@ use grete_core::dispatch::{
 };
 use grete_core::rng::Rng;
 use grete_core::time::Nanos;
-use grete_net::event_fd::Waited;
+use grete_net::Waited;
 use grete_net::{Clock, EventFd, Waker};
 use grete_wire::slab::SlabPool;
 
@@ -182,7 +182,7 @@ impl Dispatcher {
         Ok(Self {
             shared: Arc::new(Shared {
                 state: Mutex::new(state),
-                waiter: Waiter::new(wait)?,
+                waiter: Waiter::new(wait),
                 notices: Notices::new(event),
                 fatal: Mutex::new(None),
                 released: AtomicBool::new(false),
@@ -244,7 +244,7 @@ impl Dispatcher {
                 (a, b) => a.or(b),
             };
             // A low-level consumer's poll reports a failure; the workers of an App are stopped by the App.
-            let failed = matches!(shared.waiter, Waiter::EventFd(_)) && self.fatal().is_some();
+            let failed = matches!(shared.waiter, Waiter::Interruptible(_)) && self.fatal().is_some();
             if failed || deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(Next::TimedOut);
             }

@@ -143,7 +143,7 @@ fn a_paused_lane_comes_back_by_its_own_deadline_though_all_sleep() {
 
 #[test]
 fn release_lets_sleepers_go_at_once() {
-    for wait in [Wait::Condvar, Wait::EventFd] {
+    for wait in [Wait::Condvar, Wait::Interruptible] {
         let dispatcher = Dispatcher::new(wait).expect("descriptors");
         thread::scope(|scope| {
             let sleeper = scope.spawn(|| work(&dispatcher, "sleeper", |_| Outcome::Done));
@@ -155,7 +155,7 @@ fn release_lets_sleepers_go_at_once() {
 
 #[test]
 fn a_token_whose_job_has_ended_names_nothing() {
-    let dispatcher = Dispatcher::new(Wait::EventFd).expect("descriptors");
+    let dispatcher = Dispatcher::new(Wait::Interruptible).expect("descriptors");
     let client = dispatcher.attach();
     let id = lane(&dispatcher, client, 0, 1);
     push(&dispatcher, id, 0, 0, 2);
@@ -177,7 +177,7 @@ fn a_token_whose_job_has_ended_names_nothing() {
 
 #[test]
 fn a_failure_ends_the_wait_of_a_poll() {
-    let dispatcher = Dispatcher::new(Wait::EventFd).expect("descriptors");
+    let dispatcher = Dispatcher::new(Wait::Interruptible).expect("descriptors");
     thread::scope(|scope| {
         let poller = scope.spawn(|| {
             let mut worker = Worker::new("poller", &dispatcher);
