@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from grete import config, routes
-from grete.errors import ConfigError, GreteError
+from grete.errors import ConfigError, GreteError, NotBuiltError
 from grete.routes import Route
 
 H = TypeVar("H", bound=Callable[..., object])
@@ -70,7 +70,16 @@ class App:
 
     def settings(self) -> config.Config:
         """All settings with their origins, checked: defaults < grete.toml < environment < code < command line."""
-        return config.resolve(self._code, self._command_line)
+        resolved = config.resolve(self._code, self._command_line)
+        auto = resolved.kafka.get("enable.auto.commit")
+        if auto is not None and auto.value.strip().lower() not in ("true", "1"):
+            raise NotBuiltError(
+                f"enable.auto.commit={auto.value} (from {auto.origin}): an App commits what its handlers processed, "
+                "and nothing else; leave it out, or use grete.client.Consumer to commit by hand",
+                setting="enable.auto.commit",
+                origin=auto.origin,
+            )
+        return resolved
 
     def groups(self, resolved: config.Config) -> dict[str, list[Route]]:
         """Routes by consumer group; those of one group share one client."""

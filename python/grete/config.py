@@ -161,6 +161,11 @@ def layer(settings: Mapping[str, object], kafka: Mapping[str, object], origin: s
     """A layer of checked values. None means: not given."""
     check_names(settings, SETTINGS, origin)
     refuse_unbuilt(settings, origin)
+    for name in kafka:
+        if name in SETTINGS or name in NOT_BUILT:
+            raise ConfigError(
+                f"{name} (from {origin}) is Grete's own setting, not Kafka's", setting=name, origin=origin
+            )
     given = {name: value for name, value in settings.items() if value is not None and name in SETTINGS}
     return Layer(
         {name: parse(name, value, origin) for name, value in given.items()},

@@ -200,6 +200,12 @@ def test_app_settings_are_checked_when_they_are_written() -> None:
         grete.App("a", kafka="localhost:9092")  # type: ignore[arg-type]
 
 
+def test_an_app_does_not_let_its_commits_be_switched_off() -> None:
+    with pytest.raises(grete.NotBuiltError, match=r"enable\.auto\.commit=false \(from code\)"):
+        grete.App("a", kafka={**KAFKA, "enable.auto.commit": False}).settings()
+    grete.App("a", kafka={**KAFKA, "enable.auto.commit": True}).settings()
+
+
 def test_an_app_without_consumers_does_not_run() -> None:
     with pytest.raises(grete.ConfigError, match="has no consumer"):
         make().run()

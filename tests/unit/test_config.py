@@ -147,6 +147,11 @@ def test_a_bad_file_is_named(empty_directory: Path, content: str, says: str) -> 
         resolved()
 
 
+def test_grete_settings_among_kafkas_are_refused() -> None:
+    with pytest.raises(grete.ConfigError, match=r"queued_bytes \(from code\) is Grete's own setting"):
+        resolved(kafka={**KAFKA, "queued_bytes": "1MiB"})
+
+
 def test_kafka_mistakes_are_named_with_their_origin() -> None:
     with pytest.raises(grete.ConfigError, match=r'did you mean "?bootstrap\.servers"?.*\(from code\)') as caught:
         resolved(kafka={"bootstrap.server": "x:1"})

@@ -6,6 +6,9 @@ from grete._core import Job, Messages
 from grete.consumer import Consumer
 from grete.routes import Route
 
+# What a consumer holds between its jobs.
+_NO_MESSAGES = Messages.empty()
+
 
 class Hooks:
     """One consumer instance per lane (an assigned partition), from its first job to its last.
@@ -44,7 +47,7 @@ class Hooks:
         if consumer is None:
             consumer = self._routes[job.route].new_consumer()
             consumer.topic, consumer.partition = job.topic, job.partition
-            consumer.messages = Messages.empty()
+            consumer.messages = _NO_MESSAGES
             consumer.initialize()
             self._consumers[job.lane] = consumer
         messages = job.messages
@@ -56,4 +59,4 @@ class Hooks:
             consumer.consume()
         finally:
             # The instance outlives the job; the batch's memory must not.
-            consumer.messages, consumer._job = Messages.empty(), None  # noqa: SLF001
+            consumer.messages, consumer._job = _NO_MESSAGES, None  # noqa: SLF001
