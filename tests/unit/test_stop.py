@@ -112,9 +112,11 @@ import grete
 app = grete.App("stop", kafka={"bootstrap.servers": "127.0.0.1:1"}, shutdown_timeout="1s")
 @app.consumer("orders")
 def orders(messages): pass
+def ready():
+    os.write(1, b"\\nready\\n")  # one system call: log lines of other threads do not get in between
 def hold_the_gil():
     # One call, so that nobody gets the GIL between the word and the wait.
-    ctypes.PyDLL(None).system(b"echo ready; exec sleep 10 >/dev/null 2>&1")
+    ctypes.PyDLL(None).system(b"printf '\\\\nready\\\\n'; exec sleep 10 >/dev/null 2>&1")
 """
 
 
@@ -141,7 +143,7 @@ def process(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator["subproc
 READY_SOON = """
 def say():
     while threading.active_count() < 7: time.sleep(0.001)
-    print("ready", flush=True)
+    ready()
 threading.Thread(target=say, daemon=True).start()
 app.run()
 print("over")
@@ -179,13 +181,11 @@ UNCLOSED = """
 consumer = grete.client.Consumer({"bootstrap.servers": "127.0.0.1:1"})
 consumer.assign([("orders", 0, 0)])
 assert not consumer.poll(0.05)
-print("ready", flush=True)
+ready()
 """
 
 
-@pytest.mark.parametrize(
-    "process", [UNCLOSED, "threading.Thread(target=app.run).start()\nprint('ready', flush=True)"], indirect=True
-)
+@pytest.mark.parametrize("process", [UNCLOSED, "threading.Thread(target=app.run).start()\nready()"], indirect=True)
 def test_the_interpreter_ends_though_nobody_closed(process: "subprocess.Popen[str]") -> None:
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 0, output
