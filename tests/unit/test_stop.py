@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -207,6 +208,28 @@ def test_a_consumer_without_broker_waits_and_closes() -> None:
     for call in (consumer.poll, consumer.assignment, consumer.commit):
         with pytest.raises(grete.ClosedError):
             call()
+
+
+def test_whoever_waits_hears_at_once_that_the_peer_is_no_kafka() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+        peer = threading.Thread(target=answer)
+        peer.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with grete.client.Consumer({"bootstrap.servers": address, "reconnect.backoff.ms": 1000}) as consumer:
+            started = time.monotonic()
+            with pytest.raises(grete.NotKafkaError, match=f"{address} answers like an HTTP server"):
+                consumer.partitions("orders", timeout=60)
+            assert time.monotonic() - started < 30
+            with pytest.raises(grete.NotKafkaError):
+                consumer.poll(60)
+        peer.join()
 
 
 def test_a_poll_can_be_interrupted() -> None:

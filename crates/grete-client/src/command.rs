@@ -69,7 +69,8 @@ impl Commands {
                 return Ok(reply);
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            let failure = match (answers.ended, left.is_zero()) {
+            let given_up = !answers.waiting.contains_key(&id);
+            let failure = match (answers.ended || given_up, left.is_zero()) {
                 (true, _) => NoAnswer::Ended,
                 (_, true) => NoAnswer::TimedOut,
                 _ => {
@@ -79,7 +80,7 @@ impl Commands {
             };
             answers.waiting.remove(&id);
             drop(answers);
-            if failure == NoAnswer::TimedOut {
+            if failure == NoAnswer::TimedOut || given_up {
                 self.send(ConsumerEvent::Forget(id));
             }
             return Err(failure);
@@ -97,6 +98,12 @@ impl Commands {
             *place = Some(reply);
             self.answered.notify_all();
         }
+    }
+
+    /// The client has failed for good: whoever waits shall hear that now, not when their time is up.
+    pub(crate) fn give_up(&self) {
+        self.lock().waiting.retain(|_, reply| reply.is_some());
+        self.answered.notify_all();
     }
 
     pub(crate) fn end(&self) {

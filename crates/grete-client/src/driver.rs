@@ -132,6 +132,7 @@ impl Driver {
                     ConsumerAction::Fatal(error) => {
                         drop(state);
                         dispatcher.fail(report::fatal(&error));
+                        self.commands.give_up(); // after the failure is there to be told
                         state = dispatcher.lock();
                     }
                     ConsumerAction::Finished => self.finished = true,
