@@ -13,6 +13,7 @@ from tests.integration.reading import consumer, offsets, read_to
 from tests.integration.segments import CODECS, batches
 from tests.kafka import KafkaCluster, eventually, fill, value_of
 from tests.kafka.java import produce
+from tests.kafka.waiting import Deadline
 
 pytestmark = pytest.mark.kafka
 
@@ -26,8 +27,9 @@ def foreign_rows(cluster: KafkaCluster, topic: str, end: int, isolation: str = "
     reader.assign([TopicPartition(topic, 0, 0)])
     rows: list[Judged] = []
     try:
-        while True:
-            for message in reader.consume(500, timeout=0.5):
+        deadline = Deadline(30.0)
+        while not deadline.over:
+            for message in reader.consume(500, timeout=0.2):
                 if message.error() is not None:
                     assert reader.position([TopicPartition(topic, 0)])[0].offset <= end
                     return rows
@@ -36,6 +38,7 @@ def foreign_rows(cluster: KafkaCluster, topic: str, end: int, isolation: str = "
                 rows.append((offset, message.timestamp()[1], message.key(), message.value()))
     finally:
         reader.close()
+    raise AssertionError(f"librdkafka did not reach the end of {topic}: {len(rows)} records")
 
 
 def our_rows(cluster: KafkaCluster, topic: str, end: int, isolation: str = "read_committed") -> list[Judged]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -108,8 +109,11 @@ def test_one_real_broker_among_impostors_is_enough(kafka: KafkaCluster, topic: s
     assert offsets(rows[topic, 0]) == list(range(100))
 
 
+BehindProxy = tuple[KafkaCluster, hostile.Proxy]
+
+
 @pytest.fixture(scope="module")
-def behind_proxy() -> Iterator[tuple[KafkaCluster, hostile.Proxy]]:
+def behind_proxy() -> Iterator[BehindProxy]:
     """A broker that tells all clients to come through a proxy."""
     with hostile.Proxy() as proxy:
         advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
@@ -124,14 +128,17 @@ def _pointed(cluster: KafkaCluster, proxy: hostile.Proxy) -> KafkaCluster:
     return cluster
 
 
-class Mischief:
-    """Spoils one chunk in `every`, in the given way, from a fixed seed; counts what it did."""
+How = Callable[[bytes, random.Random], bytes | None]
 
-    def __init__(self, how: Callable[[bytes, random.Random], bytes | None], every: int) -> None:
+
+class Mischief:
+    """Spoils one chunk in `every`, in the given way; counts what it did."""
+
+    def __init__(self, how: How, every: int, seed: int) -> None:
         self.done = 0
         self._how = how
         self._every = every
-        self._random = random.Random(2024)
+        self._random = random.Random(seed)
 
     def __call__(self, data: bytes) -> bytes | None:
         if self._random.randrange(self._every):
@@ -158,17 +165,32 @@ def insert_noise(data: bytes, random: random.Random) -> bytes | None:
     return data[:at] + random.randbytes(random.randrange(1, 50)) + data[at:]
 
 
+SPOILERS = [cut, cut_in_the_middle, flip_a_bit, insert_noise]
+
+
 @pytest.mark.kafka
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("how", [cut, cut_in_the_middle, flip_a_bit, insert_noise], ids=lambda how: how.__name__)
-def test_every_record_arrives_once_over_a_spoilt_connection(
-    behind_proxy: tuple[KafkaCluster, hostile.Proxy], topic: str, how: Callable[[bytes, random.Random], bytes | None]
-) -> None:
+@pytest.mark.parametrize("how", SPOILERS, ids=lambda how: how.__name__)
+def test_every_record_arrives_once_over_a_spoilt_connection(behind_proxy: BehindProxy, topic: str, how: How) -> None:
+    read_through(behind_proxy, topic, how, seed=2024)
+
+
+@pytest.mark.kafka
+@pytest.mark.soak
+@pytest.mark.parametrize("how", SPOILERS, ids=lambda how: how.__name__)
+@pytest.mark.parametrize("round_", range(20))
+def test_many_spoilt_connections(behind_proxy: BehindProxy, topic: str, how: How, round_: int) -> None:
+    seed = int(os.environ.get("SOAK_SEED", time.time_ns() % 1_000_000))
+    print(f"SOAK_SEED={seed}, round {round_}")
+    read_through(behind_proxy, topic, how, seed)
+
+
+def read_through(behind_proxy: BehindProxy, topic: str, how: How, seed: int) -> None:
     cluster, proxy = behind_proxy
     cluster.create_topic(topic, partitions=3)
     fill(cluster.bootstrap_servers, topic, 60_000, partitions=3)
     ends = {(topic, partition): 20_000 for partition in range(3)}
-    mischief = Mischief(how, every=10)
+    mischief = Mischief(how, every=10, seed=seed)
     rows: dict[tuple[str, int], list[grete.Message]] = {}
     settings = {"max.partition.fetch.bytes": 100_000}
     try:
