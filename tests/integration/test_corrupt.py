@@ -102,3 +102,25 @@ def test_an_app_names_it_and_works_on(
     assert run.stop() == 0, run.output
     assert kafka.admin.committed(topic) == {(topic, 0): 1000, (topic, 1): 200}
     Ledger(tmp_path).assert_exactly_once_in_order({0: 1000, 1: 200})
+
+
+def test_each_of_two_corrupt_partitions_is_named(kafka: KafkaCluster, topic: str, bad_byte: BadByte) -> None:
+    BadByte(kafka, topic, 0, value_of(2 * 250, 100)).flip()
+    rows: dict[tuple[str, int], list[grete.Message]] = {(topic, 0): [], (topic, 1): []}
+    ends = {(topic, 0): 1000, (topic, 1): 1000}
+    told = []
+    with consumer(kafka.bootstrap_servers) as reader:
+        reader.assign([(topic, 0, 0), (topic, 1, 0)])
+
+        def all_read() -> bool:
+            try:
+                take(reader, rows, 0.25)
+            except grete.CorruptBatchError as error:
+                told.append((error.partition, error.offset))
+                reader.seek(error.topic, error.partition, error.offset + BATCH)
+            return reached(reader, ends)
+
+        eventually(all_read, 30.0, lambda: f"both partitions: {told}")
+    assert sorted(told) == [(0, 200), (1, 200)]
+    for row in rows.values():
+        assert offsets(row) == [*range(200), *range(300, 1000)]

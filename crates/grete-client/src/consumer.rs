@@ -186,7 +186,7 @@ impl Consumer {
             ));
         }
         self.decide(Mode::Assigned)?;
-        self.shared.dispatcher.forgive();
+        self.shared.dispatcher.forgive_partitions();
         let starts = partitions
             .into_iter()
             .map(|(topic, partition, start)| (TopicPartition::new(topic, partition), start.into()));
@@ -250,7 +250,7 @@ impl Consumer {
     pub fn seek(&self, topic: &str, partition: i32, to: Start) -> Result<(), ClientError> {
         self.check()?;
         let status = self.lane(topic, partition)?;
-        self.shared.dispatcher.forgive();
+        self.shared.dispatcher.forgive(&status.tp);
         self.shared.dispatcher.lock().dispatch.reset_lane(status.lane);
         self.shared.commands.send(ConsumerEvent::Seek(status.tp, to.into()));
         Ok(())

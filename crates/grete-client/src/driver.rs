@@ -86,6 +86,7 @@ impl Driver {
         }
         for drained in outbox.drained {
             self.lanes.remove(&drained.slot);
+            self.dispatcher.forgive(&drained.tp);
             self.core.step(now, ConsumerEvent::Drained(drained.slot, drained.commit), &mut self.wishes);
         }
     }
@@ -123,9 +124,9 @@ impl Driver {
                     }
                     ConsumerAction::SlotFailed(error) => {
                         notices.push(report::slot_failed(&error));
-                        if let Some(error) = report::fatal_slot(&error, self.hooks) {
+                        if let Some(fatal) = report::fatal_slot(&error, self.hooks) {
                             drop(state);
-                            dispatcher.fail(error);
+                            dispatcher.fail_partition(error.partition().clone(), fatal);
                             state = dispatcher.lock();
                         }
                     }

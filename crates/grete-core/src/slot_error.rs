@@ -85,6 +85,23 @@ pub enum SlotError {
     },
 }
 
+impl SlotError {
+    /// Which partition stopped.
+    #[must_use]
+    pub fn partition(&self) -> &TopicPartition {
+        match self {
+            Self::OffsetOutOfRange { tp, .. }
+            | Self::NoOffset { tp }
+            | Self::LogTruncated { tp, .. }
+            | Self::NotAuthorized { tp }
+            | Self::Corrupt { tp, .. }
+            | Self::BatchTooLarge { tp, .. }
+            | Self::TopicRecreated { tp }
+            | Self::Refused { tp, .. } => tp,
+        }
+    }
+}
+
 /// What is wrong with a batch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Corruption {

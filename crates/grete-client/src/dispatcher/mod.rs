@@ -4,6 +4,7 @@
 //! A worker that finds nothing sleeps until somebody makes a lane ready: the network thread by pushing data, another
 //! worker by completing a job, a paused lane by its deadline, which each sleeper keeps.
 
+mod failures;
 #[cfg(test)]
 mod tests;
 
@@ -15,11 +16,14 @@ use std::time::Duration;
 use grete_core::dispatch::{
     Batch, ClientId, ColumnsPool, Dispatch, Filled, Finished, JobKind, JobShared, LaneStatus, Lease,
 };
+use grete_core::ids::TopicPartition;
 use grete_core::rng::Rng;
 use grete_core::time::Nanos;
 use grete_net::Waited;
 use grete_net::{Clock, EventFd, Waker};
 use grete_wire::slab::SlabPool;
+
+use failures::Failures;
 
 use crate::error::ClientError;
 use crate::notice::{Notice, Notices};
@@ -40,7 +44,7 @@ struct Shared {
     state: Mutex<State>,
     waiter: Waiter,
     notices: Notices,
-    fatal: Mutex<Option<ClientError>>,
+    failures: Mutex<Failures>,
     released: AtomicBool,
     slabs: SlabPool,
     columns: ColumnsPool,
@@ -184,7 +188,7 @@ impl Dispatcher {
                 state: Mutex::new(state),
                 waiter: Waiter::new(wait),
                 notices: Notices::new(event),
-                fatal: Mutex::new(None),
+                failures: Mutex::new(Failures::default()),
                 released: AtomicBool::new(false),
                 slabs: SlabPool::new(RETAIN_SLABS),
                 columns: ColumnsPool::default(),
@@ -333,7 +337,7 @@ impl Dispatcher {
     /// Why a client has given up, if one has.
     #[must_use]
     pub fn fatal(&self) -> Option<ClientError> {
-        self.shared.fatal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.failures().first().cloned()
     }
 
     /// How each lane does.
@@ -390,22 +394,34 @@ impl Dispatcher {
     }
 
     pub(crate) fn fail(&self, error: ClientError) {
-        let mut fatal = self.shared.fatal.lock().unwrap_or_else(PoisonError::into_inner);
-        if fatal.is_none() {
-            *fatal = Some(error);
-        }
-        drop(fatal);
+        self.failures().add(error);
+        self.wake_for_failure();
+    }
+
+    /// This one stopped; others go on.
+    pub(crate) fn fail_partition(&self, tp: TopicPartition, error: ClientError) {
+        self.failures().add_partition(tp, error);
+        self.wake_for_failure();
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_for_failure(&self) {
         self.shared.notices.signal();
         drop(self.lock());
         self.shared.waiter.wake_all();
     }
 
     /// A partition that had stopped gets a new position: what was wrong with the old one is over.
-    pub(crate) fn forgive(&self) {
-        let mut fatal = self.shared.fatal.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*fatal, Some(ClientError::CorruptBatch { .. } | ClientError::NoOffset(_))) {
-            *fatal = None;
-        }
+    pub(crate) fn forgive(&self, tp: &TopicPartition) {
+        self.failures().forgive(tp);
+    }
+
+    /// All partitions are assigned anew.
+    pub(crate) fn forgive_partitions(&self) {
+        self.failures().forgive_partitions();
     }
 
     pub(crate) fn check_fork(&self) -> Result<(), ClientError> {
