@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.kafka import KafkaCluster, live_clusters
+from tests.kafka import KafkaCluster, failure_logs
 
 _numbers = itertools.count(1)
 
@@ -36,8 +36,7 @@ def group() -> str:
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        for number, cluster in enumerate(live_clusters(), 1):
-            report.sections.append((f"Kafka {cluster.version}, cluster {number}", cluster.broker_log_tail(60)))
+        report.sections.extend(failure_logs())
     return report
 
 

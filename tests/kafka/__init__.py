@@ -7,7 +7,7 @@
 Needs Java 17 and Maven on the path. `KAFKA_VERSION` chooses the release.
 """
 
-from .cluster import KafkaCluster, live_clusters
+from .cluster import KafkaCluster, failure_logs
 from .jars import DEFAULT_VERSION, VERSIONS, KafkaJars, chosen_version
 from .load import fill, partition_of, value_of
 from .waiting import Deadline, eventually
@@ -20,8 +20,8 @@ __all__ = [
     "KafkaJars",
     "chosen_version",
     "eventually",
+    "failure_logs",
     "fill",
-    "live_clusters",
     "partition_of",
     "value_of",
 ]

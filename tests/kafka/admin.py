@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConsumerGroupDescription,
@@ -17,17 +17,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from .waiting import eventually
 
 TIMEOUT = 30.0
-# Errors that go by themselves.
-PASSING = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError._NOENT,
-    KafkaError._TRANSPORT,
-    KafkaError._TIMED_OUT,
-)
 T = TypeVar("T")
 # librdkafka writes each refused connection to stderr, and brokers of tests are away often; errors are raised anyway.
 QUIET: dict[str, str | int] = {"log_level": 1}
@@ -39,7 +28,8 @@ class TopicAdmin:
     """Synchronous calls; each waits for its answer."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self._client = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
+        self._settings: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap_servers, **QUIET}
+        self._client = AdminClient(self._settings)
 
     def create_topic(self, name: str, partitions: int, replication: int, config: Mapping[str, object] | None) -> None:
         settings = {key: str(value) for key, value in (config or {}).items()}
@@ -74,7 +64,7 @@ class TopicAdmin:
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """The group's committed offsets, those it has."""
         asked = [ConsumerGroupTopicPartitions(group)]
-        answer = patiently(lambda: self._client.list_consumer_group_offsets(asked)[group].result(TIMEOUT))
+        answer = self._patiently(lambda: self._client.list_consumer_group_offsets(asked)[group].result(TIMEOUT))
         return {(row.topic, row.partition): row.offset for row in answer.topic_partitions or () if row.offset >= 0}
 
     def lag(self, group: str, topics: Iterable[str]) -> int:
@@ -98,14 +88,14 @@ class TopicAdmin:
         return str(self._describe(group).state.name)
 
     def _metadata(self, topic: str) -> TopicMetadata:
-        return patiently(lambda: self._client.list_topics(topic, timeout=TIMEOUT).topics[topic])
+        return self._patiently(lambda: self._client.list_topics(topic, timeout=TIMEOUT).topics[topic])
 
     def _describe(self, group: str) -> ConsumerGroupDescription:
         def ask() -> ConsumerGroupDescription:
             found: ConsumerGroupDescription = self._client.describe_consumer_groups([group])[group].result(TIMEOUT)
             return found
 
-        return patiently(ask)
+        return self._patiently(ask)
 
     def _offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
         asked = {TopicPartition(topic, partition): spec for partition in self.partitions(topic)}
@@ -114,20 +104,21 @@ class TopicAdmin:
             answers = self._client.list_offsets(asked, request_timeout=TIMEOUT)
             return {row.partition: future.result(TIMEOUT).offset for row, future in answers.items()}
 
-        return patiently(ask)
+        return self._patiently(ask)
 
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Asks again after an error: while leaders and coordinators are on their way, librdkafka reports many kinds."""
+        answers: list[T] = []
+        errors: list[str] = []
 
-def patiently(ask: Callable[[], T]) -> T:
-    """Asks again while leaders and coordinators are on their way: librdkafka reports that as an error."""
-    answers: list[T] = []
+        def answered() -> bool:
+            try:
+                answers.append(ask())
+            except KafkaException as error:
+                errors.append(str(error))
+                # An old client may keep for minutes that a partition has no leader.
+                self._client = AdminClient(self._settings)
+            return bool(answers)
 
-    def answered() -> bool:
-        try:
-            answers.append(ask())
-        except KafkaException as error:
-            if error.args[0].code() not in PASSING:
-                raise
-        return bool(answers)
-
-    eventually(answered, TIMEOUT, "an answer of the cluster")
-    return answers[0]
+        eventually(answered, TIMEOUT, lambda: f"an answer of the cluster: {errors[-1:]}")
+        return answers[0]

@@ -16,12 +16,18 @@ from .node import Node, NodeFailedError
 from .storage import RunDirectory, format_storage, new_id, write_properties
 from .waiting import Deadline, eventually
 
+# Of clusters whose `with` was left by an exception: their directories have gone by the time of the report.
+_last_words: list[tuple[str, str]] = []
 _live: weakref.WeakSet[KafkaCluster] = weakref.WeakSet()
 
 
-def live_clusters() -> list[KafkaCluster]:
-    """The clusters that this process has started and not closed: their logs belong to a failed test's report."""
-    return list(_live)
+def failure_logs() -> list[tuple[str, str]]:
+    """(title, last log lines) for a failed test's report: of the clusters that it ended by failing (told once), and of
+    those that run.
+    """
+    told = _last_words.copy()
+    _last_words.clear()
+    return told + [cluster._log_section() for cluster in _live]
 
 
 class KafkaCluster:
@@ -77,7 +83,9 @@ class KafkaCluster:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            _last_words.append(self._log_section())
         self.close()
 
     def close(self) -> None:
@@ -126,6 +134,9 @@ class KafkaCluster:
     def broker_log_tail(self, lines: int = 40) -> str:
         """The last lines of each node's log."""
         return "\n".join(f"--- node {node.id}\n{node.tail(lines)}" for node in self.nodes.values())
+
+    def _log_section(self) -> tuple[str, str]:
+        return f"Kafka {self.version} at {self.bootstrap_servers}", self.broker_log_tail(60)
 
     @property
     def admin(self) -> TopicAdmin:
