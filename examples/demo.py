@@ -60,10 +60,9 @@ def make_app(bootstrap: str, tally: Tally, workers: int) -> grete.App:
 
 def say(text: str, *, again: bool = False) -> None:
     """A line; on a terminal, `again` writes over the last one."""
-    if again and sys.stdout.isatty():
-        print(f"\r\x1b[K{text}", end="", flush=True)
-    else:
-        print(text, flush=True)
+    line = f"\r\x1b[K{text}" if again and sys.stdout.isatty() else f"{text}\n"
+    sys.stdout.write(line)  # in one piece: several threads say something
+    sys.stdout.flush()
 
 
 def write(bootstrap: str, records: int, partitions: int, size: int) -> None:
