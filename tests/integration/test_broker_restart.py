@@ -97,3 +97,22 @@ def test_a_broker_that_hangs_for_a_while(tmp_path: Path, start_recorder: StartRe
         run.until(lambda: kafka.admin.lag("billing", ["orders"]) == 0, 90.0, "no lag")
         assert run.stop(signal.SIGTERM) == 0, run.output
     Ledger(tmp_path).assert_everything(dict.fromkeys(range(PARTITIONS), 5000))
+
+
+@pytest.mark.timeout(200)
+def test_a_coordinator_that_hangs_is_replaced(tmp_path: Path, start_recorder: StartRecorder) -> None:
+    """SIGSTOP, and no SIGCONT: the other brokers take over all that it did, and nobody waits for it."""
+    with KafkaCluster(nodes=3) as kafka:
+        kafka.create_topic("orders", partitions=PARTITIONS)
+        fill(kafka.bootstrap_servers, "orders", 6000, partitions=PARTITIONS)
+        run = start_recorder(kafka, "orders", "billing", session_ms=6000)
+        run.until(lambda: kafka.admin.lag("billing", ["orders"]) == 0, 60.0, "no lag")
+        hung = kafka.admin.coordinator("billing")
+        kafka.kill(hung, signal.SIGSTOP)
+        eventually(partial(all_led_by, kafka, set(kafka.nodes) - {hung}), 60.0, "new leaders")
+        fill(kafka.bootstrap_servers, "orders", 6000, partitions=PARTITIONS, first_index=6000)
+        run.until(partial(has_seen, tmp_path, 12_000), 60.0, "the records written without it")
+        run.until(lambda: kafka.admin.lag("billing", ["orders"]) == 0, 60.0, "no lag")
+        assert run.stop(signal.SIGTERM) == 0, run.output
+    ledger = Ledger(tmp_path)
+    ledger.assert_everything(dict.fromkeys(range(PARTITIONS), 2000))

@@ -16,7 +16,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from .waiting import eventually
 
-TIMEOUT = 30.0
+# Seconds for all tries of a question, and for one: the broker that is asked may hang.
+TIMEOUT = 60.0
+ONE_TRY = 5.0
 T = TypeVar("T")
 # librdkafka writes each refused connection to stderr, and brokers of tests are away often; errors are raised anyway.
 QUIET: dict[str, str | int] = {"log_level": 1}
@@ -30,6 +32,7 @@ class TopicAdmin:
     def __init__(self, bootstrap_servers: str) -> None:
         self._settings: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap_servers, **QUIET}
         self._client = AdminClient(self._settings)
+        self._old: list[AdminClient] = []
 
     def create_topic(self, name: str, partitions: int, replication: int, config: Mapping[str, object] | None) -> None:
         settings = {key: str(value) for key, value in (config or {}).items()}
@@ -64,7 +67,9 @@ class TopicAdmin:
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """The group's committed offsets, those it has."""
         asked = [ConsumerGroupTopicPartitions(group)]
-        answer = self._patiently(lambda: self._client.list_consumer_group_offsets(asked)[group].result(TIMEOUT))
+        answer = self._patiently(
+            lambda: self._client.list_consumer_group_offsets(asked, request_timeout=ONE_TRY)[group].result()
+        )
         return {(row.topic, row.partition): row.offset for row in answer.topic_partitions or () if row.offset >= 0}
 
     def lag(self, group: str, topics: Iterable[str]) -> int:
@@ -87,12 +92,18 @@ class TopicAdmin:
         """STABLE, EMPTY, DEAD, PREPARING_REBALANCING ..."""
         return str(self._describe(group).state.name)
 
+    def coordinator(self, group: str) -> int:
+        """The node that coordinates the group."""
+        return int(self._describe(group).coordinator.id)
+
     def _metadata(self, topic: str) -> TopicMetadata:
-        return self._patiently(lambda: self._client.list_topics(topic, timeout=TIMEOUT).topics[topic])
+        return self._patiently(lambda: self._client.list_topics(topic, timeout=ONE_TRY).topics[topic])
 
     def _describe(self, group: str) -> ConsumerGroupDescription:
         def ask() -> ConsumerGroupDescription:
-            found: ConsumerGroupDescription = self._client.describe_consumer_groups([group])[group].result(TIMEOUT)
+            found: ConsumerGroupDescription = self._client.describe_consumer_groups([group], request_timeout=ONE_TRY)[
+                group
+            ].result()
             return found
 
         return self._patiently(ask)
@@ -101,8 +112,8 @@ class TopicAdmin:
         asked = {TopicPartition(topic, partition): spec for partition in self.partitions(topic)}
 
         def ask() -> dict[int, int]:
-            answers = self._client.list_offsets(asked, request_timeout=TIMEOUT)
-            return {row.partition: future.result(TIMEOUT).offset for row, future in answers.items()}
+            answers = self._client.list_offsets(asked, request_timeout=ONE_TRY)
+            return {row.partition: future.result().offset for row, future in answers.items()}
 
         return self._patiently(ask)
 
@@ -116,7 +127,9 @@ class TopicAdmin:
                 answers.append(ask())
             except KafkaException as error:
                 errors.append(str(error))
-                # An old client may keep for minutes that a partition has no leader.
+                # An old client may keep for minutes that a partition has no leader. It is kept, too: librdkafka
+                # crashes when a client is dropped that still has a question under way.
+                self._old.append(self._client)
                 self._client = AdminClient(self._settings)
             return bool(answers)
 

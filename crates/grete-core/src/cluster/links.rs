@@ -36,6 +36,16 @@ impl Cluster {
         Some(name)
     }
 
+    /// The broker hangs, or is cut off without a word. A JoinGroup may wait for minutes by right, so its own timeout would
+    /// hold the member to a coordinator that is gone; a Fetch has its request timeout, and its partitions move away.
+    fn close_silent(&mut self, now: Nanos, id: NodeId, out: &mut ClusterActions) {
+        let Some(name) = self.nodes.get(&id).and_then(|node| node.conn(Channel::Join)) else { return };
+        if let Some(link) = self.links.get_mut(&name) {
+            link.conn.on_closed(now, CloseReason::Silent, &mut self.scratch);
+            self.drain(now, name, false, out);
+        }
+    }
+
     /// Carries out what a connection wants. `gone`: the driver has closed the socket already.
     pub(super) fn drain(&mut self, now: Nanos, name: ConnId, gone: bool, out: &mut ClusterActions) {
         let Some(link) = self.links.get(&name) else { return };
@@ -102,6 +112,7 @@ impl Cluster {
         let Some(link) = self.links.remove(&name) else { return };
         let (id, channel) = (link.node, link.channel);
         let negotiated = link.conn.versions().is_some();
+        let silent = channel == Channel::Control && matches!(reason, CloseReason::RequestTimeout { .. });
         self.dirty = true;
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.set_conn(channel, None);
@@ -127,6 +138,9 @@ impl Cluster {
         }
         if !is_bootstrap(id) {
             out.push(ClusterAction::NodeLost { node: id, channel });
+        }
+        if silent {
+            self.close_silent(now, id, out);
         }
         self.forget_if_unlisted(id, out);
         self.check_outage(out);

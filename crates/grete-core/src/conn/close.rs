@@ -51,6 +51,9 @@ pub enum CloseReason {
         /// For how long.
         waited: Nanos,
     },
+    /// The broker left a request on its control connection unanswered, so what waits here would wait in vain.
+    #[error("the broker does not answer on its control connection either")]
+    Silent,
     /// Answers come in the order of the requests; this one did not.
     #[error("the answer to request {actual} came where that to {expected:?} was due")]
     Correlation {

@@ -140,6 +140,30 @@ fn a_half_open_broker_costs_the_setup_timeout_not_for_ever() {
 }
 
 #[test]
+fn a_join_does_not_wait_for_a_broker_that_is_silent_on_its_control_connection() {
+    let mut fake = Fake::ready(&[0, 1], &[("orders", 7, &[(0, 3), (1, 4)])]);
+    let ask = |fake: &mut Fake, channel, id, timeout| {
+        let token = Token { owner: crate::request::Owner::Client, id };
+        fake.event(ClusterEvent::Send(Outgoing {
+            target: Target::Node(0),
+            channel,
+            request: heartbeat(),
+            token,
+            timeout,
+        }));
+    };
+    ask(&mut fake, Channel::Join, 1, 300 * SECOND);
+    ask(&mut fake, Channel::Control, 2, 2 * SECOND);
+    fake.asked.clear(); // the broker hangs
+    fake.advance(2 * SECOND);
+    let replies: Vec<_> = fake.replies.drain(..).map(|reply| (reply.token.id, reply.result.unwrap_err())).collect();
+    assert_eq!(replies, [(2, RequestError::TimedOut), (1, RequestError::Disconnected)]);
+    assert!(fake.cluster.nodes[&0].conn(Channel::Join).is_none());
+    assert!(fake.cluster.nodes[&0].conn(Channel::Fetch).is_some(), "a Fetch has its own time");
+    assert!(fake.cluster.nodes[&1].conn(Channel::Join).is_some(), "others go on");
+}
+
+#[test]
 fn p33_a_swallowed_request_ends_the_connection_and_the_next_goes_through() {
     let mut fake = Fake::ready(&[0], &[("orders", 7, &[(0, 3)])]);
     fake.send(Target::Node(0), Channel::Join, heartbeat(), 1);
