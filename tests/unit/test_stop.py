@@ -15,6 +15,7 @@ from types import FrameType
 import pytest
 
 import grete
+from tests.kafka import eventually
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -57,8 +58,7 @@ def test_run_returns_after_stop_and_leaves_nothing_behind() -> None:
     running: list[set[str]] = []
 
     def stop_it() -> None:
-        while len([name for name in threads() if name.startswith("grete-net")]) < 1:
-            time.sleep(0.001)
+        eventually(lambda: "grete-net" in threads(), 30.0, "the network thread")
         running.append(threads())
         app.stop()
 
@@ -67,10 +67,7 @@ def test_run_returns_after_stop_and_leaves_nothing_behind() -> None:
     app.run()
     thread.join()
     assert "grete-net" in running[0]
-    eventually_gone = time.monotonic() + 10
-    while threads() and time.monotonic() < eventually_gone:
-        time.sleep(0.001)  # threads that have been told so end by themselves
-    assert threads() == set()
+    eventually(lambda: not threads(), 10.0, "threads that have been told so end by themselves")
     assert before == (
         signal.getsignal(signal.SIGINT),
         signal.getsignal(signal.SIGTERM),

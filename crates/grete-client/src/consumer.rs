@@ -17,6 +17,7 @@ use crate::command::{Commands, NoAnswer};
 use crate::config::ConsumerConfig;
 use crate::dispatcher::{Dispatcher, seed};
 use crate::driver::{Counters, Driver};
+use crate::ending::Ending;
 use crate::error::ClientError;
 use crate::report;
 
@@ -128,12 +129,11 @@ impl Consumer {
         });
         let event_loop = event_loop.map_err(|e| ClientError::os("opening a poll descriptor", &e))?;
         let commands = commands.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
-        let (ended, failed) = (Arc::clone(&commands), dispatcher.clone());
+        let ending = Ending { commands: Arc::clone(&commands), dispatcher: dispatcher.clone() };
         let run = move || {
             if let Err(error) = event_loop.run() {
-                failed.fail(ClientError::os("waiting for sockets", &error));
+                ending.dispatcher.fail(ClientError::os("waiting for sockets", &error));
             }
-            ended.end();
         };
         let thread = std::thread::Builder::new().name("grete-net".into()).spawn(run);
         let thread = thread.map_err(|e| ClientError::os("starting the network thread", &e))?;
@@ -375,7 +375,7 @@ impl Consumer {
             return Err(self.timed_out("close", timeout));
         }
         if let Some(thread) = thread {
-            // It has said its last word; a panic in it was reported by then.
+            // It has said its last word: a panic in it was reported as the client's failure.
             let _ = thread.join();
         }
         Ok(())

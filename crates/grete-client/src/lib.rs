@@ -9,6 +9,7 @@ pub mod config;
 mod consumer;
 mod dispatcher;
 mod driver;
+mod ending;
 mod error;
 mod notice;
 mod report;

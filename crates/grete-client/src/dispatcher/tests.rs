@@ -8,10 +8,15 @@ use std::time::Duration;
 use grete_core::dispatch::{LaneId, LaneSpec};
 use grete_core::fetch::Chunk;
 use grete_core::ids::{Slot, TopicPartition};
+use grete_net::{EventLoop, NetAction, NetEvent, Protocol};
 use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch};
 use grete_wire::slab::Slab;
 
+use grete_core::consumer::ConsumerEvent;
+
 use super::*;
+use crate::command::{Commands, NoAnswer};
+use crate::ending::Ending;
 
 /// Far beyond what any of these needs: a hang fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -187,4 +192,36 @@ fn a_failure_ends_the_wait_of_a_poll() {
         assert!(matches!(poller.join().expect("it returned"), Next::TimedOut));
     });
     assert!(matches!(dispatcher.fatal(), Some(ClientError::NotKafka(_))));
+}
+
+struct Idle;
+
+impl Protocol for Idle {
+    fn step(&mut self, _: Nanos, _: NetEvent, _: &mut Vec<NetAction>) {}
+
+    fn deadline(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn is_finished(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_network_thread_that_panics_is_told_to_workers_and_to_whoever_asks() {
+    let dispatcher = Dispatcher::new(Wait::Interruptible).expect("descriptors");
+    let idle = EventLoop::new(dispatcher.clock(), dispatcher.slabs(), 1 << 20, |_| Idle).expect("descriptors");
+    let commands = Arc::new(Commands::new(idle.waker()));
+    let ending = Ending { commands: Arc::clone(&commands), dispatcher: dispatcher.clone() };
+    let thread = thread::spawn(move || {
+        let _ending = ending;
+        panic!("a fault of our own");
+    });
+    let asked = commands.ask(PATIENCE, |id| ConsumerEvent::CountPartitions { topic: "orders".into(), id });
+    assert!(matches!(asked, Err(NoAnswer::Ended)));
+    assert!(thread.join().is_err());
+    assert!(dispatcher.fatal().is_some());
+    let mut worker = Worker::new("poller", &dispatcher);
+    assert!(matches!(dispatcher.next(&mut worker, None, Some(PATIENCE)), Ok(Next::TimedOut)), "at once");
 }
