@@ -89,6 +89,8 @@ apis! {
     CreateTopics = 19, valid 2..=7, flexible 5, ours 4..=7;
     /// Deletes topics.
     DeleteTopics = 20, valid 1..=6, flexible 4, ours 6..=6;
+    /// Deletes the records before an offset.
+    DeleteRecords = 21, valid 0..=2, flexible 2, ours 2..=2;
     /// Producer id and epoch (idempotence, transactions).
     InitProducerId = 22, valid 0..=5, flexible 2, ours 2..=5;
     /// Where a leader epoch ended (log truncation, KIP-320).
@@ -99,6 +101,16 @@ apis! {
     SaslAuthenticate = 36, valid 0..=2, flexible 2, ours 1..=2;
     /// Adds partitions to topics.
     CreatePartitions = 37, valid 0..=3, flexible 2, ours 2..=3;
+    /// Deletes groups without members.
+    DeleteGroups = 42, valid 0..=2, flexible 2, ours 2..=2;
+    /// Changes some settings of a topic or a broker and leaves the others as they are.
+    IncrementalAlterConfigs = 44, valid 0..=1, flexible 1, ours 1..=1;
+    /// Deletes a group's offsets of topics that it does not read.
+    OffsetDelete = 47, valid 0..=0, flexible NEVER, ours 0..=0;
+    /// The cluster's id, controller and brokers.
+    DescribeCluster = 60, valid 0..=2, flexible 0, ours 0..=2;
+    /// Describes groups of the newer protocol (KIP-848); brokers before 3.7 do not know it.
+    ConsumerGroupDescribe = 69, valid 0..=1, flexible 0, ours 0..=1;
 }
 
 impl ApiKey {

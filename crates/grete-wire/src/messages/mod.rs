@@ -13,14 +13,22 @@
 
 pub mod api_versions_request;
 pub mod api_versions_response;
+pub mod consumer_group_describe_request;
+pub mod consumer_group_describe_response;
 pub mod consumer_protocol_assignment;
 pub mod consumer_protocol_subscription;
 pub mod create_partitions_request;
 pub mod create_partitions_response;
 pub mod create_topics_request;
 pub mod create_topics_response;
+pub mod delete_groups_request;
+pub mod delete_groups_response;
+pub mod delete_records_request;
+pub mod delete_records_response;
 pub mod delete_topics_request;
 pub mod delete_topics_response;
+pub mod describe_cluster_request;
+pub mod describe_cluster_response;
 pub mod describe_configs_request;
 pub mod describe_configs_response;
 pub mod describe_groups_request;
@@ -31,6 +39,8 @@ pub mod find_coordinator_request;
 pub mod find_coordinator_response;
 pub mod heartbeat_request;
 pub mod heartbeat_response;
+pub mod incremental_alter_configs_request;
+pub mod incremental_alter_configs_response;
 pub mod init_producer_id_request;
 pub mod init_producer_id_response;
 pub mod join_group_request;
@@ -45,6 +55,8 @@ pub mod metadata_request;
 pub mod metadata_response;
 pub mod offset_commit_request;
 pub mod offset_commit_response;
+pub mod offset_delete_request;
+pub mod offset_delete_response;
 pub mod offset_fetch_request;
 pub mod offset_fetch_response;
 pub mod offset_for_leader_epoch_request;
@@ -62,6 +74,11 @@ pub mod sync_group_response;
 
 pub use api_versions_request::ApiVersionsRequest;
 pub use api_versions_response::{ApiVersion, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey};
+pub use consumer_group_describe_request::ConsumerGroupDescribeRequest;
+pub use consumer_group_describe_response::{
+    Assignment, ConsumerGroupDescribeResponse, DescribedGroup as ConsumerGroupDescribeResponseDescribedGroup, Member,
+    TopicPartitions,
+};
 pub use consumer_protocol_assignment::{
     ConsumerProtocolAssignment, TopicPartition as ConsumerProtocolAssignmentTopicPartition,
 };
@@ -74,14 +91,22 @@ pub use create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
 };
 pub use create_topics_response::{CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse};
+pub use delete_groups_request::DeleteGroupsRequest;
+pub use delete_groups_response::{DeletableGroupResult, DeleteGroupsResponse};
+pub use delete_records_request::{DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic};
+pub use delete_records_response::{DeleteRecordsPartitionResult, DeleteRecordsResponse, DeleteRecordsTopicResult};
 pub use delete_topics_request::{DeleteTopicState, DeleteTopicsRequest};
 pub use delete_topics_response::{DeletableTopicResult, DeleteTopicsResponse};
+pub use describe_cluster_request::DescribeClusterRequest;
+pub use describe_cluster_response::{DescribeClusterBroker, DescribeClusterResponse};
 pub use describe_configs_request::{DescribeConfigsRequest, DescribeConfigsResource};
 pub use describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResponse, DescribeConfigsResult, DescribeConfigsSynonym,
 };
 pub use describe_groups_request::DescribeGroupsRequest;
-pub use describe_groups_response::{DescribeGroupsResponse, DescribedGroup, DescribedGroupMember};
+pub use describe_groups_response::{
+    DescribeGroupsResponse, DescribedGroup as DescribeGroupsResponseDescribedGroup, DescribedGroupMember,
+};
 pub use fetch_request::{FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState};
 pub use fetch_response::{
     AbortedTransaction, EpochEndOffset as FetchResponseEpochEndOffset, FetchResponse, FetchableTopicResponse,
@@ -92,6 +117,8 @@ pub use find_coordinator_request::FindCoordinatorRequest;
 pub use find_coordinator_response::{Coordinator, FindCoordinatorResponse};
 pub use heartbeat_request::HeartbeatRequest;
 pub use heartbeat_response::HeartbeatResponse;
+pub use incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest};
+pub use incremental_alter_configs_response::{AlterConfigsResourceResponse, IncrementalAlterConfigsResponse};
 pub use init_producer_id_request::InitProducerIdRequest;
 pub use init_producer_id_response::InitProducerIdResponse;
 pub use join_group_request::{JoinGroupRequest, JoinGroupRequestProtocol};
@@ -108,6 +135,8 @@ pub use metadata_response::{
 };
 pub use offset_commit_request::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 pub use offset_commit_response::{OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic};
+pub use offset_delete_request::{OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
+pub use offset_delete_response::{OffsetDeleteResponse, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic};
 pub use offset_fetch_request::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
@@ -144,14 +173,22 @@ macro_rules! for_each_message {
         $each! {
             ApiVersionsRequest api_versions_request,
             ApiVersionsResponse api_versions_response,
+            ConsumerGroupDescribeRequest consumer_group_describe_request,
+            ConsumerGroupDescribeResponse consumer_group_describe_response,
             ConsumerProtocolAssignment consumer_protocol_assignment,
             ConsumerProtocolSubscription consumer_protocol_subscription,
             CreatePartitionsRequest create_partitions_request,
             CreatePartitionsResponse create_partitions_response,
             CreateTopicsRequest create_topics_request,
             CreateTopicsResponse create_topics_response,
+            DeleteGroupsRequest delete_groups_request,
+            DeleteGroupsResponse delete_groups_response,
+            DeleteRecordsRequest delete_records_request,
+            DeleteRecordsResponse delete_records_response,
             DeleteTopicsRequest delete_topics_request,
             DeleteTopicsResponse delete_topics_response,
+            DescribeClusterRequest describe_cluster_request,
+            DescribeClusterResponse describe_cluster_response,
             DescribeConfigsRequest describe_configs_request,
             DescribeConfigsResponse describe_configs_response,
             DescribeGroupsRequest describe_groups_request,
@@ -162,6 +199,8 @@ macro_rules! for_each_message {
             FindCoordinatorResponse find_coordinator_response,
             HeartbeatRequest heartbeat_request,
             HeartbeatResponse heartbeat_response,
+            IncrementalAlterConfigsRequest incremental_alter_configs_request,
+            IncrementalAlterConfigsResponse incremental_alter_configs_response,
             InitProducerIdRequest init_producer_id_request,
             InitProducerIdResponse init_producer_id_response,
             JoinGroupRequest join_group_request,
@@ -176,6 +215,8 @@ macro_rules! for_each_message {
             MetadataResponse metadata_response,
             OffsetCommitRequest offset_commit_request,
             OffsetCommitResponse offset_commit_response,
+            OffsetDeleteRequest offset_delete_request,
+            OffsetDeleteResponse offset_delete_response,
             OffsetFetchRequest offset_fetch_request,
             OffsetFetchResponse offset_fetch_response,
             OffsetForLeaderEpochRequest offset_for_leader_epoch_request,

@@ -90,6 +90,84 @@ fn api_versions_response_finalized_feature_key(
     this
 }
 
+pub fn consumer_group_describe_request(
+    _version: i16,
+    v: &mut Values,
+) -> messages::consumer_group_describe_request::ConsumerGroupDescribeRequest<'static> {
+    let mut this = messages::consumer_group_describe_request::ConsumerGroupDescribeRequest::default();
+    this.group_ids = v.vec(|v| v.string());
+    this.include_authorized_operations = v.bool();
+    this
+}
+
+pub fn consumer_group_describe_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::consumer_group_describe_response::ConsumerGroupDescribeResponse<'static> {
+    let mut this = messages::consumer_group_describe_response::ConsumerGroupDescribeResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.groups = v.vec(|v| consumer_group_describe_response_described_group(version, v));
+    this
+}
+
+fn consumer_group_describe_response_described_group(
+    version: i16,
+    v: &mut Values,
+) -> messages::consumer_group_describe_response::DescribedGroup<'static> {
+    let mut this = messages::consumer_group_describe_response::DescribedGroup::default();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this.group_id = v.string();
+    this.group_state = v.string();
+    this.group_epoch = v.i32();
+    this.assignment_epoch = v.i32();
+    this.assignor_name = v.string();
+    this.members = v.vec(|v| consumer_group_describe_response_member(version, v));
+    this.authorized_operations = v.i32();
+    this
+}
+
+fn consumer_group_describe_response_member(
+    version: i16,
+    v: &mut Values,
+) -> messages::consumer_group_describe_response::Member<'static> {
+    let mut this = messages::consumer_group_describe_response::Member::default();
+    this.member_id = v.string();
+    this.instance_id = v.option(|v| v.string());
+    this.rack_id = v.option(|v| v.string());
+    this.member_epoch = v.i32();
+    this.client_id = v.string();
+    this.client_host = v.string();
+    this.subscribed_topic_names = v.vec(|v| v.string());
+    this.subscribed_topic_regex = v.option(|v| v.string());
+    this.assignment = consumer_group_describe_response_assignment(version, v);
+    this.target_assignment = consumer_group_describe_response_assignment(version, v);
+    if version == 1 {
+        this.member_type = v.i8();
+    }
+    this
+}
+
+fn consumer_group_describe_response_topic_partitions(
+    _version: i16,
+    v: &mut Values,
+) -> messages::consumer_group_describe_response::TopicPartitions<'static> {
+    let mut this = messages::consumer_group_describe_response::TopicPartitions::default();
+    this.topic_id = v.uuid();
+    this.topic_name = v.string();
+    this.partitions = v.vec(|v| v.i32());
+    this
+}
+
+fn consumer_group_describe_response_assignment(
+    version: i16,
+    v: &mut Values,
+) -> messages::consumer_group_describe_response::Assignment<'static> {
+    let mut this = messages::consumer_group_describe_response::Assignment::default();
+    this.topic_partitions = v.vec(|v| consumer_group_describe_response_topic_partitions(version, v));
+    this
+}
+
 pub fn consumer_protocol_assignment(
     version: i16,
     v: &mut Values,
@@ -298,6 +376,96 @@ fn create_topics_response_creatable_topic_configs(
     this
 }
 
+pub fn delete_groups_request(
+    _version: i16,
+    v: &mut Values,
+) -> messages::delete_groups_request::DeleteGroupsRequest<'static> {
+    let mut this = messages::delete_groups_request::DeleteGroupsRequest::default();
+    this.groups_names = v.vec(|v| v.string());
+    this
+}
+
+pub fn delete_groups_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::delete_groups_response::DeleteGroupsResponse<'static> {
+    let mut this = messages::delete_groups_response::DeleteGroupsResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.results = v.vec(|v| delete_groups_response_deletable_group_result(version, v));
+    this
+}
+
+fn delete_groups_response_deletable_group_result(
+    _version: i16,
+    v: &mut Values,
+) -> messages::delete_groups_response::DeletableGroupResult<'static> {
+    let mut this = messages::delete_groups_response::DeletableGroupResult::default();
+    this.group_id = v.string();
+    this.error_code = v.i16();
+    this
+}
+
+pub fn delete_records_request(
+    version: i16,
+    v: &mut Values,
+) -> messages::delete_records_request::DeleteRecordsRequest<'static> {
+    let mut this = messages::delete_records_request::DeleteRecordsRequest::default();
+    this.topics = v.vec(|v| delete_records_request_delete_records_topic(version, v));
+    this.timeout_ms = v.i32();
+    this
+}
+
+fn delete_records_request_delete_records_topic(
+    version: i16,
+    v: &mut Values,
+) -> messages::delete_records_request::DeleteRecordsTopic<'static> {
+    let mut this = messages::delete_records_request::DeleteRecordsTopic::default();
+    this.name = v.string();
+    this.partitions = v.vec(|v| delete_records_request_delete_records_partition(version, v));
+    this
+}
+
+fn delete_records_request_delete_records_partition(
+    _version: i16,
+    v: &mut Values,
+) -> messages::delete_records_request::DeleteRecordsPartition {
+    let mut this = messages::delete_records_request::DeleteRecordsPartition::default();
+    this.partition_index = v.i32();
+    this.offset = v.i64();
+    this
+}
+
+pub fn delete_records_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::delete_records_response::DeleteRecordsResponse<'static> {
+    let mut this = messages::delete_records_response::DeleteRecordsResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.topics = v.vec(|v| delete_records_response_delete_records_topic_result(version, v));
+    this
+}
+
+fn delete_records_response_delete_records_topic_result(
+    version: i16,
+    v: &mut Values,
+) -> messages::delete_records_response::DeleteRecordsTopicResult<'static> {
+    let mut this = messages::delete_records_response::DeleteRecordsTopicResult::default();
+    this.name = v.string();
+    this.partitions = v.vec(|v| delete_records_response_delete_records_partition_result(version, v));
+    this
+}
+
+fn delete_records_response_delete_records_partition_result(
+    _version: i16,
+    v: &mut Values,
+) -> messages::delete_records_response::DeleteRecordsPartitionResult {
+    let mut this = messages::delete_records_response::DeleteRecordsPartitionResult::default();
+    this.partition_index = v.i32();
+    this.low_watermark = v.i64();
+    this.error_code = v.i16();
+    this
+}
+
 pub fn delete_topics_request(
     version: i16,
     v: &mut Values,
@@ -349,6 +517,54 @@ fn delete_topics_response_deletable_topic_result(
     this.error_code = v.i16();
     if version >= 5 {
         this.error_message = v.option(|v| v.string());
+    }
+    this
+}
+
+pub fn describe_cluster_request(
+    version: i16,
+    v: &mut Values,
+) -> messages::describe_cluster_request::DescribeClusterRequest {
+    let mut this = messages::describe_cluster_request::DescribeClusterRequest::default();
+    this.include_cluster_authorized_operations = v.bool();
+    if version >= 1 {
+        this.endpoint_type = v.i8();
+    }
+    if version == 2 {
+        this.include_fenced_brokers = v.bool();
+    }
+    this
+}
+
+pub fn describe_cluster_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::describe_cluster_response::DescribeClusterResponse<'static> {
+    let mut this = messages::describe_cluster_response::DescribeClusterResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    if version >= 1 {
+        this.endpoint_type = v.i8();
+    }
+    this.cluster_id = v.string();
+    this.controller_id = v.i32();
+    this.brokers = v.vec(|v| describe_cluster_response_describe_cluster_broker(version, v));
+    this.cluster_authorized_operations = v.i32();
+    this
+}
+
+fn describe_cluster_response_describe_cluster_broker(
+    version: i16,
+    v: &mut Values,
+) -> messages::describe_cluster_response::DescribeClusterBroker<'static> {
+    let mut this = messages::describe_cluster_response::DescribeClusterBroker::default();
+    this.broker_id = v.i32();
+    this.host = v.string();
+    this.port = v.i32();
+    this.rack = v.option(|v| v.string());
+    if version == 2 {
+        this.is_fenced = v.bool();
     }
     this
 }
@@ -781,6 +997,60 @@ pub fn heartbeat_response(version: i16, v: &mut Values) -> messages::heartbeat_r
         this.throttle_time_ms = v.i32();
     }
     this.error_code = v.i16();
+    this
+}
+
+pub fn incremental_alter_configs_request(
+    version: i16,
+    v: &mut Values,
+) -> messages::incremental_alter_configs_request::IncrementalAlterConfigsRequest<'static> {
+    let mut this = messages::incremental_alter_configs_request::IncrementalAlterConfigsRequest::default();
+    this.resources = v.vec(|v| incremental_alter_configs_request_alter_configs_resource(version, v));
+    this.validate_only = v.bool();
+    this
+}
+
+fn incremental_alter_configs_request_alter_configs_resource(
+    version: i16,
+    v: &mut Values,
+) -> messages::incremental_alter_configs_request::AlterConfigsResource<'static> {
+    let mut this = messages::incremental_alter_configs_request::AlterConfigsResource::default();
+    this.resource_type = v.i8();
+    this.resource_name = v.string();
+    this.configs = v.vec(|v| incremental_alter_configs_request_alterable_config(version, v));
+    this
+}
+
+fn incremental_alter_configs_request_alterable_config(
+    _version: i16,
+    v: &mut Values,
+) -> messages::incremental_alter_configs_request::AlterableConfig<'static> {
+    let mut this = messages::incremental_alter_configs_request::AlterableConfig::default();
+    this.name = v.string();
+    this.config_operation = v.i8();
+    this.value = v.option(|v| v.string());
+    this
+}
+
+pub fn incremental_alter_configs_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::incremental_alter_configs_response::IncrementalAlterConfigsResponse<'static> {
+    let mut this = messages::incremental_alter_configs_response::IncrementalAlterConfigsResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.responses = v.vec(|v| incremental_alter_configs_response_alter_configs_resource_response(version, v));
+    this
+}
+
+fn incremental_alter_configs_response_alter_configs_resource_response(
+    _version: i16,
+    v: &mut Values,
+) -> messages::incremental_alter_configs_response::AlterConfigsResourceResponse<'static> {
+    let mut this = messages::incremental_alter_configs_response::AlterConfigsResourceResponse::default();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this.resource_type = v.i8();
+    this.resource_name = v.string();
     this
 }
 
@@ -1236,6 +1506,66 @@ fn offset_commit_response_offset_commit_response_partition(
     v: &mut Values,
 ) -> messages::offset_commit_response::OffsetCommitResponsePartition {
     let mut this = messages::offset_commit_response::OffsetCommitResponsePartition::default();
+    this.partition_index = v.i32();
+    this.error_code = v.i16();
+    this
+}
+
+pub fn offset_delete_request(
+    version: i16,
+    v: &mut Values,
+) -> messages::offset_delete_request::OffsetDeleteRequest<'static> {
+    let mut this = messages::offset_delete_request::OffsetDeleteRequest::default();
+    this.group_id = v.string();
+    this.topics = v.vec(|v| offset_delete_request_offset_delete_request_topic(version, v));
+    this
+}
+
+fn offset_delete_request_offset_delete_request_topic(
+    version: i16,
+    v: &mut Values,
+) -> messages::offset_delete_request::OffsetDeleteRequestTopic<'static> {
+    let mut this = messages::offset_delete_request::OffsetDeleteRequestTopic::default();
+    this.name = v.string();
+    this.partitions = v.vec(|v| offset_delete_request_offset_delete_request_partition(version, v));
+    this
+}
+
+fn offset_delete_request_offset_delete_request_partition(
+    _version: i16,
+    v: &mut Values,
+) -> messages::offset_delete_request::OffsetDeleteRequestPartition {
+    let mut this = messages::offset_delete_request::OffsetDeleteRequestPartition::default();
+    this.partition_index = v.i32();
+    this
+}
+
+pub fn offset_delete_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::offset_delete_response::OffsetDeleteResponse<'static> {
+    let mut this = messages::offset_delete_response::OffsetDeleteResponse::default();
+    this.error_code = v.i16();
+    this.throttle_time_ms = v.i32();
+    this.topics = v.vec(|v| offset_delete_response_offset_delete_response_topic(version, v));
+    this
+}
+
+fn offset_delete_response_offset_delete_response_topic(
+    version: i16,
+    v: &mut Values,
+) -> messages::offset_delete_response::OffsetDeleteResponseTopic<'static> {
+    let mut this = messages::offset_delete_response::OffsetDeleteResponseTopic::default();
+    this.name = v.string();
+    this.partitions = v.vec(|v| offset_delete_response_offset_delete_response_partition(version, v));
+    this
+}
+
+fn offset_delete_response_offset_delete_response_partition(
+    _version: i16,
+    v: &mut Values,
+) -> messages::offset_delete_response::OffsetDeleteResponsePartition {
+    let mut this = messages::offset_delete_response::OffsetDeleteResponsePartition::default();
     this.partition_index = v.i32();
     this.error_code = v.i16();
     this
