@@ -72,6 +72,14 @@ pub enum WireError {
         /// The longest that the protocol can carry.
         limit: usize,
     },
+    /// A codec does not pack.
+    #[error("{codec} cannot pack a batch: {cause}")]
+    Pack {
+        /// The codec.
+        codec: crate::records::Compression,
+        /// What the codec says.
+        cause: &'static str,
+    },
     /// An API key that we do not know.
     #[error("unknown API key {key}")]
     UnknownApi {

@@ -64,7 +64,21 @@ pub fn put_varint(out: &mut Vec<u8>, value: i32) {
 /// VARLONG (zigzag).
 #[inline]
 pub fn put_varlong(out: &mut Vec<u8>, value: i64) {
-    put_uvarlong(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
+    put_uvarlong(out, zigzag(value));
+}
+
+/// Sign last, so that small negative numbers are short, too.
+#[inline(always)]
+pub(crate) fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+/// Bytes that [`put_uvarlong`] writes: one for every 7 bits.
+#[inline(always)]
+pub(crate) fn uvarlong_bytes(value: u64) -> usize {
+    let bits = u64::BITS - (value | 1).leading_zeros();
+    // (bits + 6) / 7, for 1 to 64, without a division.
+    ((bits * 9 + 64) >> 6) as usize
 }
 
 fn too_long(what: &'static str, len: usize, limit: usize) -> WireError {

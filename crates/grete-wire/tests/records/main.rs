@@ -1,6 +1,7 @@
 //! Record batches: against a plain model, against what other implementations wrote, and against hostile bytes.
 
 mod codecs;
+mod encode;
 mod model;
 mod pitfalls;
 mod properties;
