@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import queue
 import shutil
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -59,6 +60,25 @@ def command(
     return line + [f"kafka.{name}={value}" for name, value in kafka.items()]
 
 
+def run(line: list[str], *, timeout: float, text: bytes | None = None) -> bytes:
+    """Run a command line to its end, with `text` as its standard input; returns what it wrote."""
+    process = spawn(
+        line,
+        stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        output, errors = process.communicate(text, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        end(process)
+        raise
+    if process.returncode != 0:
+        told = errors.decode(errors="replace")
+        raise RuntimeError(f"{line[0]} ... {line[-1]} ended with {process.returncode}:\n{told}")
+    return output
+
+
 def produce(
     cluster: KafkaCluster,
     topic: str,
@@ -72,16 +92,28 @@ def produce(
     """Write records by Kafka's own producer; the options are those of JavaProducer.java. {"produced", "aborted"}."""
     settings = {"compression.type": codec, **(properties or {})}
     line = command(cluster, "JavaProducer", settings, {"topic": topic, "count": count, **options})
-    process = spawn(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        output, errors = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        end(process)
-        raise
-    if process.returncode != 0:
-        raise RuntimeError(f"JavaProducer ended with {process.returncode}:\n{errors.decode(errors='replace')}")
+    output = run(line, timeout=timeout)
     answer: dict[str, int] = json.loads(output)
     return answer
+
+
+def partitions_of(cluster: KafkaCluster, keys: Sequence[bytes], counts: Sequence[int]) -> list[list[int]]:
+    """Where Kafka's own producer puts each key, for each count of partitions."""
+    line = command(cluster, "JavaPartitions", {}, {"counts": ",".join(map(str, counts))})
+    text = b"".join(base64.b64encode(key) + b"\n" for key in keys)
+    rows = run(line, timeout=60.0, text=text).decode().splitlines()
+    return [[int(part) for part in row.split()] for row in rows]
+
+
+def judge(
+    cluster: KafkaCluster, topic: str, what: str, *, seconds: int = 120, **settings: object
+) -> list[dict[str, Any]]:
+    """What JavaJudge.java finds in a topic: "records" or "sequence"; `settings` are the consumer's."""
+    kafka = {name.replace("_", "."): value for name, value in settings.items()}
+    line = command(cluster, "JavaJudge", kafka, {"topic": topic, "what": what, "seconds": seconds})
+    rows = [json.loads(row) for row in run(line, timeout=seconds + 30.0).splitlines()]
+    assert rows.pop() == {"done": True}
+    return rows
 
 
 class JavaConsumer:
