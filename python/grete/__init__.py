@@ -12,13 +12,20 @@ from grete.errors import (
     ClosedError,
     ConfigError,
     CorruptBatchError,
+    DeliveryError,
     ForkedClientError,
     GreteError,
     GroupError,
     KafkaError,
     NotBuiltError,
     NotKafkaError,
+    OffsetError,
+    QueueFull,
+    RecordTooLargeError,
+    RecordTypeError,
     TimeoutError,  # noqa: A004
+    UndeliveredError,
+    UnknownTopicError,
 )
 
 __all__ = [
@@ -28,6 +35,7 @@ __all__ = [
     "ConfigError",
     "Consumer",
     "CorruptBatchError",
+    "DeliveryError",
     "ForkedClientError",
     "GreteError",
     "GroupError",
@@ -36,7 +44,13 @@ __all__ = [
     "Messages",
     "NotBuiltError",
     "NotKafkaError",
+    "OffsetError",
+    "QueueFull",
+    "RecordTooLargeError",
+    "RecordTypeError",
     "TimeoutError",
+    "UndeliveredError",
+    "UnknownTopicError",
     "__version__",
     "client",
 ]

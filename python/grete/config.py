@@ -243,9 +243,13 @@ def resolve(code: Layer, command_line: Layer, environment: Mapping[str, str] | N
 
 
 def check_kafka(config: Config) -> None:
-    """Refuses Kafka settings that are unknown, wrong, or not built, and says where they came from."""
+    """Refuses Kafka settings that are unknown, wrong, or not built, and says where they came from.
+
+    Consumers and `Consumer.producer` share the dict, so it has to fit both.
+    """
     try:
-        _core.config_entries(config.kafka_pairs())
+        _core.config_entries(config.kafka_pairs(), "consumer")
+        _core.config_entries(config.kafka_pairs(), "producer")
     except ConfigError as error:
         value = config.kafka.get(error.setting or "")
         if value is None:

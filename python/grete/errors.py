@@ -65,3 +65,65 @@ class GroupError(GreteError):
 
 class OffsetError(GreteError):
     """A partition has no valid offset to read from, and `auto.offset.reset` is "none"."""
+
+
+class QueueFull(GreteError):  # noqa: N818
+    """`buffer.memory` stayed full for `max_block`: records are made faster than brokers take them, or none can."""
+
+
+class DeliveryError(GreteError):
+    """A record was not acknowledged. `outcome` says what is known of it: "not_written", or "unknown".
+
+    `topic` and `partition` (None: it got none) say where it was going, `code` and `name` what a broker answered (None:
+    none did). Unknown outcomes are never retried under a new identity: only the caller can know whether twice is worse
+    than not at all.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic: str,
+        partition: int | None = None,
+        outcome: str = "not_written",
+        code: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.outcome = outcome
+        self.code = code
+        self.name = name
+
+
+class UndeliveredError(GreteError):
+    """A producer was closed and records were not delivered. `undelivered` is the report that `close` returns."""
+
+    def __init__(self, message: str, *, undelivered: object) -> None:
+        super().__init__(message)
+        self.undelivered = undelivered
+
+
+class RecordTypeError(GreteError, TypeError):
+    """Something given for a record is not of a type that can be sent. `topic` is where it was going."""
+
+    def __init__(self, message: str, *, topic: str | None = None) -> None:
+        super().__init__(message)
+        self.topic = topic
+
+
+class RecordTooLargeError(GreteError, ValueError):
+    """A record is larger than `max.request.size` allows. `topic` is where it was going."""
+
+    def __init__(self, message: str, *, topic: str | None = None) -> None:
+        super().__init__(message)
+        self.topic = topic
+
+
+class UnknownTopicError(KafkaError):
+    """There is no such topic, as far as the brokers say. `topic` is its name."""
+
+    def __init__(self, message: str, *, code: int = 3, name: str = "UNKNOWN_TOPIC_OR_PARTITION", topic: str) -> None:
+        super().__init__(message, code=code, name=name)
+        self.topic = topic

@@ -162,3 +162,12 @@ def test_kafka_mistakes_are_named_with_their_origin() -> None:
         resolved(kafka={**KAFKA, "security.protocol": "SASL_SSL"})
     with pytest.raises(grete.ConfigError, match=r"bootstrap\.servers"):
         resolve(Layer(), Layer(), {})
+
+
+def test_an_apps_kafka_settings_serve_its_producer_too() -> None:
+    kafka = {**KAFKA, "linger.ms": 0, "compression.type": "zstd", "group.id": "g"}
+    assert dict(resolved(kafka=kafka).kafka_pairs())["linger.ms"] == "0"
+    with pytest.raises(grete.ConfigError, match=r"delivery\.timeout\.ms \(5\) must be at least .*\(from code\)"):
+        resolved(kafka={**KAFKA, "delivery.timeout.ms": 5})
+    with pytest.raises(grete.NotBuiltError, match=r"transactional\.id.*\(from code\)"):
+        resolved(kafka={**KAFKA, "transactional.id": "t"})

@@ -18,7 +18,7 @@ mod stop_guard;
 mod waiter;
 mod worker;
 
-pub use config::{ConfigError, ConsumerConfig};
+pub use config::{AdminConfig, ConfigError, ConsumerConfig, ProducerConfig};
 pub use consumer::{Consumer, Route, Start, Statistics};
 pub use dispatcher::{Dispatcher, Job, JobToken, LaneReport, Next, Outcome, RunningJob};
 pub use error::ClientError;

@@ -18,6 +18,8 @@ mod notice;
 mod stop;
 mod testing;
 
+use grete_client::{AdminConfig, ConsumerConfig, ProducerConfig};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// Grete's native part. Private: the names that users need are re-exported by `grete`.
@@ -56,13 +58,16 @@ fn fork_generation() -> u32 {
     grete_client::fork_generation()
 }
 
-/// Every Kafka setting with its effective value: (name, value, whether it is the default). Raises `ConfigError`.
+/// Every Kafka setting of a role ("consumer", "producer" or "admin") with its effective value: (name, value, whether it is
+/// the default). Raises `ConfigError`.
 #[pyfunction]
-fn config_entries(pairs: Vec<(String, String)>) -> PyResult<Vec<(String, String, bool)>> {
-    let config = grete_client::ConsumerConfig::from_pairs(&pairs).map_err(errors::config)?;
-    Ok(config
-        .entries()
-        .into_iter()
-        .map(|(name, value, default)| (name.to_string(), value.to_string(), default))
-        .collect())
+#[pyo3(signature = (pairs, role="consumer"))]
+fn config_entries(pairs: Vec<(String, String)>, role: &str) -> PyResult<Vec<(&'static str, String, bool)>> {
+    let entries = match role {
+        "consumer" => ConsumerConfig::from_pairs(&pairs).map(|config| config.entries()),
+        "producer" => ProducerConfig::from_pairs(&pairs).map(|config| config.entries()),
+        "admin" => AdminConfig::from_pairs(&pairs).map(|config| config.entries()),
+        _ => return Err(PyValueError::new_err(format!("a role is consumer, producer or admin, not {role:?}"))),
+    };
+    entries.map_err(errors::config)
 }

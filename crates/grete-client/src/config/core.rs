@@ -9,10 +9,32 @@ use grete_core::group::{Assignor, GroupConfig};
 use grete_core::position::{PositionConfig, ResetPolicy};
 use grete_core::time::Nanos;
 
-use super::{ConfigError, ConsumerConfig, Reset, invalid};
+use super::{ConfigError, ConsumerConfig, Reset, Settings, invalid};
 
 fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
+}
+
+impl Settings {
+    /// What every client's cluster machine needs.
+    pub(crate) fn to_cluster(&self) -> ClusterConfig {
+        let ms = |name: &str| nanos(self.millis(name));
+        ClusterConfig {
+            bootstrap: self.bootstrap().to_vec(),
+            client_id: self.client_id().into(),
+            request_timeout: ms("request.timeout.ms"),
+            reconnect_backoff: ms("reconnect.backoff.ms"),
+            reconnect_backoff_max: ms("reconnect.backoff.max.ms"),
+            retry_backoff: ms("retry.backoff.ms"),
+            retry_backoff_max: ms("retry.backoff.max.ms"),
+            metadata_max_age: ms("metadata.max.age.ms"),
+            connections_max_idle: ms("connections.max.idle.ms"),
+            socket_connection_setup_timeout: ms("socket.connection.setup.timeout.ms"),
+            socket_connection_setup_timeout_max: ms("socket.connection.setup.timeout.max.ms"),
+            allow_auto_create_topics: self.flag("allow.auto.create.topics"),
+            ..ClusterConfig::default()
+        }
+    }
 }
 
 impl ConsumerConfig {
@@ -47,21 +69,7 @@ impl ConsumerConfig {
             group.check().map_err(|error| invalid("group.id", error.to_string()))?;
         }
         Ok(ConsumerCoreConfig {
-            cluster: ClusterConfig {
-                bootstrap: self.bootstrap().to_vec(),
-                client_id: self.client_id().into(),
-                request_timeout,
-                reconnect_backoff: ms("reconnect.backoff.ms"),
-                reconnect_backoff_max: ms("reconnect.backoff.max.ms"),
-                retry_backoff,
-                retry_backoff_max,
-                metadata_max_age: ms("metadata.max.age.ms"),
-                connections_max_idle: ms("connections.max.idle.ms"),
-                socket_connection_setup_timeout: ms("socket.connection.setup.timeout.ms"),
-                socket_connection_setup_timeout_max: ms("socket.connection.setup.timeout.max.ms"),
-                allow_auto_create_topics: self.flag("allow.auto.create.topics"),
-                ..ClusterConfig::default()
-            },
+            cluster: self.to_cluster(),
             fetch: FetchConfig {
                 max_wait_ms: int("fetch.max.wait.ms"),
                 min_bytes: int("fetch.min.bytes"),

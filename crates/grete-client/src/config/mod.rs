@@ -1,14 +1,21 @@
 //! Settings by Kafka's dotted names. What is unknown, wrong or not built yet is refused here, before any socket opens.
 
+mod check;
+mod consumer;
 mod core;
+mod producer;
 mod setting;
+mod table;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use setting::{Kind, SETTINGS, Setting, Status, nearest};
+pub use consumer::{ConsumerConfig, Reset};
+pub use producer::{Acks, ProducerConfig};
+pub use setting::Role;
+use setting::{Setting, Status};
 
 /// A setting that cannot be used, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,48 +42,41 @@ pub enum ConfigErrorKind {
     Missing,
 }
 
-/// Where to start without a committed offset, or when it is out of range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reset {
-    /// The first record still there.
-    Earliest,
-    /// What is written from now on.
-    Latest,
-    /// Neither: an error.
-    None,
-}
-
-/// A checked configuration of one consumer.
+/// Checked settings of one client, whatever its role. [`ConsumerConfig`], [`ProducerConfig`] and [`AdminConfig`] add what
+/// their role knows.
 #[derive(Debug, Clone)]
-pub struct ConsumerConfig {
+pub struct Settings {
+    role: Role,
     values: Vec<(&'static Setting, String)>,
     bootstrap: Vec<(Arc<str>, u16)>,
 }
 
-impl ConsumerConfig {
+impl Settings {
     /// Checks every pair. Java's and librdkafka's spellings are accepted; the last of two spellings of one setting
-    /// wins.
-    ///
-    /// # Errors
-    /// The first setting that is unknown, wrong or not built yet, and `bootstrap.servers` when it is missing.
-    pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self, ConfigError> {
+    /// wins. Settings that only another role knows are accepted, so that one dict serves all clients.
+    fn from_pairs(role: Role, pairs: &[(String, String)]) -> Result<Self, ConfigError> {
         let mut values: Vec<(&'static Setting, String)> = Vec::new();
         for (name, value) in pairs {
-            let setting = find(name)?;
-            let value = check(setting, name, value)?;
+            let Some((setting, value)) = check::setting(role, name, value)? else { continue };
             values.retain(|(other, _)| other.name != setting.name);
             values.push((setting, value));
         }
-        let mut config = Self { values, bootstrap: Vec::new() };
-        config.bootstrap = parse_bootstrap(config.text("bootstrap.servers"))?;
-        config.check_together()?;
-        Ok(config)
+        let mut settings = Self { role, values, bootstrap: Vec::new() };
+        settings.bootstrap = check::bootstrap(settings.text("bootstrap.servers"))?;
+        let (first, most) = (settings.number("reconnect.backoff.ms"), settings.number("reconnect.backoff.max.ms"));
+        if first > most {
+            return Err(invalid(
+                "reconnect.backoff.ms",
+                format!("reconnect.backoff.ms ({first}) is above reconnect.backoff.max.ms ({most})"),
+            ));
+        }
+        Ok(settings)
     }
 
-    /// Name, value and whether it is the default, for each setting.
+    /// Name, value and whether it is the default, for each setting that the role knows.
     #[must_use]
     pub fn entries(&self) -> Vec<(&'static str, String, bool)> {
-        let built = SETTINGS.iter().filter(|setting| setting.status == Status::Built);
+        let built = self.role.settings().filter(|setting| setting.status == Status::Built);
         built
             .map(|setting| (setting.name, self.text(setting.name).to_owned(), self.given(setting.name).is_none()))
             .collect()
@@ -88,37 +88,10 @@ impl ConsumerConfig {
         &self.bootstrap
     }
 
-    /// The group, if one is set.
-    #[must_use]
-    pub fn group_id(&self) -> Option<&str> {
-        Some(self.text("group.id")).filter(|id| !id.is_empty())
-    }
-
     /// What the broker's logs and quotas know this client by.
     #[must_use]
     pub fn client_id(&self) -> &str {
         self.text("client.id")
-    }
-
-    /// The value of `auto.offset.reset`.
-    #[must_use]
-    pub fn reset(&self) -> Reset {
-        match self.text("auto.offset.reset") {
-            "latest" | "largest" | "end" => Reset::Latest,
-            "none" | "error" => Reset::None,
-            _ => Reset::Earliest,
-        }
-    }
-
-    /// Whether only committed transactions are read.
-    #[must_use]
-    pub fn read_committed(&self) -> bool {
-        self.text("isolation.level") == "read_committed"
-    }
-
-    /// Assignors in order of preference.
-    pub fn assignors(&self) -> impl Iterator<Item = &str> {
-        self.text("partition.assignment.strategy").split(',').map(str::trim)
     }
 
     /// A boolean setting.
@@ -144,130 +117,31 @@ impl ConsumerConfig {
     }
 
     fn text(&self, name: &str) -> &str {
-        let default = || SETTINGS.iter().find(|setting| setting.name == name).map_or("", |setting| setting.default);
+        let default =
+            || self.role.settings().find(|setting| setting.name == name).map_or("", |setting| setting.default);
         self.given(name).unwrap_or_else(default)
     }
+}
 
-    fn check_together(&self) -> Result<(), ConfigError> {
-        let (heartbeat, session) = (self.number("heartbeat.interval.ms"), self.number("session.timeout.ms"));
-        if heartbeat >= session {
-            return Err(invalid(
-                "heartbeat.interval.ms",
-                format!(
-                    "heartbeat.interval.ms ({heartbeat}) must be below session.timeout.ms ({session}), \
-                     a third of it at most as a rule"
-                ),
-            ));
-        }
-        let (first, most) = (self.number("reconnect.backoff.ms"), self.number("reconnect.backoff.max.ms"));
-        if first > most {
-            return Err(invalid(
-                "reconnect.backoff.ms",
-                format!("reconnect.backoff.ms ({first}) is above reconnect.backoff.max.ms ({most})"),
-            ));
-        }
-        Ok(())
+/// A checked configuration of one admin client.
+#[derive(Debug, Clone)]
+pub struct AdminConfig(Settings);
+
+impl AdminConfig {
+    /// Checks every pair; see [`ConsumerConfig::from_pairs`].
+    ///
+    /// # Errors
+    /// The first setting that is unknown, wrong or not built yet, and `bootstrap.servers` when it is missing.
+    pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self, ConfigError> {
+        Settings::from_pairs(Role::Admin, pairs).map(Self)
     }
 }
 
-fn find(name: &str) -> Result<&'static Setting, ConfigError> {
-    let named = |setting: &&Setting| setting.name == name || setting.aliases.contains(&name);
-    let Some(setting) = SETTINGS.iter().find(named).or_else(|| Setting::family(name)) else {
-        let message = match nearest(name) {
-            Some(near) => format!("there is no setting {name:?}; did you mean {near:?}?"),
-            None => format!(
-                "there is no consumer setting {name:?}; Kafka's consumer configuration lists the names that exist"
-            ),
-        };
-        return Err(ConfigError { setting: name.to_owned(), message, kind: ConfigErrorKind::Unknown });
-    };
-    Ok(setting)
-}
-
-fn check(setting: &'static Setting, name: &str, value: &str) -> Result<String, ConfigError> {
-    let value = value.trim();
-    let wrong = |wanted: String| Err(invalid(name, format!("{name} = {value:?} cannot be used: {wanted}")));
-    if let Status::NotBuilt { unless, cure } = setting.status {
-        return if unless.iter().any(|allowed| allowed.eq_ignore_ascii_case(value)) {
-            Ok(value.to_owned())
-        } else {
-            let message = format!("{name} = {value:?} is not built yet, so it is refused rather than ignored; {cure}");
-            Err(ConfigError { setting: name.to_owned(), message, kind: ConfigErrorKind::NotBuilt })
-        };
+impl std::ops::Deref for AdminConfig {
+    type Target = Settings;
+    fn deref(&self) -> &Settings {
+        &self.0
     }
-    match setting.kind {
-        Kind::Text => Ok(value.to_owned()),
-        Kind::Number { least, most, unit } => match value.parse::<i64>() {
-            Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
-            _ => wrong(format!("give a whole number of {unit} from {least} to {most}")),
-        },
-        Kind::Flag => match value.to_ascii_lowercase().as_str() {
-            "true" | "1" => Ok("true".into()),
-            "false" | "0" => Ok("false".into()),
-            _ => wrong("give true or false".into()),
-        },
-        Kind::Choice(choices) => match choices.iter().find(|choice| choice.eq_ignore_ascii_case(value)) {
-            Some(choice) => Ok((*choice).to_owned()),
-            None => wrong(format!("give one of {}", choices.join(", "))),
-        },
-        Kind::Assignors => assignors(name, value),
-    }
-}
-
-fn assignors(name: &str, value: &str) -> Result<String, ConfigError> {
-    let mut names = Vec::new();
-    for given in value.split(',').map(str::trim).filter(|given| !given.is_empty()) {
-        // Java names the class, librdkafka the strategy.
-        let short = given.rsplit('.').next().unwrap_or(given);
-        names.push(match short {
-            "range" | "RangeAssignor" => "range",
-            "cooperative-sticky" | "CooperativeStickyAssignor" => "cooperative-sticky",
-            "roundrobin" | "RoundRobinAssignor" | "sticky" | "StickyAssignor" => {
-                return Err(ConfigError {
-                    setting: name.to_owned(),
-                    message: format!(
-                        "{name}: {given:?} is not built yet; use cooperative-sticky, or range in a group shared with \
-                         clients that know no other"
-                    ),
-                    kind: ConfigErrorKind::NotBuilt,
-                });
-            }
-            _ => {
-                return Err(invalid(
-                    name,
-                    format!("{name}: {given:?} is no assignor; give cooperative-sticky, range, or both"),
-                ));
-            }
-        });
-    }
-    if names.is_empty() {
-        return Err(invalid(name, format!("{name} names no assignor; give cooperative-sticky, range, or both")));
-    }
-    Ok(names.join(","))
-}
-
-fn parse_bootstrap(list: &str) -> Result<Vec<(Arc<str>, u16)>, ConfigError> {
-    const NAME: &str = "bootstrap.servers";
-    let mut addresses = Vec::new();
-    for entry in list.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
-        let bare = entry.split_once("://").map_or(entry, |(_, rest)| rest);
-        let Some((host, port)) = bare.rsplit_once(':') else {
-            return Err(invalid(NAME, format!("{NAME}: {entry:?} has no port; give host:port, as in {entry}:9092")));
-        };
-        let port = port.parse::<u16>().ok().filter(|port| *port != 0);
-        let (Some(port), false) = (port, host.is_empty()) else {
-            return Err(invalid(NAME, format!("{NAME}: {entry:?} is not host:port; a port is a number up to 65535")));
-        };
-        addresses.push((Arc::from(host.trim_start_matches('[').trim_end_matches(']')), port));
-    }
-    if addresses.is_empty() {
-        return Err(ConfigError {
-            setting: NAME.into(),
-            message: format!("{NAME} is not set; give at least one broker as host:port, as in localhost:9092"),
-            kind: ConfigErrorKind::Missing,
-        });
-    }
-    Ok(addresses)
 }
 
 fn invalid(name: &str, message: String) -> ConfigError {

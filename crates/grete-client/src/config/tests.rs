@@ -1,3 +1,6 @@
+use std::time::Duration;
+
+use super::setting::Kind;
 use super::*;
 
 fn parse(pairs: &[(&str, &str)]) -> Result<ConsumerConfig, ConfigError> {
@@ -13,8 +16,9 @@ fn refused(pairs: &[(&str, &str)]) -> (ConfigErrorKind, String) {
 
 #[test]
 fn the_defaults_are_complete_and_fit_their_own_rules() {
-    for setting in SETTINGS.iter().filter(|setting| setting.status == Status::Built && !setting.default.is_empty()) {
-        assert!(check(setting, setting.name, setting.default).is_ok(), "{}", setting.name);
+    for setting in table::all().filter(|setting| setting.status == Status::Built && !setting.default.is_empty()) {
+        let kept = check::check(setting, setting.name, setting.default).expect(setting.name);
+        assert_eq!(kept, setting.default, "{}", setting.name);
     }
     let config = parse(&[]).expect("defaults");
     assert_eq!(config.reset(), Reset::Earliest);
@@ -69,4 +73,114 @@ fn wrong_values_say_what_would_be_right() {
     }
     let error = ConsumerConfig::from_pairs(&[]).expect_err("refused");
     assert_eq!(error.kind, ConfigErrorKind::Missing);
+}
+
+#[test]
+fn no_name_stands_for_two_settings() {
+    let mut names: Vec<&str> =
+        table::all().flat_map(|setting| std::iter::once(setting.name).chain(setting.aliases.iter().copied())).collect();
+    names.sort_unstable();
+    let count = names.len();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    for setting in table::all() {
+        if let Kind::Choice(choices) = setting.kind {
+            assert!(choices.iter().all(|(_, kept)| choices.iter().any(|(said, _)| said == kept)), "{}", setting.name);
+        }
+    }
+}
+
+fn produce(pairs: &[(&str, &str)]) -> Result<ProducerConfig, ConfigError> {
+    let mut all = vec![("bootstrap.servers".to_owned(), "localhost:9092".to_owned())];
+    all.extend(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    ProducerConfig::from_pairs(&all)
+}
+
+#[test]
+fn a_producer_writes_safely_by_default() {
+    let config = produce(&[]).expect("defaults");
+    assert_eq!(config.acks(), Acks::All);
+    assert!(config.idempotent());
+    assert_eq!(config.delivery_timeout(), Duration::from_secs(120));
+    assert_eq!((config.compression(), config.compression_level()), ("none", None));
+}
+
+#[test]
+fn one_dict_serves_all_roles() {
+    let shared = [("group.id", "g"), ("session.timeout.ms", "10000"), ("linger.ms", "0"), ("acks", "-1")];
+    assert_eq!(produce(&shared).expect("fits").number("linger.ms"), 0);
+    assert_eq!(parse(&shared).expect("fits").group_id(), Some("g"));
+    let pairs: Vec<_> =
+        [("bootstrap.servers", "a:1"), ("group.id", "g"), ("linger.ms", "0"), ("transactional.id", "t")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec();
+    let admin = AdminConfig::from_pairs(&pairs).expect("fits");
+    let names: Vec<&str> = admin.entries().iter().map(|(name, _, _)| *name).collect();
+    assert!(names.contains(&"default.api.timeout.ms") && !names.contains(&"linger.ms"), "{names:?}");
+    // What a role does not have is its own business only; what it can be spelled wrong in is everybody's.
+    assert!(produce(&[("group.instance.id", "i")]).is_ok());
+    assert_eq!(produce(&[("transactional.id", "t")]).expect_err("refused").kind, ConfigErrorKind::NotBuilt);
+    assert!(parse(&[("transactional.id", "t")]).is_ok());
+    assert_eq!(parse(&[("acks", "two")]).expect_err("refused").kind, ConfigErrorKind::Invalid);
+    // Settings are held together by the role that they matter to.
+    assert!(produce(&[("heartbeat.interval.ms", "60000")]).is_ok());
+}
+
+#[test]
+fn both_worlds_spell_a_producers_settings() {
+    let config = produce(&[
+        ("request.required.acks", "1"),
+        ("max.in.flight", "3"),
+        ("queue.buffering.max.ms", "7"),
+        ("message.max.bytes", "5000"),
+        ("compression.codec", "zstd"),
+        ("compression.level", "3"),
+        ("message.timeout.ms", "60000"),
+    ]);
+    let config = config.expect("fits");
+    assert_eq!(config.acks(), Acks::Leader);
+    assert!(!config.idempotent(), "acks other than all switch it off");
+    assert_eq!(config.number("max.in.flight.requests.per.connection"), 3);
+    assert_eq!(config.number("linger.ms"), 7);
+    assert_eq!(config.number("max.request.size"), 5000);
+    assert_eq!((config.compression(), config.compression_level()), ("zstd", Some(3)));
+    assert_eq!(config.delivery_timeout(), Duration::from_secs(60));
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_both_named() {
+    for (pairs, names) in [
+        (&[("enable.idempotence", "true"), ("acks", "1")][..], ["enable.idempotence", "acks = 1"]),
+        (&[("max.in.flight", "6")], ["max.in.flight.requests.per.connection = 6", "enable.idempotence"]),
+        (&[("delivery.timeout.ms", "5000")], ["linger.ms", "request.timeout.ms (30000)"]),
+        (&[("compression.type", "lz4"), ("compression.level", "3")], ["compression.level", "compression.type = lz4"]),
+        (&[("compression.type", "gzip"), ("compression.level", "12")], ["compression.level", "gzip"]),
+    ] {
+        let error = produce(pairs).expect_err("refused");
+        assert_eq!(error.kind, ConfigErrorKind::Invalid);
+        assert!(names.iter().all(|name| error.message.contains(name)), "{}", error.message);
+    }
+    assert!(produce(&[("max.in.flight", "100"), ("enable.idempotence", "false")]).is_ok());
+    assert!(produce(&[("delivery.timeout.ms", "5000"), ("request.timeout.ms", "4000")]).is_ok());
+    // Nobody gave it, so it makes room.
+    let config = produce(&[("request.timeout.ms", "300000")]).expect("fits");
+    assert_eq!(config.delivery_timeout(), Duration::from_millis(300_005));
+}
+
+#[test]
+fn what_a_producer_does_not_have_says_what_to_do_instead() {
+    for (name, value, says) in [
+        ("retries", "3", "delivery.timeout.ms"),
+        ("message.send.max.retries", "0", "delivery.timeout.ms"),
+        ("queue.buffering.max.messages", "100000", "buffer.memory"),
+        ("partitioner", "consistent_random", "partitioner="),
+        ("key.serializer", "org.apache.kafka.common.serialization.StringSerializer", "bytes"),
+    ] {
+        let error = produce(&[(name, value)]).expect_err("refused");
+        assert_eq!(error.kind, ConfigErrorKind::NotBuilt, "{name}");
+        assert!(error.message.contains(says), "{name}: {}", error.message);
+    }
+    assert!(produce(&[("retries", "2147483647"), ("partitioner", "murmur2_random")]).is_ok());
+    let error = produce(&[("linger", "5")]).expect_err("refused");
+    assert!(error.message.contains("did you mean \"linger.ms\""), "{}", error.message);
 }
