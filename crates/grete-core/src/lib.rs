@@ -9,6 +9,7 @@ pub mod fetch;
 pub mod fetch_notice;
 pub mod group;
 pub mod ids;
+pub mod murmur2;
 pub mod partitions;
 pub mod position;
 pub mod request;
