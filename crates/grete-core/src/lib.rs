@@ -1,4 +1,4 @@
-//! Floor 1: sans-IO state machines of a Kafka consumer.
+//! Floor 1: sans-IO state machines of a Kafka client.
 #![forbid(unsafe_code)]
 
 pub mod cluster;
@@ -12,6 +12,8 @@ pub mod ids;
 pub mod murmur2;
 pub mod partitions;
 pub mod position;
+pub mod produce;
+pub mod producer;
 pub mod request;
 pub mod rng;
 pub mod slot_error;
