@@ -1,8 +1,8 @@
 //! What machines ask of brokers, and what comes back: the currency between the machines and the cluster.
 
 use std::fmt;
+use std::sync::Arc;
 
-use grete_wire::Reader;
 use grete_wire::api_key::ApiKey;
 use grete_wire::error::WireError;
 use grete_wire::frame::Frame;
@@ -10,6 +10,8 @@ use grete_wire::messages::{
     FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, ListOffsetsRequest, MetadataRequest,
     OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, SyncGroupRequest,
 };
+use grete_wire::produce::ProduceBody;
+use grete_wire::{Api, Outbound, Reader};
 
 use crate::ids::NodeId;
 use crate::time::Nanos;
@@ -21,6 +23,8 @@ pub enum Target {
     Node(NodeId),
     /// Whichever ready broker has the least to do.
     Any,
+    /// The controller, as the metadata has it; any broker while it names none.
+    Controller,
 }
 
 /// Which of a broker's connections a request travels on: a long poll must not hold up a heartbeat.
@@ -32,11 +36,16 @@ pub enum Channel {
     Fetch,
     /// JoinGroup and SyncGroup: the broker may hold the answer for the rebalance timeout.
     Join,
+    /// Produce: the broker may hold the answer until enough replicas have the batches.
+    Produce,
 }
 
 impl Channel {
+    /// How many there are.
+    pub const COUNT: usize = 4;
+
     /// All of them, in the order of [`Channel::index`].
-    pub const ALL: [Self; 3] = [Self::Control, Self::Fetch, Self::Join];
+    pub const ALL: [Self; Self::COUNT] = [Self::Control, Self::Fetch, Self::Join, Self::Produce];
 
     /// Dense index, for arrays with one place per channel.
     #[must_use]
@@ -45,6 +54,7 @@ impl Channel {
             Self::Control => 0,
             Self::Fetch => 1,
             Self::Join => 2,
+            Self::Produce => 3,
         }
     }
 }
@@ -55,6 +65,7 @@ impl fmt::Display for Channel {
             Self::Control => "control",
             Self::Fetch => "fetch",
             Self::Join => "join",
+            Self::Produce => "produce",
         })
     }
 }
@@ -70,6 +81,10 @@ pub enum Owner {
     Position,
     /// The group machine.
     Group,
+    /// The produce machine.
+    Produce,
+    /// The admin client.
+    Admin,
     /// A caller of the client's API.
     Client,
 }
@@ -83,8 +98,26 @@ pub struct Token {
     pub id: u32,
 }
 
+/// A request of any API that has messages: for questions that are asked too seldom to have a place in [`Request`].
+pub trait AnyRequest: fmt::Debug + Send + Sync {
+    /// Which API this is.
+    fn api(&self) -> ApiKey;
+    /// Appends the body, without any header.
+    fn encode_body(&self, version: i16, out: &mut Vec<u8>) -> Result<(), WireError>;
+}
+
+impl<T: Api + fmt::Debug + Send + Sync> AnyRequest for T {
+    fn api(&self) -> ApiKey {
+        T::KEY
+    }
+
+    fn encode_body(&self, version: i16, out: &mut Vec<u8>) -> Result<(), WireError> {
+        Api::encode_body(self, version, out)
+    }
+}
+
 /// The body of a request; its version is chosen when the connection is known.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 #[allow(missing_docs)] // the variants are Kafka's names
 pub enum Request {
     Metadata(MetadataRequest<'static>),
@@ -97,6 +130,9 @@ pub enum Request {
     SyncGroup(SyncGroupRequest<'static>),
     Heartbeat(HeartbeatRequest<'static>),
     LeaveGroup(LeaveGroupRequest<'static>),
+    Produce(ProduceBody),
+    /// Equal only to its clones.
+    Any(Arc<dyn AnyRequest>),
     /// A body that is already encoded for `version` (Fetch: encoded once, patched in place).
     Raw {
         api: ApiKey,
@@ -105,7 +141,37 @@ pub enum Request {
     },
 }
 
+impl PartialEq for Request {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Metadata(a), Self::Metadata(b)) => a == b,
+            (Self::FindCoordinator(a), Self::FindCoordinator(b)) => a == b,
+            (Self::ListOffsets(a), Self::ListOffsets(b)) => a == b,
+            (Self::OffsetForLeaderEpoch(a), Self::OffsetForLeaderEpoch(b)) => a == b,
+            (Self::OffsetFetch(a), Self::OffsetFetch(b)) => a == b,
+            (Self::OffsetCommit(a), Self::OffsetCommit(b)) => a == b,
+            (Self::JoinGroup(a), Self::JoinGroup(b)) => a == b,
+            (Self::SyncGroup(a), Self::SyncGroup(b)) => a == b,
+            (Self::Heartbeat(a), Self::Heartbeat(b)) => a == b,
+            (Self::LeaveGroup(a), Self::LeaveGroup(b)) => a == b,
+            (Self::Produce(a), Self::Produce(b)) => a == b,
+            (Self::Any(a), Self::Any(b)) => Arc::ptr_eq(a, b),
+            (
+                Self::Raw { api, version, body },
+                Self::Raw { api: other_api, version: other_version, body: other_body },
+            ) => (api, version, body) == (other_api, other_version, other_body),
+            _ => false,
+        }
+    }
+}
+
 impl Request {
+    /// Any request there is a message for.
+    #[must_use]
+    pub fn any(body: impl AnyRequest + 'static) -> Self {
+        Self::Any(Arc::new(body))
+    }
+
     /// Which API this is.
     #[must_use]
     pub fn api(&self) -> ApiKey {
@@ -120,6 +186,8 @@ impl Request {
             Self::SyncGroup(_) => ApiKey::SyncGroup,
             Self::Heartbeat(_) => ApiKey::Heartbeat,
             Self::LeaveGroup(_) => ApiKey::LeaveGroup,
+            Self::Produce(_) => ApiKey::Produce,
+            Self::Any(body) => body.api(),
             Self::Raw { api, .. } => *api,
         }
     }
@@ -133,6 +201,21 @@ impl Request {
         }
     }
 
+    /// The highest version that can carry what it says, whatever both sides speak.
+    #[must_use]
+    pub(crate) fn max_version(&self) -> i16 {
+        match self {
+            Self::Produce(body) => body.max_version(),
+            _ => i16::MAX,
+        }
+    }
+
+    /// Whether the broker answers it at all.
+    #[must_use]
+    pub(crate) fn is_answered(&self) -> bool {
+        !matches!(self, Self::Produce(body) if body.acks == 0)
+    }
+
     /// Whether a throttled client sends it all the same: a quota on fetching must not cost the membership.
     #[must_use]
     pub fn keeps_membership(&self) -> bool {
@@ -142,17 +225,22 @@ impl Request {
         )
     }
 
-    /// About how many bytes it takes with its header, so that a Fetch is copied once and never moved.
+    /// About how many bytes it takes with its header up to the first batch, so that nothing is moved as it grows.
     #[must_use]
     pub(crate) fn size_hint(&self) -> usize {
         match self {
             Self::Raw { body, .. } => body.len() + 256,
+            Self::Produce(_) => 1024,
             _ => 256,
         }
     }
 
     /// Appends the body, without any header.
-    pub fn encode_body(&self, version: i16, out: &mut Vec<u8>) -> Result<(), WireError> {
+    pub fn encode_body(&self, version: i16, out: &mut Outbound) -> Result<(), WireError> {
+        if let Self::Produce(body) = self {
+            return body.encode(version, out);
+        }
+        let out = out.tail();
         match self {
             Self::Metadata(body) => body.encode(version, out),
             Self::FindCoordinator(body) => body.encode(version, out),
@@ -164,6 +252,8 @@ impl Request {
             Self::SyncGroup(body) => body.encode(version, out),
             Self::Heartbeat(body) => body.encode(version, out),
             Self::LeaveGroup(body) => body.encode(version, out),
+            Self::Any(body) => body.encode_body(version, out),
+            Self::Produce(_) => Ok(()), // done above
             Self::Raw { body, .. } => {
                 out.extend_from_slice(body);
                 Ok(())
@@ -262,6 +352,9 @@ pub enum RequestError {
     /// The answer cannot be read; the connection is closed.
     #[error("the broker's answer cannot be read: {0}")]
     Protocol(WireError),
+    /// It was sent, and that is all that will ever be known: the broker does not answer this kind (`acks=0`).
+    #[error("the broker does not answer requests of this kind")]
+    Unanswered,
     /// Something other than a Kafka broker listens there.
     #[error(transparent)]
     NotKafka(#[from] NotKafka),
@@ -275,7 +368,7 @@ impl RequestError {
     /// Whether the broker can have acted on the request.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
-        matches!(self, Self::Disconnected | Self::TimedOut | Self::Protocol(_))
+        matches!(self, Self::Disconnected | Self::TimedOut | Self::Protocol(_) | Self::Unanswered)
     }
 }
 

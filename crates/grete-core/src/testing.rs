@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use grete_wire::api_key::ApiKey;
+use grete_wire::error_code::ErrorCode;
 
+use crate::cluster::{NO_EPOCH, NO_LEADER, PartitionMeta};
 use crate::ids::{NodeId, TopicPartition};
 use crate::request::Channel;
 use crate::time::Nanos;
@@ -13,6 +15,7 @@ use crate::view::ClusterView;
 #[derive(Debug, Default)]
 pub(crate) struct FakeView {
     leaders: HashMap<TopicPartition, (NodeId, i32)>,
+    partitions: HashMap<Arc<str>, Vec<PartitionMeta>>,
     ids: HashMap<Arc<str>, u128>,
     fetch_versions: HashMap<NodeId, i16>,
     muted: HashMap<NodeId, Nanos>,
@@ -26,6 +29,16 @@ impl FakeView {
 
     pub(crate) fn set_leader(&mut self, tp: &TopicPartition, leader: Option<(NodeId, i32)>) {
         self.version += 1;
+        let partitions = self.partitions.entry(Arc::clone(&tp.topic)).or_default();
+        let index = usize::try_from(tp.partition).expect("a partition's number");
+        let leaderless =
+            PartitionMeta { leader: NO_LEADER, leader_epoch: NO_EPOCH, error: ErrorCode::LEADER_NOT_AVAILABLE };
+        partitions.resize(partitions.len().max(index + 1), leaderless);
+        partitions[index] = leader.map_or(leaderless, |(leader, leader_epoch)| PartitionMeta {
+            leader,
+            leader_epoch,
+            error: ErrorCode::NONE,
+        });
         match leader {
             Some(leader) => self.leaders.insert(tp.clone(), leader),
             None => self.leaders.remove(tp),
@@ -53,6 +66,10 @@ impl FakeView {
 impl ClusterView for FakeView {
     fn leader(&self, tp: &TopicPartition) -> Option<(NodeId, i32)> {
         self.leaders.get(tp).copied()
+    }
+
+    fn partitions(&self, topic: &str) -> Option<Result<&[PartitionMeta], ErrorCode>> {
+        self.partitions.get(topic).map(|partitions| Ok(&partitions[..]))
     }
 
     fn topic_id(&self, topic: &str) -> Option<u128> {

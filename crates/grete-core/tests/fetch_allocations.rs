@@ -3,6 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use grete_core::cluster::PartitionMeta;
 use grete_core::fetch::{FetchAction, FetchConfig, FetchEvent, FetchMachine};
 use grete_core::ids::{NodeId, TopicPartition};
 use grete_core::partitions::Partitions;
@@ -12,6 +13,7 @@ use grete_core::rng::Rng;
 use grete_core::time::Nanos;
 use grete_core::view::ClusterView;
 use grete_wire::api_key::ApiKey;
+use grete_wire::error_code::ErrorCode;
 use grete_wire::frame::Frame;
 use grete_wire::messages::fetch_response::{FetchResponse, FetchableTopicResponse, PartitionData};
 
@@ -48,6 +50,10 @@ struct OneBroker;
 impl ClusterView for OneBroker {
     fn leader(&self, _: &TopicPartition) -> Option<(NodeId, i32)> {
         Some((1, 0))
+    }
+
+    fn partitions(&self, _: &str) -> Option<Result<&[PartitionMeta], ErrorCode>> {
+        None
     }
 
     fn topic_id(&self, _: &str) -> Option<u128> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use grete_core::conn::CloseReason;
 use grete_core::ids::ConnId;
 use grete_core::time::Nanos;
+use grete_wire::Outbound;
 use grete_wire::frame::{Frame, FrameReader};
 use grete_wire::slab::SlabPool;
 use mio::{Events, Poll, Token};
@@ -50,7 +51,7 @@ pub enum NetAction {
         /// To this connection.
         conn: ConnId,
         /// Whole frames.
-        bytes: Vec<u8>,
+        bytes: Outbound,
     },
     /// Drop the connection; not answered.
     Close {

@@ -12,6 +12,7 @@ pub mod futex;
 pub mod process;
 mod resolver;
 mod socket;
+mod unwritten;
 
 pub use clock::Clock;
 pub use event_fd::EventFd;

@@ -1,15 +1,17 @@
 //! One TCP connection: addresses still to try, bytes still to write, the frame being read.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
+use grete_wire::Outbound;
 use grete_wire::error::WireError;
 use grete_wire::frame::{Frame, FrameReader};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
 use crate::fork::CloseInChild;
+use crate::unwritten::Unwritten;
 
 /// Bytes read from one socket before the others get their turn.
 const READ_TURN: usize = 4 << 20;
@@ -20,8 +22,7 @@ pub(crate) struct Socket {
     addresses: Vec<SocketAddr>,
     connected: bool,
     reader: FrameReader,
-    unwritten: Vec<u8>,
-    written: usize,
+    unwritten: Unwritten,
     /// The kernel took less than we had: it is asked to tell when there is room.
     wants_room: bool,
 }
@@ -45,8 +46,7 @@ impl Socket {
             addresses: Vec::new(),
             connected: false,
             reader,
-            unwritten: Vec::new(),
-            written: 0,
+            unwritten: Unwritten::default(),
             wants_room: true,
         }
     }
@@ -135,12 +135,8 @@ impl Socket {
     }
 
     /// Queues `bytes` and writes what the kernel takes.
-    pub(crate) fn write(&mut self, bytes: Vec<u8>, registry: &Registry, token: Token) -> io::Result<()> {
-        if self.unwritten.is_empty() {
-            self.unwritten = bytes;
-        } else {
-            self.unwritten.extend_from_slice(&bytes);
-        }
+    pub(crate) fn write(&mut self, bytes: Outbound, registry: &Registry, token: Token) -> io::Result<()> {
+        self.unwritten.push(bytes);
         self.flush(registry, token)
     }
 
@@ -161,18 +157,7 @@ impl Socket {
             return Ok(());
         }
         let Some((_, stream)) = &mut self.stream else { return Ok(()) };
-        while let Some(rest) = self.unwritten.get(self.written..).filter(|rest| !rest.is_empty()) {
-            match stream.write(rest) {
-                Ok(n) => self.written += n,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return self.watch_room(registry, token, true);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.unwritten.clear();
-        self.written = 0;
-        self.watch_room(registry, token, false)
+        let done = self.unwritten.write_to(stream)?;
+        self.watch_room(registry, token, !done)
     }
 }

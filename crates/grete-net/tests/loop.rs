@@ -48,7 +48,7 @@ impl Protocol for Client {
             }
             NetEvent::Connected(_) => {
                 seen.connected = true;
-                actions.push(NetAction::Write { conn: CONN, bytes: std::mem::take(&mut self.send) });
+                actions.push(NetAction::Write { conn: CONN, bytes: std::mem::take(&mut self.send).into() });
             }
             NetEvent::Frame(_, frame) => {
                 seen.frames.push(frame.to_vec());

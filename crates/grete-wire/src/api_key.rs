@@ -56,7 +56,7 @@ const NEVER: i16 = i16::MAX;
 // broker from 3.3 has it, and the older would be a path that no test walks.
 apis! {
     /// Appends record batches.
-    Produce = 0, valid 3..=13, flexible 9, ours 3..=12;
+    Produce = 0, valid 3..=13, flexible 9, ours 3..=13;
     /// Reads record batches.
     Fetch = 1, valid 4..=18, flexible 12, ours 11..=17;
     /// Finds offsets by time, or the ends of a partition.

@@ -9,6 +9,7 @@ use std::ops::Deref;
 
 use crate::api_key::ApiKey;
 use crate::error::WireError;
+use crate::outbound::Outbound;
 use crate::primitives::{Reader, writer};
 use crate::slab::Slab;
 
@@ -57,26 +58,38 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// Appends a whole request: size, header, and what `body` writes. On an error nothing is appended.
+/// A whole request: size, header, and what `body` writes. `hint` is about how many bytes of it are not shared.
 pub fn encode_request(
     api: ApiKey,
     version: i16,
     correlation_id: i32,
     client_id: &str,
-    body: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
-    out: &mut Vec<u8>,
-) -> Result<(), WireError> {
-    framed(out, |out| {
-        writer::put_i16(out, api.key());
-        writer::put_i16(out, version);
-        writer::put_i32(out, correlation_id);
-        // The client id stays classic in flexible headers, so that any broker can read the header of any ApiVersions.
-        writer::put_str(out, false, client_id)?;
-        if api.request_header_version(version) >= 2 {
-            writer::put_uvarint(out, 0);
-        }
-        body(out)
-    })
+    hint: usize,
+    body: impl FnOnce(&mut Outbound) -> Result<(), WireError>,
+) -> Result<Outbound, WireError> {
+    let mut out = Outbound::from(Vec::with_capacity(hint));
+    let head = out.tail();
+    writer::put_i32(head, 0);
+    writer::put_i16(head, api.key());
+    writer::put_i16(head, version);
+    writer::put_i32(head, correlation_id);
+    // The client id stays classic in flexible headers, so that any broker can read the header of any ApiVersions.
+    writer::put_str(head, false, client_id)?;
+    if api.request_header_version(version) >= 2 {
+        writer::put_uvarint(head, 0);
+    }
+    body(&mut out)?;
+    let size = frame_size(out.len())?;
+    if let Some(place) = out.head_mut().and_then(|head| head.get_mut(..4)) {
+        place.copy_from_slice(&size.to_be_bytes());
+    }
+    Ok(out)
+}
+
+/// What the size field says of so many bytes, itself included.
+fn frame_size(bytes: usize) -> Result<i32, WireError> {
+    let len = bytes.saturating_sub(4);
+    i32::try_from(len).map_err(|_| WireError::TooLong { what: "a frame", len, limit: i32::MAX as usize })
 }
 
 /// Appends a whole response: size, header, and what `body` writes. On an error nothing is appended.
@@ -100,9 +113,7 @@ fn framed(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>) -> Result<(), WireE
     let start = out.len();
     writer::put_i32(out, 0);
     let result = body(out).and_then(|()| {
-        let len = out.len() - start - 4;
-        let limit = i32::MAX as usize;
-        let size = i32::try_from(len).map_err(|_| WireError::TooLong { what: "a frame", len, limit })?;
+        let size = frame_size(out.len() - start)?;
         if let Some(place) = out.get_mut(start..start + 4) {
             place.copy_from_slice(&size.to_be_bytes());
         }

@@ -8,7 +8,9 @@ pub mod error_code;
 pub mod fetch;
 pub mod frame;
 pub mod messages;
+pub mod outbound;
 pub mod primitives;
+pub mod produce;
 pub mod records;
 pub mod slab;
 
@@ -17,4 +19,5 @@ pub use api_key::ApiKey;
 pub use error::WireError;
 pub use error_code::ErrorCode;
 pub use frame::{Frame, FrameReader};
+pub use outbound::Outbound;
 pub use primitives::Reader;

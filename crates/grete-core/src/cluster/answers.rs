@@ -68,6 +68,7 @@ impl Cluster {
 
     fn take_in(&mut self, now: Nanos, answer: &MetadataResponse<'_>, out: &mut ClusterActions) {
         let mut changed = self.take_in_brokers(&answer.brokers, out);
+        self.controller = Some(answer.controller_id).filter(|&id| !is_bootstrap(id));
         let mut notices = Vec::new();
         for topic in &answer.topics {
             changed |= self.metadata.apply(topic, &mut notices);
@@ -90,6 +91,11 @@ impl Cluster {
         for broker in brokers.iter().filter(|broker| !is_bootstrap(broker.node_id)) {
             if let Some(address) = Address::from_wire(&broker.host, broker.port) {
                 changed |= self.list_node(broker.node_id, address);
+                if let Some(node) = self.nodes.get_mut(&broker.node_id)
+                    && node.rack.as_deref() != broker.rack.as_deref()
+                {
+                    node.rack = broker.rack.as_deref().map(Arc::from);
+                }
                 named.push(broker.node_id);
             }
         }

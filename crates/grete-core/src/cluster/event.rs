@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use grete_wire::Outbound;
 use grete_wire::error_code::ErrorCode;
 use grete_wire::frame::Frame;
 
 use crate::conn::CloseReason;
-use crate::ids::{ConnId, NodeId};
+use crate::ids::{ConnId, NodeId, TopicPartition};
 use crate::request::{Channel, NotKafka, Outgoing, Reply, RequestError};
 
 /// What happens to the cluster.
@@ -29,6 +30,25 @@ pub enum ClusterEvent {
     /// Connect this channel if it is not, one attempt: `NodeReady` or `NodeLost` follows unless it is ready already or the
     /// node is unknown.
     NeedNode(NodeId, Channel),
+    /// A broker told in an answer who leads a partition now (KIP-951). Believed only with a newer epoch, and if it is known
+    /// where that node listens; `MetadataChanged` follows then.
+    LeaderHint {
+        /// Which partition.
+        tp: TopicPartition,
+        /// Who leads it.
+        leader: NodeId,
+        /// Since which epoch.
+        epoch: i32,
+        /// Where that node listens, if the broker said so.
+        endpoint: Option<(String, i32)>,
+    },
+    /// A broker asked for a pause in an answer that only its machine can read (KIP-219; Produce).
+    Throttled {
+        /// Who asked.
+        node: NodeId,
+        /// For so many milliseconds.
+        millis: i32,
+    },
 }
 
 /// What the cluster wants done.
@@ -46,7 +66,7 @@ pub enum ClusterAction {
         /// On which connection.
         conn: ConnId,
         /// What.
-        bytes: Vec<u8>,
+        bytes: Outbound,
     },
     /// Close the socket; whatever it still says is ignored.
     Close {

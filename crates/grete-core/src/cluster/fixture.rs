@@ -95,6 +95,8 @@ pub(crate) struct Fake {
     pub(crate) now: Nanos,
     /// The brokers that metadata names: id -> host, port.
     pub(crate) brokers: BTreeMap<NodeId, (String, u16)>,
+    /// The controller that metadata names.
+    pub(crate) controller: NodeId,
     pub(crate) topics: BTreeMap<String, FakeTopic>,
     /// The highest version that brokers speak, where it is not the highest of ours.
     pub(crate) max_versions: BTreeMap<ApiKey, i16>,
@@ -126,6 +128,7 @@ impl Fake {
             cluster: Cluster::new(config, Rng::new(seed)),
             now: SECOND,
             brokers: BTreeMap::new(),
+            controller: -1,
             topics: BTreeMap::new(),
             max_versions: BTreeMap::new(),
             down: BTreeSet::new(),
@@ -180,7 +183,7 @@ impl Fake {
                 ClusterAction::Connect { conn, address } => self.connects.push_back((conn, address)),
                 ClusterAction::Write { conn, bytes } => {
                     assert!(self.open.contains_key(&conn), "a write to a connection that is not open");
-                    self.asked.push_back(Asked::parse(conn, &bytes));
+                    self.asked.push_back(Asked::parse(conn, &bytes.to_vec()));
                 }
                 ClusterAction::Close { conn } => {
                     self.open.remove(&conn);
@@ -316,6 +319,7 @@ impl Fake {
         let names = question.topics.iter().flatten().filter_map(|topic| topic.name.as_deref());
         MetadataResponse {
             error_code: self.metadata_error.0,
+            controller_id: self.controller,
             brokers: self.brokers.iter().map(broker).collect(),
             topics: names.map(topic).collect(),
             ..Default::default()

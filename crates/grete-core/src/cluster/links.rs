@@ -202,7 +202,7 @@ impl Cluster {
         }
     }
 
-    fn throttled(&mut self, now: Nanos, id: NodeId, span: Nanos, out: &mut ClusterActions) {
+    pub(super) fn throttled(&mut self, now: Nanos, id: NodeId, span: Nanos, out: &mut ClusterActions) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.muted_until = node.muted_until.max(now.saturating_add(span));
         for name in node.conns.into_iter().flatten() {

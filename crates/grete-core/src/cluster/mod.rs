@@ -20,6 +20,7 @@
 //!   superfluous wake-up per request timeout instead of a scan of all brokers per response.
 
 mod answers;
+mod broker;
 mod config;
 mod event;
 mod links;
@@ -38,12 +39,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use grete_wire::api_key::ApiKey;
+use grete_wire::error_code::ErrorCode;
 
+pub use broker::Broker;
 pub use config::ClusterConfig;
 pub use event::{ClusterAction, ClusterActions, ClusterEvent, ClusterNotice, MetadataError, RebootstrapCause};
 pub use metadata::{NO_EPOCH, NO_ID, NO_LEADER, PartitionMeta, TopicMeta};
 
-use crate::conn::{ConnAction, ConnConfig, Connection, Versions};
+use crate::conn::{ConnAction, ConnConfig, Connection, Versions, throttle};
 use crate::ids::{ConnId, NodeId, TopicPartition};
 use crate::request::{Channel, NotKafka, Outgoing};
 use crate::rng::Rng;
@@ -89,6 +92,8 @@ pub struct Cluster {
     outage: bool,
     /// Every bootstrap address is something else; said once.
     fatal: Option<NotKafka>,
+    /// As the last answer had it.
+    controller: Option<NodeId>,
     /// The newest that any broker said about finalized features.
     features: Option<Arc<Versions>>,
     timer: Option<Nanos>,
@@ -126,6 +131,7 @@ impl Cluster {
             fell_back: false,
             outage: false,
             fatal: None,
+            controller: None,
             features: None,
             timer: Some(0),
             dirty: true,
@@ -171,6 +177,23 @@ impl Cluster {
                 self.dirty = true;
             }
             ClusterEvent::NeedNode(node, channel) => self.need(now, node, channel, out),
+            ClusterEvent::LeaderHint { tp, leader, epoch, endpoint } => {
+                // An old hint is no news of where the broker is, either.
+                if self.metadata.partition(&tp).is_some_and(|known| epoch > known.leader_epoch) {
+                    if let Some((host, port)) = endpoint {
+                        self.learn_node(leader, &host, port);
+                    }
+                    if self.update_leader(&tp, leader, epoch) {
+                        out.push(ClusterAction::MetadataChanged);
+                    }
+                }
+            }
+            ClusterEvent::Throttled { node, millis } => {
+                let span = throttle::of_millis(millis);
+                if span > 0 {
+                    self.throttled(now, node, span, out);
+                }
+            }
         }
         if self.dirty {
             self.dirty = false;
@@ -191,6 +214,15 @@ impl Cluster {
     #[must_use]
     pub fn topic(&self, name: &str) -> Option<&TopicMeta> {
         self.metadata.topic(name)
+    }
+
+    /// The partitions of a topic of interest, by number: their leaders, epochs and errors. `None` while no answer has spoken
+    /// of the topic; what is wrong with it as a whole is told while no partitions are known, or if waiting does not cure it.
+    #[must_use]
+    pub fn partitions(&self, topic: &str) -> Option<Result<&[PartitionMeta], ErrorCode>> {
+        let topic = self.topic(topic)?;
+        let bad = topic.error != ErrorCode::NONE && (topic.partitions.is_empty() || !topic.error.is_retriable());
+        Some(if bad { Err(topic.error) } else { Ok(&topic.partitions) })
     }
 
     /// A topic of interest, by its id.
@@ -244,6 +276,22 @@ impl Cluster {
     /// The brokers that metadata names.
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> {
         self.nodes.iter().filter(|(_, node)| node.listed).map(|(&id, _)| id)
+    }
+
+    /// The brokers that metadata names, and where they are.
+    pub fn brokers(&self) -> impl Iterator<Item = Broker<'_>> {
+        self.nodes.iter().filter(|(_, node)| node.listed).map(|(&id, node)| Broker {
+            id,
+            host: &node.address.host,
+            port: node.address.port,
+            rack: node.rack.as_deref(),
+        })
+    }
+
+    /// The broker that answers for the controller, if metadata names one.
+    #[must_use]
+    pub fn controller(&self) -> Option<NodeId> {
+        self.controller.filter(|id| self.nodes.get(id).is_some_and(|node| node.listed))
     }
 
     /// host:port of a broker.

@@ -39,6 +39,7 @@ impl fmt::Display for Address {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) address: Address,
+    pub(crate) rack: Option<Arc<str>>,
     /// Named by metadata, a coordinator lookup or a fetch response, and not withdrawn since.
     pub(crate) listed: bool,
     /// Grows with each failure in a row; reset by an answer beyond ApiVersions, not by a mere connect.
@@ -49,9 +50,9 @@ pub(crate) struct Node {
     pub(crate) setup: Backoff,
     /// KIP-219: belongs to the broker, not to the connection that the answer came on.
     pub(crate) muted_until: Nanos,
-    pub(crate) conns: [Option<ConnId>; 3],
+    pub(crate) conns: [Option<ConnId>; Channel::COUNT],
     /// `NeedNode` came while it could not be tried.
-    pub(crate) needed: [bool; 3],
+    pub(crate) needed: [bool; Channel::COUNT],
     pub(crate) looks_like: Option<LooksLike>,
 }
 
@@ -59,13 +60,14 @@ impl Node {
     pub(crate) fn new(address: Address, listed: bool, config: &ClusterConfig) -> Self {
         Self {
             address,
+            rack: None,
             listed,
             backoff: Backoff::new(config.reconnect_backoff, config.reconnect_backoff_max),
             retry_at: 0,
             setup: Backoff::new(config.socket_connection_setup_timeout, config.socket_connection_setup_timeout_max),
             muted_until: 0,
-            conns: [None; 3],
-            needed: [false; 3],
+            conns: [None; Channel::COUNT],
+            needed: [false; Channel::COUNT],
             looks_like: None,
         }
     }

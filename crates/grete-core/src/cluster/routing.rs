@@ -18,7 +18,7 @@ impl Cluster {
         match outgoing.target {
             Target::Node(node) => self.send_to(now, node, outgoing.channel, outgoing, out),
             // To no broker in particular: always on the control channel, which every chosen broker has.
-            Target::Any => match self.least_loaded(now, false) {
+            Target::Any | Target::Controller => match self.chosen(now, outgoing.target) {
                 Some(node) => self.send_to(now, node, Channel::Control, outgoing, out),
                 None => {
                     let deadline = now.saturating_add(outgoing.timeout);
@@ -55,6 +55,12 @@ impl Cluster {
             self.dirty = true;
             self.open(now, id, channel, out);
         }
+    }
+
+    /// The controller may have to be connected first; of the others only a ready one is chosen.
+    fn chosen(&mut self, now: Nanos, target: Target) -> Option<NodeId> {
+        let controller = if target == Target::Controller { self.controller() } else { None };
+        controller.or_else(|| self.least_loaded(now, false))
     }
 
     /// The ready broker with the least to do; muted ones and bootstrap addresses only if there is no other.

@@ -13,7 +13,7 @@
 
 mod close;
 mod config;
-mod throttle;
+pub(crate) mod throttle;
 mod versions;
 
 #[cfg(test)]
@@ -22,12 +22,12 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use grete_wire::Reader;
 use grete_wire::api_key::ApiKey;
 use grete_wire::error::WireError;
 use grete_wire::error_code::ErrorCode;
 use grete_wire::frame::{Frame, encode_request, response_header};
 use grete_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use grete_wire::{Outbound, Reader};
 
 pub use close::CloseReason;
 pub use config::ConnConfig;
@@ -40,7 +40,7 @@ use crate::time::{Nanos, earlier};
 #[derive(Debug)]
 pub enum ConnAction {
     /// Send these bytes.
-    Write(Vec<u8>),
+    Write(Outbound),
     /// Hand this to the asker.
     Reply(Token, Result<Response, RequestError>),
     /// Requests can be sent, versions are known.
@@ -252,17 +252,10 @@ impl Connection {
             client_software_name: "grete".into(),
             client_software_version: env!("CARGO_PKG_VERSION").into(),
         };
-        let mut bytes = Vec::new();
-        let encoded = encode_request(
-            ApiKey::ApiVersions,
-            version,
-            correlation,
-            &self.config.client_id,
-            |out| body.encode(version, out),
-            &mut bytes,
-        );
-        match encoded {
-            Ok(()) => {
+        let client_id = &self.config.client_id;
+        let body = |out: &mut Outbound| body.encode(version, out.tail());
+        match encode_request(ApiKey::ApiVersions, version, correlation, client_id, 64, body) {
+            Ok(bytes) => {
                 self.state = State::Negotiating { version, correlation };
                 out.push(ConnAction::Write(bytes));
             }
@@ -357,22 +350,26 @@ impl Connection {
         let api = request.api();
         let picked = match request.fixed_version() {
             Some(version) => versions.check(api, version),
-            None => versions.pick(api),
+            None => versions.pick_up_to(api, request.max_version()),
         };
         let version = match picked {
             Ok(version) => version,
             Err(error) => return out.push(ConnAction::Reply(token, Err(error))),
         };
         let correlation = self.next_correlation();
-        let mut bytes = Vec::with_capacity(request.size_hint());
         let client_id = &self.config.client_id;
-        let body = |out: &mut Vec<u8>| request.encode_body(version, out);
-        if let Err(error) = encode_request(api, version, correlation, client_id, body, &mut bytes) {
-            return out.push(ConnAction::Reply(token, Err(RequestError::Encode(error))));
-        }
+        let body = |out: &mut Outbound| request.encode_body(version, out);
+        let bytes = match encode_request(api, version, correlation, client_id, request.size_hint(), body) {
+            Ok(bytes) => bytes,
+            Err(error) => return out.push(ConnAction::Reply(token, Err(RequestError::Encode(error)))),
+        };
         self.last_used = now;
-        self.in_flight.push_back(InFlight { correlation, api, version, token: Some(token), deadline, timeout });
         out.push(ConnAction::Write(bytes));
+        if request.is_answered() {
+            self.in_flight.push_back(InFlight { correlation, api, version, token: Some(token), deadline, timeout });
+        } else {
+            out.push(ConnAction::Reply(token, Err(RequestError::Unanswered)));
+        }
     }
 
     fn expire_queued(&mut self, now: Nanos, out: &mut Vec<ConnAction>) {

@@ -1,6 +1,10 @@
 use std::collections::BTreeMap;
 
-use grete_wire::messages::{HeartbeatRequest, HeartbeatResponse, MetadataRequest};
+use grete_wire::messages::{
+    HeartbeatRequest, HeartbeatResponse, ListGroupsRequest, ListGroupsResponse, MetadataRequest, ProduceRequest,
+};
+use grete_wire::outbound::Segment;
+use grete_wire::produce::{ProduceBody, ProduceTopic};
 
 use super::*;
 use crate::cluster::fixture::{Asked, api_versions, frame};
@@ -51,7 +55,7 @@ impl Line {
         for action in out {
             match action {
                 ConnAction::Write(_) if self.closed.is_some() => panic!("a write to a closed connection"),
-                ConnAction::Write(bytes) => self.asked.push(Asked::parse(ConnId(0), &bytes)),
+                ConnAction::Write(bytes) => self.asked.push(Asked::parse(ConnId(0), &bytes.to_vec())),
                 ConnAction::Reply(token, result) => self.replies.push((token.id, result)),
                 ConnAction::Ready => self.ready = true,
                 ConnAction::Throttled(span) => self.throttled.push(span),
@@ -359,4 +363,72 @@ fn an_idle_connection_is_closed_but_not_one_with_a_question_open() {
     assert!(line.closed.is_none());
     line.tick_at(180 * SECOND);
     assert_eq!(line.closed, Some(CloseReason::Idle));
+}
+
+fn produce(acks: i16, id: u128) -> ProduceBody {
+    let partitions = vec![(0, Arc::new(vec![1; 4000])), (1, Arc::new(vec![2; 100]))];
+    let topics = vec![ProduceTopic { name: "orders".into(), id, partitions }];
+    ProduceBody { acks, timeout_ms: 30_000, topics, ..Default::default() }
+}
+
+#[test]
+fn a_batch_is_framed_but_not_copied() {
+    let mut line = Line::ready();
+    let body = produce(-1, 7);
+    let batch = Arc::clone(&body.topics[0].partitions[0].1);
+    let mut out = Vec::new();
+    let token = Token { owner: Owner::Produce, id: 1 };
+    line.conn.send(0, Request::Produce(body.clone()), token, SECOND, &mut out);
+    let Some(ConnAction::Write(bytes)) = out.pop() else { panic!("nothing was written") };
+    let shared = |segment: &Segment| matches!(segment, Segment::Shared(bytes) if Arc::ptr_eq(bytes, &batch));
+    assert_eq!(bytes.segments().iter().filter(|segment| shared(segment)).count(), 1);
+    let asked = Asked::parse(ConnId(0), &bytes.to_vec());
+    assert_eq!((asked.api, asked.version), (ApiKey::Produce, 13));
+    let request = ProduceRequest::decode(13, &mut Reader::new(&asked.body)).unwrap();
+    let sizes: Vec<_> =
+        request.topic_data[0].partition_data.iter().map(|p| p.records.as_deref().map(<[u8]>::len)).collect();
+    assert_eq!((request.acks, request.topic_data[0].topic_id, sizes), (-1, 7, vec![Some(4000), Some(100)]));
+    assert_eq!(line.conn.deadline(), Some(SECOND));
+}
+
+#[test]
+fn a_topic_without_an_id_is_produced_to_by_name() {
+    let mut line = Line::ready();
+    line.send(Request::Produce(produce(-1, 0)), 1, SECOND);
+    let request = ProduceRequest::decode(line.asked[0].version, &mut Reader::new(&line.asked[0].body)).unwrap();
+    assert_eq!((line.asked[0].version, &*request.topic_data[0].name), (12, "orders"));
+}
+
+#[test]
+fn without_acks_the_reply_is_that_there_is_none() {
+    let mut line = Line::ready_with(ConnConfig { max_in_flight: 1, ..Default::default() });
+    for id in 1..=3 {
+        line.send(Request::Produce(produce(0, 7)), id, SECOND);
+    }
+    assert_eq!(line.asked.len(), 3, "nothing waits for an answer that does not come");
+    let unanswered = || Some(RequestError::Unanswered);
+    assert_eq!(line.errors(), [(1, unanswered()), (2, unanswered()), (3, unanswered())]);
+    assert!(line.conn.is_idle());
+    // An answer to something else is still matched to it.
+    line.asked.clear();
+    line.send(heartbeat(), 4, SECOND);
+    line.answer_heartbeat(0);
+    assert_eq!(line.errors()[3], (4, None));
+}
+
+#[test]
+fn any_request_goes_in_the_highest_version_of_both() {
+    let mut line = Line::ready();
+    let request = Request::any(ListGroupsRequest { states_filter: vec!["Stable".into()], ..Default::default() });
+    assert_eq!(request, request.clone());
+    assert_ne!(request, Request::any(ListGroupsRequest::default()));
+    line.send(request, 1, SECOND);
+    let asked = line.asked.remove(0);
+    assert_eq!((asked.api, asked.version), (ApiKey::ListGroups, *ApiKey::ListGroups.ours().end()));
+    let body = ListGroupsRequest::decode(asked.version, &mut Reader::new(&asked.body)).unwrap();
+    assert_eq!(body.states_filter, ["Stable"]);
+    let answer = ListGroupsResponse { throttle_time_ms: 20, ..Default::default() };
+    line.frame(asked.answer(|version, out| answer.encode(version, out)));
+    assert_eq!(line.throttled, [20 * MILLI]);
+    assert!(line.replies[0].1.as_ref().unwrap().decode(ListGroupsResponse::decode).is_ok());
 }

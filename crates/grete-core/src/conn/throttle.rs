@@ -25,9 +25,13 @@ pub fn of_millis(millis: i32) -> Nanos {
     u64::try_from(millis).map_or(0, |millis| (millis * MILLI).min(LONGEST))
 }
 
-/// The first version whose response starts with `throttle_time_ms`. ApiVersions has it further back.
+/// The first version whose response starts with `throttle_time_ms`. ApiVersions and Produce have it further back; who
+/// decodes those tells it ([`ClusterEvent::Throttled`](crate::cluster::ClusterEvent::Throttled)).
 fn first_version(api: ApiKey) -> i16 {
     match api {
+        ApiKey::InitProducerId | ApiKey::DescribeConfigs | ApiKey::CreatePartitions => 0,
+        ApiKey::DescribeGroups | ApiKey::ListGroups | ApiKey::DeleteTopics => 1,
+        ApiKey::CreateTopics => 2,
         ApiKey::Fetch | ApiKey::FindCoordinator | ApiKey::Heartbeat | ApiKey::LeaveGroup | ApiKey::SyncGroup => 1,
         ApiKey::ListOffsets | ApiKey::JoinGroup | ApiKey::OffsetForLeaderEpoch => 2,
         ApiKey::Metadata | ApiKey::OffsetCommit | ApiKey::OffsetFetch => 3,

@@ -35,7 +35,12 @@ impl Versions {
 
     /// The highest version that both sides speak.
     pub fn pick(&self, api: ApiKey) -> Result<i16, RequestError> {
-        let ours = (*api.ours().start(), *api.ours().end());
+        self.pick_up_to(api, i16::MAX)
+    }
+
+    /// The highest version, up to `max`, that both sides speak.
+    pub fn pick_up_to(&self, api: ApiKey, max: i16) -> Result<i16, RequestError> {
+        let ours = (*api.ours().start(), max.min(*api.ours().end()));
         let broker = self.range(api.key());
         match broker {
             Some((min, max)) if min.max(ours.0) <= max.min(ours.1) => Ok(max.min(ours.1)),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use grete_wire::Outbound;
 use grete_wire::error_code::ErrorCode;
 use grete_wire::frame::Frame;
 
@@ -123,7 +124,7 @@ pub enum ConsumerAction {
         /// To.
         conn: ConnId,
         /// What.
-        bytes: Vec<u8>,
+        bytes: Outbound,
     },
     /// Drop the socket.
     CloseConn(ConnId),

@@ -282,7 +282,8 @@ impl ConsumerCore {
             Owner::Position => self.positions(now, PositionEvent::Reply(reply)),
             Owner::Group => self.group(now, GroupEvent::Reply(reply)),
             Owner::Client => self.on_answer(now, reply, out),
-            Owner::Cluster => {}
+            // A consumer has no such machines.
+            Owner::Cluster | Owner::Produce | Owner::Admin => {}
         }
     }
 

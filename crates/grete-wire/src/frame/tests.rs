@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 
+use std::sync::Arc;
+
 use super::*;
 use crate::messages::{ApiVersionsRequest, RequestHeader};
 use crate::slab::SlabPool;
@@ -115,10 +117,10 @@ fn an_error_stays() {
 #[test]
 fn requests_carry_the_header_of_their_version() {
     for version in ApiKey::ApiVersions.valid() {
-        let mut out = vec![9];
         let body = ApiVersionsRequest { client_software_name: "grete".into(), ..Default::default() };
-        encode_request(ApiKey::ApiVersions, version, 77, "me", |out| body.encode(version, out), &mut out).unwrap();
-        let frame = feed(&mut reader(), &out[1..], 3).unwrap().remove(0);
+        let body = |out: &mut Outbound| body.encode(version, out.tail());
+        let out = encode_request(ApiKey::ApiVersions, version, 77, "me", 64, body).unwrap();
+        let frame = feed(&mut reader(), &out.to_vec(), 3).unwrap().remove(0);
         let head = request_header(&frame).unwrap();
         let mut r = Reader::new(&frame);
         let header = RequestHeader::decode(ApiKey::ApiVersions.request_header_version(version), &mut r).unwrap();
@@ -132,9 +134,24 @@ fn requests_carry_the_header_of_their_version() {
 }
 
 #[test]
-fn a_body_that_fails_leaves_no_half_request() {
+fn the_size_counts_all_segments() {
+    let batch = Arc::new(vec![7; 1000]);
+    let body = |out: &mut Outbound| {
+        out.push_shared(Arc::clone(&batch));
+        out.tail().push(9);
+        Ok(())
+    };
+    let out = encode_request(ApiKey::Produce, 9, 1, "c", 64, body).unwrap();
+    assert_eq!(out.segments().len(), 3);
+    let frame = feed(&mut reader(), &out.to_vec(), 3).unwrap().remove(0);
+    assert_eq!(frame.len(), out.len() - 4);
+    assert_eq!(frame[frame.len() - 1001..], [&batch[..], &[9]].concat());
+}
+
+#[test]
+fn a_body_that_fails_leaves_no_half_answer() {
     let mut out = vec![1, 2];
-    let result = encode_request(ApiKey::Metadata, 12, 1, "c", |_| Err(WireError::UnknownApi { key: 9 }), &mut out);
+    let result = encode_response(ApiKey::Metadata, 12, 1, |_| Err(WireError::UnknownApi { key: 9 }), &mut out);
     assert_eq!(result, Err(WireError::UnknownApi { key: 9 }));
     assert_eq!(out, [1, 2]);
 }

@@ -134,6 +134,15 @@ pub fn put_bytes(out: &mut Vec<u8>, compact: bool, value: &[u8]) -> Result<(), W
     put_nullable_bytes(out, compact, Some(value))
 }
 
+/// The length of BYTES or COMPACT_BYTES that follow some other way.
+pub fn put_bytes_len(out: &mut Vec<u8>, compact: bool, len: usize) -> Result<(), WireError> {
+    if compact {
+        put_compact_len(out, "a byte field", Some(len))
+    } else {
+        put_classic_len(out, "a byte field", Some(len))
+    }
+}
+
 fn put_classic_len(out: &mut Vec<u8>, what: &'static str, len: Option<usize>) -> Result<(), WireError> {
     match len {
         None => put_i32(out, -1),

@@ -34,7 +34,7 @@ fn from_a_bootstrap_address_to_every_channel_of_every_broker() {
     assert_eq!(cluster.address(1).as_deref(), Some("b1:9092"));
     // The bootstrap connection is dropped once a named broker is ready.
     assert!(fake.open.values().all(|(host, _)| host.as_ref() != "boot"), "{:?}", fake.open);
-    assert_eq!(fake.open.len(), 6);
+    assert_eq!(fake.open.len(), 2 * Channel::COUNT);
 }
 
 #[test]

@@ -36,9 +36,9 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..5_000_u64).prop_map(Step::Pass),
         1 => (0..400_000_u64).prop_map(Step::Pass),
-        6 => (-3..5_i32, 0..3_usize, 0..40_000_u64)
+        6 => (-3..5_i32, 0..Channel::COUNT, 0..40_000_u64)
             .prop_map(|(node, channel, timeout_ms)| Step::Send { node, channel, timeout_ms }),
-        3 => (-2..5_i32, 0..3_usize).prop_map(|(node, channel)| Step::Need { node, channel }),
+        3 => (-2..5_i32, 0..Channel::COUNT).prop_map(|(node, channel)| Step::Need { node, channel }),
         8 => (0..4_usize).prop_map(Step::Connected),
         1 => (0..4_usize).prop_map(Step::Refused),
         1 => (0..8_usize, 0..6_u8).prop_map(|(conn, reason)| Step::HangUp(conn, reason)),

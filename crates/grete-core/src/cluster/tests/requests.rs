@@ -1,6 +1,6 @@
 //! Requests to any broker, and the promise of one reply each.
 
-use grete_wire::messages::HeartbeatRequest;
+use grete_wire::messages::{HeartbeatRequest, HeartbeatResponse};
 
 use super::super::fixture::Fake;
 use super::super::*;
@@ -82,4 +82,42 @@ fn ticks_are_cheap_and_harmless_at_any_time() {
     }
     assert_eq!(fake.cluster.deadline(), deadline);
     assert!(fake.actions.is_empty() && fake.connects.is_empty() && fake.asked.is_empty());
+}
+
+#[test]
+fn to_the_controller_goes_where_metadata_says_and_before_that_to_any_broker() {
+    let mut fake = Fake::new(&[("boot", 9092)]);
+    fake.brokers = [(0, ("b0".into(), 9092)), (1, ("b1".into(), 9092))].into();
+    fake.controller = 1;
+    fake.send(Target::Controller, Channel::Control, heartbeat(), 1);
+    fake.settle();
+    let asked = fake.next_asked(ApiKey::Heartbeat).unwrap();
+    fake.answer(&asked, |version, out| HeartbeatResponse::default().encode(version, out));
+    fake.settle();
+    assert_eq!(fake.cluster.controller(), Some(1));
+    for _ in 0..3 {
+        fake.send(Target::Controller, Channel::Control, heartbeat(), 2);
+        fake.settle();
+        let asked = fake.next_asked(ApiKey::Heartbeat).unwrap();
+        assert_eq!(&*fake.open[&asked.conn].0, "b1");
+        fake.answer(&asked, |version, out| HeartbeatResponse::default().encode(version, out));
+    }
+    fake.controller = -1;
+    fake.event(ClusterEvent::RefreshMetadata);
+    fake.advance(SECOND);
+    assert_eq!(fake.cluster.controller(), None);
+    fake.send(Target::Controller, Channel::Control, heartbeat(), 3);
+    fake.settle();
+    assert!(fake.next_asked(ApiKey::Heartbeat).is_some());
+}
+
+#[test]
+fn a_throttle_that_only_the_machine_could_read_mutes_the_broker() {
+    let mut fake = Fake::ready(&[0], &[]);
+    fake.event(ClusterEvent::Throttled { node: 0, millis: 0 });
+    assert!(!fake.cluster.is_muted(0, fake.now));
+    fake.event(ClusterEvent::Throttled { node: 0, millis: 250 });
+    assert!(fake.cluster.is_muted(0, fake.now + 250 * MILLI - 1));
+    fake.advance(250 * MILLI);
+    assert!(fake.actions.iter().any(|action| matches!(action, ClusterAction::Unmuted { node: 0 })));
 }

@@ -241,3 +241,48 @@ fn a_leader_named_on_the_way_needs_a_newer_epoch_and_a_known_node() {
     refresh(&mut fake);
     assert_eq!(fake.cluster.leader(&tp(0)), Some((9, 5)), "an answer that lags behind does not undo it");
 }
+
+#[test]
+fn a_hint_brings_the_address_along_and_is_told_when_it_is_news() {
+    let mut fake = fake();
+    let hint = |leader, epoch, endpoint: Option<&str>| ClusterEvent::LeaderHint {
+        tp: tp(0),
+        leader,
+        epoch,
+        endpoint: endpoint.map(|host| (host.to_owned(), 9092)),
+    };
+    fake.event(hint(9, 3, Some("b9")));
+    assert!(fake.cluster.address(9).is_none(), "an old hint");
+    fake.event(hint(9, 5, None));
+    assert!(fake.actions.is_empty(), "no address is known");
+    fake.event(hint(9, 5, Some("b9")));
+    assert!(matches!(fake.actions[..], [ClusterAction::MetadataChanged]));
+    assert_eq!(fake.cluster.leader(&tp(0)), Some((9, 5)));
+    assert_eq!(fake.cluster.address(9).as_deref(), Some("b9:9092"));
+}
+
+#[test]
+fn partitions_are_told_until_something_is_wrong_that_waiting_does_not_cure() {
+    let mut fake = fake();
+    assert!(fake.cluster.partitions("payments").is_none());
+    let leaders =
+        |fake: &Fake| fake.cluster.partitions("orders").unwrap().map(|all| all.iter().map(|p| p.leader).collect());
+    assert_eq!(leaders(&fake), Ok(vec![0, 1]));
+    fake.topics.get_mut("orders").unwrap().error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    refresh(&mut fake);
+    assert_eq!(leaders(&fake), Ok(vec![0, 1]), "the broker that answered may lag behind");
+    fake.topics.get_mut("orders").unwrap().error = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
+    refresh(&mut fake);
+    assert_eq!(leaders(&fake), Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED));
+    fake.event(ClusterEvent::SetTopics(vec!["orders".into(), "new".into()]));
+    refresh(&mut fake);
+    assert_eq!(fake.cluster.partitions("new"), Some(Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)));
+}
+
+#[test]
+fn brokers_are_told_with_their_addresses() {
+    let fake = fake();
+    let told: Vec<_> =
+        fake.cluster.brokers().map(|broker| (broker.id, broker.host, broker.port, broker.rack)).collect();
+    assert_eq!(told, [(0, "b0", 9092, None), (1, "b1", 9092, None)]);
+}

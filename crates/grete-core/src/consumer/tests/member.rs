@@ -127,7 +127,7 @@ impl Member {
             for wish in std::mem::take(&mut self.wishes) {
                 match wish {
                     ConsumerAction::Connect { conn, host, .. } => net.push(Net::Connect(conn, host)),
-                    ConsumerAction::Write { conn, bytes } => net.push(Net::Write(conn, bytes)),
+                    ConsumerAction::Write { conn, bytes } => net.push(Net::Write(conn, bytes.to_vec())),
                     ConsumerAction::CloseConn(conn) => net.push(Net::Close(conn)),
                     ConsumerAction::CollectOffsets => {
                         let offsets = self.dispatch.committables(self.client, false);

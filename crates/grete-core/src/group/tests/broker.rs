@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use grete_wire::messages::*;
 use grete_wire::primitives::Reader;
-use grete_wire::{ApiKey, ErrorCode};
+use grete_wire::{ApiKey, ErrorCode, Outbound};
 
 use crate::ids::TopicPartition;
 use crate::request::Request;
@@ -122,9 +122,9 @@ impl Broker {
 
     /// A request as it came off the wire.
     pub fn handle(&mut self, now: Nanos, node: i32, to: ReplyTo, request: &Request) {
-        let mut bytes = Vec::new();
+        let mut bytes = Outbound::default();
         request.encode_body(to.version, &mut bytes).expect("requests can be encoded in every version that is offered");
-        self.handle_body(now, node, to, &bytes);
+        self.handle_body(now, node, to, &bytes.to_vec());
     }
 
     /// The same, from the bytes of its body.

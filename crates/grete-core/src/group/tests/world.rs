@@ -178,7 +178,7 @@ impl World {
         match action {
             GroupAction::Send(outgoing) => {
                 let node = match outgoing.target {
-                    Target::Any => 0,
+                    Target::Any | Target::Controller => 0,
                     Target::Node(node) => node,
                 };
                 let connection = self.clients[client].connection;
@@ -258,7 +258,7 @@ impl World {
 
     fn reply(&mut self, client: usize, id: u32, outgoing: &Outgoing, result: Result<Response, RequestError>) {
         let node = match outgoing.target {
-            Target::Any => 0,
+            Target::Any | Target::Controller => 0,
             Target::Node(node) => node,
         };
         let token = Token { owner: Owner::Group, id };
