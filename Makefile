@@ -50,7 +50,7 @@ kafka: $(STAMPS)/tools  ## bring Kafka's jars (KAFKA_VERSION)
 test: build kafka  ## every test that fits 25 minutes
 	cargo test --workspace --quiet
 	libs=$$(KAFKA_VERSION=4.3.0 $(BIN)/python -m tests.kafka --jars) && \
-	    KAFKA_CLASSPATH="$$libs/*" cargo test --quiet -p grete-wire --test messages -- --ignored
+	    KAFKA_CLASSPATH="$$libs/*" cargo test --quiet -p grete-wire --test messages --test records -- --ignored
 	$(PYTEST) $(PYTEST_ARGS)
 
 .PHONY: soak

@@ -42,7 +42,7 @@ fn append(builder: &mut BatchBuilder, record: &TestRecord) {
     assert_eq!(builder.len() - before, bytes);
 }
 
-fn build(records: &[TestRecord]) -> BatchBuilder {
+pub fn build(records: &[TestRecord]) -> BatchBuilder {
     let mut builder = BatchBuilder::new(vec![0xaa; 7]);
     records.iter().for_each(|record| append(&mut builder, record));
     assert_eq!(builder.count() as usize, records.len());

@@ -2,6 +2,7 @@
 
 mod codecs;
 mod encode;
+mod java;
 mod model;
 mod pitfalls;
 mod properties;

@@ -24,7 +24,7 @@ fn field(bytes: Option<&[u8]>) -> String {
     }
 }
 
-fn line(row: &Row) -> String {
+pub fn line(row: &Row) -> String {
     let record = &row.record;
     let mut line = format!("{} {}", row.offset, record.timestamp);
     line += &format!(" {} {}", field(record.key.as_deref()), field(record.value.as_deref()));

@@ -5,6 +5,9 @@
 //
 // One file per codec, batches-CODEC.bin: a batch with gaps between its offsets, one with log-append time, one of a
 // transaction and the marker that aborts it. batches.txt: a line per record.
+//
+// With "-" for the folder it reads batches from standard input instead, as a broker would, and says what is in them: a
+// line per batch and one per record. Run by the test `kafkas_own_classes_read_what_the_builder_writes`.
 
 import java.io.PrintStream;
 import java.nio.ByteBuffer;
@@ -39,6 +42,10 @@ public class Batches {
     }
 
     public static void main(String[] args) throws Exception {
+        if (args[0].equals("-")) {
+            read(ByteBuffer.wrap(System.in.readAllBytes()));
+            return;
+        }
         Path folder = Path.of(args[0]);
         try (PrintStream expected = new PrintStream(Files.newOutputStream(folder.resolve("batches.txt")), false, "UTF-8")) {
             for (String codec : new String[] {"none", "gzip", "snappy", "lz4", "zstd"}) {
@@ -53,6 +60,22 @@ public class Batches {
                 }
             }
         }
+    }
+
+    static void read(ByteBuffer all) throws Exception {
+        PrintStream out = new PrintStream(System.out, false, "UTF-8");
+        MemoryRecords records = MemoryRecords.readableRecords(all);
+        for (MutableRecordBatch batch : records.batches()) {
+            batch.ensureValid();
+            out.println("batch " + batch.compressionType() + " " + batch.countOrNull() + " " + batch.lastOffset() + " "
+                + batch.maxTimestamp() + " " + batch.producerId() + " " + batch.producerEpoch() + " " + batch.baseSequence());
+            for (Record record : batch) {
+                record.ensureValid();
+                out.println(describe(record));
+            }
+        }
+        out.println(records.validBytes() + " of " + all.limit() + " bytes");
+        out.flush();
     }
 
     static ByteBuffer write(Compression codec, int large) {

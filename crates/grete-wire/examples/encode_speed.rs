@@ -1,0 +1,115 @@
+//! Nanoseconds per record of encoding into a buffer that has been used before, and of finishing and stamping batches:
+//! `taskset -c 1 cargo run --release -p grete-wire --example encode_speed [FILTER [ROUNDS]]`
+// A benchmark needs a clock.
+#![allow(clippy::disallowed_methods)]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use grete_wire::records::{BatchBuilder, Compression, Compressor, NewHeader, NewRecord};
+
+const BATCH: usize = 256 * 1024;
+/// Larger than the nearest caches: values come from a program's heap, not from a loop's.
+const VALUES: usize = 8 << 20;
+const HEADERS: [NewHeader<'_>; 2] =
+    [NewHeader { key: "trace", value: Some(b"0123456789") }, NewHeader { key: "agent", value: Some(b"0123456789") }];
+
+fn main() {
+    let filter = std::env::args().nth(1).unwrap_or_default();
+    let rounds = std::env::args().nth(2).and_then(|rounds| rounds.parse().ok()).unwrap_or(200);
+    let mut noise = 1u64;
+    let text: Vec<u8> = (0..VALUES)
+        .map(|_| {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Half random, half repeated: real data packs to something like that.
+            if noise >> 63 == 0 { b'a' } else { (noise >> 40) as u8 }
+        })
+        .collect();
+    for (name, value, key, headers) in [
+        ("5 B", 5, 0, 0),
+        ("12 B, key 8 B", 12, 8, 0),
+        ("23 B", 23, 0, 0),
+        ("100 B", 100, 0, 0),
+        ("100 B, key 8 B", 100, 8, 0),
+        ("100 B, key 36 B", 100, 36, 0),
+        ("100 B, 2 headers", 100, 0, 2),
+        ("mixed", usize::MAX, 8, 0),
+        ("1 KB", 1000, 0, 0),
+        ("10 KB", 10_000, 0, 0),
+    ] {
+        if name.contains(&filter) {
+            let records = records(&text, value, key, headers);
+            measure(name, &records, rounds);
+        }
+    }
+}
+
+/// Somewhat more than fit a batch.
+fn records(text: &[u8], value: usize, key: usize, headers: usize) -> Vec<NewRecord<'_>> {
+    let (mut at, mut records) = (0, Vec::new());
+    let mut next = |len: usize| {
+        at = (at + len) % (VALUES - 16_384);
+        &text[at..at + len]
+    };
+    while records.len() * value.min(30) < BATCH {
+        let i = records.len();
+        let mixed = value == usize::MAX;
+        let random = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+        let value = if mixed { random as usize % 60 } else { value };
+        let key = if mixed && random & 64 == 0 { 0 } else { key };
+        let jitter = if mixed { (random >> 8) as i64 % 100 } else { 0 };
+        records.push(NewRecord {
+            timestamp: 1_700_000_000_000 + i as i64 / 50 + jitter,
+            key: (key > 0).then(|| next(key)),
+            value: Some(next(value)),
+            headers: &HEADERS[..headers],
+        });
+    }
+    records
+}
+
+fn fill(records: &[NewRecord<'_>], buffer: Vec<u8>) -> BatchBuilder {
+    let mut builder = BatchBuilder::new(buffer);
+    for record in records {
+        if builder.len() + builder.record_bytes(record) > BATCH {
+            break;
+        }
+        builder.append(record).expect("a short record");
+    }
+    builder
+}
+
+fn measure(name: &str, records: &[NewRecord<'_>], rounds: usize) {
+    let mut buffer = Vec::with_capacity(BATCH);
+    let mut append = Vec::new();
+    for _ in 0..rounds {
+        let start = Instant::now();
+        let builder = fill(black_box(records), buffer);
+        append.push(start.elapsed().as_nanos() as f64 / f64::from(builder.count()));
+        buffer = black_box(builder).into_buffer();
+    }
+    let (best, median) = best_and_median(append);
+    print!("{name:18} append best {best:6.2} median {median:6.2} ns  finish and stamp, best:");
+    let mut compressor = Compressor::new();
+    for codec in [Compression::None, Compression::Lz4, Compression::Zstd, Compression::Snappy, Compression::Gzip] {
+        let mut finish = Vec::new();
+        let mut ratio = 0.0;
+        for _ in 0..rounds.div_ceil(10) {
+            let builder = fill(records, std::mem::take(&mut buffer));
+            let (count, plain) = (builder.count(), builder.len());
+            let start = Instant::now();
+            let mut batch = builder.finish(codec, None, &mut compressor).expect("a batch");
+            batch.stamp(1, 1, 1);
+            finish.push(start.elapsed().as_nanos() as f64 / f64::from(count));
+            ratio = batch.len() as f64 / plain as f64;
+            buffer = batch.into_buffer().expect("nobody else's buffer");
+        }
+        print!("  {codec} {:.1} ({ratio:.2})", best_and_median(finish).0);
+    }
+    println!();
+}
+
+fn best_and_median(mut rounds: Vec<f64>) -> (f64, f64) {
+    rounds.sort_by(f64::total_cmp);
+    (rounds[0], rounds[rounds.len() / 2])
+}
