@@ -20,7 +20,7 @@ PYTHON_PATHS := $(wildcard python tests benchmarks examples)
 
 .PHONY: help
 help:  ## say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(STAMPS)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
@@ -81,6 +81,10 @@ $(STAMPS)/bench: $(STAMPS)/tools benchmarks/requirements.txt
 .PHONY: bench
 bench: build kafka $(STAMPS)/bench  ## Grete beside other clients (BENCH_ARGS="--topics T23 --rounds 1")
 	$(BIN)/python -m benchmarks.consume $(BENCH_ARGS)
+
+.PHONY: bench-produce
+bench-produce: build kafka $(STAMPS)/bench  ## the same for producers (BENCH_ARGS="--parts sync --rounds 1")
+	$(BIN)/python -m benchmarks.produce $(BENCH_ARGS)
 
 .PHONY: clean
 clean:  ## remove all that was built, the jars too

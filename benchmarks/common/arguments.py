@@ -45,5 +45,29 @@ class RateArguments:
         return int(self.per_second * (self.warm_up + self.windows * self.seconds + 10))
 
 
+@dataclass(frozen=True)
+class ProduceArguments:
+    """BOOTSTRAP TOPIC PARTITIONS WARM_UP RECORDS VALUE_BYTES [NAME=VALUE ...]"""
+
+    bootstrap: str
+    topic: str
+    partitions: int
+    warm_up: int
+    records: int
+    value: bytes
+    settings: dict[str, str]
+
+    @classmethod
+    def parse(cls) -> ProduceArguments:
+        bootstrap, topic, partitions, warm_up, records, size, *pairs = sys.argv[1:]
+        value = b"x" * int(size)
+        return cls(bootstrap, topic, int(partitions), int(warm_up), int(records), value, _settings(pairs))
+
+    @property
+    def partition(self) -> int | None:
+        """Where all records go; None lets the client spread them."""
+        return 0 if self.partitions == 1 else None
+
+
 def _settings(pairs: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}

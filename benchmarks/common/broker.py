@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ class Broker:
     version: str
     settings: str
     admin: TopicAdmin
+    # SIGSTOP makes it hang, SIGCONT lets it go on; None if it is not ours.
+    kill: Callable[[signal.Signals], None] | None = None
 
 
 @contextmanager
@@ -26,6 +29,8 @@ def broker(bootstrap: str | None, core: int) -> Iterator[Broker]:
     if bootstrap is not None:
         yield Broker(bootstrap, "as given", "not started by this run", TopicAdmin(bootstrap))
         return
-    with KafkaCluster(cpus={core}, heap="2g", fast_start=False) as kafka:
+    # A broker that was stopped for some seconds is still a member of its cluster.
+    patient = {"broker.session.timeout.ms": 30_000}
+    with KafkaCluster(cpus={core}, heap="2g", fast_start=False, properties=patient) as kafka:
         settings = f"KRaft, one node, -Xmx2g, G1, core {core}"
-        yield Broker(kafka.bootstrap_servers, kafka.version, settings, kafka.admin)
+        yield Broker(kafka.bootstrap_servers, kafka.version, settings, kafka.admin, lambda sig: kafka.kill(1, sig))

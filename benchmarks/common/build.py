@@ -57,7 +57,7 @@ def c_program(source: str) -> Path:
 @cache
 def floor_program() -> Path:
     """The raw socket loop, a release build."""
-    directory = HERE / "consume" / "floor"
+    directory = HERE / "floor"
     command = ["cargo", "build", "-q", "--release", "--locked", "--target-dir", str(OUT / "floor")]
     _run(command, "the floor", cwd=directory)
     return OUT / "floor" / "release" / "floor"
@@ -65,20 +65,20 @@ def floor_program() -> Path:
 
 @cache
 def go_program() -> Path:
-    """The franz-go consumer."""
+    """The franz-go program."""
     target = OUT / "franz"
-    _run(["go", "build", "-o", target, "."], "franz-go", cwd=HERE / "consume" / "clients" / "franz")
+    _run(["go", "build", "-o", target, "."], "franz-go", cwd=HERE / "franz")
     return target
 
 
 @cache
 def java_command(main: str) -> tuple[str, ...]:
-    """The command that runs a class of benchmarks/consume/clients/java against the jars of the broker's release."""
+    """The command that runs a class of benchmarks/java against the jars of the broker's release."""
     jars = KafkaJars().ensure()
-    sources = sorted((HERE / "consume" / "clients" / "java").glob("*.java"))
+    sources = sorted((HERE / "java").glob("*.java"))
     classes = OUT / f"java-{jars.version}"
     if _newer(classes / "Bench.class", sources):
-        _run(["javac", "-cp", jars.classpath, "-d", classes, *sources], "the Java consumer")
-    quiet = HERE / "consume" / "clients" / "java" / "log4j2.properties"
+        _run(["javac", "-cp", jars.classpath, "-d", classes, *sources], "the Java clients")
+    quiet = HERE / "java" / "log4j2.properties"
     options = ["-Xms512m", "-Xmx1g", f"-Dlog4j2.configurationFile={quiet}"]
     return ("java", *options, "-cp", f"{classes}:{jars.classpath}", main)

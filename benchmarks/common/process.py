@@ -62,6 +62,12 @@ def usage(pid: int) -> Usage:
     return Usage(cpu / 1e9, voluntary, involuntary, threads, rss)
 
 
+def own_switches() -> tuple[int, int]:
+    """How often the calling thread, and all threads of this process together, gave up the core by themselves."""
+    caller = _status(Path("/proc/thread-self/status"))
+    return int(caller["voluntary_ctxt_switches"]), usage(os.getpid()).voluntary_switches
+
+
 def machine() -> dict[str, str]:
     """What the numbers were measured on."""
     info = _status(Path("/proc/meminfo"))

@@ -94,7 +94,7 @@ _clients = (
     ),
     Client(
         "franz",
-        lambda: [str(go_program())],
+        lambda: [str(go_program()), "consume"],
         {"last": "franz-go, 2nd pass"},
         note="PollFetches, EachRecord",
         extra=("2",),

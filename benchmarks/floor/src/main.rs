@@ -1,7 +1,8 @@
-//! The floor: a blocking socket, one Fetch in flight, no client library.
+//! The floor: a blocking socket, one request in flight, no client library.
 //!
 //! `floor consume BOOTSTRAP TOPIC PARTITIONS RECORDS read|crc|crcparse`
 //! `floor rate BOOTSTRAP TOPIC PER_SECOND WARMUP_SECONDS WINDOWS WINDOW_SECONDS`
+//! `floor produce BOOTSTRAP TOPIC 1 WARM_UP RECORDS VALUE_BYTES`
 //!
 //! It expects a broker that leads every partition of the topic (a single node).
 
@@ -9,7 +10,9 @@ mod batch;
 mod consume;
 mod fetch;
 mod process;
+mod produce;
 mod rate;
+mod wire;
 
 use std::error::Error;
 
@@ -17,7 +20,8 @@ use std::error::Error;
 type Failure = Box<dyn Error>;
 
 const USAGE: &str = "usage: floor consume BOOTSTRAP TOPIC PARTITIONS RECORDS read|crc|crcparse
-       floor rate BOOTSTRAP TOPIC PER_SECOND WARMUP_SECONDS WINDOWS WINDOW_SECONDS";
+       floor rate BOOTSTRAP TOPIC PER_SECOND WARMUP_SECONDS WINDOWS WINDOW_SECONDS
+       floor produce BOOTSTRAP TOPIC 1 WARM_UP RECORDS VALUE_BYTES";
 
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,6 +38,10 @@ fn main() -> Result<(), Failure> {
                 seconds: seconds.parse()?,
             };
             rate::run(bootstrap, topic, &plan)
+        }
+        ["produce", bootstrap, topic, "1", warm_up, records, value_bytes] => {
+            let value = vec![b'x'; value_bytes.parse()?];
+            produce::run(bootstrap, topic, warm_up.parse()?, records.parse()?, &value)
         }
         _ => Err(USAGE.into()),
     }

@@ -31,3 +31,10 @@ pub fn peak_rss() -> u64 {
     let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|word| word.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }
+
+/// How often this process, which has one thread, gave up its core by itself.
+pub fn voluntary_switches() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0)
+}

@@ -1,17 +1,9 @@
-// franz-go: franz BOOTSTRAP TOPIC PARTITIONS RECORDS PASSES
-//
-// Each pass is a client of its own in the same process, so that the last one runs on a warm runtime and heap.
 package main
 
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
-	"runtime/debug"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -28,17 +20,14 @@ type report struct {
 	Version    string  `json:"version"`
 }
 
-func main() {
-	if len(os.Args) != 6 {
-		fail(fmt.Errorf("usage: franz BOOTSTRAP TOPIC PARTITIONS RECORDS PASSES"))
-	}
-	partitions, total, passes := number(os.Args[3]), number(os.Args[4]), number(os.Args[5])
+// consumePasses: BOOTSTRAP TOPIC PARTITIONS RECORDS PASSES
+//
+// Each pass is a client of its own in the same process, so that the last one runs on a warm runtime and heap.
+func consumePasses(words []string) {
+	partitions, total, passes := number(words[2]), number(words[3]), number(words[4])
 	for pass := int64(1); pass <= passes; pass++ {
-		result := consume(os.Args[1], os.Args[2], int32(partitions), total)
-		result.Pass = fmt.Sprintf("pass %d", pass)
-		if pass == passes {
-			result.Pass = "last"
-		}
+		result := consume(words[0], words[1], int32(partitions), total)
+		result.Pass = passName(pass, passes)
 		if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 			fail(err)
 		}
@@ -84,49 +73,4 @@ func consume(bootstrap, topic string, partitions int32, total int64) report {
 	result.CPUSeconds = cpuSeconds() - cpu
 	result.PeakRSS = peakRSS()
 	return result
-}
-
-func cpuSeconds() float64 {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		fail(err)
-	}
-	return float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e9
-}
-
-// VmHWM rather than ru_maxrss: the latter keeps the parent's figure across exec.
-func peakRSS() int64 {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		fail(err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
-			return 1024 * number(strings.Fields(rest)[0])
-		}
-	}
-	return 0
-}
-
-func version() string {
-	info, _ := debug.ReadBuildInfo()
-	for _, module := range info.Deps {
-		if module.Path == "github.com/twmb/franz-go" {
-			return "franz-go " + strings.TrimPrefix(module.Version, "v") + ", " + info.GoVersion
-		}
-	}
-	return "franz-go"
-}
-
-func number(word string) int64 {
-	found, err := strconv.ParseInt(word, 10, 64)
-	if err != nil {
-		fail(err)
-	}
-	return found
-}
-
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
 }

@@ -6,7 +6,9 @@ import java.nio.file.Path;
 import java.util.Map;
 import java.util.Properties;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.AppInfoParser;
 
 /** What this process has used, and the settings that every run shares. */
@@ -33,6 +35,22 @@ final class Bench {
 
     static String version() {
         return "kafka-clients " + AppInfoParser.getVersion() + ", Java " + System.getProperty("java.version");
+    }
+
+    /** Idempotent and acks=all, as all others are; NAME=VALUE over that. */
+    static Properties producerSettings(String bootstrap, String[] pairs) {
+        Properties settings = new Properties();
+        settings.putAll(Map.of(
+                ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap,
+                ProducerConfig.KEY_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class,
+                ProducerConfig.VALUE_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class,
+                ProducerConfig.ACKS_CONFIG, "all",
+                ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, true));
+        for (String pair : pairs) {
+            int equals = pair.indexOf('=');
+            settings.put(pair.substring(0, equals), pair.substring(equals + 1));
+        }
+        return settings;
     }
 
     static Properties settings(String bootstrap) {

@@ -1,0 +1,1 @@
+"""Synchronous latency, asynchronous throughput, and what waiting costs."""

@@ -1,0 +1,1 @@
+"""One program per client. Each takes BOOTSTRAP TOPIC PARTITIONS WARM_UP RECORDS VALUE_BYTES [NAME=VALUE ...]."""
