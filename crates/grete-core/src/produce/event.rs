@@ -112,6 +112,15 @@ pub enum ProduceNotice {
         /// Whether they may have been written.
         unknown: bool,
     },
+    /// The producer was closed before: its deadline was over.
+    GivenUp {
+        /// Where to.
+        tp: TopicPartition,
+        /// The records that are given up.
+        records: u32,
+        /// Whether they may have been written.
+        unknown: bool,
+    },
     /// A broker refused a batch for good.
     Failed {
         /// Where to.

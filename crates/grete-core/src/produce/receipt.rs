@@ -132,6 +132,11 @@ impl Receipt {
         self.word.fetch_or(WAITED, Ordering::AcqRel) | WAITED
     }
 
+    /// Changes the word though nothing is settled: for news of another kind, which whoever sleeps shall look for.
+    pub fn disturb(&self) {
+        self.word.fetch_add(PART, Ordering::AcqRel);
+    }
+
     /// Asks for [`super::ProduceAction::Settled`] with each settlement from now on; false if all records are settled already.
     /// Whoever watches one record looks at its [`Receipt::result`] after this.
     #[must_use]
