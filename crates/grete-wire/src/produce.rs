@@ -90,6 +90,7 @@ mod tests {
 
     use super::*;
     use crate::messages::{PartitionProduceData, ProduceRequest, TopicProduceData};
+    use crate::outbound::Segment;
 
     fn generated(body: &ProduceBody) -> ProduceRequest<'_> {
         let partition = |(index, batch): &(i32, Arc<Vec<u8>>)| PartitionProduceData {
@@ -111,15 +112,21 @@ mod tests {
     }
 
     fn a_topic() -> impl Strategy<Value = ProduceTopic> {
-        let batch = prop::collection::vec(any::<u8>(), 0..1500).prop_map(Arc::new);
-        ("[a-z]{1,9}", any::<u128>(), prop::collection::vec((any::<i32>(), batch), 0..4))
+        let batch = prop_oneof![
+            9 => prop::collection::vec(any::<u8>(), 0..1500),
+            // Compact lengths of three and of four bytes.
+            1 => (any::<u8>(), prop_oneof![16_380_usize..16_390, 2_097_150_usize..2_097_154])
+                .prop_map(|(byte, n)| vec![byte; n]),
+        ];
+        // A name of a hundred and odd bytes is where its compact length takes two.
+        ("[a-z]{1,249}", any::<u128>(), prop::collection::vec((any::<i32>(), batch.prop_map(Arc::new)), 0..4))
             .prop_map(|(name, id, partitions)| ProduceTopic { name: name.into(), id, partitions })
     }
 
     proptest! {
         #[test]
         fn the_bytes_are_those_of_the_generated_codec(
-            transactional_id in prop::option::of("[a-z]{0,9}"),
+            transactional_id in prop::option::of("[a-zß]{0,200}"),
             acks: i16,
             timeout_ms: i32,
             topics in prop::collection::vec(a_topic(), 0..4),
@@ -131,7 +138,30 @@ mod tests {
             body.encode(version, &mut out).unwrap();
             let mut expected = Vec::new();
             generated(&body).encode(version, &mut expected).unwrap();
-            prop_assert_eq!(out.to_vec(), expected);
+            prop_assert!(out.to_vec() == expected);
+            prop_assert_eq!(out.len(), expected.len());
+            let shared = |segment: &Segment| matches!(segment, Segment::Shared(_));
+            for (_, batch) in body.topics.iter().flat_map(|topic| &topic.partitions).filter(|(_, b)| b.len() > 1024) {
+                // Held by the body and by the request: it has not been copied.
+                prop_assert_eq!(Arc::strong_count(batch), 2);
+            }
+            prop_assert!(out.segments().iter().filter(|segment| shared(segment)).all(|segment| segment.len() > 256));
+        }
+    }
+
+    #[test]
+    fn counts_above_a_compact_byte() {
+        let topic = |i: i32| ProduceTopic {
+            name: format!("topic-{i}").into(),
+            id: i as u128,
+            partitions: (0..i).map(|partition| (partition, Arc::new(vec![7; 3]))).collect(),
+        };
+        let body = ProduceBody { topics: (0..200).map(topic).collect(), ..Default::default() };
+        for version in 3..=13 {
+            let (mut out, mut expected) = (Outbound::default(), Vec::new());
+            body.encode(version, &mut out).unwrap();
+            generated(&body).encode(version, &mut expected).unwrap();
+            assert!(out.to_vec() == expected, "version {version}");
         }
     }
 

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use super::header::CRC_START;
-use super::{Compression, HEADER_BYTES};
+use super::{Compression, EncodedBatch, HEADER_BYTES};
 use crate::primitives::writer::{put_varint, put_varlong};
 
 /// A record to encode.
@@ -127,6 +127,12 @@ pub fn seal(batch: &mut [u8]) {
     batch[8..12].copy_from_slice(&length.to_be_bytes());
     let crc = crc32c::crc32c(&batch[CRC_START..]);
     batch[17..21].copy_from_slice(&crc.to_be_bytes());
+}
+
+/// Any bytes, held for a batch that the builder finished, of records that took up to `plain` bytes.
+pub fn encoded(bytes: Vec<u8>, plain: usize) -> EncodedBatch {
+    let count = bytes.get(57..61).map_or(0, |count| u32::from_be_bytes(count.try_into().unwrap()));
+    EncodedBatch::new(bytes, count, plain)
 }
 
 /// A record as it stands in a batch, its length in front.

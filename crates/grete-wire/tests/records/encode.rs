@@ -1,6 +1,6 @@
 //! What the builder writes: byte for byte what the plain encoder writes, and whatever the codec, what the decoder reads.
 
-use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch};
+use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch, encoded};
 use grete_wire::records::{BatchBuilder, BatchHeader, Compression, Compressor, EncodedBatch, NewHeader, NewRecord};
 use proptest::collection::vec;
 use proptest::option;
@@ -10,9 +10,9 @@ use crate::{CODECS, decode, rows};
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
-        6 => vec(any::<u8>(), 0..70),
-        2 => vec(any::<u8>(), 70..300),
-        1 => (any::<u8>(), 8000usize..9000).prop_map(|(byte, n)| std::vec![byte; n]),
+        60 => vec(any::<u8>(), 0..70),
+        20 => vec(any::<u8>(), 70..300),
+        4 => (any::<u8>(), 8000usize..9000).prop_map(|(byte, n)| std::vec![byte; n]),
         1 => (any::<u8>(), 70_000usize..80_000).prop_map(|(byte, n)| std::vec![byte; n]),
     ]
 }
@@ -20,7 +20,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 fn record() -> impl Strategy<Value = TestRecord> {
     let timestamp = prop_oneof![4 => 1_700_000_000_000i64..1_700_000_000_100, 4 => 0i64..1 << 41, 1 => any::<i64>()];
     let key = "[a-cß]{0,2}".prop_map(String::into_bytes);
-    let headers = prop_oneof![3 => Just(Vec::new()), 1 => vec((key, option::of(bytes())), 0..80)];
+    let headers = prop_oneof![3 => Just(Vec::new()), 1 => vec((key, option::of(vec(any::<u8>(), 0..70))), 0..80)];
     (timestamp, option::of(bytes()), option::weighted(0.9, bytes()), headers)
         .prop_map(|(timestamp, key, value, headers)| TestRecord { timestamp, key, value, headers })
 }
@@ -63,7 +63,7 @@ fn plain(records: &[TestRecord], options: BatchOptions) -> Vec<u8> {
 proptest! {
     #[test]
     fn plain_batches_are_those_of_the_plain_encoder(
-        records in vec(record(), 1..150),
+        records in vec(record(), 1..70),
         producer_id: i64,
         producer_epoch: i16,
         base_sequence: i32,
@@ -104,6 +104,26 @@ proptest! {
             prop_assert_eq!(half.count() as usize, records.len());
             let half = finish(half, Compression::None, None);
             prop_assert_eq!(&**half.bytes(), &plain(records, BatchOptions::default()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_batch_of_ours_is_split_without_harm(
+        records in vec(record(), 0..10),
+        codec in 0..CODECS.len(),
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cut in option::of(any::<prop::sample::Index>()),
+    ) {
+        let mut bytes = plain(&records, BatchOptions { compression: CODECS[codec], ..BatchOptions::default() });
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        if let Ok((first, second)) = encoded(bytes, 1 << 20).split() {
+            prop_assert!(first.count() - second.count() <= 1);
         }
     }
 }
