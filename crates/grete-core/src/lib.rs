@@ -1,6 +1,7 @@
 //! Floor 1: sans-IO state machines of a Kafka client.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod cluster;
 pub mod conn;
 pub mod consumer;

@@ -1,0 +1,39 @@
+//! The errands, one file per noun.
+
+mod cluster;
+mod configs;
+mod group_offsets;
+mod groups;
+mod log_offsets;
+mod members;
+mod topics;
+
+pub use cluster::{BrokerDescription, ClusterDescription, PartitionDescription, TopicDescription, Wish};
+pub use configs::{Alteration, ConfigEntry, ConfigSource, Resource};
+pub use group_offsets::{CommittedOffset, PartitionResult};
+pub use groups::GroupListing;
+pub use log_offsets::{FoundOffset, When};
+pub use members::{GroupDescription, GroupProtocol, MemberDescription};
+pub use topics::NewTopic;
+
+pub(super) use cluster::{DescribeCluster, DescribeTopics, Spread};
+pub(super) use configs::{AlterConfigs, DescribeConfigs};
+pub(super) use group_offsets::{CommitOffsets, DeleteOffsets, FetchOffsets};
+pub(super) use groups::{DeleteGroups, ListGroups};
+pub(super) use log_offsets::{DeleteRecords, ListOffsets};
+pub(super) use members::DescribeGroups;
+pub(super) use topics::{CreatePartitions, CreateTopics, DeleteTopics};
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A name as messages want it.
+fn owned(name: &str) -> Cow<'static, str> {
+    Cow::Owned(name.to_owned())
+}
+
+/// Which of the items has which name.
+fn by_name<'n>(items: &[usize], names: &'n [Arc<str>]) -> HashMap<&'n str, usize> {
+    items.iter().filter_map(|&item| names.get(item).map(|name| (&**name, item))).collect()
+}
