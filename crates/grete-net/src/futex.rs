@@ -16,6 +16,34 @@ pub enum Waited {
     Interrupted,
 }
 
+/// Sleeps while `word` is as `expected`. Whoever changes it has to call [`wake_on`] if somebody may sleep; how that is known
+/// is the word's owner's business (a bit in the word that a sleeper sets first).
+pub fn wait_on(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
+    let spec = timeout.map(|timeout| libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
+    });
+    let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: FUTEX_WAIT compares a live, aligned u32 with `expected`; the optional timespec lives for the call.
+    let result = unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, expected, spec)
+    };
+    match io::Error::last_os_error().raw_os_error() {
+        _ if result == 0 => Waited::Woken,
+        Some(libc::ETIMEDOUT) => Waited::TimedOut,
+        Some(libc::EINTR) => Waited::Interrupted,
+        // The word was not as expected.
+        _ => Waited::Woken,
+    }
+}
+
+/// Wakes all who sleep on `word`.
+pub fn wake_on(word: &AtomicU32) {
+    let everybody = libc::c_int::MAX;
+    // SAFETY: FUTEX_WAKE takes the address of a live, aligned u32 and reads nothing from it.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, everybody) };
+}
+
 /// Counts wake-ups. Whoever read the count sleeps until it changes; waking nobody costs no system call.
 #[derive(Debug, Default)]
 pub struct Futex {
@@ -38,39 +66,16 @@ impl Futex {
     pub fn wake(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            let everybody = libc::c_int::MAX;
-            // SAFETY: FUTEX_WAKE takes the address of a live, aligned u32 and reads nothing from it.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_futex,
-                    self.count.as_ptr(),
-                    libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-                    everybody,
-                );
-            }
+            wake_on(&self.count);
         }
     }
 
     /// Sleeps unless the count has changed since it was `seen`.
     pub fn wait(&self, seen: u32, timeout: Option<Duration>) -> Waited {
-        let spec = timeout.map(|timeout| libc::timespec {
-            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
-        });
-        let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        // SAFETY: FUTEX_WAIT compares a live, aligned u32 with `seen`; the optional timespec lives for the call.
-        let result = unsafe {
-            libc::syscall(libc::SYS_futex, self.count.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, seen, spec)
-        };
-        let error = io::Error::last_os_error();
+        let waited = wait_on(&self.count, seen, timeout);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
-        match error.raw_os_error() {
-            _ if result == 0 => Waited::Woken,
-            Some(libc::ETIMEDOUT) => Waited::TimedOut,
-            Some(libc::EINTR) => Waited::Interrupted,
-            _ => Waited::Woken,
-        }
+        waited
     }
 }
 
@@ -87,6 +92,23 @@ mod tests {
         futex.wake();
         assert_eq!(futex.wait(seen, None), Waited::Woken);
         assert_eq!(futex.wait(futex.count(), Some(Duration::from_millis(1))), Waited::TimedOut);
+    }
+
+    #[test]
+    fn a_word_is_slept_on_until_it_changes() {
+        let word = &AtomicU32::new(7);
+        assert_eq!(wait_on(word, 6, None), Waited::Woken);
+        assert_eq!(wait_on(word, 7, Some(Duration::from_millis(1))), Waited::TimedOut);
+        thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                while word.load(Ordering::SeqCst) == 7 {
+                    assert_ne!(wait_on(word, 7, Some(Duration::from_secs(60))), Waited::TimedOut);
+                }
+            });
+            word.store(8, Ordering::SeqCst);
+            wake_on(word);
+            sleeper.join().expect("it woke");
+        });
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use grete_core::ids::ConnId;
 
-use crate::event_loop::Waker;
+use crate::protocol::Waker;
 
 type Answer = (ConnId, io::Result<Vec<SocketAddr>>);
 

@@ -1,6 +1,6 @@
 //! One TCP connection: addresses still to try, bytes still to write, the frame being read.
 
-use std::io::{self, Read};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
@@ -9,6 +9,7 @@ use grete_wire::error::WireError;
 use grete_wire::frame::{Frame, FrameReader};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use socket2::SockRef;
 
 use crate::fork::CloseInChild;
 use crate::unwritten::Unwritten;
@@ -87,7 +88,7 @@ impl Socket {
         match stream.peer_addr() {
             Ok(_) => {
                 stream.set_nodelay(true)?;
-                socket2::SockRef::from(stream).set_keepalive(true)?;
+                SockRef::from(stream).set_keepalive(true)?;
                 self.connected = true;
                 self.watch_room(registry, token, false)?;
                 Ok(true)
@@ -157,7 +158,24 @@ impl Socket {
             return Ok(());
         }
         let Some((_, stream)) = &mut self.stream else { return Ok(()) };
-        let done = self.unwritten.write_to(stream)?;
+        let done = self.unwritten.write_to(Quiet(SockRef::from(&*stream)))?;
         self.watch_room(registry, token, !done)
+    }
+}
+
+/// Writes without SIGPIPE, whatever the program does with that signal: a broker that hangs up must not end the process.
+struct Quiet<'a>(SockRef<'a>);
+
+impl Write for Quiet<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.send_with_flags(bytes, libc::MSG_NOSIGNAL)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.send_vectored_with_flags(slices, libc::MSG_NOSIGNAL)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

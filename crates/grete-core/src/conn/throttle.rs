@@ -25,11 +25,13 @@ pub fn of_millis(millis: i32) -> Nanos {
     u64::try_from(millis).map_or(0, |millis| (millis * MILLI).min(LONGEST))
 }
 
-/// The first version whose response starts with `throttle_time_ms`. ApiVersions and Produce have it further back; who
-/// decodes those tells it ([`ClusterEvent::Throttled`](crate::cluster::ClusterEvent::Throttled)).
+/// The first version whose response starts with `throttle_time_ms`. ApiVersions, OffsetDelete and Produce
+/// have it further back; who decodes the last tells it ([`ClusterEvent::Throttled`](crate::cluster::ClusterEvent::Throttled)).
 fn first_version(api: ApiKey) -> i16 {
     match api {
-        ApiKey::InitProducerId | ApiKey::DescribeConfigs | ApiKey::CreatePartitions => 0,
+        ApiKey::InitProducerId | ApiKey::DescribeConfigs | ApiKey::CreatePartitions | ApiKey::DescribeCluster => 0,
+        ApiKey::DeleteRecords | ApiKey::DeleteGroups | ApiKey::IncrementalAlterConfigs => 0,
+        ApiKey::ConsumerGroupDescribe => 0,
         ApiKey::DescribeGroups | ApiKey::ListGroups | ApiKey::DeleteTopics => 1,
         ApiKey::CreateTopics => 2,
         ApiKey::Fetch | ApiKey::FindCoordinator | ApiKey::Heartbeat | ApiKey::LeaveGroup | ApiKey::SyncGroup => 1,

@@ -1,0 +1,207 @@
+//! Several threads step one loop, against real sockets on loopback.
+
+mod board;
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use board::{Running, State, echo, frame};
+use grete_core::time::{MILLI, SECOND};
+use grete_wire::Outbound;
+use socket2::SockRef;
+
+/// Longer than any of these tests may take.
+const FOREVER: Duration = Duration::from_secs(600);
+
+#[test]
+fn a_callers_step_writes_on_its_own_thread() {
+    let running = Running::start(FOREVER);
+    running.connect("127.0.0.1", echo().port());
+    running.board.set(|state| {
+        state.callers_only = true;
+        state.out.push(frame(b"hello").into());
+    });
+    running.step_here();
+    assert!(running.board.get(|state| state.out.is_empty()));
+    running.board.wait(|state| !state.frames.is_empty());
+    assert_eq!(running.board.get(|state| state.frames.clone()), [b"hello"]);
+    running.finish();
+}
+
+/// Each step sets a deadline, beyond the longest sleep, as a request timeout does.
+#[test]
+fn a_request_costs_the_network_thread_one_turn_its_answer() {
+    let running = Running::start(Duration::from_secs(10));
+    running.connect("127.0.0.1", echo().port());
+    let before = running.board.get(|state| (state.network_ticks, state.turns));
+    let mut taken = 0;
+    for number in 0..100_u8 {
+        running.board.set(|state| {
+            state.out.push(frame(&[number]).into());
+            state.deadline_in = Some(30 * SECOND);
+        });
+        // The network thread says that it sleeps a moment before it lets go of the lock. Then it does the step.
+        taken += usize::from(!running.remote.step_here());
+        running.board.wait(|state| state.frames.len() == usize::from(number) + 1 && state.asleep);
+    }
+    let after = running.board.get(|state| (state.network_ticks, state.turns));
+    let (ticks, turns) = (after.0 - before.0, after.1 - before.1);
+    assert!(ticks <= taken && turns <= 100 + taken, "{ticks} ticks in {turns} turns, {taken} times the lock was taken");
+    running.finish();
+}
+
+#[test]
+fn an_earlier_deadline_wakes_the_network_thread() {
+    let running = Running::start(FOREVER);
+    let clock = running.clock;
+    let ticks = running.board.get(|state| state.network_ticks);
+    let start = clock.now();
+    running.board.set(|state| state.deadline_in = Some(30 * MILLI));
+    running.remote.step_here();
+    // The machine drops the deadline when it has come.
+    running.board.wait(|state| state.deadline_in.is_none() && state.deadline.is_none());
+    assert!(clock.now() - start >= 30 * MILLI);
+    let ticks = running.board.get(|state| state.network_ticks) - ticks;
+    assert_eq!(ticks, 2, "one to look at the deadline, one when it has come");
+    running.finish();
+}
+
+#[test]
+fn the_longest_sleep_is_kept_without_any_deadline() {
+    let running = Running::start(Duration::from_millis(5));
+    let ticks = running.board.get(|state| state.network_ticks);
+    running.board.wait(|state| state.network_ticks > ticks + 3);
+    running.finish();
+}
+
+#[test]
+fn whoever_holds_the_lock_steps_for_those_who_found_it_taken() {
+    let running = Running::start(FOREVER);
+    let ((begun, has_begun), (let_go, go_on)) = (mpsc::channel(), mpsc::channel());
+    running.board.set(|state| state.hold = Some((begun, go_on)));
+    running.remote.wake(); // the network thread steps, and is held up within
+    has_begun.recv().expect("it holds the lock");
+    let ticks = running.board.get(|state| state.network_ticks);
+    assert!(!running.remote.step_here());
+    assert!(!running.remote.step_here(), "and a caller is not made to wait");
+    let_go.send(()).expect("it waits");
+    // Its own, and one for both.
+    running.board.wait(|state| state.network_ticks == ticks + 2 && state.asleep);
+    assert_eq!(running.board.get(|state| state.callers_ticks), 0);
+    running.finish();
+}
+
+#[test]
+fn steps_of_many_threads_lose_nothing_and_keep_their_order() {
+    const THREADS: u8 = 4;
+    const EACH: u32 = 1000;
+    let running = Running::start(FOREVER);
+    running.connect("127.0.0.1", echo().port());
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (board, remote) = (&running.board, running.remote.clone());
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let message = [&[thread][..], &number.to_be_bytes()].concat();
+                    board.set(|state| state.out.push(frame(&message).into()));
+                    remote.step_here();
+                    // Every other one is waited for: a step that is lost makes a test that does not end.
+                    if number % 2 == 1 {
+                        board.wait(|state| state.frames.iter().rev().any(|frame| *frame == message));
+                    }
+                }
+            });
+        }
+    });
+    let total = usize::from(THREADS) * EACH as usize;
+    running.board.wait(|state| state.frames.len() == total);
+    for thread in 0..THREADS {
+        let numbers = |state: &mut State| -> Vec<Vec<u8>> {
+            state.frames.iter().filter(|frame| frame[0] == thread).map(|frame| frame[1..].to_vec()).collect()
+        };
+        let expected: Vec<Vec<u8>> = (0..EACH).map(|number| number.to_be_bytes().to_vec()).collect();
+        assert!(running.board.get(numbers) == expected, "thread {thread}: lost, twice, or out of order");
+    }
+    running.finish();
+}
+
+#[test]
+fn segments_arrive_whole_through_a_small_window() {
+    let message = |number: usize| {
+        let mut message = Outbound::from(vec![number as u8; 1 + number * 7]);
+        for size in [100_000, 600, 3, 150_000 + number] {
+            message.push_shared(Arc::new((0..size).map(|at| (at * 31 + number) as u8).collect()));
+            message.tail().extend_from_slice(&[0xEE; 3]);
+        }
+        message
+    };
+    let expected: Vec<u8> = (0..40).flat_map(|number| message(number).to_vec()).collect();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    SockRef::from(&listener).set_recv_buffer_size(4096).expect("a small buffer");
+    let port = listener.local_addr().expect("an address").port();
+    let size = expected.len();
+    let reader = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let (mut all, mut piece) = (Vec::new(), vec![0; 1777]);
+        while all.len() < size {
+            match stream.read(&mut piece).expect("no fault") {
+                0 => break,
+                n => all.extend_from_slice(&piece[..n]),
+            }
+        }
+        (all, stream) // open until the loop has ended
+    });
+    let running = Running::start(FOREVER);
+    running.connect("127.0.0.1", port);
+    for number in 0..40 {
+        running.board.set(|state| state.out.push(message(number)));
+        running.remote.step_here();
+    }
+    let (read, _stream) = reader.join().expect("it has read");
+    assert!(read == expected, "{} bytes of {size}, or not the same ones", read.len());
+    running.finish();
+}
+
+#[test]
+fn a_callers_thread_connects_without_help() {
+    for host in ["127.0.0.1", "localhost"] {
+        let running = Running::start(FOREVER);
+        running.board.set(|state| {
+            state.callers_only = true;
+            state.connect = Some((host.into(), echo().port()));
+        });
+        running.step_here();
+        running.board.wait(|state| state.connected);
+        running.finish();
+    }
+}
+
+#[test]
+fn a_callers_step_can_end_the_loop() {
+    let running = Running::start(FOREVER);
+    running.board.set(|state| {
+        state.callers_only = true;
+        state.finish = true;
+    });
+    running.step_here();
+    let remote = running.remote.clone();
+    running.join().expect("no panic");
+    assert!(!remote.step_here(), "there is nothing left to step");
+}
+
+#[test]
+fn a_panic_on_a_callers_thread_is_one_of_the_network_thread_too() {
+    let running = Running::start(FOREVER);
+    running.board.set(|state| {
+        state.callers_only = true;
+        state.panic = true;
+    });
+    let remote = running.remote.clone();
+    assert!(catch_unwind(AssertUnwindSafe(|| running.step_here())).is_err());
+    assert!(running.join().is_err(), "the owner of the network thread hears of it");
+    assert!(!remote.step_here(), "and later callers are not drawn into it");
+}
