@@ -1,4 +1,5 @@
-//! Nanoseconds per record of encoding into a buffer that has been used before, and of finishing and stamping batches:
+//! Nanoseconds per record of encoding into a buffer that has been used before (records one by one, and their values at
+//! once), and of finishing and stamping batches, with what is left of their size:
 //! `taskset -c 1 cargo run --release -p grete-wire --example encode_speed [FILTER [ROUNDS]]`
 // A benchmark needs a clock.
 #![allow(clippy::disallowed_methods)]
@@ -71,28 +72,38 @@ fn records(text: &[u8], value: usize, key: usize, headers: usize) -> Vec<NewReco
 fn fill(records: &[NewRecord<'_>], buffer: Vec<u8>) -> BatchBuilder {
     let mut builder = BatchBuilder::new(buffer);
     for record in records {
-        if builder.len() + builder.record_bytes(record) > BATCH {
+        if builder.append_within(record, BATCH).is_none() {
             break;
         }
-        builder.append(record).expect("a short record");
     }
+    builder
+}
+
+fn fill_values(records: &[NewRecord<'_>], buffer: Vec<u8>) -> BatchBuilder {
+    let mut builder = BatchBuilder::new(buffer);
+    builder.append_values(1_700_000_000_000, records.iter().map(|record| record.value), BATCH);
     builder
 }
 
 fn measure(name: &str, records: &[NewRecord<'_>], rounds: usize) {
     let mut buffer = Vec::with_capacity(BATCH);
-    let mut append = Vec::new();
-    for _ in 0..rounds {
-        let start = Instant::now();
-        let builder = fill(black_box(records), buffer);
-        append.push(start.elapsed().as_nanos() as f64 / f64::from(builder.count()));
-        buffer = black_box(builder).into_buffer();
-    }
-    let (best, median) = best_and_median(append);
-    print!("{name:18} append best {best:6.2} median {median:6.2} ns  finish and stamp, best:");
+    let mut time = |fill: fn(&[NewRecord<'_>], Vec<u8>) -> BatchBuilder| {
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            let start = Instant::now();
+            let builder = fill(black_box(records), std::mem::take(&mut buffer));
+            times.push(start.elapsed().as_nanos() as f64 / f64::from(builder.count()));
+            buffer = black_box(builder).into_buffer();
+        }
+        best_and_median(times)
+    };
+    let (best, median) = time(fill);
+    let (best_values, median_values) = time(fill_values);
+    print!("{name:18} record by record: best {best:5.1} median {median:5.1} ns");
+    print!("   values at once: best {best_values:5.1} median {median_values:5.1} ns   finished and stamped, best:");
     let mut compressor = Compressor::new();
     for codec in [Compression::None, Compression::Lz4, Compression::Zstd, Compression::Snappy, Compression::Gzip] {
-        let mut finish = Vec::new();
+        let mut times = Vec::new();
         let mut ratio = 0.0;
         for _ in 0..rounds.div_ceil(10) {
             let builder = fill(records, std::mem::take(&mut buffer));
@@ -100,11 +111,11 @@ fn measure(name: &str, records: &[NewRecord<'_>], rounds: usize) {
             let start = Instant::now();
             let mut batch = builder.finish(codec, None, &mut compressor).expect("a batch");
             batch.stamp(1, 1, 1);
-            finish.push(start.elapsed().as_nanos() as f64 / f64::from(count));
+            times.push(start.elapsed().as_nanos() as f64 / f64::from(count));
             ratio = batch.len() as f64 / plain as f64;
             buffer = batch.into_buffer().expect("nobody else's buffer");
         }
-        print!("  {codec} {:.1} ({ratio:.2})", best_and_median(finish).0);
+        print!("  {codec} {:.1} ({:.0}%)", best_and_median(times).0, ratio * 100.0);
     }
     println!();
 }

@@ -13,10 +13,10 @@ const LONGEST: usize = i32::MAX as usize;
 /// Collects records, in wire form already, behind the room for a batch's header.
 #[derive(Debug)]
 pub struct BatchBuilder {
-    buffer: Vec<u8>,
-    count: u32,
+    pub(super) buffer: Vec<u8>,
+    pub(super) count: u32,
     base_timestamp: i64,
-    max_timestamp: i64,
+    pub(super) max_timestamp: i64,
 }
 
 impl BatchBuilder {
@@ -86,51 +86,50 @@ impl BatchBuilder {
     /// Bytes behind the record's length.
     #[inline(always)]
     fn body_bytes(&self, record: &NewRecord<'_>) -> usize {
-        let fixed = 1 + varlong_bytes(self.timestamp_delta(record.timestamp)) + varlong_bytes(self.count.into());
-        (fixed + field_bytes(record.key) + field_bytes(record.value)).saturating_add(headers_bytes(record.headers))
+        (self.head_bytes(record.timestamp) + field_bytes(record.key) + field_bytes(record.value))
+            .saturating_add(headers_bytes(record.headers))
+    }
+
+    /// Bytes of them before the key: attributes and deltas.
+    #[inline(always)]
+    fn head_bytes(&self, timestamp: i64) -> usize {
+        1 + varlong_bytes(self.timestamp_delta(timestamp)) + varlong_bytes(self.count.into())
     }
 
     /// The first record's is the base. It wraps as the decoders' addition does.
     #[inline(always)]
-    fn timestamp_delta(&self, timestamp: i64) -> i64 {
+    pub(super) fn timestamp_delta(&self, timestamp: i64) -> i64 {
         if self.count == 0 { 0 } else { timestamp.wrapping_sub(self.base_timestamp) }
     }
 
-    /// Appends a record.
+    /// Appends a record; the buffer grows if it has to. [`BatchBuilder::append_within`] is faster.
     ///
     /// # Errors
     /// When the batch would be longer than the protocol can say; it is then as it was before.
-    #[inline]
+    #[inline(never)]
     pub fn append(&mut self, record: &NewRecord<'_>) -> Result<(), WireError> {
-        let body = self.body_bytes(record);
-        let delta = self.timestamp_delta(record.timestamp);
-        self.head(body, record.timestamp, delta)?;
+        self.head(self.body_bytes(record), record.timestamp)?;
         put_field(&mut self.buffer, record.key);
         put_field(&mut self.buffer, record.value);
-        if record.headers.is_empty() {
-            self.buffer.push(0);
-        } else {
-            put_headers(&mut self.buffer, record.headers);
-        }
+        put_headers(&mut self.buffer, record.headers);
         Ok(())
     }
 
     /// Appends a record of which key, value and headers are in wire form.
     pub(super) fn append_encoded(&mut self, timestamp: i64, rest: &[u8]) -> Result<(), WireError> {
-        let delta = self.timestamp_delta(timestamp);
-        let body = 1 + varlong_bytes(delta) + varlong_bytes(self.count.into()) + rest.len();
-        self.head(body, timestamp, delta)?;
+        self.head(self.head_bytes(timestamp) + rest.len(), timestamp)?;
         self.buffer.extend_from_slice(rest);
         Ok(())
     }
 
     /// Counts a record, and writes what stands before its key.
-    fn head(&mut self, body: usize, timestamp: i64, delta: i64) -> Result<(), WireError> {
+    fn head(&mut self, body: usize, timestamp: i64) -> Result<(), WireError> {
         let total = varlong_bytes(body as i64).saturating_add(body);
         let len = self.buffer.len().saturating_add(total);
         if len > LONGEST {
             return Err(WireError::TooLong { what: "a record batch", len, limit: LONGEST });
         }
+        let delta = self.timestamp_delta(timestamp);
         if self.count == 0 {
             self.base_timestamp = timestamp;
             self.max_timestamp = timestamp;

@@ -16,6 +16,7 @@ mod header;
 mod headers;
 mod new_record;
 mod record;
+mod short;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod view;

@@ -13,7 +13,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
         60 => vec(any::<u8>(), 0..70),
         20 => vec(any::<u8>(), 70..300),
         4 => (any::<u8>(), 8000usize..9000).prop_map(|(byte, n)| std::vec![byte; n]),
-        1 => (any::<u8>(), 70_000usize..80_000).prop_map(|(byte, n)| std::vec![byte; n]),
+        1 => (any::<u8>(), prop_oneof![70_000usize..80_000, 262_142usize..262_146]).prop_map(|(byte, n)| std::vec![byte; n]),
     ]
 }
 
@@ -25,26 +25,24 @@ fn record() -> impl Strategy<Value = TestRecord> {
         .prop_map(|(timestamp, key, value, headers)| TestRecord { timestamp, key, value, headers })
 }
 
-fn append(builder: &mut BatchBuilder, record: &TestRecord) {
-    let headers: Vec<_> = record
-        .headers
-        .iter()
-        .map(|(key, value)| NewHeader { key: std::str::from_utf8(key).unwrap(), value: value.as_deref() })
-        .collect();
-    let new = NewRecord {
-        timestamp: record.timestamp,
-        key: record.key.as_deref(),
-        value: record.value.as_deref(),
-        headers: &headers,
-    };
-    let (before, bytes) = (builder.len(), builder.record_bytes(&new));
-    builder.append(&new).unwrap();
-    assert_eq!(builder.len() - before, bytes);
+fn with_new<T>(record: &TestRecord, work: impl FnOnce(&NewRecord<'_>) -> T) -> T {
+    let header = |(key, value): &'_ (Vec<u8>, _)| (String::from_utf8(key.clone()).unwrap(), Option::clone(value));
+    let headers: Vec<(String, Option<Vec<u8>>)> = record.headers.iter().map(header).collect();
+    let headers: Vec<_> = headers.iter().map(|(key, value)| NewHeader { key, value: value.as_deref() }).collect();
+    let (key, value) = (record.key.as_deref(), record.value.as_deref());
+    work(&NewRecord { timestamp: record.timestamp, key, value, headers: &headers })
 }
 
+/// Record by record, the general way.
 pub fn build(records: &[TestRecord]) -> BatchBuilder {
     let mut builder = BatchBuilder::new(vec![0xaa; 7]);
-    records.iter().for_each(|record| append(&mut builder, record));
+    for record in records {
+        with_new(record, |new| {
+            let (before, bytes) = (builder.len(), builder.record_bytes(new));
+            builder.append(new).unwrap();
+            assert_eq!(builder.len() - before, bytes);
+        });
+    }
     assert_eq!(builder.count() as usize, records.len());
     builder
 }
@@ -73,6 +71,57 @@ proptest! {
         batch.stamp(producer_id, producer_epoch, base_sequence);
         let options = BatchOptions { producer_id, producer_epoch, base_sequence, ..BatchOptions::default() };
         prop_assert_eq!(&**batch.bytes(), &plain(&records, options));
+    }
+
+    #[test]
+    fn the_fast_way_writes_what_the_general_way_writes(
+        records in vec(record(), 1..70),
+        room in prop_oneof![61usize..4000, Just(1 << 20)],
+        limit in prop_oneof![61usize..4000, Just(1 << 20)],
+    ) {
+        let mut builder = BatchBuilder::new(Vec::with_capacity(room));
+        let capacity = builder.capacity();
+        let mut taken = Vec::new();
+        for record in &records {
+            with_new(record, |new| {
+                let (before, bytes) = (builder.len(), builder.record_bytes(new));
+                let fits = before + bytes <= limit.min(capacity);
+                assert_eq!(builder.append_within(new, limit), fits.then_some(bytes));
+                assert_eq!(builder.len(), if fits { before + bytes } else { before });
+                assert_eq!(builder.capacity(), capacity);
+                taken.extend(fits.then(|| record.clone()));
+            });
+        }
+        if !taken.is_empty() {
+            prop_assert!(**finish(builder, Compression::None, None).bytes() == plain(&taken, BatchOptions::default()));
+        }
+    }
+
+    #[test]
+    fn values_at_once_are_as_one_by_one(
+        first in option::of(record()),
+        values in vec(option::weighted(0.9, bytes()), 1..200),
+        timestamp in prop_oneof![1_700_000_000_000i64..1_700_000_000_100, any::<i64>()],
+        room in 0usize..20_000,
+        limit in prop_oneof![61usize..20_000, Just(1 << 30)],
+    ) {
+        let mut builder = BatchBuilder::new(Vec::with_capacity(room));
+        let mut records: Vec<_> = first.into_iter().collect();
+        records.iter().for_each(|record| with_new(record, |new| builder.append(new).unwrap()));
+        let before = builder.len();
+        let count = builder.append_values(timestamp, values.iter().map(Option::as_deref), limit);
+        // As many as fit, and not one less.
+        prop_assert!(builder.len() <= limit.max(before));
+        if let Some(value) = values.get(count) {
+            let next = NewRecord { timestamp, value: value.as_deref(), ..NewRecord::default() };
+            prop_assert!(builder.len() + builder.record_bytes(&next) > limit);
+        }
+        let taken = values.into_iter().take(count);
+        records.extend(taken.map(|value| TestRecord { timestamp, value, ..TestRecord::default() }));
+        prop_assert_eq!(builder.count() as usize, records.len());
+        if !records.is_empty() {
+            prop_assert!(**finish(builder, Compression::None, None).bytes() == plain(&records, BatchOptions::default()));
+        }
     }
 
     #[test]
@@ -132,6 +181,44 @@ proptest! {
 fn one_record_cannot_be_split_and_none_cannot_be_sent() {
     assert!(finish(build(&[TestRecord::value(1, "x")]), Compression::None, None).split().is_err());
     assert!(BatchBuilder::new(Vec::new()).finish(Compression::None, None, &mut Compressor::new()).is_err());
+}
+
+/// Where deltas and lengths get another byte.
+#[test]
+fn many_records_and_wide_deltas() {
+    const COUNT: usize = (1 << 20) + 10;
+    let mut builder = BatchBuilder::new(Vec::new());
+    let records: Vec<_> = (0..COUNT)
+        .map(|i| TestRecord::value(1_700_000_000_000 + (1i64 << (i % 45)) * (i as i64 % 3 - 1), [b'x'; 3]))
+        .collect();
+    let (one_by_one, at_once) = records.split_at(COUNT / 2);
+    builder.reserve(COUNT * 30);
+    for record in one_by_one {
+        with_new(record, |new| builder.append_within(new, usize::MAX).unwrap());
+    }
+    for record in at_once {
+        assert_eq!(builder.append_values(record.timestamp, [record.value.as_deref()], usize::MAX), 1);
+    }
+    assert!(**finish(builder, Compression::None, None).bytes() == plain(&records, BatchOptions::default()));
+}
+
+/// Keys, values and headers around the lengths where the general way takes over, all of them at once, too.
+#[test]
+fn the_longest_of_the_short_ones() {
+    let lengths = [(1 << 18) - 8, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 1 << 20];
+    let mut records = vec![TestRecord::value(0, "")];
+    for len in lengths {
+        for which in 1..8 {
+            let part = |bit: u8| (which & bit != 0).then(|| vec![bit; len]);
+            let headers = part(4).map(|value| (b"h".to_vec(), Some(value))).into_iter().collect();
+            records.push(TestRecord { timestamp: (1 << 27) - 1, key: part(1), value: part(2), headers });
+        }
+    }
+    let mut builder = BatchBuilder::new(Vec::with_capacity(64 << 20));
+    for record in &records {
+        with_new(record, |new| builder.append_within(new, usize::MAX).unwrap());
+    }
+    assert!(**finish(builder, Compression::None, None).bytes() == plain(&records, BatchOptions::default()));
 }
 
 #[test]
