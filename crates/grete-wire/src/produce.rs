@@ -1,5 +1,6 @@
 //! The hot half of Produce: requests whose batches are shared, not copied. Answers are [`crate::messages::ProduceResponse`].
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::error::WireError;
@@ -24,7 +25,7 @@ pub struct ProduceBody {
 }
 
 /// One topic of a [`ProduceBody`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ProduceTopic {
     /// Its name, for versions up to 12.
     pub name: Arc<str>,
@@ -32,6 +33,15 @@ pub struct ProduceTopic {
     pub id: u128,
     /// Partition number and batch.
     pub partitions: Vec<(i32, Arc<Vec<u8>>)>,
+}
+
+impl fmt::Debug for ProduceTopic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sizes = self.partitions.iter().map(|(index, batch)| (index, batch.len()));
+        write!(f, "ProduceTopic({}, {:#x}, bytes by partition: ", self.name, self.id)?;
+        f.debug_map().entries(sizes).finish()?;
+        f.write_str(")")
+    }
 }
 
 impl ProduceBody {

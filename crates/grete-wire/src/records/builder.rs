@@ -1,5 +1,7 @@
 //! A batch while records come: each is encoded where it will be sent from, as soon as it is appended.
 
+use std::fmt;
+
 use super::compressor::Compressor;
 use super::encoded::EncodedBatch;
 use super::header::{Compression, HEADER_BYTES, LENGTH_END};
@@ -11,7 +13,6 @@ use crate::primitives::writer::{put_varint, put_varlong};
 const LONGEST: usize = i32::MAX as usize;
 
 /// Collects records, in wire form already, behind the room for a batch's header.
-#[derive(Debug)]
 pub struct BatchBuilder {
     pub(super) buffer: Vec<u8>,
     pub(super) count: u32,
@@ -183,6 +184,12 @@ impl BatchBuilder {
             *place = header;
         }
         Ok(EncodedBatch::new(self.buffer, self.count, plain))
+    }
+}
+
+impl fmt::Debug for BatchBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BatchBuilder({} records, {} of {} bytes)", self.count, self.len(), self.capacity())
     }
 }
 

@@ -1,5 +1,6 @@
 //! A batch as it is sent.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::builder::{BatchBuilder, put};
@@ -11,7 +12,7 @@ use crate::primitives::Reader;
 use crate::slab::{Slab, SlabPool};
 
 /// A finished batch. It is to be stamped before it is sent; without an idempotent producer with -1, -1, -1.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct EncodedBatch {
     bytes: Arc<Vec<u8>>,
     count: u32,
@@ -87,6 +88,12 @@ impl EncodedBatch {
     #[must_use]
     pub fn into_buffer(self) -> Option<Vec<u8>> {
         Arc::try_unwrap(self.bytes).ok()
+    }
+}
+
+impl fmt::Debug for EncodedBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EncodedBatch({} records, {} bytes)", self.count, self.len())
     }
 }
 

@@ -3,7 +3,7 @@
 use flate2::{Compress, Compression, FlushCompress, Status};
 
 /// One deflater, reset from batch to batch.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Gzip {
     deflater: Option<(u32, Compress)>,
 }

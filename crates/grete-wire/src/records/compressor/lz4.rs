@@ -1,7 +1,5 @@
 //! LZ4 frames as Java writes them (KIP-57): independent blocks of at most 64 KiB, no checksums but the header's.
 
-use std::fmt;
-
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
 /// Magic; version 1 and independent blocks; at most 64 KiB each; the second byte of XXH32 over the two before.
@@ -37,11 +35,5 @@ impl Lz4 {
             end = next;
         }
         Ok(super::put(room, end, &END))
-    }
-}
-
-impl fmt::Debug for Lz4 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lz4")
     }
 }

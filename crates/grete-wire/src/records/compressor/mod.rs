@@ -5,11 +5,13 @@ mod lz4;
 mod snappy;
 mod zstd;
 
+use std::fmt;
+
 use super::Compression;
 use crate::error::WireError;
 
 /// The codecs' contexts, each made when first needed and kept from batch to batch.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Compressor {
     /// What was packed last. As long as the longest batch so far, so that it is zeroed once.
     packed: Vec<u8>,
@@ -50,6 +52,12 @@ impl Compressor {
         };
         let bytes = packed.map_err(|cause| WireError::Pack { codec, cause })?;
         Ok(bytes.and_then(|bytes| self.packed.get(..bytes)))
+    }
+}
+
+impl fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Compressor({} bytes of scratch)", self.packed.len())
     }
 }
 

@@ -1,7 +1,5 @@
 //! Snappy in xerial's framing, which is what Java reads; librdkafka and the others read it as well.
 
-use std::fmt;
-
 use snap::raw::{Encoder, max_compress_len};
 
 /// Magic, version, and the oldest version that can read it.
@@ -30,11 +28,5 @@ impl Snappy {
             end = next;
         }
         Ok(Some(end))
-    }
-}
-
-impl fmt::Debug for Snappy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Snappy")
     }
 }

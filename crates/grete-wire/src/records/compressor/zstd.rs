@@ -1,7 +1,5 @@
 //! zstd (RFC 8878), in one shot: the frame says how large it unpacks, so that readers reserve once.
 
-use std::fmt;
-
 use zstd::zstd_safe::{CCtx, ErrorCode, get_error_name, max_c_level, min_c_level};
 
 /// ZSTD_error_dstSize_tooSmall, as its functions return it.
@@ -28,11 +26,5 @@ impl Zstd {
             Err(OUTPUT_TOO_SMALL) => Ok(None),
             Err(code) => Err(get_error_name(code)),
         }
-    }
-}
-
-impl fmt::Debug for Zstd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Zstd")
     }
 }
