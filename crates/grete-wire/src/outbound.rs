@@ -94,7 +94,10 @@ impl Outbound {
 
 impl From<Vec<u8>> for Outbound {
     fn from(bytes: Vec<u8>) -> Self {
-        Self { segments: vec![Segment::Owned(bytes)] }
+        // Room for a batch and what follows it.
+        let mut segments = Vec::with_capacity(3);
+        segments.push(Segment::Owned(bytes));
+        Self { segments }
     }
 }
 
