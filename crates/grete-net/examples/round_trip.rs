@@ -1,5 +1,5 @@
 //! What one small request costs: a caller steps the loop and sleeps until the network thread has read the answer, against a
-//! plain blocking socket. `taskset -c 0,1 cargo run --release -p grete-net --example round_trip`
+//! plain blocking socket; then several callers at once. `taskset -c 0,1 cargo run --release -p grete-net --example round_trip`
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use grete_core::ids::ConnId;
 use grete_core::time::{Nanos, SECOND};
 use grete_net::futex::{wait_on, wake_on};
-use grete_net::{Clock, EventLoop, NetAction, NetEvent, Protocol};
+use grete_net::{Clock, EventLoop, NetAction, NetEvent, Protocol, Remote};
 use grete_wire::slab::SlabPool;
 
 const CONN: ConnId = ConnId(1);
@@ -20,10 +20,9 @@ const ROUNDS: usize = 50_000;
 /// As long as a Produce request with one record of 100 bytes.
 const BYTES: usize = 260;
 
-/// What caller and network thread share.
+/// What one caller and the network thread share.
 #[derive(Default)]
 struct Desk {
-    out: Mutex<Option<Vec<u8>>>,
     /// Counts answers; the highest bit: somebody sleeps on it.
     word: AtomicU32,
     read_at: AtomicU64,
@@ -31,22 +30,46 @@ struct Desk {
 
 const WAITED: u32 = 1 << 31;
 
+impl Desk {
+    fn answered(&self, now: Nanos) {
+        self.read_at.store(now, Ordering::Relaxed);
+        let before = self.word.load(Ordering::Relaxed);
+        // Nobody else changes the count; whoever sets the bit meanwhile is woken, too.
+        let before = self.word.swap((before & !WAITED) + 1, Ordering::SeqCst);
+        if before & WAITED != 0 {
+            wake_on(&self.word);
+        }
+    }
+
+    fn seen(&self) -> u32 {
+        self.word.load(Ordering::SeqCst) & !WAITED
+    }
+
+    fn wait(&self, seen: u32) {
+        loop {
+            let now = self.word.load(Ordering::SeqCst);
+            if now & !WAITED != seen {
+                return;
+            }
+            let announced = now | WAITED;
+            if self.word.compare_exchange(now, announced, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                wait_on(&self.word, announced, None);
+            }
+        }
+    }
+}
+
+struct Office {
+    out: Mutex<Vec<Vec<u8>>>,
+    connected: Desk,
+    desks: [Desk; 8],
+}
+
 struct Asker {
-    desk: Arc<Desk>,
+    office: Arc<Office>,
     port: u16,
     deadline: Option<Nanos>,
     started: bool,
-}
-
-impl Asker {
-    fn told(&self, now: Nanos) {
-        self.desk.read_at.store(now, Ordering::Relaxed);
-        let before = self.desk.word.load(Ordering::Relaxed);
-        let before = self.desk.word.swap((before & !WAITED) + 1, Ordering::SeqCst);
-        if before & WAITED != 0 {
-            wake_on(&self.desk.word);
-        }
-    }
 }
 
 impl Protocol for Asker {
@@ -58,10 +81,11 @@ impl Protocol for Asker {
             }
             NetEvent::Tick => {
                 self.deadline = Some(now + 30 * SECOND);
-                let out = self.desk.out.lock().expect("no panic elsewhere").take();
-                actions.extend(out.map(|bytes| NetAction::Write { conn: CONN, bytes: bytes.into() }));
+                let mut out = self.office.out.lock().expect("no panic elsewhere");
+                actions.extend(out.drain(..).map(|bytes| NetAction::Write { conn: CONN, bytes: bytes.into() }));
             }
-            NetEvent::Connected(_) | NetEvent::Frame(..) => self.told(now),
+            NetEvent::Connected(_) => self.office.connected.answered(now),
+            NetEvent::Frame(_, frame) => self.office.desks[usize::from(frame[0])].answered(now),
             NetEvent::Closed(_, reason) => panic!("{reason:?}"),
         }
     }
@@ -89,9 +113,9 @@ fn echo() -> SocketAddr {
     address
 }
 
-fn request() -> Vec<u8> {
+fn request(caller: u8) -> Vec<u8> {
     let size = i32::try_from(BYTES).expect("small").to_be_bytes();
-    [&size[..], &[7; BYTES]].concat()
+    [&size[..], &[caller; BYTES]].concat()
 }
 
 fn show(what: &str, mut times: Vec<u64>) {
@@ -106,7 +130,7 @@ fn plain() -> Vec<u64> {
     let mut answer = [0; BYTES + 4];
     let mut round = || {
         let start = Instant::now();
-        stream.write_all(&request()).expect("a peer");
+        stream.write_all(&request(0)).expect("a peer");
         stream.read_exact(&mut answer).expect("a peer");
         u64::try_from(start.elapsed().as_nanos()).expect("short")
     };
@@ -116,47 +140,57 @@ fn plain() -> Vec<u64> {
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-fn through_the_loop() -> (Vec<u64>, Vec<u64>, usize) {
-    let (desk, clock) = (Arc::new(Desk::default()), Clock::new());
-    let asker = Asker { desk: Arc::clone(&desk), port: echo().port(), deadline: None, started: false };
-    let event_loop = EventLoop::new(clock, SlabPool::new(1 << 20), 1 << 20, |_| asker).expect("a loop");
-    let event_loop = event_loop.with_longest_sleep(Duration::from_secs(10));
-    let remote = event_loop.remote();
-    thread::spawn(move || event_loop.run());
-    let wait = |seen: u32| {
-        loop {
-            let now = desk.word.load(Ordering::SeqCst);
-            if now & !WAITED != seen {
-                return clock.now();
-            }
-            if now & WAITED != 0
-                || desk.word.compare_exchange(now, now | WAITED, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-            {
-                wait_on(&desk.word, seen | WAITED, None);
-            }
-        }
-    };
-    wait(0);
-    let mut elsewhere = 0;
-    let mut round = || {
-        let start = clock.now();
-        let seen = desk.word.load(Ordering::SeqCst) & !WAITED;
-        *desk.out.lock().expect("no panic elsewhere") = Some(request());
-        elsewhere += usize::from(!remote.step_here());
-        let end = wait(seen);
-        (end - start, end.saturating_sub(desk.read_at.load(Ordering::Relaxed)))
-    };
-    (0..WARM).for_each(|_| {
-        round();
-    });
-    let (whole, woken) = (0..ROUNDS).map(|_| round()).unzip();
-    (whole, woken, elsewhere)
+struct Loop {
+    office: Arc<Office>,
+    remote: Remote<Asker>,
+    clock: Clock,
+}
+
+impl Loop {
+    fn start() -> Self {
+        let (clock, connected) = (Clock::new(), Desk::default());
+        let office = Arc::new(Office { out: Mutex::default(), connected, desks: Default::default() });
+        let asker = Asker { office: Arc::clone(&office), port: echo().port(), deadline: None, started: false };
+        let event_loop = EventLoop::new(clock, SlabPool::new(1 << 20), 1 << 20, |_| asker).expect("a loop");
+        let event_loop = event_loop.with_longest_sleep(Duration::from_secs(10));
+        let remote = event_loop.remote();
+        thread::spawn(move || event_loop.run());
+        office.connected.wait(0);
+        Self { office, remote, clock }
+    }
+
+    /// The whole time, the part of it after the answer was read, and whether the caller wrote the request itself.
+    fn round(&self, caller: u8) -> (u64, u64, bool) {
+        let desk = &self.office.desks[usize::from(caller)];
+        let start = self.clock.now();
+        let seen = desk.seen();
+        self.office.out.lock().expect("no panic elsewhere").push(request(caller));
+        let here = self.remote.step_here();
+        desk.wait(seen);
+        let end = self.clock.now();
+        (end - start, end.saturating_sub(desk.read_at.load(Ordering::Relaxed)), here)
+    }
 }
 
 fn main() {
     show("blocking socket, round trip", plain());
-    let (whole, woken, elsewhere) = through_the_loop();
-    show("step_here, round trip", whole);
-    show("  of it: answer read to caller runs", woken);
-    println!("  the lock was taken {elsewhere} times in {}", WARM + ROUNDS);
+    let one = Loop::start();
+    (0..WARM).for_each(|_| {
+        one.round(0);
+    });
+    let rounds: Vec<_> = (0..ROUNDS).map(|_| one.round(0)).collect();
+    show("step_here, round trip", rounds.iter().map(|round| round.0).collect());
+    show("  of it: answer read to caller runs", rounds.iter().map(|round| round.1).collect());
+    println!("  {} of {ROUNDS} requests found the lock taken", rounds.iter().filter(|round| !round.2).count());
+    for callers in [1, 2, 4, 8] {
+        let (many, start) = (Loop::start(), Instant::now());
+        let elsewhere: usize = thread::scope(|scope| {
+            let rounds = |caller| (0..ROUNDS).filter(|_| !many.round(caller).2).count();
+            let threads: Vec<_> = (0..callers).map(|caller| scope.spawn(move || rounds(caller))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+        });
+        let total = ROUNDS * usize::from(callers);
+        let rate = total as f64 / start.elapsed().as_secs_f64() / 1e3;
+        println!("{callers} callers: {rate:6.1} thousand requests/s, {elsewhere} of {total} found the lock taken");
+    }
 }
