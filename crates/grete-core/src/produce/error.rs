@@ -86,15 +86,15 @@ pub enum ProduceError {
         /// What the last attempt came to.
         last: Option<LastError>,
     },
-    /// No broker gives this producer an identity, so nothing can be sent.
-    #[error("{topic}-{partition}: no producer id: {} {}", .code.name(), .code.message())]
-    Identity {
+    /// The producer has failed for good.
+    #[error("{topic}-{partition}: {cause}")]
+    Fatal {
         /// The topic.
         topic: Arc<str>,
         /// The partition.
         partition: i32,
-        /// What the broker said.
-        code: ErrorCode,
+        /// Why.
+        cause: FatalError,
     },
 }
 
@@ -110,7 +110,7 @@ impl ProduceError {
             | Self::Broker { topic, .. }
             | Self::Encode { topic, .. }
             | Self::Closed { topic, .. }
-            | Self::Identity { topic, .. } => topic,
+            | Self::Fatal { topic, .. } => topic,
         }
     }
 
@@ -118,16 +118,14 @@ impl ProduceError {
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
-            Self::TooLarge { code, .. }
-            | Self::Authorization { code, .. }
-            | Self::Broker { code, .. }
-            | Self::Identity { code, .. } => Some(*code),
+            Self::TooLarge { code, .. } | Self::Authorization { code, .. } | Self::Broker { code, .. } => Some(*code),
+            Self::Fatal { cause: FatalError::Identity(code), .. } => Some(*code),
             Self::UnknownTopic { .. } => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
             Self::DeliveryTimeout { last, .. } | Self::Closed { last, .. } => match last {
                 Some(LastError::Code(code)) => Some(*code),
                 _ => None,
             },
-            Self::Encode { .. } => None,
+            Self::Encode { .. } | Self::Fatal { .. } => None,
         }
     }
 }

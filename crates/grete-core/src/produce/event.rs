@@ -85,13 +85,15 @@ pub enum ProduceAction {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProduceNotice {
-    /// A batch is sent again.
+    /// Batches of one request are sent again.
     Retried {
-        /// Where to.
+        /// Where the first of them goes.
         tp: TopicPartition,
-        /// Its records.
-        records: u32,
-        /// Why.
+        /// How many.
+        batches: u32,
+        /// Their records.
+        records: u64,
+        /// Why the first of them is.
         cause: LastError,
     },
     /// A batch was too large for the topic and goes in halves.
@@ -103,14 +105,16 @@ pub enum ProduceNotice {
         /// What the broker said.
         code: ErrorCode,
     },
-    /// `delivery.timeout.ms` was over.
+    /// `delivery.timeout.ms` was over for some batches.
     Expired {
-        /// Where to.
+        /// Where the first of them was to go.
         tp: TopicPartition,
-        /// The records that are given up.
-        records: u32,
-        /// Whether they may have been written.
-        unknown: bool,
+        /// How many.
+        batches: u32,
+        /// Their records.
+        records: u64,
+        /// Of these, those that may have been written.
+        unknown: u64,
     },
     /// The producer was closed before: its deadline was over.
     GivenUp {

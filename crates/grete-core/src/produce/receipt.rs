@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::accumulator::PartitionId;
 use super::error::ProduceError;
 use crate::time::Nanos;
 
@@ -74,6 +75,8 @@ struct Part {
 pub struct Receipt {
     topic: Arc<str>,
     partition: i32,
+    /// The accumulator's name for the partition.
+    slot: PartitionId,
     word: AtomicU32,
     /// The usual end: all records at once.
     whole: OnceLock<Settlement>,
@@ -81,10 +84,9 @@ pub struct Receipt {
     parts: Mutex<Vec<Part>>,
 }
 
-#[allow(dead_code, reason = "the machine that settles is not there yet")]
 impl Receipt {
-    pub(super) fn new(topic: Arc<str>, partition: i32) -> Self {
-        Self { topic, partition, word: AtomicU32::new(0), whole: OnceLock::new(), parts: Mutex::new(Vec::new()) }
+    pub(super) fn new(topic: Arc<str>, partition: i32, slot: PartitionId) -> Self {
+        Self { topic, partition, slot, word: AtomicU32::new(0), whole: OnceLock::new(), parts: Mutex::new(Vec::new()) }
     }
 
     /// Where the records go.
@@ -97,6 +99,10 @@ impl Receipt {
     #[must_use]
     pub fn partition(&self) -> i32 {
         self.partition
+    }
+
+    pub(super) fn slot(&self) -> PartitionId {
+        self.slot
     }
 
     /// What became of a record; `None` until that is final.

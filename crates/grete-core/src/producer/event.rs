@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use grete_wire::Outbound;
 use grete_wire::frame::Frame;
 
 use crate::cluster::ClusterNotice;
@@ -47,7 +48,7 @@ pub enum ProducerAction {
         /// On which connection.
         conn: ConnId,
         /// What.
-        bytes: Vec<u8>,
+        bytes: Outbound,
     },
     /// Close the socket.
     CloseConn(ConnId),

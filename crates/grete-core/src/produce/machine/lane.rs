@@ -1,0 +1,124 @@
+//! One partition: what of it is on its way, and how the next batch is numbered.
+
+use std::collections::VecDeque;
+
+use super::piece::Piece;
+use super::sequence;
+use crate::ids::{NodeId, TopicPartition};
+use crate::request::NO_NODE;
+use crate::time::Nanos;
+
+/// A broker remembers so many batches of a producer and partition: as many may be on their way at once (KIP-98).
+pub(super) const REMEMBERED: usize = 5;
+
+/// A producer's id and epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub id: i64,
+    pub epoch: i16,
+}
+
+impl Identity {
+    /// Of a producer without idempotence.
+    pub const NONE: Self = Self { id: -1, epoch: -1 };
+}
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub tp: TopicPartition,
+    /// The leader; `NO_NODE` while there is none.
+    pub leader: NodeId,
+    /// The accumulator has something to send.
+    pub ready: bool,
+    /// It stands in its leader's queue.
+    pub queued: bool,
+    /// It stands among those who wait out a backoff.
+    pub asleep: bool,
+    pub not_before: Nanos,
+    pub failures: u32,
+    /// To be sent again, in order.
+    pub retry: VecDeque<Piece>,
+    /// On their way, in the order of sending.
+    pub flight: Vec<(u64, u32)>,
+    /// Where they are.
+    pub flight_node: NodeId,
+    /// Whose numbers these are.
+    pub identity: Identity,
+    /// The number of the next record.
+    pub next: i32,
+    /// The number after the last record of which a broker has said that it is written.
+    pub written: i32,
+    /// Some numbers will never be used: what follows them gets other ones, once nothing ambiguous is left.
+    pub hole: bool,
+    /// It is not known whether some numbers were used: only another identity can go on.
+    pub broken: bool,
+}
+
+impl Lane {
+    pub fn new(tp: TopicPartition) -> Self {
+        Self {
+            tp,
+            leader: NO_NODE,
+            ready: false,
+            queued: false,
+            asleep: false,
+            not_before: 0,
+            failures: 0,
+            retry: VecDeque::new(),
+            flight: Vec::new(),
+            flight_node: NO_NODE,
+            identity: Identity::NONE,
+            next: 0,
+            written: 0,
+            hole: false,
+            broken: false,
+        }
+    }
+
+    /// Whether there is something to send.
+    pub fn wants(&self) -> bool {
+        self.ready || !self.retry.is_empty()
+    }
+
+    /// Whether some batch may have been written, or may still be, and nobody has said.
+    pub fn is_ambiguous(&self) -> bool {
+        !self.flight.is_empty() || self.retry.iter().any(|piece| piece.maybe)
+    }
+
+    /// Whether a batch before this one is not resolved: then the broker has to find this one out of order.
+    pub fn has_earlier(&self, key: (u64, u32)) -> bool {
+        self.flight.iter().any(|&other| other < key) || self.retry.front().is_some_and(|piece| piece.key() < key)
+    }
+
+    /// Back in line, in order.
+    pub fn requeue(&mut self, piece: Piece) {
+        let at = self.retry.partition_point(|other| other.key() < piece.key());
+        self.retry.insert(at, piece);
+    }
+
+    /// The records of a batch are written.
+    pub fn acknowledge(&mut self, piece: &Piece) {
+        self.failures = 0;
+        let Some(base) = piece.sequence else { return };
+        let end = sequence::after(base, piece.batch.count());
+        if sequence::is_later(end, self.written) {
+            self.written = end;
+        }
+    }
+
+    /// Numbers start anew under another identity; nothing is ambiguous.
+    pub fn adopt(&mut self, identity: Identity) {
+        self.identity = identity;
+        self.written = 0;
+        self.renumber();
+    }
+
+    /// What was refused gets numbers anew, from behind what is written; nothing is ambiguous.
+    pub fn renumber(&mut self) {
+        self.next = self.written;
+        (self.hole, self.broken) = (false, false);
+        for piece in &mut self.retry {
+            piece.sequence = None;
+        }
+    }
+}

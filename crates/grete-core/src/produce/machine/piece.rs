@@ -1,0 +1,37 @@
+//! A batch on its way, or a part of one that was split.
+
+use std::sync::Arc;
+
+use grete_wire::records::EncodedBatch;
+
+use crate::produce::accumulator::PartitionId;
+use crate::produce::error::LastError;
+use crate::produce::receipt::Receipt;
+
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub lane: PartitionId,
+    /// The batch's.
+    pub number: u64,
+    /// Place of its first record in the batch.
+    pub first: u32,
+    pub receipt: Arc<Receipt>,
+    pub batch: EncodedBatch,
+    /// Bytes of `buffer.memory` that it takes.
+    pub charge: usize,
+    /// Its first record's number; `None` before it is sent, and once it is certain that it has to get another.
+    pub sequence: Option<i32>,
+    /// An attempt may have been written.
+    pub maybe: bool,
+    /// The user has been told. What the broker will say matters for the numbers that follow, and for nothing else.
+    pub told: bool,
+    /// What the last attempt came to.
+    pub last: Option<LastError>,
+}
+
+impl Piece {
+    /// Orders the pieces of a partition as their records were appended.
+    pub fn key(&self) -> (u64, u32) {
+        (self.number, self.first)
+    }
+}
