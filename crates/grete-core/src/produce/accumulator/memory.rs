@@ -21,9 +21,9 @@ impl Memory {
         self.used
     }
 
-    /// Whether an eighth is free: enough that it pays to wake who waits.
-    pub fn has_room(&self) -> bool {
-        self.used <= self.limit - self.limit / 8
+    /// Whether so many bytes are free, and an eighth: enough that it pays to wake who waits.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.used <= self.limit.saturating_sub(bytes.max(self.limit / 8))
     }
 
     /// Charges so many bytes; whether there was room.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Not obvious:
-//! - A record that fits its open batch touches nothing but that batch and three counters. All else is `make_room`.
+//! - A record that fits its open batch touches nothing but that batch and three counters. All else is `append_slowly`.
 //! - The machine is told of a partition once (`announced`), and comes back for as long as there is something to take.
 
 mod memory;
@@ -103,7 +103,8 @@ pub struct Accumulator {
     shut: bool,
     fatal: Option<FatalError>,
     interest_changed: bool,
-    room_wanted: bool,
+    /// Bytes that somebody was refused for.
+    room_wanted: Option<usize>,
     topic_wanted: bool,
     topic_known: bool,
     flush_wanted: Option<u64>,
@@ -136,7 +137,7 @@ impl Accumulator {
             shut: false,
             fatal: None,
             interest_changed: false,
-            room_wanted: false,
+            room_wanted: None,
             topic_wanted: false,
             topic_known: false,
             flush_wanted: None,
@@ -203,7 +204,7 @@ impl Accumulator {
         record: &NewRecord<'_>,
     ) -> Result<Appended<'_>, Refused> {
         let place = topic.0 as usize;
-        let Some(found) = self.topics.get(place).filter(|topic| topic.count > 0 && !self.shut) else {
+        let Some(found) = self.topics.get_mut(place).filter(|topic| topic.count > 0 && !self.shut) else {
             return Err(self.refuse(topic));
         };
         let count = found.count;
@@ -215,21 +216,18 @@ impl Accumulator {
                 _ => return Err(Refused::NoPartition { partition, count }),
             },
         };
-        let fits = found.slots.get(index as usize).and_then(|slot| slot.fits(record, self.batch_size));
-        let (index, bytes, wake) = match fits {
+        let open = found.slots.get_mut(index as usize).and_then(|slot| slot.open.as_mut());
+        let (index, bytes, wake) = match open.and_then(|open| open.append(record, self.batch_size)) {
             Some(bytes) => (index, bytes, Wake::No),
-            None => self.make_room(now, place, index, sticky, record)?,
+            None => self.append_slowly(now, place, index, sticky, record)?,
         };
         let Some(topic) = self.topics.get_mut(place) else { return Err(Refused::NoMetadata) };
         topic.last_used = now;
         topic.sticky_bytes += if sticky { bytes } else { 0 };
-        let open = topic.slots.get_mut(index as usize).and_then(|slot| slot.open.as_mut());
-        let Some(Open { batch, .. }) = open else { return Err(Refused::NoMetadata) };
-        let at = batch.builder.count();
-        if batch.builder.append(record).is_err() {
-            return Err(Refused::TooLarge { bytes, limit: self.longest });
-        }
         self.pending += 1;
+        let open = topic.slots.get(index as usize).and_then(|slot| slot.open.as_ref());
+        let Some(Open { batch, .. }) = open else { return Err(Refused::NoMetadata) };
+        let at = batch.builder.count().saturating_sub(1);
         Ok(Appended { receipt: &batch.receipt, index: at, partition: index as i32, wake })
     }
 
@@ -258,10 +256,11 @@ impl Accumulator {
         self.window.is_past(mark.0)
     }
 
-    /// Announces a sleep on [`Words::room`] after [`Refused::Full`], under the same lock; returns the value to sleep on.
+    /// The value on which to sleep on [`Words::room`] after [`Refused::Full`]. The refusal has announced the sleep: if there
+    /// has been room since, this is a value that the word does not have any more.
     pub fn await_room(&mut self) -> u32 {
-        self.room_wanted = true;
-        self.words.room.load(Ordering::Acquire)
+        let word = self.words.room.load(Ordering::Acquire);
+        if self.room_wanted.is_some() { word } else { word.wrapping_sub(1) }
     }
 
     /// Announces a sleep on [`Words::progress`]; returns the value to sleep on, or `None` if the mark is reached.
@@ -273,8 +272,8 @@ impl Accumulator {
         Some(self.words.progress.load(Ordering::Acquire))
     }
 
-    /// Announces a sleep on [`Words::metadata`] after [`Refused::NoMetadata`], under the same lock; returns the value to
-    /// sleep on.
+    /// Announces a sleep on [`Words::metadata`] while [`Accumulator::partitions`] has nothing, under the same lock; returns
+    /// the value to sleep on.
     pub fn await_topic(&mut self) -> u32 {
         self.topic_wanted = true;
         self.words.metadata.load(Ordering::Acquire)
@@ -292,9 +291,28 @@ impl Accumulator {
         self.pending
     }
 
+    /// The same when the record does not fit its open batch as that is.
+    #[cold]
+    fn append_slowly(
+        &mut self,
+        now: Nanos,
+        place: usize,
+        index: u32,
+        sticky: bool,
+        record: &NewRecord<'_>,
+    ) -> Result<(u32, usize, Wake), Refused> {
+        let (index, bytes, wake) = self.make_room(now, place, index, sticky, record)?;
+        let slot = self.topics.get_mut(place).and_then(|topic| topic.slots.get_mut(index as usize));
+        let Some(Open { batch, .. }) = slot.and_then(|slot| slot.open.as_mut()) else {
+            return Err(Refused::NoMetadata);
+        };
+        // It has been measured, so that only a length beyond the protocol's is left, and that is beyond every limit.
+        batch.builder.append(record).map_err(|_| Refused::TooLarge { bytes, limit: self.longest })?;
+        Ok((index, bytes, wake))
+    }
+
     /// Makes the open batch of the partition fit the record, or another batch, perhaps of another partition if it has no
     /// key. Returns the partition, the bytes that the record takes there, and what to do next.
-    #[cold]
     fn make_room(
         &mut self,
         now: Nanos,
@@ -320,7 +338,7 @@ impl Accumulator {
                 if len <= self.batch_size {
                     let grown = capacity.saturating_mul(2).min(self.batch_size).max(len);
                     if !self.memory.take(grown - capacity) {
-                        return Err(self.full());
+                        return Err(self.full(grown - capacity));
                     }
                     builder.reserve(grown - builder.len());
                     self.memory.correct(grown, builder.capacity());
@@ -347,9 +365,8 @@ impl Accumulator {
         let Some(topic) = self.topics.get_mut(place) else { return Err(Refused::NoMetadata) };
         let Some(slot) = topic.slots.get_mut(index as usize) else { return Err(Refused::NoMetadata) };
         let id = slot.id;
-        let Some(buffer) = self.memory.buffer(slot.start.min(self.batch_size).max(alone)) else {
-            return Err(self.full());
-        };
+        let bytes = slot.start.min(self.batch_size).max(alone);
+        let Some(buffer) = self.memory.buffer(bytes) else { return Err(self.full(bytes)) };
         let number = self.window.open(id, now.saturating_add(self.delivery_timeout));
         let receipt = Arc::new(Receipt::new(Arc::clone(&topic.name), index as i32, id));
         let due = now.saturating_add(self.linger);
@@ -407,7 +424,8 @@ impl Accumulator {
     }
 
     /// Nothing lingers while others wait for room.
-    fn full(&mut self) -> Refused {
+    fn full(&mut self, bytes: usize) -> Refused {
+        self.room_wanted = Some(self.room_wanted.map_or(bytes, |wanted| wanted.min(bytes)));
         self.release_all();
         Refused::Full
     }

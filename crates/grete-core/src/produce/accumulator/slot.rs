@@ -22,6 +22,14 @@ pub(super) struct Open {
     pub released: bool,
 }
 
+impl Open {
+    /// Appends the record if it fits as the batch is; says how many bytes it took.
+    #[inline]
+    pub fn append(&mut self, record: &NewRecord<'_>, limit: usize) -> Option<usize> {
+        self.batch.builder.append_within(record, limit)
+    }
+}
+
 /// A batch that has not been sent yet.
 #[derive(Debug)]
 pub(in crate::produce) struct Fresh {
@@ -54,14 +62,6 @@ pub(super) struct Slot {
 impl Slot {
     pub fn new(id: PartitionId) -> Self {
         Self { id, open: None, sealed: VecDeque::new(), announced: false, busy: false, start: FIRST }
-    }
-
-    /// Whether the record fits the open batch as it is; else there is more to do.
-    #[inline]
-    pub fn fits(&self, record: &NewRecord<'_>, limit: usize) -> Option<usize> {
-        let builder = &self.open.as_ref()?.batch.builder;
-        let bytes = builder.record_bytes(record);
-        (bytes <= limit.min(builder.capacity()).saturating_sub(builder.len())).then_some(bytes)
     }
 
     /// Ends the open batch.

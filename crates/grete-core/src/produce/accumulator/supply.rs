@@ -219,12 +219,12 @@ impl Accumulator {
         let topic_known = std::mem::take(&mut self.topic_known);
         let flushed = self.flush_wanted.is_some_and(|mark| self.window.is_past(mark));
         let signals = Signals {
-            room: self.room_wanted && (self.memory.has_room() || self.shut),
+            room: self.room_wanted.is_some_and(|bytes| self.memory.has_room(bytes) || self.shut),
             progress: flushed,
             topic: self.topic_wanted && (topic_known || self.shut),
         };
         if signals.room {
-            self.room_wanted = false;
+            self.room_wanted = None;
             self.words.room.fetch_add(1, Ordering::AcqRel);
         }
         if signals.progress {

@@ -145,6 +145,7 @@ impl ProduceMachine {
         loop {
             let Some(fresh) = lock(&self.accumulator).remove_any(id) else { break };
             let error = self.error(&fresh.receipt, why, None);
+            self.tell(id, why, fresh.builder.count(), false, out);
             self.settle_fresh(now, fresh, error, out);
         }
         let pieces = self.lane(id).map(|lane| std::mem::take(&mut lane.retry)).unwrap_or_default();
@@ -158,7 +159,7 @@ impl ProduceMachine {
         let fresh = lock(&self.accumulator).remove(number, id);
         if let Some(fresh) = fresh {
             let error = self.error(&fresh.receipt, why, self.obstacle(id));
-            self.tell_expired(id, why, fresh.builder.count(), false);
+            self.tell(id, why, fresh.builder.count(), false, out);
             self.settle_fresh(now, fresh, error, out);
         } else {
             let mut pieces = Vec::new();
@@ -179,7 +180,7 @@ impl ProduceMachine {
     fn give_up_piece(&mut self, now: Nanos, mut piece: Piece, why: &Why, out: &mut Vec<ProduceAction>) {
         let error = self.error(&piece.receipt, why, piece.last.clone());
         let outcome = if piece.maybe { Outcome::Unknown } else { Outcome::NotWritten };
-        self.tell_expired(piece.lane, why, piece.batch.count(), piece.maybe);
+        self.tell(piece.lane, why, piece.batch.count(), piece.maybe, out);
         self.settle(now, &mut piece, outcome, None, None, Some(error), out);
         if piece.sequence.is_some() {
             self.requeue(piece); // for its numbers' sake
@@ -198,7 +199,7 @@ impl ProduceMachine {
             let Some(mut request) = self.requests.remove(&token) else { continue };
             for piece in request.pieces.iter_mut().filter(|piece| piece.number == number && !piece.told) {
                 let error = self.error(&piece.receipt, why, Some(LastError::Unanswered));
-                self.tell_expired(id, why, piece.batch.count(), true);
+                self.tell(id, why, piece.batch.count(), true, out);
                 self.settle(now, piece, Outcome::Unknown, None, None, Some(error), out);
             }
             self.requests.insert(token, request);
@@ -236,13 +237,27 @@ impl ProduceMachine {
         }
     }
 
-    fn tell_expired(&mut self, id: PartitionId, why: &Why, records: u32, unknown: bool) {
-        let (Why::Expired, Some(lane)) = (why, self.lanes.get(id.0 as usize)) else { return };
-        let expired =
-            self.expired.get_or_insert_with(|| Expired { tp: lane.tp.clone(), batches: 0, records: 0, unknown: 0 });
-        expired.batches += 1;
-        expired.records += u64::from(records);
-        expired.unknown += if unknown { records.into() } else { 0 };
+    /// Tells of records that are given up.
+    fn tell(&mut self, id: PartitionId, why: &Why, records: u32, unknown: bool, out: &mut Vec<ProduceAction>) {
+        let Some(lane) = self.lanes.get(id.0 as usize) else { return };
+        match why {
+            Why::Expired => {
+                let new = || Expired { tp: lane.tp.clone(), batches: 0, records: 0, unknown: 0 };
+                let expired = self.expired.get_or_insert_with(new);
+                expired.batches += 1;
+                expired.records += u64::from(records);
+                expired.unknown += if unknown { records.into() } else { 0 };
+            }
+            Why::Closed => {
+                let tp = lane.tp.clone();
+                out.push(ProduceAction::Notice(ProduceNotice::GivenUp { tp, records, unknown }));
+            }
+            Why::Refused(code) => {
+                let (tp, code) = (lane.tp.clone(), *code);
+                out.push(ProduceAction::Notice(ProduceNotice::Failed { tp, records, code }));
+            }
+            Why::Fatal(_) => {}
+        }
     }
 
     fn count(&mut self, outcome: Outcome, records: u32) {
