@@ -146,8 +146,8 @@ impl BatchBuilder {
     }
 
     /// Ends the batch: packs the records, if that makes them smaller, and writes the header but for what
-    /// [`EncodedBatch::stamp`] writes. It stays in the same buffer. `level` is the codec's own scale, brought into its
-    /// range; snappy and lz4 have none.
+    /// [`EncodedBatch::stamp`] writes. It stays in the same buffer. `level` is on the codec's own scale, brought into
+    /// [`Compression::levels`]; `None` is the codec's default.
     ///
     /// # Errors
     /// When the batch is empty, or the codec fails.

@@ -1,5 +1,7 @@
 //! The 61 bytes in front of every record batch.
 
+use std::ops::RangeInclusive;
+
 use crate::error::WireError;
 
 /// Bytes of a record batch's header.
@@ -22,6 +24,18 @@ pub enum Compression {
     Lz4,
     /// RFC 8878 (KIP-110).
     Zstd,
+}
+
+impl Compression {
+    /// The levels that the codec can pack with, from fast to small; `None` if there is but one way.
+    #[must_use]
+    pub fn levels(self) -> Option<RangeInclusive<i32>> {
+        match self {
+            Self::None | Self::Snappy | Self::Lz4 => None,
+            Self::Gzip => Some(0..=9),
+            Self::Zstd => Some(zstd::zstd_safe::min_c_level()..=zstd::zstd_safe::max_c_level()),
+        }
+    }
 }
 
 impl std::fmt::Display for Compression {

@@ -183,6 +183,24 @@ fn one_record_cannot_be_split_and_none_cannot_be_sent() {
     assert!(BatchBuilder::new(Vec::new()).finish(Compression::None, None, &mut Compressor::new()).is_err());
 }
 
+#[test]
+fn levels_count_and_are_brought_into_range() {
+    let records: Vec<_> =
+        (0..2000).map(|i| TestRecord::value(i, format!("a value that packs well, {}", i * i))).collect();
+    let len = |codec, level| finish(build(&records), codec, level).len();
+    for codec in [Compression::Gzip, Compression::Zstd] {
+        let levels = codec.levels().unwrap();
+        let (least, most) = (*levels.start(), *levels.end());
+        assert!(len(codec, Some(most)) < len(codec, Some(1)), "{codec}");
+        assert!(len(codec, Some(1)) < len(codec, Some(least)), "{codec}");
+        assert_eq!(len(codec, Some(i32::MAX)), len(codec, Some(most)), "{codec}");
+        assert_eq!(len(codec, Some(i32::MIN)), len(codec, Some(least)), "{codec}");
+    }
+    for codec in [Compression::None, Compression::Snappy, Compression::Lz4] {
+        assert_eq!((codec.levels(), len(codec, Some(9))), (None, len(codec, None)), "{codec}");
+    }
+}
+
 /// Where deltas and lengths get another byte.
 #[test]
 fn many_records_and_wide_deltas() {

@@ -9,14 +9,14 @@ pub(super) struct Gzip {
 }
 
 /// zlib's own.
-const DEFAULT_LEVEL: i32 = 6;
+const DEFAULT_LEVEL: u32 = 6;
 /// The window of 32 KiB that every inflater has.
 const WINDOW_BITS: u8 = 15;
 
 impl Gzip {
     /// Bytes written to `room`; `None` if it is too small.
     pub fn pack(&mut self, level: Option<i32>, plain: &[u8], room: &mut [u8]) -> Result<Option<usize>, &'static str> {
-        let level = level.unwrap_or(DEFAULT_LEVEL).clamp(0, 9).cast_unsigned();
+        let level = level.map_or(DEFAULT_LEVEL, i32::cast_unsigned);
         let deflater = match &mut self.deflater {
             Some((made, deflater)) if *made == level => {
                 deflater.reset();

@@ -41,6 +41,7 @@ impl Compressor {
         if self.packed.len() < plain.len() {
             self.packed.resize(plain.len(), 0);
         }
+        let level = codec.levels().zip(level).map(|(levels, level)| level.clamp(*levels.start(), *levels.end()));
         // A byte less than it was: what does not fit there is not worth it.
         let room = self.packed.get_mut(..plain.len() - 1).unwrap_or_default();
         let packed = match codec {
