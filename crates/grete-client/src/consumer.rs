@@ -91,7 +91,7 @@ struct Shared {
     client: ClientId,
     /// Offsets are committed by the clock and at the end.
     commits: bool,
-    commands: Arc<Commands>,
+    commands: Arc<Commands<ConsumerEvent>>,
     counters: Arc<Counters>,
     thread: Mutex<Option<JoinHandle<()>>>,
     closed: AtomicBool,
@@ -410,12 +410,12 @@ impl Consumer {
         timeout: Duration,
         question: impl FnOnce(u32) -> ConsumerEvent,
     ) -> Result<ConsumerReply, ClientError> {
-        match self.shared.commands.ask(timeout, question) {
+        match self.shared.commands.ask(timeout, || false, question) {
             Ok(reply) => Ok(reply),
             Err(NoAnswer::Ended) => {
                 Err(self.shared.dispatcher.fatal().unwrap_or(ClientError::Closed { what: "consumer" }))
             }
-            Err(NoAnswer::TimedOut) => {
+            Err(NoAnswer::TimedOut | NoAnswer::Interrupted) => {
                 Err(self.shared.dispatcher.fatal().unwrap_or_else(|| self.timed_out(operation, timeout)))
             }
         }

@@ -4,16 +4,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use grete_core::consumer::{ConsumerAction, ConsumerCore, ConsumerEvent};
+use grete_core::consumer::{ConsumerAction, ConsumerCore, ConsumerEvent, ConsumerReply};
 use grete_core::dispatch::{ClientId, Dispatch, LaneId, LaneSpec};
 use grete_core::ids::Slot;
 use grete_core::time::Nanos;
 use grete_net::{NetAction, NetEvent, Protocol};
 
-use crate::command::Commands;
+use crate::command::{Commands, Question};
 use crate::consumer::Route;
 use crate::dispatcher::Dispatcher;
 use crate::report;
+
+impl Question for ConsumerEvent {
+    type Answer = ConsumerReply;
+
+    fn forget(id: u32) -> Self {
+        Self::Forget(id)
+    }
+}
 
 /// Figures that other threads read.
 #[derive(Debug, Default)]
@@ -27,7 +35,7 @@ pub(crate) struct Driver {
     core: ConsumerCore,
     dispatcher: Dispatcher,
     client: ClientId,
-    commands: Arc<Commands>,
+    commands: Arc<Commands<ConsumerEvent>>,
     counters: Arc<Counters>,
     /// Route number and row limit by topic; topics without a route (a low-level consumer's) have number 0 and no limit.
     routes: HashMap<String, (u32, usize)>,
@@ -42,7 +50,7 @@ impl Driver {
         core: ConsumerCore,
         dispatcher: Dispatcher,
         client: ClientId,
-        commands: Arc<Commands>,
+        commands: Arc<Commands<ConsumerEvent>>,
         counters: Arc<Counters>,
         routes: &[Route],
     ) -> Self {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use grete_core::consumer::ConsumerEvent;
+
 use crate::command::Commands;
 use crate::dispatcher::Dispatcher;
 use crate::error::ClientError;
@@ -9,7 +11,7 @@ use crate::error::ClientError;
 /// Lives on the network thread. A panic there is a fault of ours; without this word it would be a stall in silence:
 /// workers would sleep, and questions wait, for a thread that is gone.
 pub(crate) struct Ending {
-    pub(crate) commands: Arc<Commands>,
+    pub(crate) commands: Arc<Commands<ConsumerEvent>>,
     pub(crate) dispatcher: Dispatcher,
 }
 

@@ -1,6 +1,47 @@
 //! What can go wrong, as users see it.
 
+use std::fmt;
+
+use grete_wire::error_code::ErrorCode;
+
 use crate::config::ConfigError;
+
+/// What an operation is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// A topic.
+    Topic(String),
+    /// A partition.
+    Partition(String, i32),
+    /// A group.
+    Group(String),
+    /// Something else, by its name.
+    Other(String),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Topic(name) => write!(f, "topic {name}"),
+            Self::Partition(topic, partition) => write!(f, "{topic}-{partition}"),
+            Self::Group(name) => write!(f, "group {name}"),
+            Self::Other(name) => f.write_str(name),
+        }
+    }
+}
+
+/// What can be done about it.
+fn cure(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::TOPIC_ALREADY_EXISTS => "; to take it as it is, ask with if_not_exists",
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => "; check the name against the list of topics",
+        ErrorCode::GROUP_ID_NOT_FOUND => "; check the id against the list of groups",
+        ErrorCode::NON_EMPTY_GROUP | ErrorCode::UNKNOWN_MEMBER_ID => "; stop the group's members first",
+        ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC => "; stop the members that read it first",
+        ErrorCode::INVALID_REPLICATION_FACTOR => "; ask for no more replicas than there are brokers",
+        _ => "",
+    }
+}
 
 /// An error of a client's call, or the end of the client.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -32,6 +73,34 @@ pub enum ClientError {
         seconds: f64,
         /// What to look at.
         hint: &'static str,
+    },
+    /// The time was up, and this is how far it had come.
+    #[error("{operation} came to no end within {seconds:.1} s: {detail}")]
+    Unfinished {
+        /// What was waited for.
+        operation: String,
+        /// How long.
+        seconds: f64,
+        /// What was missing, and what went wrong on the way.
+        detail: String,
+    },
+    /// A signal handler ended the wait.
+    #[error("{operation} was interrupted")]
+    Interrupted {
+        /// What was waited for.
+        operation: String,
+    },
+    /// The broker refused to do that with a topic or a group.
+    #[error("{operation} of {subject}: {} ({}){}", .message.trim_end_matches('.'), .code.name(), cure(*.code))]
+    Refused {
+        /// What was asked.
+        operation: String,
+        /// With what.
+        subject: Subject,
+        /// Kafka's code for the error.
+        code: ErrorCode,
+        /// The broker's words for it, or ours.
+        message: String,
     },
     /// The broker refused.
     #[error("{operation}: the broker answered {name} ({code}): {message}")]

@@ -4,6 +4,7 @@
 //! own network thread. The network thread never waits for a worker, and no thread here knows Python.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod command;
 pub mod config;
 mod consumer;
@@ -18,10 +19,11 @@ mod stop_guard;
 mod waiter;
 mod worker;
 
+pub use admin::{Admin, Call, Each, GroupList, PartitionLag, ResetPlan, ResetTo};
 pub use config::{AdminConfig, ConfigError, ConsumerConfig, ProducerConfig};
 pub use consumer::{Consumer, Route, Start, Statistics};
 pub use dispatcher::{Dispatcher, Job, JobToken, LaneReport, Next, Outcome, RunningJob};
-pub use error::ClientError;
+pub use error::{ClientError, Subject};
 pub use grete_core::dispatch::{Batch, JobKind, PooledColumns};
 pub use notice::{Level, Notice};
 pub use signal_watch::{SignalWatch, StopSignals};

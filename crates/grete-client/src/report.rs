@@ -45,7 +45,7 @@ fn of(tp: &TopicPartition) -> Fields {
     vec![("topic", tp.topic.to_string()), ("partition", tp.partition.to_string())]
 }
 
-fn cluster(notice: &ClusterNotice) -> Option<Notice> {
+pub(crate) fn cluster(notice: &ClusterNotice) -> Option<Notice> {
     Some(match notice {
         ClusterNotice::Connected { node, channel, address } => make(
             Level::Debug,

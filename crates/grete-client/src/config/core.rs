@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use grete_core::admin::{AdminCoreConfig, OperationsConfig};
 use grete_core::cluster::ClusterConfig;
 use grete_core::consumer::ConsumerCoreConfig;
 use grete_core::fetch::FetchConfig;
@@ -9,7 +10,7 @@ use grete_core::group::{Assignor, GroupConfig};
 use grete_core::position::{PositionConfig, ResetPolicy};
 use grete_core::time::Nanos;
 
-use super::{ConfigError, ConsumerConfig, Reset, Settings, invalid};
+use super::{AdminConfig, ConfigError, ConsumerConfig, Reset, Settings, invalid};
 
 fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
@@ -33,6 +34,21 @@ impl Settings {
             socket_connection_setup_timeout_max: ms("socket.connection.setup.timeout.max.ms"),
             allow_auto_create_topics: self.flag("allow.auto.create.topics"),
             ..ClusterConfig::default()
+        }
+    }
+}
+
+impl AdminConfig {
+    /// Settings of each machine.
+    pub(crate) fn to_core(&self) -> AdminCoreConfig {
+        let ms = |name: &str| nanos(self.millis(name));
+        AdminCoreConfig {
+            cluster: self.to_cluster(),
+            operations: OperationsConfig {
+                request_timeout: ms("request.timeout.ms"),
+                retry_backoff: ms("retry.backoff.ms"),
+                retry_backoff_max: ms("retry.backoff.max.ms"),
+            },
         }
     }
 }

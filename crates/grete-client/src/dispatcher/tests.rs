@@ -218,7 +218,7 @@ fn a_network_thread_that_panics_is_told_to_workers_and_to_whoever_asks() {
         let _ending = ending;
         panic!("a fault of our own");
     });
-    let asked = commands.ask(PATIENCE, |id| ConsumerEvent::CountPartitions { topic: "orders".into(), id });
+    let asked = commands.ask(PATIENCE, || false, |id| ConsumerEvent::CountPartitions { topic: "orders".into(), id });
     assert!(matches!(asked, Err(NoAnswer::Ended)));
     assert!(thread.join().is_err());
     assert!(dispatcher.fatal().is_some());
