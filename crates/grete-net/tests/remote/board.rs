@@ -13,6 +13,36 @@ use grete_wire::Outbound;
 use grete_wire::slab::SlabPool;
 
 const CONN: ConnId = ConnId(1);
+/// Longer than anything takes here that happens at all.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Says that it holds up, and waits until it shall no longer.
+pub struct Hold(mpsc::Sender<()>, mpsc::Receiver<()>);
+
+/// The test's end of a [`Hold`].
+pub struct Held(mpsc::Receiver<()>, mpsc::Sender<()>);
+
+impl Hold {
+    pub fn new() -> (Self, Held) {
+        let ((begun, has_begun), (let_go, go_on)) = (mpsc::channel(), mpsc::channel());
+        (Self(begun, go_on), Held(has_begun, let_go))
+    }
+
+    fn wait(self) {
+        self.0.send(()).expect("the test waits");
+        self.1.recv().expect("the test says when");
+    }
+}
+
+impl Held {
+    pub fn begun(&self) {
+        self.0.recv_timeout(PATIENCE).expect("somebody is held up");
+    }
+
+    pub fn let_go(self) {
+        self.1.send(()).expect("it waits");
+    }
+}
 
 /// What is to be done, and what was done.
 #[derive(Default)]
@@ -25,8 +55,10 @@ pub struct State {
     pub panic: bool,
     /// All of the above is for the threads of callers only.
     pub callers_only: bool,
-    /// Says that the next step has begun, and waits within it.
-    pub hold: Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>,
+    /// Holds up the next step.
+    pub hold: Option<Hold>,
+    /// Holds up the next one who asks for the deadline, which comes last before the lock is let go.
+    pub hold_late: Option<Hold>,
 
     pub network_thread: Option<ThreadId>,
     pub network_ticks: usize,
@@ -38,6 +70,13 @@ pub struct State {
     pub deadline: Option<Nanos>,
     pub frames: Vec<Vec<u8>>,
     pub finished: bool,
+    pub ended: bool,
+}
+
+impl State {
+    fn is_network_thread(&self) -> bool {
+        self.network_thread == Some(thread::current().id())
+    }
 }
 
 #[derive(Default)]
@@ -60,14 +99,14 @@ impl Board {
         get(&mut self.lock())
     }
 
-    /// Fails the test after a minute.
+    /// Fails the test when patience ends.
     pub fn wait(&self, until: impl Fn(&State) -> bool) {
         let (guard, waited) = self
             .changed
-            .wait_timeout_while(self.lock(), Duration::from_secs(60), |state| !until(state))
+            .wait_timeout_while(self.lock(), PATIENCE, |state| !until(state))
             .unwrap_or_else(PoisonError::into_inner);
         drop(guard);
-        assert!(!waited.timed_out(), "a minute has passed, and it has not happened");
+        assert!(!waited.timed_out(), "it has not happened");
     }
 }
 
@@ -75,15 +114,14 @@ pub struct Machine(Arc<Board>);
 
 impl Protocol for Machine {
     fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<NetAction>) {
-        let hold = self.0.get(|state| state.hold.take());
-        if let Some((begun, go_on)) = hold {
-            begun.send(()).expect("the test waits");
-            go_on.recv().expect("the test says when");
+        if let Some(hold) = self.0.get(|state| state.hold.take()) {
+            hold.wait();
         }
         let mut state = self.0.lock();
         let state = &mut *state;
         // The first step is the network thread's.
-        let network = *state.network_thread.get_or_insert_with(|| thread::current().id()) == thread::current().id();
+        state.network_thread.get_or_insert_with(|| thread::current().id());
+        let network = state.is_network_thread();
         state.asleep &= !network;
         match event {
             NetEvent::Tick if network => state.network_ticks += 1,
@@ -110,8 +148,15 @@ impl Protocol for Machine {
     }
 
     fn deadline(&self) -> Option<Nanos> {
+        let hold = self.0.get(|state| {
+            let meant = !(state.callers_only && state.is_network_thread());
+            if meant { state.hold_late.take() } else { None }
+        });
+        if let Some(hold) = hold {
+            hold.wait();
+        }
         let mut state = self.0.lock();
-        if state.network_thread == Some(thread::current().id()) {
+        if state.is_network_thread() {
             state.turns += 1;
             state.asleep = true;
             self.0.changed.notify_all();
@@ -121,6 +166,15 @@ impl Protocol for Machine {
 
     fn is_finished(&self) -> bool {
         self.0.lock().finished
+    }
+}
+
+/// The network thread has ended, well or not.
+struct Ending(Arc<Board>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.set(|state| state.ended = true);
     }
 }
 
@@ -140,7 +194,12 @@ impl Running {
         let event_loop = EventLoop::new(clock, SlabPool::new(1 << 20), 64 << 20, |_| machine).expect("a loop");
         let event_loop = event_loop.with_longest_sleep(longest_sleep);
         let remote = event_loop.remote();
-        let thread = thread::spawn(move || event_loop.run());
+        let ending = Ending(Arc::clone(&board));
+        let run = move || {
+            let _ending = ending;
+            event_loop.run()
+        };
+        let thread = thread::spawn(run);
         board.wait(|state| state.asleep);
         Self { board, remote, clock, thread }
     }
@@ -169,6 +228,7 @@ impl Running {
     }
 
     pub fn join(self) -> thread::Result<()> {
+        self.board.wait(|state| state.ended);
         self.thread.join().map(|ended| ended.expect("no fault of the poll"))
     }
 }

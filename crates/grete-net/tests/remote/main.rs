@@ -5,11 +5,11 @@ mod board;
 use std::io::Read;
 use std::net::TcpListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use board::{Running, State, echo, frame};
+use board::{Hold, Running, State, echo, frame};
 use grete_core::time::{MILLI, SECOND};
 use grete_wire::Outbound;
 use socket2::SockRef;
@@ -81,17 +81,53 @@ fn the_longest_sleep_is_kept_without_any_deadline() {
 #[test]
 fn whoever_holds_the_lock_steps_for_those_who_found_it_taken() {
     let running = Running::start(FOREVER);
-    let ((begun, has_begun), (let_go, go_on)) = (mpsc::channel(), mpsc::channel());
-    running.board.set(|state| state.hold = Some((begun, go_on)));
+    let (hold, held) = Hold::new();
+    running.board.set(|state| state.hold = Some(hold));
     running.remote.wake(); // the network thread steps, and is held up within
-    has_begun.recv().expect("it holds the lock");
+    held.begun();
     let ticks = running.board.get(|state| state.network_ticks);
     assert!(!running.remote.step_here());
     assert!(!running.remote.step_here(), "and a caller is not made to wait");
-    let_go.send(()).expect("it waits");
+    held.let_go();
     // Its own, and one for both.
     running.board.wait(|state| state.network_ticks == ticks + 2 && state.asleep);
     assert_eq!(running.board.get(|state| state.callers_ticks), 0);
+    running.finish();
+}
+
+#[test]
+fn a_wish_that_comes_just_before_the_network_thread_lets_go_is_found() {
+    let running = Running::start(FOREVER);
+    let (hold, held) = Hold::new();
+    let ticks = running.board.get(|state| {
+        state.hold_late = Some(hold);
+        state.network_ticks
+    });
+    running.remote.wake();
+    held.begun();
+    assert!(!running.remote.step_here());
+    held.let_go();
+    running.board.wait(|state| state.network_ticks == ticks + 2 && state.asleep);
+    running.finish();
+}
+
+#[test]
+fn a_wish_that_comes_just_before_a_caller_lets_go_is_found() {
+    let running = Running::start(FOREVER);
+    let (hold, held) = Hold::new();
+    running.board.set(|state| {
+        state.callers_only = true;
+        state.hold_late = Some(hold);
+    });
+    let ticks = |state: &State| state.callers_ticks + state.network_ticks;
+    thread::scope(|scope| {
+        scope.spawn(|| running.step_here());
+        held.begun();
+        let before = running.board.get(|state| ticks(state));
+        assert!(!running.remote.step_here());
+        held.let_go();
+        running.board.wait(|state| ticks(state) > before);
+    });
     running.finish();
 }
 
