@@ -1,19 +1,48 @@
 """Grete's native part. Private: import from `grete` and `grete.client`."""
 
-from collections.abc import Iterator, Sequence
+from asyncio import Future
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, TypeAlias, TypedDict, final, overload
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, final, overload
+
+from typing_extensions import disjoint_base
+
+from grete.errors import DeliveryError
+
+_Bytes: TypeAlias = bytes | bytearray | memoryview[Any]
+_Headers: TypeAlias = (
+    Mapping[str, _Bytes | None] | Sequence[tuple[str, bytes | None]] | Sequence[tuple[str, _Bytes | None]]
+)
+_Time: TypeAlias = int | datetime
+_Record: TypeAlias = (
+    _Bytes
+    | tuple[_Bytes | None, _Bytes | None]
+    | tuple[_Bytes | None, _Bytes | None, _Headers | None]
+    | tuple[_Bytes | None, _Bytes | None, _Headers | None, _Time | None]
+    | None
+)
+
+class _ArrowArray(Protocol):
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 _Start: TypeAlias = int | Literal["earliest", "latest"] | datetime | None
 
 __all__ = [
     "Client",
+    "Deliveries",
+    "DeliveriesIterator",
+    "Delivery",
     "Dispatcher",
     "Job",
+    "LoopWatch",
     "Message",
     "Messages",
     "MessagesIterator",
     "Notice",
+    "Producer",
     "SignalWatch",
     "StopGuard",
     "Worker",
@@ -201,6 +230,170 @@ class Client:
     def partitions(self, topic: str, timeout: float | None) -> list[int]: ...
     def close(self, timeout: float | None) -> None: ...
     def statistics(self) -> dict[str, int]: ...
+
+@final
+class Delivery:
+    """What became of one record. In a forked child every use raises ForkedClientError."""
+
+    @property
+    def topic(self) -> str:
+        """Where the record goes."""
+    @property
+    def partition(self) -> int:
+        """Where the record goes."""
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+    @property
+    def outcome(self) -> Literal["written", "not_written", "unknown"] | None:
+        """What became of the record; `None` as long as nobody knows. With `acks=0` all that were sent are "unknown"."""
+    @property
+    def offset(self) -> int | None:
+        """The record's offset; `None` until it is known, and where no broker has told (`acks=0`)."""
+    @property
+    def timestamp(self) -> int | None:
+        """Milliseconds since 1970 at which the broker appended the record, if the topic keeps that time
+        (`message.timestamp.type=LogAppendTime`); `None`: it keeps the record's own.
+        """
+    @property
+    def error(self) -> DeliveryError | None:
+        """Why the record was not written, or why nobody knows."""
+    @property
+    def answered_at(self) -> float | None:
+        """When the outcome became known, in seconds of `time.monotonic()`; `None` until then."""
+    def wait(self, timeout: float | None = None) -> Self:
+        """Waits until the outcome is known, at most `timeout` seconds (None: for ever), and returns itself.
+
+        The batch is sent at once. Raises DeliveryError, or TimeoutError when the time is up: the record is still on its
+        way then, and can be waited for again. Ctrl-C works.
+        """
+
+@final
+class Deliveries:
+    """What became of many records, in their order: a sequence of `Delivery`, made when looked at."""
+
+    @property
+    def done(self) -> bool:
+        """Whether all outcomes are known."""
+    @property
+    def errors(self) -> list[tuple[int, DeliveryError]]:
+        """What has failed so far: (index, error)."""
+    def wait(self, timeout: float | None = None) -> Self:
+        """Waits until all outcomes are known, at most `timeout` seconds (None: for ever), and returns itself.
+
+        Raises DeliveryError for the first record that failed (`errors` has all of them), or TimeoutError.
+        """
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> Delivery: ...
+    def __iter__(self) -> DeliveriesIterator: ...
+
+@final
+class DeliveriesIterator:
+    """Iterates over `Deliveries`."""
+
+    def __iter__(self) -> DeliveriesIterator: ...
+    def __next__(self) -> Delivery: ...
+
+@disjoint_base
+class Producer:
+    """The native part of `grete.client.Producer`: one Kafka producer, one "grete-producer" thread."""
+
+    def __new__(
+        cls,
+        config: Sequence[tuple[str, str]],
+        max_block: float | None = None,
+        partitioner: Callable[[str, Any, int], int] | None = None,
+    ) -> Self: ...
+    @property
+    def max_block(self) -> float:
+        """How long calls wait for room and for metadata, in seconds."""
+    def produce(
+        self,
+        topic: str,
+        value: _Bytes | None,
+        *,
+        key: _Bytes | None = None,
+        headers: _Headers | None = None,
+        partition: int | None = None,
+        timestamp: _Time | None = None,
+        on_delivery: Callable[[Delivery], object] | None = None,
+    ) -> Delivery:
+        """Takes a record and returns at once; it is sent when its batch is full or has lingered (`linger.ms`).
+
+        `value` None is a tombstone. `timestamp` is milliseconds since 1970 UTC, or a datetime (a naive one is local
+        time); without it, now. `on_delivery(delivery)` runs in a thread that calls produce, poll, flush or close.
+
+        Waits, up to `max_block`, only while `buffer.memory` is full or the topic is new. Raises QueueFull,
+        UnknownTopicError, RecordTypeError, RecordTooLargeError, ClosedError.
+        """
+    def produce_sync(
+        self,
+        topic: str,
+        value: _Bytes | None,
+        *,
+        key: _Bytes | None = None,
+        headers: _Headers | None = None,
+        partition: int | None = None,
+        timestamp: _Time | None = None,
+        timeout: float | None = None,
+    ) -> Delivery:
+        """`produce(...).wait(timeout)`: sends at once and waits for the answer. Raises what both raise."""
+    def produce_many(
+        self,
+        topic: str,
+        records: Iterable[_Record] | Messages | _ArrowArray | _ArrowStream,
+        *,
+        key: _Bytes | None = None,
+        partition: int | None = None,
+        timestamp: _Time | None = None,
+    ) -> Deliveries:
+        """Takes many records in one call; all are checked before the first one is taken.
+
+        `records`: values (bytes-like or None), or tuples (key, value), (key, value, headers) or (key, value, headers,
+        timestamp); or `grete.Messages` (keys, values, headers and timestamps are kept, partitions chosen anew); or
+        anything that exports Arrow: a column of values, or columns value, key, timestamp, partition and headers, of
+        which only value is needed. `key` is for records without one, `partition` and `timestamp` are for all.
+
+        Raises what `produce` raises. When some records have been taken by then, the error's `deliveries` has these.
+        """
+    def poll(self, timeout: float | None = 0.0) -> int:
+        """Runs callbacks that are due, waiting for the first of them at most `timeout` seconds (None: for ever).
+
+        Returns how many were run. What a callback raises is logged. Nobody has to call this for records to be sent.
+        """
+    def flush(self, timeout: float | None = None) -> None:
+        """Sends everything without lingering and waits until every outcome is known, at most `timeout` seconds.
+
+        Raises TimeoutError that says how many records are pending. Failures are told by deliveries, not here.
+        """
+    def partitions(self, topic: str, timeout: float | None = 30.0) -> int:
+        """How many partitions the topic has. Raises UnknownTopicError, or TimeoutError when no broker answers."""
+    def statistics(self) -> dict[str, int]:
+        """Counters: requests, batches, bytes_sent, retries, splits, written, not_written, unknown, reconnects,
+        pending_records, buffered_bytes.
+        """
+    def _close(self, timeout: float) -> tuple[bool, dict[str, int], int, int]: ...
+    def _take_notices(self) -> list[Notice]: ...
+
+@final
+class LoopWatch:
+    """What one asyncio event loop waits for: a descriptor for its selector, and the futures to set."""
+
+    def __new__(cls, producer: Producer) -> LoopWatch: ...
+    def fd(self) -> int: ...
+    def add(self, delivery: Delivery, future: Future[None]) -> bool: ...
+    def offer(
+        self,
+        producer: Producer,
+        last: bool,
+        topic: str,
+        value: _Bytes | None,
+        key: _Bytes | None,
+        headers: _Headers | None,
+        partition: int | None,
+        timestamp: _Time | None,
+    ) -> Delivery | None: ...
+    def take(self, producer: Producer) -> list[Future[None]]: ...
 
 @final
 class Notice:

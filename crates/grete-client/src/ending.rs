@@ -18,10 +18,7 @@ pub(crate) struct Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.dispatcher.fail(ClientError::Os {
-                what: "the network thread has ended on a fault of Grete's own",
-                cause: "stderr says where; please report it".into(),
-            });
+            self.dispatcher.fail(ClientError::fault());
         }
         self.commands.end();
     }

@@ -138,6 +138,37 @@ pub enum ClientError {
     /// The partition has no valid offset, and `auto.offset.reset` is none.
     #[error("{0}")]
     NoOffset(String),
+    /// `buffer.memory` stayed full.
+    #[error(
+        "the producer's memory is full ({limit} bytes, buffer.memory), so the record for topic {topic:?} was not taken: \
+         records come faster than brokers take them, or no broker takes any"
+    )]
+    QueueFull {
+        /// Where the record was going.
+        topic: String,
+        /// The setting.
+        limit: usize,
+    },
+    /// A record that cannot be sent, ever.
+    #[error(
+        "topic {topic:?}: a record of {bytes} bytes is above the {limit} that max.request.size and buffer.memory allow"
+    )]
+    RecordTooLarge {
+        /// Where the record was going.
+        topic: String,
+        /// What it takes.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// No such topic, or no such partition of it.
+    #[error("{message}")]
+    UnknownTopic {
+        /// Its name.
+        topic: String,
+        /// What to do about it.
+        message: String,
+    },
     /// A call that does not fit the handle's state.
     #[error("{0}")]
     Invalid(String),
@@ -152,6 +183,14 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// A thread of ours has panicked.
+    pub(crate) fn fault() -> Self {
+        Self::Os {
+            what: "the network thread has ended on a fault of Grete's own",
+            cause: "stderr says where; please report it".into(),
+        }
+    }
+
     pub(crate) fn os(what: &'static str, cause: &std::io::Error) -> Self {
         Self::Os { what, cause: cause.to_string() }
     }

@@ -1,4 +1,4 @@
-//! Floor 3: threads, queues, condvars, config: the Rust API of the consumer.
+//! Floor 3: threads, queues, condvars, config: the Rust API of consumer and producer.
 //!
 //! A [`Dispatcher`] hands jobs to worker threads; a [`Consumer`] is one Kafka client (one group) that feeds it from its
 //! own network thread. The network thread never waits for a worker, and no thread here knows Python.
@@ -13,6 +13,7 @@ mod driver;
 mod ending;
 mod error;
 mod notice;
+mod producer;
 mod report;
 mod signal_watch;
 mod stop_guard;
@@ -25,7 +26,11 @@ pub use consumer::{Consumer, Route, Start, Statistics};
 pub use dispatcher::{Dispatcher, Job, JobToken, LaneReport, Next, Outcome, RunningJob};
 pub use error::{ClientError, Subject};
 pub use grete_core::dispatch::{Batch, JobKind, PooledColumns};
+pub use grete_core::produce;
 pub use notice::{Level, Notice};
+pub use producer::{
+    Asked, Closing, Deadline, Flush, Flushing, Producer, ProducerStatistics, Slept, Stamp, Undelivered, Watch,
+};
 pub use signal_watch::{SignalWatch, StopSignals};
 pub use stop_guard::StopGuard;
 pub use waiter::Wait;

@@ -52,6 +52,35 @@ struct ArrayOwned {
 }
 
 impl ArrowSchema {
+    /// A released one: room for somebody else's.
+    pub(crate) fn empty() -> Self {
+        Self {
+            format: ptr::null(),
+            name: ptr::null(),
+            metadata: ptr::null(),
+            flags: 0,
+            n_children: 0,
+            children: ptr::null_mut(),
+            dictionary: ptr::null_mut(),
+            release: None,
+            private_data: ptr::null_mut(),
+        }
+    }
+
+    /// Takes a schema over from `from`, which is released then.
+    ///
+    /// # Safety
+    /// `from` points to a schema that keeps to the interface, and nobody else uses it meanwhile.
+    #[must_use]
+    pub unsafe fn take(from: *mut Self) -> Self {
+        // SAFETY: by contract. Moving is a copy after which the source is marked as released.
+        unsafe {
+            let taken = from.read();
+            (*from).release = None;
+            taken
+        }
+    }
+
     pub(crate) fn new(format: &'static std::ffi::CStr, name: &'static std::ffi::CStr, flags: i64) -> Self {
         Self::with_children(format, name, flags, Vec::new())
     }
@@ -79,6 +108,36 @@ impl ArrowSchema {
 }
 
 impl ArrowArray {
+    /// A released one: room for somebody else's.
+    pub(crate) fn empty() -> Self {
+        Self {
+            length: 0,
+            null_count: 0,
+            offset: 0,
+            n_buffers: 0,
+            n_children: 0,
+            buffers: ptr::null_mut(),
+            children: ptr::null_mut(),
+            dictionary: ptr::null_mut(),
+            release: None,
+            private_data: ptr::null_mut(),
+        }
+    }
+
+    /// Takes an array over from `from`, which is released then.
+    ///
+    /// # Safety
+    /// `from` points to an array that keeps to the interface, and nobody else uses it meanwhile.
+    #[must_use]
+    pub unsafe fn take(from: *mut Self) -> Self {
+        // SAFETY: by contract. Moving is a copy after which the source is marked as released.
+        unsafe {
+            let taken = from.read();
+            (*from).release = None;
+            taken
+        }
+    }
+
     /// An array over `buffers`, all of which stay valid for as long as `keep_alive` does.
     pub(crate) fn new(
         length: usize,

@@ -4,11 +4,11 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{self, NonNull};
 
-use grete_columns::{ArrowArray, ArrowSchema, Layouts};
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use grete_columns::{ArrowArray, ArrowArrayStream, ArrowSchema, Imported, Layouts};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyCapsule, PyTuple};
 
 /// Fills `view` with a read-only, one-dimensional buffer of i64 (`"q"`) that `owner` keeps alive.
 ///
@@ -54,6 +54,7 @@ pub(crate) unsafe fn lend_i64(
 
 const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
+const STREAM: &CStr = c"arrow_array_stream";
 
 /// A capsule of the PyCapsule interface that owns `schema`.
 pub(crate) fn schema_capsule(py: Python<'_>, schema: ArrowSchema) -> PyResult<Bound<'_, PyCapsule>> {
@@ -73,6 +74,67 @@ pub(crate) fn requested_layouts(requested: Option<&Bound<'_, PyCapsule>>) -> PyR
         .map_err(|_| PyValueError::new_err("requested_schema must be a capsule named 'arrow_schema'"))?;
     // SAFETY: a capsule of that name holds a live ArrowSchema, and we hold the capsule.
     Ok(unsafe { grete_columns::requested(pointer.as_ptr().cast::<ArrowSchema>()) })
+}
+
+/// What `__arrow_c_array__` answered, moved out of its capsules.
+pub(crate) fn import_array(capsules: &Bound<'_, PyAny>) -> PyResult<Imported> {
+    let wrong = || PyTypeError::new_err("__arrow_c_array__ must return capsules 'arrow_schema' and 'arrow_array'");
+    let pair = capsules.cast::<PyTuple>().map_err(|_| wrong())?;
+    let [schema, array] = pair.as_slice() else { return Err(wrong()) };
+    let pointer = |object: &Bound<'_, PyAny>, name| {
+        object.cast::<PyCapsule>().ok().and_then(|capsule| capsule.pointer_checked(Some(name)).ok())
+    };
+    let (schema, array) = (pointer(schema, SCHEMA).ok_or_else(wrong)?, pointer(array, ARRAY).ok_or_else(wrong)?);
+    // SAFETY: capsules of these names hold structs of one export, by the PyCapsule interface; the GIL is held, so that
+    // nobody else takes them meanwhile.
+    unsafe {
+        let schema = ArrowSchema::take(schema.as_ptr().cast());
+        let array = ArrowArray::take(array.as_ptr().cast());
+        Ok(Imported::new(array, schema))
+    }
+}
+
+/// What `__arrow_c_stream__` answered, moved out of its capsule.
+pub(crate) fn import_stream(capsule: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStream> {
+    let pointer = capsule.cast::<PyCapsule>().ok().and_then(|capsule| capsule.pointer_checked(Some(STREAM)).ok());
+    let wrong = || PyTypeError::new_err("__arrow_c_stream__ must return a capsule 'arrow_array_stream'");
+    // SAFETY: as in `import_array`.
+    Ok(unsafe { ArrowArrayStream::take(pointer.ok_or_else(wrong)?.as_ptr().cast()) })
+}
+
+/// Bytes that an object lends through the buffer protocol, in one piece.
+pub(crate) struct Contiguous {
+    view: Box<ffi::Py_buffer>,
+}
+
+impl Contiguous {
+    /// `None`: the object has no buffer. An error: it has none in one piece.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        // SAFETY: the object is alive.
+        if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
+            return Ok(None);
+        }
+        let mut view = Box::new(ffi::Py_buffer::new());
+        // SAFETY: the view is ours, stays where it is, and is released once, in `drop`.
+        let filled = unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, ffi::PyBUF_SIMPLE) };
+        if filled == 0 { Ok(Some(Self { view })) } else { Err(PyErr::fetch(object.py())) }
+    }
+
+    /// The bytes as they are now. To be read with the GIL held: their owner may change them without it.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.view.buf.is_null() || self.view.len <= 0 {
+            return &[];
+        }
+        // SAFETY: PyBUF_SIMPLE promises `len` bytes at `buf` until the view is released.
+        unsafe { std::slice::from_raw_parts(self.view.buf.cast::<u8>(), self.view.len.cast_unsigned()) }
+    }
+}
+
+impl Drop for Contiguous {
+    fn drop(&mut self) {
+        // SAFETY: filled in `of`; a value that is not `Send` is dropped on the thread that made it, with the GIL held.
+        unsafe { ffi::PyBuffer_Release(&raw mut *self.view) }
+    }
 }
 
 fn capsule<'py, T>(

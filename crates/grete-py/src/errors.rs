@@ -1,9 +1,14 @@
 //! From Rust's errors to the classes of `grete.errors`, which are imported when the first one is raised.
 
 use grete_client::config::ConfigErrorKind;
+use std::time::Duration;
+
+use grete_client::produce::{Outcome, Receipt, Settled};
 use grete_client::{ClientError, ConfigError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+
+use crate::producer::outcome_name;
 
 /// An instance of `grete.errors.<class>(message, **attributes)`.
 fn make(class: &str, message: &str, attributes: impl FnOnce(&Bound<'_, PyDict>) -> PyResult<()>) -> PyErr {
@@ -59,8 +64,70 @@ pub(crate) fn client(error: ClientError) -> PyErr {
             keywords.set_item("partition", partition)?;
             keywords.set_item("offset", offset)
         }),
+        ClientError::QueueFull { .. } => make("QueueFull", &message, |_| Ok(())),
+        ClientError::RecordTooLarge { topic, .. } => {
+            make("RecordTooLargeError", &message, |keywords| keywords.set_item("topic", topic))
+        }
+        ClientError::UnknownTopic { topic, .. } => {
+            make("UnknownTopicError", &message, |keywords| keywords.set_item("topic", topic))
+        }
         ClientError::NoOffset(_) => make("OffsetError", &message, |_| Ok(())),
         ClientError::Group(_) => make("GroupError", &message, |_| Ok(())),
         _ => make("GreteError", &message, |_| Ok(())),
     }
+}
+
+/// Something given for a record is not of a type that can be sent.
+pub(crate) fn record_type(message: &str, topic: &str) -> PyErr {
+    make("RecordTypeError", message, |keywords| keywords.set_item("topic", topic))
+}
+
+/// The `DeliveryError` of a settled record, if it has one.
+pub(crate) fn delivery(receipt: &Receipt, settled: &Settled) -> Option<PyErr> {
+    let error = settled.error.as_ref()?;
+    Some(make("DeliveryError", &error.to_string(), |keywords| {
+        keywords.set_item("topic", &**receipt.topic())?;
+        keywords.set_item("partition", receipt.partition())?;
+        keywords.set_item("outcome", outcome_name(settled.outcome))?;
+        keywords.set_item("code", error.code().map(|code| code.0))?;
+        keywords.set_item("name", error.code().map(|code| code.name()))
+    }))
+}
+
+/// The `DeliveryError` of a record whose producer has ended without a word about it.
+pub(crate) fn lost(receipt: &Receipt, end: &ClientError) -> PyErr {
+    make("DeliveryError", &end.to_string(), |keywords| {
+        keywords.set_item("topic", &**receipt.topic())?;
+        keywords.set_item("partition", receipt.partition())?;
+        keywords.set_item("outcome", outcome_name(Outcome::Unknown))
+    })
+}
+
+/// The same error, which says that it is one of several.
+pub(crate) fn first_of(py: Python<'_>, error: &PyErr, number: usize, count: usize, all: usize) -> PyErr {
+    let value = error.value(py);
+    let message = format!("{count} of {all} records were not delivered; the first of them, record {number}: {value}");
+    make("DeliveryError", &message, |keywords| {
+        for name in ["topic", "partition", "outcome", "code", "name"] {
+            keywords.set_item(name, value.getattr(name)?)?;
+        }
+        Ok(())
+    })
+}
+
+/// The `TimeoutError` of a wait for a record.
+pub(crate) fn unanswered(receipt: &Receipt, timeout: Option<Duration>) -> PyErr {
+    let (topic, partition) = (receipt.topic(), receipt.partition());
+    let seconds = timeout.unwrap_or_default().as_secs_f64();
+    let message = format!(
+        "no answer for a record of {topic}-{partition} within {seconds} s; it is on its way still, and may be waited for again"
+    );
+    make("TimeoutError", &message, |_| Ok(()))
+}
+
+/// The `TimeoutError` of a flush.
+pub(crate) fn unflushed(pending: u64, timeout: Option<Duration>) -> PyErr {
+    let seconds = timeout.unwrap_or_default().as_secs_f64();
+    let message = format!("flush: {pending} records are still on their way after {seconds} s");
+    make("TimeoutError", &message, |_| Ok(()))
 }

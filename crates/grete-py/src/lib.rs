@@ -15,6 +15,7 @@ mod job;
 mod message;
 mod messages;
 mod notice;
+mod producer;
 mod stop;
 mod testing;
 
@@ -39,6 +40,8 @@ mod _core {
     use super::messages::{Messages, MessagesIterator};
     #[pymodule_export]
     use super::notice::Notice;
+    #[pymodule_export]
+    use super::producer::{Deliveries, DeliveriesIterator, Delivery, LoopWatch, Producer};
     #[pymodule_export]
     use super::stop::{SignalWatch, StopGuard};
     #[pymodule_export]

@@ -72,7 +72,7 @@ impl Messages {
         (!self.rows.is_empty()).then(|| (self.offset_at(self.rows.start as usize), last, self.next_offset))
     }
 
-    fn range(&self) -> Range<usize> {
+    pub(crate) fn range(&self) -> Range<usize> {
         self.rows.start as usize..self.rows.end as usize
     }
 

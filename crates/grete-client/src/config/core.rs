@@ -8,9 +8,12 @@ use grete_core::consumer::ConsumerCoreConfig;
 use grete_core::fetch::FetchConfig;
 use grete_core::group::{Assignor, GroupConfig};
 use grete_core::position::{PositionConfig, ResetPolicy};
+use grete_core::produce::ProduceConfig;
+use grete_core::producer::ProducerCoreConfig;
 use grete_core::time::Nanos;
+use grete_wire::records::Compression;
 
-use super::{AdminConfig, ConfigError, ConsumerConfig, Reset, Settings, invalid};
+use super::{Acks, AdminConfig, ConfigError, ConsumerConfig, ProducerConfig, Reset, Settings, invalid};
 
 fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
@@ -112,5 +115,41 @@ impl ConsumerConfig {
             auto_commit: commits.then(|| ms("auto.commit.interval.ms")),
             group,
         })
+    }
+}
+
+impl ProducerConfig {
+    /// Settings of each machine.
+    pub(crate) fn to_core(&self) -> ProducerCoreConfig {
+        let ms = |name: &str| nanos(self.millis(name));
+        let size = |name: &str| usize::try_from(self.number(name)).unwrap_or(usize::MAX);
+        ProducerCoreConfig {
+            cluster: self.to_cluster(),
+            produce: ProduceConfig {
+                acks: match self.acks() {
+                    Acks::None => 0,
+                    Acks::Leader => 1,
+                    Acks::All => -1,
+                },
+                idempotent: self.idempotent(),
+                linger: ms("linger.ms"),
+                batch_size: size("batch.size"),
+                buffer_memory: size("buffer.memory"),
+                max_request_size: size("max.request.size"),
+                compression: match self.compression() {
+                    "gzip" => Compression::Gzip,
+                    "snappy" => Compression::Snappy,
+                    "lz4" => Compression::Lz4,
+                    "zstd" => Compression::Zstd,
+                    _ => Compression::None,
+                },
+                level: self.compression_level(),
+                delivery_timeout: nanos(self.delivery_timeout()),
+                request_timeout: ms("request.timeout.ms"),
+                max_in_flight: size("max.in.flight.requests.per.connection"),
+                retry_backoff: ms("retry.backoff.ms"),
+                retry_backoff_max: ms("retry.backoff.max.ms"),
+            },
+        }
     }
 }

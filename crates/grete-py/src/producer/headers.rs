@@ -1,0 +1,76 @@
+//! Headers as users give them: a sequence of (name, value), or a dict.
+
+use grete_wire::records::NewHeader;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+
+use super::field::{Field, Going};
+
+/// Names and values, checked and held.
+#[derive(Default)]
+pub(super) struct Headers<'py> {
+    pairs: Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)>,
+}
+
+/// What a record's encoding borrows.
+pub(super) struct HeaderFields<'a> {
+    fields: Vec<(&'a str, Field<'a>)>,
+}
+
+impl<'py> Headers<'py> {
+    pub(super) fn of(object: &Bound<'py, PyAny>, going: Going<'_, '_>) -> PyResult<Self> {
+        let mut pairs = Vec::new();
+        if object.is_none() {
+            return Ok(Self { pairs });
+        }
+        if let Ok(dict) = object.cast::<PyDict>() {
+            for (name, value) in dict {
+                pairs.push((name_of(&name, going)?, value));
+            }
+            return Ok(Self { pairs });
+        }
+        if !object.is_instance_of::<PyList>() && !object.is_instance_of::<PyTuple>() {
+            let is = object.get_type().name()?;
+            return Err(going.type_error(&format!("its headers are a list of (str, bytes) pairs or a dict, not {is}")));
+        }
+        for pair in object.try_iter()? {
+            let pair = pair?;
+            let Some((name, value)) = pair.cast::<PyTuple>().ok().and_then(|pair| match pair.as_slice() {
+                [name, value] => Some((name.clone(), value.clone())),
+                _ => None,
+            }) else {
+                return Err(going.type_error(&format!("a header is a pair (str, bytes), not {}", pair.repr()?)));
+            };
+            pairs.push((name_of(&name, going)?, value));
+        }
+        Ok(Self { pairs })
+    }
+
+    /// Borrows all names and values.
+    pub(super) fn fields(&self, going: Going<'_, '_>) -> PyResult<HeaderFields<'_>> {
+        let mut fields = Vec::with_capacity(self.pairs.len());
+        for (name, value) in &self.pairs {
+            let name = name.to_str().map_err(|_| going.type_error("the name of a header is not valid Unicode"))?;
+            if !value.is_exact_instance_of::<PyBytes>() && value.is_instance_of::<PyString>() {
+                return Err(
+                    going.type_error(&format!("the value of its header {name:?} is a str: give value.encode()"))
+                );
+            }
+            fields.push((name, Field::of(value, "header value", going)?));
+        }
+        Ok(HeaderFields { fields })
+    }
+}
+
+impl HeaderFields<'_> {
+    pub(super) fn as_wire(&self) -> Vec<NewHeader<'_>> {
+        self.fields.iter().map(|(name, value)| NewHeader { key: name, value: value.get() }).collect()
+    }
+}
+
+fn name_of<'py>(name: &Bound<'py, PyAny>, going: Going<'_, '_>) -> PyResult<Bound<'py, PyString>> {
+    match name.cast::<PyString>() {
+        Ok(name) => Ok(name.clone()),
+        Err(_) => Err(going.type_error(&format!("the name of a header is a str, not {}", name.get_type().name()?))),
+    }
+}
