@@ -1,4 +1,4 @@
-//! A cluster made of a table, for tests of the machines that only look at it.
+//! What the tests of several machines share: a cluster made of a table, and seeds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -89,5 +89,21 @@ impl ClusterView for FakeView {
 
     fn metadata_version(&self) -> u64 {
         self.version
+    }
+}
+
+/// Simulates `regressions` (seeds that have failed once) and `count` seeds from 0. `GRETE_SEED=n` runs that one alone, and
+/// `run` is told that somebody reads along; `GRETE_SEEDS=n` runs that many.
+#[allow(clippy::disallowed_methods)] // the seed comes from whoever hunts a failure
+pub(crate) fn each_seed(regressions: &[u64], count: u64, run: impl Fn(u64, bool) + std::panic::RefUnwindSafe) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    if let Some(seed) = number("GRETE_SEED") {
+        return run(seed, true);
+    }
+    for seed in regressions.iter().copied().chain(0..number("GRETE_SEEDS").unwrap_or(count)) {
+        if let Err(panic) = std::panic::catch_unwind(|| run(seed, false)) {
+            eprintln!("failed with GRETE_SEED={seed}");
+            std::panic::resume_unwind(panic);
+        }
     }
 }

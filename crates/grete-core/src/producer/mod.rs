@@ -6,6 +6,8 @@
 
 mod config;
 mod event;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 

@@ -2,6 +2,7 @@ use grete_wire::{ApiKey, ErrorCode};
 
 use super::world::*;
 use crate::group::Assignor;
+use crate::testing::each_seed;
 use crate::time::{MILLI, SECOND};
 
 /// Seeds that have failed once, and what was wrong.
@@ -137,18 +138,7 @@ fn run(seed: u64) {
     assert_eq!(world.brokers.coordinator.state, crate::group::tests::broker::State::Empty, "seed {seed}");
 }
 
-/// GRETE_SEED=n runs one seed; GRETE_SEEDS=n that many.
 #[test]
-#[allow(clippy::disallowed_methods)] // the seed comes from whoever hunts a failure
 fn consumers_survive_faults() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    if let Some(seed) = number("GRETE_SEED") {
-        return run(seed);
-    }
-    for seed in REGRESSIONS.into_iter().chain(0..number("GRETE_SEEDS").unwrap_or(40)) {
-        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
-            eprintln!("failed with GRETE_SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    each_seed(&REGRESSIONS, 40, |seed, _| run(seed));
 }

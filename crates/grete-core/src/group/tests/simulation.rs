@@ -2,6 +2,7 @@ use grete_wire::ErrorCode;
 
 use super::world::World;
 use crate::group::{Assignor, GroupEvent};
+use crate::testing::each_seed;
 use crate::time::{MILLI, SECOND};
 
 const BOTH: [Assignor; 2] = [Assignor::CooperativeSticky, Assignor::Range];
@@ -101,18 +102,7 @@ fn run(seed: u64, trace: bool) {
     assert_eq!(world.broker.state, super::broker::State::Empty, "seed {seed}: somebody was forgotten");
 }
 
-/// GRETE_SEED=n runs one seed; GRETE_SEEDS=n that many.
 #[test]
-#[allow(clippy::disallowed_methods)] // the seed comes from whoever hunts a failure
 fn groups_survive_faults() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    if let Some(seed) = number("GRETE_SEED") {
-        return run(seed, true);
-    }
-    for seed in REGRESSIONS.into_iter().chain(0..number("GRETE_SEEDS").unwrap_or(60)) {
-        if let Err(panic) = std::panic::catch_unwind(|| run(seed, false)) {
-            eprintln!("failed with GRETE_SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    each_seed(&REGRESSIONS, 60, run);
 }

@@ -1,0 +1,268 @@
+//! What `grete-client` makes of a core: callers that append and wait, and a network thread that sleeps until its deadline.
+//!
+//! The thread learns of nothing that it is not woken for: between two steps it keeps the deadline of the last one. And
+//! whoever sleeps on a word hears of its change in the very step that changes it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use grete_wire::records::NewRecord;
+
+use super::log::value;
+use super::world::World;
+use crate::ids::TopicPartition;
+use crate::produce::{
+    Accumulator, FlushMark, Outcome, ProduceStats, Receipt, Refused, Settled, SharedAccumulator, TopicId, Wake,
+};
+use crate::producer::*;
+use crate::rng::Rng;
+use crate::time::{MILLI, Nanos, SECOND};
+
+/// A record that was taken.
+#[derive(Debug)]
+pub struct Row {
+    pub tp: TopicPartition,
+    pub receipt: Arc<Receipt>,
+    pub index: u32,
+    pub taken: Nanos,
+    pub settled: Option<Settled>,
+}
+
+/// What somebody sleeps on.
+#[derive(Debug, Default)]
+struct Sleepers {
+    room: bool,
+    topic: bool,
+    flush: Option<FlushMark>,
+    receipts: Vec<Arc<Receipt>>,
+}
+
+#[derive(Debug)]
+pub struct Client {
+    core: ProducerCore,
+    accumulator: SharedAccumulator,
+    pub config: ProducerCoreConfig,
+    topics: BTreeMap<String, TopicId>,
+    /// By their numbers.
+    pub rows: Vec<Row>,
+    open: Vec<usize>,
+    wake: Option<Nanos>,
+    sleepers: Sleepers,
+    pub notices: Vec<ProducerNotice>,
+    pub fatal: usize,
+    pub finished: bool,
+}
+
+impl Client {
+    pub fn new(config: ProducerCoreConfig, mut rng: Rng) -> Self {
+        let accumulator = Arc::new(Mutex::new(Accumulator::new(&config.produce, rng.split())));
+        Self {
+            core: ProducerCore::new(config.clone(), Arc::clone(&accumulator), rng),
+            accumulator,
+            config,
+            topics: BTreeMap::new(),
+            rows: Vec::new(),
+            open: Vec::new(),
+            wake: Some(0),
+            sleepers: Sleepers::default(),
+            notices: Vec::new(),
+            fatal: 0,
+            finished: false,
+        }
+    }
+
+    pub fn accumulator(&self) -> MutexGuard<'_, Accumulator> {
+        self.accumulator.lock().unwrap()
+    }
+
+    pub fn wakes_at(&self) -> Option<Nanos> {
+        self.wake.filter(|_| !self.finished)
+    }
+
+    pub fn topic(&mut self, name: &str) -> TopicId {
+        match self.topics.get(name) {
+            Some(id) => *id,
+            None => {
+                let id = self.accumulator().topic(name);
+                self.topics.insert(name.to_owned(), id);
+                id
+            }
+        }
+    }
+
+    pub fn stats(&self) -> ProduceStats {
+        self.core.stats()
+    }
+
+    /// Numbers of the records that are not settled.
+    pub fn open(&self) -> &[usize] {
+        &self.open
+    }
+
+    pub fn outcome(&self, id: u64) -> Option<Outcome> {
+        self.rows[id as usize].settled.as_ref().map(|settled| settled.outcome)
+    }
+}
+
+impl World {
+    /// One record; its number, or why it was not taken. `len` bytes at least 8.
+    pub fn append(
+        &mut self,
+        topic: &str,
+        partition: Option<i32>,
+        key: Option<&[u8]>,
+        len: usize,
+    ) -> Result<u64, Refused> {
+        let known = self.client.topics.contains_key(topic);
+        let id = self.client.topic(topic);
+        if !known {
+            self.step(ProducerEvent::Drain);
+        }
+        let number = self.client.rows.len() as u64;
+        let value = value(number, len);
+        let timestamp = i64::try_from(self.now / MILLI).unwrap();
+        let record = NewRecord { timestamp, key, value: Some(&value), headers: &[] };
+        let mut accumulator = self.client.accumulator.lock().unwrap();
+        let taken = accumulator
+            .append(self.now, id, partition, &record)
+            .map(|appended| (Arc::clone(appended.receipt), appended.index, appended.partition, appended.wake));
+        let (receipt, index, partition, wake) = match taken {
+            Ok(taken) => taken,
+            Err(refused) => {
+                match refused {
+                    Refused::Full => {
+                        accumulator.await_room();
+                        self.client.sleepers.room = true;
+                    }
+                    Refused::NoMetadata => {
+                        accumulator.await_topic();
+                        self.client.sleepers.topic = true;
+                    }
+                    _ => {}
+                }
+                return Err(refused);
+            }
+        };
+        drop(accumulator);
+        let tp = TopicPartition::new(topic, partition);
+        self.tell(|| format!("record {number} to {tp}, {len} bytes, {wake:?}"));
+        self.client.open.push(self.client.rows.len());
+        self.client.rows.push(Row { tp, receipt, index, taken: self.now, settled: None });
+        match wake {
+            Wake::No => {}
+            Wake::Deadline => self.step(ProducerEvent::Tick),
+            Wake::Full => self.step(ProducerEvent::Drain),
+        }
+        Ok(number)
+    }
+
+    /// Somebody waits for the record.
+    pub fn wait(&mut self, number: u64) {
+        let receipt = Arc::clone(&self.client.rows[number as usize].receipt);
+        let _ = receipt.announce_wait();
+        if receipt.is_settled() {
+            return;
+        }
+        let drain = self.client.accumulator().release_now(&receipt);
+        self.client.sleepers.receipts.push(receipt);
+        if drain {
+            self.step(ProducerEvent::Drain);
+        }
+    }
+
+    /// Somebody waits for all records.
+    pub fn flush(&mut self) {
+        let mut accumulator = self.client.accumulator();
+        let mark = accumulator.flush();
+        let waits = accumulator.await_flush(mark).is_some();
+        drop(accumulator);
+        self.tell(|| format!("flush {mark:?}, waits: {waits}"));
+        if waits {
+            self.client.sleepers.flush = self.client.sleepers.flush.max(Some(mark));
+        }
+        self.step(ProducerEvent::Drain);
+    }
+
+    pub fn close(&mut self, time: Nanos) {
+        let deadline = self.now + time;
+        self.step(ProducerEvent::Close { deadline });
+    }
+
+    pub fn step(&mut self, event: ProducerEvent) {
+        if self.client.finished {
+            return;
+        }
+        let mut out = Vec::new();
+        self.client.core.step(self.now, event, &mut out);
+        let lateness = if self.chaos && self.rng.below(50) == 0 { self.rng.below(1000) * MILLI } else { 0 };
+        self.client.wake = self.client.core.deadline().map(|at| at + lateness);
+        let (mut room, mut progress, mut topic, mut told) = (false, false, false, Vec::new());
+        for action in out {
+            match action {
+                ProducerAction::Connect { conn, host, port } => {
+                    assert_eq!(port, 9092);
+                    self.connect(conn, &host);
+                }
+                ProducerAction::Write { conn, bytes } => self.write(conn, &bytes.to_vec()),
+                ProducerAction::CloseConn(conn) => self.abandon(conn),
+                ProducerAction::Settled(receipt) => told.push(receipt),
+                ProducerAction::Room => room = true,
+                ProducerAction::Progress => progress = true,
+                ProducerAction::TopicKnown => topic = true,
+                ProducerAction::Notice(notice) => {
+                    self.tell(|| format!("{notice:?}"));
+                    self.client.notices.push(notice);
+                }
+                ProducerAction::Fatal(error) => {
+                    self.tell(|| format!("{error:?}"));
+                    self.client.fatal += 1;
+                }
+                ProducerAction::Finished => self.client.finished = true,
+            }
+        }
+        let used = self.client.accumulator().used_bytes();
+        assert!(used <= self.client.config.produce.buffer_memory, "{used} bytes are used");
+        self.check_sleepers(room, progress, topic, &told);
+        self.settle();
+    }
+
+    /// Who waits for something that is there has been woken.
+    fn check_sleepers(&mut self, room: bool, progress: bool, topic: bool, told: &[Arc<Receipt>]) {
+        let sleepers = &mut self.client.sleepers;
+        let accumulator = self.client.accumulator.lock().unwrap();
+        sleepers.room &= !room;
+        assert!(!sleepers.room || accumulator.used_bytes() > 0, "nobody is told that there is room");
+        sleepers.topic &= !topic;
+        if let Some(mark) = sleepers.flush.filter(|mark| accumulator.is_flushed(*mark)) {
+            assert!(progress, "nobody is told that {mark:?} is flushed");
+            sleepers.flush = None;
+        }
+        sleepers.receipts.retain(|receipt| {
+            let woken = told.iter().any(|other| Arc::ptr_eq(receipt, other));
+            assert!(woken || !receipt.is_settled(), "nobody is told that {receipt:?} is settled");
+            !receipt.is_settled()
+        });
+    }
+
+    /// Looks at what has become of the records.
+    fn settle(&mut self) {
+        for number in std::mem::take(&mut self.client.open) {
+            let row = &mut self.client.rows[number];
+            let Some(settled) = row.receipt.result(row.index) else {
+                self.client.open.push(number);
+                continue;
+            };
+            row.settled = Some(settled.clone());
+            self.tell(|| format!("record {number} is settled: {settled:?}"));
+            self.check_settled(number as u64, &settled);
+        }
+        if !self.client.finished {
+            let timeout = self.client.config.produce.delivery_timeout;
+            // The network thread is late by up to a second.
+            let oldest = self.client.open.iter().map(|number| self.client.rows[*number].taken).min();
+            if let Some(taken) = oldest {
+                assert!(self.now <= taken + timeout + SECOND, "a record of {taken} is not settled at {}", self.now);
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Sequence numbers and epochs: what a log shows of them when something goes wrong.
+
+use grete_wire::ErrorCode as E;
+
+use super::brokers::Mishap;
+use super::states::Stamp;
+use super::wires::Spoil;
+use super::world::*;
+use crate::produce::Outcome;
+use crate::producer::*;
+use crate::time::{MILLI, SECOND};
+
+/// Epoch, first sequence number and count of each batch that the log holds.
+fn stamps(world: &World, partition: i32) -> Vec<(i16, i32, i32)> {
+    let stored = &world.brokers.logs[&tp(partition)].replica.batches;
+    stored.iter().map(|stored| stored.batch.stamp).map(|s: Stamp| (s.epoch, s.sequence, s.count)).collect()
+}
+
+fn ids(world: &World, partition: i32) -> Vec<u64> {
+    world.brokers.logs[&tp(partition)].ids().map(|(_, id)| id).collect()
+}
+
+/// So many records in a batch of their own, on their way.
+fn send(world: &mut World, partition: i32, count: usize) -> Vec<u64> {
+    let sent: Vec<_> =
+        (0..count).map(|_| world.append("orders", Some(partition), None, 20).expect("there is room")).collect();
+    world.wait(*sent.last().unwrap());
+    sent
+}
+
+fn outcomes(world: &World, ids: &[u64]) -> Vec<Option<Outcome>> {
+    ids.iter().map(|id| world.client.outcome(*id)).collect()
+}
+
+fn assert_written(world: &World) {
+    for id in 0..world.client.rows.len() as u64 {
+        assert_eq!(world.client.outcome(id), Some(Outcome::Written), "record {id}");
+    }
+    world.check_logs();
+}
+
+/// The topic is known, and the producer has an id.
+fn started() -> World {
+    started_with(config())
+}
+
+fn started_with(config: ProducerCoreConfig) -> World {
+    let mut world = World::new(config);
+    world.brokers.bumps = true;
+    world.start();
+    world
+}
+
+#[test]
+fn sequence_numbers_count_records_and_not_batches() {
+    let mut world = started();
+    for count in [3, 5, 1] {
+        send(&mut world, 0, count);
+        world.pass(10 * MILLI);
+    }
+    assert_eq!(stamps(&world, 0), [(0, 0, 3), (0, 3, 5), (0, 8, 1)]);
+    assert_written(&world);
+}
+
+#[test]
+fn a_batch_whose_answer_is_lost_is_sent_again_as_it_was() {
+    for spoil in [Spoil::Lost, Spoil::Garbage, Spoil::Correlation, Spoil::Cut] {
+        let mut world = started();
+        send(&mut world, 0, 1);
+        world.pass(10 * MILLI);
+        world.spoils.push(spoil);
+        send(&mut world, 0, 3);
+        // These must neither join the batch that is sent again, nor overtake it.
+        world.append("orders", Some(0), None, 20).unwrap();
+        world.pass(3 * SECOND);
+        world.flush();
+        world.pass(SECOND);
+        assert_eq!(stamps(&world, 0), [(0, 0, 1), (0, 1, 3), (0, 4, 1)], "{spoil:?}");
+        assert_written(&world);
+        // An answer that cannot be read says nothing of the batch's size.
+        let split = |notice: &ProducerNotice| {
+            matches!(notice, ProducerNotice::Produce(crate::produce::ProduceNotice::Split { .. }))
+        };
+        assert!(!world.client.notices.iter().any(split), "{spoil:?}");
+    }
+}
+
+#[test]
+fn a_new_epoch_starts_every_partition_at_nought_idle_ones_too() {
+    let mut world = started();
+    for partition in [0, 1] {
+        send(&mut world, partition, 4);
+    }
+    world.pass(SECOND);
+    // What the first broker has been sent, nobody ever knows.
+    world.brokers.hung.insert(1, u64::MAX);
+    let lost = send(&mut world, 0, 2);
+    world.pass(11 * SECOND);
+    assert_eq!(outcomes(&world, &lost), [Some(Outcome::Unknown); 2]);
+    world.brokers.hung.clear();
+    world.restart(1);
+    send(&mut world, 1, 3);
+    world.pass(5 * SECOND);
+    send(&mut world, 0, 3);
+    world.pass(5 * SECOND);
+    assert_eq!(stamps(&world, 1), [(0, 0, 4), (1, 0, 3)]);
+    assert_eq!(stamps(&world, 0), [(0, 0, 4), (1, 0, 3)]);
+    world.check_logs();
+}
+
+#[test]
+fn the_first_batch_of_a_partition_is_not_overtaken() {
+    // A leader that knows nothing of a producer takes any number from it, so a second batch that is on its way while the
+    // first one is refused would be taken.
+    let mut world = started();
+    world.brokers.mishaps.push(Mishap::Before(E::NOT_ENOUGH_REPLICAS));
+    send(&mut world, 0, 1);
+    send(&mut world, 0, 1);
+    send(&mut world, 0, 1);
+    world.pass(5 * SECOND);
+    assert_eq!(ids(&world, 0), [0, 1, 2]);
+    assert_written(&world);
+}
+
+#[test]
+fn batches_behind_one_that_was_refused_for_now_keep_their_order_and_numbers() {
+    let mut world = started();
+    send(&mut world, 0, 1);
+    world.pass(10 * MILLI);
+    world.brokers.mishaps.push(Mishap::Before(E::NOT_ENOUGH_REPLICAS));
+    for _ in 0..4 {
+        send(&mut world, 0, 2);
+    }
+    world.pass(5 * SECOND);
+    assert_eq!(stamps(&world, 0), [(0, 0, 1), (0, 1, 2), (0, 3, 2), (0, 5, 2), (0, 7, 2)]);
+    assert_written(&world);
+}
+
+#[test]
+fn batches_behind_one_that_was_refused_for_good_are_written_without_it() {
+    let mut world = started();
+    send(&mut world, 0, 1);
+    world.pass(10 * MILLI);
+    world.brokers.mishaps.push(Mishap::Before(E::INVALID_RECORD));
+    let bad = send(&mut world, 0, 2);
+    let good: Vec<u64> = (0..3).flat_map(|_| send(&mut world, 0, 2)).collect();
+    world.pass(5 * SECOND);
+    assert_eq!(outcomes(&world, &bad), [Some(Outcome::NotWritten); 2]);
+    assert_eq!(outcomes(&world, &good), [Some(Outcome::Written); 6]);
+    assert_eq!(ids(&world, 0)[1..], good);
+    world.check_logs();
+}
+
+#[test]
+fn a_batch_that_is_too_large_goes_in_pieces_and_keeps_its_place() {
+    let mut world = started();
+    send(&mut world, 0, 1);
+    world.pass(10 * MILLI);
+    world.brokers.logs.get_mut(&tp(0)).unwrap().max_bytes = 200;
+    send(&mut world, 0, 10);
+    send(&mut world, 0, 1);
+    world.pass(5 * SECOND);
+    assert_eq!(ids(&world, 0), (0..12).collect::<Vec<_>>());
+    assert!(stamps(&world, 0).iter().all(|(epoch, ..)| *epoch == 0));
+    assert_written(&world);
+    // One record alone cannot be helped.
+    let large = world.append("orders", Some(0), None, 500).unwrap();
+    let small = world.append("orders", Some(0), None, 20).unwrap();
+    world.flush();
+    world.pass(5 * SECOND);
+    assert_eq!(outcomes(&world, &[large, small]), [Some(Outcome::NotWritten), Some(Outcome::Written)]);
+    world.check_logs();
+}
+
+#[test]
+fn a_leader_that_has_only_its_snapshot_gets_nothing_twice() {
+    let mut world = started();
+    send(&mut world, 0, 1);
+    world.pass(10 * MILLI);
+    // Both are appended, neither is answered; then the leader knows the second one only.
+    world.spoils.push(Spoil::Lost);
+    let first = send(&mut world, 0, 2);
+    let second = send(&mut world, 0, 2);
+    world.pass(2 * MILLI);
+    world.restart(1);
+    world.pass(9 * SECOND);
+    assert_eq!(ids(&world, 0).iter().filter(|id| first.contains(id)).count(), 2);
+    assert_ne!(outcomes(&world, &first), [Some(Outcome::NotWritten); 2]);
+    assert_eq!(outcomes(&world, &second), [Some(Outcome::Written); 2]);
+    world.check_logs();
+    let next = send(&mut world, 0, 2);
+    world.pass(SECOND);
+    assert_eq!(outcomes(&world, &next), [Some(Outcome::Written); 2]);
+    world.check_logs();
+}
+
+#[test]
+fn epochs_end_with_a_new_producer_id() {
+    let mut world = World::new(config());
+    (world.brokers.bumps, world.brokers.first_epoch) = (true, i16::MAX - 2);
+    world.start();
+    for round in 0..3 {
+        send(&mut world, 0, 1);
+        world.pass(SECOND);
+        world.brokers.mishaps.push(Mishap::Before(E::UNKNOWN_PRODUCER_ID));
+        send(&mut world, 0, 1);
+        world.pass(3 * SECOND);
+        assert_eq!(ids(&world, 0).len(), 2 * round + 2, "round {round}");
+    }
+    let producers: Vec<i64> =
+        world.brokers.logs[&tp(0)].replica.batches.iter().map(|stored| stored.batch.stamp.producer).collect();
+    assert!(producers.first() < producers.last(), "{producers:?}");
+    assert_written(&world);
+}
+
+#[test]
+fn a_producer_that_was_forgotten_while_idle_goes_on() {
+    for must_be_known in [false, true] {
+        let mut world = started();
+        send(&mut world, 0, 3);
+        world.pass(SECOND);
+        let states = &mut world.brokers.logs.get_mut(&tp(0)).unwrap().replica.states;
+        states.expire();
+        states.must_be_known = must_be_known;
+        send(&mut world, 0, 3);
+        world.pass(3 * SECOND);
+        assert_written(&world);
+    }
+}
