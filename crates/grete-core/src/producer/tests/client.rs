@@ -129,7 +129,7 @@ impl World {
         let (receipt, index, partition, wake) = match taken {
             Ok(taken) => taken,
             Err(refused) => {
-                match refused {
+                match &refused {
                     Refused::Full => {
                         accumulator.await_room();
                         self.client.sleepers.room = true;
@@ -138,8 +138,10 @@ impl World {
                         accumulator.await_topic();
                         self.client.sleepers.topic = true;
                     }
-                    _ => {}
+                    _ => return Err(refused),
                 }
+                drop(accumulator);
+                self.step(ProducerEvent::Drain);
                 return Err(refused);
             }
         };
@@ -229,13 +231,17 @@ impl World {
     /// Who waits for something that is there has been woken.
     fn check_sleepers(&mut self, room: bool, progress: bool, topic: bool, told: &[Arc<Receipt>]) {
         let sleepers = &mut self.client.sleepers;
-        let accumulator = self.client.accumulator.lock().unwrap();
+        let mut accumulator = self.client.accumulator.lock().unwrap();
         sleepers.room &= !room;
         assert!(!sleepers.room || accumulator.used_bytes() > 0, "nobody is told that there is room");
         sleepers.topic &= !topic;
         if let Some(mark) = sleepers.flush.filter(|mark| accumulator.is_flushed(*mark)) {
             assert!(progress, "nobody is told that {mark:?} is flushed");
             sleepers.flush = None;
+        }
+        if let Some(mark) = sleepers.flush.filter(|_| progress) {
+            // Somebody else's; this one goes on sleeping.
+            accumulator.await_flush(mark);
         }
         sleepers.receipts.retain(|receipt| {
             let woken = told.iter().any(|other| Arc::ptr_eq(receipt, other));
