@@ -206,7 +206,10 @@ impl World {
                     self.connect(conn, &host);
                 }
                 ProducerAction::Write { conn, bytes } => self.write(conn, &bytes.to_vec()),
-                ProducerAction::CloseConn(conn) => self.abandon(conn),
+                ProducerAction::CloseConn(conn) => {
+                    self.believed.remove(&conn);
+                    self.abandon(conn);
+                }
                 ProducerAction::Settled(receipt) => told.push(receipt),
                 ProducerAction::Room => room = true,
                 ProducerAction::Progress => progress = true,

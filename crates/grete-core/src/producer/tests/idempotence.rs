@@ -99,9 +99,9 @@ fn a_new_epoch_starts_every_partition_at_nought_idle_ones_too() {
     assert_eq!(outcomes(&world, &lost), [Some(Outcome::Unknown); 2]);
     world.brokers.hung.clear();
     world.restart(1);
-    send(&mut world, 1, 3);
-    world.pass(5 * SECOND);
     send(&mut world, 0, 3);
+    world.pass(5 * SECOND);
+    send(&mut world, 1, 3);
     world.pass(5 * SECOND);
     assert_eq!(stamps(&world, 1), [(0, 0, 4), (1, 0, 3)]);
     assert_eq!(stamps(&world, 0), [(0, 0, 4), (1, 0, 3)]);
@@ -114,11 +114,9 @@ fn the_first_batch_of_a_partition_is_not_overtaken() {
     // first one is refused would be taken.
     let mut world = started();
     world.brokers.mishaps.push(Mishap::Before(E::NOT_ENOUGH_REPLICAS));
-    send(&mut world, 0, 1);
-    send(&mut world, 0, 1);
-    send(&mut world, 0, 1);
+    let sent: Vec<u64> = (0..3).flat_map(|_| send(&mut world, 0, 1)).collect();
     world.pass(5 * SECOND);
-    assert_eq!(ids(&world, 0), [0, 1, 2]);
+    assert_eq!(ids(&world, 0), sent);
     assert_written(&world);
 }
 
@@ -154,13 +152,13 @@ fn batches_behind_one_that_was_refused_for_good_are_written_without_it() {
 #[test]
 fn a_batch_that_is_too_large_goes_in_pieces_and_keeps_its_place() {
     let mut world = started();
-    send(&mut world, 0, 1);
+    let mut sent = send(&mut world, 0, 1);
     world.pass(10 * MILLI);
     world.brokers.logs.get_mut(&tp(0)).unwrap().max_bytes = 200;
-    send(&mut world, 0, 10);
-    send(&mut world, 0, 1);
+    sent.extend(send(&mut world, 0, 10));
+    sent.extend(send(&mut world, 0, 1));
     world.pass(5 * SECOND);
-    assert_eq!(ids(&world, 0), (0..12).collect::<Vec<_>>());
+    assert_eq!(ids(&world, 0), sent);
     assert!(stamps(&world, 0).iter().all(|(epoch, ..)| *epoch == 0));
     assert_written(&world);
     // One record alone cannot be helped.

@@ -51,6 +51,7 @@ impl World {
         let node = host.trim_start_matches('b').parse().expect("brokers are called b1, b2...");
         let wire = Wire { node, queue: VecDeque::new(), busy: false, orphan: None, out: 0, back: 0 };
         self.wires.insert(conn, wire);
+        self.believed.insert(conn);
         let at = self.now + self.delay();
         self.post(at, Event::Connected(conn));
     }
@@ -59,6 +60,7 @@ impl World {
         let Some(wire) = self.wires.get(&conn).filter(|wire| wire.is_open()) else { return };
         if self.brokers.down.contains(&wire.node) {
             self.wires.remove(&conn);
+            self.believed.remove(&conn);
             return self.step(ProducerEvent::Closed(conn, CloseReason::Connect("refused".into())));
         }
         self.step(ProducerEvent::Connected(conn));
@@ -68,14 +70,16 @@ impl World {
     pub(super) fn write(&mut self, conn: ConnId, bytes: &[u8]) {
         let asked = Asked::parse(conn, bytes);
         let delay = self.delay();
-        let wire = self.wires.get_mut(&conn).expect("a write to a connection that is not open");
+        assert!(self.believed.contains(&conn), "a write to a connection that is not open");
+        // Bytes for a connection that is gone, of which the client has not heard, go nowhere.
+        let Some(wire) = self.wires.get_mut(&conn).filter(|wire| wire.is_open()) else { return };
         wire.out = wire.out.max(self.now + delay);
         let (at, node) = (wire.out, wire.node);
         self.spy_request(node, &asked);
         self.post(at, Event::Request(asked));
     }
 
-    /// The client closes a connection, or hears that it is gone.
+    /// The client closes a connection, or it is cut.
     pub(super) fn abandon(&mut self, conn: ConnId) {
         let left = self.rng.below(6);
         self.spy_closed(conn);

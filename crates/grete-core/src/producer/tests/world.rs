@@ -1,7 +1,7 @@
 //! Time and chance. Everything that happens is an event in one queue; a seed decides how long it takes.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use grete_wire::Frame;
 
@@ -58,6 +58,8 @@ pub struct World {
     /// What becomes of the next answers to Produce.
     pub spoils: Vec<Spoil>,
     pub(super) pending: Vec<Pending>,
+    /// Connections that the client takes for open, or about to be.
+    pub(super) believed: BTreeSet<ConnId>,
     pub(super) wires: BTreeMap<ConnId, Wire>,
     queue: BinaryHeap<Reverse<(Nanos, u64)>>,
     events: BTreeMap<u64, Event>,
@@ -103,6 +105,7 @@ impl World {
             last_answer: None,
             spoils: Vec::new(),
             pending: Vec::new(),
+            believed: BTreeSet::new(),
             wires: BTreeMap::new(),
             queue: BinaryHeap::new(),
             events: BTreeMap::new(),
@@ -111,12 +114,21 @@ impl World {
         }
     }
 
-    /// Lets the client learn of `orders` and connect.
+    /// Lets the client learn of `orders`, and connect to both leaders: by a record to another topic of theirs.
     pub fn start(&mut self) {
-        let topic = self.client.topic("orders");
+        self.brokers.create("others", 2);
+        self.brokers.tell_all();
+        for topic in ["orders", "others"] {
+            self.client.topic(topic);
+        }
         self.step(ProducerEvent::Drain);
         self.pass(100 * MILLI);
-        assert_eq!(self.client.accumulator().partitions(topic), Some(Ok(2)));
+        for partition in [0, 1] {
+            self.append("others", Some(partition), None, 20).unwrap();
+        }
+        self.flush();
+        self.pass(100 * MILLI);
+        assert_eq!(self.client.open(), [0; 0]);
     }
 
     /// Says what happens, to whoever hunts a failure.
@@ -174,7 +186,11 @@ impl World {
                     self.step(ProducerEvent::Frame(conn, frame));
                 }
             }
-            Event::Eof(conn) => self.step(ProducerEvent::Closed(conn, CloseReason::Eof)),
+            Event::Eof(conn) => {
+                if self.believed.remove(&conn) {
+                    self.step(ProducerEvent::Closed(conn, CloseReason::Eof));
+                }
+            }
             Event::Replicated(tp, epoch, end) => self.replicated(&tp, epoch, end),
             Event::Late(number) => self.late(number),
             Event::Hears(node) => self.brokers.tell(node),
