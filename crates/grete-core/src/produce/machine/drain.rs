@@ -137,7 +137,8 @@ impl ProduceMachine {
             self.stats.retries += 1;
             piece
         } else {
-            if !lane.ready || lane.hole || lane.broken || (idempotent && lane.flight.len() >= REMEMBERED) {
+            let most = if lane.proven { REMEMBERED } else { 1 };
+            if !lane.ready || lane.hole || lane.broken || (idempotent && lane.flight.len() >= most) {
                 return Next::Nothing;
             }
             let fresh = {

@@ -48,6 +48,9 @@ pub(super) struct Lane {
     pub next: i32,
     /// The number after the last record of which a broker has said that it is written.
     pub written: i32,
+    /// A broker has taken a batch of this identity. Until then there is one batch on its way at a time: a leader that knows
+    /// nothing of a producer takes any number from it, so that a second batch could overtake a first one that is refused.
+    pub proven: bool,
     /// Some numbers will never be used: what follows them gets other ones, once nothing ambiguous is left.
     pub hole: bool,
     /// It is not known whether some numbers were used: only another identity can go on.
@@ -70,6 +73,7 @@ impl Lane {
             identity: Identity::NONE,
             next: 0,
             written: 0,
+            proven: false,
             hole: false,
             broken: false,
         }
@@ -99,6 +103,7 @@ impl Lane {
     /// The records of a batch are written.
     pub fn acknowledge(&mut self, piece: &Piece) {
         self.failures = 0;
+        self.proven = true;
         let Some(base) = piece.sequence else { return };
         let end = sequence::after(base, piece.batch.count());
         if sequence::is_later(end, self.written) {
@@ -110,6 +115,7 @@ impl Lane {
     pub fn adopt(&mut self, identity: Identity) {
         self.identity = identity;
         self.written = 0;
+        self.proven = false;
         self.renumber();
     }
 

@@ -138,6 +138,7 @@ impl World {
                         accumulator.await_topic();
                         self.client.sleepers.topic = true;
                     }
+                    Refused::Topic(_) => {}
                     _ => return Err(refused),
                 }
                 drop(accumulator);

@@ -41,6 +41,7 @@ fn what_was_never_sent_is_not_written_and_what_was_is_unknown() {
     let mut world = started();
     world.brokers.hung.insert(1, u64::MAX);
     world.kill(2);
+    world.pass(MILLI);
     let (sent, kept) = (send(&mut world, 0), send(&mut world, 1));
     world.pass(10 * SECOND + 10 * MILLI);
     assert_eq!((world.client.outcome(sent), world.client.outcome(kept)), (UNKNOWN, NOT_WRITTEN));
@@ -176,6 +177,7 @@ fn closing_settles_everything_within_its_time() {
     let mut world = started();
     world.brokers.hung.insert(1, u64::MAX);
     world.kill(2);
+    world.pass(MILLI);
     let (sent, kept) = (send(&mut world, 0), send(&mut world, 1));
     world.pass(100 * MILLI);
     world.close(SECOND);
@@ -184,7 +186,7 @@ fn closing_settles_everything_within_its_time() {
     assert!(world.client.finished);
     assert_eq!((world.client.outcome(sent), world.client.outcome(kept)), (UNKNOWN, NOT_WRITTEN));
     assert!(matches!(error(&world, kept), ProduceError::Closed { .. }));
-    assert_eq!(world.client.accumulator().used_bytes(), 0);
+    assert_eq!(world.client.accumulator().pending_records(), 0);
 }
 
 #[test]

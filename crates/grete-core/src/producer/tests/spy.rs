@@ -24,7 +24,8 @@ struct Sent {
 #[derive(Debug, Default)]
 pub struct Spy {
     in_flight: BTreeMap<ConnId, VecDeque<Sent>>,
-    muted: BTreeMap<NodeId, Nanos>,
+    /// When a broker has asked for silence, and until when.
+    muted: BTreeMap<NodeId, (Nanos, Nanos)>,
 }
 
 impl World {
@@ -41,8 +42,9 @@ impl World {
             let config = &self.client.config.produce;
             assert_eq!(request.acks, config.acks);
             assert!(!request.topic_data.is_empty(), "a request that asks for nothing");
-            let muted = self.spy.muted.get(&node).copied().unwrap_or_default();
-            assert!(self.now >= muted, "b{node} has asked for silence until {muted}");
+            // What leaves with the answer that asks for silence has left.
+            let (since, until) = self.spy.muted.get(&node).copied().unwrap_or_default();
+            assert!(self.now >= until || self.now == since, "b{node} has asked for silence until {until}");
             if request.acks == 0 {
                 return;
             }
@@ -72,8 +74,9 @@ impl World {
         let node = self.wires[&conn].node;
         if answer.throttle_time_ms > 0 {
             let until = self.now + u64::from(answer.throttle_time_ms.unsigned_abs()) * MILLI;
+            self.tell(|| format!("b{node} asks for silence until {until}"));
             let muted = self.spy.muted.entry(node).or_default();
-            *muted = until.max(*muted);
+            *muted = (self.now, until.max(muted.1));
         }
     }
 
