@@ -103,6 +103,8 @@ pub struct Accumulator {
     shut: bool,
     fatal: Option<FatalError>,
     interest_changed: bool,
+    /// Somebody was refused for what the metadata says.
+    doubted: bool,
     /// Bytes that somebody was refused for.
     room_wanted: Option<usize>,
     topic_wanted: bool,
@@ -137,6 +139,7 @@ impl Accumulator {
             shut: false,
             fatal: None,
             interest_changed: false,
+            doubted: false,
             room_wanted: None,
             topic_wanted: false,
             topic_known: false,
@@ -194,7 +197,7 @@ impl Accumulator {
     /// Takes a record. `partition`: `None` lets the key decide; without a key it goes where others went a moment ago.
     ///
     /// # Errors
-    /// See [`Refused`]. After [`Refused::NoMetadata`] and [`Refused::Full`] the machine is to be stepped with `Drain`.
+    /// See [`Refused`]. After [`Refused::NoMetadata`], [`Refused::Full`] and [`Refused::Topic`] the machine is to be stepped with `Drain`.
     #[inline]
     pub fn append(
         &mut self,
@@ -414,7 +417,12 @@ impl Accumulator {
             return Refused::Closed;
         }
         match self.partitions(topic) {
-            Some(Err(error)) => Refused::Topic(error),
+            Some(Err(error)) => {
+                // Who was refused yesterday may have been given the right to today.
+                self.want(topic);
+                self.doubted = true;
+                Refused::Topic(error)
+            }
             _ => {
                 // It may have been forgotten, because nobody has used it for a while.
                 self.want(topic);

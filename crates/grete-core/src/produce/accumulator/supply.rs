@@ -144,6 +144,11 @@ impl Accumulator {
         std::mem::take(&mut self.interest_changed)
     }
 
+    /// Whether metadata that stands in somebody's way is to be asked for again.
+    pub(in crate::produce) fn take_doubted(&mut self) -> bool {
+        std::mem::take(&mut self.doubted)
+    }
+
     /// The topics whose metadata is wanted.
     pub fn interest(&self) -> Vec<Arc<str>> {
         self.topics.iter().filter(|topic| topic.wanted).map(|topic| Arc::clone(&topic.name)).collect()

@@ -271,6 +271,7 @@ impl ProduceMachine {
         if self.forget_look.is_some_and(|look| now >= look) {
             self.forget_look = accumulator.forget_unused(now);
         }
+        self.stale_metadata |= accumulator.take_doubted();
         if accumulator.take_interest_changed() {
             self.used = true;
             self.forget_look = accumulator.forget_unused(now);
