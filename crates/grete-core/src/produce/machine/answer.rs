@@ -173,12 +173,15 @@ impl ProduceMachine {
             }
             Verdict::OutOfOrder => {
                 piece.last = Some(LastError::Code(code));
-                if lane.hole || lane.broken || lane.has_earlier(piece.key()) {
-                    // Nothing can be written behind a hole, and nothing was by an earlier attempt.
+                if lane.gap.is_some_and(|gap| gap < piece.key()) {
+                    // Nothing can be written behind a gap, and nothing was by an earlier attempt.
                     piece.maybe = false;
+                }
+                if !piece.maybe && (lane.hole || lane.broken || lane.has_earlier(piece.key())) {
                     self.requeue(piece);
                 } else {
-                    // Nothing of ours is missing: the broker has lost records, or has them and has forgotten.
+                    // Nothing of ours is missing: the broker has lost records, or has them and has forgotten. Of several
+                    // batches whose answers were lost, a leader that starts again from a snapshot knows the last one only.
                     self.lost_track(now, piece, code, message, jitter, retried, out);
                 }
             }
@@ -195,8 +198,8 @@ impl ProduceMachine {
                 self.lost_track(now, piece, code, message, jitter, retried, out);
             }
             Verdict::TooLarge => {
-                // Sizes are looked at before numbers: no attempt can have been written.
-                piece.maybe = false;
+                // Of this attempt: another leader, or the same one a moment ago, may have had another limit. Halves keep the
+                // numbers, and so nothing is written twice.
                 if piece.batch.count() > 1 && !piece.told {
                     self.split(now, piece, code, out);
                 } else {
@@ -261,8 +264,7 @@ impl ProduceMachine {
         if !piece.told {
             return lane.requeue(piece);
         }
-        lane.broken |= piece.maybe;
-        lane.hole = true;
+        lane.give_up(&piece);
         self.drop_piece(piece);
     }
 
@@ -276,8 +278,7 @@ impl ProduceMachine {
         out: &mut Vec<ProduceAction>,
     ) {
         let Some(lane) = self.lanes.get_mut(piece.lane.0 as usize) else { return };
-        lane.hole = true;
-        lane.broken |= piece.maybe;
+        lane.give_up(&piece);
         let outcome = if piece.maybe { Outcome::Unknown } else { Outcome::NotWritten };
         if !piece.told {
             let (tp, records) = (lane.tp.clone(), piece.batch.count());
@@ -306,7 +307,7 @@ impl ProduceMachine {
         let tp = TopicPartition::new(Arc::clone(piece.receipt.topic()), piece.receipt.partition());
         out.push(ProduceAction::Notice(ProduceNotice::Split { tp, records: piece.batch.count(), code }));
         lock(&self.accumulator).recharge(piece.charge, first_charge.saturating_add(second_charge));
-        let Piece { lane: id, number, first: place, receipt, sequence, last, .. } = piece;
+        let Piece { lane: id, number, first: place, receipt, sequence, maybe, last, .. } = piece;
         let Some(Lane { identity: Identity { id: producer, epoch }, .. }) = self.lanes.get(id.0 as usize) else {
             return;
         };
@@ -322,8 +323,7 @@ impl ProduceMachine {
                 batch.stamp(producer, epoch, base);
             }
             let (receipt, last) = (Arc::clone(&receipt), last.clone());
-            let half =
-                Piece { lane: id, number, first, receipt, batch, charge, sequence, maybe: false, told: false, last };
+            let half = Piece { lane: id, number, first, receipt, batch, charge, sequence, maybe, told: false, last };
             self.requeue(half);
         }
     }

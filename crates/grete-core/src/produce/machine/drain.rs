@@ -205,7 +205,7 @@ impl ProduceMachine {
     fn put_numbers_right(&mut self, id: PartitionId, out: &mut Vec<ProduceAction>) -> bool {
         let Some(lane) = self.lanes.get_mut(id.0 as usize) else { return false };
         if !self.config.idempotent {
-            (lane.hole, lane.broken) = (false, false);
+            (lane.hole, lane.gap, lane.broken) = (false, None, false);
             return true;
         }
         if lane.is_ambiguous() {

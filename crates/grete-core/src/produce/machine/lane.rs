@@ -53,6 +53,8 @@ pub(super) struct Lane {
     pub proven: bool,
     /// Some numbers will never be used: what follows them gets other ones, once nothing ambiguous is left.
     pub hole: bool,
+    /// The first batch whose numbers have certainly not been used, and will not be: nothing behind it can be written.
+    pub gap: Option<(u64, u32)>,
     /// It is not known whether some numbers were used: only another identity can go on.
     pub broken: bool,
 }
@@ -75,6 +77,7 @@ impl Lane {
             written: 0,
             proven: false,
             hole: false,
+            gap: None,
             broken: false,
         }
     }
@@ -100,6 +103,16 @@ impl Lane {
         self.retry.insert(at, piece);
     }
 
+    /// The batch will not be sent again.
+    pub fn give_up(&mut self, piece: &Piece) {
+        self.hole = true;
+        if piece.maybe {
+            self.broken = true;
+        } else {
+            self.gap = Some(self.gap.map_or(piece.key(), |gap| gap.min(piece.key())));
+        }
+    }
+
     /// The records of a batch are written.
     pub fn acknowledge(&mut self, piece: &Piece) {
         self.failures = 0;
@@ -122,7 +135,7 @@ impl Lane {
     /// What was refused gets numbers anew, from behind what is written; nothing is ambiguous.
     pub fn renumber(&mut self) {
         self.next = self.written;
-        (self.hole, self.broken) = (false, false);
+        (self.hole, self.gap, self.broken) = (false, None, false);
         for piece in &mut self.retry {
             piece.sequence = None;
         }
