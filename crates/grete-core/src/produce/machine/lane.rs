@@ -26,6 +26,8 @@ impl Identity {
 #[derive(Debug)]
 pub(super) struct Lane {
     pub tp: TopicPartition,
+    /// The topic's; 0 while it is not known. Another one is another topic.
+    pub topic_id: u128,
     /// The leader; `NO_NODE` while there is none.
     pub leader: NodeId,
     /// The accumulator has something to send.
@@ -48,7 +50,7 @@ pub(super) struct Lane {
     pub next: i32,
     /// The number after the last record of which a broker has said that it is written.
     pub written: i32,
-    /// A broker has taken a batch of this identity. Until then there is one batch on its way at a time: a leader that knows
+    /// The topic has taken a batch of this identity. Until then there is one batch on its way at a time: a leader that knows
     /// nothing of a producer takes any number from it, so that a second batch could overtake a first one that is refused.
     pub proven: bool,
     /// Some numbers will never be used: what follows them gets other ones, once nothing ambiguous is left.
@@ -63,6 +65,7 @@ impl Lane {
     pub fn new(tp: TopicPartition) -> Self {
         Self {
             tp,
+            topic_id: 0,
             leader: NO_NODE,
             ready: false,
             queued: false,

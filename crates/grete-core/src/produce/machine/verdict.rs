@@ -37,10 +37,11 @@ impl Verdict {
             // The leader appended it and then waited for its followers: what it says of that wait does not unwrite it.
             ErrorCode::REQUEST_TIMED_OUT | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND => Self::Again { maybe: true },
             // Refused at the door, or while it waited: with acks=all a leader that is deposed meanwhile answers the same.
-            ErrorCode::NOT_LEADER_OR_FOLLOWER
-            | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
-            | ErrorCode::KAFKA_STORAGE_ERROR => Self::Again { maybe: acks != 1 },
-            ErrorCode::NETWORK_EXCEPTION => Self::Again { maybe: true },
+            ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
+                Self::Again { maybe: acks != 1 }
+            }
+            // A disk that fails in the middle of it, after a follower has read the batch perhaps.
+            ErrorCode::KAFKA_STORAGE_ERROR | ErrorCode::NETWORK_EXCEPTION => Self::Again { maybe: true },
             code if code.is_retriable() => Self::Again { maybe: false },
             ErrorCode::UNKNOWN_SERVER_ERROR => Self::Refused { maybe: true },
             code => Self::Refused { maybe: !ErrorCode::ALL.contains(&code) },
@@ -60,6 +61,7 @@ mod tests {
         };
         assert!(maybe(ErrorCode::REQUEST_TIMED_OUT, -1) && maybe(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1));
         assert!(maybe(ErrorCode::NOT_LEADER_OR_FOLLOWER, -1) && !maybe(ErrorCode::NOT_LEADER_OR_FOLLOWER, 1));
+        assert!(maybe(ErrorCode::KAFKA_STORAGE_ERROR, 1));
         assert!(!maybe(ErrorCode::NOT_ENOUGH_REPLICAS, -1) && !maybe(ErrorCode::CORRUPT_MESSAGE, -1));
         assert!(maybe(ErrorCode::UNKNOWN_SERVER_ERROR, -1) && !maybe(ErrorCode::INVALID_RECORD, -1));
         assert!(maybe(ErrorCode(999), -1), "who knows what a code of tomorrow means");

@@ -114,10 +114,10 @@ fn without_replicas_the_time_runs_out_and_the_records_are_there_all_the_same() {
     assert_eq!(rig.answers(9), [(1, vec![(E::NOT_LEADER_OR_FOLLOWER, -1)])]);
     assert_eq!(rig.ids(), [0]);
     rig.world.chaos = true;
-    rig.world.brokers.mishaps.push(Mishap::After(E::REQUEST_TIMED_OUT));
+    rig.world.brokers.mishaps.push(Mishap::After(E::KAFKA_STORAGE_ERROR));
     rig.send(9, 1, &[(0, 1, 1..2)]);
     rig.world.pass(20 * SECOND);
-    assert_eq!(rig.answers(9), [(2, vec![(E::REQUEST_TIMED_OUT, -1)])]);
+    assert_eq!(rig.answers(9), [(2, vec![(E::KAFKA_STORAGE_ERROR, -1)])]);
     assert_eq!(rig.ids(), [0, 1]);
 }
 

@@ -96,6 +96,12 @@ impl World {
         }
         let Some(log) = self.brokers.logs.get_mut(tp) else { return State::Done(E::UNKNOWN_TOPIC_OR_PARTITION, -1) };
         let mishap = self.brokers.mishaps.pop();
+        // Who waits for no follower hears nothing of them.
+        let apart = [E::KAFKA_STORAGE_ERROR, E::UNKNOWN_SERVER_ERROR];
+        let mishap = mishap.filter(|mishap| match mishap {
+            Mishap::After(code) => acks == -1 || apart.contains(code),
+            Mishap::Before(_) => true,
+        });
         if let Some(Mishap::Before(code)) = mishap {
             return State::Done(code, -1);
         }

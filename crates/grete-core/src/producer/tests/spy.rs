@@ -134,7 +134,10 @@ impl World {
         for log in self.brokers.logs.values().chain(&self.brokers.deleted) {
             let mut seen = BTreeSet::new();
             let mut last = None;
-            let ordered = self.exactly_once() || self.client.config.produce.max_in_flight == 1;
+            // By its name a batch can be refused by the topic that was, and the next one taken by the one that is.
+            let by_name = self.brokers.max_versions.get(&ApiKey::Produce).is_some_and(|max| *max < 13);
+            let same = self.brokers.deleted.is_empty() || !by_name;
+            let ordered = same && (self.exactly_once() || self.client.config.produce.max_in_flight == 1);
             for (offset, id) in log.ids() {
                 let outcome = self.client.outcome(id);
                 let there = outcome == Some(Outcome::NotWritten) && self.brokers.deleted.is_empty();
