@@ -30,7 +30,17 @@ class _ArrowStream(Protocol):
 
 _Start: TypeAlias = int | Literal["earliest", "latest"] | datetime | None
 
+_Topic: TypeAlias = tuple[str, int, int, list[list[int]], list[tuple[str, str]]]
+_PartitionTold: TypeAlias = tuple[int, int | None, int, list[int], list[int]]
+_TopicTold: TypeAlias = tuple[str, int, bool, list[_PartitionTold]]
+_ClusterTold: TypeAlias = tuple[str, int | None, list[tuple[int, str, int, str | None]]]
+_ConfigTold: TypeAlias = tuple[str, str | None, str, bool, bool]
+_ListingTold: TypeAlias = tuple[str, str, str, str]
+_MemberTold: TypeAlias = tuple[str, str | None, str, str, list[tuple[str, int]]]
+_GroupTold: TypeAlias = tuple[str, str, str, str, str, int, list[_MemberTold]]
+
 __all__ = [
+    "Admin",
     "Client",
     "Deliveries",
     "DeliveriesIterator",
@@ -53,6 +63,59 @@ __all__ = [
 ]
 
 __version__: str
+
+@final
+class Admin:
+    """One admin client, one "grete-admin" thread. Every call takes its time-out in seconds; None: for ever."""
+
+    def __new__(cls, config: Sequence[tuple[str, str]]) -> Admin: ...
+    def create_topics(
+        self, topics: Sequence[_Topic], if_not_exists: bool, validate_only: bool, timeout: float | None
+    ) -> list[bool]:
+        """Whether each topic was created; False: it was there. `topics`: (name, partitions, replication factor, brokers
+        of each partition, settings).
+        """
+    def delete_topics(self, names: Sequence[str], timeout: float | None) -> None: ...
+    def create_partitions(self, totals: Sequence[tuple[str, int]], validate_only: bool, timeout: float | None) -> None:
+        """`totals`: (name, how many in all)."""
+    def topics(self, timeout: float | None) -> list[_TopicTold]:
+        """All topics."""
+    def describe_topics(self, names: Sequence[str], timeout: float | None) -> list[_TopicTold]: ...
+    def cluster(self, timeout: float | None) -> _ClusterTold: ...
+    def config(self, kind: str, name: str, timeout: float | None) -> list[_ConfigTold]:
+        """All settings of a "topic", or of a "broker" by its number ("": of all brokers)."""
+    def alter_config(
+        self,
+        kind: str,
+        name: str,
+        values: Sequence[tuple[str, str]],
+        delete: Sequence[str],
+        validate_only: bool,
+        timeout: float | None,
+    ) -> None: ...
+    def groups(self, states: Sequence[str], timeout: float | None) -> tuple[list[_ListingTold], Exception | None]:
+        """All groups in these states (none: in any), and the error that keeps some brokers' groups from being among
+        them.
+        """
+    def describe_groups(self, groups: Sequence[str], timeout: float | None) -> list[_GroupTold]: ...
+    def delete_groups(self, groups: Sequence[str], timeout: float | None) -> None: ...
+    def committed(self, group: str, timeout: float | None) -> list[tuple[str, int, int]]:
+        """All offsets that the group has committed."""
+    def lag(self, group: str, timeout: float | None) -> list[tuple[str, int, int, int | None]]:
+        """(topic, partition, committed offset, end of the partition)."""
+    def offsets(self, places: Sequence[tuple[str, int, _Start]], timeout: float | None) -> list[int]:
+        """The offsets that these places come to."""
+    def reset_offsets(
+        self, group: str, to: Sequence[tuple[str, int, _Start]], dry_run: bool, timeout: float | None
+    ) -> list[tuple[str, int, int | None, int]]:
+        """(topic, partition, committed before, committed then)."""
+    def delete_offsets(self, group: str, partitions: Sequence[tuple[str, int]], timeout: float | None) -> None: ...
+    def delete_records(self, before: Sequence[tuple[str, int, int]], timeout: float | None) -> list[int]:
+        """The first offsets still there. `before`: (topic, partition, offset); -1: all records."""
+    def take_notices(self) -> list[Notice]:
+        """What is worth a log line since the last call."""
+    def close(self, timeout: float | None) -> None:
+        """Ends the thread; calls under way end, too. A second call does nothing."""
 
 @final
 class Message:

@@ -157,6 +157,14 @@ def kafka_text(name: str, value: object, origin: str) -> Value:
     )
 
 
+def client_pairs(settings: Mapping[str, object]) -> list[tuple[str, str]]:
+    """A low-level client's settings as the core takes them. Grete's one own among them, `queued_bytes`, has a unit."""
+    given = dict(settings)
+    if "queued_bytes" in given:
+        given["queued_bytes"] = parse("queued_bytes", given["queued_bytes"], "code").value
+    return [(name, kafka_text(name, value, "code").value) for name, value in given.items()]
+
+
 def layer(settings: Mapping[str, object], kafka: Mapping[str, object], origin: str) -> Layer:
     """A layer of checked values. None means: not given."""
     check_names(settings, SETTINGS, origin)

@@ -127,3 +127,35 @@ class UnknownTopicError(KafkaError):
     def __init__(self, message: str, *, code: int = 3, name: str = "UNKNOWN_TOPIC_OR_PARTITION", topic: str) -> None:
         super().__init__(message, code=code, name=name)
         self.topic = topic
+
+
+class TopicExistsError(KafkaError):
+    """A topic of that name is there already. `topic` is its name."""
+
+    def __init__(self, message: str, *, code: int = 36, name: str = "TOPIC_ALREADY_EXISTS", topic: str) -> None:
+        super().__init__(message, code=code, name=name)
+        self.topic = topic
+
+
+class UnknownGroupError(KafkaError):
+    """There is no such group. `group` is its id."""
+
+    def __init__(self, message: str, *, code: int = 69, name: str = "GROUP_ID_NOT_FOUND", group: str) -> None:
+        super().__init__(message, code=code, name=name)
+        self.group = group
+
+
+class GroupNotEmptyError(KafkaError):
+    """What was asked for is only possible while the group has no members (or none that reads the topic)."""
+
+    def __init__(self, message: str, *, code: int = 68, name: str = "NON_EMPTY_GROUP", group: str) -> None:
+        super().__init__(message, code=code, name=name)
+        self.group = group
+
+
+class PartialResultError(GreteError):
+    """Some brokers did not answer. `partial` is what the others said; the error of the first is the cause."""
+
+    def __init__(self, message: str, *, partial: object) -> None:
+        super().__init__(message)
+        self.partial = partial

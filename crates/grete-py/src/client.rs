@@ -12,7 +12,7 @@ use crate::errors;
 use crate::handle::Handle;
 
 /// Where to start: None = committed, an offset, "earliest", "latest", or a datetime (naive ones are local time).
-struct StartAt(Start);
+pub(crate) struct StartAt(pub(crate) Start);
 
 impl<'py> FromPyObject<'_, 'py> for StartAt {
     type Error = PyErr;
@@ -50,7 +50,7 @@ impl<'py> FromPyObject<'_, 'py> for StartAt {
 /// "For ever", in a number that deadlines can still be added to.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-fn limit(timeout: Option<f64>) -> PyResult<Duration> {
+pub(crate) fn limit(timeout: Option<f64>) -> PyResult<Duration> {
     Ok(seconds(timeout)?.map_or(YEAR, |timeout| timeout.min(YEAR)))
 }
 

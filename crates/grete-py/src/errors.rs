@@ -4,7 +4,8 @@ use grete_client::config::ConfigErrorKind;
 use std::time::Duration;
 
 use grete_client::produce::{Outcome, Receipt, Settled};
-use grete_client::{ClientError, ConfigError};
+use grete_client::{ClientError, ConfigError, Subject};
+use grete_wire::error_code::ErrorCode;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -52,7 +53,8 @@ pub(crate) fn client(error: ClientError) -> PyErr {
         ClientError::Config(error) => config(error),
         ClientError::Forked { .. } => make("ForkedClientError", &message, |_| Ok(())),
         ClientError::Closed { .. } => make("ClosedError", &message, |_| Ok(())),
-        ClientError::TimedOut { .. } => make("TimeoutError", &message, |_| Ok(())),
+        ClientError::TimedOut { .. } | ClientError::Unfinished { .. } => make("TimeoutError", &message, |_| Ok(())),
+        ClientError::Refused { subject, code, .. } => refused(&message, &subject, code),
         ClientError::Kafka { code, name, .. } => make("KafkaError", &message, |keywords| {
             keywords.set_item("code", code)?;
             keywords.set_item("name", name)
@@ -130,4 +132,50 @@ pub(crate) fn unflushed(pending: u64, timeout: Option<Duration>) -> PyErr {
     let seconds = timeout.unwrap_or_default().as_secs_f64();
     let message = format!("flush: {pending} records are still on their way after {seconds} s");
     make("TimeoutError", &message, |_| Ok(()))
+}
+
+/// `KafkaError`, or the class of its own that a code has which programs want to tell from others.
+fn refused(message: &str, subject: &Subject, code: ErrorCode) -> PyErr {
+    let about = match subject {
+        Subject::Topic(name) | Subject::Partition(name, _) => Some(("topic", name)),
+        Subject::Group(name) => Some(("group", name)),
+        Subject::Other(_) => None,
+    };
+    let class = match (code, about) {
+        (
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED
+            | ErrorCode::GROUP_AUTHORIZATION_FAILED
+            | ErrorCode::CLUSTER_AUTHORIZATION_FAILED,
+            _,
+        ) => return make("AuthorizationError", message, |_| Ok(())),
+        (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Some(("topic", _))) => "UnknownTopicError",
+        (ErrorCode::TOPIC_ALREADY_EXISTS, Some(("topic", _))) => "TopicExistsError",
+        (ErrorCode::GROUP_ID_NOT_FOUND, Some(("group", _))) => "UnknownGroupError",
+        (ErrorCode::NON_EMPTY_GROUP | ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC, Some(("group", _))) => "GroupNotEmptyError",
+        _ => "KafkaError",
+    };
+    make(class, message, |keywords| {
+        keywords.set_item("code", code.0)?;
+        keywords.set_item("name", code.name())?;
+        match about {
+            Some((what, name)) if class != "KafkaError" => keywords.set_item(what, name),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// All values, or the first error; what else went wrong is noted on it.
+pub(crate) fn each<T>(py: Python<'_>, results: Vec<Result<T, ClientError>>) -> PyResult<Vec<T>> {
+    let mut values = Vec::with_capacity(results.len());
+    let mut first: Option<PyErr> = None;
+    for result in results {
+        match (result, &first) {
+            (Ok(value), _) => values.push(value),
+            (Err(error), None) => first = Some(client(error)),
+            (Err(error), Some(first)) => {
+                first.value(py).call_method1("add_note", (format!("also: {error}"),))?;
+            }
+        }
+    }
+    first.map_or(Ok(values), Err)
 }

@@ -5,6 +5,7 @@
 //! is looked at. No Rust lock is held across attaching or detaching.
 #![deny(unsafe_code)] // allowed in `buffers` only
 
+mod admin;
 mod buffers;
 mod client;
 mod columns;
@@ -28,6 +29,8 @@ use pyo3::prelude::*;
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::admin::Admin;
     #[pymodule_export]
     use super::client::Client;
     #[pymodule_export]

@@ -1,6 +1,29 @@
-"""The low-level client: usable without an App, a context manager."""
+"""The low-level clients: usable without an App, context managers all."""
 
+from grete.client.admin import Admin
+from grete.client.cluster import Broker, Cluster
+from grete.client.configs import ConfigEntry
 from grete.client.consumer import Consumer
+from grete.client.groups import GroupDescription, GroupListing, Lag, MemberDescription, Reset
 from grete.client.producer import Deliveries, Delivery, Producer, Undelivered
+from grete.client.topics import NewTopic, PartitionDescription, TopicDescription
 
-__all__ = ["Consumer", "Deliveries", "Delivery", "Producer", "Undelivered"]
+__all__ = [
+    "Admin",
+    "Broker",
+    "Cluster",
+    "ConfigEntry",
+    "Consumer",
+    "Deliveries",
+    "Delivery",
+    "GroupDescription",
+    "GroupListing",
+    "Lag",
+    "MemberDescription",
+    "NewTopic",
+    "PartitionDescription",
+    "Producer",
+    "Reset",
+    "TopicDescription",
+    "Undelivered",
+]

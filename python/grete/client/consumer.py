@@ -37,7 +37,7 @@ class Consumer:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         """Starts the network thread; connects when there is something to read. Raises ConfigError."""
-        pairs = [(name, config.kafka_text(name, value, "code").value) for name, value in _sizes(settings).items()]
+        pairs = config.client_pairs(settings)
         _core.config_entries(pairs)
         self._dispatcher = _core.Dispatcher(interruptible=True)
         self._worker = _core.Worker("poll", self._dispatcher)
@@ -195,11 +195,3 @@ class Consumer:
         if self._closed:
             raise ClosedError("this consumer is closed: make a new one")
         return self._client
-
-
-def _sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Grete's one own setting here takes a unit."""
-    result = dict(settings)
-    if "queued_bytes" in result:
-        result["queued_bytes"] = config.parse("queued_bytes", result["queued_bytes"], "code").value
-    return result

@@ -50,7 +50,18 @@ impl<'c> Call<'c> {
     }
 
     pub(super) fn refused(&self, subject: Subject, code: ErrorCode, message: Option<String>) -> ClientError {
-        let message = message.unwrap_or_else(|| code.message().to_owned());
+        let message = match (code, &subject, message) {
+            // What brokers say of these speaks of servers and partitions, whatever was asked.
+            (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Subject::Topic(_), _)
+            | (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Subject::Partition(..), None) => {
+                "there is no such topic".to_owned()
+            }
+            (ErrorCode::GROUP_ID_NOT_FOUND, Subject::Group(_), None) => {
+                "there is no classic or consumer group of that id".to_owned()
+            }
+            (ErrorCode::NON_EMPTY_GROUP, Subject::Group(_), None) => "the group has members".to_owned(),
+            (code, _, message) => message.unwrap_or_else(|| code.message().to_owned()),
+        };
         ClientError::Refused { operation: self.operation.to_owned(), subject, code, message }
     }
 

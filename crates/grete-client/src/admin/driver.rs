@@ -40,6 +40,8 @@ impl Driver {
                 AdminAction::Write { conn, bytes } => actions.push(NetAction::Write { conn, bytes }),
                 AdminAction::CloseConn(conn) => actions.push(NetAction::Close { conn }),
                 AdminAction::Reply(id, reply) => self.commands.answer(id, reply),
+                // Whoever has asked about the topic is told.
+                AdminAction::Notice(ClusterNotice::TopicError { .. } | ClusterNotice::TopicRecreated { .. }) => {}
                 AdminAction::Notice(notice) => {
                     if let ClusterNotice::Fatal(not_kafka) = &notice {
                         self.said.fail(ClientError::NotKafka(not_kafka.to_string()));

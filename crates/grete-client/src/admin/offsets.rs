@@ -144,7 +144,7 @@ impl Admin {
                 Err(call.refused(group(name), ErrorCode::NON_EMPTY_GROUP, None))
             }
             Some((_, Err(code @ ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC))) => {
-                Err(call.refused(group(name), *code, Some(format!("The group still reads topic {}", tp.topic))))
+                Err(call.refused(group(name), *code, Some(format!("the group still reads topic {}", tp.topic))))
             }
             Some((_, Err(code))) => Err(call.refused(partition(tp), *code, None)),
             None => {

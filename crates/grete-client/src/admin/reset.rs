@@ -70,7 +70,7 @@ impl Admin {
             Some(Ok(found)) if !found.members.is_empty() => {
                 let count = found.members.len();
                 let members = if count == 1 { "a member".to_owned() } else { format!("{count} members") };
-                let message = format!("The group has {members}, which would not notice, and commit over it");
+                let message = format!("the group has {members}, which would not notice, and commit over it");
                 Err(call.refused(group(name), ErrorCode::NON_EMPTY_GROUP, Some(message)))
             }
             // A group that does not exist yet is made by its first offset.
