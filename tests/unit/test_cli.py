@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -44,9 +45,12 @@ def test_the_overview_imports_no_command() -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_each_command_has_help(name: str) -> None:
-    result = call(name, "--help")
-    assert result.exit_code == 0
-    assert "--bootstrap" in result.output
+    command = main.get_command(click.Context(main), name)
+    below = sorted(command.commands) if isinstance(command, click.Group) else []
+    for words in [[name, word] for word in below] or [[name]]:
+        result = call(*words, "--help")
+        assert result.exit_code == 0
+        assert "--bootstrap" in result.output, words
 
 
 def test_unknown_commands_are_refused() -> None:

@@ -75,7 +75,7 @@ pub enum ClientError {
         hint: &'static str,
     },
     /// The time was up, and this is how far it had come.
-    #[error("{operation} came to no end within {seconds:.1} s: {detail}")]
+    #[error("{operation} had no answer within {seconds:.1} s: {detail}")]
     Unfinished {
         /// What was waited for.
         operation: String,

@@ -9,7 +9,9 @@ from grete._core import __version__
 # name -> (where the command lives, what the overview says)
 COMMANDS = {
     "consume": ("grete.cli.consume:consume", "Print a topic's messages as they come."),
+    "groups": ("grete.cli.groups:groups", "List, describe, reset and delete consumer groups."),
     "run": ("grete.cli.run:run", "Run an App until it is stopped."),
+    "topics": ("grete.cli.topics:topics", "List, describe, create, alter and delete topics."),
 }
 
 

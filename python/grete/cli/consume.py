@@ -11,7 +11,7 @@ import click
 from grete import config
 from grete._core import Messages
 from grete.cli import render
-from grete.cli.options import kafka_options, kafka_settings, set_up_logging
+from grete.cli.options import kafka_options, kafka_settings, resolved, set_up_logging
 from grete.cli.progress import Progress
 from grete.client import Consumer
 from grete.errors import GreteError
@@ -82,8 +82,7 @@ def consume(
         command_line.kafka["group.id"] = config.Value(group, "command line")
         command_line.kafka["auto.offset.reset"] = config.Value(start or "latest", "command line")
     try:
-        settings = {name: value.value for name, value in config.resolve(_defaults(), command_line).kafka.items()}
-        with Consumer(settings) as consumer:
+        with Consumer(resolved(command_line)) as consumer:
             begin = start or ("latest" if follow else "earliest")
             ends = _begin(consumer, topic, begin, wanted, group, follow)
             _print(_batches(consumer, ends, limit), consumer, as_json=as_json, commit=bool(group))
@@ -94,16 +93,6 @@ def consume(
     except BrokenPipeError:
         # The reader has gone; give the interpreter's last flush somewhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _defaults() -> config.Layer:
-    """Without any setting: the broker that most likely runs here. grete.toml and the environment go before it."""
-    if any(
-        layer.kafka.get("bootstrap.servers")
-        for layer in (config.file_layer(os.environ), config.environment_layer(os.environ))
-    ):
-        return config.Layer()
-    return config.Layer(kafka={"bootstrap.servers": config.Value("localhost:9092", "default")})
 
 
 def _begin(

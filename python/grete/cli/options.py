@@ -1,10 +1,13 @@
 """What several commands share."""
 
 import logging
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import click
+
+from grete import config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,6 +38,22 @@ def kafka_settings(bootstrap: str | None, pairs: Iterable[str]) -> dict[str, str
     if bootstrap:
         settings["bootstrap.servers"] = bootstrap
     return settings
+
+
+def resolved(command_line: config.Layer, defaults: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The Kafka settings of grete.toml, the environment and the command line, over these defaults.
+
+    Without any setting: the broker that most likely runs here.
+    """
+    given = [config.file_layer(os.environ), config.environment_layer(os.environ), command_line]
+    fallback = {"bootstrap.servers": "localhost:9092", **(defaults or {})}
+    missing = {
+        name: config.Value(value, "default")
+        for name, value in fallback.items()
+        if not any(layer.kafka.get(name) for layer in given)
+    }
+    kafka = config.resolve(config.Layer(kafka=missing), command_line).kafka
+    return {name: value.value for name, value in kafka.items()}
 
 
 def set_up_logging(level: str) -> None:

@@ -89,7 +89,7 @@ class Producer(_core.Producer):
         name none, in the thread that produces; without it records are placed as Java's clients do (murmur2 of the key;
         those without a key stick to a partition for a batch).
         """
-        pairs = [(name, config.kafka_text(name, value, "code").value) for name, value in settings.items()]
+        pairs = config.client_pairs(settings)
         seconds = units.seconds(max_block) if isinstance(max_block, str) else max_block
         self = super().__new__(cls, pairs, seconds, partitioner)
         self._closed = False

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use grete_core::admin::{AdminError, AdminReply};
 use grete_core::ids::TopicPartition;
+use grete_core::request::RequestError;
 use grete_wire::error_code::ErrorCode;
 
 use crate::error::{ClientError, Subject};
@@ -68,7 +69,11 @@ impl<'c> Call<'c> {
     /// An item's error in a user's terms.
     pub(super) fn failed(&self, subject: Subject, error: AdminError) -> ClientError {
         match error {
-            AdminError::TimedOut { .. } => self.unfinished(&error.to_string()),
+            AdminError::TimedOut { ref last, .. } => {
+                let unreachable = *last == Some(RequestError::NoConnection.to_string());
+                let hint = if unreachable { "; check that brokers can be reached under bootstrap.servers" } else { "" };
+                self.unfinished(&format!("{error}{hint}"))
+            }
             AdminError::Refused { code, message } => self.refused(subject, code, message),
             AdminError::NoPartition { .. } => {
                 self.refused(subject, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Some(error.to_string()))
