@@ -110,11 +110,13 @@ GRETE = {**SAFE, **BATCHED}
 
 
 def _grete(mode: str, title: str) -> Client:
-    return Client(f"grete-{mode}", _python("grete_async"), {"only": title}, {**GRETE, "mode": mode})
+    name = "grete-reported" if mode == "on_delivery" else f"grete-{mode}"
+    return Client(name, _python("grete_async"), {"only": title}, {**GRETE, "mode": mode})
 
 
 _throughput = (
     _grete("one", "Grete, produce one by one"),
+    _grete("on_delivery", "Grete, produce with on_delivery"),
     _grete("many", "Grete, produce_many, lists of 10,000"),
     _grete("arrow", "Grete, produce_many, Arrow"),
     Client(

@@ -16,7 +16,7 @@ from .catalogue import SYNC, Client, Shape
 from .rows import SyncRun, ThroughputRun, Waited
 
 # Sends by the floor before anything is measured: the broker's JIT has to have seen its own way of writing.
-BROKER_WARM_UP = 20_000
+BROKER_WARM_UP = 100_000
 # What is written is read by nobody: it may go soon after the topic has.
 TOPIC = {"retention.ms": -1, "file.delete.delay.ms": 1000}
 
