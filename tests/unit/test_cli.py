@@ -153,7 +153,7 @@ def test_progress_writes_one_line_over_and_over(monkeypatch: pytest.MonkeyPatch)
     progress = Progress(True, stream)
     for count in (1000, 2000, 3000):
         now[0] += 0.3
-        progress.update(count, 5_000 - count)
+        progress.update(count, f"lag {5_000 - count:,}")
     progress.finish(3000)
     assert stream.getvalue().split("\r") == [
         "",
@@ -165,6 +165,6 @@ def test_progress_writes_one_line_over_and_over(monkeypatch: pytest.MonkeyPatch)
 def test_no_progress_without_a_terminal() -> None:
     stream = io.StringIO()
     progress = Progress(False, stream)
-    progress.update(1, 1)
+    progress.update(1, "lag 1")
     progress.finish(1)
     assert stream.getvalue() == ""

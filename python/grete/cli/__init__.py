@@ -10,6 +10,7 @@ from grete._core import __version__
 COMMANDS = {
     "consume": ("grete.cli.consume:consume", "Print a topic's messages as they come."),
     "groups": ("grete.cli.groups:groups", "List, describe, reset and delete consumer groups."),
+    "produce": ("grete.cli.produce:produce", "Write lines, files or JSON to a topic."),
     "run": ("grete.cli.run:run", "Run an App until it is stopped."),
     "topics": ("grete.cli.topics:topics", "List, describe, create, alter and delete topics."),
 }

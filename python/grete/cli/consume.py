@@ -156,6 +156,6 @@ def _print(batches: Iterator[Messages], consumer: Consumer, *, as_json: bool, co
                 lags[messages.topic, messages.partition] = max(0, messages.high_watermark - messages.next_offset)
                 if commit:
                     consumer.commit(messages)
-            progress.update(count, sum(lags.values()) if lags else None)
+            progress.update(count, f"lag {sum(lags.values()):,}" if lags else None)
     finally:
         progress.finish(count)
