@@ -323,7 +323,19 @@ impl ProduceMachine {
                 batch.stamp(producer, epoch, base);
             }
             let (receipt, last) = (Arc::clone(&receipt), last.clone());
-            let half = Piece { lane: id, number, first, receipt, batch, charge, sequence, maybe, told: false, last };
+            let half = Piece {
+                lane: id,
+                number,
+                first,
+                receipt,
+                batch,
+                charge,
+                sequence,
+                topic_id: 0,
+                maybe,
+                told: false,
+                last,
+            };
             self.requeue(half);
         }
     }

@@ -64,7 +64,7 @@ impl ProduceMachine {
                     break;
                 }
                 let node = node.id;
-                let pieces = self.fill(now, at, node, out);
+                let pieces = self.fill(now, at, node, view, out);
                 if !pieces.is_empty() {
                     self.send(at, node, pieces, view, out);
                 }
@@ -73,7 +73,14 @@ impl ProduceMachine {
     }
 
     /// The next batches for a node, one of each partition, as many as fit a request.
-    fn fill(&mut self, now: Nanos, at: usize, node: NodeId, out: &mut Vec<ProduceAction>) -> Vec<Piece> {
+    fn fill(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        node: NodeId,
+        view: &impl ClusterView,
+        out: &mut Vec<ProduceAction>,
+    ) -> Vec<Piece> {
         let (mut pieces, mut bytes) = (Vec::new(), 0_usize);
         let mut served = std::mem::take(&mut self.served);
         while let Some(id) = self.nodes.get_mut(at).and_then(|node| node.queue.pop_front()) {
@@ -81,6 +88,7 @@ impl ProduceMachine {
                 continue; // it has gone to another leader's queue since, or is back here twice
             };
             lane.queued = false;
+            lane.found(view.topic_id(&lane.tp.topic).unwrap_or(0));
             let room = match pieces.is_empty() {
                 true => usize::MAX,
                 false => self.config.max_request_size.saturating_sub(bytes),
@@ -167,6 +175,7 @@ impl ProduceMachine {
             piece.batch.stamp(id, epoch, base);
             piece.sequence = Some(base);
         }
+        piece.topic_id = lane.topic_id;
         lane.flight.push(piece.key());
         lane.flight_node = node;
         Next::Piece(piece)
@@ -186,6 +195,7 @@ impl ProduceMachine {
                 batch,
                 charge,
                 sequence: None,
+                topic_id: 0,
                 maybe: false,
                 told: false,
                 last: None,

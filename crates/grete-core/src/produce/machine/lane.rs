@@ -106,6 +106,14 @@ impl Lane {
         self.retry.insert(at, piece);
     }
 
+    /// The topic's id. One that was made anew knows nobody, whatever the old one still answers.
+    pub fn found(&mut self, topic_id: u128) {
+        if topic_id != 0 && topic_id != self.topic_id {
+            self.topic_id = topic_id;
+            self.proven = false;
+        }
+    }
+
     /// The batch will not be sent again.
     pub fn give_up(&mut self, piece: &Piece) {
         self.hole = true;
@@ -119,7 +127,7 @@ impl Lane {
     /// The records of a batch are written.
     pub fn acknowledge(&mut self, piece: &Piece) {
         self.failures = 0;
-        self.proven = true;
+        self.proven |= piece.topic_id == self.topic_id;
         let Some(base) = piece.sequence else { return };
         let end = sequence::after(base, piece.batch.count());
         if sequence::is_later(end, self.written) {

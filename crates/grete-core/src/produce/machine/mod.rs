@@ -177,12 +177,6 @@ impl ProduceMachine {
         }
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(index) else { continue };
-            let topic_id = view.topic_id(&lane.tp.topic).unwrap_or(0);
-            if lane.topic_id != topic_id && topic_id != 0 {
-                // A topic that was made anew knows nobody.
-                lane.topic_id = topic_id;
-                lane.proven = false;
-            }
             let leader = view.leader(&lane.tp).map_or(NO_NODE, |(node, _)| node);
             if lane.leader == leader {
                 continue;

@@ -21,6 +21,8 @@ pub(super) struct Piece {
     pub charge: usize,
     /// Its first record's number; `None` before it is sent, and once it is certain that it has to get another.
     pub sequence: Option<i32>,
+    /// The id of the topic that it was last sent to.
+    pub topic_id: u128,
     /// An attempt may have been written.
     pub maybe: bool,
     /// The user has been told. What the broker will say matters for the numbers that follow, and for nothing else.

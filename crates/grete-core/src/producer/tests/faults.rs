@@ -213,6 +213,9 @@ impl World {
     }
 
     pub(super) fn create(&mut self, topic: &str, partitions: i32) {
+        if self.brokers.down.len() == self.brokers.nodes.len() {
+            return self.post(self.now + SECOND, Event::Create(topic.to_owned(), partitions));
+        }
         self.tell(|| format!("{topic} is made again"));
         self.brokers.create(topic, partitions);
         self.spread();

@@ -34,7 +34,7 @@ fn config(seed: u64, rng: &mut Rng) -> ProducerCoreConfig {
         level: None,
         delivery_timeout: request_timeout + (2 + rng.below(20) * rng.below(5)) * SECOND,
         request_timeout,
-        max_in_flight: 1 + rng.below(5) as usize,
+        max_in_flight: 1 + (rng.below(5) * rng.below(2)) as usize,
         retry_backoff: (1 + rng.below(100)) * MILLI,
         retry_backoff_max: SECOND,
     };
@@ -64,7 +64,6 @@ fn world(seed: u64) -> World {
     world.brokers.bumps = rng.below(2) == 0;
     world.brokers.first_epoch = if rng.below(4) == 0 { i16::MAX - 3 } else { 0 };
     for log in world.brokers.logs.values_mut() {
-        log.replica.states.old_duplicates = seed % 7 == 1;
         log.replica.states.must_be_known = seed % 7 == 1;
     }
     world
@@ -89,7 +88,10 @@ fn insist(world: &mut World, topic: &str, partition: i32) -> u64 {
     loop {
         match world.append(topic, Some(partition), None, 10) {
             Ok(number) => return number,
-            Err(refused) => assert!(world.now < end, "{refused}"),
+            Err(refused) => {
+                world.tell(|| format!("not taken for {topic}-{partition}: {refused}"));
+                assert!(world.now < end, "{topic}-{partition}: {refused}");
+            }
         }
         world.pass(50 * MILLI);
     }
