@@ -14,6 +14,8 @@ mod error;
 mod event;
 mod machine;
 mod receipt;
+#[cfg(test)]
+mod tests;
 
 pub use accumulator::{Accumulator, Appended, FlushMark, PartitionId, SharedAccumulator, TopicId, Wake, Words};
 pub use config::ProduceConfig;

@@ -36,7 +36,7 @@ use crate::rng::Rng;
 use crate::time::Nanos;
 use memory::Memory;
 use slot::{Open, Slot};
-use topic::Topic;
+use topic::{NEVER, Topic};
 use window::Window;
 
 /// Names a topic within one accumulator; stays valid as long as that.
@@ -404,6 +404,7 @@ impl Accumulator {
     fn want(&mut self, id: TopicId) {
         if let Some(topic) = self.topics.get_mut(id.0 as usize).filter(|topic| !topic.wanted) {
             topic.wanted = true;
+            topic.last_used = NEVER;
             self.interest_changed = true;
         }
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use grete_wire::error_code::ErrorCode;
 
 use super::slot::{Fresh, Slot};
+use super::topic::NEVER;
 use super::{Accumulator, PartitionId};
 use crate::cluster::PartitionMeta;
 use crate::ids::TopicPartition;
@@ -158,6 +159,9 @@ impl Accumulator {
     pub(in crate::produce) fn forget_unused(&mut self, now: Nanos) -> Option<Nanos> {
         let mut look = None;
         for topic in self.topics.iter_mut().filter(|topic| topic.wanted) {
+            if topic.last_used == NEVER {
+                topic.last_used = now;
+            }
             let end = topic.last_used.saturating_add(UNUSED);
             if now < end || topic.unsettled > 0 {
                 let again = end.max(now.saturating_add(UNUSED / 5));
@@ -176,7 +180,6 @@ impl Accumulator {
     /// cannot be written to any more in `refused`.
     pub(in crate::produce) fn update(
         &mut self,
-        now: Nanos,
         view: &impl ClusterView,
         arrived: &mut Vec<TopicPartition>,
         refused: &mut Vec<(PartitionId, ErrorCode)>,
@@ -194,10 +197,7 @@ impl Accumulator {
                     refused.extend(topic.slots.iter().map(|slot| (slot.id, code)));
                 }
                 Some(Ok(partitions)) => {
-                    if topic.count == 0 {
-                        known = true;
-                        topic.last_used = topic.last_used.max(now);
-                    }
+                    known |= topic.count == 0;
                     (topic.error, topic.trouble) = (None, None);
                     for partition in (0..).zip(partitions).skip(topic.slots.len()).map(|(partition, _)| partition) {
                         let id = PartitionId(u32::try_from(places.len()).unwrap_or(u32::MAX));

@@ -8,6 +8,9 @@ use super::slot::Slot;
 use crate::rng::Rng;
 use crate::time::Nanos;
 
+/// When a topic that has just been asked for was used.
+pub(super) const NEVER: Nanos = Nanos::MAX;
+
 #[derive(Debug)]
 pub(super) struct Topic {
     pub name: Arc<str>,
@@ -40,7 +43,7 @@ impl Topic {
             error: None,
             trouble: None,
             wanted: false,
-            last_used: 0,
+            last_used: NEVER,
             unsettled: 0,
             sticky: 0,
             sticky_bytes: 0,

@@ -145,8 +145,10 @@ impl ProduceMachine {
             self.stats.retries += 1;
             piece
         } else {
+            lane.careful &= waiting;
             let most = if lane.proven { REMEMBERED } else { 1 };
-            if !lane.ready || lane.hole || lane.broken || (idempotent && lane.flight.len() >= most) {
+            let full = lane.careful || (idempotent && lane.flight.len() >= most);
+            if !lane.ready || lane.hole || lane.broken || full {
                 return Next::Nothing;
             }
             let fresh = {

@@ -40,6 +40,8 @@ pub(super) struct Lane {
     pub failures: u32,
     /// To be sent again, in order.
     pub retry: VecDeque<Piece>,
+    /// Something was sent again, or is to be, and is not resolved: one batch at a time.
+    pub careful: bool,
     /// On their way, in the order of sending.
     pub flight: Vec<(u64, u32)>,
     /// Where they are.
@@ -73,6 +75,7 @@ impl Lane {
             not_before: 0,
             failures: 0,
             retry: VecDeque::new(),
+            careful: false,
             flight: Vec::new(),
             flight_node: NO_NODE,
             identity: Identity::NONE,
@@ -102,6 +105,7 @@ impl Lane {
 
     /// Back in line, in order.
     pub fn requeue(&mut self, piece: Piece) {
+        self.careful = true;
         let at = self.retry.partition_point(|other| other.key() < piece.key());
         self.retry.insert(at, piece);
     }

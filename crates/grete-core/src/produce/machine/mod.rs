@@ -160,6 +160,30 @@ impl ProduceMachine {
         self.conclude(now, out);
     }
 
+    /// As if so many records had been written.
+    #[cfg(test)]
+    pub(in crate::produce) fn set_next_sequence(&mut self, lane: usize, next: i32) {
+        let identity = self.identities.current.expect("known");
+        let lane = &mut self.lanes[lane];
+        (lane.identity, lane.next, lane.written) = (identity, next, next);
+    }
+
+    /// As if each partition had had a batch.
+    #[cfg(test)]
+    pub(in crate::produce) fn prove(&mut self) {
+        if let Some(identity) = self.identities.current {
+            for lane in &mut self.lanes {
+                (lane.identity, lane.proven) = (identity, true);
+            }
+        }
+    }
+
+    /// Partitions that stand in queues.
+    #[cfg(test)]
+    pub(in crate::produce) fn queued(&self) -> usize {
+        self.nodes.iter().map(|node| node.queue.len()).sum()
+    }
+
     fn on_reply(&mut self, now: Nanos, reply: Reply, out: &mut Vec<ProduceAction>) {
         if self.identities.awaits(reply.token.id) {
             self.on_identity(now, reply, out);
@@ -170,7 +194,7 @@ impl ProduceMachine {
 
     fn on_metadata(&mut self, now: Nanos, view: &impl ClusterView, out: &mut Vec<ProduceAction>) {
         let (mut arrived, mut refused) = (Vec::new(), Vec::new());
-        lock(&self.accumulator).update(now, view, &mut arrived, &mut refused);
+        lock(&self.accumulator).update(view, &mut arrived, &mut refused);
         self.lanes.extend(arrived.into_iter().map(Lane::new));
         for (id, code) in refused {
             self.give_up_partition(now, id, &Why::Refused(code), out);

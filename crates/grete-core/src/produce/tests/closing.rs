@@ -1,0 +1,127 @@
+//! The end, a good one or not.
+
+use grete_wire::error_code::ErrorCode as E;
+
+use super::rig::{Rig, config, outcome, result};
+use crate::produce::{
+    FatalError, Outcome, ProduceAction, ProduceConfig, ProduceError, ProduceEvent, ProduceNotice, Refused,
+};
+use crate::request::{LooksLike, NotKafka, RequestError};
+use crate::time::{Nanos, SECOND};
+
+fn finished(rig: &Rig) -> bool {
+    rig.has(|action| matches!(action, ProduceAction::Finished))
+}
+
+fn close(rig: &mut Rig, span: Nanos) {
+    let deadline = rig.now + span;
+    rig.step(ProduceEvent::Close { deadline });
+}
+
+#[test]
+fn close_sends_what_lingers_and_finishes_with_the_last_answer() {
+    let mut rig = Rig::ready(ProduceConfig { linger: 60 * SECOND, ..config() }, &[1]);
+    let (receipt, _) = rig.produce(0, "a");
+    close(&mut rig, 30 * SECOND);
+    assert!(matches!(rig.try_append(0, "b"), Err(Refused::Closed)));
+    let sent = rig.next_sent();
+    assert!(!finished(&rig));
+    rig.accept(&sent, 0);
+    assert!(finished(&rig));
+    assert_eq!((outcome(&receipt), rig.machine.deadline()), (Some(Outcome::Written), None));
+}
+
+#[test]
+fn close_of_an_idle_producer_finishes_at_once() {
+    let mut rig = Rig::ready(config(), &[1]);
+    close(&mut rig, 30 * SECOND);
+    assert!(finished(&rig));
+}
+
+#[test]
+fn at_the_deadline_what_is_left_is_given_up() {
+    let mut rig = Rig::ready(config(), &[1, 2, 1]);
+    let (flying, _) = rig.produce(0, "a");
+    rig.table.unready.insert(2);
+    let (never_sent, _) = rig.produce(1, "b");
+    let (lost, _) = rig.produce(2, "c");
+    let _flying = rig.next_sent();
+    let sent = rig.next_sent();
+    rig.fail(&sent, RequestError::Disconnected);
+    rig.table.unready.insert(1);
+    close(&mut rig, 5 * SECOND);
+    rig.pass(5 * SECOND - 1);
+    assert!(!finished(&rig));
+    rig.pass(1);
+    assert!(finished(&rig));
+    assert_eq!(
+        [&flying, &never_sent, &lost].map(|receipt| outcome(receipt)),
+        [Some(Outcome::Unknown), Some(Outcome::NotWritten), Some(Outcome::Unknown)]
+    );
+    let error = result(&never_sent, 0).error.expect("an error");
+    assert!(matches!(&*error, ProduceError::Closed { .. }), "{error:?}");
+    let given_up = |notice: &&ProduceNotice| matches!(notice, ProduceNotice::GivenUp { records: 1, .. });
+    assert_eq!(rig.notices().into_iter().filter(given_up).count(), 3);
+    assert_eq!(rig.pending(), 0);
+}
+
+#[test]
+fn close_wakes_who_waits_for_room_or_for_a_topic() {
+    let mut rig = Rig::ready(config(), &[1]);
+    rig.lock().await_topic();
+    let before = rig.lock().words().metadata.load(std::sync::atomic::Ordering::Relaxed);
+    close(&mut rig, SECOND);
+    assert!(rig.has(|action| matches!(action, ProduceAction::TopicKnown)));
+    assert_ne!(rig.lock().words().metadata.load(std::sync::atomic::Ordering::Relaxed), before);
+}
+
+#[test]
+fn a_fatal_error_settles_everything() {
+    let mut rig = Rig::ready(config(), &[1, 2]);
+    let (flying, _) = rig.produce(0, "a");
+    rig.table.unready.insert(2);
+    let (waiting, _) = rig.produce(1, "b");
+    let not_kafka = NotKafka { address: "x:80".into(), looks_like: LooksLike::Http };
+    rig.step(ProduceEvent::Fatal(FatalError::NotKafka(not_kafka.clone())));
+    assert_eq!((outcome(&flying), outcome(&waiting)), (Some(Outcome::Unknown), Some(Outcome::NotWritten)));
+    let error = result(&waiting, 0).error.expect("an error");
+    assert!(matches!(&*error, ProduceError::Fatal { .. }), "{error:?}");
+    let refused = rig.try_append(0, "c").expect_err("no more");
+    assert_eq!(refused, Refused::Fatal(FatalError::NotKafka(not_kafka)));
+    close(&mut rig, SECOND);
+    assert!(finished(&rig));
+}
+
+#[test]
+fn a_topic_that_may_not_be_written_to_fails_at_once() {
+    let mut rig = Rig::ready(config(), &[1]);
+    rig.table.unready.insert(1);
+    let (waiting, _) = rig.produce(0, "a");
+    rig.table.topics.insert("orders".into(), Err(E::TOPIC_AUTHORIZATION_FAILED));
+    rig.step(ProduceEvent::MetadataChanged);
+    let error = result(&waiting, 0).error.expect("an error");
+    assert!(matches!(&*error, ProduceError::Authorization { .. }), "{error:?}");
+    let refused = rig.try_append(0, "b").expect_err("refused");
+    assert!(matches!(&refused, Refused::Topic(error) if error.code == E::TOPIC_AUTHORIZATION_FAILED));
+    assert!(refused.to_string().starts_with("orders: TOPIC_AUTHORIZATION_FAILED"), "{refused}");
+    assert_eq!((rig.used(), rig.pending()), (0, 0));
+    // The ACL has been given.
+    rig.lead("orders", &[1]);
+    assert!(rig.try_append(0, "c").is_ok());
+}
+
+#[test]
+fn an_unknown_topic_is_waited_for() {
+    let mut rig = Rig::new(config());
+    let topic = rig.topic("orders");
+    assert_eq!(rig.try_append(0, "a").expect_err("not known"), Refused::NoMetadata);
+    rig.table.topics.insert("orders".into(), Err(E::UNKNOWN_TOPIC_OR_PARTITION));
+    rig.step(ProduceEvent::MetadataChanged);
+    assert_eq!(rig.lock().topic_trouble(topic), Some(E::UNKNOWN_TOPIC_OR_PARTITION));
+    assert_eq!(rig.lock().partitions(topic), None);
+    let seen = rig.lock().await_topic();
+    rig.lead("orders", &[1]);
+    assert!(rig.has(|action| matches!(action, ProduceAction::TopicKnown)));
+    assert_ne!(rig.lock().words().metadata.load(std::sync::atomic::Ordering::Relaxed), seen);
+    assert_eq!(rig.lock().partitions(topic), Some(Ok(1)));
+}

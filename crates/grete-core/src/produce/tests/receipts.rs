@@ -1,0 +1,101 @@
+//! Receipts between threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+use crate::produce::accumulator::PartitionId;
+use crate::produce::receipt::{Receipt, Settlement};
+use crate::produce::{Outcome, Settled};
+
+fn written(offset: i64) -> Settlement {
+    Settlement { outcome: Outcome::Written, offset: Some(offset), timestamp: None, error: None, at: 5 }
+}
+
+fn receipt() -> Receipt {
+    Receipt::new("orders".into(), 3, PartitionId(0))
+}
+
+#[test]
+fn a_receipt_says_what_became_of_each_record() {
+    let receipt = receipt();
+    assert_eq!((receipt.result(0), receipt.is_settled()), (None, false));
+    assert!(!receipt.settle(written(10)), "nobody waits");
+    let expected = Settled { outcome: Outcome::Written, offset: Some(12), timestamp: None, error: None, at: 5 };
+    assert_eq!((receipt.result(2), receipt.is_settled()), (Some(expected), true));
+    assert!(!receipt.watch(), "too late: it is settled");
+}
+
+#[test]
+fn parts_are_settled_one_by_one() {
+    let receipt = receipt();
+    let seen = receipt.announce_wait();
+    assert!(receipt.settle_part(2, 2, written(20), false), "somebody waits");
+    assert_ne!(receipt.word().load(Ordering::Relaxed), seen, "so that a sleep on it ends");
+    let offset = |index| receipt.result(index).map(|settled| settled.offset.expect("told"));
+    assert_eq!([offset(0), offset(1), offset(2), offset(3), offset(4)], [None, None, Some(20), Some(21), None]);
+    assert!(!receipt.is_settled() && receipt.watch());
+    assert!(receipt.settle_part(0, 2, written(10), true));
+    assert_eq!((offset(1), receipt.is_settled()), (Some(11), true));
+}
+
+/// A sleep on a word, with the rules of a futex: it does not begin when the word is another one, and it ends only when
+/// somebody wakes.
+#[derive(Default)]
+struct Kernel {
+    sleepers: std::sync::Mutex<u32>,
+    wake: std::sync::Condvar,
+}
+
+impl Kernel {
+    fn wait(&self, word: &AtomicU32, seen: u32) {
+        let sleepers = self.sleepers.lock().expect("no panic");
+        if word.load(Ordering::SeqCst) != seen {
+            return;
+        }
+        let before = *sleepers;
+        drop(self.wake.wait_while(sleepers, |now| *now == before).expect("no panic"));
+    }
+
+    fn wake(&self) {
+        *self.sleepers.lock().expect("no panic") += 1;
+        self.wake.notify_all();
+    }
+}
+
+#[test]
+fn no_wake_up_is_lost() {
+    for round in 0..3000_u32 {
+        let parts = 1 + round % 3;
+        let (receipt, kernel, go) = (Arc::new(receipt()), Kernel::default(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            for index in 0..parts {
+                let (receipt, kernel, go) = (&receipt, &kernel, &go);
+                scope.spawn(move || {
+                    while !go.load(Ordering::Acquire) {
+                        std::hint::spin_loop();
+                    }
+                    loop {
+                        let seen = receipt.announce_wait();
+                        if let Some(settled) = receipt.result(index) {
+                            assert_eq!(settled.offset, Some(i64::from(index) * 10));
+                            return;
+                        }
+                        kernel.wait(receipt.word(), seen);
+                    }
+                });
+            }
+            go.store(true, Ordering::Release);
+            for index in 0..parts {
+                let heard = match parts {
+                    1 => receipt.settle(written(0)),
+                    _ => receipt.settle_part(index, 1, written(i64::from(index) * 10), index + 1 == parts),
+                };
+                if heard {
+                    kernel.wake();
+                }
+            }
+        });
+        assert!(receipt.is_settled());
+    }
+}
