@@ -64,6 +64,7 @@ impl Kernel {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "what is between threads shows with threads")]
 fn no_wake_up_is_lost() {
     for round in 0..3000_u32 {
         let parts = 1 + round % 3;

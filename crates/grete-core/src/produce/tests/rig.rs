@@ -341,11 +341,13 @@ impl Rig {
     }
 
     pub fn notices(&self) -> Vec<&ProduceNotice> {
-        let notice = |action| match action {
-            &ProduceAction::Notice(ref notice) => Some(notice),
-            _ => None,
-        };
-        self.actions.iter().filter_map(notice).collect()
+        let mut notices = Vec::new();
+        for action in &self.actions {
+            if let ProduceAction::Notice(notice) = action {
+                notices.push(notice);
+            }
+        }
+        notices
     }
 
     pub fn has(&self, wanted: impl Fn(&ProduceAction) -> bool) -> bool {
