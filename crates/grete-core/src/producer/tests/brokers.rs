@@ -49,7 +49,9 @@ pub struct Brokers {
     pub views: BTreeMap<NodeId, View>,
     /// Topics that the client may not write to.
     pub denied: BTreeSet<String>,
+    /// What brokers speak at most, where it is not all that we do; brokers of `new` speak all.
     pub max_versions: BTreeMap<ApiKey, i16>,
+    pub new: BTreeSet<NodeId>,
     /// NOT_LEADER_OR_FOLLOWER names the leader (KIP-951).
     pub hints: bool,
     /// InitProducerId with an id bumps its epoch, as for transactional ids (KIP-360). Kafka itself gives whoever has no
@@ -83,6 +85,7 @@ impl Brokers {
             views: BTreeMap::new(),
             denied: BTreeSet::new(),
             max_versions: BTreeMap::new(),
+            new: BTreeSet::new(),
             hints: false,
             bumps: false,
             first_epoch: 0,
@@ -103,6 +106,16 @@ impl Brokers {
         for (partition, leader) in (0..partitions).zip(leaders.into_iter().cycle()) {
             let tp = TopicPartition::new(topic, partition);
             self.logs.insert(tp.clone(), Log::new(tp, leader));
+        }
+    }
+
+    /// The topic gets one more partition.
+    pub fn grow(&mut self, topic: &str) {
+        let partition = self.logs.keys().filter(|tp| *tp.topic == *topic).count();
+        let alive: Vec<NodeId> = self.nodes.difference(&self.down).copied().collect();
+        if let Some(leader) = alive.get(partition % alive.len().max(1)).filter(|_| self.ids.contains_key(topic)) {
+            let tp = TopicPartition::new(topic, i32::try_from(partition).unwrap());
+            self.logs.insert(tp.clone(), Log::new(tp, *leader));
         }
     }
 
@@ -139,7 +152,8 @@ impl Brokers {
         let version = asked.version;
         match asked.api {
             ApiKey::ApiVersions => {
-                let answer = api_versions(&self.max_versions);
+                let all = BTreeMap::new();
+                let answer = api_versions(if self.new.contains(&node) { &all } else { &self.max_versions });
                 asked.answer(|version, out| answer.encode(version, out))
             }
             ApiKey::Metadata => {

@@ -16,7 +16,7 @@ use crate::produce::{
 };
 use crate::producer::*;
 use crate::rng::Rng;
-use crate::time::{MILLI, Nanos, SECOND};
+use crate::time::{MILLI, Nanos};
 
 /// A record that was taken.
 #[derive(Debug)]
@@ -197,7 +197,7 @@ impl World {
         }
         let mut out = Vec::new();
         self.client.core.step(self.now, event, &mut out);
-        let lateness = if self.chaos && self.rng.below(50) == 0 { self.rng.below(1000) * MILLI } else { 0 };
+        let lateness = if self.chaos && self.rng.below(50) == 0 { self.rng.below(self.lazy) } else { 0 };
         self.client.wake = self.client.core.deadline().map(|at| at + lateness);
         let (mut room, mut progress, mut topic, mut told) = (false, false, false, Vec::new());
         for action in out {
@@ -270,10 +270,9 @@ impl World {
         }
         if !self.client.finished {
             let timeout = self.client.config.produce.delivery_timeout;
-            // The network thread is late by up to a second.
             let oldest = self.client.open.iter().map(|number| self.client.rows[*number].taken).min();
             if let Some(taken) = oldest {
-                assert!(self.now <= taken + timeout + SECOND, "a record of {taken} is not settled at {}", self.now);
+                assert!(self.now <= taken + timeout + self.lazy, "a record of {taken} is not settled at {}", self.now);
             }
         }
     }

@@ -122,7 +122,7 @@ impl World {
 
     pub fn fault(&mut self) {
         let alive = self.any_node(true);
-        match self.rng.below(20) {
+        match self.rng.below(21) {
             0 => self.cut(|node| Some(node) == alive),
             1 => self.cut(|_| true),
             2 => {
@@ -187,6 +187,11 @@ impl World {
                 self.brokers.denied.insert(topic);
             }
             17 => self.brokers.denied.clear(),
+            19 if self.brokers.logs.len() < 8 => {
+                let topic = self.any_topic();
+                self.brokers.grow(&topic);
+                self.spread();
+            }
             18 if self.recreates => {
                 let topic = self.any_topic();
                 let partitions = self.brokers.logs.keys().filter(|tp| *tp.topic == *topic).count();

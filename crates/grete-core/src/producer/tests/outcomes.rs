@@ -136,6 +136,16 @@ fn a_topic_that_may_not_be_written_fails_at_once() {
 }
 
 #[test]
+fn a_producer_that_may_not_have_an_identity_fails_for_good() {
+    let mut world = World::new(config());
+    world.brokers.init_error = Some(E::CLUSTER_AUTHORIZATION_FAILED);
+    assert_eq!(world.append("orders", Some(0), None, 20), Err(Refused::NoMetadata));
+    world.pass(100 * MILLI);
+    assert_eq!(world.client.fatal, 1);
+    assert!(matches!(world.append("orders", Some(0), None, 20), Err(Refused::Fatal(_))));
+}
+
+#[test]
 fn a_topic_that_is_not_there_is_waited_for() {
     let mut world = World::new(config());
     assert_eq!(world.append("clicks", None, None, 20), Err(Refused::NoMetadata));

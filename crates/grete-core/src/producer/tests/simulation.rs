@@ -1,3 +1,4 @@
+use grete_wire::ApiKey;
 use grete_wire::records::Compression;
 
 use super::world::*;
@@ -34,7 +35,7 @@ fn config(seed: u64, rng: &mut Rng) -> ProducerCoreConfig {
         level: None,
         delivery_timeout: request_timeout + (2 + rng.below(20) * rng.below(5)) * SECOND,
         request_timeout,
-        max_in_flight: 1 + (rng.below(5) * rng.below(2)) as usize,
+        max_in_flight: 1 + (rng.below(if idempotent { 5 } else { 12 }) * rng.below(2)) as usize,
         retry_backoff: (1 + rng.below(100)) * MILLI,
         retry_backoff_max: SECOND,
     };
@@ -57,8 +58,15 @@ fn world(seed: u64) -> World {
     world.brokers.tell_all();
     if seed.is_multiple_of(3) {
         let produce = [3, 6, 7, 8, 9, 10, 12][rng.below(7) as usize];
-        world.brokers.max_versions.insert(grete_wire::ApiKey::Produce, produce);
+        world.brokers.max_versions.insert(ApiKey::Produce, produce);
+        if rng.below(2) == 0 {
+            // Without topic ids.
+            world.brokers.max_versions.insert(ApiKey::Metadata, 9);
+        }
+        // Some brokers have been upgraded already.
+        world.brokers.new = (1..=3).filter(|_| rng.below(2) == 0).collect();
     }
+    world.lazy = if rng.below(8) == 0 { 20 * SECOND } else { SECOND };
     world.recreates = seed % 11 == 2;
     world.brokers.hints = rng.below(2) == 0;
     world.brokers.bumps = rng.below(2) == 0;
@@ -117,6 +125,9 @@ fn run(seed: u64, talk: bool) {
             world.flush();
         }
     }
+    if world.rng.below(5) == 0 {
+        return close_amid_faults(&mut world);
+    }
     world.heal();
     let healed = world.now;
     let open = world.client.open().to_vec();
@@ -144,7 +155,9 @@ fn run(seed: u64, talk: bool) {
             last.push(insist(&mut world, topic, partition));
         }
     }
-    world.flush();
+    if world.rng.below(2) == 0 {
+        world.flush();
+    }
     world.pass((timeout - SECOND).min(10 * SECOND));
     for number in last {
         let expected = if config.acks == 0 { Outcome::Unknown } else { Outcome::Written };
@@ -153,6 +166,13 @@ fn run(seed: u64, talk: bool) {
     assert_eq!(world.client.accumulator().pending_records(), 0);
     assert_eq!(world.client.accumulator().used_bytes(), 0, "bytes that nobody gives back");
     world.check_logs();
+    if world.rng.below(4) == 0 {
+        // Connections are closed, topics forgotten, and found again.
+        world.pass(700 * SECOND);
+        let number = insist(&mut world, "clicks", 0);
+        world.pass(2 * SECOND);
+        assert!(world.client.outcome(number).is_some(), "nobody wakes up");
+    }
     world.close(5 * SECOND);
     world.pass(6 * SECOND);
     assert!(world.client.finished, "it does not end");
@@ -163,6 +183,25 @@ fn run(seed: u64, talk: bool) {
 }
 
 /// GRETE_SEED=n runs one seed, and tells what happens; GRETE_SEEDS=n that many.
+/// Everything is settled in time, and stays true when brokers carry out later what they had received.
+fn close_amid_faults(world: &mut World) {
+    let time = world.rng.below(10_000) * MILLI;
+    world.tell(|| format!("close within {} ms", time / MILLI));
+    world.close(time);
+    let end = world.now + time + world.lazy;
+    while world.now < end {
+        world.pass(500 * MILLI);
+        if world.rng.below(2) == 0 {
+            world.fault();
+        }
+    }
+    assert!(world.client.finished, "it does not end");
+    assert_eq!(world.client.open(), [0; 0], "records that nobody settles");
+    world.heal();
+    world.pass(CALM);
+    world.check_logs();
+}
+
 #[test]
 fn producers_survive_faults() {
     each_seed(&REGRESSIONS, 60, run);

@@ -45,6 +45,10 @@ impl World {
             // What leaves with the answer that asks for silence has left.
             let (since, until) = self.spy.muted.get(&node).copied().unwrap_or_default();
             assert!(self.now >= until || self.now == since, "b{node} has asked for silence until {until}");
+            let parts = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+            let sizes = parts.map(|part| part.records.as_ref().map_or(0, |records| records.len()));
+            let (count, bytes) = sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size));
+            assert!(count == 1 || bytes <= config.max_request_size, "{count} batches of {bytes} bytes in one request");
             if request.acks == 0 {
                 return;
             }
@@ -54,7 +58,7 @@ impl World {
             }
             sent.produce = Some(asked.version);
             let others = self.spy.in_flight.values().flatten();
-            for part in &sent.parts {
+            for part in sent.parts.iter().filter(|_| config.idempotent) {
                 let count = others.clone().filter(|other| other.parts.contains(part)).count();
                 assert!(count < 5, "a sixth batch of {part:?} is sent");
             }

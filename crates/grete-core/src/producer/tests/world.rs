@@ -45,6 +45,8 @@ pub struct World {
     pub rng: Rng,
     /// Wires are slow now and then.
     pub chaos: bool,
+    /// The network thread is late by up to so much, now and then.
+    pub lazy: Nanos,
     /// Topics are deleted and made again.
     pub recreates: bool,
     /// What happens is printed.
@@ -96,6 +98,7 @@ impl World {
         Self {
             now: SECOND,
             chaos: false,
+            lazy: SECOND,
             recreates: false,
             talk: false,
             heard: None,
