@@ -146,6 +146,23 @@ fn a_producer_that_may_not_have_an_identity_fails_for_good() {
 }
 
 #[test]
+fn a_topic_that_nobody_used_for_long_is_found_again_and_one_that_is_new_then_is_found_too() {
+    let mut world = started();
+    world.pass(1000 * SECOND);
+    for topic in ["orders", "clicks"] {
+        world.brokers.create("clicks", 1);
+        world.brokers.tell_all();
+        assert_eq!(world.append(topic, Some(0), None, 20), Err(Refused::NoMetadata));
+        world.pass(SECOND);
+        let id = world.append(topic, Some(0), None, 20).unwrap();
+        world.flush();
+        world.pass(SECOND);
+        assert_eq!(world.client.outcome(id), WRITTEN, "{topic}");
+        world.pass(1000 * SECOND);
+    }
+}
+
+#[test]
 fn a_topic_that_is_not_there_is_waited_for() {
     let mut world = World::new(config());
     assert_eq!(world.append("clicks", None, None, 20), Err(Refused::NoMetadata));
