@@ -85,6 +85,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("crates/grete-py/src/buffers.rs", "Python's buffer protocol is raw pointers"),
     ("crates/grete-py/src/columns.rs", "__getbuffer__ is declared unsafe; its body is one call into buffers.rs"),
     ("crates/grete-core/tests/fetch_allocations.rs", "a global allocator that counts"),
+    ("crates/grete-core/tests/produce_allocations.rs", "a global allocator that counts"),
     ("crates/grete-core/tests/request_allocations.rs", "a global allocator that counts"),
     ("crates/grete-wire/tests/allocations.rs", "a global allocator that counts"),
     ("fuzz/src/counting.rs", "a global allocator that counts"),

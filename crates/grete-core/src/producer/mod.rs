@@ -34,6 +34,8 @@ pub struct ProducerCore {
     produce: ProduceMachine,
     accumulator: SharedAccumulator,
     todo: VecDeque<Todo>,
+    /// Leaders have changed. Told once a step: an answer can name a new leader for each of a thousand partitions.
+    metadata_changed: bool,
     finished: bool,
     cluster_actions: Vec<ClusterAction>,
     produce_actions: Vec<ProduceAction>,
@@ -48,6 +50,7 @@ impl ProducerCore {
             produce: ProduceMachine::new(config.produce, SharedAccumulator::clone(&accumulator), rng.split()),
             accumulator,
             todo: VecDeque::new(),
+            metadata_changed: false,
             finished: false,
             cluster_actions: Vec::new(),
             produce_actions: Vec::new(),
@@ -70,10 +73,12 @@ impl ProducerCore {
             ProducerEvent::Drain => self.produce(now, ProduceEvent::Drain),
             ProducerEvent::Close { deadline } => self.produce(now, ProduceEvent::Close { deadline }),
         }
-        while let Some(todo) = self.todo.pop_front() {
-            match todo {
-                Todo::Cluster(action) => self.on_cluster(now, action, out),
-                Todo::Produce(action) => self.on_produce(now, action, out),
+        loop {
+            match self.todo.pop_front() {
+                Some(Todo::Cluster(action)) => self.on_cluster(now, action, out),
+                Some(Todo::Produce(action)) => self.on_produce(now, action, out),
+                None if std::mem::take(&mut self.metadata_changed) => self.produce(now, ProduceEvent::MetadataChanged),
+                None => break,
             }
         }
     }
@@ -111,7 +116,7 @@ impl ProducerCore {
                 self.produce(now, ProduceEvent::Reply(reply));
             }
             ClusterAction::Reply(_) | ClusterAction::MetadataRefreshed => {}
-            ClusterAction::MetadataChanged => self.produce(now, ProduceEvent::MetadataChanged),
+            ClusterAction::MetadataChanged => self.metadata_changed = true,
             ClusterAction::NodeReady { node, channel: Channel::Produce } => {
                 self.produce(now, ProduceEvent::NodeReady(node));
             }
@@ -136,7 +141,7 @@ impl ProducerCore {
                 let topics = self.accumulator.lock().unwrap_or_else(std::sync::PoisonError::into_inner).interest();
                 self.cluster(now, ClusterEvent::SetTopics(topics));
                 // A topic that was forgotten and wanted again in the same moment is known: no answer will speak of it.
-                self.produce(now, ProduceEvent::MetadataChanged);
+                self.metadata_changed = true;
             }
             ProduceAction::LeaderHint { tp, leader, epoch, endpoint } => {
                 self.cluster(now, ClusterEvent::LeaderHint { tp, leader, epoch, endpoint });

@@ -70,15 +70,17 @@ impl Topic {
     /// Records without a key go to another partition from now on: any of those with a leader, all equally likely (KIP-794).
     pub fn switch(&mut self, rng: &mut Rng) {
         self.sticky_bytes = 0;
-        let others = self.available.iter().copied().filter(|&partition| partition != self.sticky);
-        let many = others.clone().count() as u64;
-        let chosen = usize::try_from(rng.below(many)).unwrap_or(0);
-        let any = |rng: &mut Rng| u32::try_from(rng.below(self.count.into())).unwrap_or(0);
-        self.sticky = match (others.clone().nth(chosen), self.available.first()) {
-            (Some(other), _) => other,
-            (None, Some(&only)) => only,
-            (None, None) => any(rng),
+        let many = self.available.len() as u64;
+        let drawn = match self.available.binary_search(&self.sticky) {
+            Ok(place) if many > 1 => {
+                let other = rng.below(many - 1);
+                other + u64::from(other >= place as u64)
+            }
+            _ => rng.below(many),
         };
+        let chosen = usize::try_from(drawn).ok().and_then(|drawn| self.available.get(drawn)).copied();
+        // Without any leader, one is as good as another.
+        self.sticky = chosen.unwrap_or_else(|| u32::try_from(rng.below(self.count.into())).unwrap_or(0));
     }
 }
 

@@ -59,7 +59,7 @@ impl ProduceMachine {
                 (Some(answer), _) => self.on_verdict(now, piece, answer, jitter, &mut retried, out),
                 (None, Some(RequestError::Unanswered)) => {
                     self.settle(now, &mut piece, Outcome::Unknown, None, None, None, out);
-                    self.drop_piece(piece);
+                    self.keep_unwritten(now, piece);
                 }
                 // An answer that cannot be read, or does not speak of the batch, says nothing: least of all that the
                 // batch was too large.

@@ -43,6 +43,7 @@ use drain::InFlight;
 use identity::Identities;
 use lane::{Lane, REMEMBERED};
 use node::Node;
+use piece::Piece;
 use settle::{Expired, Why};
 
 /// See the module.
@@ -59,6 +60,9 @@ pub struct ProduceMachine {
     requests: BTreeMap<u32, InFlight>,
     /// Of batches that were split: records that are not settled.
     splits: HashMap<u64, u32>,
+    /// Of requests that are not answered: batches that may still wait for their socket.
+    unwritten: Vec<Piece>,
+    unwritten_look: Nanos,
     identities: Identities,
     /// Who waits out a backoff, the first to wake on top.
     sleepers: BinaryHeap<Reverse<(Nanos, PartitionId)>>,
@@ -100,6 +104,8 @@ impl ProduceMachine {
             nodes: Vec::new(),
             requests: BTreeMap::new(),
             splits: HashMap::new(),
+            unwritten: Vec::new(),
+            unwritten_look: 0,
             identities: Identities::new(backoff),
             sleepers: BinaryHeap::new(),
             next_token: 0,
@@ -150,6 +156,7 @@ impl ProduceMachine {
             }
             ProduceEvent::Fatal(error) => self.fail(now, error, out),
         }
+        self.drop_written(now);
         self.wake_sleepers(now);
         self.collect(now);
         self.expire(now, out);
@@ -306,7 +313,8 @@ impl ProduceMachine {
         let batches = earlier(accumulator.next_linger(), accumulator.next_expiry());
         let asleep = self.sleepers.peek().map(|Reverse((at, _))| *at);
         let nodes = earlier(self.node_look, if self.used { self.identities.deadline() } else { None });
-        let own = earlier(self.forget_look, self.closing);
+        let unwritten = (!self.unwritten.is_empty()).then_some(self.unwritten_look);
+        let own = earlier(earlier(self.forget_look, self.closing), unwritten);
         self.wake = earlier(earlier(batches, asleep), earlier(nodes, own));
         if accumulator.has_ready() {
             self.wake = Some(now); // told of since this step listened

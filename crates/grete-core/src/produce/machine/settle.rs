@@ -13,7 +13,12 @@ use crate::produce::error::{FatalError, LastError, ProduceError};
 use crate::produce::event::{ProduceAction, ProduceNotice};
 use crate::produce::receipt::{Outcome, Receipt, Settlement};
 use crate::request::NO_NODE;
-use crate::time::Nanos;
+use crate::time::{MILLI, Nanos};
+
+/// How often it is looked at what waits for a socket.
+const UNWRITTEN_LOOK: Nanos = 5 * MILLI;
+/// So many are looked at with every step.
+const FEW: usize = 16;
 
 /// Why records are given up.
 #[derive(Debug, Clone)]
@@ -122,6 +127,28 @@ impl ProduceMachine {
     /// Nobody needs the piece any more.
     pub(super) fn drop_piece(&mut self, piece: Piece) {
         lock(&self.accumulator).give(piece.charge, piece.batch.into_buffer());
+    }
+
+    /// A batch that nobody will speak of again has been handed to its socket.
+    pub(super) fn keep_unwritten(&mut self, now: Nanos, piece: Piece) {
+        if self.unwritten.is_empty() {
+            self.unwritten_look = now.saturating_add(UNWRITTEN_LOOK);
+        }
+        self.unwritten.push(piece);
+    }
+
+    /// Frees what brokers do not answer (`acks=0`) once nobody holds it any more: until then it waits for a socket, and that
+    /// a producer is never told of its outcome must not mean that it can fill the memory with it.
+    pub(super) fn drop_written(&mut self, now: Nanos) {
+        if self.unwritten.is_empty() || (self.unwritten.len() > FEW && now < self.unwritten_look) {
+            return;
+        }
+        self.unwritten_look = now.saturating_add(UNWRITTEN_LOOK);
+        let is_written = |piece: &mut Piece| Arc::strong_count(piece.batch.bytes()) == 1;
+        let written: Vec<Piece> = self.unwritten.extract_if(.., is_written).collect();
+        for piece in written {
+            self.drop_piece(piece);
+        }
     }
 
     /// Gives up what has waited for too long.

@@ -188,6 +188,9 @@ fn with_acks_0_nobody_ever_knows() {
     rig.fail(&sent, RequestError::Unanswered);
     let settled = result(&receipt, 0);
     assert_eq!((settled.outcome, settled.offset, settled.error), (Outcome::Unknown, None, None));
+    assert!(rig.used() > 0, "the socket has it still");
+    drop(sent);
+    rig.pass(SECOND);
     assert_eq!(rig.used(), 0);
     // What was not even handed to a socket is sent again.
     let (receipt, _) = rig.produce(0, "b");
