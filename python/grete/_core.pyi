@@ -364,7 +364,6 @@ class Producer:
     def __new__(
         cls,
         config: Sequence[tuple[str, str]],
-        max_block: float | None = None,
         partitioner: Callable[[str, Any, int], int] | None = None,
     ) -> Self: ...
     @property

@@ -6,7 +6,10 @@ from grete._core import Message, Messages
 from grete.errors import GreteError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grete._core import Job
+    from grete.client import Producer
 
 
 class Consumer:
@@ -29,9 +32,10 @@ class Consumer:
     attempt: int = 0
     lost: bool = False
     _job: "Job | None" = None
+    _new_producer: "Callable[[], Producer] | None" = None
 
     # Planned names: what is not there is refused by name instead of by a bare AttributeError.
-    _NOT_BUILT: ClassVar[frozenset[str]] = frozenset({"producer", "seek", "pause", "resume", "background"})
+    _NOT_BUILT: ClassVar[frozenset[str]] = frozenset({"seek", "pause", "resume", "background"})
 
     def initialize(self) -> None:
         """Runs once, before the first `consume`. If it raises, it is retried on a new instance."""
@@ -45,6 +49,18 @@ class Consumer:
 
     def shutdown(self) -> None:
         """Runs once when the process stops; what is marked is committed afterwards."""
+
+    @property
+    def producer(self) -> "Producer":
+        """The process's producer, made on first use with the App's Kafka settings and shared by all consumers.
+
+        `produce` returns at once, so a record that a handler produced may still be on its way when the message behind
+        it is committed: `produce_sync`, or `wait` on the delivery, where that matters. When the App stops, what was
+        produced is delivered before the last commit; what cannot be is logged, and the App's run fails.
+        """
+        if self._new_producer is None:
+            raise GreteError("producer works in a running App: nobody runs this consumer")
+        return self._new_producer()
 
     def mark(self, x: Message | Messages, through: bool = False) -> int:
         """Declares a message, or messages, of this job processed. Returns how many were not marked before.

@@ -1,6 +1,11 @@
 """All errors that Grete raises. Rust raises these very classes."""
 
 import builtins
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grete._core import Deliveries
+    from grete.client import Undelivered
 
 
 class GreteError(Exception):
@@ -68,7 +73,12 @@ class OffsetError(GreteError):
 
 
 class QueueFull(GreteError):  # noqa: N818
-    """`buffer.memory` stayed full for `max_block`: records are made faster than brokers take them, or none can."""
+    """`buffer.memory` stayed full for `max_block`: records come faster than brokers take them, or no broker takes any.
+
+    `deliveries`: what `produce_many` had taken by then, None if nothing.
+    """
+
+    deliveries: "Deliveries | None" = None
 
 
 class DeliveryError(GreteError):
@@ -100,7 +110,7 @@ class DeliveryError(GreteError):
 class UndeliveredError(GreteError):
     """A producer was closed and records were not delivered. `undelivered` is the report that `close` returns."""
 
-    def __init__(self, message: str, *, undelivered: object) -> None:
+    def __init__(self, message: str, *, undelivered: "Undelivered") -> None:
         super().__init__(message)
         self.undelivered = undelivered
 

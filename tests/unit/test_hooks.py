@@ -37,6 +37,10 @@ class FakeJob:
         return 1
 
 
+def no_producer() -> grete.client.Producer:
+    raise AssertionError("nobody produces here")
+
+
 def some() -> grete.Messages:
     return _core._testing_decode(batch([Record(5, b"a"), Record(6, b"b")]), "orders", 3)
 
@@ -69,7 +73,7 @@ class Recorder(grete.Consumer):
 @pytest.fixture
 def hooks() -> Hooks:
     Recorder.calls, Recorder.fail = [], set()
-    return Hooks([make(0, ("orders",), Recorder, {})])
+    return Hooks([make(0, ("orders",), Recorder, {})], no_producer)
 
 
 def run(hooks: Hooks, job: FakeJob) -> None:
@@ -138,7 +142,7 @@ def test_an_instance_keeps_no_messages(hooks: Hooks, failing: set[str]) -> None:
             kept.append(self.messages[:1])
             super().consume()
 
-    hooks = Hooks([make(0, ("orders",), Keeper, {})])
+    hooks = Hooks([make(0, ("orders",), Keeper, {})], no_producer)
     job = FakeJob(messages=some())
     with contextlib.suppress(RuntimeError):
         run(hooks, job)
@@ -158,7 +162,7 @@ def test_a_failed_revoked_leaves_no_instance(hooks: Hooks) -> None:
 
 def test_a_function_gets_the_messages() -> None:
     got: list[grete.Messages] = []
-    hooks = Hooks([make(0, ("orders",), got.append, {})])
+    hooks = Hooks([make(0, ("orders",), got.append, {})], no_producer)
     messages = some()
     run(hooks, FakeJob(messages=messages))
     assert got == [messages]
@@ -192,7 +196,7 @@ def work(monkeypatch: pytest.MonkeyPatch, handler: Any, jobs: list[FakeJob]) -> 
     monkeypatch.setattr(_core, "Worker", lambda name, dispatcher: (name, dispatcher))
     dispatcher, control = FakeDispatcher(jobs), Control()
     routes: list[Route] = [make(0, ("orders",), handler, {})]
-    worker = Worker(7, dispatcher, Hooks(routes), control)  # type: ignore[arg-type]
+    worker = Worker(7, dispatcher, Hooks(routes, no_producer), control)  # type: ignore[arg-type]
     worker.start()
     worker.join(30)
     assert not worker.is_alive()

@@ -90,8 +90,10 @@ class Producer(_core.Producer):
         those without a key stick to a partition for a batch).
         """
         pairs = config.client_pairs(settings)
-        seconds = units.seconds(max_block) if isinstance(max_block, str) else max_block
-        self = super().__new__(cls, pairs, seconds, partitioner)
+        if max_block is not None:
+            seconds = units.seconds(max_block) if isinstance(max_block, str) else max_block
+            pairs.append(("max.block.ms", str(round(seconds * 1000))))
+        self = super().__new__(cls, pairs, partitioner)
         self._closed = False
         self._loops = weakref.WeakKeyDictionary()
         self._loops_lock = threading.Lock()

@@ -1,8 +1,9 @@
 """Consumer instances by lane, and how their hooks are run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from grete._core import Job, Messages
+from grete.client import Producer
 from grete.consumer import Consumer
 from grete.routes import Route
 
@@ -17,9 +18,10 @@ class Hooks:
     all workers; its single operations are atomic.
     """
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Sequence[Route], producer: Callable[[], Producer]) -> None:
         self._routes = {route.id: route for route in routes}
         self._consumers: dict[int, Consumer] = {}
+        self._producer = producer
 
     def __len__(self) -> int:
         return len(self._consumers)
@@ -48,6 +50,7 @@ class Hooks:
             consumer = self._routes[job.route].new_consumer()
             consumer.topic, consumer.partition = job.topic, job.partition
             consumer.messages = _NO_MESSAGES
+            consumer._new_producer = self._producer  # noqa: SLF001
             consumer.initialize()
             self._consumers[job.lane] = consumer
         messages = job.messages

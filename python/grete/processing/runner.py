@@ -12,10 +12,11 @@ from typing import NoReturn
 
 from grete import _core
 from grete.config import Config
-from grete.errors import GreteError
+from grete.errors import GreteError, UndeliveredError
 from grete.processing import atexit
 from grete.processing.hooks import Hooks
 from grete.processing.notices import log_notices
+from grete.processing.production import Production
 from grete.processing.signals import Signals, stderr
 from grete.processing.worker import Worker
 from grete.routes import Route
@@ -49,6 +50,7 @@ class Runner:
         self._ended = threading.Event()
         self._error: BaseException | None = None
         self._clients: dict[str, _core.Client] = {}
+        self._production = Production(dict(config.kafka_pairs()))
         self._workers: list[Worker] = []
         self._closers: list[threading.Thread] = []
         self._ending: set[threading.Thread] = set()
@@ -103,7 +105,7 @@ class Runner:
 
     def _start(self) -> None:
         routes = [route for members in self._groups.values() for route in members]
-        hooks = Hooks(routes)
+        hooks = Hooks(routes, self._production.producer)
         for group, members in self._groups.items():
             pairs = self._config.kafka_pairs(
                 {"group.id": group, "enable.auto.commit": "true", "queued_bytes": str(self._config["queued_bytes"])}
@@ -162,6 +164,7 @@ class Runner:
             if any(worker.is_alive() for worker in self._workers):
                 self._log_running()
                 self._dispatcher.release_workers()
+            self._close_production(selector, deadline - close_reserve(self._timeout) / 2)
             self._close_clients(deadline - last_words(self._timeout))
             self._await_threads(selector, self._closers, deadline)
             late = [thread for thread in (*self._workers, *self._closers) if thread.is_alive()]
@@ -187,6 +190,26 @@ class Runner:
         for thread in threads:
             if thread.is_alive():
                 thread.join()
+
+    def _close_production(self, selector: selectors.BaseSelector, deadline: float) -> None:
+        """What handlers produced is delivered before the offsets behind it are committed."""
+        if not self._production.started:
+            return
+
+        def close() -> None:
+            try:
+                undelivered = self._production.close(max(0.0, deadline - time.monotonic()))
+                if undelivered and self._error is None:
+                    self._error = UndeliveredError(
+                        f"stopped with undelivered records: {undelivered}", undelivered=undelivered
+                    )
+            finally:
+                self.ending(threading.current_thread())
+
+        closer = threading.Thread(target=close, name="grete-close-producer", daemon=True)
+        self._closers.append(closer)
+        closer.start()
+        self._await_threads(selector, [closer], deadline + last_words(self._timeout))
 
     def _close_clients(self, deadline: float) -> None:
         for group, client in self._clients.items():

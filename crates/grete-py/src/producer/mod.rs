@@ -309,20 +309,15 @@ impl<'a> Waiting<'a> {
 
 #[pymethods]
 impl Producer {
-    /// `config`: Kafka's settings as pairs. `max_block`: seconds. `partitioner`: chooses by topic, key and partition count.
+    /// `config`: Kafka's settings as pairs. `partitioner`: chooses by topic, key and partition count.
     #[new]
-    #[pyo3(signature = (config, max_block=None, partitioner=None))]
-    fn new(
-        py: Python<'_>,
-        config: Vec<(String, String)>,
-        max_block: Option<f64>,
-        partitioner: Option<Py<PyAny>>,
-    ) -> PyResult<Self> {
+    #[pyo3(signature = (config, partitioner=None))]
+    fn new(py: Python<'_>, config: Vec<(String, String)>, partitioner: Option<Py<PyAny>>) -> PyResult<Self> {
         let config = ProducerConfig::from_pairs(&config).map_err(errors::config)?;
         let client = py.detach(|| ClientProducer::start(&config)).map_err(errors::client)?;
         let monotonic = py.import("time")?.call_method0("monotonic")?.extract::<f64>()? - client.now() as f64 / 1e9;
         Ok(Self {
-            max_block: seconds(max_block)?.unwrap_or_else(|| client.max_block()),
+            max_block: client.max_block(),
             callbacks: Book::new(client.watch()),
             client: Handle::new(client),
             topics: Topics::new(),

@@ -1,0 +1,77 @@
+"""The basic round trip: what was produced is what is read."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+import grete
+from grete.client import Consumer, Producer
+from tests.kafka import KafkaCluster
+
+pytestmark = pytest.mark.kafka
+
+
+def settings(kafka: KafkaCluster, **more: object) -> dict[str, object]:
+    return {"bootstrap.servers": kafka.bootstrap_servers, **{name.replace("_", "."): more[name] for name in more}}
+
+
+def read(kafka: KafkaCluster, topic: str, partitions: int, count: int) -> list[grete.Message]:
+    found: list[grete.Message] = []
+    with Consumer({"bootstrap.servers": kafka.bootstrap_servers}) as consumer:
+        consumer.assign([(topic, partition, "earliest") for partition in range(partitions)])
+        deadline = time.monotonic() + 60
+        while len(found) < count and time.monotonic() < deadline:
+            found.extend(consumer.poll(1.0))
+    assert len(found) == count
+    return sorted(found, key=lambda message: (message.partition, message.offset))
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_is_produced_is_what_is_read(kafka: KafkaCluster, topic: str, codec: str) -> None:
+    kafka.create_topic(topic, partitions=1)
+    with Producer(settings(kafka, compression_type=codec)) as producer:
+        first = producer.produce(
+            topic, b"one", key=b"k", headers=[("a", b"1"), ("a", None)], timestamp=1_700_000_000_123
+        )
+        second = producer.produce_sync(topic, None, key=b"", timestamp=datetime(2026, 1, 2, 3, 4, 5, 678000, UTC))
+        many = producer.produce_many(topic, [(b"%d" % n, bytes(n), {"n": b"%d" % n}) for n in range(500)]).wait(60.0)
+        assert (first.offset, second.offset, many[499].offset) == (0, 1, 501)
+    messages = read(kafka, topic, 1, 502)
+    assert (messages[0].key, messages[0].value, messages[0].timestamp) == (b"k", b"one", 1_700_000_000_123)
+    assert messages[0].headers == (("a", b"1"), ("a", None))
+    assert (messages[1].key, messages[1].value, messages[1].timestamp) == (b"", None, 1_767_323_045_678)
+    for n, message in enumerate(messages[2:]):
+        assert (message.key, message.value, message.headers) == (b"%d" % n, bytes(n), (("n", b"%d" % n),))
+        assert abs(message.timestamp - time.time() * 1000) < 600_000
+
+
+def test_keys_stay_together_and_in_order(kafka: KafkaCluster, topic: str) -> None:
+    kafka.create_topic(topic, partitions=6)
+    with Producer(settings(kafka, linger_ms=0)) as producer:
+        deliveries = [producer.produce(topic, b"%d" % n, key=b"%d" % (n % 97)) for n in range(20_000)]
+        producer.flush(60.0)
+        assert all(one.outcome == "written" for one in deliveries)
+    messages = read(kafka, topic, 6, 20_000)
+    for key in range(97):
+        mine = [message for message in messages if message.key == b"%d" % key]
+        assert len({message.partition for message in mine}) == 1
+        assert [int(message.value or b"") for message in mine] == list(range(key, 20_000, 97))
+
+
+def test_messages_can_be_produced_again(kafka: KafkaCluster, topic: str) -> None:
+    kafka.create_topic(topic, partitions=1)
+    kafka.create_topic(f"{topic}-copy", partitions=1)
+    with Producer(settings(kafka)) as producer:
+        records = [(b"%d" % n, None if n % 7 == 0 else b"v%d" % n, [("h", b"x")], 1000 + n) for n in range(1000)]
+        producer.produce_many(topic, records).wait(60.0)
+        with Consumer({"bootstrap.servers": kafka.bootstrap_servers}) as consumer:
+            consumer.assign([(topic, 0, 0)])
+            copied = 0
+            while copied < 1000:
+                messages = consumer.poll(10.0)
+                copied += len(producer.produce_many(f"{topic}-copy", messages).wait(60.0))
+    copies = read(kafka, f"{topic}-copy", 1, 1000)
+    assert [(m.key, m.value, list(m.headers), m.timestamp) for m in copies] == records
