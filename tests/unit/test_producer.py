@@ -331,8 +331,8 @@ def test_ctrl_c_ends_every_wait(broker: FakeBroker, call: str) -> None:
         "close": lambda: producer.close(60.0),
     }
     begin = time.monotonic()
+    entered.set()
     with pytest.raises(KeyboardInterrupt):
-        entered.set()
         calls[call]()
     assert time.monotonic() - begin < 30
     interrupting.join()

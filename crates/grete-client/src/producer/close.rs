@@ -52,8 +52,8 @@ const MARGIN: Duration = Duration::from_secs(1);
 const ABANDONED: Duration = Duration::from_secs(30);
 
 impl Producer {
-    /// Takes no more records, sends what there is without lingering, and gives up what is left when the time is up. The
-    /// first call decides about the time.
+    /// Takes no more records, sends what there is without lingering, and gives up what is left when the time is up. Of
+    /// several calls the earliest end counts.
     ///
     /// # Errors
     /// In a forked child.
@@ -62,7 +62,8 @@ impl Producer {
             return Err(ClientError::Forked { what: "producer" });
         }
         let deadline = self.deadline(timeout);
-        if self.shared.close_once() {
+        self.shared.close_once();
+        if !self.shared.has_ended() {
             self.shared.set_closing(deadline);
             // What is there is on its way before the network thread gets the processor; its end is that thread's own.
             self.remote.step_here();

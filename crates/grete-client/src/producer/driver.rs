@@ -80,8 +80,9 @@ impl Protocol for Driver {
             }
         };
         self.core.step(now, event, &mut self.wishes);
-        self.perform(actions);
+        // First: whoever is woken below finds the figures as they are.
         self.shared.counters.write(self.core.stats());
+        self.perform(actions);
     }
 
     fn deadline(&self) -> Option<Nanos> {

@@ -120,7 +120,8 @@ impl Shared {
     }
 
     pub(super) fn set_closing(&self, deadline: Nanos) {
-        *self.closing.lock().unwrap_or_else(PoisonError::into_inner) = Some(deadline);
+        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        *closing = Some(closing.map_or(deadline, |earlier| earlier.min(deadline)));
     }
 
     pub(super) fn take_closing(&self) -> Option<Nanos> {
