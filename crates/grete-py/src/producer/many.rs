@@ -12,12 +12,17 @@ use super::deliveries::{Deliveries, Runs};
 use super::field::{Field, Going, partition, timestamp};
 use super::headers::{HeaderFields, Headers};
 use super::{Producer, Waiting};
+use crate::errors;
 use crate::messages::Messages;
 
 /// So many records under one lock at most: the network thread wants it, too.
 const CHUNK: usize = 1024;
 /// So many records without giving other Python threads their turn.
 const TURN: usize = 1 << 16;
+
+/// More than the lengths around a record take, and its batch's header; and those around a header.
+const RECORD_SPARE: usize = 128;
+const HEADER_SPARE: usize = 10;
 
 /// What all records of one call have in common.
 pub(super) struct Common<'a, 'py> {
@@ -154,25 +159,32 @@ impl Producer {
     ) -> PyResult<()> {
         let all = Going { topic: common.topic, index: None };
         if let Ok(messages) = records.cast::<Messages>() {
-            return self.take_source(client, common, &Read(messages.get()), runs);
+            let source = Read(messages.get());
+            check_sizes(client, common, &source)?;
+            return self.take_source(client, common, &source, runs);
         }
         if let Some(arrays) = arrow::arrays(records, all)? {
             let rows = arrays.iter().map(Imported::rows).collect::<Result<Vec<_>, _>>();
             let rows = rows.map_err(|error| arrow::refused(&error, all))?;
             check_rows(&rows, common)?;
-            return rows.into_iter().try_for_each(|rows| self.take_source(client, common, &Rows(rows), runs));
+            let sources: Vec<_> = rows.into_iter().map(Rows).collect();
+            sources.iter().try_for_each(|source| check_sizes(client, common, source))?;
+            return sources.iter().try_for_each(|source| self.take_source(client, common, source, runs));
         }
         // A snapshot: the caller's list may change while this waits for room.
         let snapshot = snapshot(records, all)?;
         let items = snapshot.as_slice();
         if items.iter().all(|item| item.is_exact_instance_of::<PyBytes>() || item.is_none()) {
+            check_sizes(client, common, &Values(items))?;
             return self.take_source(client, common, &Values(items), runs);
         }
         let headers = items.iter().enumerate().map(|(index, item)| headers_of(item, common.topic, index));
         let headers = headers.collect::<PyResult<Vec<_>>>()?;
         let checked = items.iter().zip(&headers).enumerate();
         let checked = checked.map(|(index, (item, headers))| check(item, headers.as_ref(), common.topic, index));
-        self.take_source(client, common, &checked.collect::<PyResult<Vec<_>>>()?, runs)
+        let checked = checked.collect::<PyResult<Vec<_>>>()?;
+        check_sizes(client, common, &checked)?;
+        self.take_source(client, common, &checked, runs)
     }
 
     fn take_source<S: Source>(
@@ -318,6 +330,28 @@ fn check<'a>(
     };
     let timestamp = time.map_or(Ok(NO_TIME), |time| timestamp(time, going))?;
     Ok(Checked { headers, timestamp, ..plain(Field::of(key, "key", going)?, Field::of(value, "value", going)?) })
+}
+
+/// What is too large for any request is found before anything is appended.
+fn check_sizes<S: Source>(client: &ClientProducer, common: &Common<'_, '_>, source: &S) -> PyResult<()> {
+    let common_key = common.key.map_or(0, <[u8]>::len);
+    let limit = client.accumulator().longest();
+    for index in 0..source.len() {
+        let fits = source.lend(index, |record, _| {
+            let length = |field: Option<&[u8]>| field.map_or(0, <[u8]>::len);
+            let headers = record.headers.iter().map(|header| header.key.len() + length(header.value) + HEADER_SPARE);
+            let key = record.key.map_or(common_key, <[u8]>::len);
+            // Most are so much smaller that nobody has to count exactly.
+            if key + length(record.value) + headers.sum::<usize>() + RECORD_SPARE <= limit {
+                return Ok(());
+            }
+            client.accumulator().fits(&NewRecord { key: record.key.or(common.key), ..record }).map(drop)
+        });
+        if let Err(refused) = fits {
+            return Err(errors::client(client.refusal(&common.topic.to_string(), refused)));
+        }
+    }
+    Ok(())
 }
 
 /// Numbers that no record can have are found before anything is appended.

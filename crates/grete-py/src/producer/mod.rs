@@ -340,6 +340,10 @@ impl Producer {
         timestamp: Option<&Bound<'py, PyAny>>,
         on_delivery: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Delivery>> {
+        if let Some(callback) = on_delivery.filter(|callback| !callback.is_callable()) {
+            let is = callback.get_type().name()?;
+            return Err(Going { topic, index: None }.type_error(&format!("its on_delivery is a callable, not {is}")));
+        }
         let (delivery, wake) = Self::take(slf, &Given { topic, value, key, headers, partition, timestamp })?;
         if let Some(callback) = on_delivery {
             let this = slf.get();

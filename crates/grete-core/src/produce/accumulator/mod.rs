@@ -282,6 +282,24 @@ impl Accumulator {
         self.words.metadata.load(Ordering::Acquire)
     }
 
+    /// The longest batch that a record may have for itself, in bytes.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// The bytes of a batch of this record alone: who appends many records asks before the first one is taken.
+    ///
+    /// # Errors
+    /// `TooLarge`, if it may not be sent.
+    pub fn fits(&self, record: &NewRecord<'_>) -> Result<usize, Refused> {
+        let bytes = HEADER_BYTES + self.blank.record_bytes(record);
+        match bytes > self.longest {
+            true => Err(Refused::TooLarge { bytes, limit: self.longest }),
+            false => Ok(bytes),
+        }
+    }
+
     /// Bytes of `buffer.memory` in use.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
@@ -324,10 +342,7 @@ impl Accumulator {
         sticky: bool,
         record: &NewRecord<'_>,
     ) -> Result<(u32, usize, Wake), Refused> {
-        let alone = HEADER_BYTES + self.blank.record_bytes(record);
-        if alone > self.longest {
-            return Err(Refused::TooLarge { bytes: alone, limit: self.longest });
-        }
+        let alone = self.fits(record)?;
         let mut wake = Wake::No;
         loop {
             let Some(topic) = self.topics.get_mut(place) else { return Err(Refused::NoMetadata) };
