@@ -1,4 +1,4 @@
-"""Apps as processes, and where they write."""
+"""Apps as processes, and where they write; a broker behind a proxy that loses what it is told to."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.apprun import AppRun
+from tests.integration.frame_proxy import FrameProxy, proxied_cluster
 from tests.kafka import KafkaCluster
 
 RECORDER = "tests.integration.apps.recorder:app"
@@ -30,3 +31,24 @@ def start_recorder(tmp_path: Path) -> Iterator[StartRecorder]:
             return stack.enter_context(AppRun(RECORDER, tmp_path, environment))
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def behind() -> Iterator[tuple[KafkaCluster, FrameProxy]]:
+    with proxied_cluster() as pair:
+        yield pair
+
+
+@pytest.fixture
+def proxy(behind: tuple[KafkaCluster, FrameProxy]) -> Iterator[FrameProxy]:
+    """The proxy, that passes everything again afterwards."""
+    behind[1].treat()
+    yield behind[1]
+    behind[1].release()
+
+
+@pytest.fixture
+def broker(behind: tuple[KafkaCluster, FrameProxy], proxy: FrameProxy, topic: str) -> KafkaCluster:
+    """The broker behind the proxy, with an empty topic of one partition."""
+    behind[0].create_topic(topic)
+    return behind[0]

@@ -13,22 +13,26 @@ from typing import Self
 Behaviour = Callable[[socket.socket], None]
 
 
+def read_frame(connection: socket.socket) -> bytes:
+    """One whole frame, without its length."""
+    return _exactly(connection, struct.unpack(">i", _exactly(connection, 4))[0])
+
+
 def read_request(connection: socket.socket) -> tuple[int, int, int]:
     """One whole request: (api key, version, correlation id)."""
-    head = _exactly(connection, 4)
-    body = _exactly(connection, struct.unpack(">i", head)[0])
+    body = read_frame(connection)
     api, version, correlation = struct.unpack_from(">hhi", body)
     return api, version, correlation
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
-    data = b""
+    data = bytearray()
     while len(data) < count:
         part = connection.recv(count - len(data))
         if not part:
-            raise ConnectionError("the client has gone")
+            raise ConnectionError("the peer has gone")
         data += part
-    return data
+    return bytes(data)
 
 
 def frame(correlation: int, body: bytes) -> bytes:

@@ -21,6 +21,9 @@ class StoredBatch:
     last_offset: int
     attributes: int
     count: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
 
     @property
     def codec(self) -> str:
@@ -47,9 +50,24 @@ def batches(cluster: KafkaCluster, topic: str, partition: int = 0, node: int = 1
 def _walk(data: bytes) -> Iterator[StoredBatch]:
     at = 0
     while at + HEADER.size <= len(data):
-        base, length, _, magic, _, attributes, delta, _, _, _, _, _, count = HEADER.unpack_from(data, at)
+        row = HEADER.unpack_from(data, at)
+        base, length, _, magic, _, attributes, delta, _, _, producer_id, epoch, sequence, count = row
         # Preallocated or half-written space ends the segment.
         if magic != 2 or length <= 0:
             return
-        yield StoredBatch(base, base + delta, attributes, count)
+        yield StoredBatch(base, base + delta, attributes, count, producer_id, epoch, sequence)
         at += 12 + length
+
+
+def assert_sequences(stored: list[StoredBatch]) -> None:
+    """Each producer's sequence numbers count its records: from 0 in each epoch, without a gap, in order."""
+    due: dict[tuple[int, int], int] = {}
+    epochs: dict[int, int] = {}
+    for batch in stored:
+        producer = (batch.producer_id, batch.producer_epoch)
+        assert batch.producer_id >= 0, f"without a producer id: {batch}"
+        assert batch.producer_epoch >= epochs.get(batch.producer_id, 0), f"of an epoch that was over: {batch}"
+        epochs[batch.producer_id] = batch.producer_epoch
+        assert batch.base_sequence == due.get(producer, 0), f"sequence {due.get(producer, 0)} was due: {batch}"
+        # After the highest number comes 0.
+        due[producer] = (batch.base_sequence + batch.count) & 0x7FFFFFFF
