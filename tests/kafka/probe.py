@@ -1,4 +1,4 @@
-"""Two questions in Kafka's protocol, asked over a plain socket: does a broker answer, and whom does it know?"""
+"""Questions in Kafka's protocol, over a plain socket: does a broker answer, whom does it know, who should lead?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import struct
 
 API_VERSIONS = 18
 METADATA = 3
+ELECT_LEADERS = 43
 CLIENT_ID = b"harness"
 
 
@@ -61,3 +62,14 @@ def brokers(host: str, port: int, timeout: float = 2.0) -> set[int]:
         at += 2 + max(rack, 0)
         found.add(node)
     return found
+
+
+def elect_preferred(host: str, port: int, topic: str, partitions: list[int], timeout: float = 10.0) -> None:
+    """ElectLeaders v0: each partition shall be led by its first replica again; one that is, or cannot be, stays.
+
+    confluent-kafka 2.16 has this call, too, but it raises SystemError whatever it is given.
+    """
+    name = topic.encode()
+    body = struct.pack(f">ih{len(name)}si", 1, len(name), name, len(partitions))
+    body += struct.pack(f">{len(partitions)}ii", *partitions, int(timeout * 1000))
+    _ask(host, port, ELECT_LEADERS, 0, body, timeout + 2.0)
