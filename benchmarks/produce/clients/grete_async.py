@@ -3,14 +3,18 @@
 `mode=one` by `produce`, `mode=on_delivery` each with a callback, `mode=many` by lists, `mode=arrow` by Arrow arrays.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
 
-import pyarrow as pa
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import grete
 from benchmarks.common.arguments import ProduceArguments
 from benchmarks.produce.meters import ThroughputMeter
 from grete.client import Delivery, Producer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 AT_ONCE = 10_000
 
@@ -55,7 +59,13 @@ def main() -> None:
     arguments = ProduceArguments.parse()
     mode = arguments.settings.pop("mode")
     values = [arguments.value] * AT_ONCE
-    columns = pa.table({"value": pa.array(values, pa.binary())})
+    version = f"grete {grete.__version__}"
+    columns: pa.Table | None = None
+    if mode == "arrow":
+        import pyarrow as pa  # it takes memory, and the others do without
+
+        columns = pa.table({"value": pa.array(values, pa.binary())})
+        version += f", pyarrow {pa.__version__}"
 
     def send(count: int) -> None:
         if mode == "one":
@@ -63,13 +73,12 @@ def main() -> None:
         elif mode == "on_delivery":
             reported(producer, arguments, count)
         else:
-            many(producer, arguments, count, columns if mode == "arrow" else values)
+            many(producer, arguments, count, values if columns is None else columns)
 
     with Producer({"bootstrap.servers": arguments.bootstrap, **arguments.settings}) as producer:
         send(arguments.warm_up)
         meter = ThroughputMeter()
         send(arguments.records)
-        version = f"grete {grete.__version__}" + (f", pyarrow {pa.__version__}" if mode == "arrow" else "")
         meter.report(arguments.records, arguments.warm_up, version)
 
 

@@ -126,6 +126,20 @@ impl Receipt {
         self.word.load(Ordering::Acquire) & SETTLED != 0
     }
 
+    /// Whether a record is known to have failed: one look at a batch, where [`Receipt::result`] is one per record.
+    #[must_use]
+    pub fn has_failures(&self) -> bool {
+        let word = self.word.load(Ordering::Acquire);
+        match self.whole.get() {
+            Some(whole) => whole.error.is_some(),
+            None if word < PART => false,
+            None => {
+                let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+                parts.iter().any(|part| part.settlement.error.is_some())
+            }
+        }
+    }
+
     /// The word to sleep on.
     #[must_use]
     pub fn word(&self) -> &AtomicU32 {
@@ -177,5 +191,39 @@ fn settled(settlement: &Settlement, index: u32) -> Settled {
         timestamp: settlement.timestamp,
         error: settlement.error.clone(),
         at: settlement.at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receipt() -> Receipt {
+        Receipt::new("t".into(), 0, PartitionId(0))
+    }
+
+    fn settlement(failed: bool) -> Settlement {
+        let error = failed.then(|| Arc::new(ProduceError::UnknownTopic { topic: "t".into(), partition: 0 }));
+        let outcome = if failed { Outcome::NotWritten } else { Outcome::Written };
+        Settlement { outcome, offset: Some(7), timestamp: None, error, at: 1 }
+    }
+
+    #[test]
+    fn failures_of_whole_batches_and_of_parts_show() {
+        for failed in [false, true] {
+            let whole = receipt();
+            assert!(!whole.has_failures());
+            whole.settle(settlement(failed));
+            assert_eq!(whole.has_failures(), failed);
+            let split = receipt();
+            split.settle_part(0, 2, settlement(false), false);
+            assert!(!split.has_failures());
+            split.settle_part(2, 2, settlement(failed), true);
+            assert_eq!(split.has_failures(), failed);
+            for index in 0..4 {
+                let error = split.result(index).and_then(|settled| settled.error);
+                assert_eq!(error.is_some(), failed && index >= 2);
+            }
+        }
     }
 }

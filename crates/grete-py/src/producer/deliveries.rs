@@ -65,6 +65,14 @@ impl Runs {
         self.len
     }
 
+    /// The numbers of the records of certain batches.
+    fn numbers_of(&self, wanted: impl Fn(&Receipt) -> bool) -> impl Iterator<Item = usize> {
+        let wanted: Vec<bool> = self.receipts.iter().map(|receipt| wanted(receipt)).collect();
+        let ends = self.runs.iter().skip(1).map(|run| run.first).chain([self.len]);
+        let runs = self.runs.iter().zip(ends).filter(move |(run, _)| wanted.get(run.receipt as usize) == Some(&true));
+        runs.flat_map(|(run, end)| run.first..end)
+    }
+
     fn find(&self, number: usize) -> Option<(&Arc<Receipt>, u32)> {
         if number >= self.len {
             return None;
@@ -92,10 +100,12 @@ impl Deliveries {
         Ok(found.map(|(receipt, index)| Delivery::new(self.producer.clone_ref(py), Arc::clone(receipt), index)))
     }
 
-    /// Every failure that is known by now.
+    /// Every failure that is known by now. Batches without one, nearly all, are passed over as a whole.
     fn failures(&self, py: Python<'_>) -> PyResult<Vec<(usize, PyErr)>> {
+        let ended = self.producer.get().client()?.has_ended().is_some();
+        let failed = |receipt: &Receipt| receipt.has_failures() || (ended && !receipt.is_settled());
         let mut failures = Vec::new();
-        for number in 0..self.runs.get()?.len() {
+        for number in self.runs.get()?.numbers_of(failed) {
             if let Some(error) = self.at(py, number)?.map(|delivery| delivery.failure()).transpose()?.flatten() {
                 failures.push((number, error));
             }
