@@ -3,7 +3,7 @@
 //! The policy: every call that can block runs with the GIL detached; a job crosses the boundary once
 //! (`Dispatcher.next` completes the last one and returns the next one); columns become Python objects only when a row
 //! is looked at. No Rust lock is held across attaching or detaching.
-#![deny(unsafe_code)] // allowed in `buffers` only
+#![deny(unsafe_code)] // allowed in `buffers` and `untracked` only
 
 mod admin;
 mod buffers;
@@ -19,6 +19,7 @@ mod notice;
 mod producer;
 mod stop;
 mod testing;
+mod untracked;
 
 use grete_client::{AdminConfig, ConsumerConfig, ProducerConfig};
 use pyo3::exceptions::PyValueError;

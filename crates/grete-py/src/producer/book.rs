@@ -1,6 +1,7 @@
 //! Deliveries that somebody wants to be called about: an `on_delivery` callback, or a future of an event loop.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use grete_client::Watch;
@@ -14,9 +15,31 @@ use crate::handle::Handle;
 /// Entries by their receipt.
 pub(super) struct Book {
     watch: Handle<Watch>,
-    entries: Mutex<HashMap<usize, Vec<Entry>>>,
+    entries: Mutex<Entries>,
     /// Entries whose outcome is known, in that order.
     known: Mutex<VecDeque<Entry>>,
+}
+
+type Entries = HashMap<usize, Vec<Entry>, BuildHasherDefault<Address>>;
+
+/// Spreads addresses: a look-up per record feels what a hash against attackers costs.
+#[derive(Default)]
+struct Address(u64);
+
+impl Hasher for Address {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("an address is one usize");
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        // The map looks at the highest bits and at the lowest ones.
+        let spread = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = spread ^ (spread >> 32);
+    }
 }
 
 pub(super) struct Entry {
@@ -33,7 +56,7 @@ impl Book {
         self.watch.get()
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<usize, Vec<Entry>>> {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -41,12 +64,18 @@ impl Book {
     ///
     /// The entry is there before the watch is asked, so that [`Book::look`] on another thread finds it. The look at the
     /// outcome comes last: a part of the batch may have been settled before anybody watched.
+    ///
+    /// Where others wait for the same receipt, it is watched, and a look that finds all of them is still to come.
     pub(super) fn add(&self, delivery: &Bound<'_, Delivery>, token: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let receipt = delivery.get().receipt.get()?;
         let key = Arc::as_ptr(receipt) as usize;
         let entry = Entry { delivery: delivery.clone().unbind(), token };
-        self.entries().entry(key).or_default().push(entry);
-        let watched = self.watch.get()?.add(receipt);
+        let mut entries = self.entries();
+        let waiting = entries.entry(key).or_default();
+        let first = waiting.is_empty();
+        waiting.push(entry);
+        drop(entries);
+        let watched = !first || self.watch.get()?.add(receipt);
         if watched && delivery.get().word()?.is_none() {
             return Ok(None);
         }

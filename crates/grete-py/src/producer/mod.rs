@@ -25,6 +25,7 @@ use crate::dispatcher::seconds;
 use crate::errors;
 use crate::handle::Handle;
 use crate::notice::Notice;
+use crate::untracked;
 use book::Book;
 use field::{Field, Going, partition, timestamp};
 use headers::Headers;
@@ -184,7 +185,7 @@ impl Producer {
             }
         });
         let (receipt, index, wake) = appended?;
-        Ok((Bound::new(slf.py(), Delivery::new(slf.clone().unbind(), receipt, index))?, wake))
+        Ok((untracked::new(slf.py(), Delivery::new(slf.clone().unbind(), receipt, index))?, wake))
     }
 
     /// Takes a record for an event loop, which must not wait: `None` when there is no room or the topic is new. `watch` is
@@ -208,7 +209,7 @@ impl Producer {
         let refused = match appended {
             Ok((receipt, index, wake)) => {
                 Self::carry_on(slf.py(), client, wake);
-                return Bound::new(slf.py(), Delivery::new(slf.clone().unbind(), receipt, index)).map(Some);
+                return untracked::new(slf.py(), Delivery::new(slf.clone().unbind(), receipt, index)).map(Some);
             }
             Err(refused) => refused,
         };
