@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use grete_core::admin::When;
 use grete_core::consumer::{ConsumerCore, ConsumerEvent, ConsumerReply};
 use grete_core::dispatch::{ClientId, Committable, LaneStatus};
 use grete_core::ids::TopicPartition;
@@ -13,12 +14,13 @@ use grete_core::position::StartAt;
 use grete_core::rng::Rng;
 use grete_net::EventLoop;
 
+use crate::admin;
 use crate::command::{Commands, NoAnswer};
 use crate::config::ConsumerConfig;
 use crate::dispatcher::{Dispatcher, seed};
 use crate::driver::{Counters, Driver};
 use crate::ending::Ending;
-use crate::error::ClientError;
+use crate::error::{ClientError, Subject};
 use crate::report;
 
 /// One response may not be larger (a Fetch may exceed `fetch.max.bytes` by one batch).
@@ -233,8 +235,9 @@ impl Consumer {
             partitions.into_iter().map(|(topic, partition)| TopicPartition::new(topic, partition)).collect();
         let asked = tps.clone();
         match self.ask("committed", timeout, |id| ConsumerEvent::Committed { tps: asked, id })? {
-            ConsumerReply::Refused(error) => Err(report::group_error(&error)),
             ConsumerReply::Committed(found) => {
+                let group = || Subject::Group(self.shared.config.group_id().unwrap_or_default().to_owned());
+                let found = found.map_err(|error| admin::failure("committed", group(), error))?;
                 let offset_of =
                     |tp: &TopicPartition| found.iter().find(|(other, _)| other == tp).and_then(|(_, offset)| *offset);
                 Ok(tps.iter().map(offset_of).collect())
@@ -303,7 +306,9 @@ impl Consumer {
         let name: Arc<str> = topic.into();
         match self.ask("partitions", timeout, |id| ConsumerEvent::CountPartitions { topic: name, id })? {
             ConsumerReply::Partitions(Ok(count)) => Ok((0..count).collect()),
-            ConsumerReply::Partitions(Err(code)) => Err(report::kafka(&format!("partitions of {topic:?}"), code)),
+            ConsumerReply::Partitions(Err(code)) => {
+                Err(admin::refusal("partitions", Subject::Topic(topic.to_owned()), code, None))
+            }
             other => Err(report::misplaced(&other)),
         }
     }
@@ -315,23 +320,35 @@ impl Consumer {
     pub fn list_offsets(&self, starts: Vec<(String, i32, Start)>, timeout: Duration) -> Result<Vec<i64>, ClientError> {
         self.check()?;
         let mut asked = Vec::new();
+        let mut offsets = Vec::with_capacity(starts.len());
         for (topic, partition, start) in starts {
-            let grete_core::consumer::Start::At(at) = start.into() else {
-                return Err(ClientError::Invalid("committed offsets are asked for by committed()".into()));
+            let when = match start {
+                Start::Earliest => When::Earliest,
+                Start::Latest => When::Latest,
+                Start::Timestamp(ms) => When::Timestamp(ms),
+                Start::Offset(offset) => {
+                    offsets.push(Some(offset)); // means itself
+                    continue;
+                }
+                Start::Committed => {
+                    return Err(ClientError::Invalid("committed offsets are asked for by committed()".into()));
+                }
             };
-            asked.push((TopicPartition::new(topic, partition), at));
+            offsets.push(None);
+            asked.push((TopicPartition::new(topic, partition), when));
         }
         if asked.is_empty() {
-            return Ok(Vec::new());
+            return Ok(offsets.into_iter().flatten().collect());
         }
-        match self.ask("list_offsets", timeout, |id| ConsumerEvent::ListOffsets { starts: asked, id })? {
-            ConsumerReply::Offsets(found) => {
-                // In the order of the question: the same partition may be asked for twice.
-                let offset = |(_, found): (TopicPartition, Result<i64, String>)| found.map_err(ClientError::NoOffset);
-                found.into_iter().map(offset).collect()
-            }
-            other => Err(report::misplaced(&other)),
-        }
+        let subjects: Vec<_> = asked.iter().map(|(tp, _)| admin::partition(tp)).collect();
+        let found = match self.ask("list_offsets", timeout, |id| ConsumerEvent::ListOffsets { starts: asked, id })? {
+            ConsumerReply::Offsets(found) => found.into_iter().zip(subjects),
+            other => return Err(report::misplaced(&other)),
+        };
+        // In the order of the question: the same partition may be asked for twice.
+        let found = found.map(|(offset, subject)| offset.map_err(|error| admin::failure("offsets", subject, error)));
+        let mut found = found.collect::<Result<Vec<i64>, _>>()?.into_iter();
+        Ok(offsets.into_iter().filter_map(|offset| offset.or_else(|| found.next())).collect())
     }
 
     /// Figures as of now.

@@ -51,39 +51,15 @@ impl<'c> Call<'c> {
     }
 
     pub(super) fn refused(&self, subject: Subject, code: ErrorCode, message: Option<String>) -> ClientError {
-        let message = match (code, &subject, message) {
-            // What brokers say of these speaks of servers and partitions, whatever was asked.
-            (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Subject::Topic(_), _)
-            | (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Subject::Partition(..), None) => {
-                "there is no such topic".to_owned()
-            }
-            (ErrorCode::GROUP_ID_NOT_FOUND, Subject::Group(_), None) => {
-                "there is no classic or consumer group of that id".to_owned()
-            }
-            (ErrorCode::NON_EMPTY_GROUP, Subject::Group(_), None) => "the group has members".to_owned(),
-            (code, _, message) => message.unwrap_or_else(|| code.message().to_owned()),
-        };
-        ClientError::Refused { operation: self.operation.to_owned(), subject, code, message }
+        refusal(self.operation, subject, code, message)
     }
 
     /// An item's error in a user's terms.
     pub(super) fn failed(&self, subject: Subject, error: AdminError) -> ClientError {
-        match error {
-            AdminError::TimedOut { ref last, .. } => {
-                let unreachable = *last == Some(RequestError::NoConnection.to_string());
-                let hint = if unreachable { "; check that brokers can be reached under bootstrap.servers" } else { "" };
-                self.unfinished(&format!("{error}{hint}"))
-            }
-            AdminError::Refused { code, message } => self.refused(subject, code, message),
-            AdminError::NoPartition { .. } => {
-                self.refused(subject, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Some(error.to_string()))
-            }
-            AdminError::NoBroker(_) => {
-                self.refused(subject, ErrorCode::BROKER_ID_NOT_REGISTERED, Some(error.to_string()))
-            }
-            AdminError::NotKafka(error) => ClientError::NotKafka(error.to_string()),
-            error => ClientError::Invalid(format!("{} of {subject}: {error}", self.operation)),
-        }
+        let AdminError::TimedOut { last, .. } = &error else { return failure(self.operation, subject, error) };
+        let unreachable = *last == Some(RequestError::NoConnection.to_string());
+        let hint = if unreachable { "; check that brokers can be reached under bootstrap.servers" } else { "" };
+        self.unfinished(&format!("{error}{hint}"))
     }
 
     /// The results of several items; `subject` names each.
@@ -110,6 +86,36 @@ impl<'c> Call<'c> {
     }
 }
 
-pub(super) fn partition(tp: &TopicPartition) -> Subject {
+/// What a broker said no to.
+pub(crate) fn refusal(operation: &str, subject: Subject, code: ErrorCode, message: Option<String>) -> ClientError {
+    let message = match (code, &subject, message) {
+        // What brokers say of these speaks of servers and partitions, whatever was asked.
+        (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Subject::Topic(_), _)
+        | (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Subject::Partition(..), None) => "there is no such topic".to_owned(),
+        (ErrorCode::GROUP_ID_NOT_FOUND, Subject::Group(_), None) => {
+            "there is no classic or consumer group of that id".to_owned()
+        }
+        (ErrorCode::NON_EMPTY_GROUP, Subject::Group(_), None) => "the group has members".to_owned(),
+        (code, _, message) => message.unwrap_or_else(|| code.message().to_owned()),
+    };
+    ClientError::Refused { operation: operation.to_owned(), subject, code, message }
+}
+
+/// An error that time has no part in, in a user's terms.
+pub(crate) fn failure(operation: &str, subject: Subject, error: AdminError) -> ClientError {
+    match error {
+        AdminError::Refused { code, message } => refusal(operation, subject, code, message),
+        AdminError::NoPartition { .. } => {
+            refusal(operation, subject, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Some(error.to_string()))
+        }
+        AdminError::NoBroker(_) => {
+            refusal(operation, subject, ErrorCode::BROKER_ID_NOT_REGISTERED, Some(error.to_string()))
+        }
+        AdminError::NotKafka(error) => ClientError::NotKafka(error.to_string()),
+        error => ClientError::Invalid(format!("{operation} of {subject}: {error}")),
+    }
+}
+
+pub(crate) fn partition(tp: &TopicPartition) -> Subject {
     Subject::Partition(tp.topic.to_string(), tp.partition)
 }

@@ -74,8 +74,12 @@ impl Admin {
         if !others.is_empty() {
             let newer = self.describe(call, others, GroupProtocol::Consumer)?;
             for (index, result) in open.into_iter().zip(newer) {
-                // Brokers that do not know the newer protocol have no such groups.
-                let unsupported = matches!(result, Err(AdminError::Request(RequestError::Unsupported { .. })));
+                // Brokers that do not know the newer protocol have no such groups; 3.7 to 3.9 know it, and have it off.
+                let unsupported = matches!(
+                    result,
+                    Err(AdminError::Request(RequestError::Unsupported { .. })
+                        | AdminError::Refused { code: ErrorCode::UNSUPPORTED_VERSION, .. })
+                );
                 if let Some(place) = found.get_mut(index).filter(|_| !unsupported) {
                     *place = result;
                 }

@@ -25,6 +25,7 @@ use grete_net::{Clock, EventFd, EventLoop};
 use grete_wire::slab::SlabPool;
 
 pub use call::{Call, Each};
+pub(crate) use call::{failure, partition, refusal};
 pub use groups::GroupList;
 pub use offsets::PartitionLag;
 pub use reset::{ResetPlan, ResetTo};

@@ -38,7 +38,7 @@ pub enum OperationsEvent {
         id: u32,
         /// What.
         operation: Operation,
-        /// From now on; the answer comes by then, whatever it is.
+        /// From now on; the answer comes by then, whatever it is. [`Nanos::MAX`]: until it is forgotten.
         timeout: Nanos,
     },
     /// The caller does not wait any more.

@@ -346,7 +346,7 @@ impl<E: Errand> Run for Task<E> {
     fn deadline(&self) -> Option<Nanos> {
         // 0: not by the clock.
         let open = self.items.iter().filter(|item| matches!(item.state, State::Open) && item.not_before > 0);
-        earlier(Some(self.end), open.map(|item| item.not_before).min())
+        earlier((self.end < Nanos::MAX).then_some(self.end), open.map(|item| item.not_before).min())
     }
 
     fn is_settled(&self) -> bool {

@@ -107,8 +107,8 @@ impl ConsumerCore {
 
     pub(super) fn want_topics(&mut self, now: Nanos) {
         let topics = &self.topics;
-        let all: BTreeSet<Arc<str>> =
-            topics.watched.iter().chain(&topics.assigned).chain(&topics.asked).cloned().collect();
+        let own = topics.watched.iter().chain(&topics.assigned).chain(&topics.asked);
+        let all: BTreeSet<Arc<str>> = own.chain(self.questions.topics()).cloned().collect();
         self.cluster(now, ClusterEvent::SetTopics(all.into_iter().collect()));
     }
 }

@@ -6,6 +6,7 @@ use grete_wire::Outbound;
 use grete_wire::error_code::ErrorCode;
 use grete_wire::frame::Frame;
 
+use crate::admin::{AdminError, When};
 use crate::cluster::ClusterNotice;
 use crate::conn::CloseReason;
 use crate::dispatch::Committable;
@@ -69,7 +70,7 @@ pub enum ConsumerEvent {
     /// Answered with the offsets that these starts come to, in this order.
     ListOffsets {
         /// Of these.
-        starts: Vec<(TopicPartition, StartAt)>,
+        starts: Vec<(TopicPartition, When)>,
         /// The caller's number for it.
         id: u32,
     },
@@ -190,12 +191,10 @@ pub enum ConsumerReply {
     Assigned,
     /// The commit came to this, per partition.
     Commit(Vec<CommitOutcome>),
-    /// The group does not answer us, and never will.
-    Refused(GroupError),
     /// The committed offsets.
-    Committed(Vec<(TopicPartition, Option<i64>)>),
+    Committed(Result<Vec<(TopicPartition, Option<i64>)>, AdminError>),
     /// The offsets, or what is wrong with a partition, in the order of the question.
-    Offsets(Vec<(TopicPartition, Result<i64, String>)>),
+    Offsets(Vec<Result<i64, AdminError>>),
     /// The partition count, or why there is none.
     Partitions(Result<i32, ErrorCode>),
 }

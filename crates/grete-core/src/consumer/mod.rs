@@ -21,6 +21,7 @@ use std::collections::{HashMap, VecDeque};
 pub use config::ConsumerCoreConfig;
 pub use event::{ConsumerAction, ConsumerEvent, ConsumerFatal, ConsumerNotice, ConsumerReply, Start};
 
+use crate::admin::OperationsEvent;
 use crate::cluster::{Cluster, ClusterAction, ClusterEvent, ClusterNotice};
 use crate::fetch::{FetchAction, FetchEvent, FetchMachine};
 use crate::group::{GroupAction, GroupEvent, GroupMachine};
@@ -85,7 +86,7 @@ impl ConsumerCore {
             fetch: FetchMachine::new(config.fetch.clone(), fork()),
             positions: PositionMachine::new(config.position.clone(), fork()),
             group: config.group.clone().map(|group| GroupMachine::new(group, fork())),
-            questions: Questions::new(&config, &mut fork),
+            questions: Questions::new(&config, fork()),
             commits: Commits::new(config.auto_commit),
             config,
             topics: assignment::Topics::default(),
@@ -201,7 +202,7 @@ impl ConsumerCore {
         self.group(now, GroupEvent::Tick);
         self.positions(now, PositionEvent::Tick);
         self.fetch(now, FetchEvent::Tick);
-        self.tick_questions(now, out);
+        self.step_questions(now, OperationsEvent::Tick, out);
         if self.commits.is_due(now) {
             out.push(ConsumerAction::CollectOffsets);
         }
@@ -263,7 +264,7 @@ impl ConsumerCore {
             }
             ClusterAction::MetadataRefreshed => {
                 self.answer_partitions(out);
-                self.metadata_for_questions(now, out);
+                self.step_questions(now, OperationsEvent::MetadataRefreshed, out);
             }
             ClusterAction::NodeReady { node, channel: Channel::Fetch } => self.fetch(now, FetchEvent::NodeReady(node)),
             ClusterAction::NodeLost { node, channel: Channel::Fetch } => self.fetch(now, FetchEvent::NodeLost(node)),
@@ -281,7 +282,7 @@ impl ConsumerCore {
             Owner::Fetch => self.fetch(now, FetchEvent::Reply(reply)),
             Owner::Position => self.positions(now, PositionEvent::Reply(reply)),
             Owner::Group => self.group(now, GroupEvent::Reply(reply)),
-            Owner::Client => self.on_answer(now, reply, out),
+            Owner::Client => self.step_questions(now, OperationsEvent::Reply(reply), out),
             // A consumer has no such machines.
             Owner::Cluster | Owner::Produce | Owner::Admin => {}
         }

@@ -1,8 +1,8 @@
 use grete_wire::{ApiKey, ErrorCode};
 
 use super::world::*;
+use crate::admin::When;
 use crate::consumer::*;
-use crate::position::StartAt;
 use crate::time::SECOND;
 
 fn ask(world: &mut World, m: usize, event: ConsumerEvent) {
@@ -20,10 +20,10 @@ fn partitions(world: &World, m: usize, id: u32) -> Option<Result<i32, ErrorCode>
     })
 }
 
-fn offsets(world: &World, m: usize, id: u32) -> Option<Vec<(i32, i64)>> {
+fn offsets(world: &World, m: usize, id: u32) -> Option<Vec<i64>> {
     world.members[m].replies.iter().find_map(|(other, reply)| match reply {
         ConsumerReply::Offsets(found) if *other == id => {
-            Some(found.iter().map(|(tp, offset)| (tp.partition, *offset.as_ref().unwrap())).collect())
+            Some(found.iter().map(|offset| *offset.as_ref().unwrap()).collect())
         }
         _ => None,
     })
@@ -31,14 +31,14 @@ fn offsets(world: &World, m: usize, id: u32) -> Option<Vec<(i32, i64)>> {
 
 fn committed(world: &World, m: usize, id: u32) -> Option<Vec<(i32, Option<i64>)>> {
     world.members[m].replies.iter().find_map(|(other, reply)| match reply {
-        ConsumerReply::Committed(found) if *other == id => {
+        ConsumerReply::Committed(Ok(found)) if *other == id => {
             Some(found.iter().map(|(tp, offset)| (tp.partition, *offset)).collect())
         }
         _ => None,
     })
 }
 
-fn list(starts: &[(i32, StartAt)], id: u32) -> ConsumerEvent {
+fn list(starts: &[(i32, When)], id: u32) -> ConsumerEvent {
     ConsumerEvent::ListOffsets { starts: starts.iter().map(|&(partition, at)| (tp(partition), at)).collect(), id }
 }
 
@@ -81,11 +81,11 @@ fn partitions_are_counted_once_metadata_tells() {
 #[test]
 fn offsets_are_listed_in_the_order_of_the_question_even_of_one_partition_twice() {
     let (mut world, m) = working();
-    let starts = [(1, StartAt::Latest), (0, StartAt::Timestamp(1500)), (1, StartAt::Earliest), (1, StartAt::Latest)];
+    let starts = [(1, When::Latest), (0, When::Timestamp(1500)), (1, When::Earliest), (1, When::Latest)];
     ask(&mut world, m, list(&starts, 5));
     ask(&mut world, m, list(&[], 6));
     world.pass(SECOND);
-    assert_eq!(offsets(&world, m, 5), Some(vec![(1, 30), (0, 10), (1, 0), (1, 30)]));
+    assert_eq!(offsets(&world, m, 5), Some(vec![30, 10, 0, 30]));
     assert_eq!(offsets(&world, m, 6), Some(vec![]));
 }
 
@@ -110,7 +110,7 @@ fn a_group_that_may_not_be_asked_is_an_answer_and_later_questions_are_asked_anew
     world.pass(2 * SECOND);
     let refused = |id: u32| {
         let replies = &world.members[m].replies;
-        replies.iter().any(|(other, reply)| *other == id && matches!(reply, ConsumerReply::Refused(_)))
+        replies.iter().any(|(other, reply)| *other == id && matches!(reply, ConsumerReply::Committed(Err(_))))
     };
     assert!(refused(1) && refused(2), "{:?}", world.members[m].replies);
     world.brokers.fetch_error = None;
@@ -125,14 +125,14 @@ fn questions_do_not_disturb_the_assignment() {
     let (mut world, m) = working();
     let delivered = world.members[m].delivered.len();
     for id in 10..20 {
-        ask(&mut world, m, list(&[(0, StartAt::Earliest), (1, StartAt::Latest)], id));
+        ask(&mut world, m, list(&[(0, When::Earliest), (1, When::Latest)], id));
         ask(&mut world, m, ConsumerEvent::Committed { tps: vec![tp(0), tp(2)], id: id + 100 });
         ask(&mut world, m, count("orders", id + 200));
     }
     world.append(0, 5);
     world.pass(6 * SECOND);
     for id in 10..20 {
-        assert_eq!(offsets(&world, m, id).map(|found| found[0]), Some((0, 0)));
+        assert_eq!(offsets(&world, m, id).map(|found| found[0]), Some(0));
         assert_eq!(committed(&world, m, id + 100).map(|found| found.len()), Some(2));
         assert_eq!(partitions(&world, m, id + 200), Some(Ok(3)));
     }
@@ -146,8 +146,8 @@ fn questions_do_not_disturb_the_assignment() {
 fn a_question_without_an_answer_can_be_forgotten_and_its_late_answer_is_nobodys() {
     let (mut world, m) = working();
     world.brokers.silent = [ApiKey::ListOffsets, ApiKey::OffsetFetch, ApiKey::Metadata].into();
-    ask(&mut world, m, list(&[(0, StartAt::Earliest), (2, StartAt::Earliest)], 1));
-    ask(&mut world, m, list(&[(1, StartAt::Latest)], 2));
+    ask(&mut world, m, list(&[(0, When::Earliest), (2, When::Earliest)], 1));
+    ask(&mut world, m, list(&[(1, When::Latest)], 2));
     ask(&mut world, m, ConsumerEvent::Committed { tps: vec![tp(0)], id: 3 });
     ask(&mut world, m, ConsumerEvent::Committed { tps: vec![tp(1)], id: 4 });
     ask(&mut world, m, count("other", 5));
@@ -159,7 +159,7 @@ fn a_question_without_an_answer_can_be_forgotten_and_its_late_answer_is_nobodys(
     world.brokers.create("other", 1);
     world.cut(m, |_| true);
     world.pass(10 * SECOND);
-    assert_eq!(offsets(&world, m, 2), Some(vec![(1, 30)]));
+    assert_eq!(offsets(&world, m, 2), Some(vec![30]));
     assert_eq!(committed(&world, m, 4), Some(vec![(1, Some(30))]));
     for id in [1, 3, 5] {
         assert!(world.members[m].replies.iter().all(|(other, _)| *other != id), "{id} was answered");

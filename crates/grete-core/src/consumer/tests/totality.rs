@@ -4,6 +4,7 @@ use grete_wire::Frame;
 use proptest::prelude::*;
 
 use super::world::*;
+use crate::admin::When;
 use crate::conn::CloseReason;
 use crate::consumer::*;
 use crate::dispatch::Committable;
@@ -25,6 +26,10 @@ fn any_at() -> impl Strategy<Value = StartAt> {
         Just(StartAt::Reset),
         any::<i64>().prop_map(StartAt::Timestamp),
     ]
+}
+
+fn any_when() -> impl Strategy<Value = When> {
+    prop_oneof![Just(When::Earliest), Just(When::Latest), any::<i64>().prop_map(When::Timestamp)]
 }
 
 fn any_start() -> impl Strategy<Value = Start> {
@@ -54,7 +59,7 @@ enum Step {
     Pause(TopicPartition, bool),
     Commit(Vec<Committable>, u32),
     Committed(Vec<TopicPartition>, u32),
-    List(Vec<(TopicPartition, StartAt)>, u32),
+    List(Vec<(TopicPartition, When)>, u32),
     Count(bool, u32),
     Forget(u32),
     Released(u32, usize),
@@ -80,7 +85,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (any_tp(), any::<bool>()).prop_map(|(tp, paused)| Step::Pause(tp, paused)),
         2 => (prop::collection::vec(any_offset(), 0..4), few(9)).prop_map(|(offsets, id)| Step::Commit(offsets, id)),
         1 => (prop::collection::vec(any_tp(), 0..4), few(9)).prop_map(|(tps, id)| Step::Committed(tps, id)),
-        1 => (prop::collection::vec((any_tp(), any_at()), 0..4), few(9)).prop_map(|(starts, id)| Step::List(starts, id)),
+        1 => (prop::collection::vec((any_tp(), any_when()), 0..4), few(9)).prop_map(|(starts, id)| Step::List(starts, id)),
         1 => (any::<bool>(), few(9)).prop_map(|(known, id)| Step::Count(known, id)),
         1 => few(9).prop_map(Step::Forget),
         1 => (few(9), any::<usize>()).prop_map(|(slot, bytes)| Step::Released(slot, bytes)),
