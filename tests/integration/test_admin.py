@@ -148,9 +148,13 @@ def test_adds_partitions(admin: Admin, kafka: KafkaCluster, topic: str) -> None:
 def test_changes_settings_one_by_one(admin: Admin, kafka: KafkaCluster, topic: str) -> None:
     admin.create_topic(topic, config={"retention.ms": 1000, "segment.ms": 2000})
     admin.alter_config(topic, {"retention.ms": 3000, "cleanup.policy": "compact"}, ["segment.ms"])
+
+    def own() -> dict[str, str | None]:
+        return {name: entry.value for name, entry in admin.config(topic).items() if entry.source == "topic"}
+
+    # The controller answers, and brokers take it over a moment later.
+    eventually(lambda: own() == {"retention.ms": "3000", "cleanup.policy": "compact"}, 10.0, lambda: str(own()))
     entries = admin.config(topic)
-    own = {name: entry.value for name, entry in entries.items() if entry.source == "topic"}
-    assert own == {"retention.ms": "3000", "cleanup.policy": "compact"}
     assert entries["segment.ms"].is_default
     there = settings(kafka.bootstrap_servers, topic)
     assert {name: entry.value for name, entry in entries.items() if not entry.sensitive} == there

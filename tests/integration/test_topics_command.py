@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.administration import seen, settings
 from tests.integration.commands import GRETE, grete
-from tests.kafka import KafkaCluster, fill
+from tests.kafka import KafkaCluster, eventually, fill
 
 pytestmark = pytest.mark.kafka
 
@@ -58,7 +58,7 @@ def test_alters_partitions_and_settings(kafka: KafkaCluster, topic: str) -> None
     assert fewer.status == 1
     assert "INVALID_PARTITIONS" in fewer.err
     assert "the settings were changed before that" in fewer.err
-    assert settings(kafka.bootstrap_servers, topic)["retention.ms"] == "8"
+    eventually(lambda: settings(kafka.bootstrap_servers, topic)["retention.ms"] == "8", 10.0, "the new setting")
 
 
 def test_wrong_use_has_status_2(kafka: KafkaCluster, topic: str) -> None:

@@ -162,7 +162,10 @@ class Admin:
         validate_only: bool = False,
         timeout: float | None = _TIMEOUT,
     ) -> None:
-        """Sets some settings of a topic, and takes others back to their default; all others stay as they are."""
+        """Sets some settings of a topic, and takes others back to their default; all others stay as they are.
+
+        All of it or nothing is done. Brokers take it over a moment after the controller has answered.
+        """
         self.alter_configs("topic", topic, set, delete, validate_only=validate_only, timeout=timeout)
 
     def alter_configs(
