@@ -81,7 +81,7 @@ impl World {
 
     /// The client closes a connection, or it is cut.
     pub(super) fn abandon(&mut self, conn: ConnId) {
-        let left = self.rng.below(6);
+        let left = self.carried_out.unwrap_or(self.rng.below(6));
         self.spy_closed(conn);
         if let Some(wire) = self.wires.get_mut(&conn) {
             wire.orphan.get_or_insert(left);

@@ -59,6 +59,8 @@ pub struct World {
     pub last_answer: Option<Frame>,
     /// What becomes of the next answers to Produce.
     pub spoils: Vec<Spoil>,
+    /// Of the requests of a connection that is lost, so many are carried out all the same; else chance decides.
+    pub carried_out: Option<u64>,
     pub(super) pending: Vec<Pending>,
     /// Connections that the client takes for open, or about to be.
     pub(super) believed: BTreeSet<ConnId>,
@@ -107,6 +109,7 @@ impl World {
             spy: Spy::default(),
             last_answer: None,
             spoils: Vec::new(),
+            carried_out: None,
             pending: Vec::new(),
             believed: BTreeSet::new(),
             wires: BTreeMap::new(),
