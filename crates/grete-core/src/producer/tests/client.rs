@@ -33,7 +33,8 @@ pub struct Row {
 struct Sleepers {
     room: bool,
     topic: bool,
-    flush: Option<FlushMark>,
+    /// And how many records had been taken before.
+    flush: Option<(FlushMark, usize)>,
     receipts: Vec<Arc<Receipt>>,
 }
 
@@ -181,7 +182,7 @@ impl World {
         drop(accumulator);
         self.tell(|| format!("flush {mark:?}, waits: {waits}"));
         if waits {
-            self.client.sleepers.flush = self.client.sleepers.flush.max(Some(mark));
+            self.client.sleepers.flush = Some((mark, self.client.rows.len()));
         }
         self.step(ProducerEvent::Drain);
     }
@@ -241,11 +242,13 @@ impl World {
         sleepers.room &= !room;
         assert!(!sleepers.room || accumulator.used_bytes() > 0, "nobody is told that there is room");
         sleepers.topic &= !topic;
-        if let Some(mark) = sleepers.flush.filter(|mark| accumulator.is_flushed(*mark)) {
+        if let Some((mark, taken)) = sleepers.flush.filter(|(mark, _)| accumulator.is_flushed(*mark)) {
             assert!(progress, "nobody is told that {mark:?} is flushed");
+            let settled = |row: &Row| row.receipt.result(row.index).is_some();
+            assert!(self.client.rows[..taken].iter().all(settled), "{mark:?} is not flushed");
             sleepers.flush = None;
         }
-        if let Some(mark) = sleepers.flush.filter(|_| progress) {
+        if let Some((mark, _)) = sleepers.flush.filter(|_| progress) {
             // Somebody else's; this one goes on sleeping.
             accumulator.await_flush(mark);
         }

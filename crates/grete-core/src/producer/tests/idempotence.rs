@@ -201,6 +201,40 @@ fn a_leader_that_has_only_its_snapshot_gets_nothing_twice() {
 }
 
 #[test]
+fn what_is_refused_for_good_says_nothing_of_what_came_before_it() {
+    let mut world = started();
+    send(&mut world, 0, 1);
+    world.pass(10 * MILLI);
+    // The first two are appended, and the third is not; then the leader knows the second one only.
+    let after = Mishap::After(E::NOT_LEADER_OR_FOLLOWER);
+    world.brokers.mishaps = vec![Mishap::Before(E::INVALID_RECORD), after, after];
+    let sent: Vec<u64> = (0..3).flat_map(|_| send(&mut world, 0, 1)).collect();
+    while !world.brokers.mishaps.is_empty() {
+        world.pass(MILLI);
+    }
+    world.brokers.logs.get_mut(&tp(0)).unwrap().replica.states.reload();
+    world.pass(5 * SECOND);
+    assert_eq!(outcomes(&world, &sent), [Outcome::Unknown, Outcome::Written, Outcome::NotWritten].map(Some));
+    world.check_logs();
+}
+
+#[test]
+fn a_producer_that_is_fenced_goes_on_under_another_id() {
+    for code in [E::INVALID_PRODUCER_EPOCH, E::PRODUCER_FENCED] {
+        let mut world = started();
+        send(&mut world, 0, 1);
+        world.pass(10 * MILLI);
+        world.brokers.mishaps.push(Mishap::Before(code));
+        send(&mut world, 0, 2);
+        world.pass(3 * SECOND);
+        assert_written(&world);
+        let batches = &world.brokers.logs[&tp(0)].replica.batches;
+        let producers: Vec<i64> = batches.iter().map(|stored| stored.batch.stamp.producer).collect();
+        assert_eq!(producers, [4000, 4001], "{code}");
+    }
+}
+
+#[test]
 fn a_duplicate_by_that_name_is_written_at_an_offset_that_nobody_knows() {
     let (world, sent) = with_a_snapshot(true);
     assert_eq!(ids(&world, 0).len(), 7);
