@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use grete_core::cluster::ClusterNotice;
-use grete_core::produce::ProduceNotice;
+use grete_core::produce::{Lost, ProduceNotice};
 use grete_core::producer::{ProducerAction, ProducerCore, ProducerEvent, ProducerNotice};
 use grete_core::time::Nanos;
 use grete_net::futex::wake_on;
@@ -100,15 +100,11 @@ fn count(shared: &Shared, notice: &ProducerNotice) {
         ProducerNotice::Cluster(ClusterNotice::Disconnected { reason, .. }) if !reason.is_peaceful() => {
             shared.counters.reconnected();
         }
-        ProducerNotice::Produce(ProduceNotice::Expired { tp, records, unknown, .. }) => {
-            shared.give_up(&tp.topic, records.saturating_sub(*unknown), false);
-            shared.give_up(&tp.topic, *unknown, true);
-        }
-        ProducerNotice::Produce(ProduceNotice::GivenUp { tp, records, unknown }) => {
-            shared.give_up(&tp.topic, (*records).into(), *unknown);
-        }
-        ProducerNotice::Produce(ProduceNotice::Failed { tp, records, .. }) => {
-            shared.give_up(&tp.topic, (*records).into(), false);
+        ProducerNotice::Produce(ProduceNotice::GivenUp { lost, .. }) => {
+            for Lost { tp, records, unknown, .. } in lost {
+                shared.give_up(&tp.topic, records.saturating_sub(*unknown), false);
+                shared.give_up(&tp.topic, *unknown, true);
+            }
         }
         _ => {}
     }

@@ -1,7 +1,7 @@
 //! What a producer's machines have to say, in words for logs and errors.
 
 use grete_core::ids::TopicPartition;
-use grete_core::produce::{FatalError, ProduceNotice};
+use grete_core::produce::{FatalError, GiveUp, Lost, ProduceNotice};
 use grete_core::producer::ProducerNotice;
 use grete_wire::error_code::ErrorCode;
 
@@ -37,30 +37,7 @@ pub(super) fn notice(notice: &ProducerNotice) -> Option<Notice> {
                 tp,
                 records,
             ),
-            ProduceNotice::Expired { tp, batches, records, unknown } => make(
-                Level::Error,
-                "produce.expired",
-                format!(
-                    "{tp}: {} were not delivered within delivery.timeout.ms; {unknown} of the records may have been written",
-                    several(*batches, *records)
-                ),
-                tp,
-                records,
-            ),
-            ProduceNotice::GivenUp { tp, records, unknown } => make(
-                Level::Error,
-                "produce.given_up",
-                format!("{tp}: {records} records were given up when the producer was closed; {}", fate(*unknown)),
-                tp,
-                records,
-            ),
-            ProduceNotice::Failed { tp, records, code } => make(
-                Level::Error,
-                "produce.failed",
-                format!("{tp}: {records} records were refused: {} ({})", code.message(), code.name()),
-                tp,
-                records,
-            ),
+            ProduceNotice::GivenUp { why, lost } => return given_up(*why, lost),
             ProduceNotice::Identity { producer_id, epoch } => Notice {
                 level: Level::Debug,
                 name: "produce.identity",
@@ -86,8 +63,30 @@ fn several(batches: u32, records: u64) -> String {
     }
 }
 
-fn fate(unknown: bool) -> &'static str {
-    if unknown { "they may have been written" } else { "no broker has them" }
+/// Records that were given up in one go, perhaps of many partitions: one line.
+fn given_up(why: GiveUp, lost: &[Lost]) -> Option<Notice> {
+    let first = lost.first()?;
+    let batches = lost.iter().map(|lost| lost.batches).fold(0, u32::saturating_add);
+    let records = lost.iter().map(|lost| lost.records).sum::<u64>();
+    let unknown = lost.iter().map(|lost| lost.unknown).sum::<u64>();
+    let fate = match unknown {
+        0 => "no broker has them".to_owned(),
+        _ if unknown == records => "they may have been written".to_owned(),
+        _ => format!("{unknown} of them may have been written, the others are on no broker"),
+    };
+    let (name, happened) = match why {
+        GiveUp::Expired => ("produce.expired", "were not delivered within delivery.timeout.ms".to_owned()),
+        GiveUp::Closed => ("produce.given_up", "were given up when the producer was closed".to_owned()),
+        GiveUp::Fatal => ("produce.given_up", "were given up, because the producer has failed".to_owned()),
+        GiveUp::Refused(code) => ("produce.failed", format!("were refused: {} ({})", code.message(), code.name())),
+    };
+    let others = match lost.len() {
+        1 => String::new(),
+        count => format!(" and {} other partitions", count - 1),
+    };
+    let several = if batches > 1 { format!(" in {batches} batches") } else { String::new() };
+    let message = format!("{}{others}: {records} records{several} {happened}; {fate}", first.tp);
+    Some(make(Level::Error, name, message, &first.tp, records))
 }
 
 /// The producer has failed for good.

@@ -36,6 +36,32 @@ pub enum ProduceEvent {
     Fatal(FatalError),
 }
 
+/// Why records are given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GiveUp {
+    /// `delivery.timeout.ms` was over.
+    Expired,
+    /// The producer was closed, and its deadline was over.
+    Closed,
+    /// The producer has failed.
+    Fatal,
+    /// A broker refused them for good.
+    Refused(ErrorCode),
+}
+
+/// Records of one partition that were given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// Where they were to go.
+    pub tp: TopicPartition,
+    /// In how many batches.
+    pub batches: u32,
+    /// How many.
+    pub records: u64,
+    /// Of these, those that may have been written.
+    pub unknown: u64,
+}
+
 /// What has to be done.
 #[derive(Debug)]
 pub enum ProduceAction {
@@ -105,34 +131,12 @@ pub enum ProduceNotice {
         /// What the broker said.
         code: ErrorCode,
     },
-    /// `delivery.timeout.ms` was over for some batches.
-    Expired {
-        /// Where the first of them was to go.
-        tp: TopicPartition,
-        /// How many.
-        batches: u32,
-        /// Their records.
-        records: u64,
-        /// Of these, those that may have been written.
-        unknown: u64,
-    },
-    /// The producer was closed before: its deadline was over.
+    /// Records were given up; those of a step are told together.
     GivenUp {
-        /// Where to.
-        tp: TopicPartition,
-        /// The records that are given up.
-        records: u32,
-        /// Whether they may have been written.
-        unknown: bool,
-    },
-    /// A broker refused a batch for good.
-    Failed {
-        /// Where to.
-        tp: TopicPartition,
-        /// The records that are given up.
-        records: u32,
-        /// What the broker said.
-        code: ErrorCode,
+        /// Why.
+        why: GiveUp,
+        /// Whose; not empty.
+        lost: Vec<Lost>,
     },
     /// The producer has an identity (KIP-98), or another one (KIP-360).
     Identity {

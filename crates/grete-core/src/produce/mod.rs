@@ -20,6 +20,6 @@ mod tests;
 pub use accumulator::{Accumulator, Appended, FlushMark, PartitionId, SharedAccumulator, TopicId, Wake, Words};
 pub use config::ProduceConfig;
 pub use error::{FatalError, LastError, ProduceError, Refused, TopicError};
-pub use event::{ProduceAction, ProduceEvent, ProduceNotice, ProduceStats};
+pub use event::{GiveUp, Lost, ProduceAction, ProduceEvent, ProduceNotice, ProduceStats};
 pub use machine::ProduceMachine;
 pub use receipt::{Outcome, Receipt, Settled};

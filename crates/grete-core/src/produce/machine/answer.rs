@@ -8,7 +8,7 @@ use grete_wire::messages::{PartitionProduceResponse, ProduceResponse};
 use super::drain::InFlight;
 use super::lane::{Identity, Lane};
 use super::piece::Piece;
-use super::settle::refusal;
+use super::settle::{Why, refusal};
 use super::verdict::Verdict;
 use super::{ProduceMachine, lock, sequence};
 use crate::ids::TopicPartition;
@@ -281,8 +281,7 @@ impl ProduceMachine {
         lane.give_up(&piece);
         let outcome = if piece.maybe { Outcome::Unknown } else { Outcome::NotWritten };
         if !piece.told {
-            let (tp, records) = (lane.tp.clone(), piece.batch.count());
-            out.push(ProduceAction::Notice(ProduceNotice::Failed { tp, records, code }));
+            self.tell(piece.lane, &Why::Refused(code), piece.batch.count(), piece.maybe);
         }
         let error = refusal(&piece, code, message);
         self.settle(now, &mut piece, outcome, None, None, Some(error), out);

@@ -19,6 +19,7 @@ mod answer;
 mod drain;
 mod identity;
 mod lane;
+mod losses;
 mod node;
 mod piece;
 mod sequence;
@@ -42,9 +43,10 @@ use crate::view::ClusterView;
 use drain::InFlight;
 use identity::Identities;
 use lane::{Lane, REMEMBERED};
+use losses::Losses;
 use node::Node;
 use piece::Piece;
-use settle::{Expired, Why};
+use settle::Why;
 
 /// See the module.
 #[derive(Debug)]
@@ -78,7 +80,7 @@ pub struct ProduceMachine {
     finished: bool,
     /// Set within a step, told once at its end.
     stale_metadata: bool,
-    expired: Option<Expired>,
+    losses: Losses,
     stats: ProduceStats,
     ready: Vec<PartitionId>,
     served: Vec<PartitionId>,
@@ -117,7 +119,7 @@ impl ProduceMachine {
             closing: None,
             finished: false,
             stale_metadata: false,
-            expired: None,
+            losses: Losses::default(),
             stats: ProduceStats::default(),
             ready: Vec::new(),
             served: Vec::new(),
@@ -336,9 +338,7 @@ impl ProduceMachine {
         if std::mem::take(&mut self.stale_metadata) {
             out.push(ProduceAction::RefreshMetadata);
         }
-        if let Some(expired) = self.expired.take() {
-            out.push(ProduceAction::Notice(expired.into()));
-        }
+        self.losses.tell(out);
         if self.closing.is_some() && settled {
             self.finished = true;
             self.wake = None;

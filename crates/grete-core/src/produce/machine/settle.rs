@@ -7,10 +7,9 @@ use grete_wire::error_code::ErrorCode;
 
 use super::piece::Piece;
 use super::{ProduceMachine, lock};
-use crate::ids::TopicPartition;
 use crate::produce::accumulator::{Fresh, PartitionId};
 use crate::produce::error::{FatalError, LastError, ProduceError};
-use crate::produce::event::{ProduceAction, ProduceNotice};
+use crate::produce::event::{GiveUp, ProduceAction};
 use crate::produce::receipt::{Outcome, Receipt, Settlement};
 use crate::request::NO_NODE;
 use crate::time::{MILLI, Nanos};
@@ -31,21 +30,6 @@ pub(super) enum Why {
     Fatal(FatalError),
     /// The topic cannot be written to.
     Refused(ErrorCode),
-}
-
-/// What expired in one step.
-#[derive(Debug)]
-pub(super) struct Expired {
-    tp: TopicPartition,
-    batches: u32,
-    records: u64,
-    unknown: u64,
-}
-
-impl From<Expired> for ProduceNotice {
-    fn from(Expired { tp, batches, records, unknown }: Expired) -> Self {
-        Self::Expired { tp, batches, records, unknown }
-    }
 }
 
 impl ProduceMachine {
@@ -172,7 +156,7 @@ impl ProduceMachine {
         loop {
             let Some(fresh) = lock(&self.accumulator).remove_any(id) else { break };
             let error = self.error(&fresh.receipt, why, None);
-            self.tell(id, why, fresh.builder.count(), false, out);
+            self.tell(id, why, fresh.builder.count(), false);
             self.settle_fresh(now, fresh, error, out);
         }
         let pieces = self.lane(id).map(|lane| std::mem::take(&mut lane.retry)).unwrap_or_default();
@@ -186,7 +170,7 @@ impl ProduceMachine {
         let fresh = lock(&self.accumulator).remove(number, id);
         if let Some(fresh) = fresh {
             let error = self.error(&fresh.receipt, why, self.obstacle(id));
-            self.tell(id, why, fresh.builder.count(), false, out);
+            self.tell(id, why, fresh.builder.count(), false);
             self.settle_fresh(now, fresh, error, out);
         } else {
             let mut pieces = Vec::new();
@@ -207,7 +191,7 @@ impl ProduceMachine {
     fn give_up_piece(&mut self, now: Nanos, mut piece: Piece, why: &Why, out: &mut Vec<ProduceAction>) {
         let error = self.error(&piece.receipt, why, piece.last.clone());
         let outcome = if piece.maybe { Outcome::Unknown } else { Outcome::NotWritten };
-        self.tell(piece.lane, why, piece.batch.count(), piece.maybe, out);
+        self.tell(piece.lane, why, piece.batch.count(), piece.maybe);
         self.settle(now, &mut piece, outcome, None, None, Some(error), out);
         if piece.sequence.is_some() {
             self.requeue(piece); // for its numbers' sake
@@ -226,7 +210,7 @@ impl ProduceMachine {
             let Some(mut request) = self.requests.remove(&token) else { continue };
             for piece in request.pieces.iter_mut().filter(|piece| piece.number == number && !piece.told) {
                 let error = self.error(&piece.receipt, why, Some(LastError::Unanswered));
-                self.tell(id, why, piece.batch.count(), true, out);
+                self.tell(id, why, piece.batch.count(), true);
                 self.settle(now, piece, Outcome::Unknown, None, None, Some(error), out);
             }
             self.requests.insert(token, request);
@@ -265,26 +249,15 @@ impl ProduceMachine {
     }
 
     /// Tells of records that are given up.
-    fn tell(&mut self, id: PartitionId, why: &Why, records: u32, unknown: bool, out: &mut Vec<ProduceAction>) {
+    pub(super) fn tell(&mut self, id: PartitionId, why: &Why, records: u32, unknown: bool) {
         let Some(lane) = self.lanes.get(id.0 as usize) else { return };
-        match why {
-            Why::Expired => {
-                let new = || Expired { tp: lane.tp.clone(), batches: 0, records: 0, unknown: 0 };
-                let expired = self.expired.get_or_insert_with(new);
-                expired.batches += 1;
-                expired.records += u64::from(records);
-                expired.unknown += if unknown { records.into() } else { 0 };
-            }
-            Why::Closed => {
-                let tp = lane.tp.clone();
-                out.push(ProduceAction::Notice(ProduceNotice::GivenUp { tp, records, unknown }));
-            }
-            Why::Refused(code) => {
-                let (tp, code) = (lane.tp.clone(), *code);
-                out.push(ProduceAction::Notice(ProduceNotice::Failed { tp, records, code }));
-            }
-            Why::Fatal(_) => {}
-        }
+        let why = match why {
+            Why::Expired => GiveUp::Expired,
+            Why::Closed => GiveUp::Closed,
+            Why::Fatal(_) => GiveUp::Fatal,
+            Why::Refused(code) => GiveUp::Refused(*code),
+        };
+        self.losses.add(why, id, &lane.tp, records, unknown);
     }
 
     fn count(&mut self, outcome: Outcome, records: u32) {

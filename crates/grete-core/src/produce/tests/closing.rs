@@ -4,7 +4,7 @@ use grete_wire::error_code::ErrorCode as E;
 
 use super::rig::{Rig, config, outcome, result};
 use crate::produce::{
-    FatalError, Outcome, ProduceAction, ProduceConfig, ProduceError, ProduceEvent, ProduceNotice, Refused,
+    FatalError, GiveUp, Outcome, ProduceAction, ProduceConfig, ProduceError, ProduceEvent, ProduceNotice, Refused,
 };
 use crate::request::{LooksLike, NotKafka, RequestError};
 use crate::time::{Nanos, SECOND};
@@ -60,8 +60,14 @@ fn at_the_deadline_what_is_left_is_given_up() {
     );
     let error = result(&never_sent, 0).error.expect("an error");
     assert!(matches!(&*error, ProduceError::Closed { .. }), "{error:?}");
-    let given_up = |notice: &&ProduceNotice| matches!(notice, ProduceNotice::GivenUp { records: 1, .. });
-    assert_eq!(rig.notices().into_iter().filter(given_up).count(), 3);
+    let notices = rig.notices();
+    let given_up = notices.iter().filter_map(|notice| match notice {
+        ProduceNotice::GivenUp { why: GiveUp::Closed, lost } => Some(lost),
+        _ => None,
+    });
+    let [lost] = given_up.collect::<Vec<_>>()[..] else { panic!("one for all: {notices:?}") };
+    let lost: Vec<_> = lost.iter().map(|lost| (lost.tp.partition, lost.batches, lost.records, lost.unknown)).collect();
+    assert_eq!(lost, [(0, 1, 1, 1), (1, 1, 1, 0), (2, 1, 1, 1)]);
     assert_eq!(rig.pending(), 0);
 }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use grete_wire::error_code::ErrorCode as E;
 
 use super::rig::{Rig, Says, config, outcome, result};
-use crate::produce::{LastError, Outcome, ProduceAction, ProduceConfig, ProduceError, ProduceNotice, Receipt};
+use crate::ids::TopicPartition;
+use crate::produce::{
+    GiveUp, LastError, Lost, Outcome, ProduceAction, ProduceConfig, ProduceError, ProduceNotice, Receipt,
+};
 use crate::request::RequestError;
 use crate::time::SECOND;
 
@@ -78,9 +81,12 @@ fn a_batch_that_was_never_sent_is_not_written() {
         matches!(&*error, ProduceError::DeliveryTimeout { last: Some(LastError::NotConnected(1)), .. }),
         "{error:?}"
     );
-    let expired =
-        |notice: &&ProduceNotice| matches!(notice, ProduceNotice::Expired { batches: 1, records: 1, unknown: 0, .. });
-    assert!(rig.notices().iter().any(expired));
+    let expired = rig.notices().into_iter().find_map(|notice| match notice {
+        ProduceNotice::GivenUp { why: GiveUp::Expired, lost } => Some(lost),
+        _ => None,
+    });
+    let tp = TopicPartition::new(receipt.topic().clone(), 0);
+    assert_eq!(expired, Some(&vec![Lost { tp, batches: 1, records: 1, unknown: 0 }]));
     assert_eq!((rig.used(), rig.pending()), (0, 0));
 }
 
