@@ -1,6 +1,5 @@
 """The low-level producer."""
 
-import asyncio
 import logging
 import threading
 import weakref
@@ -8,14 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from grete import _core, config, units
 from grete._core import Deliveries, Delivery
-from grete.client.pending import Pending
 from grete.errors import UndeliveredError
 from grete.processing import atexit
 from grete.processing.notices import log_notices
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from grete.client.pending import Pending
 
 logger = logging.getLogger("grete.client")
 
@@ -72,7 +75,7 @@ class Producer(_core.Producer):
     """
 
     _closed: bool
-    _loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pending]
+    _loops: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pending]"
     _loops_lock: threading.Lock
 
     def __new__(
@@ -164,7 +167,12 @@ class Producer(_core.Producer):
             return "<grete.client.Producer, closed>"
         return f"<grete.client.Producer, {self.statistics()['pending_records']} records on their way>"
 
-    def _pending(self) -> Pending:
+    def _pending(self) -> "Pending":
+        # Whoever has a loop has imported asyncio; importing grete does not.
+        import asyncio
+
+        from grete.client.pending import Pending
+
         loop = asyncio.get_running_loop()
         pending = self._loops.get(loop)
         if pending is None:
