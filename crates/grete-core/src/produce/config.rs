@@ -11,7 +11,8 @@ pub struct ProduceConfig {
     pub acks: i16,
     /// `enable.idempotence`; wants `acks` = -1.
     pub idempotent: bool,
-    /// `linger.ms`: how long a batch waits for more records. 0: not at all, unless a batch of its partition is on its way.
+    /// `linger.ms`: how long a batch waits for more records. 0: not at all, unless a batch of its partition is on its
+    /// way.
     pub linger: Nanos,
     /// `batch.size`: a batch with so many bytes (uncompressed) is full.
     pub batch_size: usize,

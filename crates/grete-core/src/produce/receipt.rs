@@ -34,7 +34,8 @@ pub struct Settled {
     pub outcome: Outcome,
     /// Where it is; `None` where no broker has told (`acks=0`, a duplicate of a batch long ago).
     pub offset: Option<i64>,
-    /// Milliseconds at which the broker appended it, if the topic is set to keep that; `None`: the record keeps its own.
+    /// Milliseconds at which the broker appended it, if the topic is set to keep that; `None`: the record keeps its
+    /// own.
     pub timestamp: Option<i64>,
     /// Why it was not written, or why nobody knows.
     pub error: Option<Arc<ProduceError>>,
@@ -68,9 +69,10 @@ struct Part {
 ///          sleep while word == seen               WAITED was set in the word before? wake
 /// ```
 ///
-/// No wake-up is lost: both change the word in one atomic step, so one comes first. If the waiter does, the settler sees
-/// WAITED and wakes; whoever has not fallen asleep by then does not, because the word is not `seen` any more. If the
-/// settler does, its change is in `seen`, and with it the settlement is visible to `result`, so the waiter does not sleep.
+/// No wake-up is lost: both change the word in one atomic step, so one comes first. If the waiter does, the settler
+/// sees WAITED and wakes; whoever has not fallen asleep by then does not, because the word is not `seen` any more. If
+/// the settler does, its change is in `seen`, and with it the settlement is visible to `result`, so the waiter does not
+/// sleep.
 #[derive(Debug)]
 pub struct Receipt {
     topic: Arc<str>,
@@ -157,8 +159,8 @@ impl Receipt {
         self.word.fetch_add(PART, Ordering::AcqRel);
     }
 
-    /// Asks for [`super::ProduceAction::Settled`] with each settlement from now on; false if all records are settled already.
-    /// Whoever watches one record looks at its [`Receipt::result`] after this.
+    /// Asks for [`super::ProduceAction::Settled`] with each settlement from now on; false if all records are settled
+    /// already. Whoever watches one record looks at its [`Receipt::result`] after this.
     #[must_use]
     pub fn watch(&self) -> bool {
         self.word.fetch_or(WATCHED, Ordering::AcqRel) & SETTLED == 0
@@ -173,7 +175,8 @@ impl Receipt {
         self.word.fetch_or(SETTLED, Ordering::AcqRel) & (WAITED | WATCHED) != 0
     }
 
-    /// Settles some records of a batch that was split, `last` if these are the last ones; whether somebody waits or watches.
+    /// Settles some records of a batch that was split, `last` if these are the last ones; whether somebody waits or
+    /// watches.
     pub(super) fn settle_part(&self, first: u32, count: u32, settlement: Settlement, last: bool) -> bool {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).push(Part { first, count, settlement });
         let mut before = self.word.fetch_add(PART, Ordering::AcqRel);

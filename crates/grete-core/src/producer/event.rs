@@ -58,7 +58,8 @@ pub enum ProducerAction {
     Room,
     /// What somebody flushed is settled: wake who waits on [`crate::produce::Words::progress`].
     Progress,
-    /// Partitions of a topic are known, or what is wrong with it: wake who waits on [`crate::produce::Words::metadata`].
+    /// Partitions of a topic are known, or what is wrong with it: wake who waits on
+    /// [`crate::produce::Words::metadata`].
     TopicKnown,
     /// Worth telling.
     Notice(ProducerNotice),

@@ -1,8 +1,8 @@
 //! A whole producer without I/O: cluster and produce machine, stepped as one.
 //!
-//! Records do not come in as events: callers append them to the accumulator, which they share with the machine, and step
-//! with `Drain` when they were told that something is ready. What one machine asks for may give the other something to do
-//! at once, so actions go through one queue until nothing is left.
+//! Records do not come in as events: callers append them to the accumulator, which they share with the machine, and
+//! step with `Drain` when they were told that something is ready. What one machine asks for may give the other
+//! something to do at once, so actions go through one queue until nothing is left.
 
 mod config;
 mod event;

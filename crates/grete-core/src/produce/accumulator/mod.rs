@@ -197,7 +197,8 @@ impl Accumulator {
     /// Takes a record. `partition`: `None` lets the key decide; without a key it goes where others went a moment ago.
     ///
     /// # Errors
-    /// See [`Refused`]. After [`Refused::NoMetadata`], [`Refused::Full`] and [`Refused::Topic`] the machine is to be stepped with `Drain`.
+    /// See [`Refused`]. After [`Refused::NoMetadata`], [`Refused::Full`] and [`Refused::Topic`] the machine is to be
+    /// stepped with `Drain`.
     #[inline]
     pub fn append(
         &mut self,
@@ -259,8 +260,8 @@ impl Accumulator {
         self.window.is_past(mark.0)
     }
 
-    /// The value on which to sleep on [`Words::room`] after [`Refused::Full`]. The refusal has announced the sleep: if there
-    /// has been room since, this is a value that the word does not have any more.
+    /// The value on which to sleep on [`Words::room`] after [`Refused::Full`]. The refusal has announced the sleep: if
+    /// there has been room since, this is a value that the word does not have any more.
     pub fn await_room(&mut self) -> u32 {
         let word = self.words.room.load(Ordering::Acquire);
         if self.room_wanted.is_some() { word } else { word.wrapping_sub(1) }
@@ -275,8 +276,8 @@ impl Accumulator {
         Some(self.words.progress.load(Ordering::Acquire))
     }
 
-    /// Announces a sleep on [`Words::metadata`] while [`Accumulator::partitions`] has nothing, under the same lock; returns
-    /// the value to sleep on.
+    /// Announces a sleep on [`Words::metadata`] while [`Accumulator::partitions`] has nothing, under the same lock;
+    /// returns the value to sleep on.
     pub fn await_topic(&mut self) -> u32 {
         self.topic_wanted = true;
         self.words.metadata.load(Ordering::Acquire)
@@ -332,8 +333,8 @@ impl Accumulator {
         Ok((index, bytes, wake))
     }
 
-    /// Makes the open batch of the partition fit the record, or another batch, perhaps of another partition if it has no
-    /// key. Returns the partition, the bytes that the record takes there, and what to do next.
+    /// Makes the open batch of the partition fit the record, or another batch, perhaps of another partition if it has
+    /// no key. Returns the partition, the bytes that the record takes there, and what to do next.
     fn make_room(
         &mut self,
         now: Nanos,
@@ -367,7 +368,8 @@ impl Accumulator {
                 self.announce(id);
                 wake = Wake::Full;
             }
-            // Between two batches, and this one would bring the partition beyond its turn: the next partition's (KIP-794).
+            // Between two batches, and this one would bring the partition beyond its turn: the next partition's
+            // (KIP-794).
             let Some(topic) = self.topics.get_mut(place) else { return Err(Refused::NoMetadata) };
             if sticky && topic.sticky_bytes > 0 && topic.sticky_bytes + alone > self.batch_size {
                 topic.switch(&mut self.rng);

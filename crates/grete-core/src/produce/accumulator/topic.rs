@@ -67,7 +67,8 @@ impl Topic {
         }
     }
 
-    /// Records without a key go to another partition from now on: any of those with a leader, all equally likely (KIP-794).
+    /// Records without a key go to another partition from now on: any of those with a leader, all equally likely
+    /// (KIP-794).
     pub fn switch(&mut self, rng: &mut Rng) {
         self.sticky_bytes = 0;
         let many = self.available.len() as u64;

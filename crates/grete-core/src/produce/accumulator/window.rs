@@ -1,4 +1,5 @@
-//! The batches that are not settled, in the order in which they were opened: who is due next, and what a flush waits for.
+//! The batches that are not settled, in the order in which they were opened: who is due next, and what a flush waits
+//! for.
 
 use std::collections::VecDeque;
 
@@ -13,8 +14,8 @@ struct Entry {
     settled: bool,
 }
 
-/// Batches are numbered as they are opened. All have the same time to live, so that the oldest unsettled one is the next
-/// to expire: to know who is due costs nothing, however many there are.
+/// Batches are numbered as they are opened. All have the same time to live, so that the oldest unsettled one is the
+/// next to expire: to know who is due costs nothing, however many there are.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     /// Number of the first entry; everything before is settled.

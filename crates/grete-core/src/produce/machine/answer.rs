@@ -180,8 +180,9 @@ impl ProduceMachine {
                 if !piece.maybe && (lane.hole || lane.broken || lane.has_earlier(piece.key())) {
                     self.requeue(piece);
                 } else {
-                    // Nothing of ours is missing: the broker has lost records, or has them and has forgotten. Of several
-                    // batches whose answers were lost, a leader that starts again from a snapshot knows the last one only.
+                    // Nothing of ours is missing: the broker has lost records, or has them and has forgotten. Of
+                    // several batches whose answers were lost, a leader that starts again from a snapshot knows the
+                    // last one only.
                     self.lost_track(now, piece, code, message, jitter, retried, out);
                 }
             }
@@ -198,8 +199,8 @@ impl ProduceMachine {
                 self.lost_track(now, piece, code, message, jitter, retried, out);
             }
             Verdict::TooLarge => {
-                // Of this attempt: another leader, or the same one a moment ago, may have had another limit. Halves keep the
-                // numbers, and so nothing is written twice.
+                // Of this attempt: another leader, or the same one a moment ago, may have had another limit. Halves
+                // keep the numbers, and so nothing is written twice.
                 if piece.batch.count() > 1 && !piece.told {
                     self.split(now, piece, code, out);
                 } else {

@@ -1,8 +1,8 @@
 //! The producer's identity (KIP-98), and how it gets another one (KIP-360).
 //!
-//! A broker keeps numbers per partition, so each partition takes on a new identity by itself, as soon as nothing of it is
-//! ambiguous. A producer without transactions raises its epoch without asking: asked for that, brokers give it another id,
-//! and only a higher epoch of the same id keeps out what may still be on its way under the old one.
+//! A broker keeps numbers per partition, so each partition takes on a new identity by itself, as soon as nothing of it
+//! is ambiguous. A producer without transactions raises its epoch without asking: asked for that, brokers give it
+//! another id, and only a higher epoch of the same id keeps out what may still be on its way under the old one.
 
 use grete_wire::error_code::ErrorCode;
 use grete_wire::messages::{InitProducerIdRequest, InitProducerIdResponse};

@@ -52,8 +52,9 @@ pub(super) struct Lane {
     pub next: i32,
     /// The number after the last record of which a broker has said that it is written.
     pub written: i32,
-    /// The topic has taken a batch of this identity. Until then there is one batch on its way at a time: a leader that knows
-    /// nothing of a producer takes any number from it, so that a second batch could overtake a first one that is refused.
+    /// The topic has taken a batch of this identity. Until then there is one batch on its way at a time: a leader that
+    /// knows nothing of a producer takes any number from it, so that a second batch could overtake a first one that is
+    /// refused.
     pub proven: bool,
     /// Some numbers will never be used: what follows them gets other ones, once nothing ambiguous is left.
     pub hole: bool,

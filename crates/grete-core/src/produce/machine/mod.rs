@@ -7,12 +7,12 @@
 //! ```
 //!
 //! Not obvious:
-//! - A partition has several batches on their way only as long as all goes well. While one is to be sent again, there is
-//!   one at a time, so that order holds whatever happens.
+//! - A partition has several batches on their way only as long as all goes well. While one is to be sent again, there
+//!   is one at a time, so that order holds whatever happens.
 //! - Numbers that nobody will use leave a hole, and a broker takes nothing behind it. If it is certain that nothing was
-//!   written under them (`Lane::hole`), what follows is numbered anew. If it is not (`Lane::broken`), only another epoch
-//!   helps. Either waits until nothing of the partition is ambiguous: a batch gets another number only when it is certain
-//!   that it was not written under the old one. Meanwhile other partitions go on.
+//!   written under them (`Lane::hole`), what follows is numbered anew. If it is not (`Lane::broken`), only another
+//!   epoch helps. Either waits until nothing of the partition is ambiguous: a batch gets another number only when it is
+//!   certain that it was not written under the old one. Meanwhile other partitions go on.
 //! - A drain on a caller's thread and one on the network thread are the same: `step`.
 
 mod answer;

@@ -121,8 +121,8 @@ impl ProduceMachine {
         self.unwritten.push(piece);
     }
 
-    /// Frees what brokers do not answer (`acks=0`) once nobody holds it any more: until then it waits for a socket, and that
-    /// a producer is never told of its outcome must not mean that it can fill the memory with it.
+    /// Frees what brokers do not answer (`acks=0`) once nobody holds it any more: until then it waits for a socket, and
+    /// that a producer is never told of its outcome must not mean that it can fill the memory with it.
     pub(super) fn drop_written(&mut self, now: Nanos) {
         if self.unwritten.is_empty() || (self.unwritten.len() > FEW && now < self.unwritten_look) {
             return;

@@ -36,7 +36,8 @@ impl Verdict {
             }
             // The leader appended it and then waited for its followers: what it says of that wait does not unwrite it.
             ErrorCode::REQUEST_TIMED_OUT | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND => Self::Again { maybe: true },
-            // Refused at the door, or while it waited: with acks=all a leader that is deposed meanwhile answers the same.
+            // Refused at the door, or while it waited: with acks=all a leader that is deposed meanwhile answers the
+            // same.
             ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
                 Self::Again { maybe: acks != 1 }
             }

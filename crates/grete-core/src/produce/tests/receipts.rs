@@ -1,8 +1,9 @@
 //! Receipts between threads.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::produce::accumulator::PartitionId;
 use crate::produce::receipt::{Receipt, Settlement};
@@ -54,7 +55,8 @@ impl Kernel {
             return;
         }
         let before = *sleepers;
-        drop(self.wake.wait_while(sleepers, |now| *now == before).expect("no panic"));
+        let asleep = self.wake.wait_timeout_while(sleepers, Duration::from_secs(20), |now| *now == before);
+        assert!(!asleep.expect("no panic").1.timed_out(), "asleep on {seen:#x}, and nobody will ever wake it");
     }
 
     fn wake(&self) {
@@ -99,4 +101,32 @@ fn no_wake_up_is_lost() {
         });
         assert!(receipt.is_settled());
     }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what is between threads shows with threads")]
+fn what_is_said_to_be_settled_can_be_read() {
+    let receipts: Vec<Receipt> = (0..5000).map(|_| receipt()).collect();
+    let looked_at = AtomicUsize::new(usize::MAX);
+    let until = |done: &dyn Fn() -> bool| {
+        while !done() {
+            (0..100).for_each(|_| std::hint::spin_loop());
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for (index, receipt) in receipts.iter().enumerate() {
+                until(&|| looked_at.load(Ordering::Acquire) == index);
+                receipt.settle(written(1));
+            }
+        });
+        for (index, receipt) in receipts.iter().enumerate() {
+            looked_at.store(index, Ordering::Release);
+            while !receipt.is_settled() {
+                std::hint::spin_loop();
+            }
+            assert!(receipt.result(0).is_some(), "receipt {index}");
+        }
+    });
 }

@@ -194,8 +194,8 @@ fn an_ambiguous_batch_behind_an_expired_one_that_was_written_is_not_written_twic
 
 #[test]
 fn the_first_batch_of_an_identity_goes_alone() {
-    // A leader that knows nothing of a producer takes any number from it: a second batch could overtake a first one that
-    // is refused.
+    // A leader that knows nothing of a producer takes any number from it: a second batch could overtake a first one
+    // that is refused.
     let mut rig = Rig::new(config());
     rig.lead("orders", &[1]);
     rig.topic("orders");
