@@ -108,6 +108,7 @@ fn no_wake_up_is_lost() {
 fn what_is_said_to_be_settled_can_be_read() {
     let receipts: Vec<Receipt> = (0..5000).map(|_| receipt()).collect();
     let looked_at = AtomicUsize::new(usize::MAX);
+    let mut torn = 0;
     let until = |done: &dyn Fn() -> bool| {
         while !done() {
             (0..100).for_each(|_| std::hint::spin_loop());
@@ -126,7 +127,9 @@ fn what_is_said_to_be_settled_can_be_read() {
             while !receipt.is_settled() {
                 std::hint::spin_loop();
             }
-            assert!(receipt.result(0).is_some(), "receipt {index}");
+            // Told later: the other thread would wait for ever if this one panicked.
+            torn += usize::from(receipt.result(0).is_none());
         }
     });
+    assert_eq!(torn, 0);
 }
