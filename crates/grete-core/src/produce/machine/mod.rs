@@ -171,7 +171,7 @@ impl ProduceMachine {
 
     /// As if so many records had been written.
     #[cfg(test)]
-    pub(in crate::produce) fn set_next_sequence(&mut self, lane: usize, next: i32) {
+    pub(crate) fn set_next_sequence(&mut self, lane: usize, next: i32) {
         let identity = self.identities.current.expect("known");
         let lane = &mut self.lanes[lane];
         (lane.identity, lane.next, lane.written) = (identity, next, next);

@@ -91,6 +91,13 @@ impl Client {
         }
     }
 
+    /// As if so many records had been written to each of the first partitions.
+    pub fn count_from(&mut self, partitions: usize, sequence: i32) {
+        for lane in 0..partitions {
+            self.core.produce.set_next_sequence(lane, sequence);
+        }
+    }
+
     pub fn stats(&self) -> ProduceStats {
         self.core.stats()
     }

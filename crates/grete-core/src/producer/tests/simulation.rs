@@ -112,6 +112,16 @@ fn run(seed: u64, talk: bool) {
     let mut world = world(seed);
     world.talk = talk;
     world.tell(|| format!("{:?}", world.client.config.produce));
+    if seed % 4 == 1 && seed % 7 != 1 && world.client.config.produce.idempotent {
+        // Sequence numbers are about to run out.
+        for topic in ["orders", "clicks"] {
+            world.client.topic(topic);
+        }
+        world.step(ProducerEvent::Drain);
+        world.pass(SECOND);
+        let left = world.rng.below(300) as i32;
+        world.client.count_from(5, i32::MAX - left);
+    }
     world.chaos = true;
     let end = world.now + 60 * SECOND;
     while world.now < end {
