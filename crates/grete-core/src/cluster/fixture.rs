@@ -76,6 +76,16 @@ pub(crate) fn api_versions(max: &BTreeMap<ApiKey, i16>) -> ApiVersionsResponse<'
     ApiVersionsResponse { api_keys: ApiKey::ALL.iter().map(range).collect(), ..Default::default() }
 }
 
+/// Where simulated brokers listen: at port 9092 of `b1`, `b2`...
+pub(crate) fn host(node: NodeId) -> String {
+    format!("b{node}")
+}
+
+/// Such a broker in a metadata answer.
+pub(crate) fn listed(&node_id: &NodeId) -> MetadataResponseBroker<'static> {
+    MetadataResponseBroker { node_id, host: host(node_id).into(), port: 9092, ..Default::default() }
+}
+
 /// One topic of the scripted metadata.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FakeTopic {

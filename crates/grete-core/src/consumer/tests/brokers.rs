@@ -8,7 +8,7 @@ use grete_wire::{ApiKey, ErrorCode, Frame, Reader};
 
 use super::log::Log;
 use super::sessions::Sessions;
-use crate::cluster::fixture::{Asked, api_versions};
+use crate::cluster::fixture::{Asked, api_versions, host, listed};
 use crate::group::tests::broker::Broker as Coordinator;
 use crate::ids::{NodeId, TopicPartition};
 
@@ -28,10 +28,6 @@ pub struct Brokers {
     pub commit_error: Option<ErrorCode>,
     /// What OffsetFetch is answered with for the group as a whole.
     pub fetch_error: Option<ErrorCode>,
-}
-
-pub fn host(node: NodeId) -> String {
-    format!("b{node}")
 }
 
 impl Brokers {
@@ -132,15 +128,9 @@ impl Brokers {
                 ..Default::default()
             }
         };
-        let broker = |&node_id: &NodeId| MetadataResponseBroker {
-            node_id,
-            host: host(node_id).into(),
-            port: 9092,
-            ..Default::default()
-        };
         let names = request.topics.iter().flatten().filter_map(|topic| topic.name.as_deref());
         MetadataResponse {
-            brokers: self.nodes.iter().map(broker).collect(),
+            brokers: self.nodes.iter().map(listed).collect(),
             topics: names.map(topic).collect(),
             ..Default::default()
         }

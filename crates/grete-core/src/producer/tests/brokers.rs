@@ -6,7 +6,7 @@ use grete_wire::messages::*;
 use grete_wire::{ApiKey, ErrorCode as E, Frame, Reader};
 
 use super::log::Log;
-use crate::cluster::fixture::{Asked, api_versions};
+use crate::cluster::fixture::{Asked, api_versions, listed};
 use crate::ids::{NodeId, TopicPartition};
 use crate::time::Nanos;
 
@@ -66,10 +66,6 @@ pub struct Brokers {
     pub throttle: i32,
     /// What befalls the next batches.
     pub mishaps: Vec<Mishap>,
-}
-
-pub fn host(node: NodeId) -> String {
-    format!("b{node}")
 }
 
 impl Brokers {
@@ -189,15 +185,9 @@ impl Brokers {
                 ..Default::default()
             }
         };
-        let broker = |&node_id: &NodeId| MetadataResponseBroker {
-            node_id,
-            host: host(node_id).into(),
-            port: 9092,
-            ..Default::default()
-        };
         let names = request.topics.iter().flatten().filter_map(|topic| topic.name.as_deref());
         MetadataResponse {
-            brokers: view.nodes.iter().map(broker).collect(),
+            brokers: view.nodes.iter().map(listed).collect(),
             controller_id: view.nodes.first().copied().unwrap_or(-1),
             topics: names.map(topic).collect(),
             ..Default::default()

@@ -7,10 +7,10 @@ use grete_wire::messages::produce_response::{NodeEndpoint, PartitionProduceRespo
 use grete_wire::messages::{ProduceRequest, ProduceResponse};
 use grete_wire::{ErrorCode as E, Reader};
 
-use super::brokers::{Mishap, host};
+use super::brokers::Mishap;
 use super::log::{Appended, Batch};
 use super::world::{Event, World};
-use crate::cluster::fixture::Asked;
+use crate::cluster::fixture::{Asked, host};
 use crate::ids::{ConnId, NodeId, TopicPartition};
 use crate::time::MILLI;
 

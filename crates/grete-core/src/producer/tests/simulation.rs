@@ -216,5 +216,5 @@ fn close_amid_faults(world: &mut World) {
 
 #[test]
 fn producers_survive_faults() {
-    each_seed(&REGRESSIONS, 60, run);
+    each_seed(&REGRESSIONS, 120, run);
 }
