@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, final, ov
 
 from typing_extensions import disjoint_base
 
-from grete.errors import DeliveryError
+from grete.errors import DeliveryError, GreteError
 
 _Bytes: TypeAlias = bytes | bytearray | memoryview[Any]
 _Headers: TypeAlias = (
@@ -435,6 +435,7 @@ class Producer:
         pending_records, buffered_bytes.
         """
     def _close(self, timeout: float) -> tuple[bool, dict[str, int], int, int]: ...
+    def _failure(self) -> GreteError | None: ...
     def _take_notices(self) -> list[Notice]: ...
 
 @final

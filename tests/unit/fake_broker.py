@@ -7,7 +7,9 @@ import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
+
+from grete import _core
 
 PRODUCE, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 3, 18, 22
 # (API, lowest, highest version): the oldest ones, which are simple to write.
@@ -16,6 +18,16 @@ UNKNOWN_TOPIC = 3
 
 Answer = Callable[[str, int], int | None]
 """By topic and partition: the error code of a Produce, or None for no answer at all."""
+
+
+class Row(NamedTuple):
+    """One record that came."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass
@@ -29,6 +41,8 @@ class FakeBroker:
         self.offsets: dict[tuple[str, int], int] = {}
         self.produced: list[tuple[str, int, int]] = []
         """(topic, partition, records) of each batch that came."""
+        self.rows: list[Row] = []
+        """The records of these."""
         self._arrived = threading.Condition()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._port = self._listener.getsockname()[1]
@@ -113,6 +127,10 @@ class FakeBroker:
                     self.offsets[name, index] = offset + records
                 with self._arrived:
                     self.produced.append((name, index, records))
+                    self.rows += [
+                        Row(index, one.key, one.value, one.timestamp, one.headers)
+                        for one in _core._testing_decode(batch, name, index)
+                    ]
                     self._arrived.notify_all()
                 silent = silent or error is None
                 answered += struct.pack(">ihqq", index, error or 0, -1 if error else offset, -1)

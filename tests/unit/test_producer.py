@@ -393,6 +393,29 @@ def test_leaving_with_records_undelivered_is_an_error(broker: FakeBroker) -> Non
         leave(KeyError())
 
 
+def test_leaving_a_producer_that_has_failed_is_an_error() -> None:
+    def speak_http(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    def leave() -> None:
+        with Producer({"bootstrap.servers": f"127.0.0.1:{port}"}, max_block=30.0) as producer:
+            with contextlib.suppress(grete.NotKafkaError):
+                producer.produce("orders", b"v")
+            with pytest.raises(grete.NotKafkaError):
+                producer.produce("orders", b"v")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        threading.Thread(target=speak_http, args=(listener,), daemon=True).start()
+        with pytest.raises(grete.NotKafkaError, match="HTTP"):
+            leave()
+
+
 def test_nothing_stays_behind(broker: FakeBroker) -> None:
     def things() -> tuple[set[str], int]:
         names = {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}

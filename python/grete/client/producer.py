@@ -109,9 +109,15 @@ class Producer(_core.Producer):
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Closes. Raises UndeliveredError if records were given up, unless an exception is on its way already."""
+        """Closes. Raises UndeliveredError if records were given up, and what has ended the producer if something has,
+        unless an exception is on its way already.
+        """
         undelivered = self.close()
-        if undelivered and kind is None:
+        if kind is not None:
+            return
+        if (failure := self._failure()) is not None:
+            raise failure
+        if undelivered:
             raise UndeliveredError(f"closed with undelivered records: {undelivered}", undelivered=undelivered)
 
     async def send(

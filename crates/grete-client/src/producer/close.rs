@@ -14,7 +14,7 @@ use crate::error::ClientError;
 /// Records that were given up while the producer closed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Undelivered {
-    /// Records by topic.
+    /// Records by topic, unless a fault of ours has lost count.
     pub by_topic: BTreeMap<String, u64>,
     /// No broker has these.
     pub not_written: u64,

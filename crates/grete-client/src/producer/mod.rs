@@ -11,6 +11,8 @@ mod shared;
 mod sleep;
 mod stamp;
 mod statistics;
+#[cfg(test)]
+mod tests;
 mod told;
 mod watch;
 
@@ -273,6 +275,12 @@ impl Producer {
     #[must_use]
     pub fn await_batch(&self, receipt: &Arc<Receipt>, deadline: Option<Deadline>) -> Slept {
         self.shared.sleep_on_receipt(receipt, deadline, || receipt.is_settled())
+    }
+
+    /// Why the producer cannot go on, if that is so.
+    #[must_use]
+    pub fn fatal(&self) -> Option<ClientError> {
+        self.shared.fatal()
     }
 
     /// Why nothing will be settled any more, if that is so.

@@ -83,7 +83,7 @@ impl Shared {
     }
 
     pub(super) fn is_usable(&self) -> bool {
-        !self.closed.load(Ordering::Acquire) && !self.is_foreign()
+        !self.closed.load(Ordering::Acquire) && self.fatal.get().is_none() && !self.is_foreign()
     }
 
     /// In a forked child.
@@ -98,7 +98,7 @@ impl Shared {
         if self.closed.load(Ordering::Acquire) {
             return Err(ClientError::Closed { what: "producer" });
         }
-        Ok(())
+        self.fatal().map_or(Ok(()), Err)
     }
 
     pub(super) fn fatal(&self) -> Option<ClientError> {
@@ -114,7 +114,7 @@ impl Shared {
         self.ended.load(Ordering::SeqCst) != 0
     }
 
-    /// True for the first caller.
+    /// Takes no more records. True for the first caller.
     pub(super) fn close_once(&self) -> bool {
         !self.closed.swap(true, Ordering::AcqRel)
     }
@@ -184,6 +184,9 @@ impl Shared {
 
     /// The network thread has said its last word: nothing will be settled any more.
     pub(super) fn finish(&self) {
+        // None are left unless the thread has ended on a fault.
+        let pending = self.accumulator().pending_records();
+        self.undelivered.lock().unwrap_or_else(PoisonError::into_inner).unknown += pending;
         self.ended.store(1, Ordering::SeqCst);
         wake_on(&self.ended);
         self.stir();

@@ -87,7 +87,9 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    pub(super) fn new(topic: Arc<str>, partition: i32, slot: PartitionId) -> Self {
+    /// Of a batch that was just opened, which is for the accumulator to do.
+    #[must_use]
+    pub fn new(topic: Arc<str>, partition: i32, slot: PartitionId) -> Self {
         Self { topic, partition, slot, word: AtomicU32::new(0), whole: OnceLock::new(), parts: Mutex::new(Vec::new()) }
     }
 

@@ -504,6 +504,11 @@ impl Producer {
         self.max_block.as_secs_f64()
     }
 
+    /// Why the producer cannot go on, if that is so.
+    fn _failure(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        Ok(self.client()?.fatal().map(|error| errors::client(error).into_value(py).into_any()))
+    }
+
     /// The notices since the last call.
     fn _take_notices(&self) -> PyResult<Vec<Notice>> {
         Ok(self.client()?.take_notices().into_iter().map(Notice::new).collect())
