@@ -14,6 +14,7 @@ import grete
 from grete import _core
 from grete.cli import COMMANDS, main, render
 from grete.cli.progress import Progress
+from grete.cli.table import table
 from tests.unit.batches import Record, batch
 
 
@@ -51,6 +52,16 @@ def test_each_command_has_help(name: str) -> None:
         result = call(*words, "--help")
         assert result.exit_code == 0
         assert "--bootstrap" in result.output, words
+
+
+def test_tables_align_numbers_to_the_right_and_words_to_the_left() -> None:
+    rows = [("orders", 5, None, [1, 2]), ("clicks-and-more", 12000, 7, [])]
+    assert table(["TOPIC", "COUNT", "LAG", "REPLICAS"], rows).splitlines() == [
+        "TOPIC            COUNT  LAG  REPLICAS",
+        "orders               5    -  1,2",
+        "clicks-and-more  12000    7  -",
+    ]
+    assert table(["TOPIC", "COUNT"], []) == "TOPIC  COUNT"
 
 
 def test_unknown_commands_are_refused() -> None:

@@ -1,4 +1,4 @@
-//! Floor 3: threads, queues, condvars, config: the Rust API of consumer and producer.
+//! Floor 3: threads, queues, condvars, config: the Rust API of consumer, producer and admin client.
 //!
 //! A [`Dispatcher`] hands jobs to worker threads; a [`Consumer`] is one Kafka client (one group) that feeds it from its
 //! own network thread. The network thread never waits for a worker, and no thread here knows Python.
