@@ -221,6 +221,8 @@ def test_a_record_that_is_too_large_is_named(kafka: KafkaCluster, topic: str) ->
     kafka.create_topic(topic)
     done = run(kafka, topic, given=b"small\n" + b"x" * (2 << 20) + b"\n")
     assert done.returncode == 1
+    assert b"line 2 of standard input: " in done.stderr
     assert topic.encode() in done.stderr
     assert b"max.request.size" in done.stderr
+    assert b"acknowledged: 1" in done.stderr
     assert b"Traceback" not in done.stderr

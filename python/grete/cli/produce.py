@@ -14,7 +14,7 @@ from grete.cli.options import kafka_options, kafka_settings, resolved, set_up_lo
 from grete.cli.progress import Progress
 from grete.cli.records import Headers, Portion, Shape, from_file, from_lines
 from grete.client import Deliveries, Producer
-from grete.errors import GreteError
+from grete.errors import GreteError, RecordTooLargeError
 
 # How long a flush waits before the progress line is told.
 _LOOK = 0.25
@@ -180,6 +180,9 @@ class _Sending:
             taken = self._producer.produce_many(self._topic, portion.records, partition=portion.partition)
         except GreteError as error:
             taken = getattr(error, "deliveries", None)  # those before the one that was refused
+            if isinstance(error, RecordTooLargeError):
+                place = portion.place(0 if taken is None else len(taken))
+                raise click.ClickException(f"{place}: {error}") from None
             raise
         finally:
             if taken is not None:
