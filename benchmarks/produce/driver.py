@@ -56,7 +56,7 @@ class Driver:
     def measure_sync(self, clients: Sequence[Client], rounds: int, records: int) -> None:
         """One record after the other into one partition."""
         for number in range(1, rounds + 1):
-            for client in clients:
+            for client in rotated(clients, number):
                 if number > (client.rounds or rounds):
                     continue
                 for row, title, line in self._guarded("sync", client, 1, records):
@@ -66,7 +66,7 @@ class Driver:
 
     def measure_throughput(self, shape: Shape, clients: Sequence[Client], number: int, of: int, records: int) -> None:
         """One round, as fast as it goes."""
-        for client in clients:
+        for client in rotated(clients, number):
             for row, title, line in self._guarded(shape.name, client, shape.partitions, records):
                 run = ThroughputRun.read(shape.name, row, title, line)
                 self.found.throughput.append(run)
@@ -111,6 +111,12 @@ class Driver:
             yield topic
         finally:
             self.broker.admin.delete_topic(topic)
+
+
+def rotated(clients: Sequence[Client], number: int) -> Sequence[Client]:
+    """Each round begins with another client: whoever runs later meets a broker that is warmer."""
+    start = (number - 1) % len(clients) if clients else 0
+    return [*clients[start:], *clients[:start]]
 
 
 def check(lines: Sequence[dict[str, Any]], end: int) -> None:

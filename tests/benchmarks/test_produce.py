@@ -11,7 +11,7 @@ import pytest
 from benchmarks.common.run import ClientFailedError
 from benchmarks.produce import report
 from benchmarks.produce.catalogue import SHAPES, SYNC, THROUGHPUT
-from benchmarks.produce.driver import Measurement, check
+from benchmarks.produce.driver import Measurement, check, rotated
 from benchmarks.produce.meters import SyncMeter, ThroughputMeter
 from benchmarks.produce.rows import SyncRun, ThroughputRun, Waited, percentile, sync_rows, throughput_rows
 from benchmarks.produce.targets import Verdict
@@ -133,6 +133,15 @@ def test_a_client_that_loses_or_repeats_records_fails() -> None:
     for end in (2399, 2401):
         with pytest.raises(ClientFailedError, match="sent 2,400 records"):
             check(lines, end)
+
+
+def test_every_round_begins_with_another_client() -> None:
+    clients = list(SYNC.values())[:3]
+    names = [[client.name for client in rotated(clients, number)] for number in (1, 2, 3, 4)]
+    assert names[0] == names[3] == [client.name for client in clients]
+    assert sorted(order[0] for order in names[:3]) == sorted(names[0])
+    assert all(sorted(order) == sorted(names[0]) for order in names)
+    assert rotated([], 2) == []
 
 
 def test_a_throughput_row_is_the_median_of_its_runs() -> None:
