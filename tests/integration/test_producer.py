@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 import grete
 from grete.client import Consumer, Producer
-from tests.kafka import KafkaCluster
+from tests.integration.apprun import AppRun
+from tests.kafka import KafkaCluster, fill
 
 pytestmark = pytest.mark.kafka
 
@@ -75,3 +77,37 @@ def test_messages_can_be_produced_again(kafka: KafkaCluster, topic: str) -> None
                 copied += len(producer.produce_many(f"{topic}-copy", messages).wait(60.0))
     copies = read(kafka, f"{topic}-copy", 1, 1000)
     assert [(m.key, m.value, list(m.headers), m.timestamp) for m in copies] == records
+
+
+def forward(kafka: KafkaCluster, topic: str, directory: Path, count: int, target: str) -> AppRun:
+    kafka.create_topic(topic, partitions=4)
+    fill(kafka.bootstrap_servers, topic, count, partitions=4)
+    environment = {
+        "FORWARDER_SERVERS": kafka.bootstrap_servers,
+        "FORWARDER_GROUP": topic,
+        "FORWARDER_FROM": topic,
+        "FORWARDER_TO": target,
+    }
+    return AppRun("tests.integration.apps.forwarder:app", directory, environment)
+
+
+def test_what_handlers_produced_is_delivered_before_the_last_commit(
+    kafka: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    target = f"{topic}-out"
+    kafka.create_topic(target, partitions=3)
+    with forward(kafka, topic, tmp_path, 4000, target) as run:
+        run.until(lambda: sum(event["count"] for event in run.seen) == 4000, 60.0, "all records")
+        assert run.stop(seconds=40.0) == 0, run.output
+    assert kafka.admin.lag(topic, [topic]) == 0
+    assert len(read(kafka, target, 3, 4000)) == 4000
+    assert "undelivered" not in run.output
+
+
+def test_an_app_whose_producer_could_not_deliver_fails(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
+    target = f"{topic}-out"
+    kafka.create_topic(target, partitions=1, config={"max.message.bytes": 10})
+    with forward(kafka, topic, tmp_path, 400, target) as run:
+        run.until(lambda: sum(event["count"] for event in run.seen) == 400, 60.0, "all records")
+        assert run.stop(seconds=40.0) == 1, run.output
+    assert "stopped with undelivered records: 400 records" in run.output

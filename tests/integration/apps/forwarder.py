@@ -1,0 +1,30 @@
+"""Writes what it reads to another topic, and leaves it to the stop to deliver it: nothing goes out before by itself."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import grete
+from tests.integration.apps import log
+
+app = grete.App(
+    os.environ["FORWARDER_GROUP"],
+    kafka={
+        "bootstrap.servers": os.environ["FORWARDER_SERVERS"],
+        "linger.ms": 60_000,
+        "batch.size": 16_000_000,
+        "compression.type": "lz4",
+    },
+    shutdown_timeout="20s",
+)
+
+
+@app.consumer(os.environ["FORWARDER_FROM"])
+class Forwarder(grete.Consumer):
+    """Logs what it has handed to the producer."""
+
+    def consume(self) -> None:
+        self.producer.produce_many(os.environ["FORWARDER_TO"], self.messages)
+        threads = [thread.name for thread in threading.enumerate()]
+        log.write("forwarded", count=len(self.messages), partition=self.partition, threads=threads)
