@@ -1,18 +1,20 @@
 """Known defects, planted on purpose: the test that is named for each must find it.
 
-Each `*.patch` here begins with lines of the form `name: value`: `pitfall` (what goes wrong), `test` (a cargo command,
-which runs exactly one test). `python -m tests.plants [NAME...]` plants them in a copy of the tree, one at a time.
+Each `*.patch` here begins with lines of the form `name: value`: `pitfall` (what goes wrong) and `test`, either
+`cargo CRATE TEST` (one unit test by its full name) or `pytest FILE`. `python -m tests.plants [NAME...]` plants them in a
+copy of the tree, one at a time.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
+import sys
+import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +24,6 @@ from tests.kafka.jars import ROOT
 HERE = Path(__file__).resolve().parent
 # Its own, kept over runs: what is planted must not get into anybody else's build.
 TARGET = ROOT / "build" / "plants" / "target"
-RAN = re.compile(r"^running 1 test$", re.MULTILINE)
-PASSED = re.compile(r"^test result: ok\. 1 passed", re.MULTILINE)
-FAILED = re.compile(r"^test result: FAILED\. 0 passed; 1 failed", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -55,30 +54,46 @@ def copy_of_the_tree() -> Iterator[Path]:
             if name and (ROOT / name).exists():
                 target = Path(path) / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                # With its times, or cargo builds everything anew.
                 shutil.copy2(ROOT / name, target)
         yield Path(path)
 
 
-def run(tree: Path, plant: Plant) -> str:
-    """What cargo says to the plant's test in this tree."""
-    command = shlex.split(plant.test)
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(TARGET)}
-    done = subprocess.run(
-        command, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    return done.stdout
-
-
 def check(tree: Path, plant: Plant) -> None:
     """The test passes in the sound tree and fails with the defect; AssertionError if not. Leaves the tree sound."""
-    sound = run(tree, plant)
-    assert RAN.search(sound), f"{plant.name}: `{plant.test}` must run one test:\n{sound[-4000:]}"
-    assert PASSED.search(sound), f"{plant.name}: fails without the defect:\n{sound[-4000:]}"
+    verdict, told = _run(tree, plant)
+    assert verdict == "passed", f"{plant.name}: {plant.test} {verdict} without the defect:\n{told[-4000:]}"
     apply = ["git", "apply", "--whitespace=nowarn"]
     subprocess.run([*apply, str(plant.patch)], cwd=tree, check=True)
     try:
-        spoiled = run(tree, plant)
+        verdict, told = _run(tree, plant)
     finally:
         subprocess.run([*apply, "--reverse", str(plant.patch)], cwd=tree, check=True)
-    assert FAILED.search(spoiled), f"{plant.name}: is not found by `{plant.test}`:\n{spoiled[-4000:]}"
+    assert verdict == "failed", f"{plant.name}: {plant.test} {verdict} with the defect:\n{told[-4000:]}"
+
+
+def _run(tree: Path, plant: Plant) -> tuple[str, str]:
+    """passed, failed, or what else became of the plant's test; and what was printed."""
+    kind, *arguments = plant.test.split()
+    if kind == "cargo":
+        crate, name = arguments
+        _, told = _call(tree, ["cargo", "test", "-p", crate, "--lib", "--", "--exact", name])
+        for verdict, line in (("passed", "test result: ok. 1 passed;"), ("failed", "0 passed; 1 failed;")):
+            if line in told:
+                return verdict, told
+        return "did not run", told
+    # The extension, beside the Python files of this tree.
+    code, told = _call(tree, ["cargo", "build", "-p", "grete-py"], PYO3_BUILD_EXTENSION_MODULE="1")
+    if code != 0:
+        return "did not build", told
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    shutil.copy2(TARGET / "debug" / "lib_core.so", tree / "python" / "grete" / f"_core{suffix}")
+    code, told = _call(tree, [sys.executable, "-m", "pytest", "-q", *arguments], PYTHONPATH=str(tree / "python"))
+    return {0: "passed", 1: "failed"}.get(code, "did not run"), told
+
+
+def _call(tree: Path, command: Sequence[str], **environment: str) -> tuple[int, str]:
+    env = {**os.environ, "CARGO_TARGET_DIR": str(TARGET), "PYO3_PYTHON": sys.executable, **environment}
+    done = subprocess.run(
+        command, cwd=tree, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.returncode, done.stdout
