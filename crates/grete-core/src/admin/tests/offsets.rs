@@ -106,6 +106,19 @@ fn what_does_not_exist_is_looked_for_once_more_and_then_said_so() {
     assert_eq!(rig.answer(beyond), AdminReply::Offsets(vec![Err(AdminError::NoPartition { count: 1 })]));
 }
 
+/// An answer about something else is no news of what was missing.
+#[test]
+fn only_newer_metadata_says_that_something_is_not_there() {
+    let mut rig = Rig::new(&[0], &[("t", 1, &[(0, 0)])]);
+    let id = rig.ask(list(&[(0, When::Latest), (1, When::Latest)]));
+    rig.fake.set_topic("t", 1, &[(0, 0), (0, 0)]);
+    assert_eq!(reply(&mut rig, |_, _| Ok(7)).1, [(0, -1)]);
+    assert!(rig.answers.is_empty());
+    rig.advance(SECOND);
+    assert_eq!(reply(&mut rig, |_, _| Ok(8)).1, [(1, -1)]);
+    assert_eq!(rig.answer(id), AdminReply::Offsets(vec![offset(7), offset(8)]));
+}
+
 /// Another client has just created it: the metadata of a moment ago lacks it.
 #[test]
 fn what_appears_meanwhile_is_found() {
