@@ -234,11 +234,11 @@ impl Producer {
         }
     }
 
-    /// How many partitions the topic has.
+    /// How many partitions the topic has. `timeout` is what led to the deadline.
     ///
     /// # Errors
     /// When the topic does not exist, or no broker answers in time.
-    pub fn partitions(&self, topic: &str, deadline: Deadline) -> Result<Asked<u32>, ClientError> {
+    pub fn partitions(&self, topic: &str, timeout: Duration, deadline: Deadline) -> Result<Asked<u32>, ClientError> {
         self.check()?;
         let id = self.topic(topic);
         match self.accumulator().partitions(id) {
@@ -246,10 +246,17 @@ impl Producer {
             Some(Err(error)) => return Err(told::topic(topic, error.code)),
             None => {}
         }
-        self.await_passing((topic, id), &Refused::NoMetadata, deadline).map(|slept| match slept {
-            Slept::Interrupted => Asked::Interrupted,
-            _ => Asked::Again,
-        })
+        match self.await_passing((topic, id), &Refused::NoMetadata, deadline) {
+            Ok(Slept::Interrupted) => Ok(Asked::Interrupted),
+            Ok(_) => Ok(Asked::Again),
+            // Here it was not max.block.ms that said how long.
+            Err(ClientError::TimedOut { operation, .. }) => Err(ClientError::TimedOut {
+                operation,
+                seconds: timeout.as_secs_f64(),
+                hint: "check that a broker of bootstrap.servers can be reached",
+            }),
+            Err(error) => Err(error),
+        }
     }
 
     /// Sends what a batch has now, without lingering. Returns at once when there is nothing to hurry.

@@ -90,16 +90,17 @@ fn a_fault_of_the_network_thread_wakes_who_waits_for_callbacks() {
 
 #[test]
 fn without_a_broker_a_topic_is_waited_for_and_closing_takes_no_longer_than_it_may() {
-    let producer = Producer::start(&config(&[("max.block.ms", "100")])).expect("started");
-    let deadline = producer.deadline(producer.max_block());
+    let producer = Producer::start(&config(&[])).expect("started");
+    let timeout = Duration::from_millis(100);
+    let deadline = producer.deadline(timeout);
     let error = loop {
-        match producer.partitions("orders", deadline) {
+        match producer.partitions("orders", timeout, deadline) {
             Ok(Asked::Answer(count)) => panic!("{count} partitions of nothing"),
             Ok(_) => {}
             Err(error) => break error.to_string(),
         }
     };
-    assert!(error.contains("partitions of topic \"orders\""), "{error}");
+    assert!(error.contains("partitions of topic \"orders\" had no answer within 0.1 s"), "{error}");
     assert!(producer.now() >= deadline);
     let deadline = producer.close(Duration::ZERO).expect("closes");
     assert_eq!(producer.await_close(deadline), Closing::Done(Undelivered::default()));

@@ -465,9 +465,10 @@ impl Producer {
     fn partitions(slf: &Bound<'_, Self>, topic: &str, timeout: Option<f64>) -> PyResult<u32> {
         let py = slf.py();
         let client = Self::open(slf)?;
-        let deadline = client.deadline(seconds(timeout)?.unwrap_or(YEAR));
+        let timeout = seconds(timeout)?.unwrap_or(YEAR);
+        let deadline = client.deadline(timeout);
         loop {
-            match py.detach(|| client.partitions(topic, deadline)).map_err(errors::client)? {
+            match py.detach(|| client.partitions(topic, timeout, deadline)).map_err(errors::client)? {
                 Asked::Answer(count) => return Ok(count),
                 Asked::Again => {}
                 Asked::Interrupted => py.check_signals()?,
