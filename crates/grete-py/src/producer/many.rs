@@ -2,16 +2,17 @@
 
 use grete_client::Producer as ClientProducer;
 use grete_client::produce::{TopicId, Wake};
-use grete_columns::{Imported, NewRows};
-use grete_wire::records::{NewHeader, NewRecord};
+use grete_columns::Imported;
+use grete_wire::records::NewRecord;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::PyBytes;
 
+use super::Producer;
 use super::arrow;
 use super::deliveries::{Deliveries, Runs};
 use super::field::{Field, Going, partition, timestamp};
-use super::headers::{HeaderFields, Headers};
-use super::{Producer, Waiting};
+use super::given::Waiting;
+use super::sources::{NO_TIME, Read, Rows, Source, Values, check, check_rows, headers_of, snapshot};
 use crate::errors;
 use crate::messages::Messages;
 
@@ -31,100 +32,6 @@ pub(super) struct Common<'a, 'py> {
     pub(super) partition: Option<i32>,
     pub(super) key: Option<&'a [u8]>,
     pub(super) timestamp: Option<i64>,
-}
-
-/// Checked records.
-trait Source {
-    fn len(&self) -> usize;
-
-    /// Lends a record, its own partition, and whether it has a time of its own.
-    fn lend<R>(&self, index: usize, then: impl FnOnce(NewRecord<'_>, Option<i32>) -> R) -> R;
-}
-
-/// A timestamp that is not there.
-const NO_TIME: i64 = -1;
-
-/// Exact bytes objects and None.
-struct Values<'a, 'py>(&'a [Bound<'py, PyAny>]);
-
-impl Source for Values<'_, '_> {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    #[inline]
-    fn lend<R>(&self, index: usize, then: impl FnOnce(NewRecord<'_>, Option<i32>) -> R) -> R {
-        let value =
-            self.0.get(index).and_then(|value| value.cast_exact::<PyBytes>().ok()).map(|value| value.as_bytes());
-        then(NewRecord { timestamp: NO_TIME, key: None, value, headers: &[] }, None)
-    }
-}
-
-/// Anything else that Python gives.
-struct Checked<'a> {
-    value: Field<'a>,
-    key: Field<'a>,
-    headers: Option<HeaderFields<'a>>,
-    timestamp: i64,
-    partition: Option<i32>,
-}
-
-impl Source for Vec<Checked<'_>> {
-    fn len(&self) -> usize {
-        self.as_slice().len()
-    }
-
-    fn lend<R>(&self, index: usize, then: impl FnOnce(NewRecord<'_>, Option<i32>) -> R) -> R {
-        let Some(checked) = self.get(index) else { return then(NewRecord::default(), None) };
-        let headers = checked.headers.as_ref().map(HeaderFields::as_wire).unwrap_or_default();
-        let (key, value) = (checked.key.get(), checked.value.get());
-        then(NewRecord { timestamp: checked.timestamp, key, value, headers: &headers }, checked.partition)
-    }
-}
-
-/// Rows that were read from Kafka.
-struct Read<'a>(&'a Messages);
-
-impl Source for Read<'_> {
-    fn len(&self) -> usize {
-        self.0.range().len()
-    }
-
-    fn lend<R>(&self, index: usize, then: impl FnOnce(NewRecord<'_>, Option<i32>) -> R) -> R {
-        let (columns, row) = (self.0.columns(), self.0.range().start + index);
-        let pairs = columns.headers(row).filter_map(Result::ok);
-        let headers: Vec<NewHeader<'_>> = pairs
-            .filter_map(|(key, value)| std::str::from_utf8(key).ok().map(|key| NewHeader { key, value }))
-            .collect();
-        let timestamp = columns.timestamps.get(row).copied().unwrap_or(NO_TIME);
-        let (key, value) = (columns.key(row), columns.value(row));
-        then(NewRecord { timestamp, key, value, headers: &headers }, None)
-    }
-}
-
-/// Rows of an Arrow array.
-struct Rows<'a>(NewRows<'a>);
-
-impl Source for Rows<'_> {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    #[inline]
-    fn lend<R>(&self, index: usize, then: impl FnOnce(NewRecord<'_>, Option<i32>) -> R) -> R {
-        let rows = &self.0;
-        let mut headers = Vec::new();
-        if let Some(column) = &rows.headers {
-            let text = |name: Option<_>| name.and_then(|name| std::str::from_utf8(name).ok());
-            headers
-                .extend(column.get(index).filter_map(|(name, value)| text(name).map(|key| NewHeader { key, value })));
-        }
-        let timestamp = rows.timestamp.as_ref().and_then(|column| column.get(index)).unwrap_or(NO_TIME);
-        let partition = rows.partition.as_ref().and_then(|column| column.get(index));
-        let partition = partition.map(|partition| i32::try_from(partition).unwrap_or(-1));
-        let (key, value) = (rows.key.as_ref().and_then(|column| column.get(index)), rows.value.get(index));
-        then(NewRecord { timestamp, key, value, headers: &headers }, partition)
-    }
 }
 
 impl Producer {
@@ -166,7 +73,7 @@ impl Producer {
         if let Some(arrays) = arrow::arrays(records, all)? {
             let rows = arrays.iter().map(Imported::rows).collect::<Result<Vec<_>, _>>();
             let rows = rows.map_err(|error| arrow::refused(&error, all))?;
-            check_rows(&rows, common)?;
+            check_rows(&rows, common.topic)?;
             let sources: Vec<_> = rows.into_iter().map(Rows).collect();
             sources.iter().try_for_each(|source| check_sizes(client, common, source))?;
             return sources.iter().try_for_each(|source| self.take_source(client, common, source, runs));
@@ -268,70 +175,6 @@ impl Producer {
     }
 }
 
-fn snapshot<'py>(records: &Bound<'py, PyAny>, going: Going<'_, 'py>) -> PyResult<Bound<'py, PyTuple>> {
-    if let Ok(list) = records.cast::<PyList>() {
-        return Ok(list.to_tuple());
-    }
-    if let Ok(tuple) = records.cast::<PyTuple>() {
-        return Ok(tuple.clone());
-    }
-    let one = records.is_instance_of::<PyString>() || records.is_instance_of::<PyDict>();
-    if one || crate::buffers::Contiguous::of(records)?.is_some() {
-        let is = records.get_type().name()?;
-        return Err(going.type_error(&format!("produce_many takes a sequence of records, not one {is}: give [value]")));
-    }
-    match records.try_iter() {
-        Ok(records) => PyTuple::new(going.topic.py(), records.collect::<PyResult<Vec<_>>>()?),
-        Err(_) => {
-            let is = records.get_type().name()?;
-            Err(going.type_error(&format!(
-                "produce_many takes a sequence of values or tuples, grete.Messages, or an Arrow table, not {is}"
-            )))
-        }
-    }
-}
-
-/// The headers of a tuple that has some.
-fn headers_of<'py>(
-    item: &Bound<'py, PyAny>,
-    topic: &Bound<'py, PyAny>,
-    index: usize,
-) -> PyResult<Option<Headers<'py>>> {
-    let Ok(tuple) = item.cast::<PyTuple>() else { return Ok(None) };
-    match tuple.as_slice() {
-        [_, _, headers] | [_, _, headers, _] if !headers.is_none() => {
-            Headers::of(headers, Going { topic, index: Some(index) }).map(Some)
-        }
-        _ => Ok(None),
-    }
-}
-
-fn check<'a>(
-    item: &'a Bound<'_, PyAny>,
-    headers: Option<&'a Headers<'_>>,
-    topic: &Bound<'_, PyAny>,
-    index: usize,
-) -> PyResult<Checked<'a>> {
-    let going = Going { topic, index: Some(index) };
-    let headers = headers.map(|headers| headers.fields(going)).transpose()?;
-    let plain = |key, value| Checked { value, key, headers: None, timestamp: NO_TIME, partition: None };
-    let Ok(tuple) = item.cast::<PyTuple>() else {
-        return Ok(plain(Field::Null, Field::of(item, "value", going)?));
-    };
-    let (key, value, time) = match tuple.as_slice() {
-        [key, value] | [key, value, _] => (key, value, None),
-        [key, value, _, time] => (key, value, Some(time).filter(|time| !time.is_none())),
-        other => {
-            return Err(going.type_error(&format!(
-                "it is a tuple of {}; give (key, value), (key, value, headers) or (key, value, headers, timestamp)",
-                other.len()
-            )));
-        }
-    };
-    let timestamp = time.map_or(Ok(NO_TIME), |time| timestamp(time, going))?;
-    Ok(Checked { headers, timestamp, ..plain(Field::of(key, "key", going)?, Field::of(value, "value", going)?) })
-}
-
 /// What is too large for any request is found before anything is appended.
 fn check_sizes<S: Source>(client: &ClientProducer, common: &Common<'_, '_>, source: &S) -> PyResult<()> {
     let common_key = common.key.map_or(0, <[u8]>::len);
@@ -349,30 +192,6 @@ fn check_sizes<S: Source>(client: &ClientProducer, common: &Common<'_, '_>, sour
         });
         if let Err(refused) = fits {
             return Err(errors::client(client.refusal(&common.topic.to_string(), refused)));
-        }
-    }
-    Ok(())
-}
-
-/// Numbers that no record can have are found before anything is appended.
-fn check_rows(rows: &[NewRows<'_>], common: &Common<'_, '_>) -> PyResult<()> {
-    let mut before = 0;
-    for rows in rows {
-        let first = before;
-        before += rows.len();
-        if rows.timestamp.is_none() && rows.partition.is_none() {
-            continue;
-        }
-        for row in 0..rows.len() {
-            let going = Going { topic: common.topic, index: Some(first + row) };
-            let timestamp = rows.timestamp.as_ref().and_then(|column| column.get(row));
-            if let Some(time) = timestamp.filter(|time| *time < 0) {
-                return Err(going.type_error(&format!("its timestamp is milliseconds since 1970, not {time}")));
-            }
-            let partition = rows.partition.as_ref().and_then(|column| column.get(row));
-            if let Some(wrong) = partition.filter(|partition| !(0..=i64::from(i32::MAX)).contains(partition)) {
-                return Err(going.type_error(&format!("its partition is a number from 0 to {}, not {wrong}", i32::MAX)));
-            }
         }
     }
     Ok(())

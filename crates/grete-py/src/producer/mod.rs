@@ -6,8 +6,10 @@ mod book;
 mod deliveries;
 mod delivery;
 mod field;
+mod given;
 mod headers;
 mod many;
+mod sources;
 mod topics;
 
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use grete_client::produce::{Receipt, Refused, TopicId, Wake};
-use grete_client::{Asked, Closing, Deadline, Flushing, Producer as ClientProducer, ProducerConfig, Slept, Watch};
+use grete_client::{Asked, Closing, Flushing, Producer as ClientProducer, ProducerConfig, Slept, Watch};
 use grete_wire::records::NewRecord;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -27,13 +29,16 @@ use crate::handle::Handle;
 use crate::notice::Notice;
 use crate::untracked;
 use book::Book;
-use field::{Field, Going, partition, timestamp};
-use headers::Headers;
+use field::{Field, Going, partition};
+use given::{Destination, Given, Waiting};
 use topics::Topics;
 
 pub(crate) use book::LoopWatch;
 pub(crate) use deliveries::{Deliveries, DeliveriesIterator};
 pub(crate) use delivery::{Delivery, outcome_name};
+
+/// Receipt, place in the batch, and what to do next.
+type Taken = (Arc<Receipt>, u32, Wake);
 
 /// One Kafka producer, with one "grete-producer" thread.
 #[pyclass(frozen, subclass, module = "grete._core")]
@@ -233,81 +238,6 @@ impl Producer {
     }
 }
 
-/// Receipt, place in the batch, and what to do next.
-type Taken = (Arc<Receipt>, u32, Wake);
-
-/// Where a record is going.
-struct Destination<'a, 'py> {
-    topic: &'a Bound<'py, PyAny>,
-    id: TopicId,
-    key: Option<&'a Bound<'py, PyAny>>,
-    partition: Option<i32>,
-}
-
-/// The arguments of `produce`.
-struct Given<'a, 'py> {
-    topic: &'a Bound<'py, PyAny>,
-    value: &'a Bound<'py, PyAny>,
-    key: Option<&'a Bound<'py, PyAny>>,
-    headers: Option<&'a Bound<'py, PyAny>>,
-    partition: Option<&'a Bound<'py, PyAny>>,
-    timestamp: Option<&'a Bound<'py, PyAny>>,
-}
-
-impl<'py> Given<'_, 'py> {
-    /// Checks everything, then lends it in the wire's terms: the record, and whether its time is now.
-    #[inline]
-    fn with_record<R>(
-        &self,
-        id: TopicId,
-        then: impl FnOnce(&Destination<'_, 'py>, &mut NewRecord<'_>, bool) -> PyResult<R>,
-    ) -> PyResult<R> {
-        let going = Going { topic: self.topic, index: None };
-        let value = Field::of(self.value, "value", going)?;
-        let key = match self.key {
-            Some(key) => Field::of(key, "key", going)?,
-            None => Field::Null,
-        };
-        let partition = self.partition.map(|given| partition(given, going)).transpose()?;
-        let timestamp = self.timestamp.map(|given| timestamp(given, going)).transpose()?;
-        let destination = Destination { topic: self.topic, id, key: self.key, partition };
-        let mut record =
-            NewRecord { timestamp: timestamp.unwrap_or(-1), key: key.get(), value: value.get(), headers: &[] };
-        let Some(headers) = self.headers else { return then(&destination, &mut record, timestamp.is_none()) };
-        let headers = Headers::of(headers, going)?;
-        let fields = headers.fields(going)?;
-        let wire = fields.as_wire();
-        then(&destination, &mut NewRecord { headers: &wire, ..record }, timestamp.is_none())
-    }
-}
-
-/// Waits for what passes, up to one deadline.
-struct Waiting<'a> {
-    client: &'a ClientProducer,
-    max_block: Duration,
-    deadline: Option<Deadline>,
-}
-
-impl<'a> Waiting<'a> {
-    fn new(client: &'a ClientProducer, max_block: Duration) -> Self {
-        Self { client, max_block, deadline: None }
-    }
-
-    /// Returns when it is worth another try.
-    #[cold]
-    fn pass(&mut self, topic: &Bound<'_, PyAny>, id: TopicId, refused: Refused) -> PyResult<()> {
-        let py = topic.py();
-        let name = topic.extract::<&str>()?;
-        let refused = self.client.passing(name, refused).map_err(errors::client)?;
-        let deadline = *self.deadline.get_or_insert_with(|| self.client.deadline(self.max_block));
-        let slept = py.detach(|| self.client.await_passing((name, id), &refused, deadline));
-        if slept.map_err(errors::client)? == Slept::Interrupted {
-            py.check_signals()?;
-        }
-        Ok(())
-    }
-}
-
 #[pymethods]
 impl Producer {
     /// `config`: Kafka's settings as pairs. `partitioner`: chooses by topic, key and partition count.
@@ -328,7 +258,13 @@ impl Producer {
         })
     }
 
-    /// Takes a record and returns at once; waits, up to `max_block`, only when there is no room or the topic is new.
+    /// Takes a record and returns at once; it is sent when its batch is full or has lingered (`linger.ms`).
+    ///
+    /// `value`: bytes-like, or None (a tombstone). `timestamp`: milliseconds since 1970 UTC or a datetime (a naive one is
+    /// local time); without it, now. `on_delivery(delivery)` runs in a thread that calls produce, poll, flush or close.
+    ///
+    /// Waits, up to `max_block`, only while `buffer.memory` is full or the topic is new. Raises QueueFull,
+    /// UnknownTopicError, RecordTypeError, RecordTooLargeError, ClosedError.
     #[pyo3(signature = (topic, value, *, key=None, headers=None, partition=None, timestamp=None, on_delivery=None))]
     #[allow(clippy::too_many_arguments)]
     fn produce<'py>(
@@ -357,7 +293,8 @@ impl Producer {
         Ok(delivery)
     }
 
-    /// Takes a record, sends it, and waits for the answer, at most `timeout` seconds (None: for ever).
+    /// `produce(...).wait(timeout)`: sends at once and waits for the answer, at most `timeout` seconds (None: for ever).
+    /// Raises what both raise.
     #[pyo3(signature = (topic, value, *, key=None, headers=None, partition=None, timestamp=None, timeout=None))]
     #[allow(clippy::too_many_arguments)]
     fn produce_sync<'py>(
@@ -377,7 +314,14 @@ impl Producer {
         Ok(delivery)
     }
 
-    /// Takes many records; all are checked before the first one is appended. See `grete.client.Producer`.
+    /// Takes many records in one call; all are checked before the first one is taken.
+    ///
+    /// `records`: values (bytes-like or None), or tuples (key, value), (key, value, headers) or (key, value, headers,
+    /// timestamp); or `grete.Messages` (keys, values, headers and timestamps are kept, partitions chosen anew); or anything
+    /// that exports Arrow: a column of values, or columns value, key, timestamp, partition and headers, of which only value
+    /// is needed. `key` is for records without one, `partition` and `timestamp` are for all.
+    ///
+    /// Raises what `produce` raises. When some records have been taken by then, the error's `deliveries` has these.
     #[pyo3(signature = (topic, records, *, key=None, partition=None, timestamp=None))]
     fn produce_many<'py>(
         slf: &Bound<'py, Self>,
