@@ -8,6 +8,8 @@ mod error;
 mod headers;
 mod integers;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::CStr;
 
