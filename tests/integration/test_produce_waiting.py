@@ -52,16 +52,22 @@ def test_who_waits_sleeps_until_the_answer_is_read(broker: KafkaCluster, proxy: 
 
         thread = threading.Thread(target=wait)
         thread.start()
-        proxy.wait_requests(1)
-        # Time in which someone who polls would wake up: that is what is tested.
-        ours = [thread.native_id or 0, *producers_threads()]
-        before = sum(map(switches, ours))
-        threading.Event().wait(1.0)
-        assert sum(map(switches, ours)) - before <= 1, "nobody wakes while nothing comes"
-        proxy.release()
+        try:
+            proxy.wait_requests(1)
+            ours = [thread.native_id or 0, *producers_threads()]
+            before = sum(map(switches, ours))
+            # Time in which someone who polls would wake up: that is what is tested.
+            threading.Event().wait(1.0)
+            woken_up = sum(map(switches, ours)) - before
+        finally:
+            proxy.release()
         thread.join(30.0)
     slept = counts[1] - counts[0]
-    print(f"slept {slept} times, woke {(woken[0] - woken[1]) * 1e6:.0f} us after the answer was read")
+    # One that looks every 100 ms would have woken ten times; a timer of the network thread may fall into it.
+    assert woken_up <= 3, "nobody wakes while nothing comes"
+    print(
+        f"{woken_up} wake-ups in 1 s; slept {slept} times, woke {(woken[0] - woken[1]) * 1e6:.0f} us after the answer was read"
+    )
     assert 1 <= slept <= 4
     assert woken[0] >= woken[1]
 

@@ -1,8 +1,8 @@
 """Known defects, planted on purpose: the test that is named for each must find it.
 
 Each `*.patch` here begins with lines of the form `name: value`: `pitfall` (what goes wrong) and `test`, either
-`cargo CRATE TEST` (one unit test by its full name) or `pytest FILE`. `python -m tests.plants [NAME...]` plants them in a
-copy of the tree, one at a time.
+`cargo CRATE TEST` (one unit test by its full name) or `pytest FILE`. `python -m tests.plants [NAME...]` plants them in
+a copy of the tree, one at a time.
 """
 
 from __future__ import annotations
