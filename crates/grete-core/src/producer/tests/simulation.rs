@@ -170,7 +170,7 @@ fn run(seed: u64, talk: bool) {
     if world.rng.below(2) == 0 {
         world.flush();
     }
-    world.pass((timeout - SECOND).min(10 * SECOND));
+    world.pass(config.linger + 200 * MILLI);
     for number in last {
         let expected = if config.acks == 0 { Outcome::Unknown } else { Outcome::Written };
         assert_eq!(world.client.outcome(number), Some(expected), "record {number}, all is well");
