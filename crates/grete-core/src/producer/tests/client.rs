@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use grete_wire::records::NewRecord;
 
 use super::log::value;
-use super::world::World;
+use super::world::{Event, World};
 use crate::ids::TopicPartition;
 use crate::produce::{
     Accumulator, FlushMark, Outcome, ProduceStats, Receipt, Refused, Settled, SharedAccumulator, TopicId, Wake,
@@ -150,7 +150,7 @@ impl World {
                     _ => return Err(refused),
                 }
                 drop(accumulator);
-                self.step(ProducerEvent::Drain);
+                self.nudge(false);
                 return Err(refused);
             }
         };
@@ -161,10 +161,23 @@ impl World {
         self.client.rows.push(Row { tp, receipt, index, taken: self.now, settled: None });
         match wake {
             Wake::No => {}
-            Wake::Deadline => self.step(ProducerEvent::Tick),
-            Wake::Full => self.step(ProducerEvent::Drain),
+            Wake::Deadline => self.nudge(true),
+            Wake::Full => self.nudge(false),
         }
         Ok(number)
+    }
+
+    /// A caller has been told to step. Whoever is at it may be slow, and others append meanwhile.
+    fn nudge(&mut self, tick: bool) {
+        if self.chaos && self.rng.below(3) == 0 {
+            let at = self.now + self.rng.below(5) * MILLI;
+            return self.post(at, Event::Nudge(tick));
+        }
+        self.nudged(tick);
+    }
+
+    pub(super) fn nudged(&mut self, tick: bool) {
+        self.step(if tick { ProducerEvent::Tick } else { ProducerEvent::Drain });
     }
 
     /// Somebody waits for the record.
@@ -177,7 +190,7 @@ impl World {
         let drain = self.client.accumulator().release_now(&receipt);
         self.client.sleepers.receipts.push(receipt);
         if drain {
-            self.step(ProducerEvent::Drain);
+            self.nudge(false);
         }
     }
 
@@ -191,7 +204,7 @@ impl World {
         if waits {
             self.client.sleepers.flush = Some((mark, self.client.rows.len()));
         }
-        self.step(ProducerEvent::Drain);
+        self.nudge(false);
     }
 
     pub fn close(&mut self, time: Nanos) {

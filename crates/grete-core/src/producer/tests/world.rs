@@ -32,6 +32,7 @@ pub(super) enum Event {
     Late(u64),
     /// A broker hears the news.
     Hears(NodeId),
+    Nudge(bool),
     Revive(NodeId),
     Elect(TopicPartition),
     Create(String, i32),
@@ -200,6 +201,7 @@ impl World {
             Event::Replicated(tp, epoch, end) => self.replicated(&tp, epoch, end),
             Event::Late(number) => self.late(number),
             Event::Hears(node) => self.brokers.tell(node),
+            Event::Nudge(tick) => self.nudged(tick),
             Event::Revive(node) => self.revive(node),
             Event::Elect(tp) => self.elect_again(&tp),
             Event::Create(topic, partitions) => self.create(&topic, partitions),
