@@ -54,8 +54,12 @@ impl World {
         let Some(log) = self.brokers.logs.get(tp) else { return };
         let borders = log.borders(log.high_watermark);
         let end = self.pick(&borders).unwrap_or_default();
+        let restarted = self.rng.below(4) == 0;
         let Some(log) = self.brokers.logs.get_mut(tp) else { return };
         log.elect(node, end, leads_from, until);
+        if restarted {
+            log.replica.states.reload();
+        }
         let (epoch, end) = (log.epoch, log.replica.end());
         self.tell(|| format!("b{node} leads {tp} from {end} on, epoch {epoch}"));
         let at = leads_from + self.delay();
@@ -122,7 +126,7 @@ impl World {
 
     pub fn fault(&mut self) {
         let alive = self.any_node(true);
-        match self.rng.below(21) {
+        match self.rng.below(22) {
             0 => self.cut(|node| Some(node) == alive),
             1 => self.cut(|_| true),
             2 => {
@@ -202,6 +206,10 @@ impl World {
                     self.post(at, Event::Create(topic, partitions as i32));
                     self.spread();
                 }
+            }
+            20 if self.is_quiet() => {
+                self.tell(|| "producers are forgotten".into());
+                self.brokers.logs.values_mut().for_each(|log| log.replica.states.expire());
             }
             _ => {
                 if let Some(node) = alive {

@@ -44,6 +44,11 @@ impl Wire {
     pub fn is_open(&self) -> bool {
         self.orphan.is_none()
     }
+
+    /// Whether the broker has nothing to do for it.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && !self.busy
+    }
 }
 
 impl World {
