@@ -162,7 +162,7 @@ impl ProduceMachine {
         let Some(lane) = self.lanes.get_mut(piece.lane.0 as usize) else { return };
         match verdict {
             Verdict::Written | Verdict::Duplicate => {
-                lane.acknowledge(&piece);
+                lane.acknowledge(now, &piece);
                 self.settle(now, &mut piece, Outcome::Written, offset, timestamp, None, out);
                 self.drop_piece(piece);
             }
@@ -174,8 +174,10 @@ impl ProduceMachine {
             Verdict::OutOfOrder => {
                 piece.last = Some(LastError::Code(code));
                 if lane.gap.is_some_and(|gap| gap < piece.key()) {
-                    // Nothing can be written behind a gap, and nothing was by an earlier attempt.
-                    piece.maybe = false;
+                    // Nothing can be written behind a gap, and nothing was by an earlier attempt. But an attempt whose
+                    // answer never came may still lie with the broker: it would fill the gap if that were closed by
+                    // other numbers, and only another epoch keeps it out.
+                    lane.broken |= std::mem::take(&mut piece.maybe);
                 }
                 if !piece.maybe && (lane.hole || lane.broken || lane.has_earlier(piece.key())) {
                     self.requeue(piece);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use grete_wire::api_key::ApiKey;
 use grete_wire::produce::{ProduceBody, ProduceTopic};
 
-use super::lane::{Identity, REMEMBERED};
+use super::lane::Identity;
 use super::piece::Piece;
 use super::{ProduceMachine, lock, sequence, token};
 use crate::ids::NodeId;
@@ -146,8 +146,7 @@ impl ProduceMachine {
             piece
         } else {
             lane.careful &= waiting;
-            let most = if lane.proven { REMEMBERED } else { 1 };
-            let full = lane.careful || (idempotent && lane.flight.len() >= most);
+            let full = lane.careful || (idempotent && lane.flight.len() >= lane.window(now));
             if !lane.ready || lane.hole || lane.broken || full {
                 return Next::Nothing;
             }

@@ -6,10 +6,14 @@ use super::piece::Piece;
 use super::sequence;
 use crate::ids::{NodeId, TopicPartition};
 use crate::request::NO_NODE;
-use crate::time::Nanos;
+use crate::time::{Nanos, SECOND};
 
 /// A broker remembers so many batches of a producer and partition: as many may be on their way at once (KIP-98).
 pub(super) const REMEMBERED: usize = 5;
+
+/// A producer that has sent nothing for so long is perhaps forgotten: `producer.id.expiration.ms` is a day where nobody has
+/// set it.
+const FORGOTTEN: Nanos = 600 * SECOND;
 
 /// A producer's id and epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +60,8 @@ pub(super) struct Lane {
     /// knows nothing of a producer takes any number from it, so that a second batch could overtake a first one that is
     /// refused.
     pub proven: bool,
+    /// When a broker last said that something is written.
+    pub heard: Nanos,
     /// Some numbers will never be used: what follows them gets other ones, once nothing ambiguous is left.
     pub hole: bool,
     /// The first batch whose numbers have certainly not been used, and will not be: nothing behind it can be written.
@@ -83,6 +89,7 @@ impl Lane {
             next: 0,
             written: 0,
             proven: false,
+            heard: 0,
             hole: false,
             gap: None,
             broken: false,
@@ -119,6 +126,14 @@ impl Lane {
         }
     }
 
+    /// How many new batches may be on their way at once, if the numbers matter.
+    pub fn window(&mut self, now: Nanos) -> usize {
+        if self.flight.is_empty() && now.saturating_sub(self.heard) >= FORGOTTEN {
+            self.proven = false;
+        }
+        if self.proven { REMEMBERED } else { 1 }
+    }
+
     /// The batch will not be sent again.
     pub fn give_up(&mut self, piece: &Piece) {
         self.hole = true;
@@ -130,7 +145,8 @@ impl Lane {
     }
 
     /// The records of a batch are written.
-    pub fn acknowledge(&mut self, piece: &Piece) {
+    pub fn acknowledge(&mut self, now: Nanos, piece: &Piece) {
+        self.heard = now;
         self.failures = 0;
         self.proven |= piece.topic_id == self.topic_id;
         let Some(base) = piece.sequence else { return };

@@ -126,7 +126,7 @@ impl World {
 
     pub fn fault(&mut self) {
         let alive = self.any_node(true);
-        match self.rng.below(22) {
+        match self.rng.below(21) {
             0 => self.cut(|node| Some(node) == alive),
             1 => self.cut(|_| true),
             2 => {
@@ -206,10 +206,6 @@ impl World {
                     self.post(at, Event::Create(topic, partitions as i32));
                     self.spread();
                 }
-            }
-            20 if self.is_quiet() => {
-                self.tell(|| "producers are forgotten".into());
-                self.brokers.logs.values_mut().for_each(|log| log.replica.states.expire());
             }
             _ => {
                 if let Some(node) = alive {

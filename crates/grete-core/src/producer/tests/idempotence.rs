@@ -219,6 +219,30 @@ fn what_is_refused_for_good_says_nothing_of_what_came_before_it() {
 }
 
 #[test]
+fn an_attempt_that_a_broker_has_yet_to_carry_out_fills_no_gap() {
+    let mut world = started();
+    send(&mut world, 0, 1);
+    world.pass(10 * MILLI);
+    // The first of two is refused for good; the second one's request lies with the broker when the connection is lost.
+    world.brokers.mishaps.push(Mishap::Before(E::INVALID_RECORD));
+    let bad = send(&mut world, 0, 1);
+    world.pass(MILLI / 2);
+    let good = send(&mut world, 0, 1);
+    world.pass(MILLI * 7 / 10);
+    world.brokers.hung.insert(1, u64::MAX);
+    world.pass(MILLI);
+    assert_eq!(outcomes(&world, &bad), [Some(Outcome::NotWritten)]);
+    let late = world.hold_back(1);
+    world.brokers.hung.clear();
+    // Under its number it cannot be written; under another one it is. And then the old request is carried out.
+    world.pass(5 * SECOND);
+    assert_eq!(outcomes(&world, &good), [Some(Outcome::Written)]);
+    world.produce(1, late);
+    assert_eq!(ids(&world, 0).iter().filter(|id| good.contains(id)).count(), 1);
+    world.check_logs();
+}
+
+#[test]
 fn a_producer_that_is_fenced_goes_on_under_another_id() {
     for code in [E::INVALID_PRODUCER_EPOCH, E::PRODUCER_FENCED] {
         let mut world = started();
@@ -266,13 +290,24 @@ fn epochs_end_with_a_new_producer_id() {
 #[test]
 fn a_producer_that_was_forgotten_while_idle_goes_on() {
     for must_be_known in [false, true] {
-        let mut world = started();
+        let mut config = config();
+        config.cluster.connections_max_idle = 10_000 * SECOND;
+        let mut world = started_with(config);
         send(&mut world, 0, 3);
-        world.pass(SECOND);
+        // The topic stays known: others are busy.
+        world.pass(250 * SECOND);
+        world.append("orders", Some(1), None, 20).unwrap();
+        world.pass(250 * SECOND);
+        world.append("orders", Some(1), None, 20).unwrap();
+        world.pass(200 * SECOND);
         let states = &mut world.brokers.logs.get_mut(&tp(0)).unwrap().replica.states;
         states.expire();
         states.must_be_known = must_be_known;
-        send(&mut world, 0, 3);
+        // A leader that has forgotten it takes any number, of a second batch, too.
+        world.brokers.mishaps.push(Mishap::Before(E::NOT_ENOUGH_REPLICAS));
+        for _ in 0..3 {
+            send(&mut world, 0, 3);
+        }
         world.pass(3 * SECOND);
         assert_written(&world);
     }

@@ -181,6 +181,9 @@ fn run(seed: u64, talk: bool) {
     if world.rng.below(4) == 0 {
         // Connections are closed, topics forgotten, and found again.
         world.pass(700 * SECOND);
+        if world.rng.below(2) == 0 {
+            world.brokers.logs.values_mut().for_each(|log| log.replica.states.expire());
+        }
         let number = insist(&mut world, "clicks", 0);
         world.pass(2 * SECOND);
         assert!(world.client.outcome(number).is_some(), "nobody wakes up");

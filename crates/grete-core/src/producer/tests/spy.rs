@@ -86,6 +86,10 @@ impl World {
 
     pub(super) fn spy_closed(&mut self, conn: ConnId) {
         self.spy.in_flight.remove(&conn);
+        if let Some(wire) = self.wires.get(&conn) {
+            // A broker that has been gone is perhaps another one.
+            self.spy.muted.remove(&wire.node);
+        }
     }
 
     /// A batch has just been appended.

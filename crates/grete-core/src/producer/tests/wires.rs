@@ -44,11 +44,6 @@ impl Wire {
     pub fn is_open(&self) -> bool {
         self.orphan.is_none()
     }
-
-    /// Whether the broker has nothing to do for it.
-    pub fn is_idle(&self) -> bool {
-        self.queue.is_empty() && !self.busy
-    }
 }
 
 impl World {
@@ -101,6 +96,16 @@ impl World {
         }
     }
 
+    /// The connection on which a request lies with that broker is cut; the request may be carried out later.
+    pub fn hold_back(&mut self, node: NodeId) -> Asked {
+        let lies = |(conn, wire): (&ConnId, &mut Wire)| {
+            (wire.node == node).then(|| wire.queue.pop_front()).flatten().map(|asked| (*conn, asked))
+        };
+        let (conn, asked) = self.wires.iter_mut().find_map(lies).expect("a request lies there");
+        self.hang_up(conn);
+        asked
+    }
+
     pub fn cut(&mut self, which: impl Fn(NodeId) -> bool) {
         let cut: Vec<_> = self.wires.iter().filter(|(_, wire)| which(wire.node)).map(|(conn, _)| *conn).collect();
         for conn in cut {
@@ -115,8 +120,12 @@ impl World {
         self.forget_pending(|at, _| at == node);
         let dead: Vec<_> = self.wires.iter().filter(|(_, wire)| wire.node == node).map(|(conn, _)| *conn).collect();
         for conn in dead {
-            if self.wires.remove(&conn).is_some_and(|wire| wire.is_open()) {
+            let open = self.wires.get(&conn).is_some_and(Wire::is_open);
+            if open {
                 self.spy_closed(conn);
+            }
+            self.wires.remove(&conn);
+            if open {
                 self.post(self.now, Event::Eof(conn));
             }
         }

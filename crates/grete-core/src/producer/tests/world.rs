@@ -209,12 +209,6 @@ impl World {
         }
     }
 
-    /// Nothing is on its way, and nothing will be sent again: so long that brokers forget who has produced, in other words.
-    pub fn is_quiet(&self) -> bool {
-        let asked = self.events.values().any(|event| matches!(event, Event::Request(_)));
-        !asked && self.client.open().is_empty() && self.wires.values().all(Wire::is_idle)
-    }
-
     /// The brokers hear what has changed, each in its own time.
     pub fn spread(&mut self) {
         for node in self.brokers.nodes.clone() {
