@@ -16,6 +16,7 @@ from tests.kafka import KafkaCluster, eventually, fill, partition_of, value_of
 from tests.kafka.java import JavaConsumer, produce
 from tests.kafka.load import index_of
 from tests.kafka.probe import api_versions
+from tests.kafka.processes import end, kill_group, spawn, stands_still
 from tests.kafka.waiting import Deadline
 
 pytestmark = pytest.mark.kafka
@@ -135,6 +136,24 @@ def test_no_broker_outlives_a_killed_test_run(tmp_path: Path) -> None:
 
     eventually(gone, 10.0, f"the end of broker {pid}")
     runner.stdout.close()
+
+
+def test_a_stopped_process_is_seen_to_stand_still() -> None:
+    busy = "threading.Thread(target=lambda: all(iter(lambda: True, None))).start()"
+    spin = f"import threading\nfor _ in range(4):\n    {busy}\nprint()"
+    process = spawn([sys.executable, "-u", "-c", spin], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert not stands_still(process.pid)
+        kill_group(process, signal.SIGSTOP)
+        eventually(lambda: stands_still(process.pid), 30.0, "it stands still")
+        kill_group(process, signal.SIGCONT)
+        eventually(lambda: not stands_still(process.pid), 30.0, "it goes on")
+    finally:
+        end(process)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def test_eventually_says_what_did_not_happen() -> None:

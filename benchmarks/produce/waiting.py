@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from benchmarks.common.build import ROOT
 from benchmarks.common.pinning import pinned
-from benchmarks.common.process import usage
+from benchmarks.common.process import Usage, usage
 from benchmarks.common.run import ClientFailedError
 from tests.kafka.processes import end, spawn
 
@@ -78,13 +78,19 @@ def _watch(
     _expect(process.stdout.readline(), b"sending\n")
     # What is measured is the length of time itself: these are no waits for a condition.
     time.sleep(SETTLE)
-    before = usage(process.pid)
+    before = _usage(process)
     time.sleep(SECONDS)
-    used = usage(process.pid).since(before)
+    used = _usage(process).since(before)
     go_on()
     _expect(process.stdout.readline(), b"acknowledged\n")
     switches = used.voluntary_switches + used.involuntary_switches
     return Waited(waiter.name, waiter.title, SECONDS, switches, used.threads, 1e3 * used.cpu_seconds)
+
+
+def _usage(process: subprocess.Popen[bytes]) -> Usage:
+    if process.poll() is not None:
+        raise ClientFailedError("the client did not wait for its answer")
+    return usage(process.pid)
 
 
 def _expect(line: bytes, expected: bytes) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from . import probe
 from .jars import KafkaJars
 from .ports import ReservedPort
-from .processes import end, kill_group, spawn
+from .processes import end, kill_group, spawn, stands_still
 from .storage import logging_options
 from .waiting import Deadline, eventually
 
@@ -74,13 +74,17 @@ class Node:
         eventually(answers, deadline.left, lambda: f"an answer of node {self.id}\n{self.tail()}")
 
     def kill(self, sig: int = signal.SIGKILL) -> None:
-        """Send `sig`; for SIGKILL, also wait until the process has gone."""
-        if self.process is None:
+        """Send `sig`; for SIGKILL, also wait until the process has gone, for SIGSTOP, until it stands still."""
+        process = self.process
+        if process is None:
             return
         if sig == signal.SIGKILL:
-            end(self.process)
-        else:
-            kill_group(self.process, sig)
+            end(process)
+            return
+        kill_group(process, sig)
+        if sig == signal.SIGSTOP:
+            # A thread on another core goes on until it is interrupted: on a busy machine it answers once more.
+            eventually(lambda: not self.running or stands_still(process.pid), 30.0, f"node {self.id} stands still")
 
     def stop(self, timeout: float) -> None:
         """Let it shut down in order (SIGTERM); NodeFailedError when that takes longer than `timeout`."""

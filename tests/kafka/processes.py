@@ -63,6 +63,17 @@ def kill_group(process: subprocess.Popen[bytes], sig: int = signal.SIGKILL) -> N
             os.killpg(process.pid, sig)
 
 
+def stands_still(pid: int) -> bool:
+    """Whether SIGSTOP has reached all threads."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            # The name, in brackets, may hold anything.
+            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+            if state not in "TtZX":
+                return False
+    return True
+
+
 def end(process: subprocess.Popen[bytes], *, timeout: float = 10.0) -> int:
     """Kill and reap; returns the exit status."""
     kill_group(process, signal.SIGKILL)
