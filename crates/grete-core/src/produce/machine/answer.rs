@@ -163,6 +163,9 @@ impl ProduceMachine {
         match verdict {
             Verdict::Written | Verdict::Duplicate => {
                 lane.acknowledge(now, &piece);
+                if self.config.idempotent && verdict == Verdict::Written {
+                    lane.clear_doubts(&piece);
+                }
                 self.settle(now, &mut piece, Outcome::Written, offset, timestamp, None, out);
                 self.drop_piece(piece);
             }
@@ -177,9 +180,11 @@ impl ProduceMachine {
                     // Nothing can be written behind a gap, and nothing was by an earlier attempt. But an attempt whose
                     // answer never came may still lie with the broker: it would fill the gap if that were closed by
                     // other numbers, and only another epoch keeps it out.
-                    lane.broken |= std::mem::take(&mut piece.maybe);
+                    lane.broken |= piece.is_doubtful();
+                    piece.maybe = false;
+                    piece.doubts.clear();
                 }
-                if !piece.maybe && (lane.hole || lane.broken || lane.has_earlier(piece.key())) {
+                if !piece.is_doubtful() && (lane.hole || lane.broken || lane.has_earlier(piece.key())) {
                     self.requeue(piece);
                 } else {
                     // Nothing of ours is missing: the broker has lost records, or has them and has forgotten. Of
@@ -232,7 +237,7 @@ impl ProduceMachine {
         if let Some(lane) = self.lane(piece.lane) {
             lane.broken = true;
         }
-        if piece.maybe {
+        if piece.is_doubtful() {
             self.refuse(now, piece, code, message, out);
         } else {
             self.again(now, piece, jitter, retried);
@@ -282,9 +287,9 @@ impl ProduceMachine {
     ) {
         let Some(lane) = self.lanes.get_mut(piece.lane.0 as usize) else { return };
         lane.give_up(&piece);
-        let outcome = if piece.maybe { Outcome::Unknown } else { Outcome::NotWritten };
+        let outcome = if piece.is_doubtful() { Outcome::Unknown } else { Outcome::NotWritten };
         if !piece.told {
-            self.tell(piece.lane, &Why::Refused(code), piece.batch.count(), piece.maybe);
+            self.tell(piece.lane, &Why::Refused(code), piece.batch.count(), piece.is_doubtful());
         }
         let error = refusal(&piece, code, message);
         self.settle(now, &mut piece, outcome, None, None, Some(error), out);
@@ -309,7 +314,9 @@ impl ProduceMachine {
         let tp = TopicPartition::new(Arc::clone(piece.receipt.topic()), piece.receipt.partition());
         out.push(ProduceAction::Notice(ProduceNotice::Split { tp, records: piece.batch.count(), code }));
         lock(&self.accumulator).recharge(piece.charge, first_charge.saturating_add(second_charge));
-        let Piece { lane: id, number, first: place, receipt, sequence, maybe, last, .. } = piece;
+        let mut doubts = piece.doubts.clone();
+        doubts.extend(piece.maybe.then(|| piece.range()));
+        let Piece { lane: id, number, first: place, receipt, sequence, last, .. } = piece;
         let Some(Lane { identity: Identity { id: producer, epoch }, .. }) = self.lanes.get(id.0 as usize) else {
             return;
         };
@@ -334,7 +341,8 @@ impl ProduceMachine {
                 charge,
                 sequence,
                 topic_id: 0,
-                maybe,
+                maybe: false,
+                doubts: doubts.clone(),
                 told: false,
                 last,
             };

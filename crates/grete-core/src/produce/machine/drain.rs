@@ -136,7 +136,7 @@ impl ProduceMachine {
             return Next::Nothing;
         } else if !lane.retry.is_empty() {
             // Until the numbers are put right, only what is ambiguous is asked about.
-            let asked = |piece: &Piece| piece.maybe || !(lane.hole || lane.broken);
+            let asked = |piece: &Piece| piece.is_doubtful() || !(lane.hole || lane.broken);
             let Some(index) = lane.retry.iter().position(asked).filter(|_| !waiting) else { return Next::Nothing };
             if lane.retry.get(index).is_some_and(|piece| piece.batch.len() > room) {
                 return Next::NoRoom;
@@ -198,6 +198,7 @@ impl ProduceMachine {
                 sequence: None,
                 topic_id: 0,
                 maybe: false,
+                doubts: Vec::new(),
                 told: false,
                 last: None,
             }),

@@ -103,7 +103,7 @@ impl Lane {
 
     /// Whether some batch may have been written, or may still be, and nobody has said.
     pub fn is_ambiguous(&self) -> bool {
-        !self.flight.is_empty() || self.retry.iter().any(|piece| piece.maybe)
+        !self.flight.is_empty() || self.retry.iter().any(Piece::is_doubtful)
     }
 
     /// Whether a batch before this one is not resolved: then the broker has to find this one out of order.
@@ -137,7 +137,7 @@ impl Lane {
     /// The batch will not be sent again.
     pub fn give_up(&mut self, piece: &Piece) {
         self.hole = true;
-        if piece.maybe {
+        if piece.is_doubtful() {
             self.broken = true;
         } else {
             self.gap = Some(self.gap.map_or(piece.key(), |gap| gap.min(piece.key())));
@@ -153,6 +153,14 @@ impl Lane {
         let end = sequence::after(base, piece.batch.count());
         if sequence::is_later(end, self.written) {
             self.written = end;
+        }
+    }
+
+    /// A part of a split batch is written under the numbers that it had in the whole. A broker that had the whole would
+    /// have found that out of order: so it does not, and the other parts are sure again, but for attempts of their own.
+    pub fn clear_doubts(&mut self, written: &Piece) {
+        for piece in self.retry.iter_mut().filter(|piece| piece.number == written.number) {
+            piece.doubts.retain(|whole| !whole.contains(&written.first));
         }
     }
 

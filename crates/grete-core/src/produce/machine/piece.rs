@@ -1,5 +1,6 @@
 //! A batch on its way, or a part of one that was split.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use grete_wire::records::EncodedBatch;
@@ -25,6 +26,8 @@ pub(super) struct Piece {
     pub topic_id: u128,
     /// An attempt may have been written.
     pub maybe: bool,
+    /// Runs of records of which this one is a part, and which may have been written as a whole before they were split.
+    pub doubts: Vec<Range<u32>>,
     /// The user has been told. What the broker will say matters for the numbers that follow, and for nothing else.
     pub told: bool,
     /// What the last attempt came to.
@@ -35,5 +38,15 @@ impl Piece {
     /// Orders the pieces of a partition as their records were appended.
     pub fn key(&self) -> (u64, u32) {
         (self.number, self.first)
+    }
+
+    /// The places of its records in the batch.
+    pub fn range(&self) -> Range<u32> {
+        self.first..self.first.saturating_add(self.batch.count())
+    }
+
+    /// Whether its records may have been written, in an attempt of its own or before it was split off.
+    pub fn is_doubtful(&self) -> bool {
+        self.maybe || !self.doubts.is_empty()
     }
 }

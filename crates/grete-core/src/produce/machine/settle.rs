@@ -190,8 +190,8 @@ impl ProduceMachine {
 
     fn give_up_piece(&mut self, now: Nanos, mut piece: Piece, why: &Why, out: &mut Vec<ProduceAction>) {
         let error = self.error(&piece.receipt, why, piece.last.clone());
-        let outcome = if piece.maybe { Outcome::Unknown } else { Outcome::NotWritten };
-        self.tell(piece.lane, why, piece.batch.count(), piece.maybe);
+        let outcome = if piece.is_doubtful() { Outcome::Unknown } else { Outcome::NotWritten };
+        self.tell(piece.lane, why, piece.batch.count(), piece.is_doubtful());
         self.settle(now, &mut piece, outcome, None, None, Some(error), out);
         if piece.sequence.is_some() {
             self.requeue(piece); // for its numbers' sake

@@ -116,6 +116,57 @@ fn too_large_goes_in_halves_under_the_same_numbers() {
     }
 }
 
+/// A fresh topic's first answer is often NOT_LEADER: the batch is ambiguous from then on. That its first half is taken in
+/// order shows that the broker did not have the whole, and so the others are not in doubt any more.
+#[test]
+fn a_half_that_is_written_in_order_shows_that_the_whole_was_not() {
+    let mut rig = Rig::ready(config(), &[1]);
+    let receipt = rig.batches(0, &[&["a", "large", "b", "c"]]).remove(0);
+    let whole = rig.next_sent();
+    rig.reject(&whole, E::NOT_LEADER_OR_FOLLOWER);
+    rig.pass(SECOND);
+    let whole = rig.next_sent();
+    rig.reject(&whole, E::MESSAGE_TOO_LARGE);
+    let half = rig.next_sent();
+    rig.reject(&half, E::MESSAGE_TOO_LARGE);
+    let quarter = rig.next_sent();
+    assert_eq!(quarter.only().stamp(), (7, 0, 0, 1));
+    rig.accept(&quarter, 10);
+    let large = rig.next_sent();
+    rig.reject(&large, E::MESSAGE_TOO_LARGE);
+    let rest = rig.next_sent();
+    assert_eq!(rest.only().stamp(), (7, 0, 1, 2), "numbered anew, because nothing of it is in doubt");
+    rig.accept(&rest, 11);
+    assert_eq!(
+        outcomes(&receipt, 4),
+        [
+            Some((Outcome::Written, Some(10))),
+            Some((Outcome::NotWritten, None)),
+            Some((Outcome::Written, Some(11))),
+            Some((Outcome::Written, Some(12))),
+        ]
+    );
+}
+
+/// Only what the written half was a part of is disproved: another half may have been written in an attempt of its own.
+#[test]
+fn a_half_stays_in_doubt_over_its_own_attempts() {
+    let mut rig = Rig::ready(config(), &[1]);
+    let receipt = rig.batches(0, &[&["a", "b", "c", "d"]]).remove(0);
+    let whole = rig.next_sent();
+    rig.reject(&whole, E::MESSAGE_TOO_LARGE);
+    let first = rig.next_sent();
+    rig.accept(&first, 10);
+    let second = rig.next_sent();
+    rig.fail(&second, RequestError::Disconnected);
+    rig.pass(SECOND);
+    let second = rig.next_sent();
+    rig.reject(&second, E::MESSAGE_TOO_LARGE);
+    let third = rig.next_sent();
+    rig.reject(&third, E::MESSAGE_TOO_LARGE);
+    assert_eq!(outcomes(&receipt, 3)[2], Some((Outcome::Unknown, None)));
+}
+
 #[test]
 fn halves_expire_each_with_its_own_outcome() {
     let mut rig = Rig::ready(ProduceConfig { delivery_timeout: 10 * SECOND, ..config() }, &[1]);
