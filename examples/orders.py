@@ -2,9 +2,9 @@
 
 Run it against a broker on this machine, and give it something to do:
 
+    grete topics create orders --partitions 8
     grete run examples.orders:app
-    echo 'ada {"amount": 3}' | kafka-console-producer.sh --bootstrap-server localhost:9092 --topic orders \
-        --property parse.key=true --property key.separator=' '
+    echo 'ada {"amount": 3}' | grete produce orders --key-separator ' '
 """
 
 import json

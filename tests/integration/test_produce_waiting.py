@@ -65,9 +65,8 @@ def test_who_waits_sleeps_until_the_answer_is_read(broker: KafkaCluster, proxy: 
     slept = counts[1] - counts[0]
     # One that looks every 100 ms would have woken ten times; a timer of the network thread may fall into it.
     assert woken_up <= 3, "nobody wakes while nothing comes"
-    print(
-        f"{woken_up} wake-ups in 1 s; slept {slept} times, woke {(woken[0] - woken[1]) * 1e6:.0f} us after the answer was read"
-    )
+    late = (woken[0] - woken[1]) * 1e6
+    print(f"{woken_up} wake-ups in 1 s; slept {slept} times, woke {late:.0f} us after the answer was read")
     assert 1 <= slept <= 4
     assert woken[0] >= woken[1]
 
