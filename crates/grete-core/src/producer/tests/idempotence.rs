@@ -201,6 +201,26 @@ fn a_leader_that_has_only_its_snapshot_gets_nothing_twice() {
 }
 
 #[test]
+fn a_limit_that_was_lowered_after_the_append_writes_nothing_twice() {
+    let mut world = started();
+    send(&mut world, 0, 1);
+    world.pass(10 * MILLI);
+    world.brokers.mishaps.push(Mishap::After(E::REQUEST_TIMED_OUT));
+    let sent = send(&mut world, 0, 6);
+    while !world.brokers.mishaps.is_empty() {
+        world.pass(MILLI / 10);
+    }
+    world.brokers.logs.get_mut(&tp(0)).unwrap().max_bytes = 150;
+    world.pass(5 * SECOND);
+    assert_eq!(ids(&world, 0)[1..], sent);
+    assert_eq!(outcomes(&world, &sent), [Some(Outcome::Unknown); 6]);
+    let next = send(&mut world, 0, 1);
+    world.pass(SECOND);
+    assert_eq!(outcomes(&world, &next), [Some(Outcome::Written)]);
+    world.check_logs();
+}
+
+#[test]
 fn what_is_refused_for_good_says_nothing_of_what_came_before_it() {
     let mut world = started();
     send(&mut world, 0, 1);

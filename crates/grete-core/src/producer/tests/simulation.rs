@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use grete_wire::ApiKey;
 use grete_wire::records::Compression;
 
@@ -149,7 +151,9 @@ fn run(seed: u64, talk: bool) {
     let timeout = config.delivery_timeout;
     for number in open {
         let row = &world.client.rows[number];
-        if row.taken + timeout > healed + CALM && config.acks != 0 {
+        // The time of a batch is that of its first record.
+        let of_batch = world.client.rows.iter().find(|other| Arc::ptr_eq(&other.receipt, &row.receipt));
+        if of_batch.is_some_and(|first| first.taken + timeout > healed + CALM) && config.acks != 0 {
             let settled = row.settled.as_ref();
             // What went wrong before may have lost it; its time has not.
             let late =
