@@ -28,6 +28,12 @@ impl Driver {
     }
 
     fn perform(&mut self, actions: &mut Vec<NetAction>) {
+        // First: whoever is woken below may close the producer, and what failed before is not what the closing left.
+        for wish in &self.wishes {
+            if let ProducerAction::Notice(notice) = wish {
+                count(&self.shared, notice);
+            }
+        }
         let words = self.shared.words();
         for wish in self.wishes.drain(..) {
             match wish {
@@ -48,10 +54,7 @@ impl Driver {
                     self.shared.watches.stir();
                 }
                 ProducerAction::Progress => wake_on(&words.progress),
-                ProducerAction::Notice(notice) => {
-                    count(&self.shared, &notice);
-                    self.notices.extend(told::notice(&notice));
-                }
+                ProducerAction::Notice(notice) => self.notices.extend(told::notice(&notice)),
                 ProducerAction::Fatal(error) => {
                     let error = told::fatal(&error);
                     self.notices.push(told::failed(&error));

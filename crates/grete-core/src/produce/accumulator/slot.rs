@@ -77,9 +77,11 @@ impl Slot {
         self.start = batch.builder.len().next_power_of_two().max(FIRST);
     }
 
+    /// Without lingering no clock counts: the caller read its own after the machine read the one of this step, and a batch
+    /// that seems to come from the future would be passed over, and never told of again.
     fn is_ready(&self, now: Nanos, linger: Nanos) -> bool {
-        let waits = linger == 0 && self.busy;
-        !self.sealed.is_empty() || self.open.as_ref().is_some_and(|open| open.released || (now >= open.due && !waits))
+        let due = |due: Nanos| if linger == 0 { !self.busy } else { now >= due };
+        !self.sealed.is_empty() || self.open.as_ref().is_some_and(|open| open.released || due(open.due))
     }
 
     /// The next batch to be sent, if one is ready.

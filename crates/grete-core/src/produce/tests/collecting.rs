@@ -280,3 +280,20 @@ fn a_step_without_anything_due_asks_for_nothing() {
     }
     assert!(rig.actions.is_empty() && rig.sent.is_empty(), "{:?}", rig.actions);
 }
+
+/// Callers read the clock themselves, and may do so after the machine has read it for the step that finds their batch.
+#[test]
+fn without_lingering_a_batch_from_the_future_is_taken_too() {
+    let mut rig = Rig::ready(config(), &[1]);
+    rig.now += 10;
+    assert_eq!(rig.try_append(0, "a").expect("taken").2, Wake::Full);
+    rig.now -= 10;
+    rig.step(ProduceEvent::Drain);
+    let first = rig.next_sent();
+    assert_eq!(first.only().values, ["a"]);
+    rig.now += 10;
+    assert_eq!(rig.try_append(0, "b").expect("taken").2, Wake::No, "the answer sends it");
+    rig.now -= 10;
+    rig.accept(&first, 0);
+    assert_eq!(rig.next_sent().only().values, ["b"]);
+}
