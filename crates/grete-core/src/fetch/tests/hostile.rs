@@ -83,7 +83,13 @@ proptest! {
         }
         // Both are served again from a position that the log has, unless they were stopped or are in doubt.
         let doubtful = world.actions.iter().any(|action| {
-            matches!(action, FetchAction::OutOfRange { .. } | FetchAction::Diverged { .. } | FetchAction::Failed { .. })
+            matches!(
+                action,
+                FetchAction::OutOfRange { .. }
+                    | FetchAction::Diverged { .. }
+                    | FetchAction::Failed { .. }
+                    | FetchAction::Validate { .. }
+            )
         });
         for slot in slots {
             prop_assert!(doubtful || world.partitions.state(slot) == SlotState::Fetching);
