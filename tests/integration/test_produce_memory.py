@@ -95,6 +95,7 @@ def test_a_port_that_never_answers(topic: str, max_block: int) -> None:
         port.release()
     assert answer["accepted"] == answer["count"] == answer["unknown"] == 0, "nothing is known of the topic"
     assert topic in answer["refused"]
+    assert f"within {max_block}.0 s" in answer["refused"]
     assert answer["close_took"] < 0.5
     answer["close_took"] = CLOSE
     check(answer, topic, max_block)
