@@ -39,6 +39,10 @@ for _ in range(10):
         if how == "exit":
             faulthandler.cancel_dump_traceback_later()
             sys.exit(0)
+        if how == "leave":
+            faulthandler.cancel_dump_traceback_later()
+            with clients[0], clients[1], clients[2]:
+                sys.exit(0)
         if how == "close":
             for client in clients:
                 try:
@@ -60,7 +64,7 @@ print("sound")
 """
 
 
-@pytest.mark.parametrize("how", ["drop", "exit", "close"])
+@pytest.mark.parametrize("how", ["drop", "exit", "close", "leave"])
 def test_p44_a_child_lets_go_of_its_parents_clients(tmp_path: Path, how: str) -> None:
     script = tmp_path / "parent.py"
     script.write_text(SCRIPT)

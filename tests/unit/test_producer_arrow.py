@@ -144,6 +144,15 @@ def test_what_is_no_record_is_refused_as_a_whole(
     assert broker.rows == []
 
 
+def test_a_partition_that_is_not_there_keeps_the_others_back(producer: Producer, broker: FakeBroker) -> None:
+    table = pa.table({"value": [b"a", b"b", b"c"], "partition": [0, 1 << 20, 0]})
+    broker.rows.clear()
+    with pytest.raises(grete.GreteError, match=f"many.*partition {1 << 20}"):
+        producer.produce_many("many", table)
+    assert producer.statistics()["pending_records"] == 0
+    assert broker.rows == []
+
+
 def test_an_exporter_that_does_not_keep_to_the_interface() -> None:
     class Liar:
         def __init__(self, answer: object) -> None:

@@ -52,7 +52,8 @@ class Admin:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        with contextlib.suppress(ForkedClientError):  # a child that leaves the block leaves the parent's client alone
+            self.close()
 
     # ---- topics
 

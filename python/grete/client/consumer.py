@@ -1,5 +1,6 @@
 """The low-level consumer."""
 
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -8,7 +9,7 @@ from typing import Any, Literal, Self, SupportsInt
 
 from grete import _core, config
 from grete._core import Message, Messages
-from grete.errors import ClosedError, ConfigError
+from grete.errors import ClosedError, ConfigError, ForkedClientError
 from grete.processing import atexit
 from grete.processing.notices import log_notices
 
@@ -53,7 +54,8 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        with contextlib.suppress(ForkedClientError):  # a child that leaves the block leaves the parent's client alone
+            self.close()
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Joins the group (`group.id`) for these topics; the group's members share the partitions."""

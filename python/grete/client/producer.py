@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from grete import _core, config, units
 from grete._core import Deliveries, Delivery
-from grete.errors import UndeliveredError
+from grete.errors import ForkedClientError, UndeliveredError
 from grete.processing import atexit
 from grete.processing.notices import log_notices
 
@@ -110,9 +110,12 @@ class Producer(_core.Producer):
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Closes. Raises UndeliveredError if records were given up, and what has ended the producer if something has,
-        unless an exception is on its way already.
+        unless an exception is on its way already. A forked child that leaves the block leaves the producer alone.
         """
-        undelivered = self.close()
+        try:
+            undelivered = self.close()
+        except ForkedClientError:
+            return
         if kind is not None:
             return
         if (failure := self._failure()) is not None:

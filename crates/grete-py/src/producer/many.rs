@@ -1,7 +1,7 @@
 //! Many records at once: all are checked, then they are appended in a few goes under the accumulator's lock.
 
 use grete_client::Producer as ClientProducer;
-use grete_client::produce::{TopicId, Wake};
+use grete_client::produce::{Refused, TopicId, Wake};
 use grete_columns::Imported;
 use grete_wire::records::NewRecord;
 use pyo3::prelude::*;
@@ -67,7 +67,7 @@ impl Producer {
         let all = Going { topic: common.topic, index: None };
         if let Ok(messages) = records.cast::<Messages>() {
             let source = Read(messages.get());
-            check_sizes(client, common, &source)?;
+            self.check_all(client, common, std::slice::from_ref(&source))?;
             return self.take_source(client, common, &source, runs);
         }
         if let Some(arrays) = arrow::arrays(records, all)? {
@@ -75,23 +75,44 @@ impl Producer {
             let rows = rows.map_err(|error| arrow::refused(&error, all))?;
             check_rows(&rows, common.topic)?;
             let sources: Vec<_> = rows.into_iter().map(Rows).collect();
-            sources.iter().try_for_each(|source| check_sizes(client, common, source))?;
+            self.check_all(client, common, &sources)?;
             return sources.iter().try_for_each(|source| self.take_source(client, common, source, runs));
         }
         // A snapshot: the caller's list may change while this waits for room.
         let snapshot = snapshot(records, all)?;
         let items = snapshot.as_slice();
         if items.iter().all(|item| item.is_exact_instance_of::<PyBytes>() || item.is_none()) {
-            check_sizes(client, common, &Values(items))?;
-            return self.take_source(client, common, &Values(items), runs);
+            let values = Values(items);
+            self.check_all(client, common, std::slice::from_ref(&values))?;
+            return self.take_source(client, common, &values, runs);
         }
         let headers = items.iter().enumerate().map(|(index, item)| headers_of(item, common.topic, index));
         let headers = headers.collect::<PyResult<Vec<_>>>()?;
         let checked = items.iter().zip(&headers).enumerate();
         let checked = checked.map(|(index, (item, headers))| check(item, headers.as_ref(), common.topic, index));
         let checked = checked.collect::<PyResult<Vec<_>>>()?;
-        check_sizes(client, common, &checked)?;
+        self.check_all(client, common, std::slice::from_ref(&checked))?;
         self.take_source(client, common, &checked, runs)
+    }
+
+    /// What no request or partition can take is found before anything is appended.
+    fn check_all<S: Source>(&self, client: &ClientProducer, common: &Common<'_, '_>, sources: &[S]) -> PyResult<()> {
+        let mut highest = None;
+        for source in sources {
+            highest = highest.max(check_sizes(client, common, source)?);
+        }
+        let Some(partition) = highest.filter(|_| common.partition.is_none()) else { return Ok(()) };
+        let mut waiting = Waiting::new(client, self.max_block);
+        loop {
+            let known = client.accumulator().partitions(common.id);
+            let refused = match known {
+                None => Refused::NoMetadata,
+                Some(Err(error)) => Refused::Topic(error),
+                Some(Ok(count)) if u32::try_from(partition).is_ok_and(|partition| partition < count) => return Ok(()),
+                Some(Ok(count)) => Refused::NoPartition { partition, count },
+            };
+            waiting.pass(common.topic, common.id, refused)?;
+        }
     }
 
     fn take_source<S: Source>(
@@ -175,12 +196,14 @@ impl Producer {
     }
 }
 
-/// What is too large for any request is found before anything is appended.
-fn check_sizes<S: Source>(client: &ClientProducer, common: &Common<'_, '_>, source: &S) -> PyResult<()> {
+/// Refuses what is too large for any request. Returns the highest partition that a record names for itself.
+fn check_sizes<S: Source>(client: &ClientProducer, common: &Common<'_, '_>, source: &S) -> PyResult<Option<i32>> {
     let common_key = common.key.map_or(0, <[u8]>::len);
     let limit = client.accumulator().longest();
+    let mut highest = None;
     for index in 0..source.len() {
-        let fits = source.lend(index, |record, _| {
+        let fits = source.lend(index, |record, own| {
+            highest = highest.max(own);
             let length = |field: Option<&[u8]>| field.map_or(0, <[u8]>::len);
             let headers = record.headers.iter().map(|header| header.key.len() + length(header.value) + HEADER_SPARE);
             let key = record.key.map_or(common_key, <[u8]>::len);
@@ -194,7 +217,7 @@ fn check_sizes<S: Source>(client: &ClientProducer, common: &Common<'_, '_>, sour
             return Err(errors::client(client.refusal(&common.topic.to_string(), refused)));
         }
     }
-    Ok(())
+    Ok(highest)
 }
 
 /// What is given for all records of a call.
