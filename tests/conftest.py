@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -11,6 +12,12 @@ import pytest
 from tests.kafka import KafkaCluster, failure_logs
 
 _numbers = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    # A shell that starts the run in the background lets it ignore SIGINT, and with it all that it starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
