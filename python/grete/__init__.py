@@ -12,6 +12,8 @@ from grete.errors import (
     ClosedError,
     ConfigError,
     CorruptBatchError,
+    DeadLetterError,
+    DecodeError,
     DeliveryError,
     ForkedClientError,
     GreteError,
@@ -25,12 +27,16 @@ from grete.errors import (
     QueueFull,
     RecordTooLargeError,
     RecordTypeError,
+    Reject,
+    RetryLater,
+    RevokedError,
     TimeoutError,  # noqa: A004
     TopicExistsError,
     UndeliveredError,
     UnknownGroupError,
     UnknownTopicError,
 )
+from grete.retry import Retry
 
 __all__ = [
     "App",
@@ -39,6 +45,8 @@ __all__ = [
     "ConfigError",
     "Consumer",
     "CorruptBatchError",
+    "DeadLetterError",
+    "DecodeError",
     "DeliveryError",
     "ForkedClientError",
     "GreteError",
@@ -54,6 +62,10 @@ __all__ = [
     "QueueFull",
     "RecordTooLargeError",
     "RecordTypeError",
+    "Reject",
+    "Retry",
+    "RetryLater",
+    "RevokedError",
     "TimeoutError",
     "TopicExistsError",
     "UndeliveredError",

@@ -3,8 +3,10 @@
 import builtins
 from typing import TYPE_CHECKING
 
+from grete import _place, units
+
 if TYPE_CHECKING:
-    from grete._core import Deliveries
+    from grete._core import Deliveries, Message
     from grete.client import Undelivered
 
 
@@ -13,12 +15,18 @@ class GreteError(Exception):
 
 
 class ConfigError(GreteError):
-    """A setting that cannot be used. `setting` is its name as given, `origin` where it came from, where known."""
+    """A setting that cannot be used. `setting` is its name as given, `origin` where it came from, where known.
 
-    def __init__(self, message: str, *, setting: str | None = None, origin: str | None = None) -> None:
-        super().__init__(message)
+    `location` is the "file:line" of the declaration that is wrong, where it is one; the message begins with it.
+    """
+
+    def __init__(
+        self, message: str, *, setting: str | None = None, origin: str | None = None, location: str | None = None
+    ) -> None:
+        super().__init__(f"{location}: {message}" if location else message)
         self.setting = setting
         self.origin = origin
+        self.location = location
 
 
 class NotBuiltError(ConfigError):
@@ -66,6 +74,70 @@ class CorruptBatchError(GreteError):
 
 class GroupError(GreteError):
     """The group coordinator will not have this member."""
+
+
+class DecodeError(GreteError):
+    """A record's value is not what the route's payload says; the decoder's own error is the cause.
+
+    `topic`, `partition` and `offset` say which record, `message` is it, where known. It is retried and dead-lettered
+    like any other failure, and only that record is.
+    """
+
+    def __init__(self, text: str, *, topic: str, partition: int, offset: int, message: "Message | None" = None) -> None:
+        super().__init__(text)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.message = message
+
+
+class Reject(GreteError):  # noqa: N818
+    """Raise it in a handler: no further attempt is worth it, the record goes to the dead letter topic at once.
+
+    `message` names the record; without it, it is the one that an unfinished `for message in self.messages` handed out
+    last, or the only one. A route without a dead letter topic tries again at its longest wait: nothing is skipped.
+    """
+
+    def __init__(self, reason: str, message: "Message | None" = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.message = message
+
+
+class RetryLater(GreteError):  # noqa: N818
+    """Raise it in a handler: not now, but `delay` ("5m", or seconds) from now. It does not count as an attempt.
+
+    What the job has marked stays marked; the partition (or the key's slot) waits, the others go on.
+    """
+
+    def __init__(self, delay: str | float, reason: str = "") -> None:
+        try:
+            self.delay: float = units.seconds(delay)
+        except ValueError as error:
+            raise ConfigError(f"RetryLater({delay!r}): {error}", setting="delay", location=_place.caller()) from None
+        self.reason = reason
+        super().__init__(f"again in {self.delay:g} s" + (f": {reason}" if reason else ""))
+
+
+class RevokedError(GreteError):
+    """The partition is not this job's any more: it was taken away, or its position was moved. Nothing can be marked.
+
+    What the job had not marked by then is processed again, by whoever has the partition now.
+    """
+
+
+class DeadLetterError(GreteError):
+    """A record did not get into the dead letter topic; it is tried again, and its partition waits that long.
+
+    `dead_letter` is the topic that did not take it; `topic`, `partition` and `offset` say where the record lies.
+    """
+
+    def __init__(self, text: str, *, dead_letter: str, topic: str, partition: int, offset: int) -> None:
+        super().__init__(text)
+        self.dead_letter = dead_letter
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
 
 
 class OffsetError(GreteError):
