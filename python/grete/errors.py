@@ -91,6 +91,10 @@ class DecodeError(GreteError):
         self.message = message
 
 
+class NoPayloadError(GreteError, AttributeError):
+    """`payload` of a message that has no decoder: it was not read by a route, or the route has no `payload=`."""
+
+
 class Reject(GreteError):  # noqa: N818
     """Raise it in a handler: no further attempt is worth it, the record goes to the dead letter topic at once.
 
