@@ -6,7 +6,7 @@ from grete._core import Message, Messages
 from grete.errors import GreteError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from grete._core import Job
     from grete.client import Producer
@@ -37,18 +37,21 @@ class Consumer:
     # Planned names: what is not there is refused by name instead of by a bare AttributeError.
     _NOT_BUILT: ClassVar[frozenset[str]] = frozenset({"seek", "pause", "resume", "background"})
 
-    def initialize(self) -> None:
+    def initialize(self) -> "Awaitable[None] | None":
         """Runs once, before the first `consume`. If it raises, it is retried on a new instance."""
+        return None
 
-    def consume(self) -> None:
+    def consume(self) -> "Awaitable[None] | None":
         """Processes `self.messages`. Returning marks all as processed; raising leaves the unmarked for a retry."""
         raise NotImplementedError(f"{type(self).__qualname__} has no consume method")
 
-    def revoked(self) -> None:
+    def revoked(self) -> "Awaitable[None] | None":
         """Runs once when the partition goes to another member; what is marked is committed afterwards."""
+        return None
 
-    def shutdown(self) -> None:
+    def shutdown(self) -> "Awaitable[None] | None":
         """Runs once when the process stops; what is marked is committed afterwards."""
+        return None
 
     @property
     def producer(self) -> "Producer":

@@ -99,7 +99,7 @@ class NeedsArguments(Orders):
 
 
 class Async(grete.Consumer):
-    async def consume(self) -> None:  # type: ignore[override]
+    async def consume(self) -> None:
         """Nothing."""
 
 

@@ -1,0 +1,87 @@
+"""Functions as consumers: one class for each way in which a function may want its records."""
+
+from collections.abc import Callable
+from typing import Any
+
+from grete.consumer import Consumer
+
+Function = Callable[[Any], Any]
+
+
+class FunctionConsumer(Consumer):
+    """Hands `messages` to a function, whole."""
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+
+    def consume(self) -> Any:
+        """Hands the messages over."""
+        return self._function(self.messages)
+
+
+class EachMessage(FunctionConsumer):
+    """Calls the function with each message, and marks one by one: a failure repeats none that has succeeded."""
+
+    def consume(self) -> None:
+        """One call a message, straight from the native part."""
+        _job(self).each(self._function)
+
+
+class EachPayload(FunctionConsumer):
+    """Calls the function with each payload, decoded, and marks one by one."""
+
+    def consume(self) -> None:
+        """One call a payload, straight from the native part."""
+        _job(self).each_payload(self._function)
+
+
+class AsyncFunctionConsumer(FunctionConsumer):
+    """Hands `messages` to a coroutine function, whole."""
+
+    async def consume(self) -> None:
+        """Awaits the function."""
+        await self._function(self.messages)
+
+
+class AsyncEachMessage(FunctionConsumer):
+    """Awaits the function for one message after the other, and marks one by one."""
+
+    async def consume(self) -> None:
+        """In order: the next message starts when the one before is done."""
+        function, job = self._function, _job(self)
+        for number, message in enumerate(self.messages, 1):
+            await function(message)
+            job.progress(number)
+
+
+class AsyncEachPayload(FunctionConsumer):
+    """Awaits the function for one payload after the other, and marks one by one."""
+
+    async def consume(self) -> None:
+        """In order: the next payload is decoded when the one before is done."""
+        function, job = self._function, _job(self)
+        messages: Any = self.messages
+        for number, message in enumerate(messages, 1):
+            await function(message.payload)
+            job.progress(number)
+
+
+def _job(consumer: Consumer) -> Any:
+    if (job := consumer._job) is None:  # noqa: SLF001
+        raise AssertionError("consume runs without a job")
+    return job
+
+
+_STYLES: dict[tuple[str, bool], type[FunctionConsumer]] = {
+    ("messages", False): FunctionConsumer,
+    ("message", False): EachMessage,
+    ("payload", False): EachPayload,
+    ("messages", True): AsyncFunctionConsumer,
+    ("message", True): AsyncEachMessage,
+    ("payload", True): AsyncEachPayload,
+}
+
+
+def new(function: Function, style: str, is_async: bool) -> FunctionConsumer:
+    """A consumer for one unit. `style`: "messages", "message" or "payload"."""
+    return _STYLES[style, is_async](function)

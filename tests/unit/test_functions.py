@@ -1,0 +1,91 @@
+"""Functions as consumers, with jobs made up here."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from grete import functions
+
+
+class FakeJob:
+    """Rows are numbers; what was done is noted."""
+
+    def __init__(self, rows: list[int]) -> None:
+        self.rows = rows
+        self.done = 0
+
+    def each(self, function: Callable[[int], object]) -> None:
+        for row in self.rows:
+            function(row)
+            self.done += 1
+
+    def each_payload(self, function: Callable[[str], object]) -> None:
+        self.each(lambda row: function(f"payload {row}"))
+
+    def progress(self, rows: int) -> None:
+        self.done = rows
+
+
+class Row(int):
+    """A message, as far as the asynchronous ones look at it."""
+
+    @property
+    def payload(self) -> str:
+        return f"payload {int(self)}"
+
+
+def prepare(function: functions.Function, style: str, is_async: bool) -> tuple[functions.FunctionConsumer, FakeJob]:
+    consumer: Any = functions.new(function, style, is_async)
+    job = FakeJob([Row(1), Row(2), Row(3)])
+    consumer._job, consumer.messages = job, job.rows
+    return consumer, job
+
+
+WANTED = {
+    "messages": [[1, 2, 3]],
+    "message": [1, 2, 3],
+    "payload": ["payload 1", "payload 2", "payload 3"],
+}
+
+
+@pytest.mark.parametrize("style", ["messages", "message", "payload"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_each_style_gets_what_it_wants(style: str, is_async: bool) -> None:
+    got: list[object] = []
+
+    async def wait(x: object) -> None:
+        await asyncio.sleep(0)
+        got.append(x)
+
+    consumer, job = prepare(wait if is_async else got.append, style, is_async)
+    result: Any = consumer.consume()
+    if is_async:
+        asyncio.run(result)
+    assert got == WANTED[style]
+    assert job.done == (0 if style == "messages" else 3)
+
+
+@pytest.mark.parametrize("style", ["message", "payload"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_came_before_a_failure_is_done(style: str, is_async: bool) -> None:
+    calls: list[object] = []
+
+    def fail(x: object) -> None:
+        calls.append(x)
+        if len(calls) == 3:
+            raise ValueError("no")
+
+    async def fail_later(x: object) -> None:
+        fail(x)
+
+    async def consume() -> None:
+        result = consumer.consume()
+        if result is not None:
+            await result
+
+    consumer, job = prepare(fail_later if is_async else fail, style, is_async)
+    with pytest.raises(ValueError, match="no"):
+        asyncio.run(consume())
+    assert job.done == 2
