@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use grete_core::admin::When;
 use grete_core::consumer::{ConsumerCore, ConsumerEvent, ConsumerReply};
-use grete_core::dispatch::{ClientId, Committable, LaneStatus};
+use grete_core::dispatch::{ClientId, Committable, LaneStatus, RoutePolicy};
 use grete_core::ids::TopicPartition;
 use grete_core::position::StartAt;
 use grete_core::rng::Rng;
@@ -31,12 +31,10 @@ const OWN_THREAD: Duration = Duration::from_secs(10);
 /// Topics that go to one handler.
 #[derive(Debug, Clone)]
 pub struct Route {
-    /// The caller's number for it; jobs carry it.
-    pub id: u32,
     /// By name.
     pub topics: Vec<String>,
-    /// Most rows for one job.
-    pub max_messages: usize,
+    /// How they are worked on; jobs carry its number.
+    pub policy: Arc<RoutePolicy>,
 }
 
 /// Where to start a partition.
@@ -120,6 +118,9 @@ impl Consumer {
         let commits = !routes.is_empty() || config.flag("enable.auto.commit");
         let core = ConsumerCore::new(config.to_core(commits)?, Rng::new(seed()?));
         let client = dispatcher.attach();
+        for route in &routes {
+            dispatcher.lock().dispatch.add_route(Arc::clone(&route.policy));
+        }
         let mut commands = None;
         let counters = Arc::new(Counters::default());
         let counted = Arc::clone(&counters);
@@ -459,7 +460,14 @@ impl Consumer {
         self.check()?;
         let lanes = partitions.iter().map(|(topic, partition)| self.lane(topic, *partition));
         for lane in lanes.collect::<Result<Vec<_>, _>>()? {
-            let ready = self.shared.dispatcher.lock().dispatch.set_user_paused(lane.lane, paused);
+            let mut state = self.shared.dispatcher.lock();
+            let ready = if paused {
+                state.dispatch.pause(lane.lane, None);
+                false
+            } else {
+                state.dispatch.resume(lane.lane)
+            };
+            drop(state);
             self.shared.dispatcher.wake_workers(usize::from(ready));
             self.shared.commands.send(ConsumerEvent::Pause(lane.tp, paused));
         }
@@ -472,7 +480,7 @@ impl Consumer {
             |tp: &TopicPartition| statuses.iter().find(|lane| lane.tp == *tp).map_or(0, |lane| lane.assignment_epoch);
         let committable = |(topic, partition, offset): (String, i32, i64)| {
             let tp = TopicPartition::new(topic, partition);
-            Committable { assignment_epoch: epoch_of(&tp), tp, offset, leader_epoch: -1 }
+            Committable { assignment_epoch: epoch_of(&tp), tp, offset, leader_epoch: -1, metadata: String::new() }
         };
         offsets.into_iter().map(committable).collect()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use grete_core::consumer::{ConsumerAction, ConsumerCore, ConsumerEvent, ConsumerReply};
-use grete_core::dispatch::{ClientId, Dispatch, LaneId, LaneSpec};
+use grete_core::dispatch::{ClientId, Dispatch, LaneId, LaneSpec, RoutePolicy};
 use grete_core::ids::Slot;
 use grete_core::time::Nanos;
 use grete_net::{NetAction, NetEvent, Protocol};
@@ -37,8 +37,10 @@ pub(crate) struct Driver {
     client: ClientId,
     commands: Arc<Commands<ConsumerEvent>>,
     counters: Arc<Counters>,
-    /// Route number and row limit by topic; topics without a route (a low-level consumer's) have number 0 and no limit.
-    routes: HashMap<String, (u32, usize)>,
+    /// By topic.
+    routes: HashMap<String, Arc<RoutePolicy>>,
+    /// For topics without a route: a low-level consumer's.
+    low_level: Arc<RoutePolicy>,
     hooks: bool,
     lanes: HashMap<Slot, LaneId>,
     wishes: Vec<ConsumerAction>,
@@ -55,8 +57,7 @@ impl Driver {
         routes: &[Route],
     ) -> Self {
         let by_topic = |route: &Route| {
-            let limit = (route.id, route.max_messages);
-            route.topics.iter().map(|topic| (topic.clone(), limit)).collect::<Vec<_>>()
+            route.topics.iter().map(|topic| (topic.clone(), Arc::clone(&route.policy))).collect::<Vec<_>>()
         };
         Self {
             core,
@@ -65,6 +66,7 @@ impl Driver {
             commands,
             counters,
             routes: routes.iter().flat_map(by_topic).collect(),
+            low_level: Arc::new(RoutePolicy::low_level()),
             hooks: !routes.is_empty(),
             lanes: HashMap::new(),
             wishes: Vec::new(),
@@ -159,16 +161,8 @@ impl Driver {
         let lane = |slot: &Slot| self.lanes.get(slot).copied();
         match wish {
             ConsumerAction::AddLane { slot, tp, assignment_epoch } => {
-                let (route, max_messages) = self.routes.get(&*tp.topic).copied().unwrap_or((0, usize::MAX));
-                let spec = LaneSpec {
-                    client: self.client,
-                    slot,
-                    tp,
-                    assignment_epoch,
-                    route,
-                    max_messages,
-                    hooks: self.hooks,
-                };
+                let policy = Arc::clone(self.routes.get(&*tp.topic).unwrap_or(&self.low_level));
+                let spec = LaneSpec { client: self.client, slot, tp, assignment_epoch, policy };
                 self.lanes.insert(slot, dispatch.add_lane(spec));
                 false
             }

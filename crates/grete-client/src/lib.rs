@@ -25,7 +25,10 @@ pub use config::{AdminConfig, ConfigError, ConsumerConfig, ProducerConfig};
 pub use consumer::{Consumer, Route, Start, Statistics};
 pub use dispatcher::{Dispatcher, Job, JobToken, LaneReport, Next, Outcome, RunningJob};
 pub use error::{ClientError, Subject};
-pub use grete_core::dispatch::{Batch, JobKind, PooledColumns};
+pub use grete_core::dispatch::{
+    Batch, Concurrency, Decision, Failure, Fenced, JobKind, OffsetPolicy, Pool, PooledColumns, RatePolicy, RetryPolicy,
+    RoutePolicy, Stall, Trouble, Verdict,
+};
 pub use grete_core::produce;
 pub use notice::{Level, Notice};
 pub use producer::{

@@ -1,8 +1,9 @@
 //! One Kafka client: one group, one network thread.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use grete_client::{Consumer, ConsumerConfig, Route, Start};
+use grete_client::{Consumer, ConsumerConfig, Route, RoutePolicy, Start};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -71,8 +72,13 @@ impl Client {
         routes: Vec<(u32, Vec<String>, usize)>,
     ) -> PyResult<Self> {
         let config = ConsumerConfig::from_pairs(&config).map_err(errors::config)?;
-        let routes =
-            routes.into_iter().map(|(id, topics, max_messages)| Route { id, topics, max_messages }).collect::<Vec<_>>();
+        let routes = routes
+            .into_iter()
+            .map(|(route, topics, max_messages)| Route {
+                topics,
+                policy: Arc::new(RoutePolicy { route, max_messages, ..RoutePolicy::default() }),
+            })
+            .collect::<Vec<_>>();
         let dispatcher = dispatcher.get()?;
         let consumer = py.detach(|| Consumer::start(config, dispatcher, routes)).map_err(errors::client)?;
         Ok(Self { inner: Handle::new(consumer) })

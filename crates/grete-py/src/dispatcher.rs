@@ -3,7 +3,7 @@
 use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
-use grete_client::{JobKind, Next, Outcome, Wait};
+use grete_client::{Failure, JobKind, Next, Outcome, Verdict, Wait};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -85,7 +85,7 @@ impl Dispatcher {
     /// Gives `done` back, waits for the next job. `None`: stopped, the worker is to end.
     #[pyo3(signature = (worker, done=None, failed=false))]
     fn next(&self, py: Python<'_>, worker: &Worker, done: Option<&Job>, failed: bool) -> PyResult<Option<Job>> {
-        let mut done = done.map(|job| (job, if failed { Outcome::Failed } else { Outcome::Done }));
+        let mut done = done.map(|job| (job, outcome(failed)));
         loop {
             match self.step(py, worker, done.take(), None, None)? {
                 Next::Job(job) => return Job::new(py, self.get()?, job).map(Some),
@@ -134,8 +134,7 @@ impl Dispatcher {
     fn complete(&self, py: Python<'_>, done: &Job, failed: bool) -> PyResult<()> {
         done.release();
         let (dispatcher, token) = (self.get()?, &done.token.get()?.1);
-        let outcome = if failed { Outcome::Failed } else { Outcome::Done };
-        py.detach(|| dispatcher.complete(token, outcome)).map_err(errors::client)
+        py.detach(|| dispatcher.complete(token, outcome(failed))).map_err(errors::client).map(drop)
     }
 
     /// Hands out no more consume jobs.
@@ -166,7 +165,7 @@ impl Dispatcher {
                 fields.set_item("topic", &*job.topic)?;
                 fields.set_item("partition", job.partition)?;
                 fields.set_item("route", job.route)?;
-                fields.set_item("kind", kind_name(job.kind))?;
+                fields.set_item("kind", job.kind.name())?;
                 fields.set_item("worker", &*job.worker)?;
                 fields.set_item("seconds", job.seconds)?;
                 Ok(fields)
@@ -215,12 +214,8 @@ impl Dispatcher {
     }
 }
 
-fn kind_name(kind: JobKind) -> &'static str {
-    match kind {
-        JobKind::Consume => "consume",
-        JobKind::Revoked { .. } => "revoked",
-        JobKind::Shutdown => "shutdown",
-    }
+fn outcome(failed: bool) -> Outcome {
+    if failed { Outcome::Failed(Failure::new(Verdict::Retry, "", "")) } else { Outcome::Done }
 }
 
 /// What one thread needs to take jobs: decoder contexts and buffers. One thread at a time.

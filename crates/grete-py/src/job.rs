@@ -38,11 +38,7 @@ pub(crate) struct Job {
 
 impl Job {
     pub(crate) fn new(py: Python<'_>, dispatcher: &ClientDispatcher, job: grete_client::Job) -> PyResult<Self> {
-        let (kind, lost) = match job.kind {
-            JobKind::Consume => ("consume", false),
-            JobKind::Revoked { lost } => ("revoked", lost),
-            JobKind::Shutdown => ("shutdown", false),
-        };
+        let lost = job.kind == JobKind::Revoked { lost: true };
         let messages = job.batch.map(|batch| Py::new(py, Messages::new(py, batch))).transpose()?;
         Ok(Self {
             token: Handle::new((dispatcher.clone(), job.token)),
@@ -50,7 +46,7 @@ impl Job {
             lane: job.lane,
             partition: job.partition,
             attempt: job.attempt,
-            kind,
+            kind: job.kind.name(),
             lost,
             topic: job.topic,
             messages: Mutex::new(messages),

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use grete_core::dispatch::{
-    Batch, ClientId, ColumnsPool, Dispatch, Filled, Finished, JobKind, JobShared, LaneStatus, Lease,
+    Batch, ClientId, ColumnsPool, Decision, Dispatch, Failure, Finished, JobKind, JobShared, LaneStatus, Lease, Pool,
 };
 use grete_core::ids::TopicPartition;
 use grete_core::rng::Rng;
@@ -104,12 +104,12 @@ pub struct JobToken {
 }
 
 /// How a job ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// All rows are processed.
     Done,
-    /// It raised: the unmarked rows come again after a wait.
-    Failed,
+    /// It raised.
+    Failed(Failure),
 }
 
 /// A job under way, for reports.
@@ -159,7 +159,7 @@ impl From<LaneStatus> for LaneReport {
         Self {
             topic: lane.tp.topic,
             partition: lane.tp.partition,
-            route: lane.route,
+            route: lane.policy.route,
             state: lane.state.name(),
             position: lane.position,
             committable: lane.committable,
@@ -220,20 +220,21 @@ impl Dispatcher {
             if shared.released.load(Ordering::Relaxed) {
                 return Ok(Next::Stopped);
             }
-            if let Some(lease) = state.dispatch.take(now, &worker.name) {
+            if let Some(mut lease) = state.dispatch.take(now, &worker.name, Pool::Threads) {
                 // What is left is for somebody else who sleeps.
-                if state.sleeping > 0 && state.dispatch.has_ready() {
+                if state.sleeping > 0 && state.dispatch.has_ready(Pool::Threads) {
                     shared.waiter.wake_one();
                 }
                 drop(state);
-                let (lease, charged, outcome) = self.prepare(worker, lease);
+                let max_rows = worker.max_messages;
+                let prepared = lease.prepare(&mut worker.decoder, &shared.columns, max_rows);
                 state = self.lock();
-                state.dispatch.charge(lease.lane, charged);
+                state.dispatch.charge(lease.lane, prepared.charged);
                 now = shared.clock.now();
-                match outcome {
+                match prepared.finished {
                     None => return Ok(Next::Job(hand_out(&mut state, lease))),
                     Some(finished) => {
-                        let client = state.dispatch.complete(now, lease, finished);
+                        let (client, _) = state.dispatch.complete(now, lease, finished);
                         self.wake_client(&mut state, client);
                         continue;
                     }
@@ -243,7 +244,7 @@ impl Dispatcher {
                 shared.waiter.wake_all();
                 return Ok(Next::Stopped);
             }
-            let until = match (deadline, state.dispatch.deadline()) {
+            let until = match (deadline, state.dispatch.next_deadline()) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
@@ -264,18 +265,18 @@ impl Dispatcher {
         }
     }
 
-    /// Completes a job without taking another.
+    /// Completes a job without taking another. Returns what a failure leads to.
     ///
     /// # Errors
     /// [`ClientError::Forked`] in a child of the process that made this.
-    pub fn complete(&self, token: &JobToken, outcome: Outcome) -> Result<(), ClientError> {
+    pub fn complete(&self, token: &JobToken, outcome: Outcome) -> Result<Option<Decision>, ClientError> {
         self.check_fork()?;
         let mut state = self.lock();
-        self.finish(&mut state, self.shared.clock.now(), token, outcome);
-        if state.sleeping > 0 && state.dispatch.has_ready() {
+        let decision = self.finish(&mut state, self.shared.clock.now(), token, outcome);
+        if state.sleeping > 0 && state.dispatch.has_ready(Pool::Threads) {
             self.shared.waiter.wake_one();
         }
-        Ok(())
+        Ok(decision)
     }
 
     /// Declares the job's records with offsets in `first..=last` processed; returns how many were not before.
@@ -284,7 +285,7 @@ impl Dispatcher {
     /// [`ClientError::Forked`] in a child of the process that made this.
     pub fn mark(&self, token: &JobToken, first: i64, last: i64) -> Result<u64, ClientError> {
         self.check_fork()?;
-        Ok(token.shared.mark(first, last))
+        Ok(token.shared.mark(first, last).unwrap_or(0))
     }
 
     /// Hands out no more consume jobs.
@@ -314,7 +315,7 @@ impl Dispatcher {
         let report = |job: grete_core::dispatch::Running| RunningJob {
             topic: job.tp.topic,
             partition: job.tp.partition,
-            route: job.route,
+            route: job.policy.route,
             kind: job.kind,
             worker: job.worker,
             seconds: Duration::from_nanos(now.saturating_sub(job.since)).as_secs_f64(),
@@ -433,43 +434,20 @@ impl Dispatcher {
 
     // ---- inside
 
-    /// Decodes, without the lock. `Some`: there is nothing to run, and this is how the job ended.
-    fn prepare(&self, worker: &mut Worker, mut lease: Lease) -> (Lease, usize, Option<Finished>) {
-        if lease.kind != JobKind::Consume {
-            return (lease, 0, None);
-        }
-        let mut added = 0;
-        let max = worker.max_messages.unwrap_or(lease.max_messages).max(1);
-        let filled = lease.feed.fill(&lease.tp, lease.high_watermark, max, &mut worker.decoder, &self.shared.columns);
-        let outcome = match filled {
-            Ok(Filled::Batch { batch, charged, released }) => {
-                added = charged;
-                lease.set_batch(batch, released);
-                None
-            }
-            Ok(Filled::Skipped { next_offset, released }) => {
-                lease.release += released;
-                Some(Finished::Skipped { next_offset })
-            }
-            Ok(Filled::Nothing) => Some(Finished::Nothing),
-            Err(error) => Some(Finished::Corrupt { offset: error.offset, error: error.error }),
-        };
-        (lease, added, outcome)
-    }
-
-    fn finish(&self, state: &mut State, now: Nanos, token: &JobToken, outcome: Outcome) {
-        // A token whose job has ended already names nothing.
-        let Some(lease) = state.leases.remove(&token.lane) else { return };
+    /// A token whose job has ended already names nothing.
+    fn finish(&self, state: &mut State, now: Nanos, token: &JobToken, outcome: Outcome) -> Option<Decision> {
+        let lease = state.leases.remove(&token.lane)?;
         if !Arc::ptr_eq(&lease.shared, &token.shared) {
             state.leases.insert(token.lane, lease);
-            return;
+            return None;
         }
         let finished = match outcome {
             Outcome::Done => Finished::Done,
-            Outcome::Failed => Finished::Failed,
+            Outcome::Failed(failure) => Finished::Failed(failure),
         };
-        let client = state.dispatch.complete(now, lease, finished);
+        let (client, decision) = state.dispatch.complete(now, lease, finished);
         self.wake_client(state, client);
+        decision
     }
 
     fn wake_client(&self, state: &mut State, client: ClientId) {
@@ -485,7 +463,7 @@ fn hand_out(state: &mut State, lease: Lease) -> Job {
     let lane = lease.lane.as_u64();
     let job = Job {
         token: JobToken { lane, shared: Arc::clone(&lease.shared) },
-        route: lease.route,
+        route: lease.policy.route,
         lane,
         topic: lease.tp.topic.clone(),
         partition: lease.tp.partition,

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use grete_core::dispatch::{LaneId, LaneSpec};
+use grete_core::dispatch::{LaneId, LaneSpec, RoutePolicy, Verdict};
 use grete_core::fetch::Chunk;
 use grete_core::ids::{Slot, TopicPartition};
 use grete_net::{EventLoop, NetAction, NetEvent, Protocol};
@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn lane(dispatcher: &Dispatcher, client: ClientId, partition: u32, max_messages: usize) -> LaneId {
     let tp = TopicPartition::new("orders", partition.cast_signed());
     let slot = Slot(partition);
-    let spec = LaneSpec { client, slot, tp, assignment_epoch: 1, route: 0, max_messages, hooks: true };
+    let policy = Arc::new(RoutePolicy { max_messages, ..RoutePolicy::default() });
+    let spec = LaneSpec { client, slot, tp, assignment_epoch: 1, policy };
     let mut state = dispatcher.lock();
     let id = state.dispatch.add_lane(spec);
     state.dispatch.set_position(id, 0, 1, false);
@@ -50,6 +51,10 @@ fn push(dispatcher: &Dispatcher, lane: LaneId, partition: u32, base: i64, count:
     };
     let ready = dispatcher.lock().dispatch.push(lane, chunk);
     dispatcher.wake_workers(usize::from(ready));
+}
+
+fn failed() -> Outcome {
+    Outcome::Failed(Failure::new(Verdict::Retry, "ValueError", "no"))
 }
 
 /// Runs jobs until told to stop; sums up what `see` says of each.
@@ -138,7 +143,7 @@ fn a_paused_lane_comes_back_by_its_own_deadline_though_all_sleep() {
         }
         attempts.push(job.attempt);
         if job.attempt < 3 {
-            return Outcome::Failed;
+            return failed();
         }
         dispatcher.stop();
         Outcome::Done
@@ -172,7 +177,7 @@ fn a_token_whose_job_has_ended_names_nothing() {
     let Next::Job(second) = dispatcher.next(&mut worker, None, Some(PATIENCE)).expect("no fork") else {
         panic!("another job is queued")
     };
-    dispatcher.complete(&first.token, Outcome::Failed).expect("no fork");
+    dispatcher.complete(&first.token, failed()).expect("no fork");
     assert_eq!(dispatcher.lanes()[0].state, "running", "the second job is not the first one's to end");
     dispatcher.complete(&second.token, Outcome::Done).expect("no fork");
     assert_eq!(dispatcher.lanes()[0].committable, Some(2));

@@ -1,13 +1,17 @@
 //! A job: one call of a hook. What is lent to the worker, what it may mark, how it ends.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use grete_wire::records::RecordError;
+use grete_wire::records::{Decoder, RecordError};
 
 use super::ClientId;
-use super::batch::Batch;
-use super::feed::Feed;
+use super::batch::{Batch, ColumnsPool};
+use super::failure::{Failure, Trouble};
+use super::feed::{Feed, FeedError, Filled};
 use super::lane::LaneId;
+use super::route::{Pool, RoutePolicy};
+use super::unit::UnitId;
 use crate::ids::TopicPartition;
 use crate::time::Nanos;
 
@@ -16,6 +20,8 @@ use crate::time::Nanos;
 pub enum JobKind {
     /// Records to process.
     Consume,
+    /// One record that has failed for good.
+    DeadLetter,
     /// The partition leaves; `lost`: it is gone already.
     Revoked {
         /// Taken away without a chance to commit.
@@ -23,6 +29,34 @@ pub enum JobKind {
     },
     /// The process ends.
     Shutdown,
+    /// The end of the partition has been reached.
+    Eof,
+    /// The lane has been idle for a while.
+    Tick,
+    /// Queued data to be decoded and spread over the lane's slots; no hook: a worker never sees its rows.
+    Decode,
+}
+
+impl JobKind {
+    /// Whether it touches records, which may be another member's once the session is over.
+    #[must_use]
+    pub fn needs_session(self) -> bool {
+        matches!(self, Self::Consume | Self::DeadLetter | Self::Decode)
+    }
+
+    /// In lower case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Consume => "consume",
+            Self::DeadLetter => "dead_letter",
+            Self::Revoked { .. } => "revoked",
+            Self::Shutdown => "shutdown",
+            Self::Eof => "eof",
+            Self::Tick => "tick",
+            Self::Decode => "decode",
+        }
+    }
 }
 
 /// A job on loan to a worker.
@@ -30,14 +64,14 @@ pub enum JobKind {
 pub struct Lease {
     /// Whose job.
     pub lane: LaneId,
+    /// Which of the lane's slots; 0 for jobs of the whole lane.
+    pub slot: u32,
     /// Whose lane.
     pub client: ClientId,
     /// The partition.
     pub tp: TopicPartition,
-    /// The route's number, as the client named it.
-    pub route: u32,
-    /// The route's limit.
-    pub max_messages: usize,
+    /// The route's settings.
+    pub policy: Arc<RoutePolicy>,
     /// Which hook.
     pub kind: JobKind,
     /// Runs of the first unmarked offset, this one included; known once the rows are.
@@ -52,9 +86,55 @@ pub struct Lease {
     pub release: usize,
     /// The first unmarked offset of the last failure, and how often it has failed.
     pub failed: Option<(i64, u32)>,
+    /// For [`JobKind::DeadLetter`]: what to say in the headers.
+    pub trouble: Option<Arc<Trouble>>,
+}
+
+/// What [`Lease::prepare`] came to.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Bytes that decompression added: tell [`super::Dispatch::charge`], before the job runs or ends.
+    pub charged: usize,
+    /// There is nothing to run: complete the lease with this, and take another.
+    pub finished: Option<Finished>,
 }
 
 impl Lease {
+    /// Whose job.
+    #[must_use]
+    pub fn unit(&self) -> UnitId {
+        UnitId { lane: self.lane, slot: self.slot }
+    }
+
+    /// Who runs it.
+    #[must_use]
+    pub fn pool(&self) -> Pool {
+        self.policy.pool
+    }
+
+    /// Gets the rows ready, on the worker and without a lock: decodes, spreads keys, gathers. `max_rows` is the caller's own
+    /// limit, if it has one, in place of the route's.
+    pub fn prepare(&mut self, decoder: &mut Decoder, pool: &ColumnsPool, max_rows: Option<usize>) -> Prepared {
+        if self.kind != JobKind::Consume {
+            return Prepared { charged: 0, finished: None };
+        }
+        let max = max_rows.unwrap_or(self.policy.max_messages).max(1);
+        match self.feed.fill(&self.tp, self.high_watermark, max, decoder, pool) {
+            Ok(Filled::Batch { batch, charged, released }) => {
+                self.set_batch(batch, released);
+                Prepared { charged, finished: None }
+            }
+            Ok(Filled::Skipped { next_offset, released }) => {
+                self.release += released;
+                Prepared { charged: 0, finished: Some(Finished::Skipped { next_offset }) }
+            }
+            Ok(Filled::Nothing) => Prepared { charged: 0, finished: Some(Finished::Nothing) },
+            Err(FeedError { offset, error }) => {
+                Prepared { charged: 0, finished: Some(Finished::Corrupt { offset, error }) }
+            }
+        }
+    }
+
     /// Takes over the rows that the feed came to.
     pub fn set_batch(&mut self, batch: Batch, release: usize) {
         self.release += release;
@@ -72,8 +152,8 @@ impl Lease {
 pub enum Finished {
     /// It returned: all its rows are processed.
     Done,
-    /// It raised: the unmarked rows come again after a wait.
-    Failed,
+    /// It raised.
+    Failed(Failure),
     /// There were no rows for us; the offset to go on from.
     Skipped {
         /// Behind what holds nothing for us.
@@ -88,12 +168,24 @@ pub enum Finished {
         /// Why.
         error: RecordError,
     },
+    /// The first record is too young for the route's `delay`.
+    NotDue {
+        /// When it is due, in milliseconds since the epoch.
+        until_ms: i64,
+    },
 }
+
+/// The lane has gone to somebody else, or was sought: what the job did no longer counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fenced;
 
 /// Rows and marks of the job in flight.
 #[derive(Debug, Default)]
 pub struct JobShared {
     state: Mutex<JobState>,
+    /// Rows at the front that the handler is done with.
+    progress: AtomicUsize,
+    fenced: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -116,10 +208,38 @@ impl JobShared {
         self.lock().batch.clone()
     }
 
+    /// The first `rows` rows are done: they are not presented again if the job fails.
+    pub fn progress(&self, rows: usize) {
+        self.progress.store(rows, Ordering::Release);
+    }
+
+    /// The first rows that are done.
+    #[must_use]
+    pub fn progressed(&self) -> usize {
+        self.progress.load(Ordering::Acquire)
+    }
+
+    /// Whether what the job does still counts.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.fenced.load(Ordering::Acquire)
+    }
+
+    /// Nothing that the job does counts from now on.
+    pub(super) fn fence(&self) {
+        self.fenced.store(true, Ordering::Release);
+    }
+
     /// Marks the rows with offsets in `first..=last`. Returns how many were not marked before.
-    pub fn mark(&self, first: i64, last: i64) -> u64 {
+    ///
+    /// # Errors
+    /// When the lane was abandoned, lost or sought.
+    pub fn mark(&self, first: i64, last: i64) -> Result<u64, Fenced> {
+        if self.is_fenced() {
+            return Err(Fenced);
+        }
         let mut state = self.lock();
-        let JobState { batch: Some(batch), marks, prefix } = &mut *state else { return 0 };
+        let JobState { batch: Some(batch), marks, prefix } = &mut *state else { return Ok(0) };
         let offsets = batch.offsets();
         marks.resize(offsets.len(), false);
         let start = offsets.partition_point(|offset| *offset < first);
@@ -132,7 +252,7 @@ impl JobShared {
         while marks.get(*prefix).copied().unwrap_or(false) {
             *prefix += 1;
         }
-        new
+        Ok(new)
     }
 }
 
@@ -174,8 +294,12 @@ impl JobState {
 pub struct Running {
     /// The partition.
     pub tp: TopicPartition,
-    /// The route's number.
-    pub route: u32,
+    /// Whose job.
+    pub unit: UnitId,
+    /// The route's settings.
+    pub policy: Arc<RoutePolicy>,
+    /// Runs of the first unmarked offset, this one included, as far as it is known before the rows are.
+    pub attempt: u32,
     /// Which hook.
     pub kind: JobKind,
     /// The worker's name.

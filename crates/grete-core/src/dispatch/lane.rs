@@ -8,6 +8,8 @@ use super::ClientId;
 use super::feed::Feed;
 use super::job::{Finished, JobKind, JobShared, Lease, Running};
 use super::outbox::{Committable, Drained};
+use super::route::RoutePolicy;
+use super::unit::UnitId;
 use crate::ids::{Slot, TopicPartition};
 use crate::time::Nanos;
 
@@ -37,12 +39,8 @@ pub struct LaneSpec {
     pub tp: TopicPartition,
     /// The assignment that it belongs to.
     pub assignment_epoch: u32,
-    /// The route's number, as the client named it.
-    pub route: u32,
-    /// Most rows for one job.
-    pub max_messages: usize,
-    /// Whether `revoked` and `shutdown` jobs are run (a low-level consumer has none).
-    pub hooks: bool,
+    /// The route's settings.
+    pub policy: Arc<RoutePolicy>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,8 +92,8 @@ pub struct LaneStatus {
     pub lane: LaneId,
     /// The partition.
     pub tp: TopicPartition,
-    /// The route's number.
-    pub route: u32,
+    /// The route's settings.
+    pub policy: Arc<RoutePolicy>,
     /// In one word.
     pub state: LaneState,
     /// The next offset to hand out.
@@ -110,6 +108,18 @@ pub struct LaneStatus {
     pub assignment_epoch: u32,
     /// Bytes that wait.
     pub queued_bytes: usize,
+    /// When the oldest job in flight began.
+    pub running_since: Option<Nanos>,
+    /// Whether a job has been told as stalled.
+    pub stalled: bool,
+    /// The coming run's number, where something has failed; else 1.
+    pub attempt: u32,
+    /// Records handed out or decoded, and not done.
+    pub in_flight: usize,
+    /// Open records, where marks alone count.
+    pub unmarked: usize,
+    /// When a pause ends, if one has an end.
+    pub paused_until: Option<Nanos>,
 }
 
 #[derive(Debug)]
@@ -147,6 +157,9 @@ pub(super) struct Ended {
     pub(super) released: usize,
     pub(super) corrupt: Option<(u32, i64, RecordError)>,
     pub(super) paused_until: Option<Nanos>,
+    /// Rows that come again.
+    pub(super) again: usize,
+    pub(super) refused: bool,
 }
 
 impl Lane {
@@ -177,7 +190,7 @@ impl Lane {
 
     /// Whether the lane's end still owes its handler a hook.
     pub(super) fn hook_due(&self) -> bool {
-        self.touched && self.spec.hooks
+        self.touched && self.spec.policy.hooks
     }
 
     /// What a worker would run now.
@@ -201,7 +214,9 @@ impl Lane {
         let shared = Arc::new(JobShared::default());
         self.running = Some(Running {
             tp: self.spec.tp.clone(),
-            route: self.spec.route,
+            unit: UnitId { lane: self.id, slot: 0 },
+            policy: Arc::clone(&self.spec.policy),
+            attempt: self.failed.map_or(1, |(_, count)| count + 1),
             kind,
             worker: worker.to_owned(),
             since: now,
@@ -211,8 +226,8 @@ impl Lane {
             lane: self.id,
             client: self.spec.client,
             tp: self.spec.tp.clone(),
-            route: self.spec.route,
-            max_messages: self.spec.max_messages,
+            slot: 0,
+            policy: Arc::clone(&self.spec.policy),
             kind,
             attempt: 1,
             feed: std::mem::take(&mut self.feed),
@@ -220,6 +235,7 @@ impl Lane {
             high_watermark: self.high_watermark,
             release: 0,
             failed: self.failed,
+            trouble: None,
         }
     }
 
@@ -232,10 +248,11 @@ impl Lane {
             self.touched = false;
             return ended;
         }
-        let ran = matches!(finished, Finished::Done | Finished::Failed);
+        let ran = matches!(finished, Finished::Done | Finished::Failed(_));
         self.touched |= ran;
         let mut feed = lease.feed;
         let reset = std::mem::take(&mut self.reset_running);
+        ended.refused = self.phase == Phase::Abandoned || reset;
         // An abandoned lane's offsets belong to whoever owns the partition now; after a seek they belong to the past.
         if self.phase != Phase::Abandoned && !reset {
             match finished {
@@ -251,12 +268,13 @@ impl Lane {
                     self.position = Some(next_offset);
                     self.committable = Some(next_offset);
                 }
-                Finished::Failed => {
+                Finished::Failed(_) => {
                     if let Some((offset, epoch)) = state.committable() {
                         self.committable = Some(offset);
                         self.leader_epoch = epoch;
                     }
                     if let Some(rest) = state.unmarked() {
+                        ended.again = rest.rows.len();
                         let first = rest.offsets().first().copied().unwrap_or(rest.next_offset);
                         let before = self.failed.filter(|(offset, _)| *offset == first).map_or(0, |(_, count)| count);
                         self.failed = Some((first, before + 1));
@@ -275,7 +293,7 @@ impl Lane {
                 Finished::Corrupt { offset, error } => {
                     ended.corrupt = self.fetch_generation.map(|generation| (generation, offset, error));
                 }
-                Finished::Nothing => {}
+                Finished::Nothing | Finished::NotDue { .. } => {}
             }
         }
         if let Some(batch) = state.batch.as_ref().filter(|_| ended.released > 0) {
@@ -311,6 +329,7 @@ impl Lane {
             tp: self.spec.tp.clone(),
             offset,
             leader_epoch: self.leader_epoch,
+            metadata: String::new(),
             assignment_epoch: self.spec.assignment_epoch,
         })
     }
@@ -333,7 +352,7 @@ impl Lane {
         LaneStatus {
             lane: self.id,
             tp: self.spec.tp.clone(),
-            route: self.spec.route,
+            policy: Arc::clone(&self.spec.policy),
             state,
             position: self.position,
             committable: self.committable,
@@ -341,6 +360,12 @@ impl Lane {
             high_watermark: self.high_watermark,
             assignment_epoch: self.spec.assignment_epoch,
             queued_bytes: self.queued_bytes,
+            running_since: self.running.as_ref().map(|running| running.since),
+            stalled: false,
+            attempt: self.failed.map_or(1, |(_, count)| count + 1),
+            in_flight: 0,
+            unmarked: 0,
+            paused_until: self.paused_until,
         }
     }
 }

@@ -11,35 +11,39 @@
 //!   lane of the same partition waits for it.
 
 mod batch;
+mod failure;
 mod feed;
 mod job;
 mod lane;
 mod outbox;
+mod route;
+mod stall;
 #[cfg(test)]
 mod tests;
+mod unit;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 pub use batch::{Batch, ColumnsPool, PooledColumns};
+pub use failure::{Decision, Failure, Trouble, Verdict};
 pub use feed::{Feed, FeedError, Filled};
-pub use job::{Finished, JobKind, JobShared, Lease, Running};
+pub use job::{Fenced, Finished, JobKind, JobShared, Lease, Prepared, Running};
 pub use lane::{LaneId, LaneSpec, LaneState, LaneStatus};
-pub use outbox::{Committable, Corrupt, Drained, Outbox};
+pub use outbox::{Committable, Corrupt, Drained, Outbox, Remark, RemarkKind};
+pub use route::{Concurrency, OffsetPolicy, Pool, RatePolicy, RetryPolicy, RoutePolicy};
+pub use stall::Stall;
+pub use unit::UnitId;
 
 use crate::fetch::Chunk;
 use crate::ids::{Slot, TopicPartition};
 use crate::rng::Rng;
-use crate::time::{MILLI, Nanos, SECOND};
+use crate::time::Nanos;
 use lane::{Lane, Phase};
 
 /// A client (one group's connections) that feeds lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientId(pub u32);
-
-/// First wait after a failure.
-const RETRY_FIRST: Nanos = 200 * MILLI;
-/// Longest wait between retries.
-const RETRY_LONGEST: Nanos = 30 * SECOND;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -68,8 +72,11 @@ pub struct Dispatch {
     lanes: Vec<Option<Lane>>,
     generation: u32,
     ready: VecDeque<LaneId>,
+    woken: [usize; Pool::ALL.len()],
     paused: BTreeSet<(Nanos, LaneId)>,
     clients: Vec<Client>,
+    routes: HashMap<u32, Arc<RoutePolicy>>,
+    wall_minus_mono_ms: i64,
     mode: Mode,
     rng: Rng,
 }
@@ -82,8 +89,11 @@ impl Dispatch {
             lanes: Vec::new(),
             generation: 0,
             ready: VecDeque::new(),
+            woken: [0; Pool::ALL.len()],
             paused: BTreeSet::new(),
             clients: Vec::new(),
+            routes: HashMap::new(),
+            wall_minus_mono_ms: 0,
             mode: Mode::Running,
             rng,
         }
@@ -93,6 +103,16 @@ impl Dispatch {
     pub fn attach(&mut self) -> ClientId {
         self.clients.push(Client::default());
         ClientId(u32::try_from(self.clients.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    /// A route whose lanes will come.
+    pub fn add_route(&mut self, policy: Arc<RoutePolicy>) {
+        self.routes.insert(policy.route, policy);
+    }
+
+    /// What to add to milliseconds of the monotonic clock to have the time of day, as of now.
+    pub fn set_wall(&mut self, wall_minus_mono_ms: i64) {
+        self.wall_minus_mono_ms = wall_minus_mono_ms;
     }
 
     // ---- the network side
@@ -183,6 +203,7 @@ impl Dispatch {
     pub fn abandon(&mut self, id: LaneId) -> Option<Running> {
         let lane = self.lane_mut(id)?;
         let running = lane.running.clone();
+        running.iter().for_each(|running| running.shared.fence());
         if running.is_some() {
             lane.phase = Phase::Abandoned;
         } else {
@@ -210,12 +231,25 @@ impl Dispatch {
         lane.failed = None;
         lane.paused_until = None;
         lane.reset_running = lane.running.is_some();
+        lane.running.iter().for_each(|running| running.shared.fence());
     }
 
-    /// Keeps the lane's data but hands none out, or goes on.
-    pub fn set_user_paused(&mut self, id: LaneId, paused: bool) -> bool {
+    /// Keeps the lane's data but hands none out, until then or until [`Dispatch::resume`].
+    pub fn pause(&mut self, id: LaneId, _until: Option<Nanos>) {
+        if let Some(lane) = self.lane_mut(id) {
+            lane.user_paused = true;
+        }
+    }
+
+    /// Ends the user's pause. Returns whether a worker is worth waking.
+    pub fn resume(&mut self, id: LaneId) -> bool {
         let Some(lane) = self.lane_mut(id) else { return false };
-        lane.user_paused = paused;
+        lane.user_paused = false;
+        self.make_ready(id)
+    }
+
+    /// A mark came from outside a job: what waited for marks may go on. Returns whether a worker is worth waking.
+    pub fn marked(&mut self, id: LaneId) -> bool {
         self.make_ready(id)
     }
 
@@ -263,16 +297,22 @@ impl Dispatch {
 
     // ---- the worker side
 
-    /// The next job, if any lane is ready.
-    pub fn take(&mut self, now: Nanos, worker: &str) -> Option<Lease> {
+    /// The next job for this pool, if there is one.
+    pub fn take(&mut self, now: Nanos, worker: &str, pool: Pool) -> Option<Lease> {
         self.unpause(now);
-        while let Some(id) = self.ready.pop_front() {
+        let mut at = 0;
+        while let Some(id) = self.ready.get(at).copied() {
+            if self.lane(id).is_some_and(|lane| lane.spec.policy.pool != pool) {
+                at += 1;
+                continue;
+            }
+            self.ready.remove(at);
             let session = self.session_of(id);
             let Some(lane) = self.lane_mut(id) else { continue };
             lane.queued = false;
             let Some(kind) = lane.due(now) else { continue };
             // A process that slept through its session must not work on what by now belongs to another member.
-            if kind == JobKind::Consume && session.is_some_and(|until| until < now) {
+            if kind.needs_session() && session.is_some_and(|until| until < now) {
                 let client = lane.spec.client;
                 if let Some(entry) = self.client_mut(client).filter(|entry| !entry.held.contains(&id)) {
                     entry.held.push(id);
@@ -287,18 +327,19 @@ impl Dispatch {
         None
     }
 
-    /// The job's end. Returns the lane's client, whose wake-up [`Dispatch::take_wake`] tells.
-    pub fn complete(&mut self, now: Nanos, lease: Lease, finished: Finished) -> ClientId {
+    /// The job's end. Returns the lane's client, whose wake-up [`Dispatch::take_wake`] tells, and what a failure leads to.
+    pub fn complete(&mut self, now: Nanos, lease: Lease, finished: Finished) -> (ClientId, Option<Decision>) {
         let id = lease.lane;
         let client = lease.client;
-        let wait = match finished {
-            Finished::Failed => {
-                let failures = lease.attempt.saturating_sub(1).min(16);
-                self.rng.jitter((RETRY_FIRST << failures).min(RETRY_LONGEST), 20)
-            }
-            _ => 0,
+        let failed = matches!(finished, Finished::Failed(_));
+        let wait = if failed {
+            let (failures, retry) = (lease.attempt.saturating_sub(1).min(16), &lease.policy.retry);
+            self.rng.jitter((retry.first << failures).min(retry.longest), u64::from(retry.jitter_percent))
+        } else {
+            0
         };
-        let Some(lane) = self.lane_mut(id) else { return client };
+        let attempt = lease.attempt + 1;
+        let Some(lane) = self.lane_mut(id) else { return (client, failed.then_some(Decision::Refused)) };
         let (slot, tp) = (lane.spec.slot, lane.spec.tp.clone());
         let ended = lane.finish(lease, finished, now, wait);
         if ended.released > 0 {
@@ -319,7 +360,9 @@ impl Dispatch {
             self.paused.insert((until, id));
         }
         self.after_phase_change(id);
-        client
+        let decision =
+            if ended.refused { Decision::Refused } else { Decision::Retry { wait, attempt, rows: ended.again } };
+        (client, failed.then_some(decision))
     }
 
     /// Decompression added to what the lane holds; it is released with the rest.
@@ -332,15 +375,20 @@ impl Dispatch {
         }
     }
 
-    /// Whether a worker that goes to sleep now would leave work lying.
+    /// Whether a worker of this pool that goes to sleep now would leave work lying.
     #[must_use]
-    pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+    pub fn has_ready(&self, pool: Pool) -> bool {
+        self.ready.iter().any(|id| self.lane(*id).is_some_and(|lane| lane.spec.policy.pool == pool))
     }
 
-    /// When a paused lane is due.
+    /// How many units became ready for this pool since this was last asked: so many sleepers are worth waking.
+    pub fn take_woken(&mut self, pool: Pool) -> usize {
+        std::mem::take(&mut self.woken[pool.index()])
+    }
+
+    /// When a worker should look again though nobody has woken it.
     #[must_use]
-    pub fn deadline(&self) -> Option<Nanos> {
+    pub fn next_deadline(&self) -> Option<Nanos> {
         self.paused.first().map(|(until, _)| *until)
     }
 
@@ -377,6 +425,17 @@ impl Dispatch {
         self.lanes.iter().flatten().filter_map(|lane| lane.running.clone()).collect()
     }
 
+    /// Jobs of this client that run for longer than their route expects; each is told once per limit.
+    pub fn stalls(&mut self, _now: Nanos, _client: ClientId) -> Vec<Stall> {
+        Vec::new()
+    }
+
+    /// When [`Dispatch::stalls`] is worth asking again.
+    #[must_use]
+    pub fn stall_deadline(&self, _client: ClientId) -> Option<Nanos> {
+        None
+    }
+
     /// How each lane does.
     #[must_use]
     pub fn statuses(&self, client: Option<ClientId>) -> Vec<LaneStatus> {
@@ -385,6 +444,10 @@ impl Dispatch {
     }
 
     // ---- inside
+
+    fn lane(&self, id: LaneId) -> Option<&Lane> {
+        self.lanes.get(id.index as usize)?.as_ref().filter(|lane| lane.id == id)
+    }
 
     fn lane_mut(&mut self, id: LaneId) -> Option<&mut Lane> {
         self.lanes.get_mut(id.index as usize)?.as_mut().filter(|lane| lane.id == id)
@@ -408,7 +471,9 @@ impl Dispatch {
             return false;
         }
         lane.queued = true;
+        let pool = lane.spec.policy.pool;
         self.ready.push_back(id);
+        self.woken[pool.index()] += 1;
         true
     }
 

@@ -1,8 +1,11 @@
 //! What the dispatcher has to tell a client's network thread.
 
+use std::sync::Arc;
+
 use grete_wire::records::RecordError;
 
 use super::lane::LaneId;
+use super::route::RoutePolicy;
 use crate::ids::{Slot, TopicPartition};
 
 /// Collected between two looks of the network thread.
@@ -16,6 +19,42 @@ pub struct Outbox {
     pub drained: Vec<Drained>,
     /// Batches that did not pass their check.
     pub corrupt: Vec<Corrupt>,
+    /// What somebody should read about lanes.
+    pub remarks: Vec<Remark>,
+}
+
+/// Something about a lane that its owner should read.
+#[derive(Debug, Clone)]
+pub struct Remark {
+    /// Whose.
+    pub lane: LaneId,
+    /// Its partition.
+    pub tp: TopicPartition,
+    /// The route.
+    pub policy: Arc<RoutePolicy>,
+    /// What.
+    pub what: RemarkKind,
+}
+
+/// What there is to remark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemarkKind {
+    /// As many records as `max_unmarked` allows are open: the lane waits for marks.
+    Unmarked {
+        /// Open records.
+        open: usize,
+        /// The first of them.
+        first: i64,
+    },
+    /// Records older than `expire` were passed over.
+    Expired {
+        /// How many.
+        records: usize,
+        /// The first of them.
+        first: i64,
+        /// The last of them.
+        last: i64,
+    },
 }
 
 /// An offset to commit.
@@ -29,6 +68,8 @@ pub struct Committable {
     pub leader_epoch: i32,
     /// The assignment under which it was earned.
     pub assignment_epoch: u32,
+    /// What goes with it: the offset map, or nothing.
+    pub metadata: String,
 }
 
 /// A lane that has left.

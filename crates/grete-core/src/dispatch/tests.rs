@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::ids::TopicPartition;
 use crate::rng::Rng;
+use crate::time::{MILLI, SECOND};
 
 struct World {
     dispatch: Dispatch,
@@ -35,7 +36,8 @@ impl World {
         self.slots += 1;
         let tp = TopicPartition::new("orders", partition);
         let client = self.client;
-        let spec = LaneSpec { client, slot, tp, assignment_epoch: 1, route: 0, max_messages, hooks: true };
+        let policy = Arc::new(RoutePolicy { max_messages, ..RoutePolicy::default() });
+        let spec = LaneSpec { client, slot, tp, assignment_epoch: 1, policy };
         let id = self.dispatch.add_lane(spec);
         self.dispatch.set_position(id, 0, 1, false);
         id
@@ -67,28 +69,13 @@ impl World {
     /// What a worker does up to the handler. `None`: nothing to run.
     fn take(&mut self, now: Nanos) -> Option<Lease> {
         loop {
-            let mut lease = self.dispatch.take(now, "worker")?;
-            if lease.kind != JobKind::Consume {
-                return Some(lease);
-            }
-            let max = lease.max_messages;
-            match lease.feed.fill(&lease.tp, lease.high_watermark, max, &mut self.decoder, &self.pool) {
-                Ok(Filled::Batch { batch, charged, released }) => {
-                    self.dispatch.charge(lease.lane, charged);
-                    lease.set_batch(batch, released);
-                    return Some(lease);
-                }
-                Ok(Filled::Skipped { next_offset, released }) => {
-                    lease.release += released;
-                    self.dispatch.complete(now, lease, Finished::Skipped { next_offset });
-                }
-                Ok(Filled::Nothing) => {
-                    self.dispatch.complete(now, lease, Finished::Nothing);
-                }
-                Err(FeedError { offset, error }) => {
-                    self.dispatch.complete(now, lease, Finished::Corrupt { offset, error });
-                }
-            }
+            let mut lease = self.dispatch.take(now, "worker", Pool::Threads)?;
+            let prepared = lease.prepare(&mut self.decoder, &self.pool, None);
+            self.dispatch.charge(lease.lane, prepared.charged);
+            match prepared.finished {
+                None => return Some(lease),
+                Some(finished) => self.dispatch.complete(now, lease, finished),
+            };
         }
     }
 
@@ -99,6 +86,10 @@ impl World {
     fn released(&mut self) -> usize {
         self.dispatch.take_outbox(self.client).released.iter().map(|(_, bytes)| bytes).sum()
     }
+}
+
+fn failed() -> Finished {
+    Finished::Failed(Failure::new(Verdict::Retry, "ValueError", "no"))
 }
 
 fn offsets(lease: &Lease) -> Vec<i64> {
@@ -155,10 +146,10 @@ fn a_failure_pauses_its_lane_and_presents_the_unmarked_rows_again() {
     let (a, b) = (world.lane(10), world.lane(10));
     world.push(a, 0, 6);
     let lease = world.take(0).expect("a job");
-    assert_eq!(lease.shared.mark(0, 1), 2);
-    assert_eq!(lease.shared.mark(4, 4), 1);
-    assert_eq!(lease.shared.mark(0, 0), 0, "marked already");
-    world.dispatch.complete(0, lease, Finished::Failed);
+    assert_eq!(lease.shared.mark(0, 1), Ok(2));
+    assert_eq!(lease.shared.mark(4, 4), Ok(1));
+    assert_eq!(lease.shared.mark(0, 0), Ok(0), "marked already");
+    world.dispatch.complete(0, lease, failed());
     assert_eq!(world.committable(), [2, 0]);
     assert!(world.take(0).is_none());
     world.push(b, 0, 1);
@@ -166,18 +157,18 @@ fn a_failure_pauses_its_lane_and_presents_the_unmarked_rows_again() {
     assert_eq!(other.lane, b);
     world.dispatch.complete(0, other, Finished::Done);
 
-    let due = world.dispatch.deadline().expect("the retry");
+    let due = world.dispatch.next_deadline().expect("the retry");
     assert!((160 * MILLI..=240 * MILLI).contains(&due), "{due}");
     let lease = world.take(due).expect("the retry");
     assert_eq!((offsets(&lease), lease.attempt), (vec![2, 3, 5], 2));
-    world.dispatch.complete(due, lease, Finished::Failed);
-    let again = world.dispatch.deadline().expect("the next retry");
+    world.dispatch.complete(due, lease, failed());
+    let again = world.dispatch.next_deadline().expect("the next retry");
     assert!(again - due >= 320 * MILLI, "{again}");
     let lease = world.take(again).expect("the next retry");
     assert_eq!((offsets(&lease), lease.attempt), (vec![2, 3, 5], 3));
-    lease.shared.mark(2, 3);
-    world.dispatch.complete(again, lease, Finished::Failed);
-    let due = world.dispatch.deadline().expect("one more");
+    lease.shared.mark(2, 3).expect("its own job");
+    world.dispatch.complete(again, lease, failed());
+    let due = world.dispatch.next_deadline().expect("one more");
     let lease = world.take(due).expect("one more");
     assert_eq!((offsets(&lease), lease.attempt), (vec![5], 2), "its first failure was the one before");
     world.dispatch.complete(due, lease, Finished::Done);
@@ -191,9 +182,9 @@ fn marks_of_a_running_job_count_as_far_as_they_are_contiguous() {
     let lane = world.lane(10);
     world.push(lane, 0, 6);
     let lease = world.take(0).expect("a job");
-    lease.shared.mark(1, 2);
+    lease.shared.mark(1, 2).expect("its own job");
     assert_eq!(world.committable(), [0]);
-    lease.shared.mark(0, 0);
+    lease.shared.mark(0, 0).expect("its own job");
     assert_eq!(world.committable(), [3]);
     world.dispatch.complete(0, lease, Finished::Done);
     assert_eq!(world.committable(), [6]);
@@ -262,7 +253,7 @@ fn an_abandoned_job_counts_for_nothing_and_its_successor_waits_for_it() {
     let next = world.lane_of(3, 10);
     world.push(next, 0, 2);
     assert!(world.take(0).is_none(), "the old job has not come back");
-    ghost.shared.mark(0, 1);
+    assert_eq!(ghost.shared.mark(0, 1), Err(Fenced));
     assert_eq!(world.committable(), [0], "only the new lane's own offset");
     world.dispatch.complete(0, ghost, Finished::Done);
     let lease = world.take(0).expect("now it may");
@@ -339,10 +330,10 @@ fn a_corrupt_batch_stops_at_its_offset_after_the_rows_before_it() {
 fn a_paused_lane_keeps_its_data() {
     let mut world = World::new();
     let lane = world.lane(10);
-    world.dispatch.set_user_paused(lane, true);
+    world.dispatch.pause(lane, None);
     assert!(!world.push(lane, 0, 2));
     assert!(world.take(0).is_none());
-    assert!(world.dispatch.set_user_paused(lane, false));
+    assert!(world.dispatch.resume(lane));
     assert_eq!(offsets(&world.take(0).expect("a job")), [0, 1]);
 }
 
@@ -375,14 +366,14 @@ proptest! {
             if action < 128 {
                 let at = usize::from(from) % rows.len();
                 let to = (at + usize::from(len) % 4).min(rows.len() - 1);
-                lease.shared.mark(rows[at], rows[to]);
+                lease.shared.mark(rows[at], rows[to]).expect("its own job");
                 processed.extend(&rows[at..=to]);
             }
             if action % 3 == 0 {
                 processed.extend(&rows);
                 world.dispatch.complete(now, lease, Finished::Done);
             } else {
-                world.dispatch.complete(now, lease, Finished::Failed);
+                world.dispatch.complete(now, lease, failed());
             }
             released += world.released();
             for offset in world.committable() {

@@ -150,13 +150,13 @@ fn a_paused_partition_keeps_its_place_and_others_go_on() {
     world.assign(m, &[(0, EARLIEST), (1, EARLIEST)]);
     world.pass(SECOND);
     let lane = world.members[m].status(&tp(0)).lane;
-    world.members[m].dispatch.set_user_paused(lane, true);
+    world.members[m].dispatch.pause(lane, None);
     world.tell(m, ConsumerEvent::Pause(tp(0), true));
     world.append(0, 5);
     world.append(1, 5);
     world.pass(5 * SECOND);
     assert_eq!((world.delivered(m, 0).len(), world.delivered(m, 1).len()), (30, 12));
-    world.members[m].dispatch.set_user_paused(lane, false);
+    world.members[m].dispatch.resume(lane);
     world.tell(m, ConsumerEvent::Pause(tp(0), false));
     world.run_workers(m);
     world.pass(100 * MILLI);

@@ -22,7 +22,7 @@ impl World {
             for m in self.alive() {
                 let member = &self.members[m];
                 // A worker that has a job keeps no deadline.
-                let paused = member.dispatch.deadline().filter(|_| member.jobs.len() < member.workers);
+                let paused = member.dispatch.next_deadline().filter(|_| member.jobs.len() < member.workers);
                 let deadline = crate::time::earlier(member.core.deadline(), paused);
                 next = next.min(deadline.map_or(end, |deadline| deadline.max(member.asleep_until)));
             }

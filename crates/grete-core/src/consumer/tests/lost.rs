@@ -103,7 +103,7 @@ fn nothing_is_handed_out_after_the_session_even_before_anybody_notices() {
     for id in jobs {
         world.members[m].complete(now, id, Finished::Done);
     }
-    assert!(world.members[m].dispatch.has_ready());
+    assert!(world.members[m].dispatch.has_ready(crate::dispatch::Pool::Threads));
     assert!(world.members[m].take(now).is_empty(), "a zombie works");
     world.work = Work::AtOnce;
     world.pass(10 * SECOND);

@@ -9,8 +9,8 @@ use grete_wire::slab::SlabPool;
 use super::log::value;
 use crate::consumer::*;
 use crate::dispatch::{
-    ClientId, ColumnsPool, Committable, Dispatch, FeedError, Filled, Finished, JobKind, LaneId, LaneSpec, LaneStatus,
-    Lease,
+    ClientId, ColumnsPool, Committable, Dispatch, Failure, Finished, JobKind, LaneId, LaneSpec, LaneStatus, Lease,
+    Pool, RoutePolicy, Verdict,
 };
 use crate::ids::{ConnId, TopicPartition};
 use crate::slot_error::SlotError;
@@ -33,6 +33,11 @@ pub struct Job {
     pub lease: Lease,
     /// Its lane is lost or abandoned: others may work on the partition.
     pub ghost: bool,
+}
+
+/// A handler has raised.
+pub fn failed() -> Finished {
+    Finished::Failed(Failure::new(Verdict::Retry, "ValueError", "no"))
 }
 
 #[derive(Debug)]
@@ -151,7 +156,8 @@ impl Member {
             ConsumerAction::AddLane { slot, tp, assignment_epoch } => {
                 let max_messages = self.max_messages;
                 let client = self.client;
-                let spec = LaneSpec { client, slot, tp, assignment_epoch, route: 0, max_messages, hooks: true };
+                let policy = Arc::new(RoutePolicy { max_messages, ..RoutePolicy::default() });
+                let spec = LaneSpec { client, slot, tp, assignment_epoch, policy };
                 self.lanes.insert(slot, self.dispatch.add_lane(spec));
             }
             ConsumerAction::Push(chunk) => match lane(&chunk.slot) {
@@ -234,34 +240,20 @@ impl Member {
     pub fn take(&mut self, now: Nanos) -> Vec<u64> {
         let mut taken = Vec::new();
         while self.jobs.len() < self.workers {
-            let Some(mut lease) = self.dispatch.take(now, "worker") else { break };
+            let Some(mut lease) = self.dispatch.take(now, "worker", Pool::Threads) else { break };
+            let prepared = lease.prepare(&mut self.decoder, &self.pool, None);
+            self.dispatch.charge(lease.lane, prepared.charged);
+            if let Some(finished) = prepared.finished {
+                self.dispatch.complete(now, lease, finished);
+                continue;
+            }
             let mut offsets = Vec::new();
-            if lease.kind == JobKind::Consume {
-                let max = lease.max_messages;
-                match lease.feed.fill(&lease.tp, lease.high_watermark, max, &mut self.decoder, &self.pool) {
-                    Ok(Filled::Batch { batch, charged, released }) => {
-                        self.dispatch.charge(lease.lane, charged);
-                        offsets = batch.offsets().to_vec();
-                        for (row, offset) in batch.rows.clone().zip(&offsets) {
-                            let expected = value(&lease.tp, *offset);
-                            assert_eq!(batch.columns.value(row), Some(expected.as_bytes()));
-                            self.delivered.push((lease.tp.partition, *offset));
-                        }
-                        lease.set_batch(batch, released);
-                    }
-                    Ok(Filled::Skipped { next_offset, released }) => {
-                        lease.release += released;
-                        self.dispatch.complete(now, lease, Finished::Skipped { next_offset });
-                        continue;
-                    }
-                    Ok(Filled::Nothing) => {
-                        self.dispatch.complete(now, lease, Finished::Nothing);
-                        continue;
-                    }
-                    Err(FeedError { offset, error }) => {
-                        self.dispatch.complete(now, lease, Finished::Corrupt { offset, error });
-                        continue;
-                    }
+            if let Some(batch) = lease.shared.batch() {
+                offsets = batch.offsets().to_vec();
+                for (row, offset) in batch.rows.clone().zip(&offsets) {
+                    let expected = value(&lease.tp, *offset);
+                    assert_eq!(batch.columns.value(row), Some(expected.as_bytes()));
+                    self.delivered.push((lease.tp.partition, *offset));
                 }
             } else {
                 self.hooks.push((lease.tp.partition, lease.kind));

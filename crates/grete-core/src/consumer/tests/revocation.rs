@@ -89,7 +89,7 @@ fn a_handler_that_outlasts_its_time_is_abandoned_and_its_marks_count_for_nothing
     assert!(going.iter().all(|p| world.members[b].has_lane(&tp(*p))));
     for &partition in &going {
         let ghost = world.members[a].jobs.iter().find(|job| job.tp == tp(partition)).unwrap();
-        ghost.lease.shared.mark(0, 5);
+        assert_eq!(ghost.lease.shared.mark(0, 5), Err(crate::dispatch::Fenced));
         world.end_job(a, partition, Finished::Done);
     }
     world.pass(10 * SECOND);
@@ -122,7 +122,7 @@ fn a_process_that_sleeps_through_a_rebalance_hands_out_nothing() {
     let (now, id) = (world.now, world.members[a].jobs.iter().find(|job| job.tp == tp(stays)).unwrap().id);
     assert!(world.members[a].core.group.as_ref().unwrap().last_heartbeat_ack() + 10 * SECOND > now);
     world.members[a].complete(now, id, Finished::Done);
-    assert!(world.members[a].dispatch.has_ready());
+    assert!(world.members[a].dispatch.has_ready(crate::dispatch::Pool::Threads));
     assert!(world.members[a].take(now).is_empty(), "a zombie works");
 }
 
@@ -147,7 +147,7 @@ fn a_failing_handler_does_not_hold_a_revocation_up() {
     let (mut world, a, b) = rebalancing();
     let going = leaving(&world, a);
     for &partition in &going {
-        world.end_job(a, partition, Finished::Failed);
+        world.end_job(a, partition, super::member::failed());
         // At once, not after the retry's backoff.
         assert!(world.jobs(a).contains(&(partition, REVOKED)));
         world.end_job(a, partition, Finished::Done);
@@ -166,7 +166,7 @@ fn a_background_commit_under_way_is_waited_for() {
     world.brokers.silent.insert(ApiKey::OffsetCommit);
     for &partition in &going {
         let job = world.members[a].jobs.iter().find(|job| job.tp == tp(partition)).unwrap();
-        job.lease.shared.mark(0, 9);
+        job.lease.shared.mark(0, 9).expect("not abandoned");
         world.processed.insert(tp(partition), (0..10).collect());
     }
     world.pass(5 * SECOND);

@@ -45,12 +45,12 @@ fn only_what_is_marked_without_a_gap_is_committed() {
     world.work = Work::Held;
     world.pass(SECOND);
     let job = &world.members[m].jobs[0];
-    job.lease.shared.mark(0, 3);
-    job.lease.shared.mark(6, 9);
+    job.lease.shared.mark(0, 3).expect("not fenced");
+    job.lease.shared.mark(6, 9).expect("not fenced");
     world.processed.insert(tp(0), [0, 1, 2, 3, 6, 7, 8, 9].into());
     world.pass(7 * SECOND);
     assert_eq!(world.committed(0), Some(4));
-    world.end_job(m, 0, Finished::Failed);
+    world.end_job(m, 0, super::member::failed());
     world.pass(7 * SECOND);
     assert_eq!(world.committed(0), Some(4));
     // The retry has the rest only; with it, all is contiguous.

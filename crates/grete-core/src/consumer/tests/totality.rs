@@ -38,6 +38,7 @@ fn any_start() -> impl Strategy<Value = Start> {
 
 fn any_offset() -> impl Strategy<Value = Committable> {
     (any_tp(), -1..50_i64, -1..3_i32, 0..5_u32).prop_map(|(tp, offset, leader_epoch, assignment_epoch)| Committable {
+        metadata: String::new(),
         tp,
         offset,
         leader_epoch,

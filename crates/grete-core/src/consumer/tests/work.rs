@@ -74,11 +74,11 @@ impl World {
             if let Some(job) = self.members[m].jobs.iter().find(|job| job.id == id && !job.offsets.is_empty()) {
                 // It has marked some, and raises.
                 let last = job.offsets[self.rng.below(job.offsets.len() as u64) as usize];
-                job.lease.shared.mark(job.offsets[0], last - 1);
+                let _ = job.lease.shared.mark(job.offsets[0], last - 1);
                 let marked = job.offsets.iter().copied().filter(|offset| *offset < last);
                 self.processed.entry(job.tp.clone()).or_default().extend(marked);
             }
-            return self.end(m, id, Finished::Failed);
+            return self.end(m, id, super::member::failed());
         }
         self.end(m, id, Finished::Done);
     }
