@@ -173,9 +173,9 @@ impl Driver {
                     false
                 }
             },
-            ConsumerAction::Position { slot, offset, generation, committed } => {
+            ConsumerAction::Position { slot, offset, generation, committed, already } => {
                 if let Some(id) = lane(&slot) {
-                    dispatch.set_position(id, offset, generation, committed);
+                    dispatch.set_position(id, offset, generation, committed, already);
                 }
                 false
             }

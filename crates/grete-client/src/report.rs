@@ -246,6 +246,16 @@ fn group(notice: &GroupNotice) -> Notice {
             format!("asking for committed offsets again: {reason}"),
             Vec::new(),
         ),
+        GroupNotice::MetadataRefused { bytes } => make(
+            Level::Warning,
+            "offset.metadata_refused",
+            format!(
+                "the broker stores no {bytes} bytes of text with an offset: commits go on without the map of what is \
+                 processed beyond them, and after a restart those records come again; raise the brokers' \
+                 offset.metadata.max.bytes to 4096"
+            ),
+            vec![("bytes", bytes.to_string())],
+        ),
         GroupNotice::TopicUnknown { topic } => make(
             Level::Warning,
             "topic.unknown",

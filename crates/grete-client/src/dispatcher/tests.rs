@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use grete_core::dispatch::{LaneId, LaneSpec, RoutePolicy, Verdict};
+use grete_core::dispatch::{LaneId, LaneSpec, OffsetMap, RoutePolicy, Verdict};
 use grete_core::fetch::Chunk;
 use grete_core::ids::{Slot, TopicPartition};
 use grete_net::{EventLoop, NetAction, NetEvent, Protocol};
@@ -28,7 +28,7 @@ fn lane(dispatcher: &Dispatcher, client: ClientId, partition: u32, max_messages:
     let spec = LaneSpec { client, slot, tp, assignment_epoch: 1, policy };
     let mut state = dispatcher.lock();
     let id = state.dispatch.add_lane(spec);
-    state.dispatch.set_position(id, 0, 1, false);
+    state.dispatch.set_position(id, 0, 1, false, OffsetMap::default());
     id
 }
 

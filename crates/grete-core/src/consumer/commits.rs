@@ -60,7 +60,7 @@ impl ConsumerCore {
             tp: offset.tp,
             offset: offset.offset,
             leader_epoch: offset.leader_epoch,
-            metadata: String::new(),
+            metadata: offset.metadata,
             epoch: offset.assignment_epoch,
         };
         let offsets = offsets.into_iter().map(offset).collect();

@@ -9,7 +9,7 @@ use grete_wire::frame::Frame;
 use crate::admin::{AdminError, When};
 use crate::cluster::ClusterNotice;
 use crate::conn::CloseReason;
-use crate::dispatch::Committable;
+use crate::dispatch::{Committable, OffsetMap};
 use crate::fetch::Chunk;
 use crate::fetch_notice::FetchNotice;
 use crate::group::{CommitOutcome, GroupError, GroupNotice};
@@ -149,6 +149,8 @@ pub enum ConsumerAction {
         generation: u32,
         /// Whether that offset is what the group has committed.
         committed: bool,
+        /// What the commit says to be processed beyond that offset.
+        already: OffsetMap,
     },
     /// Data to decode.
     Push(Chunk),

@@ -23,6 +23,7 @@ pub use event::{ConsumerAction, ConsumerEvent, ConsumerFatal, ConsumerNotice, Co
 
 use crate::admin::OperationsEvent;
 use crate::cluster::{Cluster, ClusterAction, ClusterEvent, ClusterNotice};
+use crate::dispatch::OffsetMap;
 use crate::fetch::{FetchAction, FetchEvent, FetchMachine};
 use crate::group::{GroupAction, GroupEvent, GroupMachine};
 use crate::ids::Slot;
@@ -54,8 +55,8 @@ pub struct ConsumerCore {
     group: Option<GroupMachine>,
     config: ConsumerCoreConfig,
     topics: assignment::Topics,
-    /// Slots whose position came from the group's commits.
-    from_commit: HashMap<Slot, i64>,
+    /// Slots whose position came from the group's commits, and the metadata of those.
+    from_commit: HashMap<Slot, (i64, String)>,
     revocations: Revocations,
     commits: Commits,
     questions: Questions,
@@ -143,7 +144,8 @@ impl ConsumerCore {
                 // and told as a position it would be committed.
                 let drawn = self.partitions.fetch_generation(slot);
                 if drawn != generation && self.partitions.fetch_offset(slot) == offset && self.is_fetching(slot) {
-                    out.push(ConsumerAction::Position { slot, offset, generation: drawn, committed: false });
+                    let (generation, already) = (drawn, OffsetMap::default());
+                    out.push(ConsumerAction::Position { slot, offset, generation, committed: false, already });
                 }
             }
             ConsumerEvent::Drained(slot, offset) => self.drained(now, slot, offset),
@@ -315,9 +317,12 @@ impl ConsumerCore {
         match action {
             PositionAction::Send(outgoing) => self.cluster(now, ClusterEvent::Send(outgoing)),
             PositionAction::Ready { slot, offset } => {
-                let committed = self.from_commit.remove(&slot) == Some(offset);
+                // A position that was not to be had (truncated, out of range) makes the commit's metadata the past, too.
+                let commit = self.from_commit.remove(&slot).filter(|(start, _)| *start == offset);
+                let already = commit.as_ref().map(|(_, metadata)| OffsetMap::decode(offset, metadata));
+                let (committed, already) = (commit.is_some(), already.unwrap_or_default());
                 let generation = self.partitions.fetch_generation(slot);
-                out.push(ConsumerAction::Position { slot, offset, generation, committed });
+                out.push(ConsumerAction::Position { slot, offset, generation, committed, already });
                 self.plan = true;
             }
             PositionAction::RefreshMetadata => self.cluster(now, ClusterEvent::RefreshMetadata),
@@ -337,13 +342,13 @@ impl ConsumerCore {
                 self.want_topics(now);
             }
             GroupAction::Assign { tps, epoch } => self.assigned(now, tps, epoch, out),
-            GroupAction::Position { tp, epoch, start, leader_epoch } => {
+            GroupAction::Position { tp, epoch, start, leader_epoch, metadata } => {
                 if let Some(slot) = self.partitions.slot(&tp)
                     && self.partitions.assignment_epoch(slot) == epoch
                 {
                     let at = start.map_or(StartAt::Reset, StartAt::Offset);
                     if let Some(offset) = start {
-                        self.from_commit.insert(slot, offset);
+                        self.from_commit.insert(slot, (offset, metadata));
                     }
                     self.starts.push((slot, at, leader_epoch));
                 }

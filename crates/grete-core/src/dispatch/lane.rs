@@ -329,8 +329,8 @@ impl Lane {
             tp: self.spec.tp.clone(),
             offset,
             leader_epoch: self.leader_epoch,
-            metadata: String::new(),
             assignment_epoch: self.spec.assignment_epoch,
+            metadata: String::new(),
         })
     }
 

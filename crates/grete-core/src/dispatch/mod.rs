@@ -15,6 +15,7 @@ mod failure;
 mod feed;
 mod job;
 mod lane;
+mod offset_map;
 mod outbox;
 mod route;
 mod stall;
@@ -30,6 +31,7 @@ pub use failure::{Decision, Failure, Trouble, Verdict};
 pub use feed::{Feed, FeedError, Filled};
 pub use job::{Fenced, Finished, JobKind, JobShared, Lease, Prepared, Running};
 pub use lane::{LaneId, LaneSpec, LaneState, LaneStatus};
+pub use offset_map::{MAX_METADATA, OffsetMap};
 pub use outbox::{Committable, Corrupt, Drained, Outbox, Remark, RemarkKind};
 pub use route::{Concurrency, OffsetPolicy, Pool, RatePolicy, RetryPolicy, RoutePolicy};
 pub use stall::Stall;
@@ -167,7 +169,8 @@ impl Dispatch {
 
     /// Where the lane starts, once that is known, and what its data carries from now on.
     /// A position that moved by itself (truncation, reset) makes what is queued the past.
-    pub fn set_position(&mut self, id: LaneId, offset: i64, generation: u32, committed: bool) {
+    /// With `committed`, `_already` is what the commit says to be processed beyond the offset.
+    pub fn set_position(&mut self, id: LaneId, offset: i64, generation: u32, committed: bool, _already: OffsetMap) {
         if self.lane_mut(id).is_some_and(|lane| lane.fetch_generation.is_some_and(|old| old != generation)) {
             self.reset_lane(id);
         }

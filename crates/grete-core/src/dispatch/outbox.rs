@@ -68,7 +68,7 @@ pub struct Committable {
     pub leader_epoch: i32,
     /// The assignment under which it was earned.
     pub assignment_epoch: u32,
-    /// What goes with it: the offset map, or nothing.
+    /// Stored with it: what is marked beyond the offset (an [`OffsetMap`](super::OffsetMap)'s text), or nothing.
     pub metadata: String,
 }
 

@@ -39,7 +39,7 @@ impl World {
         let policy = Arc::new(RoutePolicy { max_messages, ..RoutePolicy::default() });
         let spec = LaneSpec { client, slot, tp, assignment_epoch: 1, policy };
         let id = self.dispatch.add_lane(spec);
-        self.dispatch.set_position(id, 0, 1, false);
+        self.dispatch.set_position(id, 0, 1, false, OffsetMap::default());
         id
     }
 
@@ -302,7 +302,7 @@ fn a_seek_drops_what_is_queued_and_what_the_running_job_earns() {
     assert!(!world.push(lane, 3, 1), "fetched for the old position");
     world.dispatch.complete(0, lease, Finished::Done);
     assert_eq!(world.committable(), []);
-    world.dispatch.set_position(lane, 100, 2, false);
+    world.dispatch.set_position(lane, 100, 2, false, OffsetMap::default());
     assert_eq!(world.committable(), [100]);
     assert!(world.take(0).is_none());
 }

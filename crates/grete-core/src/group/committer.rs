@@ -66,6 +66,8 @@ pub(super) struct Committer {
     pending: BTreeMap<TopicPartition, Entry>,
     flight: Option<Flight>,
     waiting: HashMap<u32, Waiting>,
+    /// The broker has refused the metadata for its length; the offsets matter more.
+    plain: bool,
     retry_at: Nanos,
     backoff: Backoff,
 }
@@ -76,6 +78,7 @@ impl Committer {
             pending: BTreeMap::new(),
             flight: None,
             waiting: HashMap::new(),
+            plain: false,
             retry_at: 0,
             backoff: Backoff::new(retry_backoff, retry_backoff_max),
         }
@@ -134,7 +137,10 @@ impl Committer {
             return;
         }
         let (Some(located), Some(stamp)) = (ctx.coordinator, stamp) else { return };
-        let entries = std::mem::take(&mut self.pending);
+        let mut entries = std::mem::take(&mut self.pending);
+        if self.plain {
+            entries.values_mut().for_each(|entry| entry.commit.metadata.clear());
+        }
         let mut topics: Vec<OffsetCommitRequestTopic<'static>> = Vec::new();
         for (tp, entry) in &entries {
             let partition = OffsetCommitRequestPartition {
@@ -198,6 +204,15 @@ impl Committer {
                         let tp = TopicPartition::new(topic.name.as_ref(), partition.partition_index);
                         let Some(mut entry) = flight.entries.remove(&tp) else { continue };
                         let code = ErrorCode(partition.error_code);
+                        let bytes = entry.commit.metadata.len();
+                        if code == ErrorCode::OFFSET_METADATA_TOO_LARGE && bytes > 0 {
+                            if !std::mem::replace(&mut self.plain, true) {
+                                ctx.notice(GroupNotice::MetadataRefused { bytes });
+                            }
+                            entry.trouble = code.to_string();
+                            flight.entries.insert(tp, entry);
+                            continue;
+                        }
                         match judge(ctx, flight.located.lookup, code, standing, &tp) {
                             Some(result) => done.push((entry, result)),
                             None => {

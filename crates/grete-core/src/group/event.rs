@@ -140,6 +140,8 @@ pub enum GroupAction {
         start: Option<i64>,
         /// The leader epoch stored with it; -1 if unknown.
         leader_epoch: i32,
+        /// The text stored with it; empty without a commit.
+        metadata: String,
     },
     /// What became of a commit.
     CommitResult {
@@ -230,6 +232,11 @@ pub enum GroupNotice {
         offset: i64,
         /// Why.
         error: CommitError,
+    },
+    /// The broker stores no text of such a length: from now on commits go without.
+    MetadataRefused {
+        /// How many bytes of text were too many.
+        bytes: usize,
     },
     /// A join was refused or failed; it is tried again.
     JoinRetried {

@@ -169,7 +169,9 @@ impl Loader {
                 if self.wanted.get(&tp) == Some(&epoch) {
                     self.wanted.remove(&tp);
                     let leader_epoch = partition.committed_leader_epoch;
-                    ctx.actions.push(GroupAction::Position { tp, epoch, start, leader_epoch });
+                    let metadata = partition.metadata.as_deref().filter(|_| start.is_some()).unwrap_or_default();
+                    let metadata = metadata.to_owned();
+                    ctx.actions.push(GroupAction::Position { tp, epoch, start, leader_epoch, metadata });
                 }
             }
         }

@@ -10,7 +10,7 @@ use super::log::value;
 use crate::consumer::*;
 use crate::dispatch::{
     ClientId, ColumnsPool, Committable, Dispatch, Failure, Finished, JobKind, LaneId, LaneSpec, LaneStatus, Lease,
-    Pool, RoutePolicy, Verdict,
+    OffsetMap, Pool, RoutePolicy, Verdict,
 };
 use crate::ids::{ConnId, TopicPartition};
 use crate::slot_error::SlotError;
@@ -63,6 +63,8 @@ pub struct Member {
     pub finished: bool,
     /// Records handed out, and hooks, in order.
     pub delivered: Vec<(i32, i64)>,
+    /// Of each position: the offset, whether it is committed, and what is processed beyond it.
+    pub positions: Vec<(i64, bool, OffsetMap)>,
     pub hooks: Vec<(i32, JobKind)>,
     pub alive: bool,
     pub asleep_until: Nanos,
@@ -93,6 +95,7 @@ impl Member {
             starved: Vec::new(),
             finished: false,
             delivered: Vec::new(),
+            positions: Vec::new(),
             hooks: Vec::new(),
             alive: true,
             asleep_until: 0,
@@ -166,9 +169,10 @@ impl Member {
                 }
                 None => self.dispatch.release(self.client, chunk.slot, chunk.bytes),
             },
-            ConsumerAction::Position { slot, offset, generation, committed } => {
+            ConsumerAction::Position { slot, offset, generation, committed, already } => {
                 if let Some(id) = lane(&slot) {
-                    self.dispatch.set_position(id, offset, generation, committed);
+                    self.positions.push((offset, committed, already.clone()));
+                    self.dispatch.set_position(id, offset, generation, committed, already);
                 }
             }
             ConsumerAction::Revoke { slot, lost } => {

@@ -2,7 +2,7 @@ use grete_wire::{ApiKey, ErrorCode};
 
 use super::world::*;
 use crate::consumer::*;
-use crate::dispatch::Finished;
+use crate::dispatch::{Finished, MAX_METADATA, OffsetMap};
 use crate::time::SECOND;
 
 /// Where a partition of the topic was committed under the lowest offsets that test.
@@ -102,4 +102,44 @@ fn a_coordinator_that_fails_over_loses_nobody() {
     // Lanes never stopped: no record came twice.
     assert_eq!(world.delivered(m, 0), (0..20).collect::<Vec<_>>());
     assert!(world.members[m].hooks.is_empty());
+}
+
+#[test]
+fn what_is_processed_beyond_a_commit_comes_back_with_it() {
+    let (mut world, m) = joined(2);
+    world.work = Work::Held;
+    world.pass(2 * SECOND);
+    let map = OffsetMap::from_runs([5..7, 8..9]);
+    let mut offsets = world.members[m].last_offsets();
+    for offset in &mut offsets {
+        (offset.offset, offset.metadata) = (3, map.encode(3, MAX_METADATA));
+    }
+    for partition in 0..2 {
+        world.processed.insert(tp(partition), (0..3).collect());
+    }
+    world.tell(m, ConsumerEvent::Commit { offsets, id: 7 });
+    world.pass(SECOND);
+    // A tool moves one offset, and leaves the text as it is.
+    world.brokers.coordinator.offsets.insert(tp(1), 2);
+    world.kill(m);
+    let next = world.add(config());
+    world.subscribe(next);
+    world.pass(30 * SECOND);
+    let mut positions = world.members[next].positions.clone();
+    positions.sort_by_key(|(offset, ..)| *offset);
+    assert_eq!(positions, [(2, true, OffsetMap::default()), (3, true, map)]);
+}
+
+/// What was committed is no longer in the log: the map beside it is the past as well.
+#[test]
+fn a_position_that_was_reset_takes_no_map() {
+    let (mut world, m) = joined(1);
+    world.unchecked = true;
+    let map = OffsetMap::from_runs([55..57, 60..61]);
+    world.brokers.coordinator.offsets.insert(tp(0), 50);
+    world.brokers.coordinator.metadata.insert(tp(0), map.encode(50, MAX_METADATA));
+    world.pass(3 * SECOND);
+    let last = world.members[m].positions.last().unwrap();
+    assert_eq!(*last, (0, false, OffsetMap::default()));
+    assert_eq!(world.delivered(m, 0).len(), 10);
 }

@@ -37,12 +37,13 @@ fn any_start() -> impl Strategy<Value = Start> {
 }
 
 fn any_offset() -> impl Strategy<Value = Committable> {
-    (any_tp(), -1..50_i64, -1..3_i32, 0..5_u32).prop_map(|(tp, offset, leader_epoch, assignment_epoch)| Committable {
-        metadata: String::new(),
+    let fields = (any_tp(), -1..50_i64, -1..3_i32, 0..5_u32, "(grete1:[A-Z]{0,6})?");
+    fields.prop_map(|(tp, offset, leader_epoch, assignment_epoch, metadata)| Committable {
         tp,
         offset,
         leader_epoch,
         assignment_epoch,
+        metadata,
     })
 }
 

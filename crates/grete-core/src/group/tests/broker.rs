@@ -53,6 +53,8 @@ pub struct Broker {
     rebalance_by: Nanos,
     ids: u32,
     pub offsets: BTreeMap<TopicPartition, i64>,
+    /// The text beside them.
+    pub metadata: BTreeMap<TopicPartition, String>,
     /// What a new coordinator finds in the log: the last complete generation.
     persisted: (i32, String, String, BTreeMap<String, Member>),
     pub out: Vec<(ReplyTo, Vec<u8>)>,
@@ -73,6 +75,7 @@ impl Broker {
             rebalance_by: 0,
             ids: 0,
             offsets: BTreeMap::new(),
+            metadata: BTreeMap::new(),
             persisted: Default::default(),
             out: Vec::new(),
             unstable: false,
@@ -361,6 +364,7 @@ impl Broker {
             for p in &topic.partitions {
                 if code == ErrorCode::NONE {
                     let tp = TopicPartition::new(topic.name.as_ref(), p.partition_index);
+                    self.metadata.insert(tp.clone(), p.committed_metadata.as_deref().unwrap_or_default().to_owned());
                     self.offsets.insert(tp, p.committed_offset);
                 }
                 partitions
@@ -383,6 +387,7 @@ impl Broker {
                 OffsetFetchResponsePartitions {
                     partition_index,
                     committed_offset: self.offsets.get(&tp).copied().filter(|_| !self.unstable).unwrap_or(-1),
+                    metadata: Some(Cow::Owned(self.metadata.get(&tp).cloned().unwrap_or_default())),
                     error_code: error.0,
                     ..OffsetFetchResponsePartitions::default()
                 }

@@ -4,7 +4,7 @@ use grete_wire::{ApiKey, ErrorCode};
 
 use super::rig::*;
 use super::world::commit;
-use crate::group::{CommitError, GroupAction, GroupEvent, GroupNotice};
+use crate::group::{CommitError, CommitOffset, GroupAction, GroupEvent, GroupNotice};
 use crate::request::RequestError;
 use crate::time::SECOND;
 
@@ -178,4 +178,53 @@ fn standalone_commits_to_a_live_group_are_refused_and_nothing_is_lost() {
     assert_eq!(rig.result(1), [(0, 3, Err(CommitError::Fenced(ErrorCode::UNKNOWN_MEMBER_ID)))]);
     assert!(rig.news().is_empty());
     rig.sends_no(ApiKey::JoinGroup);
+}
+
+fn with_text(rig: &Rig, partition: i32, offset: i64, text: &str) -> CommitOffset {
+    let epoch = rig.epoch(partition).unwrap();
+    CommitOffset { metadata: text.to_owned(), ..commit(&tp(partition), offset, epoch) }
+}
+
+#[test]
+fn the_text_goes_with_its_offset() {
+    let mut rig = stable();
+    let offsets = vec![with_text(&rig, 0, 10, "old"), with_text(&rig, 1, 5, "")];
+    rig.step(GroupEvent::Commit { offsets, id: 1 });
+    let first = rig.take(ApiKey::OffsetCommit);
+    assert_eq!((committed(&first).1, metadata(&first)), (vec![(0, 10), (1, 5)], vec!["old".to_owned(), String::new()]));
+    // The newer one wins with its own text, though its offset is the same.
+    rig.step(GroupEvent::Commit { offsets: vec![with_text(&rig, 0, 10, "new")], id: 2 });
+    rig.fail(&first, RequestError::TimedOut);
+    rig.pass(SECOND);
+    rig.locate(NODE);
+    rig.pass(SECOND);
+    let second = rig.take(ApiKey::OffsetCommit);
+    assert_eq!(
+        (committed(&second).1, metadata(&second)),
+        (vec![(0, 10), (1, 5)], vec!["new".to_owned(), String::new()])
+    );
+}
+
+/// A broker with a small `offset.metadata.max.bytes`: the offset is stored all the same.
+#[test]
+fn a_text_that_is_too_long_is_left_out_from_then_on() {
+    let mut rig = stable();
+    let offsets = vec![with_text(&rig, 0, 10, "long"), with_text(&rig, 1, 5, "x")];
+    rig.step(GroupEvent::Commit { offsets, id: 1 });
+    let first = rig.take(ApiKey::OffsetCommit);
+    rig.answer_commit(&first, &[(0, ErrorCode::OFFSET_METADATA_TOO_LARGE), (1, ErrorCode::NONE)]);
+    assert!(!rig.is_done(1));
+    rig.pass(SECOND);
+    let second = rig.take(ApiKey::OffsetCommit);
+    assert_eq!((committed(&second).1, metadata(&second)), (vec![(0, 10)], vec![String::new()]));
+    rig.answer_commit(&second, &[(0, ErrorCode::NONE)]);
+    assert_eq!(rig.result(1), [(1, 5, Ok(())), (0, 10, Ok(()))]);
+    rig.step(GroupEvent::Commit { offsets: vec![with_text(&rig, 0, 11, "long")], id: 2 });
+    let third = rig.take(ApiKey::OffsetCommit);
+    assert_eq!(metadata(&third), [String::new()]);
+    let told = |action: &&GroupAction| matches!(action, GroupAction::Notice(GroupNotice::MetadataRefused { bytes: 4 }));
+    assert_eq!(rig.actions.iter().filter(told).count(), 1);
+    // Without a text there is nothing to leave out.
+    rig.answer_commit(&third, &[(0, ErrorCode::OFFSET_METADATA_TOO_LARGE)]);
+    assert!(matches!(rig.result(2)[..], [(0, 11, Err(CommitError::Refused(ErrorCode::OFFSET_METADATA_TOO_LARGE)))]));
 }

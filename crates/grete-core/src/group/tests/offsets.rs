@@ -1,5 +1,10 @@
 //! Where partitions start. P14: an error is never taken for "no commit".
 
+use std::borrow::Cow;
+
+use grete_wire::messages::{
+    OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
+};
 use grete_wire::{ApiKey, ErrorCode};
 
 use super::rig::*;
@@ -153,4 +158,29 @@ fn standalone_loads_and_commits_without_joining() {
     rig.answer_commit(&commit, &[(0, ErrorCode::NONE)]);
     assert_eq!(rig.result(2), [(0, 4, Ok(()))]);
     assert!(rig.news().contains(&"left".to_owned()));
+}
+
+#[test]
+fn the_text_that_was_stored_with_an_offset_comes_back_with_it() {
+    let mut rig = asking();
+    let asked = rig.take(ApiKey::OffsetFetch);
+    let partition = |partition_index, committed_offset, metadata: Option<&'static str>| OffsetFetchResponsePartitions {
+        partition_index,
+        committed_offset,
+        metadata: metadata.map(Cow::Borrowed),
+        ..OffsetFetchResponsePartitions::default()
+    };
+    // Text without an offset is nobody's.
+    let partitions = vec![partition(0, 7, Some("beside 7")), partition(1, -1, Some("stray"))];
+    let name = Cow::Borrowed("t");
+    let topics = vec![OffsetFetchResponseTopics { name, partitions, ..OffsetFetchResponseTopics::default() }];
+    let group_id = Cow::Borrowed("g");
+    let groups = vec![OffsetFetchResponseGroup { group_id, topics, ..OffsetFetchResponseGroup::default() }];
+    let answer = OffsetFetchResponse { groups, ..OffsetFetchResponse::default() };
+    rig.answer(&asked, |version, out| answer.encode(version, out));
+    let found = rig.actions.iter().filter_map(|action| match action {
+        GroupAction::Position { start, metadata, .. } => Some((*start, metadata.as_str())),
+        _ => None,
+    });
+    assert_eq!(found.collect::<Vec<_>>(), [(Some(7), "beside 7"), (None, "")]);
 }

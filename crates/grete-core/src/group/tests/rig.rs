@@ -328,6 +328,13 @@ pub fn claim(outgoing: &Outgoing) -> (Vec<i32>, i32) {
     (claim.owned.iter().map(|tp| tp.partition).collect(), claim.generation)
 }
 
+/// The texts of an OffsetCommit.
+pub fn metadata(outgoing: &Outgoing) -> Vec<String> {
+    let Request::OffsetCommit(request) = &outgoing.request else { panic!("{outgoing:?}") };
+    let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
+    partitions.map(|p| p.committed_metadata.as_deref().unwrap_or("none").to_owned()).collect()
+}
+
 /// What an OffsetCommit says: generation, and partitions with offsets.
 pub fn committed(outgoing: &Outgoing) -> (i32, Vec<(i32, i64)>) {
     let Request::OffsetCommit(request) = &outgoing.request else { panic!("{outgoing:?}") };
