@@ -147,7 +147,7 @@ impl Driver {
                         state = dispatcher.lock();
                     }
                     ConsumerAction::Finished => self.finished = true,
-                    lane => ready += usize::from(self.on_lane(&mut state.dispatch, lane)),
+                    lane => ready += usize::from(self.on_lane(now, &mut state.dispatch, lane)),
                 }
             }
             drop(state);
@@ -157,7 +157,7 @@ impl Driver {
     }
 
     /// Returns whether a worker is worth waking.
-    fn on_lane(&mut self, dispatch: &mut Dispatch, wish: ConsumerAction) -> bool {
+    fn on_lane(&mut self, now: Nanos, dispatch: &mut Dispatch, wish: ConsumerAction) -> bool {
         let lane = |slot: &Slot| self.lanes.get(slot).copied();
         match wish {
             ConsumerAction::AddLane { slot, tp, assignment_epoch } => {
@@ -167,7 +167,7 @@ impl Driver {
                 false
             }
             ConsumerAction::Push(chunk) => match lane(&chunk.slot) {
-                Some(id) => dispatch.push(id, chunk),
+                Some(id) => dispatch.push(now, id, chunk),
                 None => {
                     dispatch.release(self.client, chunk.slot, chunk.bytes);
                     false

@@ -229,8 +229,8 @@ impl Dispatcher {
                 let max_rows = worker.max_messages;
                 let prepared = lease.prepare(&mut worker.decoder, &shared.columns, max_rows);
                 state = self.lock();
-                state.dispatch.charge(lease.lane, prepared.charged);
                 now = shared.clock.now();
+                state.dispatch.prepared(now, &lease, &prepared);
                 match prepared.finished {
                     None => return Ok(Next::Job(hand_out(&mut state, lease))),
                     Some(finished) => {

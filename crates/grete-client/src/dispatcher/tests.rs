@@ -49,7 +49,7 @@ fn push(dispatcher: &Dispatcher, lane: LaneId, partition: u32, base: i64, count:
         log_start_offset: 0,
         leader_epoch: 0,
     };
-    let ready = dispatcher.lock().dispatch.push(lane, chunk);
+    let ready = dispatcher.lock().dispatch.push(dispatcher.clock().now(), lane, chunk);
     dispatcher.wake_workers(usize::from(ready));
 }
 

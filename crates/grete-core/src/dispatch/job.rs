@@ -90,11 +90,11 @@ pub struct Lease {
     pub trouble: Option<Arc<Trouble>>,
 }
 
-/// What [`Lease::prepare`] came to.
+/// What [`Lease::prepare`] came to: tell [`super::Dispatch::prepared`], before the job runs or ends.
 #[derive(Debug)]
 pub struct Prepared {
-    /// Bytes that decompression added: tell [`super::Dispatch::charge`], before the job runs or ends.
-    pub charged: usize,
+    /// Bytes that decompression added.
+    pub(super) charged: usize,
     /// There is nothing to run: complete the lease with this, and take another.
     pub finished: Option<Finished>,
 }

@@ -79,6 +79,8 @@ pub struct Dispatch {
     clients: Vec<Client>,
     routes: HashMap<u32, Arc<RoutePolicy>>,
     wall_minus_mono_ms: i64,
+    /// As last told.
+    now: Nanos,
     mode: Mode,
     rng: Rng,
 }
@@ -96,6 +98,7 @@ impl Dispatch {
             clients: Vec::new(),
             routes: HashMap::new(),
             wall_minus_mono_ms: 0,
+            now: 0,
             mode: Mode::Running,
             rng,
         }
@@ -144,7 +147,8 @@ impl Dispatch {
 
     /// Fetched data for a lane. Returns whether a worker is worth waking. Data of an older assignment or of a position
     /// left by a seek is dropped here, before anybody decodes it.
-    pub fn push(&mut self, id: LaneId, chunk: Chunk) -> bool {
+    pub fn push(&mut self, now: Nanos, id: LaneId, chunk: Chunk) -> bool {
+        self.now = self.now.max(now);
         let Some(lane) = self.lane_mut(id) else { return false };
         // A lane that was stopped keeps what it gets: the memory budget then stops the fetcher.
         let gone = matches!(lane.phase, Phase::Leaving { .. } | Phase::Abandoned);
@@ -368,9 +372,12 @@ impl Dispatch {
         (client, failed.then_some(decision))
     }
 
-    /// Decompression added to what the lane holds; it is released with the rest.
-    pub fn charge(&mut self, id: LaneId, bytes: usize) {
-        let Some(lane) = self.lane_mut(id).filter(|_| bytes > 0) else { return };
+    /// [`Lease::prepare`] has been called: what it added to the lane's memory counts from now on, and its rows as handed out.
+    /// To be told before the job runs or ends.
+    pub fn prepared(&mut self, now: Nanos, lease: &Lease, prepared: &Prepared) {
+        self.now = self.now.max(now);
+        let bytes = prepared.charged;
+        let Some(lane) = self.lane_mut(lease.lane).filter(|_| bytes > 0) else { return };
         lane.queued_bytes += bytes;
         let (client, slot) = (lane.spec.client, lane.spec.slot);
         if let Some(entry) = self.client_mut(client) {

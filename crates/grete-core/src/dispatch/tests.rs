@@ -63,7 +63,7 @@ impl World {
             log_start_offset: 0,
             leader_epoch: 0,
         };
-        self.dispatch.push(lane, chunk)
+        self.dispatch.push(0, lane, chunk)
     }
 
     /// What a worker does up to the handler. `None`: nothing to run.
@@ -71,7 +71,7 @@ impl World {
         loop {
             let mut lease = self.dispatch.take(now, "worker", Pool::Threads)?;
             let prepared = lease.prepare(&mut self.decoder, &self.pool, None);
-            self.dispatch.charge(lease.lane, prepared.charged);
+            self.dispatch.prepared(now, &lease, &prepared);
             match prepared.finished {
                 None => return Some(lease),
                 Some(finished) => self.dispatch.complete(now, lease, finished),

@@ -146,14 +146,14 @@ impl Member {
                     ConsumerAction::SlotFailed(error) => self.failed.push(error),
                     ConsumerAction::Fatal(error) => self.fatal.push(error),
                     ConsumerAction::Finished => self.finished = true,
-                    lane => self.on_lane(lane),
+                    lane => self.on_lane(now, lane),
                 }
             }
         }
         net
     }
 
-    fn on_lane(&mut self, wish: ConsumerAction) {
+    fn on_lane(&mut self, now: Nanos, wish: ConsumerAction) {
         let lane = |slot: &Slot| self.lanes.get(slot).copied();
         match wish {
             ConsumerAction::AddLane { slot, tp, assignment_epoch } => {
@@ -165,7 +165,7 @@ impl Member {
             }
             ConsumerAction::Push(chunk) => match lane(&chunk.slot) {
                 Some(id) => {
-                    self.dispatch.push(id, chunk);
+                    self.dispatch.push(now, id, chunk);
                 }
                 None => self.dispatch.release(self.client, chunk.slot, chunk.bytes),
             },
@@ -246,7 +246,7 @@ impl Member {
         while self.jobs.len() < self.workers {
             let Some(mut lease) = self.dispatch.take(now, "worker", Pool::Threads) else { break };
             let prepared = lease.prepare(&mut self.decoder, &self.pool, None);
-            self.dispatch.charge(lease.lane, prepared.charged);
+            self.dispatch.prepared(now, &lease, &prepared);
             if let Some(finished) = prepared.finished {
                 self.dispatch.complete(now, lease, finished);
                 continue;
