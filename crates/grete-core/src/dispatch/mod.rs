@@ -13,6 +13,7 @@
 mod batch;
 mod failure;
 mod feed;
+mod flow;
 mod job;
 mod lane;
 mod offset_map;
@@ -21,6 +22,7 @@ mod route;
 mod stall;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod unit;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -29,12 +31,14 @@ use std::sync::Arc;
 pub use batch::{Batch, ColumnsPool, PooledColumns};
 pub use failure::{Decision, Failure, Trouble, Verdict};
 pub use feed::{Feed, FeedError, Filled};
+pub use flow::{Due, Fresh, RateLimit, due, fresh};
 pub use job::{Fenced, Finished, JobKind, JobShared, Lease, Prepared, Running};
 pub use lane::{LaneId, LaneSpec, LaneState, LaneStatus};
 pub use offset_map::{MAX_METADATA, OffsetMap};
 pub use outbox::{Committable, Corrupt, Drained, Outbox, Remark, RemarkKind};
 pub use route::{Concurrency, OffsetPolicy, Pool, RatePolicy, RetryPolicy, RoutePolicy};
 pub use stall::Stall;
+pub use trouble::{Attempts, Plan};
 pub use unit::UnitId;
 
 use crate::fetch::Chunk;
