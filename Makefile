@@ -86,6 +86,10 @@ bench: build kafka $(STAMPS)/bench  ## Grete beside other clients (BENCH_ARGS="-
 bench-produce: build kafka $(STAMPS)/bench  ## the same for producers (BENCH_ARGS="--parts sync --rounds 1")
 	$(BIN)/python -m benchmarks.produce $(BENCH_ARGS)
 
+.PHONY: bench-process
+bench-process: build kafka $(STAMPS)/bench  ## the same for handlers (BENCH_ARGS="--parts noop --quick")
+	$(BIN)/python -m benchmarks.process $(BENCH_ARGS)
+
 .PHONY: clean
 clean:  ## remove all that was built, the jars too
 	rm -rf $(VENV) build target

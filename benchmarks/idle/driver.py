@@ -79,7 +79,7 @@ def measure(
             stack.callback(end, process)
             processes[client.name] = process
         for client in clients:
-            _wait_for_partitions(broker, processes[client.name], f"idle-{client.name}")
+            wait_for_partitions(broker, processes[client.name], f"idle-{client.name}", PARTITIONS)
         # What is measured is the length of time itself: these are no waits for a condition.
         time.sleep(settle)
         samples = {client.name: [usage(processes[client.name].pid)] for client in clients}
@@ -90,7 +90,8 @@ def measure(
         return [_result(client, samples[client.name], seconds) for client in clients]
 
 
-def _wait_for_partitions(broker: Broker, process: subprocess.Popen[bytes], group: str) -> None:
+def wait_for_partitions(broker: Broker, process: subprocess.Popen[bytes], group: str, partitions: int) -> None:
+    """Until the group, whose only member `process` is, owns them all."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
 
     def owns_all() -> bool:
@@ -100,9 +101,9 @@ def _wait_for_partitions(broker: Broker, process: subprocess.Popen[bytes], group
             description = admin.describe_consumer_groups([group], request_timeout=2)[group].result(5)
         except KafkaException:  # no coordinator yet; asked too early, the question may also get lost
             return False
-        return sum(len(member.assignment.topic_partitions) for member in description.members) == PARTITIONS
+        return sum(len(member.assignment.topic_partitions) for member in description.members) == partitions
 
-    eventually(owns_all, 90, f"{group} owns {PARTITIONS} partitions", first_wait=0.5)
+    eventually(owns_all, 90, f"{group} owns {partitions} partitions", first_wait=0.5)
 
 
 def _result(client: Client, samples: list[Usage], seconds: float) -> Result:

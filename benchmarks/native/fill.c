@@ -1,5 +1,6 @@
 /* Fills a topic, each record to an explicit partition in turn:
- * fill BOOTSTRAP TOPIC PARTITIONS RECORDS bytes23|json|kib [NAME=VALUE ...]
+ * fill BOOTSTRAP TOPIC PARTITIONS RECORDS bytes23|json|keyed|kib [NAME=VALUE ...]
+ * `keyed` is json with 1,000 different keys instead of 10 million.
  * Prints {"records": ..., "bytes": ...}: what every consumer must find. */
 #include <inttypes.h>
 
@@ -53,16 +54,17 @@ static size_t kib(uint64_t number, char *out) {
 
 int main(int count, char **words) {
     if (count < 6)
-        fail("usage: fill BOOTSTRAP TOPIC PARTITIONS RECORDS bytes23|json|kib [NAME=VALUE ...]");
+        fail("usage: fill BOOTSTRAP TOPIC PARTITIONS RECORDS bytes23|json|keyed|kib [NAME=VALUE ...]");
     int partitions = atoi(words[3]);
     long total = atol(words[4]);
-    int with_key = !strcmp(words[5], "json");
+    int keyed = !strcmp(words[5], "keyed"), with_key = keyed || !strcmp(words[5], "json");
+    long keys = keyed ? 1000 : 10000000;
     size_t (*value)(uint64_t, char *) = with_key                        ? json
                                         : !strcmp(words[5], "bytes23") ? bytes23
                                         : !strcmp(words[5], "kib")     ? kib
                                                                        : NULL;
     if (!value)
-        fail("unknown kind %s: bytes23, json or kib", words[5]);
+        fail("unknown kind %s: bytes23, json, keyed or kib", words[5]);
 
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     set(conf, "bootstrap.servers", words[1]);
@@ -79,7 +81,7 @@ int main(int count, char **words) {
     long bytes = 0;
     for (long number = 0; number < total; number++) {
         size_t length = value((uint64_t)number, buffer);
-        snprintf(key, sizeof key, "k%07ld", number % 10000000);
+        snprintf(key, sizeof key, "k%07ld", number % keys);
         bytes += (long)length;
         while (rd_kafka_produce(topic, (int32_t)(number % partitions), RD_KAFKA_MSG_F_COPY, buffer, length,
                                 with_key ? key : NULL, with_key ? 8 : 0, NULL)) {

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from benchmarks.common import results, svg
 from benchmarks.common.table import number, table
+from benchmarks.common.verdicts import Verdict, verdict_table
 
 from .catalogue import SHAPES, SYNC, THROUGHPUT, VALUE_BYTES, Client, Shape
 from .driver import Measurement
 from .rows import SyncRow, ThroughputRow, sync_rows, throughput_rows
-from .targets import Verdict, judge_sync, judge_throughput, judge_waiting
+from .targets import judge_sync, judge_throughput, judge_waiting
 
 SYNC_HEAD = (
     "client",
@@ -92,20 +93,6 @@ def throughput_table(shape: str, found: Mapping[tuple[str, str], ThroughputRow])
         if of == shape
     ]
     return table(THROUGHPUT_HEAD, lines)
-
-
-def verdict_table(verdicts: Sequence[Verdict]) -> str:
-    """Targets and what became of them."""
-    lines = [
-        (
-            verdict.text,
-            f"{verdict.bound} {verdict.limit:g}",
-            "" if verdict.measured is None else f"{verdict.measured:.2f}",
-            verdict.word,
-        )
-        for verdict in verdicts
-    ]
-    return table(("target", "wanted", "measured", "verdict"), lines)
 
 
 def settings_list(clients: Iterable[Client], versions: Mapping[str, str]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+
+from benchmarks.common.verdicts import Verdict
 
 from .rows import SyncRow, ThroughputRow, Waited
 
@@ -11,31 +12,6 @@ from .rows import SyncRow, ThroughputRow, Waited
 HANDOVER_US = 20.0
 # "No wake-ups while waiting": all threads together, so many in the whole wait.
 SWITCHES = 5
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One line of the list that every run prints."""
-
-    text: str
-    bound: str  # "<=", "<" or ">="
-    limit: float
-    measured: float | None
-
-    @property
-    def missed(self) -> bool:
-        if self.measured is None:
-            return False
-        met: dict[str, Callable[[float, float], bool]] = {
-            "<=": lambda measured, limit: measured <= limit,
-            "<": lambda measured, limit: measured < limit,
-            ">=": lambda measured, limit: measured >= limit,
-        }
-        return not met[self.bound](self.measured, self.limit)
-
-    @property
-    def word(self) -> str:
-        return "not measured" if self.measured is None else "MISSED" if self.missed else "ok"
 
 
 def judge_sync(rows: Mapping[str, SyncRow]) -> Iterator[Verdict]:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from benchmarks.common.run import ClientFailedError
+from benchmarks.common.verdicts import Verdict
 from benchmarks.produce import report
 from benchmarks.produce.catalogue import SHAPES, SYNC, THROUGHPUT
 from benchmarks.produce.driver import Measurement, check, rotated
 from benchmarks.produce.meters import SyncMeter, ThroughputMeter
 from benchmarks.produce.rows import SyncRun, ThroughputRun, Waited, percentile, sync_rows, throughput_rows
-from benchmarks.produce.targets import Verdict
 from tests.benchmarks.test_report import FACTS
 
 

@@ -1,0 +1,127 @@
+"""Everything that one call of the benchmark found out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from benchmarks.common.broker import Broker
+from benchmarks.common.pinning import Cores
+from benchmarks.consume.rows import Run
+
+
+def say(text: str) -> None:
+    """Progress; standard output is for the result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A handler that waits for I/O: medians over the windows."""
+
+    name: str
+    title: str
+    partitions: int
+    per_second: float
+    slowest: float
+    fastest: float
+    cpu_per_million: float
+
+
+@dataclass(frozen=True)
+class Wakeups:
+    """Jobs of one record: voluntary context switches per job, medians over the windows."""
+
+    name: str
+    title: str
+    jobs_per_second: float
+    # Of the handler itself, of its worker beyond that, of the whole process beyond the handlers.
+    handler: float
+    worker: float
+    process: float
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A process that waits: medians over the windows."""
+
+    name: str
+    title: str
+    wakeups_per_second: float
+    cpu_ms_per_second: float
+    threads: int
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Jobs per CPU second beside blocked background threads: medians over the phases of one process."""
+
+    threads: int
+    phases: int
+    jobs_per_cpu_second: float
+    jobs_per_second: float
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """One partition of several that does not come back."""
+
+    seconds: float
+    # Records per second of all other partitions together.
+    before: float
+    during: float
+    # The worst of the others: its rate while one was stuck over its rate before.
+    worst: float
+    rebalances: int
+    named: str
+
+
+@dataclass
+class Measurement:
+    """By part."""
+
+    runs: list[Run] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
+    wakeups: list[Wakeups] = field(default_factory=list)
+    idle: list[Idle] = field(default_factory=list)
+    crowds: list[Crowd] = field(default_factory=list)
+    stuck: list[Stuck] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Goes on without it."""
+        self.failures.append(f"{what}: {error}")
+        say(f"  FAILED {self.failures[-1]}")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where everything runs."""
+
+    broker: Broker
+    cores: Cores
+    timeout: float
+    # Fewer rounds, shorter windows: for a look.
+    quick: bool
+
+    @property
+    def windows(self) -> dict[str, str]:
+        """The words that `clients.windows.Plan` reads."""
+        warm_up, windows, seconds = (0.5, 3, 0.5) if self.quick else (1.0, 3, 1.5)
+        return {"warm_up": str(warm_up), "windows": str(windows), "seconds": str(seconds)}
+
+
+def over_windows(samples: Sequence[dict[str, Any]], above: str, below: str) -> list[float]:
+    """The growth of one figure over the growth of another, window by window."""
+    return [
+        (after[above] - before[above]) / max(after[below] - before[below], 1e-9) for before, after in pairwise(samples)
+    ]
+
+
+def typical(samples: Sequence[dict[str, Any]], above: str, below: str) -> float:
+    """The median of these."""
+    return median(over_windows(samples, above, below))
