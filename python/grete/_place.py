@@ -2,9 +2,13 @@
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
+_CONTEXTLIB = contextmanager.__code__.co_filename
 
 
 def caller() -> str:
@@ -12,13 +16,22 @@ def caller() -> str:
 
     Empty when there is no such frame, as in a C program that embeds Python.
     """
-    frame = sys._getframe(1)  # noqa: SLF001
-    while frame.f_code.co_filename.startswith((_PACKAGE, "<frozen ", "<string>")):
-        # Dataclasses compile their __init__ from "<string>"; it is called by a frame that counts.
-        if frame.f_back is None:
-            return ""
+    frame = _outside()
+    return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
+
+
+def names() -> Mapping[str, object]:
+    """The local names of that frame: annotations of a function inside of a function may mean them."""
+    frame = _outside()
+    return dict(frame.f_locals) if frame else {}
+
+
+def _outside() -> FrameType | None:
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    # Dataclasses compile their __init__ as "<string>"; who called it is meant. So is who entered a context manager.
+    while frame and frame.f_code.co_filename.startswith((_PACKAGE, "<string>", _CONTEXTLIB)):
         frame = frame.f_back
-    return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return frame
 
 
 def _short(name: str) -> str:
@@ -27,3 +40,17 @@ def _short(name: str) -> str:
         return str(path.relative_to(Path.cwd())) if path.is_absolute() else name
     except (OSError, ValueError):
         return name
+
+
+@contextmanager
+def told(place: str) -> Iterator[None]:
+    """Lets errors of a declaration begin with its place."""
+    from grete.errors import ConfigError
+
+    try:
+        yield
+    except ConfigError as error:
+        if error.location or not place:
+            raise
+        cause = error.__cause__
+        raise type(error)(str(error), setting=error.setting, origin=error.origin, location=place) from cause

@@ -1,10 +1,11 @@
 """The App: settings and routes."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
-from grete import config, routes
+from grete import _place, config, routes
 from grete.errors import ConfigError, GreteError, NotBuiltError
+from grete.retry import Retry
 from grete.routes import Route
 
 H = TypeVar("H", bound=Callable[..., object])
@@ -16,16 +17,39 @@ class AppSettings(TypedDict, total=False):
     workers: int
     group: str
     max_messages: int
+    max_bytes: str | int
+    max_wait: str | float
+    stall_after: str | float
+    handler_timeout: str | float
     shutdown_timeout: str | float
     queued_bytes: str | int
+    log_level: str
+    leak_report: bool
+    loop: Literal["auto", "asyncio", "uvloop"]
 
 
 class RouteSettings(TypedDict, total=False):
-    """What a route may have of its own."""
+    """What a route may have of its own. Durations and sizes as in `AppSettings`."""
 
     group: str
     max_messages: int
-    concurrency: str
+    max_bytes: str | int
+    max_wait: str | float
+    stall_after: str | float
+    handler_timeout: str | float
+    concurrency: Literal["partition", "key", "unordered"]
+    max_in_flight: int
+    priority: int
+    payload: object
+    retry: Retry
+    dead_letter: str
+    offsets: Literal["auto", "manual", "at_most_once"]
+    max_unmarked: int
+    offset_map: bool
+    rate_limit: str | int
+    delay: str | float
+    expire: str | float
+    tick: str | float
 
 
 class App:
@@ -43,23 +67,39 @@ class App:
     """
 
     def __init__(self, name: str, *, kafka: Mapping[str, Any] | None = None, **settings: Unpack[AppSettings]) -> None:
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f'an App has a name, like App("billing"), not {name!r}', setting="name")
-        if kafka is not None and not isinstance(kafka, Mapping):
-            raise ConfigError(f'kafka is a mapping, like {{"bootstrap.servers": ...}}, not {kafka!r}', setting="kafka")
+        with _place.told(_place.caller()):
+            if not isinstance(name, str) or not name.strip():
+                raise ConfigError(f'an App has a name, like App("billing"), not {name!r}', setting="name")
+            if kafka is not None and not isinstance(kafka, Mapping):
+                raise ConfigError(
+                    f'kafka is a mapping, like {{"bootstrap.servers": ...}}, not {kafka!r}', setting="kafka"
+                )
+            self._code = config.layer(dict(settings), kafka or {}, "code")
         self.name = name
         self.routes: list[Route] = []
-        self._code = config.layer(dict(settings), kafka or {}, "code")
         self._command_line = config.Layer()
         self._stop: Callable[[], None] | None = None
 
     def consumer(self, *topics: str, **settings: Unpack[RouteSettings]) -> Callable[[H], H]:
-        """Routes topics to a class derived from `grete.Consumer`, or to a function that takes `grete.Messages`."""
-        routes.check_topics(topics)
-        routes.check_settings(dict(settings), f"consumer of {', '.join(topics)}")
+        """Routes topics to a class derived from `grete.Consumer`, or to a function; each may be `async`.
+
+        What a function gets is in its annotation: `grete.Messages` (a batch of one partition; also without annotation),
+        `grete.Message` (one by one), or a type (one by one, decoded from JSON, or as `payload=` says).
+
+        ConfigError begins with the file and line of the declaration, says what is wrong and what would do.
+        """
+        place = _place.caller()
+        with _place.told(place):
+            routes.check_topics(topics)
+            routes.check_settings(dict(settings), f"consumer of {', '.join(topics)}")
 
         def add(handler: H) -> H:
-            self.routes.append(routes.make(len(self.routes), topics, handler, dict(settings)))
+            with _place.told(place):
+                made = routes.make(len(self.routes), topics, handler, dict(settings), place, _place.names())
+                for other in self.routes:
+                    if other.group == made.group:
+                        routes.check_disjoint(other, made, made.group)
+            self.routes.append(made)
             return handler
 
         return add
@@ -89,13 +129,7 @@ class App:
         for route in self.routes:
             members = groups.setdefault(route.group or default, [])
             for other in members:
-                both = set(route.topics) & set(other.topics)
-                if both:
-                    raise ConfigError(
-                        f'{other.name} and {route.name} both read "{min(both)}" in group "{route.group or default}": '
-                        "a group gives each record to one of them; use two groups",
-                        setting="topic",
-                    )
+                routes.check_disjoint(other, route, route.group or default)
             members.append(route)
         return groups
 

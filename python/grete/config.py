@@ -6,82 +6,18 @@ Grete's own settings are snake_case with units ("30s", "64MiB"); Kafka's keep th
 
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grete import _core, units
-from grete._suggest import did_you_mean
-from grete.errors import ConfigError, NotBuiltError
+from grete import _core
+from grete.errors import ConfigError
+from grete.settings import NOT_BUILT, ROUTE_SETTINGS, SETTINGS, check_names
 
 _ENVIRONMENT = "GRETE_"
 _ENVIRONMENT_KAFKA = "GRETE_KAFKA_"
 _ENVIRONMENT_FILE = "GRETE_CONFIG"
-
-
-def _positive(value: object) -> int:
-    """A whole number from 1 up; the environment gives it as a string."""
-    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"it is a whole number from 1 up, not {value!r}")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"it is a non-empty string, not {value!r}")
-    return value
-
-
-def _level(value: object) -> str:
-    level = _text(value).upper()
-    if level not in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"):
-        raise ValueError(f"it is debug, info, warning, error or critical, not {value!r}")
-    return level
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One of Grete's own settings: how it is read, its default, what it is for."""
-
-    parse: Callable[[Any], Any]
-    default: object
-    help: str
-
-
-SETTINGS: dict[str, Setting] = {
-    "workers": Setting(_positive, 5, "threads that run handlers"),
-    "group": Setting(
-        _text, None, "consumer group of routes that name none; else kafka's group.id, else the App's name"
-    ),
-    "max_messages": Setting(_positive, 500, "messages that one call of consume gets at most"),
-    "shutdown_timeout": Setting(units.seconds, "30s", "how long a stop may take before it is forced"),
-    "queued_bytes": Setting(units.size, "64MiB", "memory for records that wait for a handler, per consumer group"),
-    "log_level": Setting(_level, "info", "how much `grete run` logs"),
-}
-
-# Planned, and refused by name until they are there. Each with the one value that says "as it is now", if there is one.
-NOT_BUILT: dict[str, object] = {
-    "payload": None,
-    "concurrency": "partition",
-    "max_in_flight": None,
-    "retry": None,
-    "dead_letter": None,
-    "offsets": "auto",
-    "max_unmarked": None,
-    "max_wait": "0s",
-    "stall_after": None,
-    "handler_timeout": None,
-    "attempts": None,
-    "backoff": None,
-    "tick": None,
-    "eof": None,
-    "transactional": None,
-    "nodes": None,
-    "cpus": None,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,25 +49,6 @@ class Config:
     def kafka_pairs(self, overrides: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
         """Kafka's settings as the core takes them, the overrides last."""
         return [*((name, value.value) for name, value in self.kafka.items()), *(overrides or {}).items()]
-
-
-def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Refuses names that do not exist, with the nearest that does."""
-    known = list(known)
-    for name in given:
-        if name not in known and name not in NOT_BUILT:
-            hint = did_you_mean(name, [*known, *NOT_BUILT])
-            if not hint and "." in name:
-                hint = "; Kafka's settings go into kafka={...}"
-            raise ConfigError(f'{where} has no setting "{name}"{hint}', setting=name)
-
-
-def refuse_unbuilt(given: Mapping[str, object], where: str) -> None:
-    """Refuses what is planned and not there yet, unless it asks for what happens anyway."""
-    for name, value in given.items():
-        if name in NOT_BUILT and value is not None and value != NOT_BUILT[name]:
-            now = f"; for now leave it out or say {NOT_BUILT[name]!r}" if NOT_BUILT[name] else "; for now leave it out"
-            raise NotBuiltError(f"{where}: {name}={value!r} is not built yet{now}", setting=name)
 
 
 def parse(name: str, value: object, origin: str) -> Value:
@@ -167,10 +84,9 @@ def client_pairs(settings: Mapping[str, object]) -> list[tuple[str, str]]:
 
 def layer(settings: Mapping[str, object], kafka: Mapping[str, object], origin: str) -> Layer:
     """A layer of checked values. None means: not given."""
-    check_names(settings, SETTINGS, origin)
-    refuse_unbuilt(settings, origin)
+    check_names(settings, SETTINGS, "the App" if origin == "code" else origin)
     for name in kafka:
-        if name in SETTINGS or name in NOT_BUILT:
+        if name in SETTINGS or name in ROUTE_SETTINGS or name in NOT_BUILT:
             raise ConfigError(
                 f"{name} (from {origin}) is Grete's own setting, not Kafka's", setting=name, origin=origin
             )
@@ -223,8 +139,7 @@ def environment_layer(environment: Mapping[str, str]) -> Layer:
             result.kafka[name] = kafka_text(name, value, origin)
             continue
         name = variable.removeprefix(_ENVIRONMENT).lower()
-        check_names([name], SETTINGS, origin)
-        refuse_unbuilt({name: value}, origin)
+        check_names({name: value}, SETTINGS, origin)
         if name in SETTINGS:
             result.settings[name] = parse(name, value, origin)
     return result

@@ -1,12 +1,13 @@
 """Layers of settings, where each value came from, and what is refused."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import grete
-from grete import config
+from grete import config, settings
 from grete.config import Layer, environment_layer, layer, resolve
 
 KAFKA = {"bootstrap.servers": "localhost:9092"}
@@ -33,6 +34,8 @@ def test_defaults() -> None:
     assert (settings["workers"], settings["max_messages"], settings["shutdown_timeout"]) == (5, 500, 30.0)
     assert settings["queued_bytes"] == 64 << 20
     assert settings["group"] is None
+    assert (settings["max_bytes"], settings["max_wait"], settings["stall_after"]) == (16 << 20, 0.0, 30.0)
+    assert (settings["handler_timeout"], settings["leak_report"], settings["loop"]) == (math.inf, True, "auto")
     assert settings.settings["workers"].origin == "default"
 
 
@@ -95,6 +98,21 @@ def test_kafka_values_are_what_a_properties_file_would_say() -> None:
         resolved(kafka={**KAFKA, "client.id": None})
 
 
+def test_settings_of_all_layers_have_units(empty_directory: Path) -> None:
+    (empty_directory / "grete.toml").write_text('max_wait = "20ms"\nstall_after = "none"\nleak_report = false\n')
+    settings = resolved(environment={"GRETE_HANDLER_TIMEOUT": "5m", "GRETE_MAX_BYTES": "1MB", "GRETE_LOOP": "asyncio"})
+    assert (settings["max_wait"], settings["stall_after"], settings["leak_report"]) == (0.02, math.inf, False)
+    assert (settings["handler_timeout"], settings["max_bytes"], settings["loop"]) == (300.0, 1_000_000, "asyncio")
+    assert resolved(environment={"GRETE_LEAK_REPORT": "No"})["leak_report"] is False
+
+
+def test_uvloop_must_be_there_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(grete.ConfigError, match=r'uvloop is not installed: pip install "grete\[uvloop\]"'):
+        layer({"loop": "uvloop"}, {}, "code")
+    layer({"loop": "auto"}, {}, "code")
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -107,6 +125,15 @@ def test_kafka_values_are_what_a_properties_file_would_say() -> None:
         ({"queued_bytes": "64"}, "has no unit"),
         ({"group": ""}, "non-empty string"),
         ({"log_level": "loud"}, "debug, info"),
+        ({"max_bytes": 0}, "at least one byte"),
+        ({"max_wait": "2"}, r'max_wait \(from code\): "2" has no unit'),
+        ({"max_wait": "-2s"}, "a number and a unit"),
+        ({"stall_after": 0}, 'at least 1ms, not 0; "none" switches it off'),
+        ({"handler_timeout": "soon"}, '"none" switches it off'),
+        ({"leak_report": "perhaps"}, "true or false, not 'perhaps'"),
+        ({"loop": "uvlop"}, 'it is "auto", "asyncio" or "uvloop", not \'uvlop\'; did you mean "uvloop"'),
+        ({"retry": grete.Retry()}, r"the App has no setting \"retry\": it is a setting of a route: @app\.consumer"),
+        ({"backoff": "fast"}, r"it belongs to the retry policy: retry=grete\.Retry\(backoff="),
     ],
 )
 def test_wrong_settings_name_themselves_and_the_cure(settings: dict[str, object], says: str) -> None:
@@ -114,12 +141,12 @@ def test_wrong_settings_name_themselves_and_the_cure(settings: dict[str, object]
         layer(settings, {}, "code")
 
 
-@pytest.mark.parametrize("name", sorted(config.NOT_BUILT))
+@pytest.mark.parametrize("name", settings.NOT_BUILT)
 def test_what_is_planned_is_refused_by_name(name: str) -> None:
     with pytest.raises(grete.NotBuiltError, match=f"{name}='something' is not built yet") as caught:
         layer({name: "something"}, {}, "code")
     assert caught.value.setting == name
-    layer({name: config.NOT_BUILT[name]}, {}, "code")
+    layer({name: None}, {}, "code")
 
 
 def test_unknown_environment_variables_are_refused_with_their_name() -> None:
@@ -127,8 +154,10 @@ def test_unknown_environment_variables_are_refused_with_their_name() -> None:
         environment_layer({"GRETE_WORKER": "3"})
     with pytest.raises(grete.ConfigError, match="environment variable GRETE_WORKERS"):
         environment_layer({"GRETE_WORKERS": "x"})
-    with pytest.raises(grete.NotBuiltError, match="retry"):
+    with pytest.raises(grete.ConfigError, match=r"GRETE_RETRY has no setting \"retry\": it is a setting of a route"):
         environment_layer({"GRETE_RETRY": "x"})
+    with pytest.raises(grete.NotBuiltError, match="nodes"):
+        environment_layer({"GRETE_NODES": "3"})
     assert environment_layer({"PATH": "x", "GRETE_WORKERS": ""}).settings == {}
 
 

@@ -1,0 +1,265 @@
+"""Grete's own settings: which there are, how each is read, what is meant when it is given in the wrong place."""
+
+import importlib.util
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from grete import units
+from grete._suggest import did_you_mean
+from grete.errors import ConfigError, NotBuiltError
+from grete.retry import Retry
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One of Grete's own settings: how it is read, its default, what it is for. The parser raises ValueError."""
+
+    parse: Callable[[Any], Any]
+    default: object
+    help: str
+
+
+def count(value: object) -> int:
+    """A whole number from 1 up; the environment gives it as a string."""
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"it is a whole number from 1 up, not {value!r}")
+    return value
+
+
+def _small_count(value: object) -> int:
+    """A count that the core keeps in 32 bits."""
+    number = count(value)
+    if number >= 1 << 32:
+        raise ValueError(f"{number} is more than the {(1 << 32) - 1} that are possible")
+    return number
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"it is a non-empty string, not {value!r}")
+    return value
+
+
+def _yes_or_no(value: object) -> bool:
+    if isinstance(value, str):
+        known = {
+            "true": True,
+            "1": True,
+            "yes": True,
+            "on": True,
+            "false": False,
+            "0": False,
+            "no": False,
+            "off": False,
+        }
+        value = known.get(value.strip().lower(), value)
+    if not isinstance(value, bool):
+        raise ValueError(f"it is true or false, not {value!r}")
+    return value
+
+
+def _one_of(*names: str) -> Callable[[object], str]:
+    """One of a few words; the nearest is suggested for all others."""
+    listed = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}".replace("'", '"')
+
+    def parse(value: object) -> str:
+        if isinstance(value, str) and value in names:
+            return value
+        near = did_you_mean(value.strip().lower().replace("-", "_"), names) if isinstance(value, str) else ""
+        raise ValueError(f"it is {listed}, not {value!r}{near}")
+
+    return parse
+
+
+def _level(value: object) -> str:
+    level = _text(value).upper()
+    if level not in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"):
+        raise ValueError(f"it is debug, info, warning, error or critical, not {value!r}")
+    return level
+
+
+def _loop(value: object) -> str:
+    name = _one_of("auto", "asyncio", "uvloop")(value)
+    if name == "uvloop" and importlib.util.find_spec("uvloop") is None:
+        raise ValueError('uvloop is not installed: pip install "grete[uvloop]", or say "auto"')
+    return name
+
+
+def _positive_seconds(value: str | float) -> float:
+    seconds = units.seconds(value)
+    if seconds < 0.001:
+        raise ValueError(f"it is at least 1ms, not {value!r}")
+    return seconds
+
+
+def _limit(value: str | float) -> float:
+    """A duration that is watched, or "none"; infinite then."""
+    if isinstance(value, str) and value.strip().lower() == "none":
+        return math.inf
+    try:
+        return _positive_seconds(value)
+    except ValueError as error:
+        raise ValueError(f'{error}; "none" switches it off') from None
+
+
+def _bytes(value: str | int) -> int:
+    size = units.size(value)
+    if size < 1:
+        raise ValueError(f"it is at least one byte, not {value!r}")
+    return size
+
+
+_RATE = re.compile(r"\s*([0-9]+)\s*/\s*(.*?)\s*")
+
+
+def rate(value: object) -> tuple[int, float]:
+    """Records per seconds of "100/s", "5000/min", "10/30s" or of a whole number, which is per second."""
+    advice = 'it is records per time, like "100/s" or "5000/min", or a whole number per second'
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ValueError(f"{advice}, not {value!r}")
+    if isinstance(value, int):
+        records, per = value, 1.0
+    else:
+        match = _RATE.fullmatch(value)
+        if match is None:
+            raise ValueError(f"{advice}, not {value!r}")
+        records, unit = int(match[1]), match[2]
+        per = _positive_seconds(unit if unit[:1].isdigit() else f"1{unit}")
+    if not 1 <= records < 1 << 32:
+        raise ValueError(f"{advice}; at least one record, not {value!r}")
+    return records, per
+
+
+def _priority(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -(1 << 31) <= value < 1 << 31:
+        raise ValueError(
+            f"it is a whole number, not {value!r}: with priority=5 a route is served as if it had waited 5 s longer"
+        )
+    return value
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"it is True or False, not {value!r}")
+    return value
+
+
+def _retry(value: object) -> Retry:
+    if isinstance(value, Retry):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise ValueError(f"it is a grete.Retry: write retry=grete.Retry(attempts={value})")
+    raise ValueError(f'it is a grete.Retry, like grete.Retry(attempts=5, backoff="200ms..30s"), not {value!r}')
+
+
+def topic_name(value: object) -> str:
+    """A name that a topic of Kafka's could have."""
+    if not isinstance(value, str):
+        raise ValueError(f"a topic is a string, not {value!r}")
+    legal = value.isascii() and all(c.isalnum() or c in "._-" for c in value) and value not in (".", "..")
+    if not value or len(value) > 249 or not legal:
+        raise ValueError(f"{value!r} is no topic name: 1 to 249 letters, digits, dots, underscores and hyphens")
+    return value
+
+
+def _anything(value: T) -> T:
+    return value
+
+
+# An App's settings. Those that are a route's, too, are the default of its routes.
+SETTINGS: dict[str, Setting] = {
+    "workers": Setting(count, 5, "threads that run handlers"),
+    "group": Setting(
+        _text, None, "consumer group of routes that name none; else kafka's group.id, else the App's name"
+    ),
+    "max_messages": Setting(count, 500, "messages that one call of consume gets at most"),
+    "max_bytes": Setting(
+        _bytes, "16MiB", "bytes of messages that one call of consume gets at most (one message always)"
+    ),
+    "max_wait": Setting(units.seconds, "0s", "how long to wait for max_messages before a call with fewer"),
+    "stall_after": Setting(_limit, "30s", 'how long a call may take before the log names it with its stack; or "none"'),
+    "handler_timeout": Setting(_limit, "none", 'how long a call may take before it counts as hung; or "none"'),
+    "shutdown_timeout": Setting(units.seconds, "30s", "how long a stop may take before it is forced"),
+    "queued_bytes": Setting(units.size, "64MiB", "memory for records that wait for a handler, per consumer group"),
+    "log_level": Setting(_level, "info", "how much `grete run` logs"),
+    "leak_report": Setting(
+        _yes_or_no, True, "whether the log names threads that outlive the consumer that started them"
+    ),
+    "loop": Setting(
+        _loop, "auto", 'the event loop of async handlers: "asyncio", "uvloop", or "auto": uvloop if installed'
+    ),
+}
+
+# A route's settings. Where the default is None, the App's setting counts if there is one.
+ROUTE_SETTINGS: dict[str, Setting] = {
+    **{
+        name: Setting(SETTINGS[name].parse, None, SETTINGS[name].help)
+        for name in ("group", "max_messages", "max_bytes", "max_wait", "stall_after", "handler_timeout")
+    },
+    "concurrency": Setting(
+        _one_of("partition", "key", "unordered"), "partition", "what keeps its order: a partition, a key, or nothing"
+    ),
+    "max_in_flight": Setting(_small_count, 4096, 'with "key" and "unordered": records of a partition in work at most'),
+    "priority": Setting(_priority, 0, "a route is served as if it had waited this many seconds longer"),
+    "payload": Setting(_anything, None, "what values are decoded to, and how"),
+    "retry": Setting(_retry, Retry(), "what happens after a failure"),
+    "dead_letter": Setting(topic_name, None, "the topic that takes records whose attempts are used up"),
+    "offsets": Setting(_one_of("auto", "manual", "at_most_once"), "auto", "who marks records as processed, and when"),
+    "max_unmarked": Setting(
+        _small_count, 100_000, 'with offsets="manual": records without a mark that pause a partition'
+    ),
+    "offset_map": Setting(_flag, False, "whether marks ahead of the committed offset are kept in its metadata"),
+    "rate_limit": Setting(rate, None, "records per time, of the route in this process"),
+    "delay": Setting(units.seconds, None, "records are processed when they are at least this old"),
+    "expire": Setting(_positive_seconds, None, "records that are older are passed over, and counted"),
+    "tick": Setting(_positive_seconds, None, "how often the consumer's tick method runs, with or without records"),
+}
+
+# Planned, and refused by name until they are there.
+NOT_BUILT = ("transactional", "nodes", "cpus")
+
+# What people look for among the settings, and where it is.
+_ELSEWHERE = {
+    "attempts": "it belongs to the retry policy: retry=grete.Retry(attempts=...)",
+    "backoff": 'it belongs to the retry policy: retry=grete.Retry(backoff="200ms..30s")',
+    "jitter": "it belongs to the retry policy: retry=grete.Retry(jitter=...)",
+    "retries": "say how often a handler runs in all: retry=grete.Retry(attempts=...)",
+    "eof": "define a method eof on the consumer class: it runs when a partition has been read to its end",
+    "topic": 'topics come first, without a name: @app.consumer("orders")',
+    "topics": 'topics come first, without a name: @app.consumer("orders", "returns")',
+    "group_id": "it is called group",
+    "dlq": "it is called dead_letter",
+}
+
+
+def check_names(given: Mapping[str, object], known: Iterable[str], where: str) -> None:
+    """Refuses names that do not exist, with the nearest that does or with the place where they belong."""
+    known = list(known)
+    for name, value in given.items():
+        if name in known:
+            continue
+        if name in NOT_BUILT:
+            if value is not None:
+                raise NotBuiltError(f"{where}: {name}={value!r} is not built yet; for now leave it out", setting=name)
+            continue
+        raise ConfigError(f'{where} has no setting "{name}"{_cure(name, known)}', setting=name)
+
+
+def _cure(name: str, known: list[str]) -> str:
+    if name in _ELSEWHERE:
+        return f": {_ELSEWHERE[name]}"
+    if name in ROUTE_SETTINGS:
+        return f": it is a setting of a route: @app.consumer(..., {name}=...)"
+    if name in SETTINGS:
+        return f": it is a setting of the App: grete.App(..., {name}=...)"
+    hint = did_you_mean(name, [*known, *NOT_BUILT])
+    if not hint and "." in name:
+        return "; Kafka's settings go into kafka={...}"
+    return hint
