@@ -133,13 +133,20 @@ fn what_is_processed_beyond_a_commit_comes_back_with_it() {
 /// What was committed is no longer in the log: the map beside it is the past as well.
 #[test]
 fn a_position_that_was_reset_takes_no_map() {
-    let (mut world, m) = joined(1);
-    world.unchecked = true;
-    let map = OffsetMap::from_runs([55..57, 60..61]);
-    world.brokers.coordinator.offsets.insert(tp(0), 50);
-    world.brokers.coordinator.metadata.insert(tp(0), map.encode(50, MAX_METADATA));
-    world.pass(3 * SECOND);
-    let last = world.members[m].positions.last().unwrap();
-    assert_eq!(*last, (0, false, OffsetMap::default()));
-    assert_eq!(world.delivered(m, 0).len(), 10);
+    for older_epoch in [false, true] {
+        let (mut world, m) = joined(1);
+        world.unchecked = true;
+        let map = OffsetMap::from_runs([55..57, 60..61]);
+        world.brokers.coordinator.offsets.insert(tp(0), 50);
+        world.brokers.coordinator.metadata.insert(tp(0), map.encode(50, MAX_METADATA));
+        if older_epoch {
+            world.brokers.coordinator.leader_epochs.insert(tp(0), 0);
+        }
+        world.pass(3 * SECOND);
+        let positions = &world.members[m].positions;
+        // The log of an older epoch is compared before anything is fetched.
+        let end = if older_epoch { 10 } else { 0 };
+        assert_eq!(positions.last(), Some(&(end, false, OffsetMap::default())));
+        assert_eq!(positions.len(), if older_epoch { 1 } else { 2 });
+    }
 }

@@ -55,6 +55,8 @@ pub struct Broker {
     pub offsets: BTreeMap<TopicPartition, i64>,
     /// The text beside them.
     pub metadata: BTreeMap<TopicPartition, String>,
+    /// The leader epochs told with them, where a test says so.
+    pub leader_epochs: BTreeMap<TopicPartition, i32>,
     /// What a new coordinator finds in the log: the last complete generation.
     persisted: (i32, String, String, BTreeMap<String, Member>),
     pub out: Vec<(ReplyTo, Vec<u8>)>,
@@ -76,6 +78,7 @@ impl Broker {
             ids: 0,
             offsets: BTreeMap::new(),
             metadata: BTreeMap::new(),
+            leader_epochs: BTreeMap::new(),
             persisted: Default::default(),
             out: Vec::new(),
             unstable: false,
@@ -387,6 +390,7 @@ impl Broker {
                 OffsetFetchResponsePartitions {
                     partition_index,
                     committed_offset: self.offsets.get(&tp).copied().filter(|_| !self.unstable).unwrap_or(-1),
+                    committed_leader_epoch: self.leader_epochs.get(&tp).copied().unwrap_or(-1),
                     metadata: Some(Cow::Owned(self.metadata.get(&tp).cloned().unwrap_or_default())),
                     error_code: error.0,
                     ..OffsetFetchResponsePartitions::default()
