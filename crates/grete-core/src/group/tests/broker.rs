@@ -393,7 +393,6 @@ impl Broker {
                     committed_leader_epoch: self.leader_epochs.get(&tp).copied().unwrap_or(-1),
                     metadata: Some(Cow::Owned(self.metadata.get(&tp).cloned().unwrap_or_default())),
                     error_code: error.0,
-                    ..OffsetFetchResponsePartitions::default()
                 }
             });
             let partitions = partitions.collect();
