@@ -3,7 +3,7 @@
 Importing it starts nothing: no thread, no socket, no file descriptor.
 """
 
-from grete import client
+from grete import asgi, client
 from grete._core import Message, Messages, __version__
 from grete.app import App
 from grete.consumer import Consumer
@@ -74,5 +74,6 @@ __all__ = [
     "UnknownGroupError",
     "UnknownTopicError",
     "__version__",
+    "asgi",
     "client",
 ]

@@ -1,12 +1,17 @@
 """The App: settings and routes."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from grete import _place, config, routes
 from grete.errors import ConfigError, GreteError, NotBuiltError
 from grete.retry import Retry
 from grete.routes import Route
+from grete.running import Running
+
+if TYPE_CHECKING:
+    from grete.processing.embedded import Embedded
+    from grete.processing.runner import Runner
 
 H = TypeVar("H", bound=Callable[..., object])
 
@@ -78,7 +83,8 @@ class App:
         self.name = name
         self.routes: list[Route] = []
         self._command_line = config.Layer()
-        self._stop: Callable[[], None] | None = None
+        self._runner: Runner | None = None
+        self._embedded: Embedded | None = None
 
     def consumer(self, *topics: str, **settings: Unpack[RouteSettings]) -> Callable[[H], H]:
         """Routes topics to a class derived from `grete.Consumer`, or to a function; each may be `async`.
@@ -137,24 +143,81 @@ class App:
         """Consumes until SIGINT, SIGTERM or `stop()`, then finishes jobs in flight, commits, leaves the groups.
 
         Returns after a clean stop. Raises what ended it otherwise. A stop that takes longer than `shutdown_timeout`, or
-        a second SIGINT, dumps all stacks and ends the process with status 2.
+        a second SIGINT, names who still runs, commits what the others have done, and ends the process with status 2.
+        SIGTSTP quiets, SIGTTIN dumps the stacks of all threads.
         """
+        runner = self._make(embedded=False)
+        self._runner = runner
+        try:
+            runner.run()
+        finally:
+            self._runner = None
+
+    def start(self) -> None:
+        """Runs inside of a process that does other things, too: returns once clients and workers run.
+
+        Handles no signals and never ends the process. Raises what is wrong; an error that ends the App later is in
+        `error` and raised by `stop`. A forked child starts its own.
+        """
+        from grete.processing.embedded import Embedded
+
+        embedded = Embedded(self._make(embedded=True))
+        before, self._embedded = self._embedded, embedded
+        try:
+            embedded.start()
+        except BaseException:
+            self._embedded = before
+            raise
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Stops gracefully: jobs in flight end, offsets are committed, groups are left. From any thread; idempotent.
+
+        `timeout`: seconds, instead of `shutdown_timeout`. After `start` it returns when that is over, and raises what
+        ended the App, once; `grete.TimeoutError` if a handler did not return in time. During `run`, and in a handler,
+        it returns at once.
+        """
+        if self._embedded is not None:
+            self._embedded.stop(timeout)
+        runner = self._runner
+        if runner is not None:
+            runner.stop(timeout)
+
+    def running(self) -> Running:
+        """`with app.running():` starts the App, and stops it at the block's end; `async with` does so off the loop."""
+        return Running(self)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the App after `start`; None while it runs, and after a clean stop."""
+        return self._embedded.error if self._embedded is not None else None
+
+    def quiet(self) -> None:
+        """Hands out no more records. What runs goes on, and the App stays in its groups; only a stop ends this."""
+        self._running().quiet()
+
+    def scale(self, workers: int) -> None:
+        """Runs handlers in so many threads from now on, at least one. Those that are too many end after their job."""
+        if workers < 1:
+            raise ConfigError(f"workers is a number from 1 up, not {workers}", setting="workers")
+        self._running().scale(workers)
+
+    def _make(self, *, embedded: bool) -> "Runner":
         from grete.processing.runner import Runner
 
-        if self._stop is not None:
+        if self._live() is not None:
             raise GreteError(f'App "{self.name}" runs already')
         if not self.routes:
             raise ConfigError(f'App "{self.name}" has no consumer: declare one with @app.consumer("topic")')
         resolved = self.settings()
-        runner = Runner(self.name, self.groups(resolved), resolved)
-        self._stop = runner.stop
-        try:
-            runner.run()
-        finally:
-            self._stop = None
+        return Runner(self.name, self.groups(resolved), resolved, embedded=embedded)
 
-    def stop(self) -> None:
-        """Makes `run` stop gracefully and return. From any thread; does nothing when `run` does not run."""
-        stop = self._stop
-        if stop is not None:
-            stop()
+    def _live(self) -> "Runner | None":
+        if self._runner is not None:
+            return self._runner
+        return self._embedded.runner if self._embedded is not None else None
+
+    def _running(self) -> "Runner":
+        runner = self._live()
+        if runner is None:
+            raise GreteError(f'App "{self.name}" does not run')
+        return runner

@@ -24,7 +24,8 @@ class AppRun:
     def __init__(self, target: str, directory: Path, environment: Mapping[str, object]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "SEEN_DIRECTORY": str(directory), "PYTHONUNBUFFERED": "1"}
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        env = {**os.environ, "PYTHONPATH": path, "SEEN_DIRECTORY": str(directory), "PYTHONUNBUFFERED": "1"}
         env |= {name: str(value) for name, value in environment.items()}
         number = len(list(directory.glob("*.err")))
         self._error_file = directory / f"run-{number}.err"

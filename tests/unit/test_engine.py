@@ -58,7 +58,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, dispatcher: FakeDispatcher) -> Engin
     monkeypatch.setattr(_core, "Worker", lambda name, dispatcher: (name, dispatcher))
     routes = [make(0, ("orders",), orders, {})]
     config = {"workers": 2}
-    return Engine(routes, dispatcher, {}, Production({}), config, Control(), {0: "billing"})  # type: ignore[arg-type]
+    return Engine(routes, dispatcher, {}, Production({}, lambda _producer: True), config, Control(), {0: "billing"})  # type: ignore[arg-type]
 
 
 def test_running_jobs_are_described_with_their_stacks(engine: Engine, dispatcher: FakeDispatcher) -> None:

@@ -366,11 +366,18 @@ impl Consumer {
     }
 
     /// Commits what may be committed (unless `enable.auto.commit` is false and nothing here commits by itself), leaves the
-    /// group, ends the network thread. A second call does nothing.
+    /// group, ends the network thread. A second call waits for the end of the first.
     ///
     /// # Errors
     /// When the group could not be left within `timeout`; the thread then ends on its own.
     pub fn close(&self, timeout: Duration) -> Result<(), ClientError> {
+        self.begin_close(true, timeout)?;
+        self.await_close(timeout)
+    }
+
+    /// The first half of [`Consumer::close`]. With `commit` false what was processed since the last commit is left to be
+    /// processed again.
+    pub(crate) fn begin_close(&self, commit: bool, timeout: Duration) -> Result<(), ClientError> {
         let shared = &*self.shared;
         if shared.fork_generation != grete_net::fork::generation() {
             return Err(ClientError::Forked { what: "consumer" });
@@ -378,13 +385,16 @@ impl Consumer {
         if shared.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let offsets = if shared.commits {
-            shared.dispatcher.lock().dispatch.committables(shared.client, false)
-        } else {
-            Vec::new()
-        };
+        let commit = shared.commits && commit;
+        let offsets = commit.then(|| shared.dispatcher.lock().dispatch.committables(shared.client, false));
         let deadline = shared.dispatcher.clock().now() + u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX / 2);
         shared.commands.send(ConsumerEvent::Close { offsets, deadline });
+        Ok(())
+    }
+
+    /// The second half.
+    pub(crate) fn await_close(&self, timeout: Duration) -> Result<(), ClientError> {
+        let shared = &*self.shared;
         // The core keeps the deadline; the margin is for its thread to get the processor.
         let ended = shared.commands.wait_for_end(timeout + Duration::from_secs(1));
         shared.dispatcher.set_waker(shared.client, None);
@@ -397,6 +407,11 @@ impl Consumer {
             let _ = thread.join();
         }
         Ok(())
+    }
+
+    /// Its group, if it has one.
+    pub(crate) fn group_id(&self) -> Option<&str> {
+        self.shared.config.group_id()
     }
 
     // ---- inside
@@ -501,7 +516,7 @@ impl Drop for Shared {
         }
         if !self.closed.load(Ordering::Acquire) {
             // Dropped without close: the thread ends at once, the group learns by the session's end.
-            self.commands.send(ConsumerEvent::Close { offsets: Vec::new(), deadline: 0 });
+            self.commands.send(ConsumerEvent::Close { offsets: None, deadline: 0 });
         }
     }
 }

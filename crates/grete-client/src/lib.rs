@@ -15,8 +15,7 @@ mod error;
 mod notice;
 mod producer;
 mod report;
-mod signal_watch;
-mod stop_guard;
+mod stop;
 mod waiter;
 mod worker;
 
@@ -34,8 +33,7 @@ pub use notice::{Level, Notice};
 pub use producer::{
     Asked, Closing, Deadline, Flush, Flushing, Producer, ProducerStatistics, Slept, Stamp, Undelivered, Watch,
 };
-pub use signal_watch::{SignalWatch, StopSignals};
-pub use stop_guard::StopGuard;
+pub use stop::{Parting, SignalNumbers, SignalWatch, Stages, Stop};
 pub use waiter::Wait;
 pub use worker::Worker;
 

@@ -61,6 +61,12 @@ pub(crate) struct Client {
     inner: Handle<Consumer>,
 }
 
+impl Client {
+    pub(crate) fn get(&self) -> PyResult<&Consumer> {
+        self.inner.get()
+    }
+}
+
 #[pymethods]
 impl Client {
     /// `config`: Kafka's settings as pairs. `routes`: (id, topics, max_messages).

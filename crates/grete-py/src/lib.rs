@@ -47,7 +47,7 @@ mod _core {
     #[pymodule_export]
     use super::producer::{Deliveries, DeliveriesIterator, Delivery, LoopWatch, Producer};
     #[pymodule_export]
-    use super::stop::{SignalWatch, StopGuard};
+    use super::stop::{SignalWatch, Stop};
     #[pymodule_export]
     use super::testing::_testing_decode;
     #[pymodule_export]

@@ -2,9 +2,9 @@
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from grete.client import Producer, Undelivered
+from grete.client import Producer
 from grete.errors import ClosedError
 
 logger = logging.getLogger("grete")
@@ -13,8 +13,10 @@ logger = logging.getLogger("grete")
 class Production:
     """Makes the producer when the first consumer asks for it: a process that produces nothing starts no thread."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], made: Callable[[Producer], bool]) -> None:
+        """`made` hears of the producer; False from it: the App has stopped meanwhile."""
         self._settings = settings
+        self._made = made
         self._lock = threading.Lock()
         self._producer: Producer | None = None
         self._closed = False
@@ -25,19 +27,26 @@ class Production:
         if producer is not None:
             return producer
         with self._lock:
-            if self._closed:
-                raise ClosedError("the App has stopped: its producer is closed")
             if self._producer is None:
-                self._producer = Producer(self._settings)
+                if self._closed:
+                    raise ClosedError("the App has stopped: its producer is closed")
+                producer = Producer(self._settings)
+                if not self._made(producer):
+                    # What it took now would not be waited for: see the farewell.
+                    self._closed = True
+                    producer.close(0.0)
+                    raise ClosedError("the App stops: it makes no producer any more")
+                self._producer = producer
             return self._producer
 
-    def close(self, timeout: float) -> Undelivered:
+    def close(self, timeout: float) -> None:
         """Delivers what was produced, within `timeout` seconds; what is left then is given up. No other is made."""
         with self._lock:
             self._closed = True
-        return self._producer.close(timeout) if self._producer is not None else Undelivered()
+            self._made = _too_late  # who listens may own us: descriptors are not to wait for the garbage collector
+        if self._producer is not None:
+            self._producer.close(timeout)
 
-    @property
-    def started(self) -> bool:
-        """Whether there is something to close."""
-        return self._producer is not None
+
+def _too_late(_producer: Producer) -> bool:
+    return False

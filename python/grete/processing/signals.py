@@ -1,5 +1,6 @@
-"""Signals as bytes in a pipe, so that one wait serves them and everything else."""
+"""Signals as bytes in a pipe, read by a thread that needs no GIL."""
 
+import contextlib
 import faulthandler
 import signal
 import sys
@@ -14,30 +15,33 @@ def _noted(_signum: int, _frame: FrameType | None) -> None:
     """Nothing to do: CPython has written the signal's number to the wake-up fd."""
 
 
-class Signals:
-    """While entered: SIGINT and SIGTERM make `fd` readable instead of interrupting whatever runs.
+# The C-level handler of this one dumps all stacks without the GIL, for when nobody gets it. Nothing else sends it.
+_WITHOUT_GIL = getattr(signal, "SIGRTMAX", signal.SIGTTOU)
 
-    A native thread sees them first: from the first one on, the process has `timeout` seconds, even if the GIL is never
-    given back. Outside of the main thread, where Python handles no signals, this is a plain wake-up.
+
+class Signals:
+    """While entered: SIGINT and SIGTERM begin `stop`, SIGTSTP quiets, SIGTTIN dumps all stacks.
+
+    A native thread sees the signals first: the stop begins and has its deadline even if the GIL is never given back.
+    The process ends with the deadline. Outside of the main thread, where Python handles no signals, only that is so.
     """
 
     STOP = (signal.SIGINT, signal.SIGTERM)
-    # `kill -TTIN <pid>` dumps all stacks, and so does the end of the time: faulthandler's handler is in C, without GIL.
+    QUIET = signal.SIGTSTP
     DUMP = signal.SIGTTIN
 
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
-        self.dump = 0
+    def __init__(self, stop: _core.Stop) -> None:
+        self._stop = stop
         self._before: dict[int, Any] = {}
         self._wakeup_before: int | None = None
         self._watch: _core.SignalWatch | None = None
 
     def __enter__(self) -> Self:
-        self.dump = self.DUMP if self._register_dump() else 0
-        self._watch = _core.SignalWatch(self._timeout, self.STOP, self.dump)
+        exit_at_the_end(self._stop)
         if threading.current_thread() is threading.main_thread():
+            self._watch = _core.SignalWatch(self._stop, self.STOP, self.QUIET, self.DUMP)
             self._wakeup_before = signal.set_wakeup_fd(self._watch.wakeup_fd(), warn_on_full_buffer=False)
-            for signum in self.STOP:
+            for signum in (*self.STOP, self.QUIET, self.DUMP):
                 # Even where a shell has set SIGINT to be ignored, as it does for background jobs of a script: who
                 # sends it means it.
                 self._before[signum] = signal.signal(signum, _noted)
@@ -50,37 +54,24 @@ class Signals:
             signal.signal(signum, signal.SIG_DFL if handler is None else handler)
         if self._wakeup_before is not None:
             signal.set_wakeup_fd(self._wakeup_before)
-        if self.dump:
-            faulthandler.unregister(self.DUMP)
+        faulthandler.unregister(_WITHOUT_GIL)
         self._watch = None
 
-    @property
-    def fd(self) -> int:
-        """Readable after a signal or `wake`."""
-        return self._entered().wait_fd()
 
-    def wake(self) -> None:
-        """Makes `fd` readable, from any thread; does nothing when nobody waits."""
-        watch = self._watch
-        if watch is not None:
-            watch.wake()
+def exit_at_the_end(stop: _core.Stop) -> None:
+    """The process ends with the time of the stop, and dumps all stacks before, if it has a stderr."""
+    try:
+        faulthandler.register(_WITHOUT_GIL, file=stderr(), all_threads=True, chain=False)
+    except (OSError, ValueError, RuntimeError):
+        stop.exit_at_the_end(0)
+    else:
+        stop.exit_at_the_end(_WITHOUT_GIL)
 
-    def read(self) -> list[int]:
-        """The signals since the last call, in order."""
-        return self._entered().take()
 
-    def _register_dump(self) -> bool:
-        """Whether the signal now dumps stacks; it does not without a stderr."""
-        try:
-            faulthandler.register(self.DUMP, file=stderr(), all_threads=True, chain=False)
-        except (OSError, ValueError, RuntimeError):
-            return False
-        return True
-
-    def _entered(self) -> _core.SignalWatch:
-        if self._watch is None:
-            raise RuntimeError("signals are watched only inside of `with`")
-        return self._watch
+def dump_stacks() -> None:
+    """The stacks of all threads, to stderr. With the GIL, so that no frame vanishes while it is read."""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        faulthandler.dump_traceback(file=stderr(), all_threads=True)
 
 
 def stderr() -> int:

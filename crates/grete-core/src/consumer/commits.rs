@@ -92,13 +92,17 @@ impl ConsumerCore {
     pub(super) fn close(
         &mut self,
         now: Nanos,
-        offsets: Vec<Committable>,
+        offsets: Option<Vec<Committable>>,
         deadline: Nanos,
         out: &mut Vec<ConsumerAction>,
     ) {
         self.closing = Some(deadline);
         self.commits.interval = None;
         self.commits.due = None;
+        if offsets.is_none() {
+            self.config.auto_commit = None; // leaving revokes the lanes, and they would bring theirs
+        }
+        let offsets = offsets.unwrap_or_default();
         self.fetch(now, FetchEvent::Close);
         if deadline <= now || self.group.is_none() {
             self.finish(out);

@@ -101,8 +101,8 @@ pub enum ConsumerEvent {
     Drained(Slot, Option<Committable>),
     /// Commit nothing more by itself, commit `offsets`, leave the group, end the sessions.
     Close {
-        /// The last ones.
-        offsets: Vec<Committable>,
+        /// The last ones. `None`: commit nothing, and nothing of what lanes still bring on their way out either.
+        offsets: Option<Vec<Committable>>,
         /// Be done by then.
         deadline: Nanos,
     },

@@ -56,7 +56,7 @@ pub(crate) struct Producer {
 
 impl Producer {
     #[inline]
-    pub(super) fn client(&self) -> PyResult<&ClientProducer> {
+    pub(crate) fn client(&self) -> PyResult<&ClientProducer> {
         self.client.get()
     }
 
@@ -452,6 +452,11 @@ impl Producer {
     /// Why the producer cannot go on, if that is so.
     fn _failure(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         Ok(self.client()?.fatal().map(|error| errors::client(error).into_value(py).into_any()))
+    }
+
+    /// Readable while notices wait.
+    fn _event_fd(&self) -> PyResult<i32> {
+        Ok(self.client()?.event_fd())
     }
 
     /// The notices since the last call.

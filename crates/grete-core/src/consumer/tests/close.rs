@@ -34,6 +34,24 @@ fn the_last_offsets_are_committed_then_the_group_is_left_then_it_is_over() {
 }
 
 #[test]
+fn a_closing_without_offsets_leaves_the_group_and_commits_nothing() {
+    let (mut world, m) = working();
+    world.work = Work::Held;
+    world.append(0, 5);
+    world.pass(SECOND);
+    // A job in flight ends while the group is being left: what it has earned stays uncommitted, too.
+    world.tell(m, ConsumerEvent::Close { offsets: None, deadline: world.now + 10 * SECOND });
+    while let Some(partition) = world.members[m].jobs.first().map(|job| job.tp.partition) {
+        world.end_job(m, partition, Finished::Done);
+        world.pass(100 * MILLI);
+    }
+    world.pass(SECOND);
+    assert!(world.members[m].finished);
+    assert_eq!(world.times(m, ApiKey::LeaveGroup).len(), 1);
+    assert!(world.times(m, ApiKey::OffsetCommit).is_empty());
+}
+
+#[test]
 fn a_job_in_hand_is_waited_for_until_shortly_before_the_deadline() {
     for returns in [true, false] {
         let (mut world, m) = working();

@@ -127,7 +127,7 @@ fn act(world: &mut World, step: Step) {
         Step::Charged(slot, bytes) => ConsumerEvent::Charged(Slot(slot), bytes),
         Step::Corrupt(slot, generation, offset) => ConsumerEvent::Corrupt { slot: Slot(slot), generation, offset },
         Step::Drained(slot, offset) => ConsumerEvent::Drained(Slot(slot), offset),
-        Step::Close(ms) => ConsumerEvent::Close { offsets: Vec::new(), deadline: now + ms * MILLI },
+        Step::Close(ms) => ConsumerEvent::Close { offsets: (ms % 2 == 0).then(Vec::new), deadline: now + ms * MILLI },
     };
     world.tell(0, event);
 }

@@ -164,7 +164,7 @@ impl World {
     }
 
     pub fn close(&mut self, m: usize, time: Nanos) {
-        let offsets = self.members[m].last_offsets();
+        let offsets = Some(self.members[m].last_offsets());
         let deadline = self.now + time;
         self.tell(m, ConsumerEvent::Close { offsets, deadline });
     }

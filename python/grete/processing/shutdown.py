@@ -1,0 +1,156 @@
+"""How a run ends: handlers finish, hooks run, records are delivered, offsets committed, groups left."""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from grete import _core, errors
+from grete.client import Undelivered
+from grete.errors import UndeliveredError
+from grete.processing.engine import Engine
+from grete.processing.lookout import Lookout
+from grete.processing.production import Production
+from grete.processing.signals import dump_stacks
+
+logger = logging.getLogger("grete")
+
+# The exit status of a forced stop.
+FORCED = 2
+# For a thread that has been given up to say so itself: the end of the time is near, but not yet there.
+_LAST_WORDS = 0.1
+
+
+class Shutdown:
+    """Runs one stop against its one deadline, as far as the GIL lets it; native threads do the rest: `_core.Stop`."""
+
+    def __init__(
+        self,
+        stop: _core.Stop,
+        dispatcher: _core.Dispatcher,
+        production: Production,
+        lookout: Lookout,
+        exits: bool,
+    ) -> None:
+        self._stop = stop
+        self._dispatcher = dispatcher
+        self._production = production
+        self._lookout = lookout
+        self._exits = exits
+        self._ending: set[threading.Thread] = set()
+        self._errors: list[Exception] = []
+
+    def ending(self, thread: threading.Thread) -> None:
+        """The thread does nothing any more but return."""
+        self._ending.add(thread)
+        self._stop.wake()
+
+    def run(self, engine: Engine | None) -> Exception | None:
+        """Returns what went wrong. A stop that is not over in time ends the process, if that is the App's own."""
+        self._stop.begin()
+        if engine is not None:
+            engine.leave(time.monotonic() + _left(self._stop).handlers)
+        threads = engine.threads if engine is not None else ()
+        self._await(threads, lambda left: left.handlers)
+        if engine is not None and (late := _alive(threads)):
+            for line in engine.describe_running():
+                place = line.partition("\n")[0]
+                text = "%s: does not end; what it has not marked will be processed again"
+                logger.error(text, place, extra={"event": "app.late_job"})
+            logger.debug("given up: %s", ", ".join(thread.name for thread in late))
+        # Whoever runs no handler has nothing to wait for any more, and gets no job on the way out.
+        self._dispatcher.release_workers()
+        closer = threading.Thread(target=self._close, args=(engine,), name="grete-close", daemon=True)
+        closer.start()
+        self._await([closer], lambda left: left.everything - _LAST_WORDS)
+        self._await(threads, lambda left: left.everything - _LAST_WORDS)
+        self._lookout.tell()
+        if late := _alive([*threads, closer]):
+            self._give_up(engine, late)
+        self._ending.clear()  # these threads know us
+        return self._errors[0] if self._errors else None
+
+    def _await(self, threads: Sequence[threading.Thread], limit: "Callable[[_Left], float]") -> None:
+        """Until all have ended (each says so with its last breath) or the limit has come."""
+        while any(thread.is_alive() and thread not in self._ending for thread in threads):
+            left = limit(_left(self._stop))
+            if left <= 0:
+                break
+            # Somebody who hurries moves the limit, and wakes us.
+            for signum in self._lookout.wait(left):
+                if signum == signal.SIGINT:
+                    logger.warning("SIGINT again: no handler is waited for", extra={"event": "app.hurried"})
+        for thread in threads:
+            if thread in self._ending:
+                thread.join()
+
+    def _close(self, engine: Engine | None) -> None:
+        try:
+            delivery = _left(self._stop).delivery
+            if engine is not None:
+                engine.close_background(time.monotonic() + delivery)
+            # Here and not in the farewell alone: callbacks of deliveries are Python's.
+            self._production.close(_left(self._stop).delivery)
+            self._hear(self._stop.say_farewell())
+        except Exception as error:
+            logger.exception("the stop failed", extra={"event": "app.stop_failed"})
+            self._errors.append(error)
+        finally:
+            self.ending(threading.current_thread())
+
+    def _hear(self, parting: tuple[bool, dict[str, int], int, int, list[tuple[str, Exception]]] | None) -> None:
+        if parting is None:
+            return  # a native thread is at it, and will have to be given up
+        committed, by_topic, not_written, unknown, not_left = parting
+        if not committed:
+            undelivered = Undelivered(by_topic, not_written, unknown)
+            self._errors.append(
+                UndeliveredError(
+                    f"stopped with undelivered records: {undelivered}; the offsets behind them were not committed: "
+                    "what was processed since the last commit will be processed again",
+                    undelivered=undelivered,
+                )
+            )
+            logger.error("%s", self._errors[-1], extra={"event": "app.not_committed"})
+        for group, error in not_left:
+            text = 'group "%s" was not left cleanly: %s'
+            logger.error(text, group, error, extra={"event": "group.not_left", "group": group})
+            self._errors.append(error)
+
+    def _give_up(self, engine: Engine | None, late: Sequence[threading.Thread]) -> None:
+        """The time is up."""
+        running = engine.describe_running() if engine is not None else []
+        for line in running:
+            logger.error("not over in time: %s", line, extra={"event": "app.blocked"})
+        names = [line.partition("\n")[0] for line in running] or [thread.name for thread in late]
+        reason = f"not over after shutdown_timeout: {'; '.join(names)}"
+        if self._exits:
+            self._force(reason, dump=not running)
+        self._errors.insert(0, errors.TimeoutError(f"{reason}. What it has not marked will be processed again"))
+
+    def _force(self, reason: str, dump: bool) -> NoReturn:
+        logger.error("forced stop: %s", reason, extra={"event": "app.forced"})
+        if dump:
+            dump_stacks()
+        logging.shutdown()
+        os._exit(FORCED)
+
+
+class _Left:
+    """Seconds until the points of a stop that is under way."""
+
+    __slots__ = ("closing", "delivery", "everything", "handlers")
+
+    def __init__(self, handlers: float, delivery: float, closing: float, everything: float) -> None:
+        self.handlers, self.delivery, self.closing, self.everything = handlers, delivery, closing, everything
+
+
+def _left(stop: _core.Stop) -> _Left:
+    return _Left(*(stop.left() or (0.0, 0.0, 0.0, 0.0)))
+
+
+def _alive(threads: Sequence[threading.Thread]) -> list[threading.Thread]:
+    return [thread for thread in threads if thread.is_alive()]
