@@ -59,8 +59,8 @@ impl OffsetMap {
     }
 
     /// As metadata of a commit of `committable`, in at most `max_bytes`: as many of the first runs as fit. What is left
-    /// out is processed again after a restart. Empty when there is nothing to say. Runs that begin at or below
-    /// `committable` say nothing: the commit itself does.
+    /// out is processed again after a restart. Empty when there is nothing to say: of `committable` and what is below it,
+    /// the commit itself speaks.
     #[must_use]
     pub fn encode(&self, committable: i64, max_bytes: usize) -> String {
         let room =
@@ -70,7 +70,9 @@ impl OffsetMap {
         put_varint(&mut bytes, base);
         let head = bytes.len();
         let mut reached = committable;
-        for run in self.runs.iter().filter(|run| run.start > committable) {
+        let first = committable.saturating_add(1);
+        let runs = self.runs.iter().map(|run| run.start.max(first)..run.end);
+        for run in runs.filter(|run| run.start < run.end) {
             let before = bytes.len();
             put_varint(&mut bytes, run.start.abs_diff(reached) - 1);
             put_varint(&mut bytes, run.end.abs_diff(run.start) - 1);
@@ -244,8 +246,14 @@ mod tests {
     fn offsets_at_the_end_of_the_range_pass() {
         let all = map([(1, i64::MAX)]);
         assert_eq!(OffsetMap::decode(0, &all.encode(0, MAX_METADATA)), all);
-        assert_eq!(map([(i64::MIN, 3)]).encode(0, MAX_METADATA), "", "it begins below what is committed");
+        assert_eq!(map([(1, 3)]).encode(i64::MAX, MAX_METADATA), "");
         assert_eq!(map([(1, 3)]).encode(-1, MAX_METADATA), "");
+    }
+
+    #[test]
+    fn runs_that_begin_before_what_is_committed_are_cut() {
+        let text = map([(i64::MIN, 3), (5, 6), (8, 14), (20, 22)]).encode(9, MAX_METADATA);
+        assert_eq!(OffsetMap::decode(9, &text), map([(10, 14), (20, 22)]));
     }
 
     fn any_map() -> impl Strategy<Value = (i64, OffsetMap)> {
