@@ -79,6 +79,32 @@ pub(crate) fn client(error: ClientError) -> PyErr {
     }
 }
 
+/// A payload is asked for where nothing decodes values.
+pub(crate) fn no_payload(topic: &str) -> PyErr {
+    let message = format!(
+        "records of {topic:?} have no payload: nothing says how to decode their values. Give the route one, like \
+         @app.consumer({topic:?}, payload=\"json\"), or use .value"
+    );
+    make("NoPayloadError", &message, |_| Ok(()))
+}
+
+/// The `DecodeError` of a record, raised from what its decoder raised.
+pub(crate) fn undecodable(topic: &str, partition: i32, offset: i64, message: Py<PyAny>, cause: PyErr) -> PyErr {
+    Python::attach(|py| {
+        let reason = cause.value(py);
+        let kind = reason.get_type().name().map_or_else(|_| "an error".to_owned(), |name| name.to_string());
+        let text = format!("{topic}[{partition}] offset {offset} does not decode: {kind}: {reason}");
+        let error = make("DecodeError", &text, |keywords| {
+            keywords.set_item("topic", topic)?;
+            keywords.set_item("partition", partition)?;
+            keywords.set_item("offset", offset)?;
+            keywords.set_item("message", message)
+        });
+        error.set_cause(py, Some(cause));
+        error
+    })
+}
+
 /// Something given for a record is not of a type that can be sent.
 pub(crate) fn record_type(message: &str, topic: &str) -> PyErr {
     make("RecordTypeError", message, |keywords| keywords.set_item("topic", topic))

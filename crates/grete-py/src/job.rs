@@ -39,7 +39,7 @@ pub(crate) struct Job {
 impl Job {
     pub(crate) fn new(py: Python<'_>, dispatcher: &ClientDispatcher, job: grete_client::Job) -> PyResult<Self> {
         let lost = job.kind == JobKind::Revoked { lost: true };
-        let messages = job.batch.map(|batch| Py::new(py, Messages::new(py, batch))).transpose()?;
+        let messages = job.batch.map(|batch| Py::new(py, Messages::new(py, batch, None))).transpose()?;
         Ok(Self {
             token: Handle::new((dispatcher.clone(), job.token)),
             route: job.route,
@@ -80,11 +80,11 @@ impl Job {
         let (topic, partition, span) = if let Ok(message) = x.cast::<Message>() {
             let message = message.get();
             let (batch, offset) = (message.batch.get(), message.offset());
-            (batch.topic_object(x.py()), batch.partition, Some((offset, offset)))
+            (batch.topic_object(x.py()), batch.shared().partition, Some((offset, offset)))
         } else if let Ok(messages) = x.cast::<Messages>() {
             let messages = messages.get();
             let span = messages.span().map(|(first, last, _)| (first, last));
-            (messages.topic_object(x.py()), messages.partition, span)
+            (messages.topic_object(x.py()), messages.shared().partition, span)
         } else {
             return Err(PyTypeError::new_err(format!(
                 "mark takes a grete.Message or grete.Messages, not {}",

@@ -3,20 +3,23 @@
 //! The policy: every call that can block runs with the GIL detached; a job crosses the boundary once
 //! (`Dispatcher.next` completes the last one and returns the next one); columns become Python objects only when a row
 //! is looked at. No Rust lock is held across attaching or detaching.
-#![deny(unsafe_code)] // allowed in `buffers` and `untracked` only
+#![deny(unsafe_code)] // allowed in `buffers`, `calls` and `untracked` only
 
 mod admin;
 mod buffers;
+mod calls;
 mod client;
 mod columns;
 mod dispatcher;
 mod errors;
 mod handle;
+mod iterator;
 mod job;
 mod message;
 mod messages;
 mod notice;
 mod producer;
+mod rows;
 mod stop;
 mod testing;
 mod untracked;
@@ -37,11 +40,13 @@ mod _core {
     #[pymodule_export]
     use super::dispatcher::{Dispatcher, Worker};
     #[pymodule_export]
+    use super::iterator::MessagesIterator;
+    #[pymodule_export]
     use super::job::Job;
     #[pymodule_export]
     use super::message::Message;
     #[pymodule_export]
-    use super::messages::{Messages, MessagesIterator};
+    use super::messages::Messages;
     #[pymodule_export]
     use super::notice::Notice;
     #[pymodule_export]

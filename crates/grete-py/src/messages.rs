@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use grete_client::{Batch, PooledColumns};
+use grete_client::Batch;
 use grete_columns::Layouts;
 use grete_core::dispatch::ColumnsPool;
 use grete_wire::records::Columns;
@@ -14,8 +13,9 @@ use pyo3::types::{PyBytes, PyCapsule, PyList, PyMemoryView, PySlice, PySliceMeth
 
 use crate::buffers;
 use crate::columns::{Int64Column, Lent, Which};
-use crate::handle::Handle;
+use crate::iterator::MessagesIterator;
 use crate::message::Message;
+use crate::rows::Rows;
 
 /// Records of one partition, in offset order. Offsets may have gaps: compaction, transactions, retries.
 ///
@@ -25,51 +25,45 @@ use crate::message::Message;
 /// `values()`, `keys()` and the fields of a `Message` are copies and keep nothing.
 #[pyclass(frozen, sequence, module = "grete")]
 pub(crate) struct Messages {
-    columns: Handle<Arc<PooledColumns>>,
+    shared: Arc<Rows>,
     rows: Range<u32>,
-    topic: Py<PyString>,
-    topic_name: Arc<str>,
-    pub(crate) partition: i32,
-    high_watermark: i64,
     next_offset: i64,
 }
 
 impl Messages {
-    pub(crate) fn new(py: Python<'_>, batch: Batch) -> Self {
-        let end = u32::try_from(batch.rows.end).unwrap_or(u32::MAX);
-        let start = u32::try_from(batch.rows.start).unwrap_or(end);
-        Self {
-            columns: Handle::new(batch.columns),
-            rows: start..end,
-            topic: PyString::new(py, &batch.topic).unbind(),
-            topic_name: batch.topic,
-            partition: batch.partition,
-            high_watermark: batch.high_watermark,
-            next_offset: batch.next_offset,
-        }
+    /// `decoder` makes payloads from values.
+    pub(crate) fn new(py: Python<'_>, batch: Batch, decoder: Option<Py<PyAny>>) -> Self {
+        let next_offset = batch.next_offset;
+        let shared = Rows::new(py, batch, decoder);
+        Self { rows: shared.all(), shared: Arc::new(shared), next_offset }
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<Rows> {
+        &self.shared
     }
 
     #[inline]
     pub(crate) fn columns(&self) -> &Columns {
-        self.columns.memory()
-    }
-
-    pub(crate) fn topic_str(&self) -> &str {
-        &self.topic_name
+        self.shared.columns()
     }
 
     pub(crate) fn topic_object<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
-        self.topic.bind(py).clone()
+        self.shared.topic.bind(py).clone()
     }
 
     pub(crate) fn offset_at(&self, row: usize) -> i64 {
-        self.columns().offsets.get(row).copied().unwrap_or(-1)
+        self.shared.offset_at(row)
     }
 
     /// First and last offset, and where to read on after all of it; `None` when empty.
     pub(crate) fn span(&self) -> Option<(i64, i64, i64)> {
         let last = self.offset_at(self.rows.end.checked_sub(1)? as usize);
         (!self.rows.is_empty()).then(|| (self.offset_at(self.rows.start as usize), last, self.next_offset))
+    }
+
+    pub(crate) fn rows(&self) -> Range<u32> {
+        self.rows.clone()
     }
 
     pub(crate) fn range(&self) -> Range<usize> {
@@ -81,7 +75,7 @@ impl Messages {
         Ok(self.offset_at(row))
     }
 
-    fn slice(&self, py: Python<'_>, start: usize, stop: usize) -> Self {
+    fn slice(&self, start: usize, stop: usize) -> Self {
         let length = self.rows.len();
         let stop = stop.min(length);
         let start = start.min(stop);
@@ -91,15 +85,7 @@ impl Messages {
             Some(last) if stop < length && start < stop => self.offset_at(last as usize) + 1,
             _ => self.next_offset,
         };
-        Self {
-            columns: Handle::new(Arc::clone(self.columns.memory())),
-            rows,
-            topic: self.topic.clone_ref(py),
-            topic_name: Arc::clone(&self.topic_name),
-            partition: self.partition,
-            high_watermark: self.high_watermark,
-            next_offset,
-        }
+        Self { shared: Arc::clone(&self.shared), rows, next_offset }
     }
 
     fn bytes_list<'py>(
@@ -112,7 +98,7 @@ impl Messages {
     }
 
     fn view<'py>(&self, py: Python<'py>, which: Which) -> PyResult<Bound<'py, PyMemoryView>> {
-        let column = Bound::new(py, Int64Column::new(self.columns.memory(), which, self.range()))?;
+        let column = Bound::new(py, Int64Column::new(self.shared.pooled(), which, self.range()))?;
         PyMemoryView::from(column.as_any())
     }
 }
@@ -127,6 +113,7 @@ impl Messages {
         Self::new(
             py,
             Batch { columns, rows: 0..0, topic, partition: -1, high_watermark: -1, next_offset, leader_epoch: -1 },
+            None,
         )
     }
 
@@ -139,7 +126,7 @@ impl Messages {
     /// The partition; -1 for the empty answer of a `poll` whose time was up.
     #[getter]
     fn partition(&self) -> i32 {
-        self.partition
+        self.shared.partition
     }
 
     /// Offset of the first record. Raises IndexError when empty.
@@ -164,7 +151,7 @@ impl Messages {
     /// The partition's high watermark (the offset that the next record will get) when this was fetched.
     #[getter]
     fn high_watermark(&self) -> i64 {
-        self.high_watermark
+        self.shared.high_watermark
     }
 
     /// All offsets: a read-only `memoryview` of format "q", without a copy.
@@ -189,13 +176,23 @@ impl Messages {
         self.bytes_list(py, Columns::key)
     }
 
+    /// All payloads: a list of what each record's `payload` is. Raises `DecodeError` at the first that is not decodable.
+    fn payloads<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
+        let (py, this) = (slf.py(), slf.get());
+        let payloads = PyList::empty(py);
+        for row in this.rows() {
+            let message = || Message::new(slf, row).map(|message| message.into_any().unbind());
+            payloads.append(this.shared.payload(py, row as usize, message)?)?;
+        }
+        Ok(payloads)
+    }
+
     fn __len__(&self) -> usize {
         self.rows.len()
     }
 
-    fn __iter__(slf: Py<Self>) -> MessagesIterator {
-        let rows = slf.get().rows.clone();
-        MessagesIterator { batch: slf, next: AtomicU32::new(rows.start), end: rows.end }
+    fn __iter__(slf: &Bound<'_, Self>) -> MessagesIterator {
+        MessagesIterator::new(slf)
     }
 
     fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -209,7 +206,7 @@ impl Messages {
                 ));
             }
             let (start, stop) = (indices.start.max(0) as usize, indices.stop.max(0) as usize);
-            return Ok(Bound::new(py, this.slice(py, start, stop.max(start)))?.into_any());
+            return Ok(Bound::new(py, this.slice(start, stop.max(start)))?.into_any());
         }
         let Ok(index) = index.extract::<isize>() else {
             return Err(PyTypeError::new_err("Messages are indexed by int or slice"));
@@ -218,8 +215,7 @@ impl Messages {
         if !(0..length).contains(&position) {
             return Err(PyIndexError::new_err(format!("index {index} is out of range: there are {length} messages")));
         }
-        let message = Message { batch: slf.clone().unbind(), row: this.rows.start + position as u32 };
-        Ok(Bound::new(py, message)?.into_any())
+        Ok(Message::new(slf, this.rows.start + position as u32)?.into_any())
     }
 
     /// The Arrow PyCapsule interface. Of `requested_schema` the types binary and large_binary for key and value are
@@ -231,7 +227,7 @@ impl Messages {
         requested_schema: Option<&Bound<'py, PyCapsule>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
         let wanted = buffers::requested_layouts(requested_schema)?;
-        let lent = Arc::new(Lent::new(self.columns.memory()));
+        let lent = Arc::new(Lent::new(self.shared.pooled()));
         let (array, layouts) = grete_columns::export(&lent, self.range(), wanted);
         Ok((buffers::schema_capsule(py, layouts.schema())?, buffers::array_capsule(py, array)?))
     }
@@ -245,42 +241,13 @@ impl Messages {
         match self.span() {
             Some((first, last, _)) => format!(
                 "<Messages {}[{}] offsets {first}..{last}, {} messages, high watermark {}>",
-                self.topic_name,
-                self.partition,
+                self.shared.topic_name,
+                self.shared.partition,
                 self.rows.len(),
-                self.high_watermark
+                self.shared.high_watermark
             ),
-            None if self.topic_name.is_empty() => "<Messages, none>".to_string(),
-            None => format!("<Messages {}[{}], none>", self.topic_name, self.partition),
+            None if self.shared.topic_name.is_empty() => "<Messages, none>".to_string(),
+            None => format!("<Messages {}[{}], none>", self.shared.topic_name, self.shared.partition),
         }
-    }
-}
-
-/// Iterates over `Messages`.
-#[pyclass(frozen, module = "grete._core")]
-pub(crate) struct MessagesIterator {
-    batch: Py<Messages>,
-    next: AtomicU32,
-    end: u32,
-}
-
-#[pymethods]
-impl MessagesIterator {
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__(&self, py: Python<'_>) -> Option<Message> {
-        // The GIL orders the accesses; an atomic only because a frozen class is shared.
-        let row = self.next.load(Ordering::Relaxed);
-        if row >= self.end {
-            return None;
-        }
-        self.next.store(row + 1, Ordering::Relaxed);
-        Some(Message { batch: self.batch.clone_ref(py), row })
-    }
-
-    fn __length_hint__(&self) -> usize {
-        self.end.saturating_sub(self.next.load(Ordering::Relaxed)) as usize
     }
 }

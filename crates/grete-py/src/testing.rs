@@ -14,23 +14,23 @@ use crate::messages::Messages;
 /// Decodes the record batches in `data` as a worker would, for tests and for looking into log segments.
 /// Raises ValueError for what does not decode.
 #[pyfunction]
-#[pyo3(signature = (data, topic, partition, high_watermark=0))]
+#[pyo3(signature = (data, topic, partition, high_watermark=0, decoder=None))]
 pub(crate) fn _testing_decode(
     py: Python<'_>,
     data: &[u8],
     topic: &str,
     partition: i32,
     high_watermark: i64,
+    decoder: Option<Py<PyAny>>,
 ) -> PyResult<Messages> {
     let slab = Slab::from(data.to_vec());
-    let mut decoder = Decoder::new(SlabPool::new(0), DecodeLimits::default());
+    let mut wire = Decoder::new(SlabPool::new(0), DecodeLimits::default());
     let mut columns = Columns::default();
     let mut next_offset = 0;
     for batch in walk(&slab) {
         let (header, range) = batch.map_err(|error| PyValueError::new_err(error.to_string()))?;
         next_offset = header.next_offset();
-        decoder
-            .decode(&slab, range, &header, 0, &mut columns)
+        wire.decode(&slab, range, &header, 0, &mut columns)
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
     }
     let rows = 0..columns.len();
@@ -43,5 +43,5 @@ pub(crate) fn _testing_decode(
         next_offset,
         leader_epoch: -1,
     };
-    Ok(Messages::new(py, batch))
+    Ok(Messages::new(py, batch, decoder))
 }

@@ -1,0 +1,55 @@
+//! Calls into CPython that handing out records one by one needs and PyO3 does not have.
+#![allow(unsafe_code)]
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyFunction;
+
+/// `function(argument)`.
+#[inline]
+pub(crate) fn one<'py>(function: &Bound<'py, PyAny>, argument: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // The place before the arguments is the callee's to use: a bound method puts its `self` there.
+    let mut arguments = [std::ptr::null_mut(), argument.as_ptr()];
+    // SAFETY: one argument, which is alive during the call, and the writable place before it that the flag promises.
+    unsafe {
+        let result = ffi::PyObject_Vectorcall(
+            function.as_ptr(),
+            arguments.as_mut_ptr().add(1),
+            1 | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET,
+            std::ptr::null_mut(),
+        );
+        Bound::from_owned_ptr_or_err(function.py(), result)
+    }
+}
+
+/// Whether nobody but the holder of `object` refers to it.
+#[inline]
+pub(crate) fn is_only_reference<T>(object: &Bound<'_, T>) -> bool {
+    // SAFETY: the object is alive, and the GIL is held, so that the count stays what it is.
+    unsafe { ffi::Py_REFCNT(object.as_ptr()) == 1 }
+}
+
+/// Whether a call of it runs Python code first of all, which answers signals and lets other threads have the GIL.
+pub(crate) fn runs_python(function: &Bound<'_, PyAny>) -> bool {
+    if function.is_instance_of::<PyFunction>() {
+        return true;
+    }
+    let Ok(inner) = function.getattr("__func__") else { return false };
+    inner.is_instance_of::<PyFunction>()
+}
+
+/// The exception that is on its way through the frames of this thread, as an object.
+pub(crate) fn exception_under_way(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: what is fetched is restored, and the object is borrowed from it before that.
+    unsafe {
+        if ffi::PyErr_Occurred().is_null() {
+            return None;
+        }
+        let (mut class, mut value, mut traceback) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+        ffi::PyErr_Fetch(&raw mut class, &raw mut value, &raw mut traceback);
+        ffi::PyErr_NormalizeException(&raw mut class, &raw mut value, &raw mut traceback);
+        let exception = Bound::from_borrowed_ptr_or_opt(py, value);
+        ffi::PyErr_Restore(class, value, traceback);
+        exception
+    }
+}
