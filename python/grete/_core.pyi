@@ -42,6 +42,7 @@ _GroupTold: TypeAlias = tuple[str, str, str, str, str, int, list[_MemberTold]]
 __all__ = [
     "Admin",
     "Client",
+    "Decision",
     "Deliveries",
     "DeliveriesIterator",
     "Delivery",
@@ -53,6 +54,7 @@ __all__ = [
     "MessagesIterator",
     "Notice",
     "Producer",
+    "Route",
     "SignalWatch",
     "Stop",
     "Worker",
@@ -143,6 +145,12 @@ class Message:
     def value(self) -> bytes | None:
         """The value, copied; `None` if the record has none (a tombstone)."""
     @property
+    def payload(self) -> Any:
+        """The value, decoded as the route's `payload=` says: at the first touch, then kept. `None` for a tombstone.
+
+        Raises DecodeError from what the decoder raised, and NoPayloadError when there is no decoder.
+        """
+    @property
     def headers(self) -> tuple[tuple[str, bytes | None], ...]:
         """The headers in the record's order, duplicates included, parsed on each access."""
     def __eq__(self, other: object, /) -> bool: ...
@@ -189,6 +197,10 @@ class Messages(Sequence[Message]):
         """All values, copied: a list of bytes or None."""
     def keys(self) -> list[bytes | None]:
         """All keys, copied: a list of bytes or None."""
+    def payloads(self) -> list[Any]:
+        """All payloads: a list of what each record's `payload` is. Raises DecodeError at the first that does not
+        decode.
+        """
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Message]: ...
     @overload
@@ -210,30 +222,132 @@ class MessagesIterator:
 
 @final
 class Job:
-    """One call of a hook, handed out by `Dispatcher.next` and to be given back to it."""
+    """One call of a hook, handed out by `Dispatcher.next` or `take_loop` and to be given back."""
 
+    @property
+    def id(self) -> int:
+        """Never the same for two jobs of a dispatcher."""
     @property
     def route(self) -> int: ...
     @property
-    def lane(self) -> int: ...
+    def lane(self) -> int:
+        """Unique per assignment of a partition; with `slot` the key of the consumer instance."""
+    @property
+    def slot(self) -> int:
+        """Which of the lane's units; 0 for jobs of the whole lane (all but "consume" and "dead_letter")."""
     @property
     def topic(self) -> str: ...
     @property
     def partition(self) -> int: ...
     @property
-    def attempt(self) -> int: ...
+    def attempt(self) -> int:
+        """From 1; counts the runs of the first unmarked record."""
     @property
-    def kind(self) -> Literal["consume", "revoked", "shutdown"]: ...
+    def kind(self) -> Literal["consume", "dead_letter", "revoked", "shutdown", "eof", "tick"]: ...
     @property
-    def lost(self) -> bool: ...
+    def lost(self) -> bool:
+        """Whether a revoked partition is already somebody else's."""
     @property
-    def messages(self) -> Messages | None: ...
-    def mark(self, x: Message | Messages, through: bool = False) -> int: ...
+    def messages(self) -> Messages | None:
+        """What to consume; `None` for hooks without records, and once the job has been given back."""
+    @property
+    def trouble(self) -> tuple[int, str, str, int, int] | None:
+        """What the record of a "dead_letter" job has been through: attempts, error class, error message, first and last
+        failure in ms since 1970. `None` for other jobs.
+        """
+    def each(self, function: Callable[[Message], object]) -> None:
+        """`function(message)` for each message in order; each that returns is marked. Ends with the first exception, or
+        with RevokedError when the partition has gone meanwhile.
+        """
+    def each_payload(self, function: Callable[[Any], object]) -> None:
+        """`function(payload)` for each message in order; each that returns is marked. Ends with the first exception,
+        which is a DecodeError if a record does not decode, or with RevokedError when the partition has gone meanwhile.
+        """
+    def progress(self, rows: int) -> None:
+        """The first `rows` records of the job are done: if it fails, they are not presented again. Raises
+        RevokedError.
+        """
+    def culprit(self, error: BaseException | None = None) -> int | None:
+        """Offset of the record at which the handler failed with `error`, if known: the one at which `each` stopped; the
+        one that an unfinished iteration over the messages (or a slice of them) handed out last; the only one.
+        """
+    def mark(self, x: Message | Messages, through: bool = False) -> int:
+        """Declares `x` processed; with `through` also all before it. How many records were not marked before. Raises
+        RevokedError when the partition is not this job's any more.
+        """
+    def mark_all(self) -> int:
+        """Declares all records of this job processed. How many were not marked before. Raises RevokedError."""
+
+@final
+class Decision:
+    """What a failure leads to."""
+
+    @property
+    def kind(self) -> Literal["retry", "halve", "dead_letter", "later", "hold", "refused", "skipped"]: ...
+    @property
+    def wait(self) -> float:
+        """Seconds until the records come again; 0 unless "retry" or "later"."""
+    @property
+    def attempt(self) -> int:
+        """The coming run's number; 0 unless "retry"."""
+    @property
+    def rows(self) -> int:
+        """How many records come again; 0 unless "retry" or "halve"."""
+    @property
+    def offset(self) -> int | None:
+        """The record that goes to the dead letter topic; `None` unless "dead_letter"."""
+
+@final
+class Route:
+    """Topics and how their records are processed. Durations in seconds, sizes in bytes."""
+
+    def __new__(
+        cls,
+        *,
+        id: int,  # noqa: A002
+        name: str,
+        topics: Sequence[str],
+        pool: str = "threads",
+        concurrency: str = "partition",
+        key_slots: int = 0,
+        max_messages: int = 500,
+        max_bytes: int = ...,
+        max_wait: float = 0.0,
+        max_in_flight: int = 4096,
+        offsets: str = "auto",
+        max_unmarked: int = 100_000,
+        offset_map: bool = False,
+        attempts: int | None = ...,
+        backoff: tuple[float, float] = ...,
+        jitter: float = 0.2,
+        dead_letter: bool = False,
+        priority: int = 0,
+        rate_limit: tuple[int, float] | None = None,
+        delay: float | None = None,
+        expire: float | None = None,
+        eof: bool = False,
+        tick: float | None = None,
+        stall_after: float | None = None,
+        handler_timeout: float | None = None,
+    ) -> Route:
+        """`pool`: "threads" or "loop". `concurrency`: "partition", "key" or "unordered" (with `key_slots` units).
+        `offsets`: "auto", "manual" or "at_most_once". `attempts`: None for ever. `backoff`: first and longest wait.
+        `jitter`: a share of the wait. `rate_limit`: records and the seconds that they are for. Raises ValueError for
+        what makes no sense.
+        """
+    @property
+    def id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def topics(self) -> list[str]: ...
 
 class _RunningJob(TypedDict):
     topic: str
     partition: int
+    slot: int
     route: int
+    handler: str
     kind: str
     worker: str
     seconds: float
@@ -242,43 +356,102 @@ class _Lane(TypedDict):
     topic: str
     partition: int
     route: int
+    handler: str
     state: str
     position: int | None
     committable: int | None
     high_watermark: int | None
     queued_bytes: int
     lag: int | None
+    running_for: float | None
+    stalled: bool
+    attempt: int
+    in_flight: int
+    unmarked: int
+    paused_for: float | None
+
+class _Counts(TypedDict):
+    jobs: int
+    records: int
+    failures: int
+    dead_letters: int
+    expired: int
+    stalled: int
+
+_Verdict: TypeAlias = Literal["retry", "give_up", "reject", "later", "fatal"]
 
 @final
 class Dispatcher:
     """Knows which lanes are ready and hands jobs to workers. For all clients of one App, or for one consumer."""
 
     def __new__(cls, *, interruptible: bool = False) -> Dispatcher: ...
-    def next(self, worker: Worker, done: Job | None = None, failed: bool = False) -> Job | None: ...
+    def next(self, worker: Worker, done: Job | None = None) -> Job | None:
+        """Gives `done` back as done, waits for the next job. `None`: the worker is to end, because all is over or
+        there are to be fewer workers.
+        """
     def poll(self, worker: Worker, done: Job | None, timeout: float | None, max_messages: int) -> Job | None: ...
-    def complete(self, done: Job, failed: bool = False) -> None: ...
+    def complete(self, job: Job) -> None:
+        """Gives a job back that returned, without taking another."""
+    def fail(
+        self,
+        job: Job,
+        verdict: _Verdict,
+        error_class: str,
+        error: str,
+        *,
+        offset: int | None = None,
+        delay: float = 0.0,
+    ) -> Decision:
+        """Gives a job back that raised. "give_up": not an exception that the route retries; "later": run again after
+        `delay` seconds, without counting; "fatal": never again in this process. `offset`: of the record that failed.
+        """
+    def set_payload(self, route: int, topic: str, decoder: Callable[[bytes], object]) -> None:
+        """What makes the payloads of a route's topic: called with a value's bytes."""
+    def set_workers(self, count: int) -> None:
+        """From now on there are so many workers: those with a higher number end when they come for a job, at once if
+        they wait for one.
+        """
+    def start_loop(self) -> int:
+        """Starts the thread that decodes for an event loop. A descriptor that is readable while `take_loop` has
+        something to say.
+        """
+    def take_loop(self) -> tuple[list[Job], list[int]]:
+        """The jobs to start, and the ids of running ones to cancel because their partition has gone."""
+    def loop_stopped(self) -> bool:
+        """Whether no job comes for the event loop any more; the descriptor becomes readable then, too."""
+    def pause(self, job: Job, seconds: float | None) -> None:
+        """Hands out nothing more of the job's partition for so long; None: until `resume`."""
+    def resume(self, job: Job) -> None: ...
     def quiet(self) -> None: ...
     def stop(self) -> None: ...
     def release_workers(self) -> None: ...
     def running(self) -> list[_RunningJob]: ...
     def lanes(self) -> list[_Lane]: ...
+    def counts(self) -> _Counts:
+        """Running totals."""
     def event_fd(self) -> int: ...
     def take_notices(self) -> list[Notice]: ...
     def check(self) -> None: ...
 
 @final
 class Worker:
-    """What one thread needs to take jobs: decoder contexts and buffers. One thread at a time."""
+    """What one thread needs to take jobs: decoder contexts and buffers. One thread at a time.
 
-    def __new__(cls, name: str, dispatcher: Dispatcher) -> Worker: ...
+    `number`, from 1: it ends when there are to be fewer workers. 0: it is not one of those that are counted.
+    """
+
+    def __new__(cls, name: str, dispatcher: Dispatcher, number: int = 0) -> Worker: ...
 
 @final
 class Client:
     """One Kafka client: one consumer group, one "grete-net" thread."""
 
-    def __new__(
-        cls, config: Sequence[tuple[str, str]], dispatcher: Dispatcher, routes: Sequence[tuple[int, Sequence[str], int]]
-    ) -> Client: ...
+    def __new__(cls, config: Sequence[tuple[str, str]], dispatcher: Dispatcher, routes: Sequence[Route]) -> Client:
+        """`routes` empty: a low-level consumer, without hooks."""
+    def commit_marks(self, job: Job, timeout: float) -> None:
+        """Commits what is marked of the job's partition; it is stored when this returns. Raises RevokedError when the
+        partition is not the job's any more.
+        """
     def subscribe(self, topics: Sequence[str]) -> None: ...
     def assign(self, partitions: Sequence[tuple[str, int, _Start]]) -> None: ...
     def commit(self, offsets: Sequence[tuple[str, int, int]] | None, timeout: float | None) -> None: ...
@@ -503,4 +676,6 @@ def fork_generation() -> int: ...
 def config_entries(
     pairs: Sequence[tuple[str, str]], role: Literal["consumer", "producer", "admin"] = "consumer"
 ) -> list[tuple[str, str, bool]]: ...
-def _testing_decode(data: bytes, topic: str, partition: int, high_watermark: int = 0) -> Messages: ...
+def _testing_decode(
+    data: bytes, topic: str, partition: int, high_watermark: int = 0, decoder: Callable[[bytes], object] | None = None
+) -> Messages: ...

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from grete import functions, handlers, payloads
+from grete import _core, functions, handlers, payloads
 from grete.config import Config
 from grete.consumer import Consumer
 from grete.errors import ConfigError, NotBuiltError
@@ -112,6 +112,10 @@ class Route:
             "stall_after": limit("stall_after"),
             "handler_timeout": limit("handler_timeout"),
         }
+
+    def core(self, config: Config) -> _core.Route:
+        """The route as the native part knows it."""
+        return _core.Route(**self.keywords(config))
 
 
 def make(

@@ -55,7 +55,7 @@ def dispatcher() -> FakeDispatcher:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch, dispatcher: FakeDispatcher) -> Engine:
-    monkeypatch.setattr(_core, "Worker", lambda name, dispatcher: (name, dispatcher))
+    monkeypatch.setattr(_core, "Worker", lambda name, dispatcher, number: (name, dispatcher, number))
     routes = [make(0, ("orders",), orders, {})]
     config = {"workers": 2}
     return Engine(routes, dispatcher, {}, Production({}, lambda _producer: True), config, Control(), {0: "billing"})  # type: ignore[arg-type]

@@ -36,6 +36,9 @@ class FakeJob:
         self.marks.append((x, through))
         return 1
 
+    def culprit(self, _error: BaseException) -> int | None:
+        return None
+
 
 def no_producer() -> grete.client.Producer:
     raise AssertionError("nobody produces here")
@@ -175,9 +178,13 @@ class FakeDispatcher:
         self.jobs = jobs
         self.done: list[tuple[FakeJob | None, bool]] = []
 
-    def next(self, _worker: object, done: FakeJob | None, failed: bool) -> FakeJob | None:
-        self.done.append((done, failed))
+    def next(self, _worker: object, done: FakeJob | None) -> FakeJob | None:
+        if done is not None:
+            self.done.append((done, False))
         return self.jobs.pop(0) if self.jobs else None
+
+    def fail(self, job: FakeJob, verdict: str, error_class: str, error: str, *, offset: int | None = None) -> None:
+        self.done.append((job, True))
 
 
 class Control:
@@ -193,7 +200,7 @@ class Control:
 
 
 def work(monkeypatch: pytest.MonkeyPatch, handler: Any, jobs: list[FakeJob]) -> tuple[FakeDispatcher, Control, Worker]:
-    monkeypatch.setattr(_core, "Worker", lambda name, dispatcher: (name, dispatcher))
+    monkeypatch.setattr(_core, "Worker", lambda name, dispatcher, number: (name, dispatcher, number))
     dispatcher, control = FakeDispatcher(jobs), Control()
     routes: list[Route] = [make(0, ("orders",), handler, {})]
     worker = Worker(7, dispatcher, Hooks(routes, no_producer), control)  # type: ignore[arg-type]
@@ -216,7 +223,7 @@ def test_a_worker_gives_each_job_back_with_its_outcome(
 
     jobs = [FakeJob(messages=some(), attempt=number) for number in (1, 2, 3)]
     dispatcher, control, worker = work(monkeypatch, handler, list(jobs))
-    assert dispatcher.done == [(None, False), (jobs[0], False), (jobs[1], True), (jobs[2], False)]
+    assert dispatcher.done == [(jobs[0], False), (jobs[1], True), (jobs[2], False)]
     assert control.errors == []
     assert worker.name == "grete-worker-7"
     assert not worker.daemon
@@ -236,7 +243,7 @@ def test_what_ends_a_process_stops_the_app(monkeypatch: pytest.MonkeyPatch, erro
     job = FakeJob(messages=some())
     dispatcher, control, _ = work(monkeypatch, handler, [job])
     assert control.errors == [error]
-    assert dispatcher.done == [(None, False), (job, True)]
+    assert dispatcher.done == [(job, True)]
 
 
 def test_a_broken_dispatcher_stops_the_app(monkeypatch: pytest.MonkeyPatch) -> None:

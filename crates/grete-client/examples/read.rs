@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use grete_client::{Consumer, ConsumerConfig, Dispatcher, Next, Outcome, Start, Wait, Worker};
+use grete_client::{Consumer, ConsumerConfig, Dispatcher, Next, Start, Wait, Worker};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut pairs = vec![("bootstrap.servers".to_owned(), bootstrap)];
     let group = arguments.next();
     pairs.extend(group.clone().map(|group| ("group.id".to_owned(), group)));
-    let dispatcher = Dispatcher::new(Wait::Condvar)?;
+    let dispatcher = Dispatcher::new(Wait::Parked)?;
     let consumer = Consumer::start(ConsumerConfig::from_pairs(&pairs)?, &dispatcher, Vec::new())?;
     if group.is_some() {
         consumer.subscribe(vec![topic])?;
@@ -19,11 +19,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let partitions = consumer.partitions(&topic, Duration::from_secs(10))?;
         consumer.assign(partitions.into_iter().map(|p| (topic.clone(), p, Start::Earliest)).collect())?;
     }
-    let mut worker = Worker::new("main", &dispatcher);
+    let mut worker = Worker::new("main", &dispatcher, 0);
     worker.set_max_messages(Some(1_000_000));
     let (mut done, mut records, mut bytes, mut started) = (None, 0_usize, 0_usize, None);
     loop {
-        let next = dispatcher.next(&mut worker, done.take(), Some(Duration::from_secs(3)))?;
+        let next = dispatcher.next(&mut worker, done.take().as_ref(), Some(Duration::from_secs(3)))?;
         for notice in dispatcher.take_notices() {
             eprintln!("{:?} {}: {}", notice.level, notice.name, notice.message);
         }
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         println!("{records} records, {bytes} bytes, {:.0} records/s", records as f64 / seconds);
                     }
                 }
-                done = Some((job.token, Outcome::Done));
+                done = Some(job.token);
             }
             _ => break,
         }

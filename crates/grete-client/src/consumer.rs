@@ -17,7 +17,7 @@ use grete_net::EventLoop;
 use crate::admin;
 use crate::command::{Commands, NoAnswer};
 use crate::config::ConsumerConfig;
-use crate::dispatcher::{Dispatcher, seed};
+use crate::dispatcher::{Dispatcher, JobToken, seed};
 use crate::driver::{Counters, Driver};
 use crate::ending::Ending;
 use crate::error::{ClientError, Subject};
@@ -215,6 +215,19 @@ impl Consumer {
         }
         match self.ask("commit", timeout, |id| ConsumerEvent::Commit { offsets, id })? {
             ConsumerReply::Commit(results) => report::commit(results),
+            other => Err(report::misplaced(&other)),
+        }
+    }
+
+    /// Commits what is marked of the job's partition, and returns when the broker has said yes.
+    ///
+    /// # Errors
+    /// [`ClientError::Revoked`] when the partition is not the job's any more; when no broker answers in time.
+    pub fn commit_marks(&self, token: &JobToken, timeout: Duration) -> Result<(), ClientError> {
+        self.check()?;
+        let Some(offset) = self.shared.dispatcher.committable(token)? else { return Ok(()) };
+        match self.ask("commit", timeout, |id| ConsumerEvent::Commit { offsets: vec![offset], id })? {
+            ConsumerReply::Commit(results) => report::commit_of_job(results),
             other => Err(report::misplaced(&other)),
         }
     }
@@ -476,14 +489,12 @@ impl Consumer {
         let lanes = partitions.iter().map(|(topic, partition)| self.lane(topic, *partition));
         for lane in lanes.collect::<Result<Vec<_>, _>>()? {
             let mut state = self.shared.dispatcher.lock();
-            let ready = if paused {
+            if paused {
                 state.dispatch.pause(lane.lane, None);
-                false
             } else {
-                state.dispatch.resume(lane.lane)
-            };
-            drop(state);
-            self.shared.dispatcher.wake_workers(usize::from(ready));
+                state.dispatch.resume(lane.lane);
+            }
+            self.shared.dispatcher.unlock(state);
             self.shared.commands.send(ConsumerEvent::Pause(lane.tp, paused));
         }
         Ok(())

@@ -13,6 +13,7 @@ use grete_net::{NetAction, NetEvent, Protocol};
 use crate::command::{Commands, Question};
 use crate::consumer::Route;
 use crate::dispatcher::Dispatcher;
+use crate::remarks::{self, Remarks};
 use crate::report;
 
 impl Question for ConsumerEvent {
@@ -44,6 +45,11 @@ pub(crate) struct Driver {
     hooks: bool,
     lanes: HashMap<Slot, LaneId>,
     wishes: Vec<ConsumerAction>,
+    remarks: Remarks,
+    /// The dispatcher's deadlines that this thread keeps: of jobs that may stall, and of lanes if no worker keeps them.
+    deadline: Option<Nanos>,
+    /// The shortest time after which a job of any route is told as too long.
+    shortest_stall: Option<Nanos>,
     finished: bool,
 }
 
@@ -70,6 +76,13 @@ impl Driver {
             hooks: !routes.is_empty(),
             lanes: HashMap::new(),
             wishes: Vec::new(),
+            remarks: Remarks::default(),
+            deadline: None,
+            shortest_stall: routes
+                .iter()
+                .flat_map(|route| [route.policy.stall_after, route.policy.handler_timeout])
+                .flatten()
+                .min(),
             finished: false,
         }
     }
@@ -80,7 +93,12 @@ impl Driver {
         let mut state = self.dispatcher.lock();
         let outbox = state.dispatch.take_outbox(self.client);
         state.dispatch.take_wake(self.client);
+        let mut expired = 0;
+        let notices =
+            outbox.remarks.iter().filter_map(|remark| self.remarks.notice(remark, now, &mut expired)).collect();
+        state.counts.expired += expired;
         drop(state);
+        self.dispatcher.notify(notices);
         for corrupt in outbox.corrupt {
             let notice = report::corrupt(&corrupt);
             self.dispatcher.notify(vec![notice]);
@@ -97,6 +115,7 @@ impl Driver {
         for drained in outbox.drained {
             self.lanes.remove(&drained.slot);
             self.dispatcher.forgive(&drained.tp);
+            self.remarks.forget(&drained.tp);
             self.core.step(now, ConsumerEvent::Drained(drained.slot, drained.commit), &mut self.wishes);
         }
     }
@@ -111,7 +130,6 @@ impl Driver {
         let mut notices = Vec::new();
         while !self.wishes.is_empty() {
             let wishes = std::mem::take(&mut self.wishes);
-            let mut ready = 0;
             let dispatcher = self.dispatcher.clone();
             let mut state = dispatcher.lock();
             for wish in wishes {
@@ -147,62 +165,70 @@ impl Driver {
                         state = dispatcher.lock();
                     }
                     ConsumerAction::Finished => self.finished = true,
-                    lane => ready += usize::from(self.on_lane(now, &mut state.dispatch, lane)),
+                    ConsumerAction::Abandon(slot) => {
+                        if let Some(id) = self.lanes.remove(&slot) {
+                            let cancelled = state.loop_jobs(id);
+                            let running = state.dispatch.abandon(id);
+                            dispatcher.cancel_loop_jobs(cancelled);
+                            notices.extend(running.iter().map(|job| remarks::abandoned(job, now)));
+                        }
+                    }
+                    lane => self.on_lane(now, &mut state.dispatch, lane),
                 }
             }
-            drop(state);
-            self.dispatcher.wake_workers(ready);
+            dispatcher.unlock(state);
         }
         self.dispatcher.notify(notices);
     }
 
-    /// Returns whether a worker is worth waking.
-    fn on_lane(&mut self, now: Nanos, dispatch: &mut Dispatch, wish: ConsumerAction) -> bool {
+    fn on_lane(&mut self, now: Nanos, dispatch: &mut Dispatch, wish: ConsumerAction) {
         let lane = |slot: &Slot| self.lanes.get(slot).copied();
         match wish {
             ConsumerAction::AddLane { slot, tp, assignment_epoch } => {
                 let policy = Arc::clone(self.routes.get(&*tp.topic).unwrap_or(&self.low_level));
                 let spec = LaneSpec { client: self.client, slot, tp, assignment_epoch, policy };
                 self.lanes.insert(slot, dispatch.add_lane(spec));
-                false
             }
             ConsumerAction::Push(chunk) => match lane(&chunk.slot) {
-                Some(id) => dispatch.push(now, id, chunk),
-                None => {
-                    dispatch.release(self.client, chunk.slot, chunk.bytes);
-                    false
-                }
+                Some(id) => drop(dispatch.push(now, id, chunk)),
+                None => dispatch.release(self.client, chunk.slot, chunk.bytes),
             },
             ConsumerAction::Position { slot, offset, generation, committed, already } => {
                 if let Some(id) = lane(&slot) {
                     dispatch.set_position(id, offset, generation, committed, already);
                 }
-                false
             }
-            ConsumerAction::Revoke { slot, lost } => lane(&slot).is_some_and(|id| dispatch.revoke(id, lost)),
-            ConsumerAction::Abandon(slot) => {
-                if let Some(id) = self.lanes.remove(&slot) {
-                    dispatch.abandon(id);
+            ConsumerAction::Revoke { slot, lost } => {
+                if let Some(id) = lane(&slot) {
+                    dispatch.revoke(id, lost);
                 }
-                false
             }
             ConsumerAction::Remove(slot) => {
                 if let Some(id) = self.lanes.remove(&slot) {
                     dispatch.remove_lane(id);
                 }
-                false
             }
-            ConsumerAction::Session(until) => dispatch.set_session(self.client, until),
-            ConsumerAction::Starved(starved) => {
-                dispatch.set_starved(self.client, starved);
-                false
-            }
-            ConsumerAction::NotCommitted(tps) => {
-                dispatch.forget_committed(self.client, &tps);
-                false
-            }
-            _ => false,
+            ConsumerAction::Session(until) => drop(dispatch.set_session(self.client, until)),
+            ConsumerAction::Starved(starved) => dispatch.set_starved(self.client, starved),
+            ConsumerAction::NotCommitted(tps) => dispatch.forget_committed(self.client, &tps),
+            _ => {}
         }
+    }
+
+    /// Tells jobs that run for too long, hands on what is due by now, and looks when the next of that is.
+    fn keep_time(&mut self, now: Nanos) {
+        let mut state = self.dispatcher.lock();
+        state.dispatch.set_wall(self.dispatcher.wall_minus_mono_ms(now));
+        state.dispatch.advance(now);
+        let stalls = state.dispatch.stalls(now, self.client);
+        state.counts.stalled += stalls.len() as u64;
+        let lanes = state.keep_time(self.client);
+        let stall = state.dispatch.stall_deadline(self.client);
+        // A job that begins while this thread sleeps stalls no earlier than this.
+        let next_look = self.shortest_stall.filter(|_| !self.lanes.is_empty()).map(|limit| now.saturating_add(limit));
+        self.deadline = [lanes, stall, next_look].into_iter().flatten().min();
+        self.dispatcher.unlock(state);
+        self.dispatcher.notify(stalls.iter().map(remarks::stalled).collect());
     }
 }
 
@@ -229,13 +255,14 @@ impl Protocol for Driver {
             self.core.step(now, ConsumerEvent::Tick, &mut self.wishes);
             self.perform(now, actions);
         }
+        self.keep_time(now);
         let stats = self.core.fetch_stats();
         self.counters.bytes_received.store(stats.bytes, Ordering::Relaxed);
         self.counters.fetches.store(stats.fetches, Ordering::Relaxed);
     }
 
     fn deadline(&self) -> Option<Nanos> {
-        self.core.deadline()
+        [self.core.deadline(), self.deadline].into_iter().flatten().min()
     }
 
     fn is_finished(&self) -> bool {

@@ -84,6 +84,12 @@ pub enum ClientError {
         /// What was missing, and what went wrong on the way.
         detail: String,
     },
+    /// The partition has gone to somebody else, or was sought.
+    #[error(
+        "the partition is not this job's any more: it was given up, taken away, or sought elsewhere meanwhile. What was not \
+         marked before is processed again by whoever has the partition now; end the handler"
+    )]
+    Revoked,
     /// A signal handler ended the wait.
     #[error("{operation} was interrupted")]
     Interrupted {

@@ -14,15 +14,15 @@ mod ending;
 mod error;
 mod notice;
 mod producer;
+mod remarks;
 mod report;
 mod stop;
-mod waiter;
 mod worker;
 
 pub use admin::{Admin, Call, Each, GroupList, PartitionLag, ResetPlan, ResetTo};
 pub use config::{AdminConfig, ConfigError, ConsumerConfig, ProducerConfig};
 pub use consumer::{Consumer, Route, Start, Statistics};
-pub use dispatcher::{Dispatcher, Job, JobToken, LaneReport, Next, Outcome, RunningJob};
+pub use dispatcher::{Counts, Dispatcher, Job, JobToken, LaneReport, Next, Outcome, RunningJob, Started, Wait};
 pub use error::{ClientError, Subject};
 pub use grete_core::dispatch::{
     Batch, Concurrency, Decision, Failure, Fenced, JobKind, OffsetPolicy, Pool, PooledColumns, RatePolicy, RetryPolicy,
@@ -34,7 +34,6 @@ pub use producer::{
     Asked, Closing, Deadline, Flush, Flushing, Producer, ProducerStatistics, Slept, Stamp, Undelivered, Watch,
 };
 pub use stop::{Parting, SignalNumbers, SignalWatch, Stages, Stop};
-pub use waiter::Wait;
 pub use worker::Worker;
 
 /// Counts forks; a handle made under another number refuses to work.

@@ -24,15 +24,8 @@ pub(crate) fn notice(notice: &ConsumerNotice) -> Option<Notice> {
         ConsumerNotice::Cluster(notice) => cluster(notice),
         ConsumerNotice::Fetch(notice) => Some(fetch(notice)),
         ConsumerNotice::Group(notice) => Some(group(notice)),
-        ConsumerNotice::Abandoned(tp) => Some(make(
-            Level::Error,
-            "consumer.abandoned",
-            format!(
-                "{tp}: the handler outlasted max.poll.interval.ms, so the partition went on without it; its records will be \
-                 processed again by the partition's next owner. Make the handler faster or raise max.poll.interval.ms"
-            ),
-            of(tp),
-        )),
+        // Told with the handler's name where the lane is abandoned.
+        ConsumerNotice::Abandoned(_) => None,
     }
 }
 
@@ -324,6 +317,13 @@ pub(crate) fn commit(outcomes: Vec<CommitOutcome>) -> Result<(), ClientError> {
         });
     }
     Ok(())
+}
+
+/// The same for a job, which has a word of its own for a partition that has gone.
+pub(crate) fn commit_of_job(outcomes: Vec<CommitOutcome>) -> Result<(), ClientError> {
+    let gone =
+        |outcome: &CommitOutcome| matches!(outcome.result, Err(CommitError::StaleAssignment | CommitError::Fenced(_)));
+    if outcomes.iter().any(gone) { Err(ClientError::Revoked) } else { commit(outcomes) }
 }
 
 pub(crate) fn kafka(operation: &str, code: ErrorCode) -> ClientError {

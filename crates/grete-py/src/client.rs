@@ -1,9 +1,8 @@
 //! One Kafka client: one group, one network thread.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use grete_client::{Consumer, ConsumerConfig, Route, RoutePolicy, Start};
+use grete_client::{Consumer, ConsumerConfig, Start};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -11,6 +10,8 @@ use pyo3::types::{PyDict, PyString};
 use crate::dispatcher::{Dispatcher, seconds};
 use crate::errors;
 use crate::handle::Handle;
+use crate::job::Job;
+use crate::route::Route;
 
 /// Where to start: None = committed, an offset, "earliest", "latest", or a datetime (naive ones are local time).
 pub(crate) struct StartAt(pub(crate) Start);
@@ -75,16 +76,10 @@ impl Client {
         py: Python<'_>,
         config: Vec<(String, String)>,
         dispatcher: &Dispatcher,
-        routes: Vec<(u32, Vec<String>, usize)>,
+        routes: Vec<PyRef<'_, Route>>,
     ) -> PyResult<Self> {
         let config = ConsumerConfig::from_pairs(&config).map_err(errors::config)?;
-        let routes = routes
-            .into_iter()
-            .map(|(route, topics, max_messages)| Route {
-                topics,
-                policy: Arc::new(RoutePolicy { route, max_messages, ..RoutePolicy::default() }),
-            })
-            .collect::<Vec<_>>();
+        let routes = routes.iter().map(|route| route.get().clone()).collect::<Vec<_>>();
         let dispatcher = dispatcher.get()?;
         let consumer = py.detach(|| Consumer::start(config, dispatcher, routes)).map_err(errors::client)?;
         Ok(Self { inner: Handle::new(consumer) })
@@ -169,6 +164,13 @@ impl Client {
     fn partitions(&self, py: Python<'_>, topic: &str, timeout: Option<f64>) -> PyResult<Vec<i32>> {
         let (consumer, timeout) = (self.inner.get()?, limit(timeout)?);
         py.detach(|| consumer.partitions(topic, timeout)).map_err(errors::client)
+    }
+
+    /// Commits what is marked of the job's partition; it is stored when this returns. Raises `RevokedError` when the
+    /// partition is not the job's any more.
+    fn commit_marks(&self, py: Python<'_>, job: &Job, timeout: f64) -> PyResult<()> {
+        let (consumer, token, timeout) = (self.inner.get()?, job.token()?, limit(Some(timeout))?);
+        py.detach(|| consumer.commit_marks(token, timeout)).map_err(errors::client)
     }
 
     /// Commits what is committable, leaves the group, ends the thread. A second call does nothing.

@@ -1,13 +1,15 @@
 //! Where workers take their jobs.
 
-use std::sync::{Mutex, TryLockError};
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use grete_client::{Failure, JobKind, Next, Outcome, Verdict, Wait};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::decision::Decision;
 use crate::errors;
 use crate::handle::Handle;
 use crate::job::Job;
@@ -28,6 +30,8 @@ pub(crate) fn seconds(timeout: Option<f64>) -> PyResult<Option<Duration>> {
 #[pyclass(frozen, module = "grete._core")]
 pub(crate) struct Dispatcher {
     inner: Handle<grete_client::Dispatcher>,
+    /// What makes payloads, by route and topic.
+    decoders: Mutex<HashMap<(u32, String), Py<PyAny>>>,
 }
 
 impl Dispatcher {
@@ -40,19 +44,13 @@ impl Dispatcher {
         &self,
         py: Python<'_>,
         worker: &Worker,
-        done: Option<(&Job, Outcome)>,
+        done: Option<&Job>,
         timeout: Option<Duration>,
         max_messages: Option<usize>,
     ) -> PyResult<Next> {
         let dispatcher = self.get()?;
         let worker = worker.inner.get()?;
-        let done = match done {
-            Some((job, outcome)) => {
-                job.release();
-                Some((job.token.get()?.1.clone(), outcome))
-            }
-            None => None,
-        };
+        let done = done.map(Job::ended).transpose()?;
         py.detach(|| {
             let mut worker = match worker.try_lock() {
                 Ok(worker) => worker,
@@ -67,6 +65,16 @@ impl Dispatcher {
         .map_err(|Busy| PyRuntimeError::new_err("two threads poll at once: one thread polls, others may do the rest"))?
         .map_err(errors::client)
     }
+
+    fn job(&self, py: Python<'_>, job: grete_client::Job) -> PyResult<Job> {
+        let decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
+        let decoder = match decoders.is_empty() {
+            true => None,
+            false => decoders.get(&(job.route, job.topic.to_string())).map(|decoder| decoder.clone_ref(py)),
+        };
+        drop(decoders);
+        Job::new(py, self.get()?, job, decoder)
+    }
 }
 
 /// The worker is in another thread's hands.
@@ -74,21 +82,23 @@ struct Busy;
 
 #[pymethods]
 impl Dispatcher {
-    /// `interruptible`: waits can be interrupted by signals, as a main thread needs it; otherwise on a condition variable.
+    /// `interruptible`: waits can be interrupted by signals, as a main thread needs it; otherwise each worker has its own
+    /// sleep.
     #[new]
     #[pyo3(signature = (*, interruptible=false))]
     fn new(interruptible: bool) -> PyResult<Self> {
-        let wait = if interruptible { Wait::Interruptible } else { Wait::Condvar };
-        Ok(Self { inner: Handle::new(grete_client::Dispatcher::new(wait).map_err(errors::client)?) })
+        let wait = if interruptible { Wait::Interruptible } else { Wait::Parked };
+        let inner = Handle::new(grete_client::Dispatcher::new(wait).map_err(errors::client)?);
+        Ok(Self { inner, decoders: Mutex::default() })
     }
 
-    /// Gives `done` back, waits for the next job. `None`: stopped, the worker is to end.
-    #[pyo3(signature = (worker, done=None, failed=false))]
-    fn next(&self, py: Python<'_>, worker: &Worker, done: Option<&Job>, failed: bool) -> PyResult<Option<Job>> {
-        let mut done = done.map(|job| (job, outcome(failed)));
+    /// Gives `done` back, waits for the next job. `None`: the worker is to end, because all is over or there are to be fewer
+    /// workers.
+    #[pyo3(signature = (worker, done=None))]
+    fn next(&self, py: Python<'_>, worker: &Worker, mut done: Option<&Job>) -> PyResult<Option<Job>> {
         loop {
             match self.step(py, worker, done.take(), None, None)? {
-                Next::Job(job) => return Job::new(py, self.get()?, job).map(Some),
+                Next::Job(job) => return self.job(py, job).map(Some),
                 Next::Stopped => return Ok(None),
                 Next::TimedOut | Next::Interrupted => py.check_signals()?,
             }
@@ -102,25 +112,22 @@ impl Dispatcher {
         &self,
         py: Python<'_>,
         worker: &Worker,
-        done: Option<&Job>,
+        mut done: Option<&Job>,
         timeout: Option<f64>,
         max_messages: usize,
     ) -> PyResult<Option<Job>> {
         let timeout = seconds(timeout)?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut done = done.map(|job| (job, Outcome::Done));
-        let mut hook: Option<Job>;
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             match self.step(py, worker, done.take(), left, Some(max_messages))? {
                 Next::Job(job) => {
                     let consume = matches!(job.kind, JobKind::Consume);
-                    let job = Job::new(py, self.get()?, job)?;
+                    let job = self.job(py, job)?;
                     if consume {
                         return Ok(Some(job));
                     }
-                    hook = Some(job);
-                    done = hook.as_ref().map(|job| (job, Outcome::Done));
+                    self.complete(py, &job)?;
                 }
                 Next::TimedOut => return Ok(None),
                 Next::Stopped => return Err(errors::closed("consumer")),
@@ -129,12 +136,101 @@ impl Dispatcher {
         }
     }
 
-    /// Gives a job back without taking another.
-    #[pyo3(signature = (done, failed=false))]
-    fn complete(&self, py: Python<'_>, done: &Job, failed: bool) -> PyResult<()> {
-        done.release();
-        let (dispatcher, token) = (self.get()?, &done.token.get()?.1);
-        py.detach(|| dispatcher.complete(token, outcome(failed))).map_err(errors::client).map(drop)
+    /// Gives a job back without taking another: it returned.
+    fn complete(&self, py: Python<'_>, job: &Job) -> PyResult<()> {
+        let (dispatcher, token) = (self.get()?, job.ended()?);
+        py.detach(|| dispatcher.complete(token, Outcome::Done)).map_err(errors::client).map(drop)
+    }
+
+    /// Gives a job back that raised. `verdict`: "retry", "give_up" (not an exception that the route retries), "reject",
+    /// "later" (run again after `delay` seconds) or "fatal". `offset`: of the record that failed, if known.
+    #[pyo3(signature = (job, verdict, error_class, error, *, offset=None, delay=0.0))]
+    #[allow(clippy::too_many_arguments)]
+    fn fail(
+        &self,
+        py: Python<'_>,
+        job: &Job,
+        verdict: &str,
+        error_class: &str,
+        error: &str,
+        offset: Option<i64>,
+        delay: f64,
+    ) -> PyResult<Decision> {
+        let verdict = match verdict {
+            "retry" => Verdict::Retry,
+            "give_up" => Verdict::GiveUp,
+            "reject" => Verdict::Reject,
+            "later" => Verdict::Later(seconds(Some(delay))?.map_or(u64::MAX, nanos)),
+            "fatal" => Verdict::Fatal,
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "a verdict is retry, give_up, reject, later or fatal, not {other:?}"
+                )));
+            }
+        };
+        let failure = Failure { culprit: offset, at_ms: wall_ms(), ..Failure::new(verdict, error_class, error) };
+        let (dispatcher, token) = (self.get()?, job.ended()?);
+        py.detach(|| dispatcher.fail_job(token, failure)).map_err(errors::client).map(Decision::new)
+    }
+
+    /// What makes the payloads of a route's topic: called with a value's bytes.
+    fn set_payload(&self, py: Python<'_>, route: u32, topic: String, decoder: Py<PyAny>) -> PyResult<()> {
+        if !decoder.bind(py).is_callable() {
+            return Err(PyTypeError::new_err(format!("a decoder is called with bytes, {decoder} cannot be called")));
+        }
+        let old = self.decoders.lock().unwrap_or_else(PoisonError::into_inner).insert((route, topic), decoder);
+        drop(old); // after the lock: a destructor may run anything
+        Ok(())
+    }
+
+    /// From now on there are `count` workers: those with a higher number end when they come for a job.
+    fn set_workers(&self, count: u32) -> PyResult<()> {
+        self.get()?.set_workers(count);
+        Ok(())
+    }
+
+    /// Starts the thread that decodes for an event loop. Returns a descriptor that is readable while `take_loop` has
+    /// something to say.
+    fn start_loop(&self) -> PyResult<i32> {
+        self.get()?.start_loop().map_err(errors::client)
+    }
+
+    /// The jobs to start, and the ids of running ones to cancel because their partition has gone.
+    fn take_loop(&self, py: Python<'_>) -> PyResult<(Vec<Job>, Vec<u64>)> {
+        let started = self.get()?.take_loop().map_err(errors::client)?;
+        let jobs = started.jobs.into_iter().map(|job| self.job(py, job)).collect::<PyResult<_>>()?;
+        Ok((jobs, started.cancelled))
+    }
+
+    /// Whether no job comes for the event loop any more.
+    fn loop_stopped(&self) -> PyResult<bool> {
+        Ok(self.get()?.loop_stopped())
+    }
+
+    /// Hands out nothing more of the job's partition for `seconds` (None: until `resume`).
+    fn pause(&self, py: Python<'_>, job: &Job, seconds: Option<f64>) -> PyResult<()> {
+        let wait = crate::dispatcher::seconds(seconds)?;
+        let (dispatcher, token) = (self.get()?, job.token()?);
+        py.detach(|| dispatcher.pause(token, wait)).map_err(errors::client)
+    }
+
+    /// Ends a pause of the job's partition.
+    fn resume(&self, py: Python<'_>, job: &Job) -> PyResult<()> {
+        let (dispatcher, token) = (self.get()?, job.token()?);
+        py.detach(|| dispatcher.resume(token)).map_err(errors::client)
+    }
+
+    /// Running totals: jobs, records, failures, dead_letters, expired, stalled.
+    fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counts = self.get()?.counts();
+        let fields = PyDict::new(py);
+        fields.set_item("jobs", counts.jobs)?;
+        fields.set_item("records", counts.records)?;
+        fields.set_item("failures", counts.failures)?;
+        fields.set_item("dead_letters", counts.dead_letters)?;
+        fields.set_item("expired", counts.expired)?;
+        fields.set_item("stalled", counts.stalled)?;
+        Ok(fields)
     }
 
     /// Hands out no more consume jobs.
@@ -155,7 +251,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The jobs in workers' hands: a list of dicts (topic, partition, route, kind, worker, seconds).
+    /// The jobs in workers' hands: a list of dicts (topic, partition, slot, route, handler, kind, worker, seconds).
     fn running<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let running = self.get()?.running();
         running
@@ -164,7 +260,9 @@ impl Dispatcher {
                 let fields = PyDict::new(py);
                 fields.set_item("topic", &*job.topic)?;
                 fields.set_item("partition", job.partition)?;
+                fields.set_item("slot", job.slot)?;
                 fields.set_item("route", job.route)?;
+                fields.set_item("handler", &*job.handler)?;
                 fields.set_item("kind", job.kind.name())?;
                 fields.set_item("worker", &*job.worker)?;
                 fields.set_item("seconds", job.seconds)?;
@@ -173,8 +271,8 @@ impl Dispatcher {
             .collect()
     }
 
-    /// The lanes: a list of dicts (topic, partition, route, state, position, committable, high_watermark, queued_bytes,
-    /// lag).
+    /// The lanes: a list of dicts (topic, partition, route, handler, state, position, committable, high_watermark,
+    /// queued_bytes, lag, running_for, stalled, attempt, in_flight, unmarked, paused_for).
     fn lanes<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let lanes = self.get()?.lanes();
         lanes
@@ -184,12 +282,19 @@ impl Dispatcher {
                 fields.set_item("topic", &*lane.topic)?;
                 fields.set_item("partition", lane.partition)?;
                 fields.set_item("route", lane.route)?;
+                fields.set_item("handler", &*lane.handler)?;
                 fields.set_item("state", lane.state)?;
                 fields.set_item("position", lane.position)?;
                 fields.set_item("committable", lane.committable)?;
                 fields.set_item("high_watermark", lane.high_watermark)?;
                 fields.set_item("queued_bytes", lane.queued_bytes)?;
                 fields.set_item("lag", lane.lag)?;
+                fields.set_item("running_for", lane.running_for)?;
+                fields.set_item("stalled", lane.stalled)?;
+                fields.set_item("attempt", lane.attempt)?;
+                fields.set_item("in_flight", lane.in_flight)?;
+                fields.set_item("unmarked", lane.unmarked)?;
+                fields.set_item("paused_for", lane.paused_for)?;
                 Ok(fields)
             })
             .collect()
@@ -214,8 +319,13 @@ impl Dispatcher {
     }
 }
 
-fn outcome(failed: bool) -> Outcome {
-    if failed { Outcome::Failed(Failure::new(Verdict::Retry, "", "")) } else { Outcome::Done }
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn wall_ms() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// What one thread needs to take jobs: decoder contexts and buffers. One thread at a time.
@@ -226,8 +336,10 @@ pub(crate) struct Worker {
 
 #[pymethods]
 impl Worker {
+    /// `number`: from 1; the worker ends when there are to be fewer. 0: it is not one of those that are counted.
     #[new]
-    fn new(name: &str, dispatcher: &Dispatcher) -> PyResult<Self> {
-        Ok(Self { inner: Handle::new(Mutex::new(grete_client::Worker::new(name, dispatcher.get()?))) })
+    #[pyo3(signature = (name, dispatcher, number=0))]
+    fn new(name: &str, dispatcher: &Dispatcher, number: u32) -> PyResult<Self> {
+        Ok(Self { inner: Handle::new(Mutex::new(grete_client::Worker::new(name, dispatcher.get()?, number))) })
     }
 }

@@ -73,6 +73,7 @@ pub(crate) fn client(error: ClientError) -> PyErr {
         ClientError::UnknownTopic { topic, .. } => {
             make("UnknownTopicError", &message, |keywords| keywords.set_item("topic", topic))
         }
+        ClientError::Revoked => make("RevokedError", &message, |_| Ok(())),
         ClientError::NoOffset(_) => make("OffsetError", &message, |_| Ok(())),
         ClientError::Group(_) => make("GroupError", &message, |_| Ok(())),
         _ => make("GreteError", &message, |_| Ok(())),
@@ -86,6 +87,15 @@ pub(crate) fn no_payload(topic: &str) -> PyErr {
          @app.consumer({topic:?}, payload=\"json\"), or use .value"
     );
     make("NoPayloadError", &message, |_| Ok(()))
+}
+
+/// Whether a decoder's exception is the route's to answer as it is: `Reject`, `RetryLater`.
+pub(crate) fn is_users_word(py: Python<'_>, error: &PyErr) -> bool {
+    let is = |class: &str| {
+        let class = py.import("grete.errors").and_then(|errors| errors.getattr(class));
+        class.is_ok_and(|class| error.is_instance(py, &class))
+    };
+    is("Reject") || is("RetryLater")
 }
 
 /// The `DecodeError` of a record, raised from what its decoder raised.

@@ -10,6 +10,7 @@ mod buffers;
 mod calls;
 mod client;
 mod columns;
+mod decision;
 mod dispatcher;
 mod errors;
 mod handle;
@@ -19,6 +20,7 @@ mod message;
 mod messages;
 mod notice;
 mod producer;
+mod route;
 mod rows;
 mod stop;
 mod testing;
@@ -38,6 +40,8 @@ mod _core {
     #[pymodule_export]
     use super::client::Client;
     #[pymodule_export]
+    use super::decision::Decision;
+    #[pymodule_export]
     use super::dispatcher::{Dispatcher, Worker};
     #[pymodule_export]
     use super::iterator::MessagesIterator;
@@ -51,6 +55,8 @@ mod _core {
     use super::notice::Notice;
     #[pymodule_export]
     use super::producer::{Deliveries, DeliveriesIterator, Delivery, LoopWatch, Producer};
+    #[pymodule_export]
+    use super::route::Route;
     #[pymodule_export]
     use super::stop::{SignalWatch, Stop};
     #[pymodule_export]

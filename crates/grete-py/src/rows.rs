@@ -110,7 +110,8 @@ impl Rows {
         }
     }
 
-    /// The `DecodeError` of a row. What is no `Exception` (an interrupt, an exit) stays what it is.
+    /// The `DecodeError` of a row. What is no `Exception` (an interrupt, an exit) stays what it is, and so does what is the
+    /// route's to answer: a registry that is down says nothing about the record.
     pub(crate) fn undecodable(
         &self,
         py: Python<'_>,
@@ -118,7 +119,7 @@ impl Rows {
         cause: PyErr,
         message: impl FnOnce() -> PyResult<Py<PyAny>>,
     ) -> PyErr {
-        if !cause.is_instance_of::<PyException>(py) {
+        if !cause.is_instance_of::<PyException>(py) || errors::is_users_word(py, &cause) {
             return cause;
         }
         match message() {

@@ -147,8 +147,10 @@ class Runner:
         pairs = self._config.kafka_pairs(
             {"group.id": group, "enable.auto.commit": "true", "queued_bytes": str(self._config["queued_bytes"])}
         )
-        default = self._config["max_messages"]
-        wanted = [(route.id, list(route.topics), route.max_messages or default) for route in members]
+        wanted = [route.core(self._config) for route in members]
+        for route in members:
+            for topic, decoder in (route.decoders() or {}).items():
+                self._dispatcher.set_payload(route.id, topic, decoder)
         return _core.Client(pairs, self._dispatcher, wanted)
 
     def _made(self, producer: Producer) -> bool:

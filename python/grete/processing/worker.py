@@ -28,6 +28,7 @@ class Worker(threading.Thread):
 
     def __init__(self, number: int, dispatcher: _core.Dispatcher, hooks: Hooks, control: Control) -> None:
         super().__init__(name=f"grete-worker-{number}", daemon=False)
+        self._number = number
         self._dispatcher = dispatcher
         self._hooks = hooks
         self._control = control
@@ -35,26 +36,30 @@ class Worker(threading.Thread):
     def run(self) -> None:
         """Works until the dispatcher says that it is over."""
         try:
-            self._work(_core.Worker(self.name, self._dispatcher))
+            self._work(_core.Worker(self.name, self._dispatcher, self._number))
         except BaseException as error:
             self._control.fail(error)
         finally:
             self._control.ending(self)
 
     def _work(self, worker: _core.Worker) -> None:
-        job, failed = None, False
-        while (job := self._dispatcher.next(worker, job, failed)) is not None:
-            failed = not self._succeeds(job)
+        done: _core.Job | None = None
+        while (job := self._dispatcher.next(worker, done)) is not None:
+            done = job if self._succeeds(job) else None
 
     def _succeeds(self, job: _core.Job) -> bool:
+        """Whether the job is still to be given back; one that failed has been."""
         try:
             self._hooks.run(job)
         except FATAL as error:
             _log_failure(self._hooks.name(job), job, error, "the App stops")
             self._control.fail(error)  # stops the dispatcher before this job is given back: it is not tried again
+            self._dispatcher.fail(job, "fatal", type(error).__qualname__, str(error))
             return False
         except BaseException as error:
             _log_failure(self._hooks.name(job), job, error, "retrying" if job.kind == "consume" else "going on")
+            offset = job.culprit(error) if job.kind == "consume" else None
+            self._dispatcher.fail(job, "retry", type(error).__qualname__, str(error), offset=offset)
             return False
         return True
 

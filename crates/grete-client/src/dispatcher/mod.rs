@@ -2,36 +2,53 @@
 //!
 //! One lock guards the lanes; it is held for the hand-over of a job and never while decoding or while user code runs.
 //! A worker that finds nothing sleeps until somebody makes a lane ready: the network thread by pushing data, another
-//! worker by completing a job, a paused lane by its deadline, which each sleeper keeps.
+//! worker by completing a job, or the clock. `sleepers` says who is woken for what.
 
 mod failures;
+mod job;
+mod looping;
+mod sleepers;
+mod status;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use grete_core::dispatch::{
-    Batch, ClientId, ColumnsPool, Decision, Dispatch, Failure, Finished, JobKind, JobShared, LaneStatus, Lease, Pool,
+    ClientId, ColumnsPool, Committable, Decision, Dispatch, Failure, Finished, LaneId, Lease, Pool,
 };
 use grete_core::ids::TopicPartition;
 use grete_core::rng::Rng;
-use grete_core::time::Nanos;
-use grete_net::Waited;
-use grete_net::{Clock, EventFd, Waker};
+use grete_core::time::{MILLI, Nanos};
+use grete_net::{Clock, EventFd, Futex, Waited, Waker};
 use grete_wire::slab::SlabPool;
 
+pub use job::{Counts, Job, JobToken, Next, Outcome};
+pub use looping::Started;
+pub use status::{LaneReport, RunningJob};
+
 use failures::Failures;
+use looping::Looping;
+use sleepers::{Sleepers, Wakes};
 
 use crate::error::ClientError;
 use crate::notice::{Notice, Notices};
-use crate::waiter::{Wait, Waiter};
 use crate::worker::Worker;
 
 /// Idle buffers that the process keeps.
 const RETAIN_SLABS: usize = 32 << 20;
+
+/// How the threads that call [`Dispatcher::next`] sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// For worker threads, each of which is woken for itself.
+    Parked,
+    /// For one thread that must notice Unix signals while it waits (Python's main thread).
+    Interruptible,
+}
 
 /// Lanes and jobs, shared by all clients of one App, or private to one low-level consumer. Clones share it.
 #[derive(Debug, Clone)]
@@ -42,9 +59,12 @@ pub struct Dispatcher {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    waiter: Waiter,
+    wait: Wait,
+    /// What an interruptible thread sleeps on.
+    poller: Futex,
     notices: Notices,
     failures: Mutex<Failures>,
+    looping: Mutex<Option<Arc<Looping>>>,
     released: AtomicBool,
     slabs: SlabPool,
     columns: ColumnsPool,
@@ -55,118 +75,65 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) dispatch: Dispatch,
-    wakers: Vec<Option<Waker>>,
-    /// Jobs that workers hold, by lane. The lease stays here while Python runs, because Python must not be able to
-    /// lose it.
-    leases: HashMap<u64, Lease>,
-    sleeping: usize,
+    clients: Vec<ClientSide>,
+    /// Jobs that workers hold. The lease stays here while Python runs, because Python must not be able to lose it.
+    leases: HashMap<u64, Lent>,
+    last_job: u64,
+    sleepers: Sleepers,
+    /// Interruptible threads that sleep.
+    polling: usize,
+    /// Workers with a higher number end; `None`: nobody does.
+    workers: Option<u32>,
+    pub(crate) counts: Counts,
 }
 
-/// What [`Dispatcher::next`] came to.
 #[derive(Debug)]
-pub enum Next {
-    /// Run it, then say how it ended.
-    Job(Job),
-    /// Nothing came in time.
-    TimedOut,
-    /// There will be no more jobs.
-    Stopped,
-    /// A Unix signal arrived while waiting: let its handler run and call again.
-    Interrupted,
+struct Lent {
+    lease: Lease,
+    over: Arc<AtomicBool>,
 }
 
-/// One call of a hook.
-#[derive(Debug)]
-pub struct Job {
-    /// Its name, for marks and for its end.
-    pub token: JobToken,
-    /// The route's number.
-    pub route: u32,
-    /// Unique per assignment: the key of the consumer instance.
-    pub lane: u64,
-    /// The topic's name.
-    pub topic: Arc<str>,
-    /// The partition's number.
-    pub partition: i32,
-    /// Which hook.
-    pub kind: JobKind,
-    /// Runs of the first unmarked offset, this one included.
-    pub attempt: u32,
-    /// Rows, for [`JobKind::Consume`].
-    pub batch: Option<Batch>,
+/// What the dispatcher knows of a client's network thread.
+#[derive(Debug, Default)]
+struct ClientSide {
+    waker: Option<Waker>,
+    /// The dispatcher's deadline that this thread keeps, so that no worker has to.
+    keeps: Option<Nanos>,
 }
 
-/// Names a job that is under way.
-#[derive(Debug, Clone)]
-pub struct JobToken {
-    lane: u64,
-    shared: Arc<JobShared>,
-}
-
-/// How a job ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// All rows are processed.
-    Done,
-    /// It raised.
-    Failed(Failure),
-}
-
-/// A job under way, for reports.
-#[derive(Debug, Clone)]
-pub struct RunningJob {
-    /// The topic's name.
-    pub topic: Arc<str>,
-    /// The partition's number.
-    pub partition: i32,
-    /// The route's number.
-    pub route: u32,
-    /// Which hook.
-    pub kind: JobKind,
-    /// The worker's name.
-    pub worker: String,
-    /// For how many seconds.
-    pub seconds: f64,
-}
-
-/// How one lane does.
-#[derive(Debug, Clone)]
-pub struct LaneReport {
-    /// The topic's name.
-    pub topic: Arc<str>,
-    /// The partition's number.
-    pub partition: i32,
-    /// The route's number.
-    pub route: u32,
-    /// idle, ready, running, paused or leaving.
-    pub state: &'static str,
-    /// The next offset to hand out, once it is known.
-    pub position: Option<i64>,
-    /// The offset that may be committed.
-    pub committable: Option<i64>,
-    /// End of the partition as last told; `None` before the first data.
-    pub high_watermark: Option<i64>,
-    /// Bytes that wait.
-    pub queued_bytes: usize,
-    /// Records from the position to the end, as last told.
-    pub lag: Option<i64>,
-}
-
-impl From<LaneStatus> for LaneReport {
-    fn from(lane: LaneStatus) -> Self {
-        let high_watermark = (lane.high_watermark >= 0).then_some(lane.high_watermark);
-        let lag = high_watermark.zip(lane.position).map(|(end, position)| (end - position).max(0));
-        Self {
-            topic: lane.tp.topic,
-            partition: lane.tp.partition,
-            route: lane.policy.route,
-            state: lane.state.name(),
-            position: lane.position,
-            committable: lane.committable,
-            high_watermark,
-            queued_bytes: lane.queued_bytes,
-            lag,
+impl State {
+    /// Who has to get up for what is ready, and for a deadline that nobody keeps. Asked by whoever has changed something,
+    /// before it gives the lock back.
+    pub(crate) fn wakes(&mut self) -> Wakes {
+        let mut wakes = Wakes::default();
+        for (pool, thread) in Pool::ALL.into_iter().zip(&mut wakes.threads) {
+            if self.dispatch.has_ready(pool) {
+                *thread = self.sleepers.rouse(pool);
+                wakes.poller |= pool == Pool::Threads && self.polling > 0;
+            }
         }
+        if wakes.threads.iter().all(Option::is_none) && self.unkept_deadline().is_some() {
+            wakes.threads[0] = self.sleepers.rouse_for_time();
+        }
+        wakes
+    }
+
+    /// The dispatcher's next deadline, unless a sleeper or a network thread gets up for it or before it.
+    fn unkept_deadline(&self) -> Option<Nanos> {
+        let kept = self.clients.iter().filter_map(|client| client.keeps).chain(self.sleepers.kept()).min();
+        self.dispatch.next_deadline().filter(|due| kept.is_none_or(|kept| kept > *due))
+    }
+
+    /// A client's network thread takes on the deadline that nobody else keeps. Returns it.
+    pub(crate) fn keep_time(&mut self, client: ClientId) -> Option<Nanos> {
+        self.client_mut(client)?.keeps = None;
+        let due = self.unkept_deadline();
+        self.client_mut(client)?.keeps = due;
+        due
+    }
+
+    fn client_mut(&mut self, client: ClientId) -> Option<&mut ClientSide> {
+        self.clients.get_mut(client.0 as usize)
     }
 }
 
@@ -179,16 +146,22 @@ impl Dispatcher {
         let event = EventFd::new().map_err(|e| ClientError::os("opening an eventfd", &e))?;
         let state = State {
             dispatch: Dispatch::new(Rng::new(seed()?)),
-            wakers: Vec::new(),
+            clients: Vec::new(),
             leases: HashMap::new(),
-            sleeping: 0,
+            last_job: 0,
+            sleepers: Sleepers::default(),
+            polling: 0,
+            workers: None,
+            counts: Counts::default(),
         };
         Ok(Self {
             shared: Arc::new(Shared {
                 state: Mutex::new(state),
-                waiter: Waiter::new(wait),
+                wait,
+                poller: Futex::default(),
                 notices: Notices::new(event),
                 failures: Mutex::new(Failures::default()),
+                looping: Mutex::default(),
                 released: AtomicBool::new(false),
                 slabs: SlabPool::new(RETAIN_SLABS),
                 columns: ColumnsPool::default(),
@@ -205,62 +178,59 @@ impl Dispatcher {
     pub fn next(
         &self,
         worker: &mut Worker,
-        done: Option<(JobToken, Outcome)>,
+        done: Option<&JobToken>,
         timeout: Option<Duration>,
     ) -> Result<Next, ClientError> {
         self.check_fork()?;
-        let shared = &*self.shared;
-        let mut now = shared.clock.now();
+        let mut now = self.shared.clock.now();
         let deadline = timeout.map(|t| now.saturating_add(u64::try_from(t.as_nanos()).unwrap_or(Nanos::MAX)));
         let mut state = self.lock();
-        if let Some((token, outcome)) = done {
-            self.finish(&mut state, now, &token, outcome);
+        if let Some(token) = done {
+            self.finish(&mut state, now, token, Outcome::Done);
         }
+        state.dispatch.set_wall(self.wall_minus_mono_ms(now));
         loop {
-            if shared.released.load(Ordering::Relaxed) {
-                return Ok(Next::Stopped);
+            let ended = self.shared.released.load(Ordering::Relaxed)
+                || state.workers.is_some_and(|workers| worker.number > workers);
+            if ended {
+                return Ok(self.leave(state, Next::Stopped));
             }
-            if let Some(mut lease) = state.dispatch.take(now, &worker.name, Pool::Threads) {
+            if let Some(mut lease) = state.dispatch.take(now, &worker.name, worker.pool) {
                 // What is left is for somebody else who sleeps.
-                if state.sleeping > 0 && state.dispatch.has_ready(Pool::Threads) {
-                    shared.waiter.wake_one();
-                }
-                drop(state);
-                let max_rows = worker.max_messages;
-                let prepared = lease.prepare(&mut worker.decoder, &shared.columns, max_rows);
+                self.unlock(state);
+                let prepared = lease.prepare(&mut worker.decoder, &self.shared.columns, worker.max_messages);
                 state = self.lock();
-                now = shared.clock.now();
+                now = self.shared.clock.now();
                 state.dispatch.prepared(now, &lease, &prepared);
                 match prepared.finished {
                     None => return Ok(Next::Job(hand_out(&mut state, lease))),
                     Some(finished) => {
                         let (client, _) = state.dispatch.complete(now, lease, finished);
-                        self.wake_client(&mut state, client);
+                        state.wake_client(client);
                         continue;
                     }
                 }
             }
             if state.dispatch.is_stopped() {
-                shared.waiter.wake_all();
+                drop(state);
+                self.wake_all();
                 return Ok(Next::Stopped);
             }
-            let until = match (deadline, state.dispatch.next_deadline()) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
+            let interruptible = self.shared.wait == Wait::Interruptible;
             // A low-level consumer's poll reports a failure; the workers of an App are stopped by the App.
-            let failed = matches!(shared.waiter, Waiter::Interruptible(_)) && self.fatal().is_some();
+            let failed = interruptible && self.fatal().is_some();
             if failed || deadline.is_some_and(|deadline| deadline <= now) {
-                return Ok(Next::TimedOut);
+                return Ok(self.leave(state, Next::TimedOut));
             }
-            let left = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
-            state.sleeping += 1;
             let waited;
-            (state, waited) = shared.waiter.wait(state, left, || self.lock());
-            state.sleeping -= 1;
-            now = shared.clock.now();
+            (state, waited) = if interruptible {
+                self.sleep_interruptibly(state, now, deadline)
+            } else {
+                self.park(state, worker, now, deadline)
+            };
+            now = self.shared.clock.now();
             if waited == Waited::Interrupted {
-                return Ok(Next::Interrupted);
+                return Ok(self.leave(state, Next::Interrupted));
             }
         }
     }
@@ -272,20 +242,91 @@ impl Dispatcher {
     pub fn complete(&self, token: &JobToken, outcome: Outcome) -> Result<Option<Decision>, ClientError> {
         self.check_fork()?;
         let mut state = self.lock();
+        let failed = matches!(outcome, Outcome::Failed(_));
         let decision = self.finish(&mut state, self.shared.clock.now(), token, outcome);
-        if state.sleeping > 0 && state.dispatch.has_ready(Pool::Threads) {
-            self.shared.waiter.wake_one();
+        let stopped = state.dispatch.is_stopped();
+        self.unlock(state);
+        if stopped {
+            self.wake_all();
         }
-        Ok(decision)
+        Ok(decision.or(failed.then_some(Decision::Refused)))
+    }
+
+    /// Completes a job that failed, and says what that leads to.
+    ///
+    /// # Errors
+    /// [`ClientError::Forked`] in a child of the process that made this.
+    pub fn fail_job(&self, token: &JobToken, failure: Failure) -> Result<Decision, ClientError> {
+        // A token whose job has ended already names nothing: what comes late does not count.
+        Ok(self.complete(token, Outcome::Failed(failure))?.unwrap_or(Decision::Refused))
     }
 
     /// Declares the job's records with offsets in `first..=last` processed; returns how many were not before.
     ///
     /// # Errors
-    /// [`ClientError::Forked`] in a child of the process that made this.
+    /// [`ClientError::Revoked`] when the lane was abandoned, lost or sought; [`ClientError::Forked`] in a child of the process
+    /// that made this.
     pub fn mark(&self, token: &JobToken, first: i64, last: i64) -> Result<u64, ClientError> {
         self.check_fork()?;
-        Ok(token.shared.mark(first, last).unwrap_or(0))
+        let marked = token.shared.mark(first, last).map_err(|_| ClientError::Revoked)?;
+        // A job's own marks count at its end. One that has ended has its lane look at them now: it may wait for them, because
+        // too many records are open. The end sets the flag before it reads the marks, and both sides read and write marks
+        // under the job's lock. So if the flag is not set here, the end reads the marks later and finds this one; if the end
+        // has read them before this one came, the flag is seen, and the look finds it.
+        if token.over.load(Ordering::Acquire) {
+            let mut state = self.lock();
+            state.dispatch.marked(token.lane);
+            self.unlock(state);
+        }
+        Ok(marked)
+    }
+
+    /// What may be committed of the job's lane; `None`: nothing.
+    ///
+    /// # Errors
+    /// [`ClientError::Revoked`] when the lane is gone, or what the job did no longer counts.
+    pub(crate) fn committable(&self, token: &JobToken) -> Result<Option<Committable>, ClientError> {
+        self.check_fork()?;
+        if token.is_fenced() {
+            return Err(ClientError::Revoked);
+        }
+        self.lock().dispatch.committable(token.lane).map_err(|_| ClientError::Revoked)
+    }
+
+    /// Hands out nothing more of the job's lane for so long; `None`: until [`Dispatcher::resume`].
+    ///
+    /// # Errors
+    /// [`ClientError::Forked`] in a child of the process that made this.
+    pub fn pause(&self, token: &JobToken, wait: Option<Duration>) -> Result<(), ClientError> {
+        self.check_fork()?;
+        let until = wait
+            .map(|wait| self.shared.clock.now().saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(Nanos::MAX)));
+        let mut state = self.lock();
+        state.dispatch.pause(token.lane, until);
+        self.unlock(state);
+        Ok(())
+    }
+
+    /// Ends a pause of the job's lane.
+    ///
+    /// # Errors
+    /// [`ClientError::Forked`] in a child of the process that made this.
+    pub fn resume(&self, token: &JobToken) -> Result<(), ClientError> {
+        self.check_fork()?;
+        let mut state = self.lock();
+        state.dispatch.resume(token.lane);
+        self.unlock(state);
+        Ok(())
+    }
+
+    /// From now on there are so many workers: those with a higher number end when they come for a job, at once if they wait
+    /// for one.
+    pub fn set_workers(&self, count: u32) {
+        let mut state = self.lock();
+        state.workers = Some(count);
+        let above = state.sleepers.above(count);
+        drop(state);
+        above.into_iter().for_each(|thread| thread.unpark());
     }
 
     /// Hands out no more consume jobs.
@@ -296,15 +337,16 @@ impl Dispatcher {
     /// Quiet, then a shutdown job for each lane that has run, then every worker is told to stop.
     pub fn stop(&self) {
         self.lock().dispatch.stop();
-        self.shared.waiter.wake_all();
+        self.wake_all();
     }
 
     /// Tells every worker to stop at once, whatever is left to run.
     pub fn release_workers(&self) {
         self.shared.released.store(true, Ordering::Relaxed);
-        // Under the lock, so that no worker is between its look and its sleep.
-        drop(self.lock());
-        self.shared.waiter.wake_all();
+        self.wake_all();
+        if let Some(looping) = self.looping() {
+            looping.stop();
+        }
     }
 
     /// Jobs under way.
@@ -312,15 +354,13 @@ impl Dispatcher {
     pub fn running(&self) -> Vec<RunningJob> {
         let now = self.shared.clock.now();
         let running = self.lock().dispatch.running();
-        let report = |job: grete_core::dispatch::Running| RunningJob {
-            topic: job.tp.topic,
-            partition: job.tp.partition,
-            route: job.policy.route,
-            kind: job.kind,
-            worker: job.worker,
-            seconds: Duration::from_nanos(now.saturating_sub(job.since)).as_secs_f64(),
-        };
-        running.into_iter().map(report).collect()
+        running.into_iter().map(|job| RunningJob::new(job, now)).collect()
+    }
+
+    /// What happened since this was made.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.lock().counts
     }
 
     /// A descriptor that is readable while notices wait or after a client has failed.
@@ -344,7 +384,9 @@ impl Dispatcher {
     /// How each lane does.
     #[must_use]
     pub fn lanes(&self) -> Vec<LaneReport> {
-        self.lock().dispatch.statuses(None).into_iter().map(LaneReport::from).collect()
+        let now = self.shared.clock.now();
+        let statuses = self.lock().dispatch.statuses(None);
+        statuses.into_iter().map(|lane| LaneReport::new(lane, now)).collect()
     }
 
     /// Bytes under batches that users kept after their job.
@@ -363,29 +405,39 @@ impl Dispatcher {
         self.shared.clock
     }
 
+    /// What to add to milliseconds of the clock to have the time of day.
+    pub(crate) fn wall_minus_mono_ms(&self, now: Nanos) -> i64 {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        i64::try_from(wall).unwrap_or(i64::MAX).saturating_sub(i64::try_from(now / MILLI).unwrap_or(i64::MAX))
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gives the lock back and wakes whoever has to get up.
+    pub(crate) fn unlock(&self, mut state: MutexGuard<'_, State>) {
+        let wakes = state.wakes();
+        drop(state);
+        if wakes.poller {
+            self.shared.poller.wake();
+        }
+        wakes.unpark();
+    }
+
     pub(crate) fn attach(&self) -> ClientId {
         let mut state = self.lock();
-        state.wakers.push(None);
+        state.clients.push(ClientSide::default());
         state.dispatch.attach()
     }
 
+    /// `None`: the client's thread ends; it keeps no deadline any more.
     pub(crate) fn set_waker(&self, client: ClientId, waker: Option<Waker>) {
-        if let Some(place) = self.lock().wakers.get_mut(client.0 as usize) {
-            *place = waker;
+        let mut state = self.lock();
+        if let Some(side) = state.client_mut(client) {
+            *side = ClientSide { waker, keeps: None };
         }
-    }
-
-    /// After lanes became ready: wakes a sleeper, or more of them.
-    pub(crate) fn wake_workers(&self, ready: usize) {
-        match ready {
-            0 => {}
-            1 => self.shared.waiter.wake_one(),
-            _ => self.shared.waiter.wake_all(),
-        }
+        self.unlock(state);
     }
 
     pub(crate) fn notify(&self, notices: Vec<Notice>) {
@@ -411,8 +463,9 @@ impl Dispatcher {
 
     fn wake_for_failure(&self) {
         self.shared.notices.signal();
-        drop(self.lock());
-        self.shared.waiter.wake_all();
+        if self.shared.wait == Wait::Interruptible {
+            self.wake_all();
+        }
     }
 
     /// A partition that had stopped gets a new position: what was wrong with the old one is over.
@@ -436,42 +489,108 @@ impl Dispatcher {
 
     /// A token whose job has ended already names nothing.
     fn finish(&self, state: &mut State, now: Nanos, token: &JobToken, outcome: Outcome) -> Option<Decision> {
-        let lease = state.leases.remove(&token.lane)?;
-        if !Arc::ptr_eq(&lease.shared, &token.shared) {
-            state.leases.insert(token.lane, lease);
-            return None;
+        let Lent { lease, over } = state.leases.remove(&token.id)?;
+        over.store(true, Ordering::Release);
+        let decision = state.complete(now, lease, outcome);
+        if let Some(looping) = self.looping().filter(|_| token.pool == Pool::Loop) {
+            looping.forget(token.id);
         }
-        let finished = match outcome {
-            Outcome::Done => Finished::Done,
-            Outcome::Failed(failure) => Finished::Failed(failure),
-        };
-        let (client, decision) = state.dispatch.complete(now, lease, finished);
-        self.wake_client(state, client);
         decision
     }
 
-    fn wake_client(&self, state: &mut State, client: ClientId) {
-        if state.dispatch.take_wake(client)
-            && let Some(Some(waker)) = state.wakers.get(client.0 as usize)
+    /// The calling thread leaves [`Dispatcher::next`] without a job: if it was woken for one, somebody else is to have it.
+    fn leave(&self, state: MutexGuard<'_, State>, next: Next) -> Next {
+        self.unlock(state);
+        next
+    }
+
+    /// Sleeps until woken. The sleeper is on the list before the lock is free, and whoever changes something looks at the
+    /// list under the lock afterwards; an `unpark` that comes before the `park` makes it return at once. So no wake-up is
+    /// lost. Spurious ones are harmless: the caller looks again.
+    fn park<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        worker: &Worker,
+        now: Nanos,
+        deadline: Option<Nanos>,
+    ) -> (MutexGuard<'a, State>, Waited) {
+        let id = state.sleepers.add(worker.pool, worker.number);
+        let mut until = deadline;
+        if let Some(due) = state.unkept_deadline() {
+            state.sleepers.keep_time(id, due);
+            until = Some(until.map_or(due, |until| until.min(due)));
+        }
+        drop(state);
+        match until {
+            Some(until) => std::thread::park_timeout(Duration::from_nanos(until.saturating_sub(now))),
+            None => std::thread::park(),
+        }
+        let mut state = self.lock();
+        state.sleepers.remove(id);
+        (state, Waited::Woken)
+    }
+
+    /// Sleeps until woken or a Unix signal comes. The count is read under the lock: what is changed after that, under the
+    /// lock, is followed by a wake-up that changes the count, so that the sleep does not begin.
+    fn sleep_interruptibly<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        now: Nanos,
+        deadline: Option<Nanos>,
+    ) -> (MutexGuard<'a, State>, Waited) {
+        let due = state.dispatch.next_deadline();
+        let until = [deadline, due].into_iter().flatten().min();
+        state.polling += 1;
+        let seen = self.shared.poller.count();
+        drop(state);
+        let waited = self.shared.poller.wait(seen, until.map(|until| Duration::from_nanos(until.saturating_sub(now))));
+        let mut state = self.lock();
+        state.polling -= 1;
+        (state, waited)
+    }
+
+    fn wake_all(&self) {
+        // Under the lock, so that no worker is between its look and its sleep.
+        let threads = self.lock().sleepers.all();
+        threads.into_iter().for_each(|thread| thread.unpark());
+        self.shared.poller.wake();
+    }
+}
+
+impl State {
+    fn complete(&mut self, now: Nanos, lease: Lease, outcome: Outcome) -> Option<Decision> {
+        let mut counts = self.counts;
+        let finished = match outcome.clone() {
+            Outcome::Done => Finished::Done,
+            Outcome::Failed(failure) => Finished::Failed(failure),
+        };
+        counts.ended(&lease, &outcome, None);
+        self.counts = counts;
+        let (client, decision) = self.dispatch.complete(now, lease, finished);
+        self.wake_client(client);
+        decision
+    }
+
+    pub(crate) fn wake_client(&mut self, client: ClientId) {
+        if self.dispatch.take_wake(client)
+            && let Some(waker) = self.client_mut(client).and_then(|client| client.waker.as_ref())
         {
             waker.wake();
         }
     }
+
+    /// Jobs of a lane that the event loop runs.
+    pub(crate) fn loop_jobs(&self, lane: LaneId) -> Vec<u64> {
+        let mine = self.leases.iter().filter(|(_, lent)| lent.lease.lane == lane && lent.lease.pool() == Pool::Loop);
+        mine.map(|(id, _)| *id).collect()
+    }
 }
 
 fn hand_out(state: &mut State, lease: Lease) -> Job {
-    let lane = lease.lane.as_u64();
-    let job = Job {
-        token: JobToken { lane, shared: Arc::clone(&lease.shared) },
-        route: lease.policy.route,
-        lane,
-        topic: lease.tp.topic.clone(),
-        partition: lease.tp.partition,
-        kind: lease.kind,
-        attempt: lease.attempt,
-        batch: lease.shared.batch(),
-    };
-    state.leases.insert(lane, lease);
+    state.last_job += 1;
+    let over = Arc::default();
+    let job = Job::new(state.last_job, &lease, Arc::clone(&over));
+    state.leases.insert(state.last_job, Lent { lease, over });
     job
 }
 

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use grete_core::dispatch::{LaneId, LaneSpec, OffsetMap, RoutePolicy, Verdict};
+use grete_core::dispatch::{JobKind, LaneId, LaneSpec, OffsetMap, RoutePolicy, Verdict};
 use grete_core::fetch::Chunk;
 use grete_core::ids::{Slot, TopicPartition};
 use grete_net::{EventLoop, NetAction, NetEvent, Protocol};
@@ -49,8 +49,9 @@ fn push(dispatcher: &Dispatcher, lane: LaneId, partition: u32, base: i64, count:
         log_start_offset: 0,
         leader_epoch: 0,
     };
-    let ready = dispatcher.lock().dispatch.push(dispatcher.clock().now(), lane, chunk);
-    dispatcher.wake_workers(usize::from(ready));
+    let mut state = dispatcher.lock();
+    state.dispatch.push(dispatcher.clock().now(), lane, chunk);
+    dispatcher.unlock(state);
 }
 
 fn failed() -> Outcome {
@@ -59,14 +60,14 @@ fn failed() -> Outcome {
 
 /// Runs jobs until told to stop; sums up what `see` says of each.
 fn work(dispatcher: &Dispatcher, name: &str, mut see: impl FnMut(&Job) -> Outcome) {
-    let mut worker = Worker::new(name, dispatcher);
+    let mut worker = Worker::new(name, dispatcher, 1);
     let mut done = None;
     loop {
-        match dispatcher.next(&mut worker, done.take(), Some(PATIENCE)).expect("no fork") {
-            Next::Job(job) => {
-                let outcome = see(&job);
-                done = Some((job.token, outcome));
-            }
+        match dispatcher.next(&mut worker, done.take().as_ref(), Some(PATIENCE)).expect("no fork") {
+            Next::Job(job) => match see(&job) {
+                Outcome::Done => done = Some(job.token),
+                outcome => drop(dispatcher.complete(&job.token, outcome).expect("no fork")),
+            },
             Next::Stopped => return,
             Next::Interrupted => {}
             Next::TimedOut => panic!("{name} waited for {PATIENCE:?}: a wake-up was lost"),
@@ -79,7 +80,7 @@ fn many_workers_and_lanes_lose_nothing_and_keep_each_lanes_order() {
     const LANES: u32 = 7;
     const CHUNKS: i64 = 300;
     const ROWS: i64 = 11;
-    let dispatcher = Dispatcher::new(Wait::Condvar).expect("descriptors");
+    let dispatcher = Dispatcher::new(Wait::Parked).expect("descriptors");
     let client = dispatcher.attach();
     let lanes: Vec<LaneId> = (0..LANES).map(|partition| lane(&dispatcher, client, partition, 4)).collect();
     let seen: Mutex<HashMap<i32, Vec<i64>>> = Mutex::default();
@@ -132,7 +133,7 @@ fn many_workers_and_lanes_lose_nothing_and_keep_each_lanes_order() {
 
 #[test]
 fn a_paused_lane_comes_back_by_its_own_deadline_though_all_sleep() {
-    let dispatcher = Dispatcher::new(Wait::Condvar).expect("descriptors");
+    let dispatcher = Dispatcher::new(Wait::Parked).expect("descriptors");
     let client = dispatcher.attach();
     let id = lane(&dispatcher, client, 0, 10);
     push(&dispatcher, id, 0, 0, 3);
@@ -153,7 +154,7 @@ fn a_paused_lane_comes_back_by_its_own_deadline_though_all_sleep() {
 
 #[test]
 fn release_lets_sleepers_go_at_once() {
-    for wait in [Wait::Condvar, Wait::Interruptible] {
+    for wait in [Wait::Parked, Wait::Interruptible] {
         let dispatcher = Dispatcher::new(wait).expect("descriptors");
         thread::scope(|scope| {
             let sleeper = scope.spawn(|| work(&dispatcher, "sleeper", |_| Outcome::Done));
@@ -169,7 +170,7 @@ fn a_token_whose_job_has_ended_names_nothing() {
     let client = dispatcher.attach();
     let id = lane(&dispatcher, client, 0, 1);
     push(&dispatcher, id, 0, 0, 2);
-    let mut worker = Worker::new("poller", &dispatcher);
+    let mut worker = Worker::new("poller", &dispatcher, 0);
     let Next::Job(first) = dispatcher.next(&mut worker, None, Some(PATIENCE)).expect("no fork") else {
         panic!("a job is queued")
     };
@@ -190,7 +191,7 @@ fn a_failure_ends_the_wait_of_a_poll() {
     let dispatcher = Dispatcher::new(Wait::Interruptible).expect("descriptors");
     thread::scope(|scope| {
         let poller = scope.spawn(|| {
-            let mut worker = Worker::new("poller", &dispatcher);
+            let mut worker = Worker::new("poller", &dispatcher, 0);
             dispatcher.next(&mut worker, None, Some(PATIENCE)).expect("no fork")
         });
         dispatcher.fail(ClientError::NotKafka("a web server".into()));
@@ -227,6 +228,6 @@ fn a_network_thread_that_panics_is_told_to_workers_and_to_whoever_asks() {
     assert!(matches!(asked, Err(NoAnswer::Ended)));
     assert!(thread.join().is_err());
     assert!(dispatcher.fatal().is_some());
-    let mut worker = Worker::new("poller", &dispatcher);
+    let mut worker = Worker::new("poller", &dispatcher, 0);
     assert!(matches!(dispatcher.next(&mut worker, None, Some(PATIENCE)), Ok(Next::TimedOut)), "at once");
 }

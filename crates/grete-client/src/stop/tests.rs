@@ -4,15 +4,14 @@ use std::io::Write;
 
 use super::*;
 use crate::config::{ConsumerConfig, ProducerConfig};
-use crate::dispatcher::Next;
-use crate::waiter::Wait;
+use crate::dispatcher::{Next, Wait};
 use crate::worker::Worker;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const NUMBERS: SignalNumbers = SignalNumbers { stop: [2, 15], quiet: 20, dump: 21 };
 
 fn dispatcher() -> Dispatcher {
-    Dispatcher::new(Wait::Condvar).expect("descriptors")
+    Dispatcher::new(Wait::Parked).expect("descriptors")
 }
 
 fn stop(dispatcher: &Dispatcher, patience: Duration) -> Stop {
@@ -42,7 +41,7 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 fn is_stopped(dispatcher: &Dispatcher) -> bool {
-    let next = dispatcher.next(&mut Worker::new("test", dispatcher), None, Some(Duration::ZERO));
+    let next = dispatcher.next(&mut Worker::new("test", dispatcher, 0), None, Some(Duration::ZERO));
     matches!(next, Ok(Next::Stopped))
 }
 

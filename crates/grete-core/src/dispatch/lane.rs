@@ -193,6 +193,11 @@ impl Lane {
         self.touched && self.spec.policy.hooks
     }
 
+    /// Whether its offsets are somebody else's to commit.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.phase == Phase::Abandoned || matches!(self.phase, Phase::Leaving { lost: true })
+    }
+
     /// What a worker would run now.
     pub(super) fn due(&self, now: Nanos) -> Option<JobKind> {
         if self.running.is_some() {
@@ -311,7 +316,7 @@ impl Lane {
 
     /// The offset to commit, if it has grown since the last time. A job in flight counts with its marks.
     pub(super) fn take_committable(&mut self, all: bool) -> Option<Committable> {
-        if self.phase == Phase::Abandoned || matches!(self.phase, Phase::Leaving { lost: true }) {
+        if self.is_fenced() {
             return None;
         }
         if let Some(running) = self.running.as_ref().filter(|_| !self.reset_running)

@@ -297,6 +297,15 @@ impl Dispatch {
         lanes.filter_map(|lane| lane.take_committable(all)).collect()
     }
 
+    /// What may be committed of one lane now, a running job's marks included.
+    ///
+    /// # Errors
+    /// When the lane is not this process's any more.
+    pub fn committable(&mut self, id: LaneId) -> Result<Option<Committable>, Fenced> {
+        let lane = self.lane_mut(id).filter(|lane| !lane.is_fenced()).ok_or(Fenced)?;
+        Ok(lane.take_committable(true))
+    }
+
     /// These were told by [`Dispatch::committables`] but did not reach the group: they are told again.
     pub fn forget_committed(&mut self, client: ClientId, tps: &[TopicPartition]) {
         for lane in self.lanes.iter_mut().flatten() {
@@ -387,6 +396,11 @@ impl Dispatch {
         if let Some(entry) = self.client_mut(client) {
             entry.outbox.charged.push((slot, bytes));
         }
+    }
+
+    /// The clock has moved: what is due by now is ready.
+    pub fn advance(&mut self, now: Nanos) {
+        self.unpause(now);
     }
 
     /// Whether a worker of this pool that goes to sleep now would leave work lying.
