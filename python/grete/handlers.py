@@ -187,7 +187,9 @@ def without_none(annotation: Any) -> Any:
 
 def shown(annotation: Any) -> str:
     """A type as people write it."""
-    return annotation.__qualname__ if type(annotation) is type else str(annotation).removeprefix("typing.")
+    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
+        return annotation.__qualname__
+    return str(annotation).removeprefix("typing.")
 
 
 def _refuse_generator(function: Callable[..., Any], where: str) -> None:

@@ -1,6 +1,7 @@
 """Values that are JSON, read into types by the libraries that do this well: msgspec, else pydantic."""
 
 import collections.abc
+import contextlib
 import dataclasses
 import functools
 import importlib.util
@@ -79,6 +80,10 @@ def _msgspec(wanted: Any) -> Decoder:
         foreign = next(_foreign(msgspec.inspect.type_info(wanted), set()), None)
         decoder: Decoder = msgspec.json.Decoder(wanted).decode
     except TypeError as error:
+        if installed("pydantic"):
+            # Unions of pydantic models, for example, are beyond msgspec.
+            with contextlib.suppress(ConfigError):
+                return _pydantic(wanted)
         raise ConfigError(f"{shown(wanted)} cannot be decoded: {error}", setting="payload") from None
     if foreign is None:
         return decoder
