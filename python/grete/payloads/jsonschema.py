@@ -38,7 +38,9 @@ class JsonSchema:
         schema_id, data = unframe(value)
         found = self._parse(data)
         if self._validate:
-            self._validators(schema_id).validate(found)
+            # The error of validate() has the whole schema and the whole value in its text.
+            for error in self._validators(schema_id).iter_errors(found):
+                raise ValueError(f"{error.message} - at `{error.json_path}` of schema {schema_id}") from error
         return found if self._convert is None else self._convert(found)
 
     def _validator(self, schema_id: int) -> "Validator":
