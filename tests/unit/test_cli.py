@@ -80,7 +80,13 @@ def test_unknown_commands_are_refused() -> None:
         ("def f():\n    raise ValueError('broken')\nf()", "shop", 1, "ValueError: broken"),
         ("", "shop.py:app", 2, 'name the module, not the file: "shop:app"'),
         ("import grete\napp = grete.App('x')", "shop", 1, "has no consumer"),
-        ("import grete\napp = grete.App('x', workers=0)", "shop", 1, "workers (from code)"),
+        ("import grete\napp = grete.App('x', workers=0)", "shop", 1, "Error: shop.py:2: workers (from code): it is"),
+        (
+            "import grete\n\ngrete.Retry(backoff='fast')",
+            "shop",
+            1,
+            "Error: shop.py:3: Retry(backoff='fast'): a backoff",
+        ),
     ],
 )
 def test_what_cannot_run_is_explained(directory: Path, source: str, target: str, status: int, says: str) -> None:

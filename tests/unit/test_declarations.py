@@ -305,3 +305,27 @@ def test_a_route_makes_consumers_and_knows_its_decoders() -> None:
     assert decoders is not None
     assert {topic: decode(b"[1]") for topic, decode in decoders.items()} == {"clicks": [1], "views": [1]}
     assert config.layer({}, {}, "code") == config.Layer()
+
+
+def test_what_the_type_checker_accepts_is_accepted() -> None:
+    from tests.unit.declared import app
+
+    assert {route.topics[0]: (route.style, route.is_async) for route in app.routes} == {
+        "all-settings": ("class", False),
+        "async-class": ("class", True),
+        "bare": ("messages", False),
+        "batch": ("messages", False),
+        "one": ("message", False),
+        "struct": ("payload", False),
+        "model": ("payload", False),
+        "data": ("payload", True),
+        "typed": ("payload", True),
+        "plain": ("payload", True),
+        "own": ("payload", False),
+        "later-batch": ("messages", True),
+        "later-one": ("message", True),
+        "method": ("message", False),
+        "callable": ("messages", False),
+        "partial": ("message", False),
+        "registry": ("payload", False),
+    }

@@ -9,7 +9,7 @@ import click
 
 from grete.app import App
 from grete.cli.options import kafka_options, kafka_settings, set_up_logging
-from grete.errors import GreteError
+from grete.errors import ConfigError, GreteError
 
 
 @click.command()
@@ -74,6 +74,9 @@ def load(target: str) -> App:
         if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise click.UsageError(f'there is no module "{error.name}" in {here} or on the Python path') from None
         raise _broken(module_name, error) from None
+    except ConfigError as error:
+        # It begins with the file and line of the declaration: no traceback could say more.
+        raise (click.ClickException(str(error)) if error.location else _broken(module_name, error)) from None
     except Exception as error:
         raise _broken(module_name, error) from None
     for name in attribute.split("."):

@@ -1,0 +1,184 @@
+"""All ways to declare a consumer. The type checker has to accept each line; what it has to refuse says so."""
+
+import functools
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any, TypedDict, assert_type
+
+import msgspec
+import pydantic
+
+import grete
+
+app = grete.App(
+    "billing",
+    kafka={"bootstrap.servers": "localhost:9092"},
+    workers=5,
+    group="billing",
+    max_messages=100,
+    max_bytes="1MiB",
+    max_wait="20ms",
+    stall_after="none",
+    handler_timeout=60,
+    shutdown_timeout="30s",
+    queued_bytes="64MiB",
+    log_level="info",
+    leak_report=False,
+    loop="asyncio",
+)
+
+
+class Struct(msgspec.Struct):
+    id: int
+
+
+class Model(pydantic.BaseModel):
+    id: int
+
+
+@dataclass
+class Data:
+    id: int
+
+
+class Typed(TypedDict):
+    id: int
+
+
+@app.consumer(
+    "all-settings",
+    group="others",
+    max_messages=10,
+    max_bytes=1 << 20,
+    max_wait=0.5,
+    stall_after="10s",
+    handler_timeout="none",
+    concurrency="key",
+    max_in_flight=100,
+    priority=3,
+    payload=Struct,
+    retry=grete.Retry(attempts=3, backoff=("100ms", 5), jitter=0.5, on=(OSError, ValueError), never=KeyError),
+    dead_letter="dead",
+    offsets="manual",
+    max_unmarked=1000,
+    offset_map=True,
+    rate_limit="100/s",
+    delay="5m",
+    expire="1h",
+    tick="10s",
+)
+class Everything(grete.Consumer):
+    def __init__(self) -> None:
+        self.count = 0
+
+    def initialize(self) -> None:
+        """Nothing."""
+
+    def consume(self) -> None:
+        """Nothing."""
+
+    def tick(self) -> None:
+        """Nothing."""
+
+
+assert_type(Everything().count, int)
+
+
+@app.consumer("async-class")
+class Later(grete.Consumer):
+    async def initialize(self) -> None:
+        """Nothing."""
+
+    async def consume(self) -> None:
+        """Nothing."""
+
+    def revoked(self) -> None:
+        """Nothing."""
+
+    async def shutdown(self) -> None:
+        """Nothing."""
+
+
+@app.consumer("bare")
+def bare(messages):  # type: ignore[no-untyped-def]
+    """Nothing."""
+
+
+@app.consumer("batch")
+def batch(messages: grete.Messages) -> None:
+    """Nothing."""
+
+
+@app.consumer("one")
+def one(message: grete.Message) -> int:
+    return message.offset
+
+
+@app.consumer("struct")
+def struct(order: Struct) -> None:
+    """Nothing."""
+
+
+@app.consumer("model", payload=Model)
+def model(order: Model | None) -> None:
+    """Nothing."""
+
+
+@app.consumer("data")
+async def data(order: Data) -> None:
+    """Nothing."""
+
+
+@app.consumer("typed")
+async def typed(order: Typed) -> None:
+    """Nothing."""
+
+
+@app.consumer("plain", payload="json", rate_limit=5)
+async def plain(order: dict[str, Any]) -> None:
+    """Nothing."""
+
+
+@app.consumer("own", payload=lambda value: value.decode())
+def own(text: str) -> None:
+    """Nothing."""
+
+
+@app.consumer("later-batch", "and-another")
+async def later_batch(messages: grete.Messages) -> None:
+    """Nothing."""
+
+
+@app.consumer("later-one")
+async def later_one(message: grete.Message) -> None:
+    """Nothing."""
+
+
+class Service:
+    def take(self, message: grete.Message) -> None:
+        """Nothing."""
+
+    def __call__(self, messages: grete.Messages) -> Awaitable[None] | None:
+        return None
+
+
+def with_more(store: dict[str, int], message: grete.Message) -> None:
+    """Nothing."""
+
+
+app.consumer("method")(Service().take)
+app.consumer("callable")(Service())
+app.consumer("partial")(functools.partial(with_more, {}))
+app.consumer("registry", payload=grete.payloads.Avro("http://localhost:8081", type=Struct))(struct)
+
+
+def refused() -> None:
+    """Never called: what the type checker refuses."""
+    app.consumer("x", concurrency="keys")  # type: ignore[arg-type]
+    app.consumer("x", offsets="at-most-once")  # type: ignore[arg-type]
+    app.consumer("x", retry=3)  # type: ignore[arg-type]
+    app.consumer("x", max_mesages=3)  # type: ignore[call-arg]
+    app.consumer("x")(3)  # type: ignore[type-var]
+    grete.App("x", loop="trio")  # type: ignore[arg-type]
+    grete.App("x", wrokers=3)  # type: ignore[call-arg]
+    grete.Retry(attempts="3")  # type: ignore[arg-type]
