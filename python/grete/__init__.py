@@ -3,7 +3,7 @@
 Importing it starts nothing: no thread, no socket, no file descriptor.
 """
 
-from grete import asgi, client
+from grete import asgi, client, payloads
 from grete._core import Message, Messages, __version__
 from grete.app import App
 from grete.consumer import Consumer
@@ -76,4 +76,5 @@ __all__ = [
     "__version__",
     "asgi",
     "client",
+    "payloads",
 ]

@@ -329,3 +329,12 @@ def test_what_the_type_checker_accepts_is_accepted() -> None:
         "partial": ("message", False),
         "registry": ("payload", False),
     }
+
+
+def test_the_native_part_accepts_each_route() -> None:
+    from tests.unit.declared import app
+
+    settings = app.settings()
+    for route in app.routes:
+        core = route.core(settings)
+        assert (core.id, core.name, core.topics) == (route.id, route.name, list(route.topics))
