@@ -20,8 +20,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 import grete
+from grete import _core
 from grete.payloads import Avro, JsonSchema, Protobuf, Registry
 from grete.payloads.protobuf import read_path
+from tests.unit.batches import Record, batch
 from tests.unit.fake_registry import FakeRegistry
 
 HERE = SerializationContext("orders", MessageField.VALUE)
@@ -307,14 +309,28 @@ def test_a_registry_that_is_down_makes_records_wait(kind: str) -> None:
 @pytest.mark.parametrize(
     ("status", "says"), [(500, "answers 500"), (429, "answers 429"), (401, "refuses .* to us: 401")]
 )
-def test_a_registry_in_trouble_makes_records_wait(registry: FakeRegistry, status: int, says: str) -> None:
+def test_a_registry_in_trouble_makes_records_wait(
+    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch, status: int, says: str
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("grete.payloads.registry.monotonic", lambda: now)
     registry.trouble = status
     decode = Avro(registry.url).decoder("orders")
-    with pytest.raises(grete.RetryLater, match=says):
-        decode(framed(1, b"\x06\x00"))
+    for wait in (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0):
+        registry.requests.clear()
+        for left in (wait, wait / 2):
+            with pytest.raises(grete.RetryLater, match=says) as caught:
+                decode(framed(1, b"\x06\x00"))
+            assert caught.value.delay == left
+            now += wait / 2
+        assert asked(registry) == ["/schemas/ids/1"]  # not while it is left alone
     registry.trouble = None
     registry.register("orders-value", {"schema": json.dumps(ORDER_AVRO)})
     assert decode(framed(1, b"\x06\x00")) == {"id": 3, "note": None}
+    registry.trouble = status
+    with pytest.raises(grete.RetryLater) as caught:
+        decode(framed(2, b""))
+    assert caught.value.delay == 1.0
 
 
 @pytest.mark.parametrize("answer", [b"<html>", b"{}", b"[]", b"3", b'{"schema": 3, "references": 3}'])
@@ -331,6 +347,29 @@ def test_data_that_is_not_of_the_schema(registry: FakeRegistry) -> None:
         decode(framed(1, b""))
     with pytest.raises(ValueError, match="2 bytes are left behind the data of schema 1"):
         decode(framed(1, b"\x06\x00xx"))
+
+
+def test_a_record_that_does_not_decode_is_named_as_any_other(registry: FakeRegistry) -> None:
+    registry.register("orders-value", {"schema": json.dumps(ORDER_AVRO)})
+    values = [framed(1, b"\x06\x00"), b'{"id":3}', None, framed(9, b"")]
+    data = batch([Record(offset, value) for offset, value in enumerate(values, 5)])
+    messages = _core._testing_decode(data, "orders", 2, decoder=Avro(registry.url).decoder("orders"))
+    assert messages[0].payload == {"id": 3, "note": None}
+    assert messages[2].payload is None
+    with pytest.raises(
+        grete.DecodeError, match=r"orders\[2\] offset 6 does not decode: .*begins with byte 123"
+    ) as caught:
+        messages[1].payload  # noqa: B018
+    error = caught.value
+    assert (error.topic, error.partition, error.offset) == ("orders", 2, 6)
+    assert error.message is not None
+    assert error.message.value == values[1]
+    with pytest.raises(grete.DecodeError, match=r"offset 8 .*LookupError: .* has not a schema with id 9"):
+        messages[3].payload  # noqa: B018
+    registry.trouble = 503
+    again = _core._testing_decode(data, "orders", 2, decoder=Avro(registry.url).decoder("orders"))
+    with pytest.raises(grete.RetryLater, match="answers 503"):
+        again[0].payload  # noqa: B018
 
 
 def test_many_threads_ask_once(registry: FakeRegistry) -> None:

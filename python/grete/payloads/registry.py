@@ -6,6 +6,7 @@ with rotating keys) is reached through an object of your own with the same two m
 """
 
 import base64
+import http.client
 import json
 import ssl
 import struct
@@ -15,6 +16,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
 
 from grete import _place, units
@@ -25,8 +27,9 @@ T = TypeVar("T")
 _HEAD = struct.Struct(">BI")
 _MAGIC = 0
 
-# How long records wait for a registry that does not answer, before it is asked again.
-_AGAIN = "1s"
+# How long records wait for a registry that does not answer, before it is asked again; doubled up to the longest.
+_AGAIN = 1.0
+_LONGEST_AGAIN = 30.0
 # A schema is text that people write; what is longer than this is none.
 _LONGEST_ANSWER = 16 << 20
 
@@ -70,7 +73,8 @@ class Registry:
         user: for basic authentication, with `password`.
         token: for bearer authentication.
         ca: file with the certificates to trust, for https; the system's without it.
-        timeout: for one answer, "10s" or seconds.
+        timeout: for one answer, "5s" or seconds. A worker waits that long; when there was none, all records that want a
+            schema wait for a while (up to 30 s) without asking, so that a registry that is down blocks no workers.
         headers: sent with each request.
     """
 
@@ -82,7 +86,7 @@ class Registry:
         password: str | None = None,
         token: str | None = None,
         ca: str | None = None,
-        timeout: str | float = "10s",
+        timeout: str | float = "5s",
         headers: Mapping[str, str] | None = None,
     ) -> None:
         try:
@@ -114,6 +118,9 @@ class Registry:
         elif token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._ca = ca
+        self._failures = 0
+        self._quiet_until = 0.0
+        self._trouble = ""
 
     def __repr__(self) -> str:
         return f"Registry({self.url!r})"
@@ -128,6 +135,9 @@ class Registry:
         return self._get(f"/subjects/{quoted}/versions/{version}", form, f"version {version} of {subject}")
 
     def _get(self, path: str, form: str, what: str) -> Schema:
+        # Two threads may both find it quiet no longer and both ask; nothing is wrong with that.
+        if (left := self._quiet_until - monotonic()) > 0:
+            raise RetryLater(left, self._trouble)
         query = f"?format={form}" if form else ""
         request = urllib.request.Request(f"{self.url}{path}{query}", headers=self._headers)  # noqa: S310 (checked above)
         context = ssl.create_default_context(cafile=self._ca) if self.url.startswith("https:") else None
@@ -136,10 +146,14 @@ class Registry:
                 body = answer.read(_LONGEST_ANSWER)
         except urllib.error.HTTPError as error:
             with error:
-                raise self._refused(error, what) from None
-        except (OSError, TimeoutError) as error:
-            reason = getattr(error, "reason", error)
-            raise RetryLater(_AGAIN, f"the schema registry {self.url} does not answer: {reason}") from error
+                if error.code == 404:
+                    raise LookupError(f"the schema registry {self.url} has not {what}") from None
+                # Who may not read, too, is not the record's fault: it waits until the rights are right.
+                verb = f"refuses {what} to us:" if error.code in (401, 403) else "answers"
+                raise self._later(f"{verb} {error.code} {error.reason}") from None
+        except (OSError, http.client.HTTPException) as error:
+            raise self._later(f"does not answer: {getattr(error, 'reason', error)}") from error
+        self._failures = 0
         try:
             found = json.loads(body)
             references = tuple(
@@ -149,15 +163,12 @@ class Registry:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LookupError(f"{self.url}{path} does not answer like a schema registry: {body[:80]!r}") from error
 
-    def _refused(self, error: urllib.error.HTTPError, what: str) -> Exception:
-        if error.code == 404:
-            return LookupError(f"the schema registry {self.url} has not {what}")
-        if error.code in (401, 403):
-            # Not the record's fault: it waits until the rights are right.
-            return RetryLater(
-                "10s", f"the schema registry {self.url} refuses {what} to us: {error.code} {error.reason}"
-            )
-        return RetryLater(_AGAIN, f"the schema registry {self.url} answers {error.code} {error.reason}")
+    def _later(self, what: str) -> RetryLater:
+        self._trouble = f"the schema registry {self.url} {what}"
+        wait = min(_LONGEST_AGAIN, _AGAIN * 2**self._failures)
+        self._failures = min(self._failures + 1, 10)
+        self._quiet_until = monotonic() + wait
+        return RetryLater(wait, self._trouble)
 
 
 def source_of(registry: str | SchemaSource) -> SchemaSource:

@@ -125,7 +125,7 @@ def _pydantic(wanted: Any) -> Decoder:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"{shown(wanted)} cannot be decoded: {reason}", setting="payload") from None
     # A model says itself how strict it is. For all other types "1" is no int, with pydantic as with msgspec.
-    return functools.partial(adapter.validate_json, strict=None if own else True)
+    return adapter.validate_json if own else functools.partial(adapter.validate_json, strict=True)
 
 
 def _stdlib(plain: Any) -> Decoder:
