@@ -33,7 +33,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--bootstrap", help="an existing single-node broker with none of these topics")
     parser.add_argument("--broker-core", type=int, default=0)
     parser.add_argument("--client-core", type=int, default=1)
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds per process")
+    parser.add_argument("--timeout", type=float, default=90.0, help="seconds per process")
     parser.add_argument("--out", type=Path, default=results.RESULTS, help="directory for process.{json,md}")
     options = parser.parse_args()
     for what, wanted, known in (("part", options.parts, parts), ("client", options.clients, names)):

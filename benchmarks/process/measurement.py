@@ -77,7 +77,9 @@ class Stuck:
     # The worst of the others: its rate while one was stuck over its rate before.
     worst: float
     rebalances: int
-    named: str
+    # What named the one that is stuck: a log record, and a line of App.statistics().
+    logged: str
+    shown: str
 
 
 @dataclass

@@ -21,7 +21,7 @@ WAITING_HEAD = ("route", "partitions", "records/s (min..max)", "x partition", "C
 WAKEUPS_HEAD = ("jobs of one record", "jobs/s", "handler", "worker beyond", "process beyond")
 IDLE_HEAD = ("App", "wake-ups/s", "CPU ms/s", "threads")
 CROWD_HEAD = ("blocked background threads", "k jobs per CPU s", "vs none", "k jobs/s", "phases")
-STUCK_HEAD = ("stuck for s", "others before, records/s", "during", "kept", "worst partition", "rebalances", "named")
+STUCK_HEAD = ("stuck for s", "others before, records/s", "during", "kept", "worst partition", "rebalances")
 
 
 def calls_table(part: Part, found: Mapping[tuple[str, str], Row]) -> str:
@@ -128,11 +128,11 @@ def stuck_table(found: Measurement) -> str:
             f"{row.during / row.before:.1%}",
             f"{row.worst:.1%}",
             str(row.rebalances),
-            row.named or "nobody",
         )
         for row in found.stuck
     ]
-    return table(STUCK_HEAD, lines)
+    names = [f"- {text}" for row in found.stuck for text in (row.logged, row.shown) if text]
+    return "\n".join([table(STUCK_HEAD, lines), "", *names])
 
 
 def markdown(facts: Mapping[str, Any], found: Measurement, records: int, rounds: int) -> str:

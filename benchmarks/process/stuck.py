@@ -49,12 +49,15 @@ def result(line: dict[str, Any], seconds: float) -> Stuck:
     hooks = line["hooks"]
     # An instance that goes, or one more than there are partitions, is a rebalance.
     rebalances = hooks.get("revoked", 0) + max(hooks["initialize"] - PARTITIONS, 0)
-    stalls = [stall["message"] for stall in line["named"] if stall["partition"] == 0]
+    name = f"{TOPIC.name}[0]"
+    logged = [stall["message"] for stall in line["logged"] if stall["partition"] == 0]
+    shown = [text for text in line["statistics"] if name in text]
     return Stuck(
         seconds,
         sum(before.values()),
         sum(during.values()),
         min(during[partition] / before[partition] for partition in others),
         rebalances,
-        stalls[0] if stalls else "",
+        logged[0] if logged else "",
+        shown[0] if shown else "",
     )

@@ -80,7 +80,8 @@ def judge(found: Measurement) -> list[Verdict]:
             Verdict("stuck, the other partitions' rate over that before", ">=", KEPT, kept),
             Verdict("stuck, the worst of them", ">=", KEPT, stuck.worst),
             Verdict("stuck, rebalances", "<=", 0, stuck.rebalances),
-            Verdict("stuck, log records that name it", ">=", 1, float(bool(stuck.named))),
+            Verdict("stuck, named in the log", ">=", 1, float(bool(stuck.logged))),
+            Verdict("stuck, named in App.statistics()", ">=", 1, float(bool(stuck.shown))),
         ]
     return verdicts
 

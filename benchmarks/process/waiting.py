@@ -14,7 +14,7 @@ WORKERS = 10
 JSON = "JSON values of ~107 B, 1,000 keys"
 TOPICS = {
     1: Topic("waiting1", 600_000, "keyed", JSON),
-    8: Topic("waiting8", 2_000_000, "keyed", JSON, partitions=8),
+    8: Topic("waiting8", 3_000_000, "keyed", JSON, partitions=8),
 }
 
 

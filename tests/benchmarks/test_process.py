@@ -111,7 +111,8 @@ def stuck_line(stuck: int, slow: float = 1.0) -> dict[str, Any]:
     return {
         "samples": [{"at": float(at), "partitions": partitions(at, hung)} for at, hung in edges],
         "hooks": {"initialize": PARTITIONS},
-        "named": [{"message": "it is stuck", "partition": 0}],
+        "logged": [{"message": "it is stuck", "partition": 0}, {"message": "so is another", "partition": 1}],
+        "statistics": ["f on waiting8[1] for 70.0 s", "f on waiting8[0] for 70.0 s"],
     }
 
 
@@ -120,21 +121,22 @@ def test_the_others_rates_are_compared_one_by_one() -> None:
     assert row.before == pytest.approx(70.0)
     assert row.during == pytest.approx(65.0, abs=0.2)
     assert row.worst == pytest.approx(0.5, abs=0.01)
-    assert (row.rebalances, row.named) == (0, "it is stuck")
+    assert (row.rebalances, row.logged, row.shown) == (0, "it is stuck", "f on waiting8[0] for 70.0 s")
     found = verdicts(Measurement(stuck=[row]))
     assert found["stuck, the worst of them"].word == "MISSED"
-    assert found["stuck, log records that name it"].word == "ok"
+    assert found["stuck, named in the log"].word == found["stuck, named in App.statistics()"].word == "ok"
 
 
 def test_a_rebalance_shows_as_an_instance_too_many() -> None:
     line = stuck_line(101)
     line["hooks"] = {"initialize": PARTITIONS + 2, "revoked": 1}
-    line["named"] = []
+    line["logged"], line["statistics"] = [], []
     row = result(line, 60.0)
-    assert (row.rebalances, row.named) == (3, "")
+    assert (row.rebalances, row.logged, row.shown) == (3, "", "")
     found = verdicts(Measurement(stuck=[row]))
     assert found["stuck, rebalances"].missed
-    assert found["stuck, log records that name it"].missed
+    assert found["stuck, named in the log"].missed
+    assert found["stuck, named in App.statistics()"].missed
 
 
 def test_a_partition_that_went_on_was_not_stuck() -> None:
@@ -159,12 +161,12 @@ def test_the_page_shows_all_parts_and_their_targets() -> None:
         wakeups=[Wakeups("sleep-1", "sleeps", 10.0, 1.0, 2.5, 3.0)],
         idle=[Idle("idle", "a class", 4.0, 0.1, 9)],
         crowds=[Crowd(0, 15, 100_000.0, 100_000.0), Crowd(100, 15, 97_000.0, 97_000.0)],
-        stuck=[Stuck(60.0, 100.0, 96.0, 0.94, 0, "it is stuck")],
+        stuck=[Stuck(60.0, 100.0, 96.0, 0.94, 0, "it is stuck", "")],
         failures=["json, quixstreams: no end"],
     )
     page = report.markdown(FACTS, found, 5_000_000, 3)
     for text in ("## A handler that does nothing", "decoded from JSON", "| 90.0 |", "it is stuck", "no end", "97.0"):
         assert text in page
     missed = {verdict.text for verdict in judge(found) if verdict.missed}
-    assert len(missed) == 4
+    assert len(missed) == 5
     assert json.loads(json.dumps(report.data(FACTS, found)))["background"][1]["threads"] == 100

@@ -77,7 +77,13 @@ def main() -> None:
         samples.append(_sample(done))
         time.sleep(stuck)
         samples.append(_sample(done))
-        line = {"samples": samples, "hooks": dict(hooks), "named": named.records, "version": grete.__version__}
+        line = {
+            "samples": samples,
+            "hooks": dict(hooks),
+            "logged": named.records,
+            "statistics": app.statistics()["stalled"],
+            "version": grete.__version__,
+        }
         print(json.dumps(line), flush=True)
         go_on.set()
         app.stop()
