@@ -175,3 +175,30 @@ def test_whatever_was_written_is_read(
     messages = _core._testing_decode(batch(written), "t", 0)
     read = [(m.offset, m.value, m.key, m.timestamp, m.headers) for m in messages]
     assert read == [(r.offset, r.value, r.key, r.timestamp, tuple(r.headers)) for r in written]
+
+
+def numbered(count: int) -> grete.Messages:
+    return decode([Record(number, b"%d" % number, None, number) for number in range(count)])
+
+
+def test_a_loop_gets_two_messages_that_take_turns() -> None:
+    assert len({id(message) for message in numbered(100)}) == 2
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7])
+def test_a_message_that_is_kept_stays_what_it_was(every: int) -> None:
+    kept = [message for message in numbered(100) if message.offset % every == 0]
+    assert [message.offset for message in kept] == list(range(0, 100, every))
+    assert [message.value for message in kept] == [b"%d" % number for number in range(0, 100, every)]
+
+
+def test_neighbours_and_nested_loops_do_not_share_messages() -> None:
+    messages = numbered(20)
+    assert [(a.offset, b.offset) for a, b in itertools.pairwise(messages)] == [(n, n + 1) for n in range(19)]
+    pairs = [(a.offset, b.offset) for a in messages for b in messages]
+    assert pairs == list(itertools.product(range(20), repeat=2))
+    iterator = iter(messages)
+    held = [next(iterator), next(iterator), next(iterator)]
+    del held[0]
+    assert [message.offset for message in iterator] == list(range(3, 20))
+    assert [message.offset for message in held] == [1, 2]

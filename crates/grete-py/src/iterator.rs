@@ -1,6 +1,7 @@
 //! Messages one by one.
 
-use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pyo3::prelude::*;
 
@@ -8,21 +9,30 @@ use crate::message::Message;
 use crate::messages::Messages;
 
 /// Iterates over `Messages`.
-#[pyclass(module = "grete._core")]
+// Frozen: borrowing it anew for each row would cost as much as the rest of a step. The GIL orders all accesses.
+#[pyclass(frozen, module = "grete._core")]
 pub(crate) struct MessagesIterator {
     messages: Py<Messages>,
-    rows: Range<u32>,
+    next: AtomicU32,
+    end: u32,
     /// The end has been told.
-    over: bool,
-    /// The last two messages. A loop still holds the last one when it asks for the next; the one before that comes again
-    /// with another row if nobody has kept it.
-    kept: [Option<Py<Message>>; 2],
+    over: AtomicBool,
+    /// Two messages that take turns. A loop still holds the last one when it asks for the next; the one before that comes
+    /// again with another row, as long as nobody has kept it.
+    turns: [OnceLock<Py<Message>>; 2],
 }
 
 impl MessagesIterator {
     pub(crate) fn new(messages: &Bound<'_, Messages>) -> Self {
         messages.get().shared().cursor.begin();
-        Self { rows: messages.get().rows(), over: false, kept: [None, None], messages: messages.clone().unbind() }
+        let rows = messages.get().rows();
+        Self {
+            messages: messages.clone().unbind(),
+            next: AtomicU32::new(rows.start),
+            end: rows.end,
+            over: AtomicBool::new(false),
+            turns: Default::default(),
+        }
     }
 }
 
@@ -32,37 +42,41 @@ impl MessagesIterator {
         slf
     }
 
-    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, Message>>> {
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Message>>> {
         let messages = self.messages.bind(py);
         let cursor = &messages.get().shared().cursor;
-        let Some(row) = self.rows.next() else {
-            if !std::mem::replace(&mut self.over, true) {
+        let row = self.next.load(Ordering::Relaxed);
+        if row >= self.end {
+            if !self.over.swap(true, Ordering::Relaxed) {
                 cursor.end();
             }
             return Ok(None);
-        };
+        }
+        self.next.store(row + 1, Ordering::Relaxed);
         cursor.at(row);
-        let [older, newer] = &mut self.kept;
-        std::mem::swap(older, newer);
-        let message = match newer.take() {
-            Some(message) => Message::next(message.into_bound(py), row)?,
-            None => Message::new(messages, row)?,
-        };
-        *newer = Some(message.clone().unbind());
+        let [even, odd] = &self.turns;
+        let turn = if row.is_multiple_of(2) { even } else { odd };
+        if let Some(message) = turn.get() {
+            return Message::next(message.bind(py), row).map(Some);
+        }
+        let message = Message::new(messages, row)?;
+        // Nobody else can have been faster: the GIL was held all the time. If so, the message is only not used again.
+        let _ = turn.set(message.clone().unbind());
         Ok(Some(message))
     }
 
     fn __length_hint__(&self) -> usize {
-        self.rows.len()
+        self.end.saturating_sub(self.next.load(Ordering::Relaxed)) as usize
     }
 }
 
 impl Drop for MessagesIterator {
     fn drop(&mut self) {
-        let begun = self.rows.start > self.messages.get().rows().start;
-        if begun && !self.over {
+        let (next, over) = (*self.next.get_mut(), *self.over.get_mut());
+        let begun = next > self.messages.get().rows().start;
+        if begun && !over {
             // A frozen class is looked at without the GIL; whoever drops the last reference holds it.
-            Python::try_attach(|py| self.messages.get().shared().cursor.leave(py, self.rows.start - 1));
+            Python::try_attach(|py| self.messages.get().shared().cursor.leave(py, next - 1));
         }
     }
 }

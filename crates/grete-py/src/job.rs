@@ -156,7 +156,7 @@ impl Job {
         let messages = self.rows(py)?;
         let mut last: Option<Bound<'_, Message>> = None;
         self.run(function, &messages, |row| {
-            let message = match last.take() {
+            let message = match &last {
                 Some(last) => Message::next(last, row)?,
                 None => Message::new(&messages, row)?,
             };

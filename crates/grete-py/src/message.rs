@@ -31,10 +31,10 @@ impl Message {
     ///
     /// Most handlers let go of a message before the next one comes. Nobody can tell that it is the same object again.
     #[inline]
-    pub(crate) fn next<'py>(last: Bound<'py, Self>, row: u32) -> PyResult<Bound<'py, Self>> {
-        if calls::is_only_reference(&last) {
+    pub(crate) fn next<'py>(last: &Bound<'py, Self>, row: u32) -> PyResult<Bound<'py, Self>> {
+        if calls::is_only_reference(last) {
             last.get().row.store(row, Ordering::Relaxed);
-            return Ok(last);
+            return Ok(last.clone());
         }
         Self::new(last.get().batch.bind(last.py()), row)
     }

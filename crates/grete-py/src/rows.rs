@@ -1,15 +1,15 @@
 //! What the `Messages` of one job and all their slices share: columns, decoded payloads, and how far an iteration came.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use grete_client::{Batch, PooledColumns};
 use grete_wire::records::Columns;
 use pyo3::exceptions::{PyException, PyGeneratorExit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::calls;
 use crate::errors;
@@ -29,8 +29,9 @@ pub(crate) struct Rows {
     first: u32,
     count: u32,
     decoder: Option<Py<PyAny>>,
-    /// One place a row, made at the first touch of a payload.
-    payloads: OnceLock<Box<[PyOnceLock<Py<PyAny>>]>>,
+    /// One place a row, made at the first touch of a payload: a list, as that is cheaper to fill than locks. What is not
+    /// decoded yet is `absent()`.
+    payloads: PyOnceLock<Py<PyList>>,
     pub(crate) cursor: Cursor,
 }
 
@@ -47,7 +48,7 @@ impl Rows {
             first,
             count: end - first.min(end),
             decoder,
-            payloads: OnceLock::new(),
+            payloads: PyOnceLock::new(),
             cursor: Cursor::default(),
         }
     }
@@ -96,18 +97,23 @@ impl Rows {
         message: impl FnOnce() -> PyResult<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let decoder = self.decoder(py)?;
-        let places = self.payloads.get_or_init(|| (0..self.count).map(|_| PyOnceLock::new()).collect());
-        let place = places.get(row.wrapping_sub(self.first as usize));
-        if let Some(payload) = place.and_then(|place| place.get(py)) {
-            return Ok(payload.bind(py).clone());
+        let absent = absent(py)?;
+        let places = self.payloads.get_or_try_init(py, || {
+            PyList::new(py, std::iter::repeat_n(absent, self.count as usize)).map(Bound::unbind)
+        })?;
+        let (places, place) = (places.bind(py), row.wrapping_sub(self.first as usize));
+        let there = places.get_item(place)?;
+        if !there.is(absent) {
+            return Ok(there);
         }
         let payload = self.decode(decoder, row).map_err(|cause| self.undecodable(py, row, cause, message))?;
-        let Some(place) = place else { return Ok(payload) };
         // Another thread may have decoded it meanwhile: everybody gets the object that was there first.
-        match place.set(py, payload.clone().unbind()) {
-            Ok(()) => Ok(payload),
-            Err(_) => Ok(place.get(py).map_or(payload, |first| first.bind(py).clone())),
+        let there = places.get_item(place)?;
+        if !there.is(absent) {
+            return Ok(there);
         }
+        places.set_item(place, &payload)?;
+        Ok(payload)
     }
 
     /// The `DecodeError` of a row. What is no `Exception` (an interrupt, an exit) stays what it is, and so does what is the
@@ -127,6 +133,12 @@ impl Rows {
             Err(error) => error,
         }
     }
+}
+
+/// What no decoder can return.
+fn absent(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static ABSENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    ABSENT.get_or_try_init(py, || py.get_type::<PyAny>().call0().map(Bound::unbind)).map(|absent| absent.bind(py))
 }
 
 /// The row that an iteration handed out last. Which record failed? If the iteration had not ended, that one.
