@@ -182,14 +182,3 @@ def test_an_app_does_not_let_its_commits_be_switched_off() -> None:
 def test_an_app_without_consumers_does_not_run() -> None:
     with pytest.raises(grete.ConfigError, match="has no consumer"):
         make().run()
-
-
-def test_planned_names_are_refused_by_name() -> None:
-    consumer = Orders()
-    for name in ("seek", "pause", "resume", "background"):
-        with pytest.raises(AttributeError, match=f"{name} is not built yet"):
-            getattr(consumer, name)
-    with pytest.raises(AttributeError, match="no attribute 'sek'"):
-        consumer.sek  # noqa: B018
-    with pytest.raises(grete.GreteError, match="inside consume"):
-        consumer.mark(grete.Messages.empty())

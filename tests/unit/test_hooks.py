@@ -1,51 +1,59 @@
 """Consumer instances and their hooks, with jobs made up here."""
 
+import asyncio
 import contextlib
 import gc
 import logging
-import threading
 import weakref
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import grete
-from grete import _core
-from grete.processing.hooks import Hooks
-from grete.processing.worker import Worker
-from grete.routes import Route, make
-from tests.unit.batches import Record, batch
-
-
-@dataclass(eq=False)
-class FakeJob:
-    """What Hooks needs of a job."""
-
-    kind: str = "consume"
-    lane: int = 1
-    route: int = 0
-    topic: str = "orders"
-    partition: int = 3
-    attempt: int = 1
-    lost: bool = False
-    messages: grete.Messages | None = None
-    marks: list[tuple[object, bool]] = field(default_factory=list)
-
-    def mark(self, x: object, through: bool) -> int:
-        self.marks.append((x, through))
-        return 1
-
-    def culprit(self, _error: BaseException) -> int | None:
-        return None
+from grete.processing.dead_letters import DeadLetters
+from grete.processing.departure import Departure
+from grete.processing.hooks import Hooks, NotInitialized, drive
+from grete.processing.instances import Instances
+from grete.processing.leaks import Leaks
+from grete.processing.loop import in_executor
+from grete.routes import make
+from tests.unit.jobs import FakeClient, FakeDispatcher, FakeJob, some
 
 
 def no_producer() -> grete.client.Producer:
     raise AssertionError("nobody produces here")
 
 
-def some() -> grete.Messages:
-    return _core._testing_decode(batch([Record(5, b"a"), Record(6, b"b")]), "orders", 3)
+class Rig:
+    """Hooks of one route."""
+
+    def __init__(self, handler: Any, *, asynchronous: bool = False, **settings: Any) -> None:
+        self.route = make(0, ("orders",), handler, settings)
+        self.client: Any = FakeClient()
+        self.dispatcher: Any = FakeDispatcher()
+        clients: Any = {0: self.client}
+        either: Any = self.dispatcher
+        self.instances = Instances(either, clients, no_producer)
+        self.departure = Departure(Leaks(False))
+        arguments: list[Any] = [
+            {0: self.route},
+            self.instances,
+            self.departure,
+            DeadLetters(no_producer, {0: "billing"}),
+            clients,
+        ]
+        if asynchronous:
+            arguments.append(in_executor)
+        self.hooks = Hooks(*arguments)
+
+    def run(self, *jobs: FakeJob) -> None:
+        for job in jobs:
+            drive(self.hooks.run(job))  # type: ignore[arg-type]
+
+    async def run_async(self, *jobs: FakeJob) -> None:
+        for job in jobs:
+            await self.hooks.run(job)  # type: ignore[arg-type]
 
 
 class Recorder(grete.Consumer):
@@ -72,29 +80,39 @@ class Recorder(grete.Consumer):
     def shutdown(self) -> None:
         self.note("shutdown")
 
+    def eof(self) -> None:
+        self.note("eof")
+
+    def tick(self) -> None:
+        self.note("tick")
+
+
+def names() -> list[str]:
+    return [call[0] for call in Recorder.calls]
+
 
 @pytest.fixture
-def hooks() -> Hooks:
+def rig() -> Rig:
     Recorder.calls, Recorder.fail = [], set()
-    return Hooks([make(0, ("orders",), Recorder, {})], no_producer)
+    return Rig(Recorder, tick="1s")
 
 
-def run(hooks: Hooks, job: FakeJob) -> None:
-    hooks.run(job)  # type: ignore[arg-type]
+@pytest.fixture
+def keyed() -> Rig:
+    Recorder.calls, Recorder.fail = [], set()
+    return Rig(Recorder, tick="1s", concurrency="key")
 
 
-def test_an_instance_lives_as_long_as_its_lane(hooks: Hooks) -> None:
-    for job in (
+def test_an_instance_lives_as_long_as_its_lane(rig: Rig) -> None:
+    rig.run(
         FakeJob(messages=some()),
         FakeJob(messages=some(), attempt=2),
         FakeJob(lane=2, partition=4, messages=some()),
         FakeJob("revoked", lost=True),
         FakeJob("shutdown", lane=2),
         FakeJob(lane=3, messages=some()),
-    ):
-        run(hooks, job)
-    names = [call[0] for call in Recorder.calls]
-    assert names == [
+    )
+    assert names() == [
         "initialize",
         "consume",
         "consume",
@@ -110,153 +128,296 @@ def test_an_instance_lives_as_long_as_its_lane(hooks: Hooks) -> None:
     assert Recorder.calls[0][1:-1] == ("orders", 3, 0)
     assert Recorder.calls[2][1:-1] == ([b"a", b"b"], 2)
     assert Recorder.calls[5][1] is True
-    assert len(hooks) == 1
+    assert len(rig.instances) == 1
 
 
-def test_a_lane_that_never_ran_has_no_hooks(hooks: Hooks) -> None:
-    run(hooks, FakeJob("revoked"))
-    run(hooks, FakeJob("shutdown"))
+def test_each_slot_has_an_instance_and_a_lanes_hooks_run_on_all(keyed: Rig) -> None:
+    keyed.run(
+        FakeJob(slot=4, messages=some()),
+        FakeJob(slot=9, messages=some()),
+        FakeJob(slot=4, messages=some()),
+        FakeJob(lane=2, slot=4, messages=some()),
+        FakeJob("tick"),
+        FakeJob("eof"),
+        FakeJob("revoked"),
+    )
+    four, nine = Recorder.calls[0][-1], Recorder.calls[2][-1]
+    assert [(call[0], call[-1]) for call in Recorder.calls if call[-1] in (four, nine)] == [
+        ("initialize", four),
+        ("consume", four),
+        ("initialize", nine),
+        ("consume", nine),
+        ("consume", four),
+        *[(hook, instance) for hook in ("tick", "eof", "revoked") for instance in (four, nine)],
+    ]
+    assert len(keyed.instances) == 1
+
+
+def test_a_lane_that_never_ran_has_no_last_hooks(rig: Rig) -> None:
+    rig.run(FakeJob("revoked"), FakeJob("shutdown"))
     assert Recorder.calls == []
 
 
-def test_marks_go_to_the_job(hooks: Hooks) -> None:
+def test_a_tick_needs_no_record_unless_instances_are_many(rig: Rig) -> None:
+    rig.run(FakeJob("tick"), FakeJob("eof"), FakeJob(messages=some()))
+    assert names() == ["initialize", "tick", "eof", "consume"]
+
+
+def test_a_tick_without_any_instance_of_many_does_nothing(keyed: Rig) -> None:
+    keyed.run(FakeJob("tick"), FakeJob("eof"))
+    assert Recorder.calls == []
+
+
+def test_a_hook_that_fails_in_one_instance_runs_in_the_others(keyed: Rig) -> None:
+    keyed.run(FakeJob(slot=1, messages=some()), FakeJob(slot=2, messages=some()))
+    Recorder.calls, Recorder.fail = [], {"tick", "revoked"}
+    with pytest.raises(ExceptionGroup, match="tick failed in 2 instances"):
+        keyed.run(FakeJob("tick"))
+    with pytest.raises(ExceptionGroup, match="revoked failed in 2 instances"):
+        keyed.run(FakeJob("revoked"))
+    assert names() == ["tick", "tick", "revoked", "revoked"]
+    assert len(keyed.instances) == 0
+
+
+def test_marks_go_to_the_job(rig: Rig) -> None:
     job = FakeJob(messages=some())
-    run(hooks, job)
+    rig.run(job)
     assert [(x.offset, through) for x, through in job.marks] == [(5, True)]  # type: ignore[attr-defined]
 
 
-def test_a_failed_initialize_is_tried_on_a_new_instance(hooks: Hooks) -> None:
+def test_a_failed_initialize_is_tried_on_a_new_instance(rig: Rig) -> None:
     Recorder.fail = {"initialize"}
-    with pytest.raises(RuntimeError, match="initialize failed"):
-        run(hooks, FakeJob(messages=some()))
-    assert len(hooks) == 0
+    waits = []
+    for _ in range(3):
+        with pytest.raises(NotInitialized) as caught:
+            rig.run(FakeJob(messages=some()))
+        assert str(caught.value.__cause__) == "initialize failed"
+        waits.append(caught.value.wait)
+    assert len({call[-1] for call in Recorder.calls}) >= 1
+    assert len(rig.instances) == 0
+    # 200 ms, doubled, less a fifth by chance at most.
+    for wait, longest in zip(waits, (0.2, 0.4, 0.8), strict=True):
+        assert 0.8 * longest <= wait <= longest
     Recorder.fail = set()
-    run(hooks, FakeJob(messages=some()))
-    assert [call[0] for call in Recorder.calls] == ["initialize", "initialize", "consume"]
+    rig.run(FakeJob(messages=some()))
+    assert names() == ["initialize"] * 4 + ["consume"]
+
+
+def test_a_constructor_that_raises_is_a_failed_initialize() -> None:
+    class Broken(grete.Consumer):
+        def __init__(self) -> None:
+            raise ValueError("no database")
+
+        def consume(self) -> None:
+            """Never."""
+
+    with pytest.raises(NotInitialized) as caught:
+        Rig(Broken).run(FakeJob(messages=some()))
+    assert str(caught.value.__cause__) == "no database"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), MemoryError(), KeyboardInterrupt()])
+def test_what_ends_a_process_is_no_failed_initialize(error: BaseException) -> None:
+    class Leaving(grete.Consumer):
+        def initialize(self) -> None:
+            raise error
+
+        def consume(self) -> None:
+            """Never."""
+
+    with pytest.raises(type(error)):
+        Rig(Leaving).run(FakeJob(messages=some()))
 
 
 @pytest.mark.parametrize("failing", [set(), {"consume"}])
-def test_an_instance_keeps_no_messages(hooks: Hooks, failing: set[str]) -> None:
+def test_an_instance_keeps_no_messages(rig: Rig, failing: set[str]) -> None:
     Recorder.fail = failing
-    kept: list[grete.Messages] = []
-
-    class Keeper(Recorder):
-        def consume(self) -> None:
-            kept.append(self.messages[:1])
-            super().consume()
-
-    hooks = Hooks([make(0, ("orders",), Keeper, {})], no_producer)
-    job = FakeJob(messages=some())
     with contextlib.suppress(RuntimeError):
-        run(hooks, job)
-    (consumer,) = hooks._consumers.values()
+        rig.run(FakeJob(messages=some()))
+    ((consumer, _),) = rig.instances.all()
     assert len(consumer.messages) == 0
     assert consumer._job is None
-    assert kept[0][0].value == b"a"
 
 
-def test_a_failed_revoked_leaves_no_instance(hooks: Hooks) -> None:
-    run(hooks, FakeJob(messages=some()))
-    Recorder.fail = {"revoked"}
-    with pytest.raises(RuntimeError):
-        run(hooks, FakeJob("revoked"))
-    assert len(hooks) == 0
+def test_manual_offsets_can_be_marked_after_the_job() -> None:
+    class Later(grete.Consumer):
+        def consume(self) -> None:
+            self.kept = self.messages[:]
+
+        def tick(self) -> None:
+            self.mark(self.kept)
+
+        def revoked(self) -> None:
+            self.mark(self.kept[-1], through=True, sync=True)
+
+    rig = Rig(Later, offsets="manual", tick="1s")
+    consume, tick, revoked = FakeJob(messages=some()), FakeJob("tick"), FakeJob("revoked")
+    rig.run(consume)
+    ((consumer, _),) = rig.instances.all()
+    consumer.mark(consumer.kept[0])  # type: ignore[attr-defined]
+    assert [x.offset for x, _ in consume.marks] == [5]  # type: ignore[attr-defined]
+    rig.run(tick, revoked)
+    assert len(tick.marks) == 1
+    assert [(x.offset, through) for x, through in revoked.marks] == [(6, True)]  # type: ignore[attr-defined]
+    assert rig.client.committed == [revoked]
+
+
+def test_at_most_once_stores_offsets_before_the_handler_sees_a_record() -> None:
+    seen: list[list[object]] = []
+
+    def handler(messages: grete.Messages) -> None:
+        seen.append(list(once.client.committed))
+
+    once = Rig(handler, offsets="at_most_once")
+    job = FakeJob(messages=some())
+    once.run(job)
+    assert seen == [[job]]
+    assert job.marks == [("all", False)]
+
+
+def test_at_most_once_hands_out_nothing_until_the_commit_has_succeeded(caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[object] = []
+    rig = Rig(calls.append, offsets="at_most_once")
+    rig.client.errors = [grete.TimeoutError("no coordinator"), grete.KafkaError("loading", code=14, name="LOADING")]
+    rig.run(FakeJob(messages=some()))
+    assert len(rig.client.committed) == 3
+    assert len(calls) == 1
+    assert [record.__dict__["event"] for record in caplog.records] == ["consumer.commit_failed"] * 2
+    rig.departure.leave(0.0)
+    rig.client.errors = [grete.TimeoutError("no coordinator")]
+    with pytest.raises(grete.TimeoutError):
+        rig.run(FakeJob(messages=some()))
+    assert len(calls) == 1
 
 
 def test_a_function_gets_the_messages() -> None:
     got: list[grete.Messages] = []
-    hooks = Hooks([make(0, ("orders",), got.append, {})], no_producer)
     messages = some()
-    run(hooks, FakeJob(messages=messages))
+    Rig(got.append).run(FakeJob(messages=messages))
     assert got == [messages]
 
 
-class FakeDispatcher:
-    """Hands out the given jobs, then says that it is over."""
+def test_a_function_gets_message_by_message() -> None:
+    got: list[int] = []
 
-    def __init__(self, jobs: list[FakeJob]) -> None:
-        self.jobs = jobs
-        self.done: list[tuple[FakeJob | None, bool]] = []
-
-    def next(self, _worker: object, done: FakeJob | None) -> FakeJob | None:
-        if done is not None:
-            self.done.append((done, False))
-        return self.jobs.pop(0) if self.jobs else None
-
-    def fail(self, job: FakeJob, verdict: str, error_class: str, error: str, *, offset: int | None = None) -> None:
-        self.done.append((job, True))
-
-
-class Control:
-    def __init__(self) -> None:
-        self.errors: list[BaseException] = []
-        self.ended: list[threading.Thread] = []
-
-    def fail(self, error: BaseException) -> None:
-        self.errors.append(error)
-
-    def ending(self, thread: threading.Thread) -> None:
-        self.ended.append(thread)
-
-
-def work(monkeypatch: pytest.MonkeyPatch, handler: Any, jobs: list[FakeJob]) -> tuple[FakeDispatcher, Control, Worker]:
-    monkeypatch.setattr(_core, "Worker", lambda name, dispatcher, number: (name, dispatcher, number))
-    dispatcher, control = FakeDispatcher(jobs), Control()
-    routes: list[Route] = [make(0, ("orders",), handler, {})]
-    worker = Worker(7, dispatcher, Hooks(routes, no_producer), control)  # type: ignore[arg-type]
-    worker.start()
-    worker.join(30)
-    assert not worker.is_alive()
-    assert control.ended == [worker]
-    return dispatcher, control, worker
-
-
-def test_a_worker_gives_each_job_back_with_its_outcome(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    outcomes = iter([None, ValueError("no"), None])
-
-    def handler(messages: grete.Messages) -> None:
-        outcome = next(outcomes)
-        if outcome is not None:
-            raise outcome
-
-    jobs = [FakeJob(messages=some(), attempt=number) for number in (1, 2, 3)]
-    dispatcher, control, worker = work(monkeypatch, handler, list(jobs))
-    assert dispatcher.done == [(jobs[0], False), (jobs[1], True), (jobs[2], False)]
-    assert control.errors == []
-    assert worker.name == "grete-worker-7"
-    assert not worker.daemon
-    (record,) = caplog.records
-    assert (record.levelno, record.name) == (logging.ERROR, "grete")
-    assert "orders[3] offsets 5..6, attempt 2): ValueError: no" in record.getMessage()
-    assert record.exc_info is not None
-    assert record.exc_info[0] is ValueError
-    assert (record.__dict__["topic"], record.__dict__["first_offset"]) == ("orders", 5)
-
-
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), MemoryError()])
-def test_what_ends_a_process_stops_the_app(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    def handler(messages: grete.Messages) -> None:
-        raise error
+    def each(message: grete.Message) -> None:
+        got.append(message.offset)
 
     job = FakeJob(messages=some())
-    dispatcher, control, _ = work(monkeypatch, handler, [job])
-    assert control.errors == [error]
-    assert dispatcher.done == [(job, True)]
+    Rig(each).run(job)
+    assert got == [5, 6]
+    assert job.done_rows == 2
 
 
-def test_a_broken_dispatcher_stops_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeDispatcher, "next", lambda *_: 1 / 0)
-    _, control, _ = work(monkeypatch, lambda messages: None, [])
-    assert [type(error) for error in control.errors] == [ZeroDivisionError]
+def test_coroutine_hooks_are_awaited() -> None:
+    calls: list[tuple[str, list[int]]] = []
+
+    class Async(grete.Consumer):
+        async def initialize(self) -> None:
+            await asyncio.sleep(0)
+            calls.append(("initialize", []))
+
+        async def consume(self) -> None:
+            await asyncio.sleep(0)
+            calls.append(("consume", list(self.messages.offsets)))
+
+        def shutdown(self) -> None:
+            asyncio.get_running_loop()
+            calls.append(("shutdown", []))
+
+    rig = Rig(Async, asynchronous=True)
+    asyncio.run(rig.run_async(FakeJob(messages=some()), FakeJob("shutdown")))
+    assert calls == [("initialize", []), ("consume", [5, 6]), ("shutdown", [])]
 
 
-def test_consumers_go_with_their_hooks(hooks: Hooks) -> None:
-    run(hooks, FakeJob(messages=some()))
-    (consumer,) = hooks._consumers.values()
+def test_an_asynchronous_hook_in_a_thread_is_refused() -> None:
+    async def wait() -> None:
+        await asyncio.Future()
+
+    class Ready:
+        def __await__(self) -> Any:
+            yield
+
+    async def suspend() -> None:
+        await Ready()
+
+    with pytest.raises(grete.GreteError, match="without an event loop"):
+        drive(suspend())
+    with pytest.raises(RuntimeError):
+        drive(wait())
+
+
+def test_a_failed_revoked_leaves_no_instance(rig: Rig) -> None:
+    rig.run(FakeJob(messages=some()))
+    Recorder.fail = {"revoked"}
+    with pytest.raises(RuntimeError):
+        rig.run(FakeJob("revoked"))
+    assert len(rig.instances) == 0
+
+
+def test_consumers_go_with_their_lane(rig: Rig) -> None:
+    rig.run(FakeJob(messages=some()))
+    ((consumer, _),) = rig.instances.all()
     gone = weakref.ref(consumer)
     del consumer
-    run(hooks, FakeJob("shutdown"))
+    rig.run(FakeJob("shutdown"))
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda consumer: consumer.mark(some()[0]), "mark"),
+        (lambda consumer: consumer.seek(5), "seek"),
+        (lambda consumer: consumer.pause(), "pause"),
+        (lambda consumer: consumer.resume(), "resume"),
+        (lambda consumer: consumer.background(print), "background"),
+        (lambda consumer: consumer.stopping, "stopping"),
+        (lambda consumer: consumer.producer, "producer"),
+    ],
+)
+def test_a_consumer_that_nobody_runs_says_so(call: Callable[[grete.Consumer], object], word: str) -> None:
+    with pytest.raises(grete.GreteError, match=word):
+        call(Recorder())
+
+
+def test_pause_resume_and_seek_reach_their_lane() -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    class Pausing(grete.Consumer):
+        def consume(self) -> None:
+            self.pause(1.5)
+            self.pause()
+            self.resume()
+            self.seek("earliest")
+
+    rig = Rig(Pausing)
+    rig.dispatcher.pause = lambda *what: calls.append(("pause", *what))
+    rig.dispatcher.resume = lambda *what: calls.append(("resume", *what))
+    rig.client.seek = lambda *what: calls.append(("seek", *what))
+    job = FakeJob(messages=some())
+    rig.run(job)
+    assert calls == [("pause", job, 1.5), ("pause", job, None), ("resume", job), ("seek", "orders", 3, "earliest")]
+    ((consumer, _),) = rig.instances.all()
+    with pytest.raises(ValueError, match="number of seconds"):
+        consumer.pause(-1)
+
+
+def test_a_synchronous_mark_does_not_block_the_loop() -> None:
+    class Async(grete.Consumer):
+        async def consume(self) -> None:
+            with pytest.raises(grete.GreteError, match="to_thread"):
+                self.mark(self.messages[0], sync=True)
+            await asyncio.to_thread(self.mark, self.messages[0], sync=True)
+
+    rig = Rig(Async, asynchronous=True)
+    job = FakeJob(messages=some())
+    asyncio.run(rig.run_async(job))
+    assert rig.client.committed == [job]
+
+
+def test_nothing_is_logged_when_nothing_goes_wrong(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    rig.run(FakeJob(messages=some()), FakeJob("tick"), FakeJob("revoked"))
+    assert caplog.records == []

@@ -1,65 +1,209 @@
-"""Consumer instances by lane, and how their hooks are run."""
+"""How the hooks of consumer instances are run, in worker threads and on the event loop."""
 
-from collections.abc import Callable, Sequence
+import inspect
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any
 
-from grete._core import Job, Messages
-from grete.client import Producer
-from grete.consumer import Consumer
+from grete import _core
+from grete._core import Job
+from grete.errors import GreteError, KafkaError
+from grete.processing.dead_letters import DeadLetters
+from grete.processing.departure import Departure
+from grete.processing.instances import NO_MESSAGES, Instance, Instances, construct
+from grete.processing.leaks import runs_hooks
 from grete.routes import Route
 
-# What a consumer holds between its jobs.
-_NO_MESSAGES = Messages.empty()
+logger = logging.getLogger("grete")
+
+# These end the process gracefully; a retry would only repeat them.
+FATAL = (SystemExit, KeyboardInterrupt, MemoryError)
+
+# How long one try of a commit waits, in seconds, before records of an at-most-once route are handed to the handler.
+_COMMIT_TRY = 30.0
+
+# Calls a function that blocks: right here in a worker thread, in a thread of its own for the event loop.
+Blocking = Callable[..., Awaitable[Any]]
+
+
+class NotInitialized(Exception):  # noqa: N818
+    """An instance could not be made, for the reason that is its cause; `wait` seconds until the next try."""
+
+    def __init__(self, wait: float) -> None:
+        super().__init__()
+        self.wait = wait
+
+
+async def here(function: Callable[..., Any], *args: object) -> Any:
+    """`Blocking` for worker threads."""
+    return function(*args)
+
+
+def drive(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Runs what is a coroutine for the event loop's sake in a thread, where nothing in it has to wait for a loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return
+    coroutine.close()
+    raise GreteError(
+        "a hook is `async def` and awaits, but its consumer's consume is a plain def, which runs in a thread without "
+        "an event loop: make consume `async def`, too, or the hook a plain def"
+    )
 
 
 class Hooks:
-    """One consumer instance per lane (an assigned partition), from its first job to its last.
+    """Runs jobs: finds or makes the instance, and calls the hook. One for worker threads, one for the event loop."""
 
-    A lane has one job in flight at most, so an instance is never used by two threads at once. The dict is shared by
-    all workers; its single operations are atomic.
-    """
+    def __init__(
+        self,
+        routes: Mapping[int, Route],
+        instances: Instances,
+        departure: Departure,
+        dead_letters: DeadLetters,
+        clients: Mapping[int, _core.Client],
+        blocking: Blocking = here,
+    ) -> None:
+        """`routes` and `clients` go by `Route.id`."""
+        self._routes = routes
+        self._instances = instances
+        self._departure = departure
+        self._dead_letters = dead_letters
+        self._clients = clients
+        self._blocking = blocking
+        self._commits_first = {route.id for route in routes.values() if route.offsets == "at_most_once"}
+        self._keeps_job = {route.id for route in routes.values() if route.offsets == "manual"}
+        self._single = {route.id for route in routes.values() if route.concurrency == "partition"}
+        # How often in a row no instance could be made, by lane and slot.
+        self._failed: dict[tuple[int, int], int] = {}
 
-    def __init__(self, routes: Sequence[Route], producer: Callable[[], Producer]) -> None:
-        self._routes = {route.id: route for route in routes}
-        self._consumers: dict[int, Consumer] = {}
-        self._producer = producer
-
-    def __len__(self) -> int:
-        return len(self._consumers)
-
-    def name(self, job: Job) -> str:
-        """The handler of a job, for messages."""
-        return self._routes[job.route].name
-
-    def run(self, job: Job) -> None:
-        """Runs the hook that the job stands for; raises what the hook raises."""
-        if job.kind == "consume":
-            self._consume(job)
-            return
-        consumer = self._consumers.pop(job.lane, None)
-        if consumer is None:
-            return  # the partition went before its first record came
-        if job.kind == "revoked":
-            consumer.lost = job.lost
-            consumer.revoked()
+    async def run(self, job: Job) -> None:
+        """Runs what the job stands for; raises what the hook raises."""
+        kind = job.kind
+        if kind == "consume":
+            await self._consume(job)
+        elif kind == "dead_letter":
+            await self._blocking(self._dead_letters.send, self._routes[job.route], job)
+        elif kind in ("revoked", "shutdown"):
+            await self._leave(job)
         else:
-            consumer.shutdown()
+            await self._call_all(job)
 
-    def _consume(self, job: Job) -> None:
-        consumer = self._consumers.get(job.lane)
-        if consumer is None:
-            consumer = self._routes[job.route].new_consumer()
-            consumer.topic, consumer.partition = job.topic, job.partition
-            consumer.messages = _NO_MESSAGES
-            consumer._new_producer = self._producer  # noqa: SLF001
-            consumer.initialize()
-            self._consumers[job.lane] = consumer
+    async def _consume(self, job: Job) -> None:
+        instance = self._instances.get(job)
+        if instance is None:
+            instance = await self._initialized(job)
+        if job.route in self._commits_first:
+            await self._blocking(self._commit_first, job)
         messages = job.messages
         if messages is None:
             raise AssertionError(f"{job!r} brought no messages")
+        consumer = instance.consumer
         consumer.attempt = job.attempt
         consumer.messages, consumer._job = messages, job  # noqa: SLF001
         try:
-            consumer.consume()
+            await _call(instance, "consume")
         finally:
             # The instance outlives the job; the batch's memory must not.
-            consumer.messages, consumer._job = _NO_MESSAGES, None  # noqa: SLF001
+            consumer.messages = NO_MESSAGES
+            if job.route not in self._keeps_job:
+                consumer._job = None  # noqa: SLF001
+
+    async def _initialized(self, job: Job) -> Instance:
+        route = self._routes[job.route]
+        host = self._instances.host(route, job)
+        unit = job.lane, job.slot
+        try:
+            instance = construct(route, job, host)
+            instance.consumer._job = job  # noqa: SLF001
+            await _call(instance, "initialize")
+        except BaseException as error:
+            await self._departure.stop_background([host], self._blocking)
+            self._departure.gone([host])
+            if not isinstance(error, Exception) or isinstance(error, FATAL):
+                raise
+            failures = self._failed[unit] = self._failed.get(unit, 0) + 1
+            raise NotInitialized(_wait(route, failures)) from error
+        self._failed.pop(unit, None)
+        instance.consumer._job = None  # noqa: SLF001
+        self._instances.keep(job, instance)
+        return instance
+
+    def _commit_first(self, job: Job) -> None:
+        """At most once: no handler sees a record before the offset behind it is stored.
+
+        Once they are marked there is no way back: a failure now would drop records that no handler has seen. So the
+        commit is tried until it succeeds, or the partition or the App goes.
+        """
+        job.mark_all()
+        while True:
+            try:
+                self._clients[job.route].commit_marks(job, _COMMIT_TRY)
+            except (TimeoutError, KafkaError) as error:
+                if self._departure.leaving:
+                    raise
+                logger.warning(
+                    "%s waits with %s[%d]: its offsets have to be stored before its records are handed out, and that "
+                    "has failed; trying again: %s",
+                    self._routes[job.route].name,
+                    job.topic,
+                    job.partition,
+                    error,
+                    extra={"event": "consumer.commit_failed", "topic": job.topic, "partition": job.partition},
+                )
+            else:
+                return
+
+    async def _leave(self, job: Job) -> None:
+        """The last job of a lane: what runs in the background ends, then the hook runs, then the instances are gone."""
+        instances = self._instances.pop(job)
+        self._dead_letters.forget(job.lane)
+        for unit in [unit for unit in list(self._failed) if unit[0] == job.lane]:
+            self._failed.pop(unit, None)
+        hosts = [instance.host for instance in instances]
+        try:
+            await self._departure.stop_background(hosts, self._blocking)
+            for instance in instances:
+                instance.consumer.lost = job.lost
+            await self._each(job, instances)
+        finally:
+            self._departure.gone(hosts)
+
+    async def _call_all(self, job: Job) -> None:
+        instances = self._instances.of(job)
+        if not instances and job.route in self._single:
+            instances = [await self._initialized(job)]
+        await self._each(job, instances)
+
+    async def _each(self, job: Job, instances: Iterable[Instance]) -> None:
+        """Calls the hook of all: one that fails is no reason to leave out the others."""
+        errors: list[Exception] = []
+        for instance in instances:
+            consumer = instance.consumer
+            before, consumer._job = consumer._job, job  # noqa: SLF001
+            try:
+                await _call(instance, job.kind)
+            except FATAL:
+                raise
+            except Exception as error:
+                errors.append(error)
+            finally:
+                consumer._job = before  # noqa: SLF001
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ExceptionGroup(f"{job.kind} failed in {len(errors)} instances", errors)
+
+
+def _wait(route: Route, failures: int) -> float:
+    first, longest = route.retry.waits
+    wait = min(longest, first * 2.0 ** min(failures - 1, 60))
+    return wait * random.uniform(1.0 - route.retry.jitter, 1.0)  # noqa: S311
+
+
+@runs_hooks(lambda names: (names["instance"].host, names["hook"]))
+async def _call(instance: Instance, hook: str) -> None:
+    result = getattr(instance.consumer, hook)()
+    if result is not None and inspect.isawaitable(result):
+        await result
