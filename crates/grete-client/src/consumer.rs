@@ -119,7 +119,7 @@ impl Consumer {
         let core = ConsumerCore::new(config.to_core(commits)?, Rng::new(seed()?));
         let client = dispatcher.attach();
         for route in &routes {
-            dispatcher.lock().dispatch.add_route(Arc::clone(&route.policy));
+            dispatcher.lock().dispatch.add_route(&route.policy);
         }
         let mut commands = None;
         let counters = Arc::new(Counters::default());

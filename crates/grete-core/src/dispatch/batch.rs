@@ -131,6 +131,39 @@ impl Batch {
         self.columns.offsets.get(self.rows.clone()).unwrap_or_default()
     }
 
+    /// Some of its columns' rows (their views, not their bytes), by number. They keep no place for what lies between them.
+    pub(super) fn gathered(&self, rows: &[u32]) -> Self {
+        let columns = self.columns.gather(rows);
+        let next_offset = columns.offsets.last().map_or(self.next_offset, |last| last + 1);
+        Self { rows: 0..columns.len(), columns: self.columns.same_pool(columns), next_offset, ..self.clone() }
+    }
+
+    /// Those of its rows that `keep` wants, by their place in the batch; `None` if it wants none.
+    pub(super) fn filtered(&self, keep: impl Fn(usize) -> bool) -> Option<Self> {
+        let rows = self.rows.clone();
+        let kept: Vec<u32> =
+            rows.clone().filter(|row| keep(row - rows.start)).filter_map(|row| u32::try_from(row).ok()).collect();
+        match (kept.first(), kept.last()) {
+            (Some(first), Some(last)) if (last - first) as usize + 1 == kept.len() => {
+                let rows = *first as usize..*last as usize + 1;
+                Some(Self { rows, ..self.clone() })
+            }
+            (Some(_), _) => Some(Self { next_offset: self.next_offset, ..self.gathered(&kept) }),
+            _ => None,
+        }
+    }
+
+    /// How many of its first `rows` rows fit into so many bytes: one at least.
+    pub(super) fn fitting(&self, rows: usize, max_bytes: usize) -> usize {
+        let size = |row| self.columns.key(row).map_or(0, <[u8]>::len) + self.columns.value(row).map_or(0, <[u8]>::len);
+        let mut bytes = 0_usize;
+        let fits = |row: &usize| {
+            bytes = bytes.saturating_add(size(*row));
+            bytes <= max_bytes
+        };
+        self.rows.clone().take(rows).take_while(fits).count().max(1)
+    }
+
     /// Splits off the first `rows` rows.
     pub(super) fn split_to(&mut self, rows: usize) -> Self {
         let middle = (self.rows.start + rows).min(self.rows.end);

@@ -1,17 +1,19 @@
 //! One assigned partition inside one process.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-
-use grete_wire::records::RecordError;
 
 use super::ClientId;
 use super::feed::Feed;
-use super::job::{Finished, JobKind, JobShared, Lease, Running};
-use super::outbox::{Committable, Drained};
-use super::route::RoutePolicy;
-use super::unit::UnitId;
+use super::job::JobKind;
+use super::marks::Marks;
+use super::offset_map::OffsetMap;
+use super::piece::Piece;
+use super::ready::Claim;
+use super::route::{Concurrency, OffsetPolicy, RoutePolicy};
+use super::unit::Unit;
 use crate::ids::{Slot, TopicPartition};
-use crate::time::Nanos;
+use crate::time::{MILLI, Nanos};
 
 /// A lane's name: never the same for two assignments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +27,12 @@ impl LaneId {
     #[must_use]
     pub fn as_u64(self) -> u64 {
         (u64::from(self.generation) << 32) | u64::from(self.index)
+    }
+
+    /// From that number.
+    #[must_use]
+    pub fn from_u64(number: u64) -> Self {
+        Self { index: number as u32, generation: (number >> 32) as u32 }
     }
 }
 
@@ -50,76 +58,10 @@ pub(super) enum Phase {
         lost: bool,
     },
     Stopping,
-    /// Past its deadline with a job still running.
+    /// Past its deadline with something still to run.
     Abandoned,
     /// Stopped; kept for its last offset.
     Finished,
-}
-
-/// For status displays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LaneState {
-    /// Nothing to do.
-    Idle,
-    /// Waits for a worker.
-    Ready,
-    /// A job is in flight.
-    Running,
-    /// Waits after a failure, or paused by the user.
-    Paused,
-    /// On its way out.
-    Leaving,
-}
-
-impl LaneState {
-    /// In lower case.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Ready => "ready",
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Leaving => "leaving",
-        }
-    }
-}
-
-/// How one lane does.
-#[derive(Debug, Clone)]
-pub struct LaneStatus {
-    /// Its name.
-    pub lane: LaneId,
-    /// The partition.
-    pub tp: TopicPartition,
-    /// The route's settings.
-    pub policy: Arc<RoutePolicy>,
-    /// In one word.
-    pub state: LaneState,
-    /// The next offset to hand out.
-    pub position: Option<i64>,
-    /// The offset that may be committed.
-    pub committable: Option<i64>,
-    /// First offset still there, as last told; -1 if unknown.
-    pub log_start_offset: i64,
-    /// End of the partition as last told; -1 if unknown.
-    pub high_watermark: i64,
-    /// The assignment that it belongs to.
-    pub assignment_epoch: u32,
-    /// Bytes that wait.
-    pub queued_bytes: usize,
-    /// When the oldest job in flight began.
-    pub running_since: Option<Nanos>,
-    /// Whether a job has been told as stalled.
-    pub stalled: bool,
-    /// The coming run's number, where something has failed; else 1.
-    pub attempt: u32,
-    /// Records handed out or decoded, and not done.
-    pub in_flight: usize,
-    /// Open records, where marks alone count.
-    pub unmarked: usize,
-    /// When a pause ends, if one has an end.
-    pub paused_until: Option<Nanos>,
 }
 
 #[derive(Debug)]
@@ -128,249 +70,304 @@ pub(super) struct Lane {
     pub(super) spec: LaneSpec,
     pub(super) phase: Phase,
     pub(super) feed: Feed,
+    /// A lease has the feed; `feed` is what arrives meanwhile.
+    pub(super) feed_out: bool,
+    /// The feed's next row is too young until then.
+    pub(super) feed_until: Nanos,
+    pub(super) feed_alarm: Option<Nanos>,
     pub(super) queued_bytes: usize,
     pub(super) high_watermark: i64,
     pub(super) log_start_offset: i64,
     /// What fetched data must carry; `None` while the position is being looked for.
     pub(super) fetch_generation: Option<u32>,
+    /// A batch did not pass: fetching goes on from here, and all else stays as it is.
+    pub(super) refetch: Option<i64>,
+    /// The next offset to hand out.
     pub(super) position: Option<i64>,
-    pub(super) committable: Option<i64>,
-    pub(super) committed: Option<i64>,
-    pub(super) leader_epoch: i32,
-    pub(super) running: Option<Running>,
-    pub(super) queued: bool,
+    /// What was done in an earlier life of the partition, beyond where this one began.
+    pub(super) already: Option<Arc<OffsetMap>>,
+    pub(super) marks: Arc<Marks>,
+    /// What was last told to be committed.
+    pub(super) committed: Option<(i64, OffsetMap)>,
+    pub(super) units: Vec<Option<Box<Unit>>>,
+    /// Rows that any slot may take.
+    pub(super) loose: VecDeque<Piece>,
+    /// Rows that are handed out, or decoded and waiting, and not done.
+    pub(super) in_flight: usize,
+    /// Jobs in flight, of whatever kind.
+    pub(super) jobs: usize,
+    /// The job in flight is a hook of the whole lane.
+    pub(super) exclusive: bool,
+    /// Slots that have their place in the order.
+    pub(super) ready_units: usize,
+    /// Other claims that have.
+    queued: [bool; 3],
+    pub(super) paused: bool,
     pub(super) paused_until: Option<Nanos>,
-    pub(super) user_paused: bool,
-    /// The first unmarked offset of the last failure, and how often it has failed.
-    pub(super) failed: Option<(i64, u32)>,
     /// A handler instance exists, so the lane's end is worth a hook.
-    touched: bool,
+    pub(super) touched: bool,
+    /// Nobody wants to hear of its end.
+    pub(super) silent: bool,
     /// A ghost of the same partition that must come back first.
     pub(super) waits_for: Option<LaneId>,
-    /// A seek came while a job was running: its offsets no longer count.
-    pub(super) reset_running: bool,
-}
-
-/// What the end of a job changes outside the lane.
-#[derive(Debug, Default)]
-pub(super) struct Ended {
-    pub(super) released: usize,
-    pub(super) corrupt: Option<(u32, i64, RecordError)>,
-    pub(super) paused_until: Option<Nanos>,
-    /// Rows that come again.
-    pub(super) again: usize,
-    pub(super) refused: bool,
+    pub(super) eof_told: bool,
+    pub(super) unmarked_told: bool,
+    pub(super) idle_since: Nanos,
+    pub(super) tick_alarm: Option<Nanos>,
 }
 
 impl Lane {
-    pub(super) fn new(id: LaneId, spec: LaneSpec, waits_for: Option<LaneId>) -> Self {
+    pub(super) fn new(id: LaneId, spec: LaneSpec, waits_for: Option<LaneId>, now: Nanos) -> Self {
         Self {
             id,
             spec,
             phase: Phase::Active,
             feed: Feed::default(),
+            feed_out: false,
+            feed_until: 0,
+            feed_alarm: None,
             queued_bytes: 0,
             high_watermark: -1,
             log_start_offset: -1,
             fetch_generation: None,
+            refetch: None,
             position: None,
-            committable: None,
+            already: None,
+            marks: Arc::default(),
             committed: None,
-            leader_epoch: -1,
-            running: None,
-            queued: false,
+            units: Vec::new(),
+            loose: VecDeque::new(),
+            in_flight: 0,
+            jobs: 0,
+            exclusive: false,
+            ready_units: 0,
+            queued: [false; 3],
+            paused: false,
             paused_until: None,
-            user_paused: false,
-            failed: None,
             touched: false,
+            silent: false,
             waits_for,
-            reset_running: false,
+            eof_told: false,
+            unmarked_told: false,
+            idle_since: now,
+            tick_alarm: None,
         }
+    }
+
+    pub(super) fn policy(&self) -> &RoutePolicy {
+        &self.spec.policy
+    }
+
+    /// Whether keys, or all records, are worked on side by side.
+    pub(super) fn is_parted(&self) -> bool {
+        self.spec.policy.concurrency != Concurrency::Partition
     }
 
     /// Whether the lane's end still owes its handler a hook.
     pub(super) fn hook_due(&self) -> bool {
-        self.touched && self.spec.policy.hooks
+        self.touched && self.spec.policy.hooks && !self.silent
     }
 
-    /// Whether its offsets are somebody else's to commit.
-    pub(super) fn is_fenced(&self) -> bool {
-        self.phase == Phase::Abandoned || matches!(self.phase, Phase::Leaving { lost: true })
+    pub(super) fn unit(&self, slot: u32) -> Option<&Unit> {
+        self.units.get(slot as usize)?.as_deref()
     }
 
-    /// What a worker would run now.
-    pub(super) fn due(&self, now: Nanos) -> Option<JobKind> {
-        if self.running.is_some() {
+    /// Made when it is first needed.
+    pub(super) fn unit_mut(&mut self, slot: u32) -> &mut Unit {
+        let index = slot as usize;
+        if self.units.len() <= index {
+            self.units.resize_with(index + 1, || None);
+        }
+        self.units
+            .get_mut(index)
+            .map_or_else(|| unreachable!("just made room for it"), |unit| unit.get_or_insert_default())
+    }
+
+    /// A slot that has nothing left costs nothing. (The only unit of a lane worked on as a whole is kept for the next job.)
+    pub(super) fn tidy(&mut self, slot: u32) {
+        if self.is_parted()
+            && let Some(place) = self.units.get_mut(slot as usize)
+            && place.as_ref().is_some_and(|unit| unit.is_idle())
+        {
+            *place = None;
+        }
+    }
+
+    /// The lowest slot that has nothing to do: few slots in use, few consumer instances.
+    pub(super) fn free_slot(&self) -> Option<u32> {
+        let free = |unit: &Unit| unit.is_free() && unit.waiting.is_empty();
+        let slots = self.spec.policy.key_slots.max(1);
+        (0..slots).find(|slot| self.unit(*slot).is_none_or(free))
+    }
+
+    // ---- places in the order
+
+    pub(super) fn is_queued(&self, claim: Claim) -> bool {
+        match claim {
+            Claim::Unit(slot) => self.unit(slot).is_some_and(|unit| unit.queued),
+            Claim::Loose => self.queued[0],
+            Claim::Decode => self.queued[1],
+            Claim::Whole => self.queued[2],
+        }
+    }
+
+    pub(super) fn set_queued(&mut self, claim: Claim, queued: bool) {
+        match claim {
+            Claim::Unit(slot) => {
+                let unit = self.unit_mut(slot);
+                if unit.queued != queued {
+                    unit.queued = queued;
+                    self.ready_units = if queued { self.ready_units + 1 } else { self.ready_units.saturating_sub(1) };
+                }
+            }
+            Claim::Loose => self.queued[0] = queued,
+            Claim::Decode => self.queued[1] = queued,
+            Claim::Whole => self.queued[2] = queued,
+        }
+    }
+
+    /// Whether anything of it has a place.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready_units > 0 || self.queued.contains(&true)
+    }
+
+    // ---- what may run
+
+    /// What a worker would run now for this claim.
+    pub(super) fn due(&self, claim: Claim, now: Nanos) -> Option<JobKind> {
+        match claim {
+            Claim::Whole => self.whole_due(now),
+            _ if self.phase != Phase::Active || self.exclusive || self.paused || self.waits_for.is_some() => None,
+            Claim::Unit(slot) => self.unit_due(slot, now).then_some(JobKind::Consume),
+            Claim::Loose => (!self.loose.is_empty() && self.free_slot().is_some()).then_some(JobKind::Consume),
+            Claim::Decode => self.decode_due(now).then_some(JobKind::Decode),
+        }
+    }
+
+    fn unit_due(&self, slot: u32, now: Nanos) -> bool {
+        let unit = self.unit(slot);
+        if unit.is_some_and(|unit| !unit.is_free()) {
+            return false;
+        }
+        let waiting = unit.is_some_and(|unit| !unit.waiting.is_empty());
+        waiting || (!self.is_parted() && self.feed_due(now))
+    }
+
+    fn decode_due(&self, now: Nanos) -> bool {
+        self.is_parted() && self.window() > 0 && self.feed_due(now)
+    }
+
+    /// How many rows may be decoded now. Not each single row that is done opens it: decoding goes by some rows at a time,
+    /// but never waits while a worker could have something.
+    pub(super) fn window(&self) -> usize {
+        let max = self.spec.policy.max_in_flight.max(1);
+        let open = max.saturating_sub(self.in_flight);
+        let starving = self.ready_units == 0 && self.loose.is_empty();
+        if open >= max.div_ceil(8) || starving { open } else { 0 }
+    }
+
+    /// Whether the feed has something for a job now, and may be taken.
+    fn feed_due(&self, now: Nanos) -> bool {
+        if self.feed_out || self.feed.is_empty() || self.feed_until > now {
+            return false;
+        }
+        let full = self.feed_full() || self.feed_ripe_at().is_none_or(|at| at <= now);
+        full && self.marks_suffice()
+    }
+
+    /// Whether waiting for more would be of no use.
+    fn feed_full(&self) -> bool {
+        let policy = self.policy();
+        self.feed.is_broken() || self.feed.records() >= policy.max_messages || self.queued_bytes >= policy.max_bytes
+    }
+
+    /// When what waits has waited for long enough.
+    fn feed_ripe_at(&self) -> Option<Nanos> {
+        let wait = self.policy().max_wait;
+        if wait == 0 { None } else { self.feed.since().map(|since| since.saturating_add(wait)) }
+    }
+
+    /// When the feed may become due by time alone.
+    pub(super) fn feed_due_at(&self, now: Nanos) -> Option<Nanos> {
+        if self.feed_out || self.feed.is_empty() {
+            return None;
+        }
+        let ripe = if self.feed_full() { None } else { self.feed_ripe_at() };
+        Some(ripe.unwrap_or(0).max(self.feed_until)).filter(|at| *at > now)
+    }
+
+    /// Whether few enough records are open; if not, marks will say when they are.
+    fn marks_suffice(&self) -> bool {
+        let policy = self.policy();
+        policy.offsets != OffsetPolicy::Manual
+            || self.marks.with(|tracker| tracker.wait_for(policy.max_unmarked)).unwrap_or(true)
+    }
+
+    /// Open records, and the first of them, if they keep the feed from being taken.
+    pub(super) fn unmarked(&self) -> Option<(usize, i64)> {
+        let policy = self.policy();
+        if policy.offsets != OffsetPolicy::Manual || self.feed_out || self.feed.is_empty() {
+            return None;
+        }
+        let open = self.marks.with(|tracker| (tracker.open(), tracker.first_open())).ok()?;
+        Some((open.0, open.1?)).filter(|(open, _)| *open > policy.max_unmarked)
+    }
+
+    /// Records handed out and not marked.
+    pub(super) fn unmarked_open(&self) -> usize {
+        self.marks.with(|tracker| tracker.open()).unwrap_or_default()
+    }
+
+    fn whole_due(&self, now: Nanos) -> Option<JobKind> {
+        if self.jobs > 0 {
             return None;
         }
         match self.phase {
-            Phase::Leaving { lost } if self.hook_due() => Some(JobKind::Revoked { lost }),
-            Phase::Stopping if self.hook_due() => Some(JobKind::Shutdown),
-            Phase::Active if !self.feed.is_empty() => {
-                let waits =
-                    self.user_paused || self.waits_for.is_some() || self.paused_until.is_some_and(|until| until > now);
-                (!waits).then_some(JobKind::Consume)
-            }
-            _ => None,
+            Phase::Leaving { lost } => self.hook_due().then_some(JobKind::Revoked { lost }),
+            Phase::Abandoned => self.hook_due().then_some(JobKind::Revoked { lost: true }),
+            Phase::Stopping => self.hook_due().then_some(JobKind::Shutdown),
+            Phase::Finished => None,
+            Phase::Active if !self.is_idle() || self.paused || self.waits_for.is_some() => None,
+            Phase::Active if self.eof_due() => Some(JobKind::Eof),
+            Phase::Active => self.tick_at().filter(|at| *at <= now).map(|_| JobKind::Tick),
         }
     }
 
-    pub(super) fn start(&mut self, kind: JobKind, now: Nanos, worker: &str) -> Lease {
-        let shared = Arc::new(JobShared::default());
-        self.running = Some(Running {
-            tp: self.spec.tp.clone(),
-            unit: UnitId { lane: self.id, slot: 0 },
-            policy: Arc::clone(&self.spec.policy),
-            attempt: self.failed.map_or(1, |(_, count)| count + 1),
-            kind,
-            worker: worker.to_owned(),
-            since: now,
-            shared: Arc::clone(&shared),
+    /// Whether there is nothing to do and nothing to wait for but data.
+    pub(super) fn is_idle(&self) -> bool {
+        self.jobs == 0 && self.in_flight == 0 && self.feed.is_empty()
+    }
+
+    fn eof_due(&self) -> bool {
+        let at_end = self.position.is_some_and(|position| self.high_watermark >= 0 && position >= self.high_watermark);
+        self.policy().eof && !self.eof_told && at_end
+    }
+
+    /// When the next tick is due, if it stays idle.
+    pub(super) fn tick_at(&self) -> Option<Nanos> {
+        self.policy().tick.map(|every| self.idle_since.saturating_add(every.max(MILLI)))
+    }
+
+    // ---- memory
+
+    /// Drops what is fetched and not handed out; returns the bytes that this gives back.
+    pub(super) fn drop_fetched(&mut self) -> usize {
+        let bytes = self.feed.clear();
+        self.feed_until = 0;
+        bytes
+    }
+
+    /// Drops what waits in slots, and forgets their failures; returns the bytes that this gives back.
+    pub(super) fn drop_waiting(&mut self) -> usize {
+        let waiting = self.units.iter_mut().flatten().flat_map(|unit| {
+            unit.attempts.reset();
+            unit.held = false;
+            unit.waiting.drain(..)
         });
-        Lease {
-            lane: self.id,
-            client: self.spec.client,
-            tp: self.spec.tp.clone(),
-            slot: 0,
-            policy: Arc::clone(&self.spec.policy),
-            kind,
-            attempt: 1,
-            feed: std::mem::take(&mut self.feed),
-            shared,
-            high_watermark: self.high_watermark,
-            release: 0,
-            failed: self.failed,
-            trouble: None,
-        }
-    }
-
-    pub(super) fn finish(&mut self, lease: Lease, finished: Finished, now: Nanos, wait: Nanos) -> Ended {
-        self.running = None;
-        let mut ended = Ended { released: lease.release, ..Ended::default() };
-        let state = lease.shared.lock();
-        if lease.kind != JobKind::Consume {
-            // The hook has run, whatever it came to; there is no instance any more.
-            self.touched = false;
-            return ended;
-        }
-        let ran = matches!(finished, Finished::Done | Finished::Failed(_));
-        self.touched |= ran;
-        let mut feed = lease.feed;
-        let reset = std::mem::take(&mut self.reset_running);
-        ended.refused = self.phase == Phase::Abandoned || reset;
-        // An abandoned lane's offsets belong to whoever owns the partition now; after a seek they belong to the past.
-        if self.phase != Phase::Abandoned && !reset {
-            match finished {
-                Finished::Done => {
-                    if let Some(batch) = &state.batch {
-                        self.position = Some(batch.next_offset);
-                        self.committable = Some(batch.next_offset);
-                        self.leader_epoch = batch.leader_epoch;
-                    }
-                    self.failed = None;
-                }
-                Finished::Skipped { next_offset } => {
-                    self.position = Some(next_offset);
-                    self.committable = Some(next_offset);
-                }
-                Finished::Failed(_) => {
-                    if let Some((offset, epoch)) = state.committable() {
-                        self.committable = Some(offset);
-                        self.leader_epoch = epoch;
-                    }
-                    if let Some(rest) = state.unmarked() {
-                        ended.again = rest.rows.len();
-                        let first = rest.offsets().first().copied().unwrap_or(rest.next_offset);
-                        let before = self.failed.filter(|(offset, _)| *offset == first).map_or(0, |(_, count)| count);
-                        self.failed = Some((first, before + 1));
-                        // The rows stay alive, so their bytes stay counted.
-                        ended.released = 0;
-                        feed.retry(rest, lease.release);
-                        // On its way out there is no retry to wait for.
-                        if self.phase == Phase::Active {
-                            self.paused_until = Some(now + wait);
-                            ended.paused_until = self.paused_until;
-                        }
-                    } else {
-                        self.failed = None;
-                    }
-                }
-                Finished::Corrupt { offset, error } => {
-                    ended.corrupt = self.fetch_generation.map(|generation| (generation, offset, error));
-                }
-                Finished::Nothing | Finished::NotDue { .. } => {}
-            }
-        }
-        if let Some(batch) = state.batch.as_ref().filter(|_| ended.released > 0) {
-            batch.columns.pin();
-        }
-        if self.phase == Phase::Active && !reset {
-            feed.append(std::mem::take(&mut self.feed));
-            self.feed = feed;
-        } else {
-            ended.released += feed.clear();
-        }
-        self.queued_bytes = self.queued_bytes.saturating_sub(ended.released);
-        ended
-    }
-
-    /// The offset to commit, if it has grown since the last time. A job in flight counts with its marks.
-    pub(super) fn take_committable(&mut self, all: bool) -> Option<Committable> {
-        if self.is_fenced() {
-            return None;
-        }
-        if let Some(running) = self.running.as_ref().filter(|_| !self.reset_running)
-            && let Some((offset, epoch)) = running.shared.lock().committable()
-        {
-            self.committable = Some(offset);
-            self.leader_epoch = epoch;
-        }
-        let offset = self.committable?;
-        if !all && self.committed == Some(offset) {
-            return None;
-        }
-        self.committed = Some(offset);
-        Some(Committable {
-            tp: self.spec.tp.clone(),
-            offset,
-            leader_epoch: self.leader_epoch,
-            assignment_epoch: self.spec.assignment_epoch,
-            metadata: String::new(),
-        })
-    }
-
-    pub(super) fn drained(&mut self, lost: bool) -> Drained {
-        let commit = if lost { None } else { self.take_committable(false) };
-        Drained { lane: self.id, slot: self.spec.slot, tp: self.spec.tp.clone(), lost, commit }
-    }
-
-    pub(super) fn status(&self) -> LaneStatus {
-        let state = match self.phase {
-            Phase::Active | Phase::Finished => match (&self.running, self.queued) {
-                (Some(_), _) => LaneState::Running,
-                _ if self.user_paused || self.paused_until.is_some() => LaneState::Paused,
-                (None, true) => LaneState::Ready,
-                (None, false) => LaneState::Idle,
-            },
-            _ => LaneState::Leaving,
-        };
-        LaneStatus {
-            lane: self.id,
-            tp: self.spec.tp.clone(),
-            policy: Arc::clone(&self.spec.policy),
-            state,
-            position: self.position,
-            committable: self.committable,
-            log_start_offset: self.log_start_offset,
-            high_watermark: self.high_watermark,
-            assignment_epoch: self.spec.assignment_epoch,
-            queued_bytes: self.queued_bytes,
-            running_since: self.running.as_ref().map(|running| running.since),
-            stalled: false,
-            attempt: self.failed.map_or(1, |(_, count)| count + 1),
-            in_flight: 0,
-            unmarked: 0,
-            paused_until: self.paused_until,
-        }
+        let (rows, bytes) = waiting
+            .chain(self.loose.drain(..))
+            .fold((0, 0), |(rows, bytes), piece| (rows + piece.len(), bytes + piece.parcel.finish(piece.len())));
+        self.in_flight = self.in_flight.saturating_sub(rows);
+        bytes
     }
 }

@@ -1,75 +1,107 @@
 //! The dispatcher: which lanes are ready, who runs them, what their offsets have come to.
 //!
-//! A lane is one assigned partition: fetched data, at most one job in flight, the offsets that its handler has
-//! earned. Lanes know nothing of each other: a slow one delays nobody. The longest-waiting ready lane goes first.
+//! A lane is one assigned partition: fetched data, the jobs that work on it, the offsets that its handler has earned. What is
+//! scheduled is a *unit*: the lane itself, or, where keys are worked on side by side, one of its slots. A unit has one job in
+//! flight at most. Units know nothing of each other: a slow one delays nobody. Who has waited longest goes first.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `route` | a route's settings |
+//! | `lane`, `unit` | what is due, and what waits |
+//! | `feed`, `sieve`, `spread`, `piece`, `parcel` | fetched bytes on their way to rows, rows on their way to units |
+//! | `ready`, `alarm` | who is next; what time alone brings |
+//! | `take`, `lease`, `complete` | a job's life |
+//! | `tracker`, `span`, `marks`, `shared` | what is done |
+//! | `trouble`, `flow`, `offset_map` | failures, rates and delays, what is done beyond the committable offset |
+//! | `jobs`, `stall`, `status`, `outbox` | what there is to tell |
 //!
 //! Not obvious:
-//! - A job carries its lane's feed away. While it runs nobody else touches that data, so that decoding needs no lock;
-//!   what the network thread pushes meanwhile waits in the lane's inbox.
-//! - A lane that leaves while its job runs is drained by that job's completion and by nothing else.
-//! - An abandoned lane stays here as a ghost until its job comes back, and a leaving one until its hook has run; a new
-//!   lane of the same partition waits for it.
+//! - A job that decodes carries its lane's feed away. While it runs nobody else touches that data, so that decoding needs no
+//!   lock; what the network thread pushes meanwhile waits in the lane's own feed.
+//! - A lane that leaves while jobs run is drained by the end of the last of them and by nothing else.
+//! - An abandoned lane stays here as a ghost until its jobs have come back and its hook has run, and a leaving one until its
+//!   hook has run; a new lane of the same partition waits for it.
+//! - A seek gives the lane another tracker and fences the old one: jobs of the past mark into the past.
+//! - A corrupt batch makes what is *fetched* void, and nothing else: rows in slots and open offsets stay.
 
+mod alarm;
 mod batch;
+mod client;
+mod complete;
 mod failure;
 mod feed;
 mod flow;
 mod job;
+mod jobs;
 mod lane;
+mod lease;
+mod marks;
 mod offset_map;
 mod outbox;
+mod parcel;
+mod piece;
+mod ready;
 mod route;
+mod shared;
+mod sieve;
+mod span;
+mod spread;
 mod stall;
+mod status;
+mod take;
 #[cfg(test)]
 mod tests;
+mod tracker;
 mod trouble;
 mod unit;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use batch::{Batch, ColumnsPool, PooledColumns};
+pub use client::ClientId;
 pub use failure::{Decision, Failure, Trouble, Verdict};
-pub use feed::{Feed, FeedError, Filled};
-pub use flow::{Due, Fresh, RateLimit, due, fresh};
-pub use job::{Fenced, Finished, JobKind, JobShared, Lease, Prepared, Running};
-pub use lane::{LaneId, LaneSpec, LaneState, LaneStatus};
+pub use job::{Finished, JobKind, Running};
+pub use lane::{LaneId, LaneSpec};
+pub use lease::{Lease, Prepared};
+pub use marks::Fenced;
 pub use offset_map::{MAX_METADATA, OffsetMap};
 pub use outbox::{Committable, Corrupt, Drained, Outbox, Remark, RemarkKind};
 pub use route::{Concurrency, OffsetPolicy, Pool, RatePolicy, RetryPolicy, RoutePolicy};
+pub use shared::JobShared;
 pub use stall::Stall;
-pub use trouble::{Attempts, Plan};
+pub use status::{LaneState, LaneStatus};
 pub use unit::UnitId;
 
 use crate::fetch::Chunk;
 use crate::ids::{Slot, TopicPartition};
 use crate::rng::Rng;
-use crate::time::Nanos;
+use crate::time::{MILLI, Nanos};
+use alarm::{Alarm, Alarms};
+use client::Client;
+use flow::RateLimit;
+use jobs::Jobs;
 use lane::{Lane, Phase};
-
-/// A client (one group's connections) that feeds lanes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ClientId(pub u32);
+use marks::Marks;
+use ready::{Claim, Place, Ready};
+use tracker::Tracker;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Running,
-    /// No more consume jobs.
+    /// No more jobs of records.
     Quiet,
     /// Each lane that has run gets its shutdown hook; then nothing more.
     Stopping,
 }
 
-#[derive(Debug, Default)]
-struct Client {
-    outbox: Outbox,
-    /// Group lanes may run only while the member's session is alive.
-    session_until: Option<Nanos>,
-    /// Ready lanes that wait for the session to be renewed.
-    held: Vec<LaneId>,
-    /// The fetcher waits for memory: a release is worth a wake-up.
-    starved: bool,
-    wake: bool,
+/// What the lanes of a route share.
+#[derive(Debug)]
+struct Route {
+    limit: RateLimit,
+    /// Places of those that wait for the rate to allow more.
+    held: Vec<(Pool, Place)>,
+    alarm: Option<Nanos>,
 }
 
 /// See the module.
@@ -77,11 +109,12 @@ struct Client {
 pub struct Dispatch {
     lanes: Vec<Option<Lane>>,
     generation: u32,
-    ready: VecDeque<LaneId>,
-    woken: [usize; Pool::ALL.len()],
-    paused: BTreeSet<(Nanos, LaneId)>,
+    jobs: Jobs,
+    ready: Ready,
+    alarms: Alarms,
     clients: Vec<Client>,
-    routes: HashMap<u32, Arc<RoutePolicy>>,
+    /// Those that limit their rate.
+    routes: HashMap<u32, Route>,
     wall_minus_mono_ms: i64,
     /// As last told.
     now: Nanos,
@@ -96,9 +129,9 @@ impl Dispatch {
         Self {
             lanes: Vec::new(),
             generation: 0,
-            ready: VecDeque::new(),
-            woken: [0; Pool::ALL.len()],
-            paused: BTreeSet::new(),
+            jobs: Jobs::default(),
+            ready: Ready::default(),
+            alarms: Alarms::default(),
             clients: Vec::new(),
             routes: HashMap::new(),
             wall_minus_mono_ms: 0,
@@ -114,9 +147,12 @@ impl Dispatch {
         ClientId(u32::try_from(self.clients.len() - 1).unwrap_or(u32::MAX))
     }
 
-    /// A route whose lanes will come.
-    pub fn add_route(&mut self, policy: Arc<RoutePolicy>) {
-        self.routes.insert(policy.route, policy);
+    /// A route whose lanes will come: what they share is made here.
+    pub fn add_route(&mut self, policy: &RoutePolicy) {
+        if let Some(rate) = policy.rate_limit {
+            let limit = RateLimit::new(rate, self.now);
+            self.routes.insert(policy.route, Route { limit, held: Vec::new(), alarm: None });
+        }
     }
 
     /// What to add to milliseconds of the monotonic clock to have the time of day, as of now.
@@ -139,13 +175,14 @@ impl Dispatch {
                 && lane.spec.client == spec.client
                 && lane.spec.tp == spec.tp
         });
-        let mut lane = Lane::new(id, spec, ghost.map(|lane| lane.id));
+        let mut lane = Lane::new(id, spec, ghost.map(|lane| lane.id), self.now);
         if self.mode == Mode::Stopping {
             lane.phase = Phase::Finished;
         }
         if let Some(place) = self.lanes.get_mut(index) {
             *place = Some(lane);
         }
+        self.arm_tick(id);
         id
     }
 
@@ -164,71 +201,84 @@ impl Dispatch {
         lane.high_watermark = chunk.high_watermark;
         lane.log_start_offset = chunk.log_start_offset;
         lane.queued_bytes += chunk.bytes;
-        lane.feed.push(chunk);
-        self.make_ready(id)
+        lane.eof_told = false;
+        let records = if lane.policy().max_wait > 0 { feed::claimed_records(&chunk) } else { 0 };
+        lane.feed.push(chunk, records, now);
+        self.offer_feed(id)
     }
 
-    /// The broker told a newer high watermark along with no data.
-    pub fn set_high_watermark(&mut self, id: LaneId, high_watermark: i64) {
-        if let Some(lane) = self.lane_mut(id) {
-            lane.high_watermark = high_watermark;
+    /// The broker told a newer high watermark along with no data. Returns whether a worker is worth waking.
+    pub fn set_high_watermark(&mut self, id: LaneId, high_watermark: i64) -> bool {
+        let Some(lane) = self.lane_mut(id) else { return false };
+        lane.high_watermark = high_watermark;
+        self.offer(id, Claim::Whole)
+    }
+
+    /// Where the lane starts, once that is known, and what its data carries from now on. `already`: offsets from there on
+    /// that were marked in an earlier life of the partition (with a `committed` offset only).
+    ///
+    /// A position that moved by itself (truncation, reset) makes what is queued the past. One that is where a corrupt batch
+    /// was makes nothing so: rows that were decoded before it are as good as ever.
+    pub fn set_position(&mut self, id: LaneId, offset: i64, generation: u32, committed: bool, already: OffsetMap) {
+        let Some(lane) = self.lane_mut(id) else { return };
+        let refetch = lane.refetch.take();
+        if lane.fetch_generation == Some(generation) {
+            return;
         }
-    }
-
-    /// Where the lane starts, once that is known, and what its data carries from now on.
-    /// A position that moved by itself (truncation, reset) makes what is queued the past.
-    /// With `committed`, `_already` is what the commit says to be processed beyond the offset.
-    pub fn set_position(&mut self, id: LaneId, offset: i64, generation: u32, committed: bool, _already: OffsetMap) {
-        if self.lane_mut(id).is_some_and(|lane| lane.fetch_generation.is_some_and(|old| old != generation)) {
+        if lane.position.is_some() && lane.fetch_generation.is_none() && refetch == Some(offset) {
+            lane.fetch_generation = Some(generation);
+            return;
+        }
+        if lane.position.is_some() {
             self.reset_lane(id);
         }
-        if let Some(lane) = self.lane_mut(id) {
-            lane.fetch_generation = Some(generation);
-            lane.position = Some(offset);
-            lane.committable = Some(offset);
-            lane.leader_epoch = -1;
-            lane.committed = committed.then_some(offset);
-        }
+        let Some(lane) = self.lane_mut(id) else { return };
+        lane.fetch_generation = Some(generation);
+        lane.position = Some(offset);
+        lane.marks = Arc::new(Marks::new(Tracker::at(offset)));
+        lane.committed = committed.then(|| (offset, already.clone()));
+        lane.already = (!already.is_empty()).then(|| Arc::new(already));
+        self.offer(id, Claim::Whole);
     }
 
-    /// The partition leaves this process. Its job in flight ends first, then its `revoked` hook; [`Outbox::drained`] says
+    /// The partition leaves this process. Its jobs in flight end first, then its `revoked` hook; [`Outbox::drained`] says
     /// when. Returns whether a worker is worth waking.
     pub fn revoke(&mut self, id: LaneId, lost: bool) -> bool {
         let Some(lane) = self.lane_mut(id) else { return false };
-        match lane.phase {
-            // Lost while it was being given up.
-            Phase::Leaving { .. } if lost => {
-                lane.phase = Phase::Leaving { lost };
-                return false;
-            }
-            Phase::Leaving { .. } | Phase::Abandoned => return false,
-            Phase::Active | Phase::Stopping | Phase::Finished => lane.phase = Phase::Leaving { lost },
+        let before = lane.phase;
+        if before == Phase::Abandoned || (matches!(before, Phase::Leaving { .. }) && !lost) {
+            return false;
         }
-        lane.paused_until = None;
+        lane.phase = Phase::Leaving { lost };
+        if lost {
+            // Somebody else may be at work on it already.
+            lane.marks.fence();
+        }
+        if matches!(before, Phase::Leaving { .. }) {
+            return false; // lost while it was being given up
+        }
         self.discard(id);
-        self.after_phase_change(id)
+        self.settle(id)
     }
 
-    /// The deadline for leaving has passed while its job still runs: from now on nothing that the job does counts.
-    /// Returns the job, for the report.
-    pub fn abandon(&mut self, id: LaneId) -> Option<Running> {
-        let lane = self.lane_mut(id)?;
-        let running = lane.running.clone();
-        running.iter().for_each(|running| running.shared.fence());
-        if running.is_some() {
-            lane.phase = Phase::Abandoned;
-        } else {
-            self.remove(id);
-        }
+    /// The deadline for leaving has passed while jobs still run: from now on nothing that they do counts. Returns the jobs,
+    /// for the report. When the last of them has come back the lane's hook runs, if there is somebody to run it for.
+    pub fn abandon(&mut self, id: LaneId) -> Vec<Running> {
+        let Some(lane) = self.lane_mut(id) else { return Vec::new() };
+        lane.marks.fence();
+        lane.phase = Phase::Abandoned;
+        let running: Vec<Running> = self.jobs.of(id).cloned().collect();
+        self.discard(id);
+        self.settle(id);
         running
     }
 
     /// Drops a lane without hooks or a last commit (a low-level client unassigned it).
     pub fn remove_lane(&mut self, id: LaneId) {
-        self.discard(id);
-        if self.abandon(id).is_none() {
-            self.remove(id);
+        if let Some(lane) = self.lane_mut(id) {
+            lane.silent = true;
         }
+        self.abandon(id);
     }
 
     /// The position moves (seek, or truncation): what is queued belongs to the past, and so does whatever still arrives
@@ -237,31 +287,36 @@ impl Dispatch {
         self.discard(id);
         let Some(lane) = self.lane_mut(id) else { return };
         lane.fetch_generation = None;
+        lane.refetch = None;
         lane.position = None;
-        lane.committable = None;
-        lane.failed = None;
-        lane.paused_until = None;
-        lane.reset_running = lane.running.is_some();
-        lane.running.iter().for_each(|running| running.shared.fence());
+        lane.already = None;
+        lane.eof_told = false;
+        lane.unmarked_told = false;
+        lane.marks.fence();
+        // A lane that is given up, or lost, stays fenced.
+        if matches!(lane.phase, Phase::Active | Phase::Stopping | Phase::Finished) {
+            lane.marks = Arc::default();
+        }
     }
 
     /// Keeps the lane's data but hands none out, until then or until [`Dispatch::resume`].
-    pub fn pause(&mut self, id: LaneId, _until: Option<Nanos>) {
-        if let Some(lane) = self.lane_mut(id) {
-            lane.user_paused = true;
-        }
+    pub fn pause(&mut self, id: LaneId, until: Option<Nanos>) {
+        let Some(lane) = get_mut(&mut self.lanes, id) else { return };
+        lane.paused = true;
+        self.alarms.set(Alarm::Pause(id), &mut lane.paused_until, until);
     }
 
     /// Ends the user's pause. Returns whether a worker is worth waking.
     pub fn resume(&mut self, id: LaneId) -> bool {
-        let Some(lane) = self.lane_mut(id) else { return false };
-        lane.user_paused = false;
-        self.make_ready(id)
+        let Some(lane) = get_mut(&mut self.lanes, id) else { return false };
+        lane.paused = false;
+        self.alarms.set(Alarm::Pause(id), &mut lane.paused_until, None);
+        self.offer_all(id)
     }
 
-    /// A mark came from outside a job: what waited for marks may go on. Returns whether a worker is worth waking.
+    /// A mark has ended the lane's wait for marks: see [`JobShared::take_resumed`]. Returns whether a worker is worth waking.
     pub fn marked(&mut self, id: LaneId) -> bool {
-        self.make_ready(id)
+        self.offer_feed(id)
     }
 
     /// The group's session is alive until then. `None`: there is no session to mind. Returns whether lanes became ready.
@@ -269,7 +324,11 @@ impl Dispatch {
         let Some(entry) = self.client_mut(client) else { return false };
         entry.session_until = until;
         let held = std::mem::take(&mut entry.held);
-        held.into_iter().fold(false, |any, id| self.make_ready(id) | any)
+        let any = !held.is_empty();
+        for (pool, place) in held {
+            self.ready.put(pool, place);
+        }
+        any
     }
 
     /// While set, releases of memory wake the client. So do those that it has not heard of yet: a worker may have ended
@@ -291,18 +350,26 @@ impl Dispatch {
         self.client_mut(client).is_some_and(|entry| std::mem::take(&mut entry.wake))
     }
 
-    /// Offsets that have grown since they were last told. With `all`, those of running jobs' marks, too, and unchanged ones.
+    /// Offsets that have grown since they were last told; with `all`, unchanged ones, too. What jobs in flight have marked,
+    /// or told as progress, counts.
     pub fn committables(&mut self, client: ClientId, all: bool) -> Vec<Committable> {
+        for running in self.jobs.all().filter(|running| running.client == client) {
+            running.shared.mark_progress();
+        }
         let lanes = self.lanes.iter_mut().flatten().filter(|lane| lane.spec.client == client);
         lanes.filter_map(|lane| lane.take_committable(all)).collect()
     }
 
-    /// What may be committed of one lane now, a running job's marks included.
+    /// What may be committed of one lane now, unchanged or not; what its jobs in flight have marked, or told as progress,
+    /// counts.
     ///
     /// # Errors
     /// When the lane is not this process's any more.
     pub fn committable(&mut self, id: LaneId) -> Result<Option<Committable>, Fenced> {
-        let lane = self.lane_mut(id).filter(|lane| !lane.is_fenced()).ok_or(Fenced)?;
+        for running in self.jobs.of(id) {
+            running.shared.mark_progress();
+        }
+        let lane = self.lane_mut(id).filter(|lane| !lane.marks.is_fenced()).ok_or(Fenced)?;
         Ok(lane.take_committable(true))
     }
 
@@ -315,112 +382,35 @@ impl Dispatch {
         }
     }
 
-    // ---- the worker side
-
-    /// The next job for this pool, if there is one.
-    pub fn take(&mut self, now: Nanos, worker: &str, pool: Pool) -> Option<Lease> {
-        self.unpause(now);
-        let mut at = 0;
-        while let Some(id) = self.ready.get(at).copied() {
-            if self.lane(id).is_some_and(|lane| lane.spec.policy.pool != pool) {
-                at += 1;
-                continue;
-            }
-            self.ready.remove(at);
-            let session = self.session_of(id);
-            let Some(lane) = self.lane_mut(id) else { continue };
-            lane.queued = false;
-            let Some(kind) = lane.due(now) else { continue };
-            // A process that slept through its session must not work on what by now belongs to another member.
-            if kind.needs_session() && session.is_some_and(|until| until < now) {
-                let client = lane.spec.client;
-                if let Some(entry) = self.client_mut(client).filter(|entry| !entry.held.contains(&id)) {
-                    entry.held.push(id);
-                }
-                continue;
-            }
-            if kind == JobKind::Consume && self.mode != Mode::Running {
-                continue;
-            }
-            return self.lane_mut(id).map(|lane| lane.start(kind, now, worker));
-        }
-        None
-    }
-
-    /// The job's end. Returns the lane's client, whose wake-up [`Dispatch::take_wake`] tells, and what a failure leads to.
-    pub fn complete(&mut self, now: Nanos, lease: Lease, finished: Finished) -> (ClientId, Option<Decision>) {
-        let id = lease.lane;
-        let client = lease.client;
-        let failed = matches!(finished, Finished::Failed(_));
-        let wait = if failed {
-            let (failures, retry) = (lease.attempt.saturating_sub(1).min(16), &lease.policy.retry);
-            self.rng.jitter((retry.first << failures).min(retry.longest), u64::from(retry.jitter_percent))
-        } else {
-            0
-        };
-        let attempt = lease.attempt + 1;
-        let Some(lane) = self.lane_mut(id) else { return (client, failed.then_some(Decision::Refused)) };
-        let (slot, tp) = (lane.spec.slot, lane.spec.tp.clone());
-        let ended = lane.finish(lease, finished, now, wait);
-        if ended.released > 0 {
-            self.release(client, slot, ended.released);
-        }
-        if let Some((generation, offset, error)) = ended.corrupt {
-            self.discard(id);
-            // Whatever was fetched behind it comes again; a new position says from where.
-            if let Some(lane) = self.lane_mut(id) {
-                lane.fetch_generation = None;
-            }
-            if let Some(entry) = self.client_mut(client) {
-                entry.outbox.corrupt.push(Corrupt { lane: id, slot, tp, generation, offset, error });
-                entry.wake = true;
-            }
-        }
-        if let Some(until) = ended.paused_until {
-            self.paused.insert((until, id));
-        }
-        self.after_phase_change(id);
-        let decision =
-            if ended.refused { Decision::Refused } else { Decision::Retry { wait, attempt, rows: ended.again } };
-        (client, failed.then_some(decision))
-    }
-
-    /// [`Lease::prepare`] has been called: what it added to the lane's memory counts from now on, and its rows as handed out.
-    /// To be told before the job runs or ends.
-    pub fn prepared(&mut self, now: Nanos, lease: &Lease, prepared: &Prepared) {
-        self.now = self.now.max(now);
-        let bytes = prepared.charged;
-        let Some(lane) = self.lane_mut(lease.lane).filter(|_| bytes > 0) else { return };
-        lane.queued_bytes += bytes;
-        let (client, slot) = (lane.spec.client, lane.spec.slot);
-        if let Some(entry) = self.client_mut(client) {
-            entry.outbox.charged.push((slot, bytes));
+    /// Bytes of `slot` are not held any more.
+    pub fn release(&mut self, client: ClientId, slot: Slot, bytes: usize) {
+        if let Some(entry) = self.client_mut(client).filter(|_| bytes > 0) {
+            entry.outbox.released.push((slot, bytes));
+            entry.wake |= entry.starved;
         }
     }
 
-    /// The clock has moved: what is due by now is ready.
-    pub fn advance(&mut self, now: Nanos) {
-        self.unpause(now);
-    }
+    // ---- of the whole
 
     /// Whether a worker of this pool that goes to sleep now would leave work lying.
     #[must_use]
     pub fn has_ready(&self, pool: Pool) -> bool {
-        self.ready.iter().any(|id| self.lane(*id).is_some_and(|lane| lane.spec.policy.pool == pool))
+        !self.ready.is_empty(pool)
     }
 
-    /// How many units became ready for this pool since this was last asked: so many sleepers are worth waking.
-    pub fn take_woken(&mut self, pool: Pool) -> usize {
-        std::mem::take(&mut self.woken[pool.index()])
+    /// The clock has moved: what is due by now is ready.
+    pub fn advance(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        self.run_alarms();
     }
 
     /// When a worker should look again though nobody has woken it.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.paused.first().map(|(until, _)| *until)
+        self.alarms.next()
     }
 
-    /// Hands out no more consume jobs; those in flight end.
+    /// Hands out no more jobs of records; those in flight end.
     pub fn quiet(&mut self) {
         if self.mode == Mode::Running {
             self.mode = Mode::Quiet;
@@ -434,9 +424,8 @@ impl Dispatch {
         for id in ids {
             if let Some(lane) = self.lane_mut(id).filter(|lane| lane.phase == Phase::Active) {
                 lane.phase = Phase::Stopping;
-                lane.paused_until = None;
                 self.discard(id);
-                self.after_phase_change(id);
+                self.settle(id);
             }
         }
     }
@@ -447,83 +436,186 @@ impl Dispatch {
         self.mode == Mode::Stopping && self.lanes.iter().flatten().all(|lane| lane.phase == Phase::Finished)
     }
 
-    /// Jobs in flight, ghosts included.
+    /// Jobs in flight, ghosts included; decoding is none of theirs.
     #[must_use]
     pub fn running(&self) -> Vec<Running> {
-        self.lanes.iter().flatten().filter_map(|lane| lane.running.clone()).collect()
+        self.jobs.all().filter(|running| running.kind != JobKind::Decode).cloned().collect()
     }
 
     /// Jobs of this client that run for longer than their route expects; each is told once per limit.
-    pub fn stalls(&mut self, _now: Nanos, _client: ClientId) -> Vec<Stall> {
-        Vec::new()
+    pub fn stalls(&mut self, now: Nanos, client: ClientId) -> Vec<Stall> {
+        let (stalls, next) = self.jobs.stalls(now, client);
+        if let Some(entry) = self.client_mut(client) {
+            entry.stall_look = next;
+        }
+        stalls
     }
 
-    /// When [`Dispatch::stalls`] is worth asking again.
+    /// When [`Dispatch::stalls`] is worth asking again; no job passes a limit before.
     #[must_use]
-    pub fn stall_deadline(&self, _client: ClientId) -> Option<Nanos> {
-        None
+    pub fn stall_deadline(&self, client: ClientId) -> Option<Nanos> {
+        self.clients.get(client.0 as usize)?.stall_look
     }
 
     /// How each lane does.
     #[must_use]
     pub fn statuses(&self, client: Option<ClientId>) -> Vec<LaneStatus> {
         let of_client = |lane: &&Lane| client.is_none_or(|client| lane.spec.client == client);
-        self.lanes.iter().flatten().filter(of_client).map(Lane::status).collect()
+        let mut statuses: Vec<LaneStatus> = self.lanes.iter().flatten().filter(of_client).map(Lane::status).collect();
+        let places: HashMap<LaneId, usize> =
+            statuses.iter().enumerate().map(|(at, status)| (status.lane, at)).collect();
+        for running in self.jobs.all() {
+            let place = places.get(&running.unit.lane).and_then(|at| statuses.get_mut(*at));
+            if let Some(status) = place {
+                status.running_since = crate::time::earlier(status.running_since, Some(running.since));
+                status.stalled |= running.told.0 || running.told.1;
+                status.attempt = status.attempt.max(running.attempt);
+            }
+        }
+        statuses
     }
 
     // ---- inside
 
-    fn lane(&self, id: LaneId) -> Option<&Lane> {
-        self.lanes.get(id.index as usize)?.as_ref().filter(|lane| lane.id == id)
-    }
-
     fn lane_mut(&mut self, id: LaneId) -> Option<&mut Lane> {
-        self.lanes.get_mut(id.index as usize)?.as_mut().filter(|lane| lane.id == id)
+        get_mut(&mut self.lanes, id)
     }
 
     fn client_mut(&mut self, id: ClientId) -> Option<&mut Client> {
         self.clients.get_mut(id.0 as usize)
     }
 
-    fn session_of(&mut self, id: LaneId) -> Option<Nanos> {
-        let client = self.lane_mut(id)?.spec.client;
-        self.client_mut(client)?.session_until
+    /// The time of day, in milliseconds since the epoch.
+    fn wall_ms(&self) -> i64 {
+        (self.now / MILLI).cast_signed().saturating_add(self.wall_minus_mono_ms)
     }
 
-    /// Puts the lane in the queue if it has something to do. Returns whether it was put there.
-    fn make_ready(&mut self, id: LaneId) -> bool {
-        let quiet = self.mode != Mode::Running;
-        let Some(lane) = self.lane_mut(id) else { return false };
-        let due = if lane.paused_until.is_some() { None } else { lane.due(Nanos::MAX) };
-        if lane.queued || due.is_none() || (quiet && due == Some(JobKind::Consume)) {
+    /// Gives the claim a place in the order if there is something to run for it. Returns whether it was given one.
+    fn offer(&mut self, id: LaneId, claim: Claim) -> bool {
+        let (now, running) = (self.now, self.mode == Mode::Running);
+        let Some(lane) = get_mut(&mut self.lanes, id) else { return false };
+        if lane.is_queued(claim) {
             return false;
         }
-        lane.queued = true;
-        let pool = lane.spec.policy.pool;
-        self.ready.push_back(id);
-        self.woken[pool.index()] += 1;
+        let hook = |kind| matches!(kind, JobKind::Revoked { .. } | JobKind::Shutdown);
+        if !lane.due(claim, now).is_some_and(|kind| running || hook(kind)) {
+            return false;
+        }
+        lane.set_queued(claim, true);
+        self.ready.add(now, &lane.spec.policy, id, claim);
         true
     }
 
-    fn unpause(&mut self, now: Nanos) {
-        while let Some((until, id)) = self.paused.first().copied().filter(|(until, _)| *until <= now) {
-            self.paused.remove(&(until, id));
-            if let Some(lane) = self.lane_mut(id).filter(|lane| lane.paused_until == Some(until)) {
-                lane.paused_until = None;
-                self.make_ready(id);
+    /// After the feed has grown, or has come back, or may be taken again.
+    fn offer_feed(&mut self, id: LaneId) -> bool {
+        let now = self.now;
+        let Some(lane) = get_mut(&mut self.lanes, id) else { return false };
+        let claim = if lane.is_parted() { Claim::Decode } else { Claim::Unit(0) };
+        if lane.phase == Phase::Active {
+            let at = lane.feed_due_at(now);
+            self.alarms.set(Alarm::Feed(id), &mut lane.feed_alarm, at);
+        }
+        let offered = self.offer(id, claim);
+        if !offered {
+            self.remark_unmarked(id);
+        }
+        offered
+    }
+
+    /// After something that kept the whole lane back.
+    fn offer_all(&mut self, id: LaneId) -> bool {
+        let Some(lane) = self.lane_mut(id) else { return false };
+        let slots = 0..u32::try_from(lane.units.len()).unwrap_or(u32::MAX);
+        let waiting: Vec<u32> = slots.filter(|slot| lane.unit(*slot).is_some_and(unit::Unit::is_due)).collect();
+        let mut any = waiting.into_iter().fold(false, |any, slot| self.offer(id, Claim::Unit(slot)) | any);
+        any |= self.offer(id, Claim::Loose);
+        any |= self.offer_feed(id);
+        any | self.offer(id, Claim::Whole)
+    }
+
+    /// A lane that waits for marks says so, once.
+    fn remark_unmarked(&mut self, id: LaneId) {
+        let Some(lane) = get_mut(&mut self.lanes, id) else { return };
+        if lane.phase != Phase::Active || lane.unmarked_told {
+            return;
+        }
+        let Some((open, first)) = lane.unmarked() else { return };
+        lane.unmarked_told = true;
+        let (tp, policy) = (lane.spec.tp.clone(), Arc::clone(&lane.spec.policy));
+        let client = lane.spec.client;
+        self.remark(client, Remark { lane: id, tp, policy, what: RemarkKind::Unmarked { open, first } });
+    }
+
+    fn remark(&mut self, client: ClientId, remark: Remark) {
+        if let Some(entry) = self.client_mut(client) {
+            entry.outbox.remarks.push(remark);
+            entry.wake = true;
+        }
+    }
+
+    /// What time alone has brought.
+    fn run_alarms(&mut self) {
+        while let Some((_, alarm)) = self.alarms.pop(self.now) {
+            match alarm {
+                Alarm::Unit(id, slot) => {
+                    if let Some(lane) = self.lane_mut(id) {
+                        lane.unit_mut(slot).until = None;
+                        self.offer(id, Claim::Unit(slot));
+                        self.offer(id, Claim::Loose);
+                    }
+                }
+                Alarm::Feed(id) => {
+                    if let Some(lane) = self.lane_mut(id) {
+                        lane.feed_alarm = None;
+                        self.offer_feed(id);
+                    }
+                }
+                Alarm::Pause(id) => {
+                    if let Some(lane) = self.lane_mut(id) {
+                        lane.paused_until = None;
+                        self.resume(id);
+                    }
+                }
+                Alarm::Tick(id) => {
+                    if let Some(lane) = self.lane_mut(id) {
+                        lane.tick_alarm = None;
+                        if !self.offer(id, Claim::Whole) {
+                            self.arm_tick(id);
+                        }
+                    }
+                }
+                Alarm::Rate(route) => {
+                    if let Some(route) = self.routes.get_mut(&route) {
+                        route.alarm = None;
+                        for (pool, place) in route.held.drain(..) {
+                            self.ready.put(pool, place);
+                        }
+                    }
+                }
             }
         }
     }
 
+    /// An idle lane's next tick; a busy one is asked again after as long.
+    fn arm_tick(&mut self, id: LaneId) {
+        let (now, running) = (self.now, self.mode == Mode::Running);
+        let Some(lane) = get_mut(&mut self.lanes, id) else { return };
+        let Some(every) = lane.policy().tick.filter(|_| running && lane.phase == Phase::Active) else { return };
+        let at = lane.tick_at().filter(|at| *at > now).unwrap_or(now.saturating_add(every.max(MILLI)));
+        self.alarms.set(Alarm::Tick(id), &mut lane.tick_alarm, Some(at));
+    }
+
     /// A lane that has left, or has been stopped, and has nothing more to run is told as drained or finished.
-    fn after_phase_change(&mut self, id: LaneId) -> bool {
-        let Some(lane) = self.lane_mut(id) else { return false };
-        if lane.running.is_some() {
+    fn settle(&mut self, id: LaneId) -> bool {
+        let Some(lane) = get_mut(&mut self.lanes, id) else { return false };
+        if lane.jobs > 0 {
             return false;
         }
+        if lane.hook_due() || lane.phase == Phase::Active {
+            return self.offer(id, Claim::Whole);
+        }
         match lane.phase {
-            Phase::Abandoned => self.remove(id),
-            Phase::Leaving { lost } if !lane.hook_due() => {
+            Phase::Leaving { lost } => {
                 let (client, drained) = (lane.spec.client, lane.drained(lost));
                 if let Some(entry) = self.client_mut(client) {
                     entry.outbox.drained.push(drained);
@@ -531,35 +623,44 @@ impl Dispatch {
                 }
                 self.remove(id)
             }
-            Phase::Stopping if !lane.hook_due() => {
+            Phase::Abandoned => self.remove(id),
+            _ => {
                 lane.phase = Phase::Finished;
                 false
             }
-            _ => self.make_ready(id),
         }
     }
 
-    /// Drops what the lane has queued.
+    /// Drops what the lane has fetched or decoded and not handed out, and what its units wait for.
     fn discard(&mut self, id: LaneId) {
-        let Some(lane) = self.lane_mut(id) else { return };
-        let (client, slot) = (lane.spec.client, lane.spec.slot);
-        let bytes = lane.feed.clear();
-        lane.queued_bytes = lane.queued_bytes.saturating_sub(bytes);
-        if bytes > 0 {
-            self.release(client, slot, bytes);
+        let Some(lane) = get_mut(&mut self.lanes, id) else { return };
+        let bytes = lane.drop_fetched() + lane.drop_waiting();
+        self.alarms.set(Alarm::Feed(id), &mut lane.feed_alarm, None);
+        let mut emptied = Vec::new();
+        for (slot, unit) in (0_u32..).zip(&mut lane.units) {
+            if let Some(unit) = unit {
+                self.alarms.set(Alarm::Unit(id, slot), &mut unit.until, None);
+                emptied.push(slot);
+            }
         }
+        emptied.into_iter().for_each(|slot| lane.tidy(slot));
+        self.give_back(id, bytes);
     }
 
-    /// Bytes of `slot` are not held any more.
-    pub fn release(&mut self, client: ClientId, slot: Slot, bytes: usize) {
-        if let Some(entry) = self.client_mut(client) {
-            entry.outbox.released.push((slot, bytes));
-            entry.wake |= entry.starved;
-        }
+    /// Bytes that the lane held are free.
+    fn give_back(&mut self, id: LaneId, bytes: usize) {
+        let Some(lane) = get_mut(&mut self.lanes, id).filter(|_| bytes > 0) else { return };
+        lane.queued_bytes = lane.queued_bytes.saturating_sub(bytes);
+        let (client, slot) = (lane.spec.client, lane.spec.slot);
+        self.release(client, slot, bytes);
     }
 
     /// Returns whether that made another lane ready: one of the same partition may have waited for this one.
     fn remove(&mut self, id: LaneId) -> bool {
+        if let Some(lane) = get_mut(&mut self.lanes, id) {
+            self.alarms.set(Alarm::Pause(id), &mut lane.paused_until, None);
+            self.alarms.set(Alarm::Tick(id), &mut lane.tick_alarm, None);
+        }
         if let Some(place) = self.lanes.get_mut(id.index as usize)
             && place.as_ref().is_some_and(|lane| lane.id == id)
         {
@@ -571,6 +672,10 @@ impl Dispatch {
             lane.id
         });
         let waiting: Vec<LaneId> = waiting.collect();
-        waiting.into_iter().fold(false, |any, lane| self.make_ready(lane) | any)
+        waiting.into_iter().fold(false, |any, lane| self.offer_all(lane) | any)
     }
+}
+
+fn get_mut(lanes: &mut [Option<Lane>], id: LaneId) -> Option<&mut Lane> {
+    lanes.get_mut(id.index as usize)?.as_mut().filter(|lane| lane.id == id)
 }

@@ -163,6 +163,6 @@ impl RoutePolicy {
     /// For a consumer that polls: no hooks, as many records as it asks for.
     #[must_use]
     pub fn low_level() -> Self {
-        Self { max_messages: usize::MAX, hooks: false, ..Self::default() }
+        Self { max_messages: usize::MAX, max_bytes: usize::MAX, hooks: false, ..Self::default() }
     }
 }

@@ -249,13 +249,17 @@ fn an_abandoned_job_counts_for_nothing_and_its_successor_waits_for_it() {
     world.push(lane, 0, 2);
     let ghost = world.take(0).expect("a job");
     world.dispatch.revoke(lane, false);
-    assert!(world.dispatch.abandon(lane).is_some());
+    assert_eq!(world.dispatch.abandon(lane).len(), 1);
     let next = world.lane_of(3, 10);
     world.push(next, 0, 2);
     assert!(world.take(0).is_none(), "the old job has not come back");
     assert_eq!(ghost.shared.mark(0, 1), Err(Fenced));
     assert_eq!(world.committable(), [0], "only the new lane's own offset");
     world.dispatch.complete(0, ghost, Finished::Done);
+    let hook = world.take(0).expect("its consumer hears of the end");
+    assert_eq!((hook.lane, hook.kind), (lane, JobKind::Revoked { lost: true }));
+    assert!(world.take(0).is_none());
+    world.dispatch.complete(0, hook, Finished::Done);
     let lease = world.take(0).expect("now it may");
     assert_eq!(lease.lane, next);
     world.dispatch.complete(0, lease, Finished::Done);

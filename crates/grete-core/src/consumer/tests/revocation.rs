@@ -138,6 +138,9 @@ fn a_partition_that_comes_back_waits_for_the_ghosts_job() {
         assert!(world.members[a].has_lane(&tp(partition)));
         assert_eq!(world.delivered(a, partition).len(), 10);
         world.end_job(a, partition, Finished::Done);
+        let hook = (partition, JobKind::Revoked { lost: true });
+        assert!(world.jobs(a).contains(&hook), "the old consumer hears of its end first");
+        world.end_job(a, partition, Finished::Done);
         assert_eq!(world.delivered(a, partition).len(), 20, "from the start again: nothing was committed");
     }
 }

@@ -1,0 +1,64 @@
+//! A lane's tracker, shared with the jobs that mark into it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::tracker::Tracker;
+
+/// One for each position history of a lane. Jobs mark here without the dispatcher's lock.
+///
+/// Two races are settled by the mutex. A mark against the end of the assignment: either it comes before the fence and
+/// counts, or it is refused. A mark against a lane that finds too many records open: the lane looks and begins to wait
+/// in one go (`Tracker::wait_for`), so a mark comes before, and the lane sees it, or after, and sees the lane wait.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    state: Mutex<State>,
+    resumed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    tracker: Tracker,
+    fenced: bool,
+}
+
+/// The lane has gone to somebody else, or was sought: what the job did no longer counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fenced;
+
+impl Marks {
+    pub(super) fn new(tracker: Tracker) -> Self {
+        Self { state: Mutex::new(State { tracker, fenced: false }), resumed: AtomicBool::new(false) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at, or changes, the tracker, unless it is fenced.
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut Tracker) -> R) -> Result<R, Fenced> {
+        let mut state = self.lock();
+        if state.fenced {
+            return Err(Fenced);
+        }
+        let result = act(&mut state.tracker);
+        if state.tracker.take_resumed() {
+            self.resumed.store(true, Ordering::Release);
+        }
+        Ok(result)
+    }
+
+    /// Nothing counts any more.
+    pub(super) fn fence(&self) {
+        self.lock().fenced = true;
+    }
+
+    pub(super) fn is_fenced(&self) -> bool {
+        self.lock().fenced
+    }
+
+    /// Whether the lane waited for marks, and need not any longer. Asking clears it: whoever hears it tells the dispatcher.
+    pub(super) fn take_resumed(&self) -> bool {
+        self.resumed.load(Ordering::Acquire) && self.resumed.swap(false, Ordering::AcqRel)
+    }
+}

@@ -1,0 +1,164 @@
+//! Which of a lane's records are done: what has been handed out, what is marked, and how far marks are contiguous.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::offset_map::OffsetMap;
+use super::span::{Offsets, Span};
+
+/// One for each position history of a lane: a seek starts another.
+#[derive(Debug, Default)]
+pub(super) struct Tracker {
+    /// Everything below is done; `None` until the lane knows where it starts.
+    base: Option<i64>,
+    /// Leader epoch of the last record below the base, -1 if unknown.
+    leader_epoch: i32,
+    /// What was handed out behind the base, ascending. The first one has an open record.
+    spans: VecDeque<Span>,
+    open: usize,
+    /// Somebody waits until no more than so many records are open.
+    waits_for: Option<usize>,
+}
+
+impl Tracker {
+    pub(super) fn at(offset: i64) -> Self {
+        Self { base: Some(offset), leader_epoch: -1, ..Self::default() }
+    }
+
+    /// The offset to go on from if only what is done counts, and the leader epoch before it.
+    pub(super) fn committable(&self) -> Option<(i64, i32)> {
+        let base = self.base?;
+        match self.spans.front().and_then(|span| Some((span.first_open()?, span))) {
+            // Some of the first span may be marked already.
+            Some((open, span)) if open > span.first() => Some((open, span.leader_epoch)),
+            _ => Some((base, self.leader_epoch)),
+        }
+    }
+
+    /// Records handed out and not marked.
+    pub(super) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// The first of them.
+    pub(super) fn first_open(&self) -> Option<i64> {
+        self.spans.front().and_then(Span::first_open)
+    }
+
+    /// Records with these offsets are handed out; `next_offset` is behind what follows them that holds nothing for us.
+    pub(super) fn hand_out(&mut self, offsets: Offsets, next_offset: i64, leader_epoch: i32) {
+        let Some(span) = Span::new(offsets, next_offset, leader_epoch) else {
+            return self.skip(next_offset);
+        };
+        self.open += span.open();
+        self.spans.push_back(span);
+    }
+
+    /// What was handed out counts as done at once.
+    pub(super) fn pass(&mut self, next_offset: i64, leader_epoch: i32) {
+        self.skip(next_offset);
+        if self.spans.is_empty() {
+            self.leader_epoch = leader_epoch;
+        }
+    }
+
+    /// There is nothing for us from the last span on to this offset.
+    pub(super) fn skip(&mut self, next_offset: i64) {
+        match self.spans.back_mut() {
+            Some(last) => last.next_offset = last.next_offset.max(next_offset),
+            None => self.base = Some(self.base.map_or(next_offset, |base| base.max(next_offset))),
+        }
+    }
+
+    /// Marks what was handed out of `first..=last`; returns how many records were open.
+    pub(super) fn mark(&mut self, first: i64, last: i64) -> usize {
+        let start = self.spans.partition_point(|span| span.last() < first);
+        let mut new = 0;
+        for span in self.spans.range_mut(start..) {
+            if span.first() > last {
+                break;
+            }
+            new += span.mark(first, last);
+        }
+        self.open -= new;
+        self.advance();
+        new
+    }
+
+    /// Marks these offsets, ascending; what lies between them stays as it is.
+    pub(super) fn mark_each(&mut self, offsets: &[i64]) -> usize {
+        let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else { return 0 };
+        let start = self.spans.partition_point(|span| span.last() < *first);
+        // As it was handed out, or without gaps: the usual cases, both without a look at each record.
+        let whole = self
+            .spans
+            .get(start)
+            .is_some_and(|span| span.first() == *first && span.last() == *last && span.len() == offsets.len());
+        if whole || is_dense(offsets) {
+            return self.mark(*first, *last);
+        }
+        offsets.chunk_by(|a, b| a.checked_add(1) == Some(*b)).fold(0, |new, run| match run {
+            [only] => new + self.mark(*only, *only),
+            [first, .., last] => new + self.mark(*first, *last),
+            [] => new,
+        })
+    }
+
+    /// Whether that record is handed out and not marked.
+    pub(super) fn is_open(&self, offset: i64) -> bool {
+        let at = self.spans.partition_point(|span| span.last() < offset);
+        self.spans.get(at).is_some_and(|span| span.is_open(offset))
+    }
+
+    /// Whether no more than `limit` records are open. If more are, the mark that changes it says so, once.
+    pub(super) fn wait_for(&mut self, limit: usize) -> bool {
+        self.waits_for = (self.open > limit).then_some(limit);
+        self.waits_for.is_none()
+    }
+
+    /// Whether somebody waited, and need not any longer; asking ends the wait.
+    pub(super) fn take_resumed(&mut self) -> bool {
+        self.waits_for.take_if(|limit| self.open <= *limit).is_some()
+    }
+
+    /// Runs of offsets behind the committable one that are done or hold nothing for us, up to where records were handed out.
+    pub(super) fn done_ahead(&self) -> Vec<Range<i64>> {
+        let Some((mut from, _)) = self.committable() else { return Vec::new() };
+        let mut runs = Vec::new();
+        for span in &self.spans {
+            for open in span.open_offsets() {
+                if from < open {
+                    runs.push(from..open);
+                }
+                from = open + 1;
+            }
+        }
+        let end = self.spans.back().map_or(from, |span| span.next_offset);
+        if from < end {
+            runs.push(from..end);
+        }
+        runs
+    }
+
+    /// The same, with what is known to be done further on.
+    pub(super) fn offset_map(&self, further: &OffsetMap) -> OffsetMap {
+        let end = self.spans.back().map_or(self.base, |span| Some(span.next_offset)).unwrap_or(i64::MAX);
+        let further = further.runs().iter().map(|run| run.start.max(end)..run.end);
+        OffsetMap::from_runs(self.done_ahead().into_iter().chain(further))
+    }
+
+    fn advance(&mut self) {
+        while let Some(span) = self.spans.pop_front_if(|span| span.open() == 0) {
+            self.base = Some(span.next_offset);
+            self.leader_epoch = span.leader_epoch;
+        }
+    }
+}
+
+/// Whether ascending offsets have no gap.
+pub(super) fn is_dense(offsets: &[i64]) -> bool {
+    match (offsets.first(), offsets.last()) {
+        (Some(first), Some(last)) => usize::try_from(last - first).is_ok_and(|span| span + 1 == offsets.len()),
+        _ => true,
+    }
+}
