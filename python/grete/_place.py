@@ -8,7 +8,6 @@ from pathlib import Path
 from types import FrameType
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
-_CONTEXTLIB = contextmanager.__code__.co_filename
 
 
 def caller() -> str:
@@ -28,8 +27,8 @@ def names() -> Mapping[str, object]:
 
 def _outside() -> FrameType | None:
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
-    # Dataclasses compile their __init__ as "<string>"; who called it is meant. So is who entered a context manager.
-    while frame and frame.f_code.co_filename.startswith((_PACKAGE, "<string>", _CONTEXTLIB)):
+    # Dataclasses compile their __init__ as "<string>"; who called it is meant.
+    while frame and frame.f_code.co_filename.startswith((_PACKAGE, "<string>")):
         frame = frame.f_back
     return frame
 

@@ -31,6 +31,8 @@ class FakeRegistry:
             def _do(self, body: bytes) -> None:
                 status, answer = registry.handle(self.command, self.path, body, dict(self.headers.items()))
                 self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", "/elsewhere")
                 self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()

@@ -307,7 +307,8 @@ def test_a_registry_that_is_down_makes_records_wait(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "says"), [(500, "answers 500"), (429, "answers 429"), (401, "refuses .* to us: 401")]
+    ("status", "says"),
+    [(500, "answers 500"), (429, "answers 429"), (302, "answers 302"), (401, "refuses .* to us: 401")],
 )
 def test_a_registry_in_trouble_makes_records_wait(
     registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch, status: int, says: str
@@ -418,6 +419,7 @@ def test_who_asks(registry: FakeRegistry, make: Callable[[str], Registry], expec
         (lambda: Registry(3), "Registry"),  # type: ignore[arg-type]
         (lambda: Registry(NOWHERE, user="me", token="t"), "two ways to say who you are"),
         (lambda: Registry(NOWHERE, timeout="fast"), "a duration is a number and a unit"),
+        (lambda: Registry("https://x", ca="/not/there.pem"), r"Registry\(ca='/not/there\.pem'\): .*No such file"),
         (lambda: Protobuf(NOWHERE, dict), "takes the class that protoc made of a message, not <class 'dict'>"),
     ],
 )

@@ -65,6 +65,13 @@ class SchemaSource(Protocol):
         """A version of a subject, for references."""
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Whoever is redirected to would get our password, too."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """An answer as any other that is no schema."""
+
+
 class Registry:
     """A Schema Registry over HTTP. It is contacted when the first record needs it, and asked once for each schema.
 
@@ -117,7 +124,13 @@ class Registry:
             self._headers["Authorization"] = f"Basic {pair}"
         elif token:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._ca = ca
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        if parts.scheme == "https":
+            try:
+                handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca)))
+            except OSError as error:
+                raise ConfigError(f"Registry(ca={ca!r}): {error}", setting="ca", location=_place.caller()) from None
+        self._opener = urllib.request.build_opener(*handlers)
         self._failures = 0
         self._quiet_until = 0.0
         self._trouble = ""
@@ -140,9 +153,8 @@ class Registry:
             raise RetryLater(left, self._trouble)
         query = f"?format={form}" if form else ""
         request = urllib.request.Request(f"{self.url}{path}{query}", headers=self._headers)  # noqa: S310 (checked above)
-        context = ssl.create_default_context(cafile=self._ca) if self.url.startswith("https:") else None
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout, context=context) as answer:  # noqa: S310
+            with self._opener.open(request, timeout=self._timeout) as answer:
                 body = answer.read(_LONGEST_ANSWER)
         except urllib.error.HTTPError as error:
             with error:
