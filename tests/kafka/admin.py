@@ -76,17 +76,24 @@ class TopicAdmin:
             if not name.startswith("__")
             for index in topic.partitions
         ]
+        return {(row.topic, row.partition): row.offset for row in self._stored(group, asked) if row.offset >= 0}
 
-        def ask() -> dict[tuple[str, int], int]:
+    def stored(self, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
+        """The group's committed offset in a partition, negative if there is none, and the metadata beside it."""
+        (row,) = self._stored(group, [TopicPartition(topic, partition)])
+        return row.offset, row.metadata or ""
+
+    def _stored(self, group: str, asked: list[TopicPartition]) -> list[TopicPartition]:
+        def ask() -> list[TopicPartition]:
             consumer = Consumer({**self._settings, "group.id": group})
             try:
-                answer = consumer.committed(asked, timeout=ONE_TRY)
+                answer: list[TopicPartition] = consumer.committed(asked, timeout=ONE_TRY)
             finally:
                 consumer.close()
             for row in answer:
                 if row.error is not None:
                     raise KafkaException(row.error)
-            return {(row.topic, row.partition): row.offset for row in answer if row.offset >= 0}
+            return answer
 
         return self._patiently(ask)
 
