@@ -253,9 +253,13 @@ def _check_offsets(values: Mapping[str, Any], shape: Shape) -> None:
         )
     if offsets != "at_most_once":
         return
-    if values.get("offset_map"):
+    if values.get("concurrency", "partition") != "partition":
+        # The committed offset is one per partition: records that still wait for their key's turn would be behind it.
         raise ConfigError(
-            'offset_map has nothing to keep with offsets="at_most_once": leave one of them out', setting="offset_map"
+            f'offsets="at_most_once" commits what a call gets before it runs, and with '
+            f'concurrency="{values["concurrency"]}" that would pass records which no call has got: leave concurrency '
+            'out, or say offsets="auto" for at least once',
+            setting="offsets",
         )
     if "retry" in values and values["retry"].attempts != 1:
         raise ConfigError(
