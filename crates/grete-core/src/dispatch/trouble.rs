@@ -129,11 +129,12 @@ impl Attempts {
                 _ => Decision::Retry { wait: 0, attempt: 1, rows: 0 },
             };
         };
-        if policy.offsets == OffsetPolicy::AtMostOnce {
-            return self.failed_once(&rows, failure, policy.dead_letter);
-        }
+        // At most once, too: whoever asks for the rows again has not processed them, or never got to see them.
         if let Verdict::Later(wait) = failure.verdict {
             return Decision::Later { wait };
+        }
+        if policy.offsets == OffsetPolicy::AtMostOnce {
+            return self.failed_once(&rows, failure, policy.dead_letter);
         }
         let at_once = matches!(failure.verdict, Verdict::GiveUp | Verdict::Reject);
         let suspects = matches!(self.stage(), Some(Stage::Suspects { through }) if rows.last <= through);
@@ -176,7 +177,7 @@ impl Attempts {
         }
     }
 
-    /// At most once: no row runs again. From the culprit on, nobody knows what the handler has come to see.
+    /// At most once: no row runs again by itself. From the culprit on, nobody knows what the handler has come to see.
     fn failed_once(&mut self, rows: &Rows, failure: Failure, dead_letter: bool) -> Decision {
         if !dead_letter {
             self.0 = None;

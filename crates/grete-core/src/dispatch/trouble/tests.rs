@@ -241,7 +241,7 @@ fn what_raised_after_it_had_marked_all_is_not_run_again() {
 
 #[test]
 fn at_most_once_runs_nothing_again() {
-    for verdict in [Verdict::Retry, Verdict::Reject, Verdict::Later(5)] {
+    for verdict in [Verdict::Retry, Verdict::Reject, Verdict::GiveUp] {
         let once = |dead_letter| RoutePolicy { offsets: OffsetPolicy::AtMostOnce, ..policy(Some(5), dead_letter) };
         let mut unit = Unit::new(once(false));
         assert_eq!(unit.fails(0..5, verdict, Some(2)), Decision::Skipped);
@@ -257,6 +257,18 @@ fn at_most_once_runs_nothing_again() {
         assert_eq!(unit.dead_letter(4..9).0, 4);
         assert_eq!(unit.plan(5..9), CALM);
         assert_eq!(unit.fails(5..9, verdict, None), Decision::DeadLetter { offset: 5 });
+    }
+}
+
+/// A consumer whose `initialize` fails has seen no record: none is lost for it.
+#[test]
+fn at_most_once_rows_that_are_asked_for_come_again() {
+    for dead_letter in [false, true] {
+        let mut unit = Unit::new(RoutePolicy { offsets: OffsetPolicy::AtMostOnce, ..policy(Some(1), dead_letter) });
+        for _ in 0..3 {
+            assert_eq!(unit.fails(0..5, Verdict::Later(7), None), Decision::Later { wait: 7 });
+            assert_eq!(unit.plan(0..5), CALM);
+        }
     }
 }
 
