@@ -201,6 +201,21 @@ class App:
             raise ConfigError(f"workers is a number from 1 up, not {workers}", setting="workers")
         self._running().scale(workers)
 
+    def statistics(self) -> dict[str, Any]:
+        """What the running App does just now: a dict that is made anew with each call. From any thread.
+
+        - "lanes": one dict for each assigned partition: topic, partition, handler, route, state, position,
+          committable, high_watermark, lag, queued_bytes, in_flight and unmarked (records), attempt, running_for and
+          paused_for (seconds, None if it is neither), and whether it is stalled.
+        - "stalled": a text for each lane whose handler runs longer than `stall_after`: which handler, where, how long.
+        - "counts": totals since the start: jobs, records, failures, dead_letters, expired, stalled.
+        - "workers", "loop_jobs": worker threads, and jobs on the event loop.
+        - "instances", "background": consumer instances, and the threads and tasks that these run beside their hooks.
+
+        Raises GreteError when the App does not run.
+        """
+        return self._running().statistics()
+
     def _make(self, *, embedded: bool) -> "Runner":
         from grete.processing.runner import Runner
 

@@ -143,16 +143,7 @@ class Engine:
         return list(running.describe(self._dispatcher.running(), self._routes, workers, self._loop))
 
     def statistics(self) -> dict[str, Any]:
-        """Figures of this moment, for `App.statistics`.
-
-        - "lanes": a list with one dict for each assigned partition: topic, partition, handler, state, lag,
-          queued_bytes, in_flight and unmarked records, attempt, seconds that its longest job runs ("running_for") and
-          that it is still paused ("paused_for"), and whether it is "stalled".
-        - "stalled": texts that name the lanes among these whose handler runs longer than `stall_after`.
-        - "counts": totals since the start: jobs, records, failures, dead_letters, expired, stalled.
-        - "workers", "instances", "background": numbers of threads, of consumer instances, and of what these run in the
-          background; "loop_jobs": jobs that the event loop runs.
-        """
+        """What `App.statistics` tells."""
         lanes = self._dispatcher.lanes()
         instances = self._instances.all()
         return {

@@ -191,7 +191,7 @@ def _retried(decision: "_core.Decision", verdict: Verdict, route: Route, hook: s
         why = "a record was rejected" if verdict.kind == "reject" else "this error is not for a retry"
         return f"{text} (attempt {decision.attempt}): {why}, but the route has no dead_letter, and nothing is skipped"
     attempts = route.retry.attempts
-    if attempts is None:
+    if attempts is None or (decision.attempt > attempts and route.dead_letter is not None):
         return f"{text} (attempt {decision.attempt})"
     if decision.attempt <= attempts:
         return f"{text} (attempt {decision.attempt} of {attempts})"

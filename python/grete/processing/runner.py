@@ -4,6 +4,7 @@ import logging
 import signal
 import threading
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from grete import _core
 from grete.client import Producer
@@ -69,6 +70,13 @@ class Runner:
         if engine is not None:
             engine.scale(workers)
             logger.info("%d workers from now on", workers, extra={"event": "app.scaled", "workers": workers})
+
+    def statistics(self) -> dict[str, Any]:
+        """See `App.statistics`."""
+        engine = self._engine
+        if engine is None:
+            raise GreteError(f'App "{self._name}" does not run')
+        return engine.statistics()
 
     def owns(self, thread: threading.Thread) -> bool:
         """Whether the end of the run has to wait for this thread."""
