@@ -6,7 +6,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from grete._core import Message, Messages
 from grete.consumer import Consumer
@@ -143,7 +143,7 @@ def _annotation(function: Any, first: inspect.Parameter, names: Mapping[str, obj
     origin = inspect.unwrap(function)
     origin = getattr(origin, "__func__", origin)
     try:
-        hints = typing.get_type_hints(holder, getattr(origin, "__globals__", {}), dict(names))
+        hints = typing.get_type_hints(holder, getattr(origin, "__globals__", {}), dict(names), include_extras=True)
     except Exception as error:
         raise ConfigError(
             f"{where}: the annotation of {first.name} cannot be resolved: {error}; import what it names at run time, "
@@ -153,7 +153,7 @@ def _annotation(function: Any, first: inspect.Parameter, names: Mapping[str, obj
 
 
 def _style(annotation: Any, where: str) -> tuple[str, Any]:
-    plain = without_none(annotation)
+    plain = bare(annotation)
     if plain in (Any, object) or plain is Messages:
         return "messages", None
     if plain is Message:
@@ -177,12 +177,16 @@ def _class_of(annotation: Any) -> Any:
     return typing.get_origin(annotation) or annotation
 
 
-def without_none(annotation: Any) -> Any:
-    """`Order` of `Order | None`; anything else as it is."""
+def bare(annotation: Any) -> Any:
+    """`Order` of `Order | None` and of `Annotated[Order, ...]`; anything else as it is."""
+    if typing.get_origin(annotation) is Annotated:
+        return bare(annotation.__origin__)
     if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
         return annotation
     rest = tuple(one for one in typing.get_args(annotation) if one is not type(None))
-    return functools.reduce(lambda left, right: left | right, rest) if rest else type(None)
+    if not rest:
+        return type(None)
+    return bare(rest[0]) if len(rest) == 1 else functools.reduce(lambda left, right: left | right, rest)
 
 
 def shown(annotation: Any) -> str:

@@ -8,10 +8,10 @@ import importlib.util
 import json as stdlib
 import typing
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from grete.errors import ConfigError
-from grete.handlers import shown, without_none
+from grete.handlers import bare, shown
 
 Decoder: TypeAlias = Callable[[bytes], Any]
 
@@ -27,7 +27,12 @@ def installed(library: str) -> bool:
 
 def json(value: bytes) -> Any:
     """Any JSON, as dicts, lists, strings, numbers, booleans and None: `payload=grete.payloads.json`, or "json"."""
-    return for_type(Any)(value)
+    return _any_json()(value)
+
+
+@functools.cache
+def _any_json() -> Decoder:
+    return for_type(Any)
 
 
 def raw(value: bytes) -> bytes:
@@ -47,14 +52,13 @@ def is_type(payload: object) -> bool:
     return typing.get_origin(payload) is not None or payload is Any
 
 
-@functools.lru_cache(maxsize=256)
 def for_type(wanted: Any) -> Decoder:
     """The decoder of a type. ConfigError if there is none, or if a library is missing."""
-    plain = without_none(wanted)
+    plain = bare(wanted)
     if plain is bytes:
         return raw
     if plain is str:
-        return text
+        return _text(wanted)
     if plain in _UNDECODABLE:
         raise ConfigError(f"nothing is decoded to {shown(plain)}; for the value as it is take bytes", setting="payload")
     if hasattr(plain, "__pydantic_validator__"):
@@ -71,6 +75,17 @@ def for_type(wanted: Any) -> Decoder:
     raise ConfigError(
         f'decoding {shown(wanted)} needs msgspec (or pydantic): pip install "grete[msgspec]"', setting="payload"
     )
+
+
+def _text(wanted: Any) -> Decoder:
+    """UTF-8; limits as in `Annotated[str, msgspec.Meta(max_length=10)]` hold."""
+    if not any(typing.get_origin(one) is Annotated for one in (wanted, *typing.get_args(wanted))):
+        return text
+    if not installed("msgspec"):
+        raise ConfigError(f'decoding {shown(wanted)} needs msgspec: pip install "grete[msgspec]"', setting="payload")
+    import msgspec
+
+    return lambda value: msgspec.convert(text(value), wanted)
 
 
 def _msgspec(wanted: Any) -> Decoder:
@@ -118,7 +133,7 @@ def _pydantic(wanted: Any) -> Decoder:
 
     if isinstance(wanted, type) and issubclass(wanted, pydantic.BaseModel):
         return wanted.model_validate_json
-    own = hasattr(without_none(wanted), "__pydantic_validator__")
+    own = hasattr(bare(wanted), "__pydantic_validator__")
     try:
         adapter = pydantic.TypeAdapter(wanted)
     except pydantic.PydanticUserError as error:
@@ -162,7 +177,7 @@ def result_of(payload: object) -> Any:
 
 def check_match(payload: object, gives: Any, wants: Any) -> None:
     """Refuses an annotation that cannot be what the payload gives."""
-    wanted = without_none(wants)
+    wanted = bare(wants)
     if gives is Any or wanted is Any:
         return
     if gives == _JSON_TYPES:
@@ -173,7 +188,7 @@ def check_match(payload: object, gives: Any, wants: Any) -> None:
             f"{shown(wants)}: leave payload out, and {shown(wants)} is read from JSON",
             setting="payload",
         )
-    given = without_none(gives)
+    given = bare(gives)
     if given == wanted or _is_kind_of(given, wanted):
         return
     named = shown(payload) if is_type(payload) else _called(payload)
