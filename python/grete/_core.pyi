@@ -58,6 +58,7 @@ __all__ = [
     "SignalWatch",
     "Stop",
     "Worker",
+    "_TestingLane",
     "__version__",
     "_testing_decode",
     "config_entries",
@@ -676,6 +677,22 @@ def fork_generation() -> int: ...
 def config_entries(
     pairs: Sequence[tuple[str, str]], role: Literal["consumer", "producer", "admin"] = "consumer"
 ) -> list[tuple[str, str, bool]]: ...
+@final
+class _TestingLane:
+    """An assigned partition that is fed by hand, for tests and benchmarks of everything behind the network."""
+
+    def __new__(
+        cls, dispatcher: Dispatcher, route: Route, topic: str, partition: int, position: int = 0
+    ) -> _TestingLane: ...
+    def push(self, data: bytes) -> None:
+        """Whole record batches, as a broker would send them."""
+    def revoke(self, lost: bool = False) -> None:
+        """The partition goes to another member; `lost`: it has gone."""
+    def abandon(self) -> None:
+        """The time to give the partition up has run out."""
+    def committable(self) -> int | None:
+        """The offset that could be committed now; None: nothing since the last call."""
+
 def _testing_decode(
     data: bytes, topic: str, partition: int, high_watermark: int = 0, decoder: Callable[[bytes], object] | None = None
 ) -> Messages: ...

@@ -17,6 +17,7 @@ mod producer;
 mod remarks;
 mod report;
 mod stop;
+mod testing;
 mod worker;
 
 pub use admin::{Admin, Call, Each, GroupList, PartitionLag, ResetPlan, ResetTo};
@@ -34,6 +35,7 @@ pub use producer::{
     Asked, Closing, Deadline, Flush, Flushing, Producer, ProducerStatistics, Slept, Stamp, Undelivered, Watch,
 };
 pub use stop::{Parting, SignalNumbers, SignalWatch, Stages, Stop};
+pub use testing::TestLane;
 pub use worker::Worker;
 
 /// Counts forks; a handle made under another number refuses to work.

@@ -60,7 +60,7 @@ mod _core {
     #[pymodule_export]
     use super::stop::{SignalWatch, Stop};
     #[pymodule_export]
-    use super::testing::_testing_decode;
+    use super::testing::{_TestingLane, _testing_decode};
     #[pymodule_export]
     use super::{config_entries, fork_generation};
 

@@ -1,0 +1,516 @@
+"""Jobs: records handed over one by one, what is marked, which record failed."""
+
+import gc
+import itertools
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import grete
+from grete import _core
+from tests.unit.feeding import Feed, offsets, values
+
+
+def read(message: grete.Message) -> tuple[int, bytes | None]:
+    return message.offset, message.value
+
+
+def test_each_hands_over_all_records_in_order() -> None:
+    feed = Feed()
+    feed.push([*values(100)])
+    job = feed.next()
+    seen: list[tuple[int, bytes | None]] = []
+    job.each(lambda message: seen.append(read(message)))
+    assert seen == [(number, b"%d" % number) for number in range(100)]
+    feed.dispatcher.complete(job)
+    assert feed.lane.committable() == 100
+    assert feed.dispatcher.counts() == {
+        "jobs": 1,
+        "records": 100,
+        "failures": 0,
+        "dead_letters": 0,
+        "expired": 0,
+        "stalled": 0,
+    }
+
+
+def test_messages_that_are_kept_stay_what_they_are() -> None:
+    feed = Feed()
+    feed.push([*values(10)])
+    job = feed.next()
+    kept: list[grete.Message] = []
+    job.each(lambda message: kept.append(message) if message.offset % 3 == 0 else None)
+    assert [read(message) for message in kept] == [(number, b"%d" % number) for number in range(0, 10, 3)]
+    assert job.messages is not None
+    assert [read(message) for message in list(job.messages)] == [read(message) for message in job.messages]
+    pairs = list(itertools.pairwise(job.messages))
+    assert [(a.offset, b.offset) for a, b in pairs] == list(itertools.pairwise(range(10)))
+    assert len({id(message) for message in list(job.messages)}) == 10
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_each_needs_no_python_function(keep: bool) -> None:
+    feed = Feed()
+    feed.push([*values(200)])
+    job = feed.next()
+    kept: list[grete.Message] = []
+    job.each(kept.append if keep else repr)
+    assert [message.offset for message in kept] == (list(range(200)) if keep else [])
+
+
+class Interrupted(Exception):  # noqa: N818
+    pass
+
+
+@pytest.mark.parametrize("python", [True, False])
+def test_signals_are_answered_while_each_runs(python: bool) -> None:
+    def handler(_signum: int, _frame: FrameType | None) -> None:
+        raise Interrupted
+
+    feed = Feed(max_messages=100_000)
+    feed.push([*values(3000)])
+    job = feed.next()
+    calls = itertools.count()
+
+    def record(_message: object) -> None:
+        if next(calls) == 5:
+            signal.raise_signal(signal.SIGALRM)
+
+    class Native:
+        """Runs Python code where `each` does not know of it."""
+
+        __call__ = staticmethod(record)
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises(Interrupted):
+            job.each(record if python else Native())
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert next(calls) < 100
+
+
+def test_other_threads_run_while_each_runs_a_native_function() -> None:
+    feed = Feed(max_messages=100_000)
+    feed.push([b""] * 20_000)
+    job = feed.next()
+    seen: list[object] = []
+    between = threading.Event()
+    over = threading.Event()
+
+    def observe() -> None:
+        while not over.is_set():
+            if len(seen) % 20_000:
+                between.set()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread = threading.Thread(target=observe)
+    thread.start()
+    deadline = time.monotonic() + 60
+    try:
+        while not between.is_set():
+            assert time.monotonic() < deadline, "nobody else ran before a job was over"
+            job.each(seen.append)  # a method of a list runs no Python code, which would see to it by itself
+    finally:
+        over.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+
+
+def test_payloads_are_decoded_once_falsy_ones_too() -> None:
+    calls: list[bytes] = []
+
+    def decoder(value: bytes) -> int:
+        calls.append(value)
+        return int(value)
+
+    feed = Feed(decoder=decoder)
+    feed.push([b"0", b"1", None])
+    job = feed.next()
+    messages = job.messages
+    assert messages is not None
+    assert [message.payload for message in messages] == [0, 1, None]
+    assert [message.payload for message in messages] == [0, 1, None]
+    assert messages[1:].payloads() == [1, None]
+    assert calls == [b"0", b"1"]
+    seen: list[object] = []
+    job.each_payload(seen.append)
+    assert seen == [0, 1, None]
+
+
+def test_equal_touches_give_the_same_object() -> None:
+    feed = Feed(decoder=lambda value: [value])
+    feed.push([b"a", b"b"])
+    messages = feed.next().messages
+    assert messages is not None
+    assert messages[0].payload is messages[:1].payloads()[0]
+    assert messages[0].payload is not messages[1].payload
+
+
+@pytest.mark.parametrize("touch", ["payload", "payloads", "each_payload"])
+def test_a_decoder_that_fails_names_the_record(touch: str) -> None:
+    feed = Feed(decoder=int)
+    feed.push([b"1", b"two", b"3"])
+    job = feed.next()
+    messages = job.messages
+    assert messages is not None
+    seen: list[object] = []
+    touches: dict[str, Callable[[], object]] = {
+        "payload": lambda: seen.extend(message.payload for message in messages),
+        "payloads": messages.payloads,
+        "each_payload": lambda: job.each_payload(seen.append),
+    }
+    with pytest.raises(grete.DecodeError, match=r"orders\[0\] offset 1 does not decode: ValueError: ") as caught:
+        touches[touch]()
+    error = caught.value
+    assert (error.topic, error.partition, error.offset) == ("orders", 0, 1)
+    assert error.message is not None
+    assert error.message.value == b"two"
+    assert isinstance(error.__cause__, ValueError)
+    assert seen == ([] if touch == "payloads" else [1])
+    if touch == "each_payload":
+        assert job.culprit(error) == 1
+
+
+@pytest.mark.parametrize("error", [grete.Reject("no"), grete.RetryLater(1.0), KeyboardInterrupt()])
+def test_what_a_decoder_says_to_the_route_is_no_decode_error(error: BaseException) -> None:
+    def decoder(_value: bytes) -> None:
+        raise error
+
+    feed = Feed(decoder=decoder)
+    feed.push([b"1"])
+    job = feed.next()
+    with pytest.raises(type(error)) as caught:
+        job.each_payload(repr)
+    assert caught.value is error
+
+
+def test_without_a_decoder_there_is_no_payload() -> None:
+    feed = Feed()
+    feed.push([b"1"])
+    job = feed.next()
+    assert job.messages is not None
+    with pytest.raises(grete.NoPayloadError, match="payload="):
+        _ = job.messages[0].payload
+    assert not hasattr(job.messages[0], "payload")
+    with pytest.raises(grete.NoPayloadError):
+        job.each_payload(repr)
+
+
+# Which record failed
+
+
+def by_rows(messages: grete.Messages) -> None:
+    for message in messages:
+        if message.offset == 3:
+            raise ValueError
+
+
+def by_the_last_row(messages: grete.Messages) -> None:
+    for message in messages:
+        if message.offset == 4:
+            raise ValueError
+
+
+def by_slices(messages: grete.Messages) -> None:
+    for part in (messages[:2], messages[2:]):
+        by_rows(part)
+
+
+def by_comprehension(messages: grete.Messages) -> None:
+    [1 // (3 - message.offset) for message in messages]
+
+
+def by_map(messages: grete.Messages) -> None:
+    list(map(lambda message: 1 // (3 - message.offset), messages))  # noqa: C417
+
+
+def by_enumerate(messages: grete.Messages) -> None:
+    for number, _ in enumerate(messages):
+        if number == 3:
+            raise ValueError
+
+
+def by_kept_iterator(messages: grete.Messages) -> None:
+    rows = iter(messages)
+    for message in rows:
+        if message.offset == 3:
+            raise ValueError
+
+
+def reraised(messages: grete.Messages) -> None:
+    try:
+        by_rows(messages)
+    except ValueError as error:
+        raise RuntimeError("reworded") from error
+
+
+def in_a_finally(messages: grete.Messages) -> None:
+    try:
+        by_rows(messages)
+    finally:
+        raise RuntimeError("while cleaning up")
+
+
+def by_columns(messages: grete.Messages) -> None:
+    messages.values()
+    raise ValueError
+
+
+def after_the_iteration(messages: grete.Messages) -> None:
+    for _ in messages:
+        pass
+    raise ValueError
+
+
+def after_a_break(messages: grete.Messages) -> None:
+    for message in messages:
+        if message.offset == 2:
+            break
+    raise ValueError
+
+
+def after_a_look_at_the_first(messages: grete.Messages) -> None:
+    next(iter(messages))
+    raise ValueError
+
+
+def after_a_caught_failure(messages: grete.Messages) -> None:
+    error = None
+    try:
+        by_rows(messages)
+    except ValueError as caught:
+        error = caught
+    assert error is not None
+    raise_something_else()
+
+
+def raise_something_else() -> None:
+    raise RuntimeError("of its own")
+
+
+def after_a_stopped_generator(messages: grete.Messages) -> None:
+    def rows() -> Iterator[grete.Message]:
+        yield from messages
+
+    for message in rows():
+        if message.offset == 2:
+            break
+    gc.collect()
+    raise ValueError
+
+
+def in_an_outer_loop(messages: grete.Messages) -> None:
+    for message in messages:
+        for _ in messages[:2]:
+            pass
+        for other in messages:
+            if other.offset == 1:
+                break
+        if message.offset == 3:
+            raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("handler", "expected"),
+    [
+        (by_rows, 3),
+        (by_the_last_row, 4),
+        (by_slices, 3),
+        (by_comprehension, 3),
+        (by_map, 3),
+        (by_enumerate, 3),
+        (by_kept_iterator, 3),
+        (reraised, 3),
+        (in_a_finally, 3),
+        (by_columns, None),
+        (after_the_iteration, None),
+        (after_a_break, None),
+        (after_a_look_at_the_first, None),
+        (after_a_caught_failure, None),
+        (after_a_stopped_generator, None),
+        (in_an_outer_loop, None),
+    ],
+)
+def test_the_record_that_failed_is_known_where_it_can_be(
+    handler: Callable[[grete.Messages], None], expected: int | None
+) -> None:
+    feed = Feed()
+    feed.push([*values(5)])
+    job = feed.next()
+    assert job.messages is not None
+    with pytest.raises((ValueError, RuntimeError, ZeroDivisionError)) as caught:
+        handler(job.messages)
+    assert job.culprit(caught.value) == expected
+
+
+def test_the_only_record_is_the_one_that_failed() -> None:
+    feed = Feed()
+    feed.push([b"a"], first=7)
+    job = feed.next()
+    assert job.culprit() == 7
+
+
+# Marks
+
+
+def test_marks_of_a_job_that_failed_are_kept() -> None:
+    feed = Feed()
+    feed.push([*values(6)])
+    job = feed.next()
+    assert job.messages is not None
+    assert job.mark(job.messages[1], through=True) == 2
+    assert job.mark(job.messages[3]) == 1
+    feed.fail(job)
+    assert feed.lane.committable() == 2
+    job = feed.next()
+    assert offsets(job) == [2, 4, 5]
+    assert job.mark_all() == 3
+    assert job.mark_all() == 0
+
+
+def abandon(feed: Feed) -> None:
+    feed.lane.revoke()
+    feed.lane.abandon()
+
+
+def test_what_an_abandoned_job_does_counts_for_nothing() -> None:
+    feed = Feed()
+    feed.push([*values(6)])
+    job = feed.next()
+    messages = job.messages
+    assert messages is not None
+    job.mark(messages[0])
+    seen: list[int] = []
+
+    def handler(message: grete.Message) -> None:
+        seen.append(message.offset)
+        if message.offset == 2:
+            abandon(feed)
+
+    with pytest.raises(grete.RevokedError, match="not this job's any more"):
+        job.each(handler)
+    assert seen == [0, 1, 2]
+    for call in (lambda: job.mark(messages[3]), job.mark_all, lambda: job.progress(6)):
+        with pytest.raises(grete.RevokedError):
+            call()
+    assert feed.fail(job).kind == "refused"
+    assert feed.lane.committable() is None
+    (notice,) = [n for n in feed.dispatcher.take_notices() if n.name == "consumer.abandoned"]
+    assert notice.fields["handler"] == "Orders.consume"
+    assert (notice.fields["topic"], notice.fields["partition"], notice.fields["worker"]) == ("orders", "0", "worker")
+    assert "Orders.consume (consume) runs for" in notice.message
+
+
+def test_a_job_ends_once() -> None:
+    feed = Feed()
+    feed.push([*values(2)])
+    job = feed.next()
+    feed.dispatcher.complete(job)
+    feed.dispatcher.complete(job)
+    assert feed.fail(job).kind == "refused"
+    assert job.messages is None
+    with pytest.raises(ValueError, match="has been given back"):
+        job.each(repr)
+    assert feed.lane.committable() == 2
+
+
+def test_verdicts_are_words() -> None:
+    feed = Feed()
+    feed.push([b"a"])
+    job = feed.next()
+    with pytest.raises(ValueError, match="retry, give_up, reject, later or fatal"):
+        feed.fail(job, "again")
+    assert feed.fail(job).kind == "retry"
+
+
+def test_bad_routes_are_refused() -> None:
+    good: dict[str, Any] = {"id": 1, "name": "h", "topics": ["t"]}
+    route = _core.Route(**good)
+    assert (route.id, route.name, route.topics, repr(route)) == (1, "h", ["t"], "<Route 1 h of t>")
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"pool": "processes"}, "pool is one of threads, loop"),
+        ({"concurrency": "row"}, "partition, key, unordered"),
+        ({"offsets": "none"}, "auto, manual, at_most_once"),
+        ({"max_messages": 0}, "max_messages is at least 1"),
+        ({"attempts": 0}, "at least 1, or None for ever"),
+        ({"backoff": (-1.0, 2.0)}, "backoff is a number of seconds"),
+        ({"jitter": 2.0}, "a share of the wait"),
+        ({"rate_limit": (0, 1.0)}, "rate_limit of 0"),
+        ({"tick": float("nan")}, "tick is a number"),
+    ]
+    for bad, text in wrong:
+        with pytest.raises(ValueError, match=text):
+            _core.Route(**good | bad)
+
+
+# Workers
+
+
+def test_workers_above_the_count_end_where_they_wait() -> None:
+    feed = Feed()
+    ended: list[int] = []
+
+    def work(number: int) -> None:
+        worker = _core.Worker(f"w{number}", feed.dispatcher, number)
+        assert feed.dispatcher.next(worker) is None
+        ended.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    feed.dispatcher.set_workers(2)
+    for thread in threads[2:]:
+        thread.join(30)
+    assert sorted(ended) == [3, 4]
+    feed.dispatcher.stop()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(ended) == [3, 4] or sorted(ended) == [1, 2, 3, 4]
+
+
+def test_each_ends_with_the_first_exception_and_marks_what_came_before() -> None:
+    feed = Feed()
+    feed.push([*values(10)])
+
+    def handler(message: grete.Message) -> None:
+        if message.offset == 6 and job.attempt == 1:
+            raise ValueError("six")
+
+    job = feed.next()
+    with pytest.raises(ValueError, match="six") as caught:
+        job.each(handler)
+    assert job.culprit(caught.value) == 6
+    decision = feed.fail(job, offset=6)
+    assert (decision.kind, decision.attempt, decision.rows) == ("retry", 2, 4)
+    assert feed.lane.committable() == 6
+    job = feed.next()
+    assert (job.attempt, offsets(job)) == (2, [6, 7, 8, 9])
+    job.each(handler)
+    feed.dispatcher.complete(job)
+    assert feed.lane.committable() == 10
+
+
+def test_progress_is_what_is_not_presented_again() -> None:
+    feed = Feed()
+    feed.push([*values(6)])
+    job = feed.next()
+    job.progress(4)
+    feed.fail(job)
+    assert offsets(feed.next()) == [4, 5]
+
+
+def test_a_pause_lasts_until_its_end() -> None:
+    feed = Feed(max_messages=1)
+    feed.push([*values(2)])
+    job = feed.next()
+    feed.dispatcher.pause(job, 0.05)
+    job = feed.next(job)
+    assert offsets(job) == [1]
