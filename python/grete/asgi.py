@@ -6,13 +6,13 @@ api = Starlette(routes=..., lifespan=grete.asgi.lifespan(app, around=database))
 ```
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from grete.app import App
 
-Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
+Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
 def lifespan(app: App, around: Lifespan | None = None) -> Lifespan:
@@ -25,7 +25,7 @@ def lifespan(app: App, around: Lifespan | None = None) -> Lifespan:
     """
 
     @asynccontextmanager
-    async def of(asgi_app: Any) -> AsyncIterator[Mapping[str, Any] | None]:
+    async def of(asgi_app: Any) -> AsyncIterator[Any]:
         if around is None:
             async with app.running():
                 yield None

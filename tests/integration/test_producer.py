@@ -11,6 +11,7 @@ import pytest
 import grete
 from grete.client import Consumer, Producer
 from tests.integration.apprun import AppRun
+from tests.integration.frame_proxy import FrameProxy, Verdict, always
 from tests.kafka import KafkaCluster, fill
 
 pytestmark = pytest.mark.kafka
@@ -79,10 +80,9 @@ def test_messages_can_be_produced_again(kafka: KafkaCluster, topic: str) -> None
     assert [(m.key, m.value, list(m.headers), m.timestamp) for m in copies] == records
 
 
-def forward(kafka: KafkaCluster, topic: str, directory: Path, count: int, target: str) -> AppRun:
-    kafka.create_topic(topic, partitions=4)
-    fill(kafka.bootstrap_servers, topic, count, partitions=4)
+def start_forwarder(kafka: KafkaCluster, topic: str, directory: Path, target: str, patience: str = "20s") -> AppRun:
     environment = {
+        "FORWARDER_PATIENCE": patience,
         "FORWARDER_SERVERS": kafka.bootstrap_servers,
         "FORWARDER_GROUP": topic,
         "FORWARDER_FROM": topic,
@@ -96,7 +96,9 @@ def test_what_handlers_produced_is_delivered_before_the_last_commit(
 ) -> None:
     target = f"{topic}-out"
     kafka.create_topic(target, partitions=3)
-    with forward(kafka, topic, tmp_path, 4000, target) as run:
+    kafka.create_topic(topic, partitions=4)
+    fill(kafka.bootstrap_servers, topic, 4000, partitions=4)
+    with start_forwarder(kafka, topic, tmp_path, target) as run:
         run.until(lambda: sum(event["count"] for event in run.seen) == 4000, 60.0, "all records")
         assert run.stop(seconds=40.0) == 0, run.output
     assert kafka.admin.lag(topic, [topic]) == 0
@@ -104,10 +106,28 @@ def test_what_handlers_produced_is_delivered_before_the_last_commit(
     assert "undelivered" not in run.output
 
 
-def test_an_app_whose_producer_could_not_deliver_fails(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("why", ["refused", "unanswered"])
+def test_an_app_whose_producer_could_not_deliver_commits_nothing_and_fails(
+    broker: KafkaCluster, proxy: FrameProxy, topic: str, tmp_path: Path, why: str
+) -> None:
     target = f"{topic}-out"
-    kafka.create_topic(target, partitions=1, config={"max.message.bytes": 10})
-    with forward(kafka, topic, tmp_path, 400, target) as run:
+    broker.create_topic(target, partitions=1, config={"max.message.bytes": 10} if why == "refused" else None)
+    fill(broker.bootstrap_servers, topic, 400)
+    if why == "unanswered":
+        proxy.treat(requests=always(Verdict.LOSE))
+    with start_forwarder(broker, topic, tmp_path, target, "4s") as run:
         run.until(lambda: sum(event["count"] for event in run.seen) == 400, 60.0, "all records")
         assert run.stop(seconds=40.0) == 1, run.output
     assert "stopped with undelivered records: 400 records" in run.output
+    assert "what was processed since the last commit will be processed again" in run.output
+    assert broker.admin.committed(topic) == {}, "offsets behind records that are nowhere"
+    assert broker.admin.members(topic) == {}, "the group was left all the same"
+
+    # So the next run does it all again.
+    proxy.release()
+    broker.create_topic(f"{target}-next", partitions=1)
+    with start_forwarder(broker, topic, tmp_path, f"{target}-next") as run:
+        run.until(lambda: sum(event["count"] for event in run.seen) == 400, 60.0, "all records")
+        assert run.stop(seconds=40.0) == 0, run.output
+    assert broker.admin.committed(topic) == {(topic, 0): 400}
+    assert len(read(broker, f"{target}-next", 1, 400)) == 400

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.apprun import AppRun
 from tests.integration.conftest import StartRecorder
 from tests.integration.ledger import Ledger
 from tests.kafka import KafkaCluster, fill
@@ -60,28 +59,6 @@ def test_stops_while_no_broker_answers(topic: str, start_recorder: StartRecorder
         assert "Traceback" not in run.output
 
 
-@pytest.mark.parametrize("how", ["sleep", "gil"])
-def test_a_stuck_handler_does_not_hold_up_the_end(kafka: KafkaCluster, topic: str, tmp_path: Path, how: str) -> None:
-    kafka.create_topic(topic)
-    fill(kafka.bootstrap_servers, topic, 10)
-    settings = {
-        "STUCK_SERVERS": kafka.bootstrap_servers,
-        "STUCK_TOPIC": topic,
-        "STUCK_GROUP": topic,
-        "STUCK_HOW": how,
-    }
-    with AppRun("tests.integration.apps.stuck:app", tmp_path, settings) as run:
-        run.until_event("stuck")
-        started = time.monotonic()
-        assert run.stop(seconds=20.0) == 2, run.output
-        assert 1.5 < time.monotonic() - started < 10.0
-        output = run.output
-    assert "stuck.py" in output, "the stack of the handler"
-    assert "in consume" in output
-    # Where it started may be committed; no record is.
-    assert kafka.admin.committed(topic).get((topic, 0), 0) == 0
-
-
 def test_a_second_ctrl_c_forces_the_end(kafka: KafkaCluster, topic: str, start_recorder: StartRecorder) -> None:
     kafka.create_topic(topic)
     fill(kafka.bootstrap_servers, topic, 10)
@@ -90,4 +67,20 @@ def test_a_second_ctrl_c_forces_the_end(kafka: KafkaCluster, topic: str, start_r
     os.kill(run.pid, signal.SIGINT)
     run.until(lambda: "stopping" in run.output, 10.0, "the first signal's log line")
     assert run.stop(signal.SIGINT, seconds=10.0) == 2, run.output
-    assert "in consume" in run.output, "all stacks"
+    assert "in consume" in run.output, "the stack of the handler"
+    assert kafka.admin.members(topic) == {}, "there is still time for leaving the group"
+
+
+def test_sigtstp_quiets(kafka: KafkaCluster, topic: str, start_recorder: StartRecorder, tmp_path: Path) -> None:
+    kafka.create_topic(topic)
+    fill(kafka.bootstrap_servers, topic, 10)
+    run = start_recorder(kafka, topic, topic, work=0.5, commit_ms=100)
+    run.until_event("begin")
+    os.kill(run.pid, signal.SIGTSTP)
+    run.until(lambda: "SIGTSTP: quiet" in run.output, 10.0, "the signal's log line")
+    fill(kafka.bootstrap_servers, topic, 10)
+    run.until(lambda: kafka.admin.committed(topic) == {(topic, 0): 10}, 30.0, "the end of the job in flight")
+    assert len(kafka.admin.members(topic)) == 1, "it stays in the group"
+    assert run.stop() == 0, run.output
+    assert Ledger(tmp_path).count == 10
+    assert kafka.admin.committed(topic) == {(topic, 0): 10}

@@ -15,8 +15,10 @@ app = grete.App(
         "linger.ms": 60_000,
         "batch.size": 16_000_000,
         "compression.type": "lz4",
+        # Nothing is committed by the clock: what is committed, the stop has committed.
+        "auto.commit.interval.ms": 3_600_000,
     },
-    shutdown_timeout="20s",
+    shutdown_timeout=os.environ["FORWARDER_PATIENCE"],
 )
 
 

@@ -1,0 +1,59 @@
+"""A handler that never comes back, beside handlers that work. The environment says how the one on partition 0 is stuck.
+
+`BESIDE_HOW`: sleep (it gives the GIL away), gil (a C function keeps it), regex (so does a pattern that never ends), or
+no (then partition 0 is worked on like the others).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import threading
+import time
+
+import grete
+from tests.integration.apps import log
+
+HOW = os.environ["BESIDE_HOW"]
+# Slices that the others finish before the stuck one gets stuck.
+HEAD_START = 40
+
+app = grete.App(
+    os.environ["BESIDE_GROUP"],
+    # Nothing is committed by the clock: what is committed, the stop has committed.
+    kafka={"bootstrap.servers": os.environ["BESIDE_SERVERS"], "auto.commit.interval.ms": 3_600_000},
+    workers=4,
+    shutdown_timeout="4s",
+)
+
+_finished = threading.Semaphore(0)
+
+
+def get_stuck() -> None:
+    """Never returns."""
+    for _ in range(HEAD_START):
+        _finished.acquire()
+    log.write("stuck")
+    if HOW == "gil":
+        ctypes.PyDLL(None).sleep(600)  # PyDLL keeps the GIL for the length of the call
+    elif HOW == "regex":
+        re.match("(a+)+$", "a" * 64 + "b")
+    else:
+        time.sleep(600)
+
+
+@app.consumer(os.environ["BESIDE_TOPIC"], max_messages=50)
+class Beside(grete.Consumer):
+    """Says of each slice that it is done, marks it, and says that, too."""
+
+    def consume(self) -> None:
+        if self.partition == 0 and HOW != "no":
+            get_stuck()
+        for start in range(0, len(self.messages), 10):
+            part = self.messages[start : start + 10]
+            time.sleep(0.002)
+            log.write("did", partition=self.partition, runs=log.runs(part.offsets))
+            self.mark(part)
+            log.write("marked", partition=self.partition, runs=log.runs(part.offsets))
+            _finished.release()

@@ -1,0 +1,75 @@
+"""A handler that never returns, while others work: the process ends in time, and what the others did is committed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.apprun import AppRun
+from tests.kafka import KafkaCluster, fill
+
+pytestmark = pytest.mark.kafka
+PARTITIONS = 6
+EACH = 4000
+PATIENCE = 4.0
+Done = dict[int, list[int]]
+
+
+def start(kafka: KafkaCluster, topic: str, directory: Path, how: str) -> AppRun:
+    settings = {
+        "BESIDE_SERVERS": kafka.bootstrap_servers,
+        "BESIDE_TOPIC": topic,
+        "BESIDE_GROUP": topic,
+        "BESIDE_HOW": how,
+    }
+    return AppRun("tests.integration.apps.beside:app", directory, settings)
+
+
+def offsets(run: AppRun, event: str) -> Done:
+    """What the run has said of each partition, in its order."""
+    found: Done = {partition: [] for partition in range(PARTITIONS)}
+    for row in run.seen:
+        if row["event"] == event:
+            for first, last in row["runs"]:
+                found[row["partition"]] += range(first, last + 1)
+    return found
+
+
+@pytest.mark.parametrize(("how", "sig"), [("sleep", signal.SIGTERM), ("gil", signal.SIGTERM), ("regex", signal.SIGINT)])
+def test_everything_else_is_committed(kafka: KafkaCluster, topic: str, tmp_path: Path, how: str, sig: int) -> None:
+    kafka.create_topic(topic, partitions=PARTITIONS)
+    fill(kafka.bootstrap_servers, topic, EACH * PARTITIONS, partitions=PARTITIONS)
+    with start(kafka, topic, tmp_path, how) as run:
+        run.until_event("stuck", 60.0)
+        assert kafka.admin.committed(topic) == {}, "only the stop commits"
+        before = time.monotonic()
+        assert run.stop(sig, seconds=30.0) == 2, run.output
+        took = time.monotonic() - before
+        did, marked, output = offsets(run, "did"), offsets(run, "marked"), run.output
+    assert PATIENCE - 0.5 < took < PATIENCE + 5.0, took
+    assert "in get_stuck" in output, "the stack of the handler"
+    assert f"{topic}[0]" in output, "what it is stuck on"
+    assert kafka.admin.members(topic) == {}, "the group was left"
+
+    committed = kafka.admin.committed(topic)
+    assert committed.get((topic, 0), 0) == 0, "nothing of the stuck handler's"
+    assert sum(map(len, did.values())) < EACH * (PARTITIONS - 1), "the stop came under load"
+    for partition in range(1, PARTITIONS):
+        up_to = committed.get((topic, partition), 0)
+        assert did[partition] == list(range(len(did[partition])))
+        assert len(marked[partition]) <= up_to <= len(did[partition]), partition
+        if how == "sleep":
+            assert up_to == len(did[partition]), "a handler that could end its job has nothing done twice"
+
+    with start(kafka, topic, tmp_path, "no") as run:
+        left = EACH * PARTITIONS - sum(committed.values())
+        run.until(lambda: sum(map(len, offsets(run, "did").values())) >= left, 60.0, f"{left} more records")
+        assert run.stop() == 0, run.output
+        again = offsets(run, "did")
+    for partition in range(PARTITIONS):
+        # From where the first one has committed, in order, to the end: nothing lost, nothing marked done twice.
+        assert again[partition] == list(range(committed.get((topic, partition), 0), EACH)), partition
+    assert kafka.admin.lag(topic, [topic]) == 0
