@@ -22,6 +22,16 @@ pub(crate) fn one<'py>(function: &Bound<'py, PyAny>, argument: &Bound<'py, PyAny
     }
 }
 
+/// Whether it is to be awaited: a coroutine, a future.
+#[inline]
+pub(crate) fn is_awaitable(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the object is alive and with it its type, whose table of async slots is null or lives as long.
+    unsafe {
+        let slots = (*ffi::Py_TYPE(object.as_ptr())).tp_as_async;
+        !slots.is_null() && (*slots).am_await.is_some()
+    }
+}
+
 /// Whether nobody but the holder of `object` refers to it.
 #[inline]
 pub(crate) fn is_only_reference<T>(object: &Bound<'_, T>) -> bool {

@@ -115,6 +115,18 @@ pub(crate) fn undecodable(topic: &str, partition: i32, offset: i64, message: Py<
     })
 }
 
+/// For a plain function that returned what has to be awaited: nothing of it has run.
+pub(crate) fn not_awaited(function: &Bound<'_, PyAny>, result: &Bound<'_, PyAny>) -> PyErr {
+    let name = function.getattr("__qualname__").unwrap_or_else(|_| function.clone());
+    let kind = result.get_type().name().map_or_else(|_| "an awaitable".to_owned(), |name| format!("a {name}"));
+    // A coroutine that is not closed warns of itself when it goes, at some place that has nothing to do with it.
+    let _ = result.call_method0("close");
+    let text = format!(
+        "{name} is no async def and returned {kind}, that nobody awaits: declare it async def, or let what decorates it be one"
+    );
+    make("GreteError", &text, |_| Ok(()))
+}
+
 /// Something given for a record is not of a type that can be sent.
 pub(crate) fn record_type(message: &str, topic: &str) -> PyErr {
     make("RecordTypeError", message, |keywords| keywords.set_item("topic", topic))

@@ -115,7 +115,11 @@ impl Job {
                 py.check_signals()?;
                 py.detach(|| ()); // a moment without the GIL is enough for whoever waits for it
             }
-            if let Err(error) = call(row) {
+            let outcome = call(row).and_then(|result| match calls::is_awaitable(&result) {
+                true => Err(errors::not_awaited(function, &result)),
+                false => Ok(()),
+            });
+            if let Err(error) = outcome {
                 self.stopped_at.store(messages.get().offset_at(row as usize), Ordering::Relaxed);
                 return Err(error);
             }
