@@ -677,6 +677,7 @@ def fork_generation() -> int: ...
 def config_entries(
     pairs: Sequence[tuple[str, str]], role: Literal["consumer", "producer", "admin"] = "consumer"
 ) -> list[tuple[str, str, bool]]: ...
+
 @final
 class _TestingLane:
     """An assigned partition that is fed by hand, for tests and benchmarks of everything behind the network."""
