@@ -192,19 +192,46 @@ impl Lane {
         self.loose.extend(loose);
     }
 
-    fn end_rows(&mut self, lease: Lease, finished: Finished, rng: &mut Rng, wall_ms: i64, ended: &mut Ended) {
+    fn end_rows(&mut self, mut lease: Lease, finished: Finished, rng: &mut Rng, wall_ms: i64, ended: &mut Ended) {
         let slot = lease.slot;
-        let (counts, goes_on) = (!lease.shared.is_fenced(), self.goes_on(&lease));
+        let goes_on = self.goes_on(&lease);
         self.unit_mut(slot).running = false;
         if matches!(finished, Finished::Failed(_)) {
             lease.shared.mark_progress();
         }
-        let Some(batch) = lease.shared.take_batch() else {
-            if goes_on {
+        // A piece that nobody has prepared is a rest, too.
+        let rest = lease.rest.drain(..).chain(lease.piece.take());
+        let rest: Vec<Piece> = rest.collect();
+        let done = match lease.shared.take_batch() {
+            Some(batch) => self.end_batch(&lease, batch, finished, rng, ended),
+            None if goes_on => {
                 self.end_rowless(&lease.shared, finished, wall_ms, ended);
+                0
             }
-            return;
+            None => 0,
         };
+        let mut dropped = 0;
+        for piece in rest {
+            if goes_on {
+                self.unit_mut(slot).put_back(piece);
+            } else {
+                dropped += piece.len();
+                ended.released += piece.parcel.finish(piece.len());
+            }
+        }
+        self.in_flight = self.in_flight.saturating_sub(done + dropped);
+    }
+
+    /// The job's rows are done, or wait again. Returns how many the lane is rid of.
+    fn end_batch(
+        &mut self,
+        lease: &Lease,
+        batch: Batch,
+        finished: Finished,
+        rng: &mut Rng,
+        ended: &mut Ended,
+    ) -> usize {
+        let (counts, goes_on) = (!lease.shared.is_fenced(), self.goes_on(lease));
         let kept = match finished {
             Finished::Failed(_) if !counts => {
                 ended.decision = Some(Decision::Refused);
@@ -215,7 +242,7 @@ impl Lane {
                 ended.decision = Some(Decision::Hold);
                 None
             }
-            Finished::Failed(failure) => self.failed(&lease, &batch, failure, rng, ended),
+            Finished::Failed(failure) => self.failed(lease, &batch, failure, rng, ended),
             _ => {
                 // Where marks alone count they say what is done; a dead letter was sent, and that is a mark.
                 if self.policy().offsets != OffsetPolicy::Manual || lease.kind == JobKind::DeadLetter {
@@ -228,23 +255,16 @@ impl Lane {
             self.position = self.position.max(Some(batch.next_offset));
         }
         let done = batch.rows.len() - kept.as_ref().map_or(0, |kept| kept.rows.len());
-        let mut dropped = 0;
-        let parcel = lease.parcel.as_ref();
-        let freed = parcel.map_or(0, |parcel| parcel.finish(done));
+        let Some(parcel) = &lease.parcel else { return done };
+        let freed = parcel.finish(done);
         if freed > 0 {
             batch.columns.pin();
         }
         ended.released += freed;
-        let kept = kept.and_then(|kept| parcel.map(|parcel| Piece::run(kept, Arc::clone(parcel))));
-        for piece in kept.into_iter().chain(lease.rest) {
-            if goes_on {
-                self.unit_mut(slot).put_back(piece);
-            } else {
-                dropped += piece.len();
-                ended.released += piece.parcel.finish(piece.len());
-            }
+        if let Some(kept) = kept {
+            self.unit_mut(lease.slot).put_back(Piece::run(kept, Arc::clone(parcel)));
         }
-        self.in_flight = self.in_flight.saturating_sub(done + dropped);
+        done
     }
 
     /// Which rows come again, if any do.

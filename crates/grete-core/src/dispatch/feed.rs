@@ -211,7 +211,7 @@ impl Feed {
         let left = columns.len();
         let (mut charged, mut decoded, mut next, mut leader_epoch) = (0, 0, None, -1);
         while columns.len() < limits.rows && decoded < limits.bytes.min(DECODE_BYTES) {
-            let Some(Queued { chunk, records, .. }) = self.chunks.front() else { break };
+            let Some(Queued { chunk, records, .. }) = self.chunks.front_mut() else { break };
             let start = chunk.range.start + self.walked;
             let bytes = chunk.frame.get(start..chunk.range.end).unwrap_or_default();
             let Some(Ok((header, range))) = walk(bytes).next() else {
@@ -243,6 +243,9 @@ impl Feed {
                     break;
                 }
             }
+            let counted = claimed(&header).min(*records);
+            *records -= counted;
+            self.records = self.records.saturating_sub(counted);
             released += range.end;
             next = Some(header.next_offset().max(chunk.fetch_offset));
             self.reached = next;
@@ -275,8 +278,11 @@ impl Feed {
 /// How many records a chunk's headers claim. They are not proven yet: this is for waiting only, and waits end by time.
 pub(super) fn claimed_records(chunk: &Chunk) -> usize {
     let batches = walk(chunk.frame.get(chunk.range.clone()).unwrap_or_default()).map_while(Result::ok);
-    let counts = batches.map(|(header, _)| usize::try_from(header.record_count).unwrap_or(0));
-    counts.fold(0, usize::saturating_add)
+    batches.map(|(header, _)| claimed(&header)).fold(0, usize::saturating_add)
+}
+
+fn claimed(header: &BatchHeader) -> usize {
+    usize::try_from(header.record_count).unwrap_or(0)
 }
 
 /// Where rows come from, and where their columns do.

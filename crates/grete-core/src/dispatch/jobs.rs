@@ -1,7 +1,7 @@
 //! The jobs in flight, and when one of them becomes worth telling about.
 
 use super::ClientId;
-use super::job::Running;
+use super::job::{JobKind, Running};
 use super::lane::LaneId;
 use super::stall::Stall;
 use crate::time::{Nanos, earlier};
@@ -46,7 +46,8 @@ impl Jobs {
     /// Jobs of this client that have passed a limit, each told once per limit; and when the next one may.
     pub(super) fn stalls(&mut self, now: Nanos, client: ClientId) -> (Vec<Stall>, Option<Nanos>) {
         let (mut stalls, mut next) = (Vec::new(), None);
-        for running in self.jobs.iter_mut().flatten().filter(|running| running.client == client) {
+        let theirs = |running: &&mut Running| running.client == client && running.kind != JobKind::Decode;
+        for running in self.jobs.iter_mut().flatten().filter(theirs) {
             let policy = &running.policy;
             let stalled = due(running.since, policy.stall_after, running.told.0);
             let overdue = due(running.since, policy.handler_timeout, running.told.1);

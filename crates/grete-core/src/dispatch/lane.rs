@@ -263,7 +263,15 @@ impl Lane {
         let max = self.spec.policy.max_in_flight.max(1);
         let open = max.saturating_sub(self.in_flight);
         let starving = self.ready_units == 0 && self.loose.is_empty();
-        if open >= max.div_ceil(8) || starving { open } else { 0 }
+        if open >= max.div_ceil(8) || starving { open.min(self.unmarked_room()) } else { 0 }
+    }
+
+    /// How many rows more are too many to be open at once.
+    fn unmarked_room(&self) -> usize {
+        match self.policy().offsets {
+            OffsetPolicy::Manual => self.policy().max_unmarked.saturating_sub(self.unmarked_open()) + 1,
+            _ => usize::MAX,
+        }
     }
 
     /// Whether the feed has something for a job now, and may be taken.

@@ -236,7 +236,8 @@ impl Dispatch {
         lane.fetch_generation = Some(generation);
         lane.position = Some(offset);
         lane.marks = Arc::new(Marks::new(Tracker::at(offset)));
-        lane.committed = committed.then(|| (offset, already.clone()));
+        lane.committed =
+            committed.then(|| (offset, if lane.policy().offset_map { already.clone() } else { OffsetMap::default() }));
         lane.already = (!already.is_empty()).then(|| Arc::new(already));
         self.offer(id, Claim::Whole);
     }
@@ -451,7 +452,8 @@ impl Dispatch {
         stalls
     }
 
-    /// When [`Dispatch::stalls`] is worth asking again; no job passes a limit before.
+    /// When [`Dispatch::stalls`] is worth asking again: no job that has begun passes a limit before. Those that begin later
+    /// pass none before their limit from then; nobody is woken for them, so look again by then.
     #[must_use]
     pub fn stall_deadline(&self, client: ClientId) -> Option<Nanos> {
         self.clients.get(client.0 as usize)?.stall_look
@@ -562,11 +564,16 @@ impl Dispatch {
                         lane.unit_mut(slot).until = None;
                         self.offer(id, Claim::Unit(slot));
                         self.offer(id, Claim::Loose);
+                        if let Some(lane) = self.lane_mut(id) {
+                            lane.tidy(slot);
+                        }
                     }
                 }
                 Alarm::Feed(id) => {
+                    let now = self.now;
                     if let Some(lane) = self.lane_mut(id) {
                         lane.feed_alarm = None;
+                        lane.feed_until = if lane.feed_until > now { lane.feed_until } else { 0 };
                         self.offer_feed(id);
                     }
                 }

@@ -58,5 +58,7 @@ pub(super) fn part(batch: Batch, parcel: Arc<Parcel>, policy: &RoutePolicy) -> P
         start = end;
     }
     let loose = groups.pop_if(|(slot, _)| *slot == loose).map(|(_, piece)| piece);
+    // Whose first row came first waits longest.
+    groups.sort_unstable_by_key(|(_, piece)| piece.offset(0));
     Parted { batch, parcel, slots: groups, loose }
 }

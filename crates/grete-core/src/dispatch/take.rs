@@ -198,16 +198,13 @@ impl Dispatch {
         Some(lease)
     }
 
-    /// The driver is to look at stalls when this job may become one.
+    /// When this job may have to be told.
     fn watch(&mut self, lease: &Lease) {
         let limit = earlier(lease.policy.stall_after, lease.policy.handler_timeout);
         let Some(limit) = limit.filter(|_| lease.kind != JobKind::Decode) else { return };
         let at = self.now.saturating_add(limit);
-        if let Some(entry) = self.client_mut(lease.client)
-            && entry.stall_look.is_none_or(|look| look > at)
-        {
-            entry.stall_look = Some(at);
-            entry.wake = true;
+        if let Some(entry) = self.client_mut(lease.client) {
+            entry.stall_look = earlier(entry.stall_look, Some(at));
         }
     }
 

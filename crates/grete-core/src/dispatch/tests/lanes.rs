@@ -1,100 +1,10 @@
-//! Lanes without threads: a worker is a variable here.
+//! Lanes that are worked on as a whole.
 
-use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch, build_marker};
-use grete_wire::records::{DecodeLimits, Decoder};
-use grete_wire::slab::{Slab, SlabPool};
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::ids::TopicPartition;
-use crate::rng::Rng;
-use crate::time::{MILLI, SECOND};
-
-struct World {
-    dispatch: Dispatch,
-    client: ClientId,
-    decoder: Decoder,
-    pool: ColumnsPool,
-    slots: u32,
-}
-
-impl World {
-    fn new() -> Self {
-        let mut dispatch = Dispatch::new(Rng::new(1));
-        let client = dispatch.attach();
-        let decoder = Decoder::new(SlabPool::new(1 << 20), DecodeLimits::default());
-        Self { dispatch, client, decoder, pool: ColumnsPool::default(), slots: 0 }
-    }
-
-    /// A lane of its own partition that starts at offset 0 with generation 1.
-    fn lane(&mut self, max_messages: usize) -> LaneId {
-        self.lane_of(self.slots.cast_signed(), max_messages)
-    }
-
-    fn lane_of(&mut self, partition: i32, max_messages: usize) -> LaneId {
-        let slot = Slot(self.slots);
-        self.slots += 1;
-        let tp = TopicPartition::new("orders", partition);
-        let client = self.client;
-        let policy = Arc::new(RoutePolicy { max_messages, ..RoutePolicy::default() });
-        let spec = LaneSpec { client, slot, tp, assignment_epoch: 1, policy };
-        let id = self.dispatch.add_lane(spec);
-        self.dispatch.set_position(id, 0, 1, false, OffsetMap::default());
-        id
-    }
-
-    fn push(&mut self, lane: LaneId, base: i64, count: usize) -> bool {
-        let records: Vec<_> = (0..count).map(|i| TestRecord::value(0, format!("v{}", base + i as i64))).collect();
-        self.push_bytes(lane, base, base + count as i64, build_batch(base, &records, &BatchOptions::default()))
-    }
-
-    fn push_bytes(&mut self, lane: LaneId, fetch_offset: i64, next_offset: i64, bytes: Vec<u8>) -> bool {
-        let chunk = Chunk {
-            slot: Slot(lane.index),
-            assignment_epoch: 1,
-            fetch_generation: 1,
-            range: 0..bytes.len(),
-            bytes: bytes.len(),
-            frame: Slab::from(bytes),
-            fetch_offset,
-            next_offset,
-            aborted: Vec::new(),
-            high_watermark: next_offset,
-            log_start_offset: 0,
-            leader_epoch: 0,
-        };
-        self.dispatch.push(0, lane, chunk)
-    }
-
-    /// What a worker does up to the handler. `None`: nothing to run.
-    fn take(&mut self, now: Nanos) -> Option<Lease> {
-        loop {
-            let mut lease = self.dispatch.take(now, "worker", Pool::Threads)?;
-            let prepared = lease.prepare(&mut self.decoder, &self.pool, None);
-            self.dispatch.prepared(now, &lease, &prepared);
-            match prepared.finished {
-                None => return Some(lease),
-                Some(finished) => self.dispatch.complete(now, lease, finished),
-            };
-        }
-    }
-
-    fn committable(&mut self) -> Vec<i64> {
-        self.dispatch.committables(self.client, false).into_iter().map(|c| c.offset).collect()
-    }
-
-    fn released(&mut self) -> usize {
-        self.dispatch.take_outbox(self.client).released.iter().map(|(_, bytes)| bytes).sum()
-    }
-}
-
-fn failed() -> Finished {
-    Finished::Failed(Failure::new(Verdict::Retry, "ValueError", "no"))
-}
-
-fn offsets(lease: &Lease) -> Vec<i64> {
-    lease.shared.batch().map(|batch| batch.offsets().to_vec()).unwrap_or_default()
-}
 
 #[test]
 fn a_batch_that_returns_is_committable_whole_and_its_bytes_come_back() {
@@ -359,7 +269,7 @@ proptest! {
             pushed += world.dispatch.statuses(None)[0].queued_bytes - before;
             base += i64::try_from(*size).expect("small");
         }
-        let mut processed: std::collections::BTreeSet<i64> = std::collections::BTreeSet::new();
+        let mut processed: BTreeSet<i64> = BTreeSet::new();
         let (mut now, mut released) = (0, 0);
         for (action, from, len) in choices.into_iter().chain(std::iter::repeat_n((255, 0, 0), 400)) {
             now += 60 * SECOND;

@@ -1,0 +1,179 @@
+//! Marks alone count.
+
+use super::*;
+
+fn manual() -> RoutePolicy {
+    RoutePolicy { offsets: OffsetPolicy::Manual, max_messages: 5, ..RoutePolicy::default() }
+}
+
+#[test]
+fn returning_marks_nothing_and_marks_may_come_later() {
+    for concurrency in [Concurrency::Partition, Concurrency::Key] {
+        let mut world = World::new();
+        let lane = world.lane_with(RoutePolicy { concurrency, ..manual() });
+        world.push_keys(lane, 0, &["a"; 7]);
+        let mut shared = Vec::new();
+        while let Some(lease) = world.take(0) {
+            lease.shared.progress(1);
+            shared.push(Arc::clone(&lease.shared));
+            world.done(lease);
+        }
+        world.assert_empty();
+        assert_eq!((world.committable(), world.status(lane).unmarked), (vec![0], 7));
+        assert_eq!(shared[0].mark(0, 2), Ok(3));
+        assert_eq!(shared[1].mark(5, 6), Ok(2));
+        assert_eq!((world.committable(), world.status(lane).unmarked), (vec![3], 2));
+        assert_eq!(shared[0].mark(0, 4), Ok(2));
+        assert_eq!(world.committable(), [7]);
+    }
+}
+
+#[test]
+fn a_retry_presents_what_is_not_marked() {
+    let mut world = World::new();
+    let lane = world.lane_with(manual());
+    world.push(lane, 0, 5);
+    let lease = world.take(0).expect("a job");
+    lease.shared.progress(4);
+    lease.shared.mark(1, 2).expect("its own");
+    world.end(lease, failed());
+    world.pass();
+    assert_eq!(world.run(), [[0, 3, 4]]);
+    assert_eq!(world.committable(), [0]);
+}
+
+#[test]
+fn too_many_open_records_pause_the_lane_until_marks_come() {
+    for concurrency in [Concurrency::Partition, Concurrency::Unordered] {
+        let mut world = World::new();
+        let lane = world.lane_with(RoutePolicy { concurrency, max_unmarked: 8, key_slots: 1, ..manual() });
+        world.push(lane, 0, 100);
+        let lease = world.take(0).expect("a job");
+        let shared = Arc::clone(&lease.shared);
+        world.done(lease);
+        while let Some(lease) = world.take(0) {
+            world.done(lease);
+        }
+        let (open, paused) = (world.status(lane).unmarked, world.status(lane).state);
+        assert!(open > 8 && open < 100, "{open}");
+        assert_eq!(paused, LaneState::Paused);
+        world.released();
+        assert_eq!(world.remarks, [RemarkKind::Unmarked { open, first: 0 }], "once");
+        // Marks from outside of a job; too few of them say nothing.
+        let enough = i64::try_from(open).expect("few") - 9;
+        assert!(enough == 0 || shared.mark(0, enough - 1).is_ok());
+        assert!(!shared.take_resumed());
+        assert!(shared.mark(0, enough).is_ok() && shared.take_resumed());
+        assert!(!shared.take_resumed(), "one of them tells");
+        assert!(world.dispatch.marked(lane));
+        assert!(world.take(0).is_some());
+    }
+}
+
+#[test]
+fn a_mark_between_the_look_and_the_wait_is_not_lost() {
+    // The lane decides under the tracker's lock: whichever comes first, somebody is told.
+    let mut world = World::new();
+    let lane = world.lane_with(RoutePolicy { max_unmarked: 4, ..manual() });
+    world.push(lane, 0, 20);
+    let lease = world.take(0).expect("a job");
+    // Marked before the job ends: there is nothing to wait for.
+    assert!(lease.shared.mark(0, 0).is_ok() && !lease.shared.take_resumed());
+    world.done(lease);
+    let lease = world.take(0).expect("four are open");
+    let shared = Arc::clone(&lease.shared);
+    world.done(lease);
+    assert!(world.take(0).is_none(), "nine are");
+    assert!(shared.mark(0, 9).is_ok() && shared.take_resumed());
+    assert!(world.dispatch.marked(lane) && world.dispatch.has_ready(Pool::Threads));
+}
+
+#[test]
+fn marks_of_the_past_are_refused() {
+    let mut world = World::new();
+    let lane = world.lane_with(manual());
+    let mut jobs = Vec::new();
+    for (generation, end) in [(1, 0), (2, 1), (3, 2)] {
+        world.push_generation(
+            lane,
+            generation,
+            0,
+            2,
+            build_batch(0, &[TestRecord::value(0, "v"), TestRecord::value(0, "w")], &BatchOptions::default()),
+        );
+        let lease = world.take(0).expect("a job");
+        jobs.push(Arc::clone(&lease.shared));
+        match end {
+            0 => {
+                world.dispatch.reset_lane(lane); // while it runs
+                assert_eq!(world.end(lease, failed()), Some(Decision::Refused));
+            }
+            1 => {
+                world.done(lease);
+                world.dispatch.reset_lane(lane);
+            }
+            _ => {
+                world.done(lease);
+                world.dispatch.revoke(lane, true);
+            }
+        }
+        assert_eq!(jobs.last().expect("there").mark(0, 1), Err(Fenced));
+        if end < 2 {
+            world.dispatch.set_position(lane, 0, generation + 1, false, OffsetMap::default());
+        }
+    }
+    let hook = world.take(0).expect("the hook");
+    world.done(hook);
+    world.assert_empty();
+    assert_eq!(world.drained[0].commit, None);
+}
+
+#[test]
+fn open_offsets_outlive_a_refetch_and_the_rows() {
+    let mut world = World::new();
+    let lane = world.lane_with(manual());
+    world.push(lane, 0, 3);
+    let lease = world.take(0).expect("a job");
+    let shared = Arc::clone(&lease.shared);
+    world.done(lease);
+    let mut bad = build_batch(3, &[TestRecord::value(0, "bad")], &BatchOptions::default());
+    bad[65] ^= 1;
+    world.push_bytes(lane, 3, 4, bad);
+    assert!(world.take(0).is_none());
+    world.assert_empty();
+    world.dispatch.set_position(lane, 3, 2, false, OffsetMap::default());
+    assert_eq!(world.committable(), [0]);
+    assert_eq!(shared.mark(0, 2), Ok(3));
+    assert_eq!(world.committable(), [3]);
+}
+
+#[test]
+fn what_is_marked_further_on_is_committed_along_and_not_handed_out_again() {
+    let mut world = World::new();
+    let lane = world.lane_with(RoutePolicy { offset_map: true, ..manual() });
+    world.push(lane, 0, 5);
+    let lease = world.take(0).expect("a job");
+    lease.shared.mark(1, 2).expect("its own");
+    lease.shared.mark(4, 4).expect("its own");
+    let told = world.dispatch.committables(world.client, false);
+    let map = OffsetMap::decode(0, &told[0].metadata);
+    assert_eq!((told[0].offset, map.runs()), (0, &[1..3, 4..5][..]));
+    assert!(world.dispatch.committables(world.client, false).is_empty());
+    lease.shared.mark(3, 3).expect("its own");
+    let told = world.dispatch.committables(world.client, false);
+    assert_eq!(told.len(), 1, "the same offset, but more behind it");
+    world.done(lease);
+    // Another process goes on.
+    let lane = world.lane_with(RoutePolicy { offset_map: true, ..manual() });
+    world.dispatch.reset_lane(lane);
+    world.dispatch.set_position(lane, 0, 2, true, OffsetMap::decode(0, &told[0].metadata));
+    let records: Vec<_> = (0..7).map(|_| TestRecord::value(0, "v")).collect();
+    world.push_generation(lane, 2, 0, 7, build_batch(0, &records, &BatchOptions::default()));
+    let jobs = world.take_all();
+    assert_eq!(jobs.iter().map(offsets).collect::<Vec<_>>(), [[0]]);
+    jobs[0].shared.mark(0, 0).expect("its own");
+    let told: Vec<_> = world.dispatch.committables(world.client, false);
+    assert!(told.iter().any(|commit| commit.offset == 5 && commit.metadata.is_empty()), "{told:?}");
+    jobs.into_iter().for_each(|lease| world.done(lease));
+    assert_eq!(world.run(), [[5, 6]]);
+}
