@@ -113,7 +113,7 @@ class Bench:
     @property
     def windows(self) -> dict[str, str]:
         """The words that `clients.windows.Plan` reads."""
-        warm_up, windows, seconds = (0.5, 3, 0.5) if self.quick else (1.0, 3, 1.5)
+        warm_up, windows, seconds = (0.5, 3, 0.5) if self.quick else (1.0, 3, 1.2)
         return {"warm_up": str(warm_up), "windows": str(windows), "seconds": str(seconds)}
 
 

@@ -89,8 +89,8 @@ def wakeups_parts(found: Measurement) -> Iterable[str]:
             ],
         )
         yield (
-            f"{wakeups.WORKERS} workers, max_messages=1, {wakeups.TOPIC.partitions} partitions, or one where records "
-            "come one by one. `handler`: given up inside the handler; the others: beyond that."
+            f"{wakeups.WORKERS} workers, max_messages=1, {wakeups.TOPIC.partitions} partitions; one by key, and where "
+            "records come one by one. `handler`: given up inside the handler; the others: beyond that."
         )
     if found.crowds:
         alone = found.crowds[0].jobs_per_cpu_second

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -38,24 +38,28 @@ class Sleeper:
     name: str
     title: str
     sleep_ms: int
-    paced: bool
+    topic: str = TOPIC.name
+    concurrency: str = "partition"
+    paced: bool = False
 
     def command(self, bench: Bench, topic: str) -> list[str]:
         """The whole command line."""
-        settings = {"sleep_ms": str(self.sleep_ms), "workers": str(WORKERS), **bench.windows}
+        settings = {"sleep_ms": str(self.sleep_ms), "workers": str(WORKERS), "concurrency": self.concurrency}
+        settings |= bench.windows
         words = [sys.executable, "-m", "benchmarks.process.clients.grete_wakeups"]
-        common = [bench.broker.bootstrap, topic, "1" if self.paced else str(TOPIC.partitions), "0"]
+        common = [bench.broker.bootstrap, topic, "0", "0"]
         return [*words, *common, *(f"{name}={value}" for name, value in settings.items())]
 
 
 def _sleepers() -> dict[str, Sleeper]:
-    full = [
-        Sleeper(f"sleep-{ms}", f"always more to do, handler sleeps {ms} ms", ms, paced=False) for ms in (0, 1, 10, 100)
+    full = [Sleeper(f"sleep-{ms}", f"always more to do, handler sleeps {ms} ms", ms) for ms in (0, 1, 10, 100)]
+    by_key = [
+        Sleeper(f"key-{ms}", f"the same by key, handler sleeps {ms} ms", ms, TOPICS[1].name, "key") for ms in (0, 1)
     ]
     paced = [
         Sleeper(f"paced-{ms}", f"{PER_SECOND} records/s, handler sleeps {ms} ms", ms, paced=True) for ms in (0, 1, 5)
     ]
-    return {sleeper.name: sleeper for sleeper in (*full, *paced)}
+    return {sleeper.name: sleeper for sleeper in (*full, *by_key, *paced)}
 
 
 SLEEPERS = _sleepers()
@@ -83,7 +87,7 @@ def measure(bench: Bench, found: Measurement) -> None:
 
 def one(bench: Bench, sleeper: Sleeper) -> Wakeups:
     """One process, and a producer beside it when it is paced."""
-    with paced(bench, sleeper) if sleeper.paced else _full() as topic:
+    with paced(bench, sleeper) if sleeper.paced else nullcontext(sleeper.topic) as topic:
         (line,) = run_client(sleeper.command(bench, topic), bench.cores.client, bench.timeout)
     return wakeups(sleeper, line["samples"])
 
@@ -107,11 +111,6 @@ def wakeups(sleeper: Sleeper, samples: list[dict[str, Any]]) -> Wakeups:
 
 
 @contextmanager
-def _full() -> Iterator[str]:
-    yield TOPIC.name
-
-
-@contextmanager
 def paced(bench: Bench, sleeper: Sleeper) -> Iterator[str]:
     """A topic of its own into which one record goes at a time, for as long as it takes."""
     bench.broker.admin.create_topic(sleeper.name, 1, 1, {"retention.ms": -1})
@@ -126,7 +125,7 @@ def paced(bench: Bench, sleeper: Sleeper) -> Iterator[str]:
 
 def crowds(bench: Bench) -> list[Crowd]:
     """One process that goes through all sizes again and again: what differs is only the crowd."""
-    repeats, seconds = (5, 0.3) if bench.quick else (15, 0.4)
+    repeats, seconds = (3, 0.2) if bench.quick else (7, 0.3)
     settings = {"sizes": ",".join(map(str, BACKGROUND)), "repeats": str(repeats), "seconds": str(seconds)}
     words = [sys.executable, "-m", "benchmarks.process.clients.grete_background", bench.broker.bootstrap]
     command = [*words, CROWDED, "1", "0", *(f"{name}={value}" for name, value in settings.items())]
