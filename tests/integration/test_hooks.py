@@ -325,3 +325,95 @@ def test_workers_come_and_go_while_they_work(kafka: KafkaCluster, topic: str, gr
     assert len(seen) == 4000
     assert set(seen.values()) == {1}
     assert workers() == 0
+
+
+@pytest.mark.parametrize("kind", ["thread", "loop", "blocked loop"])
+def test_a_handler_that_takes_long_is_told_with_its_stack(
+    kafka: KafkaCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    kafka.create_topic(topic, partitions=1)
+    fill(kafka.bootstrap_servers, topic, 10)
+    over = threading.Event()
+    app = make(kafka, group)
+
+    def blocks(messages: grete.Messages) -> None:
+        over.wait(60)  # hangs
+
+    async def awaits(messages: grete.Messages) -> None:
+        while not over.is_set():
+            await asyncio.wait_for(asyncio.sleep(0.01), 5)  # hangs
+
+    async def blocks_the_loop(messages: grete.Messages) -> None:
+        blocks(messages)
+
+    handler = {"thread": blocks, "loop": awaits, "blocked loop": blocks_the_loop}[kind]
+    app.consumer(topic, stall_after="200ms")(handler)
+    try:
+        with running(app):
+            eventually(lambda: events(caplog, "consumer.stalled"), 30.0, "it is told")
+            assert handler.__qualname__ in app.statistics()["stalled"][0]
+            over.set()
+            until_done(kafka, app, topic)
+    finally:
+        over.set()
+    (told,) = events(caplog, "consumer.stalled")
+    assert topic in told.getMessage()
+    assert "# hangs" in told.getMessage()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_handler_that_outlives_its_revocation_is_left_behind(
+    kafka: KafkaCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture, asynchronous: bool
+) -> None:
+    """Its task is cancelled, its marks are refused, and its instance goes, with `revoked` and `lost`."""
+    fill_two(kafka, topic, 10)
+    over, left = threading.Event(), []
+    inside: set[int] = set()
+    refused: list[int] = []
+
+    class Late(grete.Consumer):
+        def revoked(self) -> None:
+            left.append((self.partition, self.lost))
+
+    class LateThread(Late):
+        def consume(self) -> None:
+            inside.add(self.partition)
+            over.wait(60)
+            try:
+                self.mark(self.messages)
+            except grete.RevokedError:
+                refused.append(self.partition)
+
+    class LateTask(Late):
+        async def consume(self) -> None:
+            inside.add(self.partition)
+            try:
+                while not over.is_set():  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                refused.append(self.partition)
+                raise
+
+    limits = {"max.poll.interval.ms": 4000, "session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+    app = grete.App(group, kafka={"bootstrap.servers": kafka.bootstrap_servers, **limits}, workers=4)
+    app.consumer(topic)(LateTask if asynchronous else LateThread)
+    other = grete.App(group, kafka={"bootstrap.servers": kafka.bootstrap_servers, **limits}, workers=1)
+    got: list[int] = []
+    other.consumer(topic)(lambda messages: got.extend([messages.partition] * len(messages)))
+    try:
+        with running(app):
+            eventually(lambda: inside == {0, 1}, 60.0, "both are busy")
+            with running(other):
+                eventually(lambda: got, 60.0, "the other one has its records")
+                eventually(lambda: events(caplog, "consumer.abandoned"), 30.0, "it is told")
+                if asynchronous:
+                    eventually(lambda: left, 30.0, "the task was cancelled")
+                over.set()
+                eventually(lambda: left, 30.0, "its last hook has run")
+                eventually(lambda: app.statistics()["instances"] == 1, 30.0, "its instance is gone")
+    finally:
+        over.set()
+    (gone,) = set(got)
+    assert left == [(gone, True)]
+    assert refused == [gone]
+    assert len(events(caplog, "consumer.abandoned")) == 1

@@ -281,8 +281,8 @@ def describe(run: Running, job: FakeJob) -> str:
             "seconds": 1.25,
         }
     ]
-    (text,) = running.describe(rows, {0: run.rig.route}, [], run.worker)
-    return text
+    (found,) = running.describe(rows, {0: run.rig.route}, [], run.worker)
+    return f"{found.text}\n{found.stack}"
 
 
 def test_a_waiting_task_is_described_down_to_what_it_awaits(start: Callable[..., Running]) -> None:

@@ -21,6 +21,7 @@ from grete.routes import Route
 
 if TYPE_CHECKING:
     from grete.processing.loop import LoopWorker
+    from grete.processing.running import Running
 
 
 class Engine:
@@ -136,6 +137,16 @@ class Engine:
         """What each busy thread and task does: "Orders.consume on orders[3] offsets 5..9 for 12.3 s in grete-worker-2",
         with its Python stack in the lines below.
         """
+        return [f"{job.text}\n{job.stack}" if job.stack else job.text for job in self._running()]
+
+    def stack_of(self, topic: str, partition: int, slot: int) -> str:
+        """The Python stack of what runs for this partition, or this slot of it; "" when nothing does."""
+        for job in self._running():
+            if (job.topic, job.partition, job.slot) == (topic, partition, slot):
+                return job.stack
+        return ""
+
+    def _running(self) -> "list[Running]":
         from grete.processing import running
 
         with self._lock:

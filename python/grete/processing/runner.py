@@ -13,10 +13,10 @@ from grete.errors import GreteError
 from grete.processing import atexit
 from grete.processing.engine import Engine
 from grete.processing.lookout import Lookout
-from grete.processing.notices import log_notices
 from grete.processing.production import Production
 from grete.processing.shutdown import Shutdown
 from grete.processing.signals import Signals, exit_at_the_end
+from grete.processing.teller import Teller
 from grete.routes import Route
 
 logger = logging.getLogger("grete")
@@ -38,7 +38,8 @@ class Runner:
         self._dispatcher = _core.Dispatcher()
         self._stop = _core.Stop(self._dispatcher, self._timeout)
         self._production = Production(dict(config.kafka_pairs()), self._made)
-        self._lookout = Lookout(self._stop, self._dispatcher, lambda notices: log_notices(logger, notices))
+        self._teller = Teller()
+        self._lookout = Lookout(self._stop, self._dispatcher, self._teller)
         self._shutdown = Shutdown(self._stop, self._dispatcher, self._production, self._lookout, exits=not embedded)
         self._engine: Engine | None = None
         self._clients: dict[str, _core.Client] = {}
@@ -117,7 +118,7 @@ class Runner:
             by_route |= {route.id: client for route in members}
             groups |= {route.id: group for route in members}
         engine = Engine(routes, self._dispatcher, by_route, self._production, self._config, self, groups)
-        self._engine = engine
+        self._engine = self._teller.engine = engine
         engine.start()
         topics = sorted({topic for route in routes for topic in route.topics})
         logger.info(
@@ -148,7 +149,8 @@ class Runner:
             atexit.forget(self)
             self._lookout.close()
             # Workers and engine know us: without this, descriptors would wait for the garbage collector.
-            self._engine, self._clients = None, {}
+            self._engine = self._teller.engine = None
+            self._clients = {}
             self._ended.set()
 
     def _make_client(self, group: str, members: Sequence[Route]) -> _core.Client:

@@ -1,25 +1,37 @@
 """What handlers are doing just now, with their Python stacks: for the report of a stop that takes too long."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from grete._core import Job
 from grete.processing import stacks
-from grete.processing.loop import LoopWorker
 from grete.processing.worker import Worker
 from grete.routes import Route
 
 if TYPE_CHECKING:
     from grete._core import _RunningJob
+    from grete.processing.loop import LoopWorker
+
+
+class Running(NamedTuple):
+    """One job that runs."""
+
+    topic: str
+    partition: int
+    slot: int
+    text: str
+    """Like "Orders.consume on orders[3] offsets 5..9 for 12.3 s in grete-worker-2"."""
+    stack: str
+    """Its Python stack, in lines; "" if it has none just now."""
 
 
 def describe(
     running: "Sequence[_RunningJob]",
     routes: Mapping[int, Route],
     workers: Sequence[Worker],
-    loop: LoopWorker | None,
-) -> Iterator[str]:
-    """One text a job: "Orders.consume on orders[3] offsets 5..9 for 12.3 s in grete-worker-2", and its stack below."""
+    loop: "LoopWorker | None",
+) -> Iterator[Running]:
+    """What `Dispatcher.running` tells, in words."""
     threads = stacks.of_threads([worker.ident for worker in workers] + ([] if loop is None else [loop.ident]))
     by_name = {worker.name: worker for worker in workers}
     tasks = {} if loop is None else {_key(job): task for job, task in loop.tasks.values()}
@@ -42,7 +54,7 @@ def describe(
         if row["kind"] != "consume":
             name = f"{name.removesuffix('.consume')}.{row['kind']}"
         text = f"{name} on {row['topic']}[{row['partition']}]{_offsets(job)} for {row['seconds']:.1f} s in {where}"
-        yield f"{text}\n{stack}" if stack else text
+        yield Running(row["topic"], row["partition"], row["slot"], text, stack)
 
 
 def _key(job: Job) -> tuple[str, int, int, int]:
