@@ -7,7 +7,7 @@ import pytest
 
 import grete
 from grete.processing.failures import Failures, judge
-from grete.processing.hooks import NotInitialized
+from grete.processing.hooks import Postponed
 from grete.routes import Route, make
 from tests.unit.jobs import FakeControl, FakeDecision, FakeDispatcher, FakeJob, messages_of, some
 
@@ -24,8 +24,8 @@ def decode_error(offset: int, partition: int = 3) -> grete.DecodeError:
     return grete.DecodeError("no json", topic="orders", partition=partition, offset=offset)
 
 
-def not_initialized() -> NotInitialized:
-    error = NotInitialized(0.7)
+def postponed(hook: str) -> Postponed:
+    error = Postponed(hook, 0.7)
     error.__cause__ = OSError("no database")
     return error
 
@@ -56,7 +56,7 @@ CASES: list[tuple[BaseException, tuple[str, int | None, float]]] = [
     (ExceptionGroup("tasks", [grete.Reject("bad", message=HERE)]), ("reject", 6, 0.0)),
     (ExceptionGroup("tasks", [grete.Reject("bad"), ValueError()]), ("retry", 5, 0.0)),
     (BaseExceptionGroup("tasks", [ValueError(), SystemExit(1)]), ("fatal", None, 0.0)),
-    (not_initialized(), ("later", None, 0.7)),
+    (postponed("initialize"), ("later", None, 0.7)),
 ]
 
 
@@ -119,8 +119,15 @@ LINES: list[tuple[BaseException, FakeDecision | None, dict[str, Any], str, int]]
     (grete.Reject("bad"), FakeDecision("dead_letter", offset=5), DLQ, "goes to orders.dlq", logging.WARNING),
     (grete.RetryLater(5, "closed"), FakeDecision("later", wait=5.0), {}, "asked for: again in 5.0 s", logging.INFO),
     (SystemExit(3), FakeDecision("hold"), {}, "the App stops", logging.CRITICAL),
-    (not_initialized(), FakeDecision("later", wait=0.7), {}, "(initialize, orders[3]", logging.ERROR),
-    (not_initialized(), FakeDecision("later", wait=0.7), {}, "OSError: no database; tried again on", logging.ERROR),
+    (postponed("initialize"), FakeDecision("later", wait=0.7), {}, "(initialize, orders[3]", logging.ERROR),
+    (
+        postponed("initialize"),
+        FakeDecision("later", wait=0.7),
+        {},
+        "OSError: no database; tried again on",
+        logging.ERROR,
+    ),
+    (postponed("commit"), FakeDecision("later", wait=0.7), {}, "(commit, orders[3] offsets 5..6", logging.ERROR),
     (FussyError(), FakeDecision("retry"), {}, "its text cannot be had: RuntimeError", logging.ERROR),
     (ValueError("no"), FakeDecision("skipped"), {}, "these records are lost", logging.ERROR),
 ]

@@ -10,7 +10,7 @@ from grete import _core
 from grete._core import Job
 from grete.errors import DeadLetterError, DecodeError, Reject, RetryLater, RevokedError
 from grete.processing.dead_letters import shortened
-from grete.processing.hooks import FATAL, NotInitialized
+from grete.processing.hooks import FATAL, Postponed
 from grete.routes import Route
 
 logger = logging.getLogger("grete")
@@ -42,7 +42,7 @@ class Verdict:
 def judge(error: BaseException, job: Job, route: Route) -> Verdict:
     """Which way the records of a failed job go; `offset` is the record that has failed, where the error names it."""
     error = _told(error)
-    if isinstance(error, NotInitialized):
+    if isinstance(error, Postponed):
         # No record's fault: nobody's attempt, and never a reason for a dead letter.
         return Verdict("later", error.__cause__ or error, delay=error.wait)
     if isinstance(error, FATAL) or (isinstance(error, BaseExceptionGroup) and error.subgroup(FATAL) is not None):
@@ -97,7 +97,8 @@ class Failures:
         route = self._routes[job.route]
         verdict = judge(error, job, route)
         place, fields = _place(job)  # before the job is given back, which lets go of its messages
-        hook = "initialize" if isinstance(_told(error), NotInitialized) else job.kind
+        told = _told(error)
+        hook = told.hook if isinstance(told, Postponed) else job.kind
         if verdict.kind == "fatal":
             # First: this stops the dispatcher, so that no other job is begun.
             self._control.fail(verdict.error)
@@ -165,6 +166,8 @@ def describe(decision: "_core.Decision | None", verdict: Verdict, route: Route, 
     match decision.kind:
         case "later" if hook == "initialize":
             return f"tried again on a new instance in {wait}"
+        case "later" if hook == "commit":
+            return f"tried again in {wait}; until then no handler gets these records"
         case "later":
             return f"asked for: again in {wait}"
         case "halve":

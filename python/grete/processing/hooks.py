@@ -1,37 +1,38 @@
 """How the hooks of consumer instances are run, in worker threads and on the event loop."""
 
 import inspect
-import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from grete import _core
 from grete._core import Job
-from grete.errors import GreteError, KafkaError
+from grete.errors import GreteError, RevokedError
 from grete.processing.dead_letters import DeadLetters
 from grete.processing.departure import Departure
 from grete.processing.instances import NO_MESSAGES, Instance, Instances, construct
 from grete.processing.leaks import runs_hooks
 from grete.routes import Route
 
-logger = logging.getLogger("grete")
-
 # These end the process gracefully; a retry would only repeat them.
 FATAL = (SystemExit, KeyboardInterrupt, MemoryError)
 
-# How long one try of a commit waits, in seconds, before records of an at-most-once route are handed to the handler.
+# How long the commit waits, in seconds, that goes before the records of an at-most-once route.
 _COMMIT_TRY = 30.0
 
 # Calls a function that blocks: right here in a worker thread, in a thread of its own for the event loop.
 Blocking = Callable[..., Awaitable[Any]]
 
 
-class NotInitialized(Exception):  # noqa: N818
-    """An instance could not be made, for the reason that is its cause; `wait` seconds until the next try."""
+class Postponed(Exception):  # noqa: N818
+    """No handler has seen the job's records, for the reason that is its cause; `wait` seconds until the next try.
 
-    def __init__(self, wait: float) -> None:
+    `hook` is what has failed: "initialize", or the "commit" that goes before at-most-once.
+    """
+
+    def __init__(self, hook: str, wait: float) -> None:
         super().__init__()
+        self.hook = hook
         self.wait = wait
 
 
@@ -75,7 +76,7 @@ class Hooks:
         self._commits_first = {route.id for route in routes.values() if route.offsets == "at_most_once"}
         self._keeps_job = {route.id for route in routes.values() if route.offsets == "manual"}
         self._single = {route.id for route in routes.values() if route.concurrency == "partition"}
-        # How often in a row no instance could be made, by lane and slot.
+        # How often in a row a unit's records could not be handed out, by lane and slot.
         self._failed: dict[tuple[int, int], int] = {}
 
     async def run(self, job: Job) -> None:
@@ -113,7 +114,6 @@ class Hooks:
     async def _initialized(self, job: Job) -> Instance:
         route = self._routes[job.route]
         host = self._instances.host(route, job)
-        unit = job.lane, job.slot
         try:
             instance = construct(route, job, host)
             instance.consumer._job = job  # noqa: SLF001
@@ -123,9 +123,8 @@ class Hooks:
             self._departure.gone([host])
             if not isinstance(error, Exception) or isinstance(error, FATAL):
                 raise
-            failures = self._failed[unit] = self._failed.get(unit, 0) + 1
-            raise NotInitialized(_wait(route, failures)) from error
-        self._failed.pop(unit, None)
+            raise self._postponed(job, "initialize") from error
+        self._failed.pop((job.lane, job.slot), None)
         instance.consumer._job = None  # noqa: SLF001
         self._instances.keep(job, instance)
         return instance
@@ -133,27 +132,21 @@ class Hooks:
     def _commit_first(self, job: Job) -> None:
         """At most once: no handler sees a record before the offset behind it is stored.
 
-        Once they are marked there is no way back: a failure now would drop records that no handler has seen. So the
-        commit is tried until it succeeds, or the partition or the App goes.
+        The marks stay when the commit fails, and so does what they say: handed out, as far as a restart is concerned.
         """
-        job.mark_all()
-        while True:
-            try:
-                self._clients[job.route].commit_marks(job, _COMMIT_TRY)
-            except (TimeoutError, KafkaError) as error:
-                if self._departure.leaving:
-                    raise
-                logger.warning(
-                    "%s waits with %s[%d]: its offsets have to be stored before its records are handed out, and that "
-                    "has failed; trying again: %s",
-                    self._routes[job.route].name,
-                    job.topic,
-                    job.partition,
-                    error,
-                    extra={"event": "consumer.commit_failed", "topic": job.topic, "partition": job.partition},
-                )
-            else:
-                return
+        try:
+            job.mark_all()
+            self._clients[job.route].commit_marks(job, _COMMIT_TRY)
+        except RevokedError:
+            raise
+        except Exception as error:
+            raise self._postponed(job, "commit") from error
+        self._failed.pop((job.lane, job.slot), None)
+
+    def _postponed(self, job: Job, hook: str) -> Postponed:
+        unit = job.lane, job.slot
+        failures = self._failed[unit] = self._failed.get(unit, 0) + 1
+        return Postponed(hook, _wait(self._routes[job.route], failures))
 
     async def _leave(self, job: Job) -> None:
         """The last job of a lane: what runs in the background ends, then the hook runs, then the instances are gone."""

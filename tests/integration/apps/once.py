@@ -1,0 +1,22 @@
+"""At most once: dies in its first call, or goes on."""
+
+from __future__ import annotations
+
+import os
+
+import grete
+from tests.integration.apps import log
+
+app = grete.App(
+    os.environ["ONCE_GROUP"],
+    kafka={"bootstrap.servers": os.environ["ONCE_SERVERS"], "auto.commit.interval.ms": 60_000},
+    workers=1,
+)
+
+
+@app.consumer(os.environ["ONCE_TOPIC"], max_messages=10, offsets="at_most_once", retry=grete.Retry(attempts=1))
+def once(messages: grete.Messages) -> None:
+    """Notes what it gets."""
+    log.write("run", runs=log.runs(messages.offsets))
+    if os.environ["ONCE_DIES"] == "1":
+        os._exit(9)
