@@ -58,8 +58,15 @@ def _class(handler: type) -> Shape:
         )
     if handler.consume is Consumer.consume:
         raise ConfigError(f"{where} has no consume method: define consume(self); the messages are in self.messages")
+    is_async = inspect.iscoroutinefunction(handler.consume)
     for hook in _HOOKS:
         _check_hook(handler, hook, where)
+        if not is_async and inspect.iscoroutinefunction(getattr(handler, hook)):
+            raise ConfigError(
+                f"{where}.{hook} is async def, but consume is a plain def, which runs in a thread without a loop: "
+                f"make consume async def, too, or {hook} a plain def",
+                setting=hook,
+            )
     try:
         inspect.signature(handler).bind()
     except TypeError as error:
@@ -71,7 +78,7 @@ def _class(handler: type) -> Shape:
     return Shape(
         name=name_of(handler),
         style="class",
-        is_async=inspect.iscoroutinefunction(handler.consume),
+        is_async=is_async,
         eof=_has(handler, "eof"),
         tick=_has(handler, "tick"),
     )

@@ -300,6 +300,11 @@ class Yields(grete.Consumer):
         yield 1
 
 
+class AsyncHook(Plain):
+    async def revoked(self) -> None:
+        """Nothing."""
+
+
 class TickTakes(Plain):
     def tick(self, now: float) -> None:  # type: ignore[override]
         """Nothing."""
@@ -328,6 +333,7 @@ class TickTakes(Plain):
         (NoSelf, r"NoSelf\.consume is called without arguments"),
         (Interval, r"Interval\.tick is a str, not a method"),
         (Yields, r"Yields\.consume has a yield in it"),
+        (AsyncHook, "revoked is async def, but consume is a plain def"),
         (TickTakes, r"TickTakes\.tick is called without arguments, but its signature says: .*'now'$"),
     ],
 )
