@@ -43,7 +43,7 @@ class Ticks(Orders):
 
 
 class AtEnd(Orders):
-    async def eof(self) -> None:
+    def eof(self) -> None:
         """Nothing."""
 
 
