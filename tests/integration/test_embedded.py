@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -147,3 +150,59 @@ def test_in_a_coroutine_the_loop_goes_on_while_handlers_finish(kafka: KafkaClust
 
     asyncio.run(serve())
     assert kafka.admin.committed(topic) == {(topic, 0): 10}
+
+
+HOST = """
+import threading, sys
+import grete
+app = grete.App({topic!r}, kafka={{"bootstrap.servers": {servers!r}}}, shutdown_timeout="2s")
+stuck = threading.Event()
+@app.consumer({topic!r})
+def handler(messages):
+    stuck.set()
+    threading.Event().wait()
+app.start()
+stuck.wait()
+{end}
+print("the end of the host")
+"""
+
+
+@pytest.mark.parametrize("end", ["", "try: app.stop()\nexcept grete.TimeoutError: print('late')"])
+def test_a_stuck_handler_does_not_keep_its_host_from_ending(
+    kafka: KafkaCluster, topic: str, tmp_path: Path, end: str
+) -> None:
+    kafka.create_topic(topic, partitions=1)
+    fill(kafka.bootstrap_servers, topic, 10)
+    script = HOST.format(topic=topic, servers=kafka.bootstrap_servers, end=end)
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout.split("\n")[:-1] == (["late"] if end else []) + ["the end of the host"]
+    assert "handler on" in done.stderr
+    assert kafka.admin.members(topic) == {}
+
+
+def test_who_takes_too_long_is_named_with_its_stack(
+    kafka: KafkaCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.create_topic(topic, partitions=1)
+    fill(kafka.bootstrap_servers, topic, 10)
+    release = threading.Event()
+
+    def told() -> dict[str, str]:
+        return {getattr(record, "event", ""): record.getMessage() for record in caplog.records}
+
+    app = grete.App(topic, kafka={"bootstrap.servers": kafka.bootstrap_servers}, stall_after="200ms")
+
+    @app.consumer(topic, handler_timeout="500ms")
+    def slow(_messages: grete.Messages) -> None:
+        release.wait()
+
+    with app.running():
+        try:
+            eventually(lambda: "consumer.timeout" in told(), 60.0, lambda: str(told()))
+        finally:
+            release.set()
+    for event in ("consumer.stalled", "consumer.timeout"):
+        assert "slow" in told()[event]
+        assert "release.wait()" in told()[event], "its stack"

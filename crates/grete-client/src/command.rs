@@ -32,6 +32,8 @@ struct Answers<A> {
     waiting: HashMap<u32, Waiting<A>>,
     /// The network thread has ended: nothing will be answered any more.
     ended: bool,
+    /// The client has failed for good: nothing will be answered any more, though the thread goes on.
+    given_up: bool,
 }
 
 /// Each question has a sleep of its own: an answer wakes whoever asked for it, and nobody else.
@@ -54,7 +56,7 @@ impl<Q: Question> Commands<Q> {
     pub(crate) fn new(waker: Waker) -> Self {
         Self {
             queue: Mutex::default(),
-            answers: Mutex::new(Answers { waiting: HashMap::new(), ended: false }),
+            answers: Mutex::new(Answers { waiting: HashMap::new(), ended: false, given_up: false }),
             end: Futex::default(),
             next_id: AtomicU32::new(1),
             waker,
@@ -102,19 +104,16 @@ impl<Q: Question> Commands<Q> {
     /// The answer, or that none will come; `None`: not yet.
     fn look(&self, id: u32) -> Option<Result<Q::Answer, NoAnswer>> {
         let mut answers = self.lock();
-        let given_up = match answers.waiting.get(&id) {
-            Some(Waiting { answer: Some(_), .. }) => {
-                return answers.waiting.remove(&id).and_then(|waiting| waiting.answer).map(Ok);
-            }
-            Some(_) => false,
-            None => true,
-        };
-        if !answers.ended && !given_up {
+        if answers.waiting.get(&id).is_some_and(|waiting| waiting.answer.is_some()) {
+            return answers.waiting.remove(&id).and_then(|waiting| waiting.answer).map(Ok);
+        }
+        if !answers.ended && !answers.given_up {
             return None;
         }
         answers.waiting.remove(&id);
+        let ended = answers.ended;
         drop(answers);
-        if given_up {
+        if !ended {
             self.send(Q::forget(id));
         }
         Some(Err(NoAnswer::Ended))
@@ -135,11 +134,12 @@ impl<Q: Question> Commands<Q> {
         answered.wake();
     }
 
-    /// The client has failed for good: whoever waits shall hear that now, not when their time is up.
+    /// The client has failed for good: whoever waits shall hear that now, not when their time is up, and so shall whoever
+    /// asks later.
     pub(crate) fn give_up(&self) {
-        for (_, waiting) in self.lock().waiting.extract_if(|_, waiting| waiting.answer.is_none()) {
-            waiting.answered.wake();
-        }
+        let mut answers = self.lock();
+        answers.given_up = true;
+        answers.waiting.values().for_each(|waiting| waiting.answered.wake());
     }
 
     pub(crate) fn end(&self) {
@@ -250,6 +250,15 @@ mod tests {
         let [Word::Double(id), Word::Forget(forgotten)] = commands.take()[..] else { panic!("a question and its end") };
         assert_eq!(id, forgotten);
         commands.answer(id, 7); // finds nobody
+    }
+
+    #[test]
+    fn who_asks_after_the_failure_hears_of_it_at_once() {
+        let commands = commands();
+        commands.give_up();
+        assert_eq!(commands.ask(PATIENCE, || false, Word::Double), Err(NoAnswer::Ended));
+        let [Word::Double(id), Word::Forget(forgotten)] = commands.take()[..] else { panic!("a question and its end") };
+        assert_eq!(id, forgotten);
     }
 
     #[test]

@@ -148,7 +148,10 @@ impl Driver {
                         if report::is_disconnect(&notice) {
                             self.counters.reconnects.fetch_add(1, Ordering::Relaxed);
                         }
-                        notices.extend(report::notice(&notice));
+                        // Whoever closes it reports what did not end in time, and knows better why.
+                        if !(self.core.is_closing() && report::is_expired_revocation(&notice)) {
+                            notices.extend(report::notice(&notice));
+                        }
                     }
                     ConsumerAction::SlotFailed(error) => {
                         notices.push(report::slot_failed(&error));
@@ -170,7 +173,9 @@ impl Driver {
                             let cancelled = state.loop_jobs(id);
                             let running = state.dispatch.abandon(id);
                             dispatcher.cancel_loop_jobs(cancelled);
-                            notices.extend(running.iter().map(|job| remarks::abandoned(job, now)));
+                            if !self.core.is_closing() {
+                                notices.extend(running.iter().map(|job| remarks::abandoned(job, now)));
+                            }
                         }
                     }
                     lane => self.on_lane(now, &mut state.dispatch, lane),

@@ -34,6 +34,11 @@ pub(crate) fn is_disconnect(notice: &ConsumerNotice) -> bool {
     matches!(notice, ConsumerNotice::Cluster(ClusterNotice::Disconnected { reason, .. }) if !reason.is_peaceful())
 }
 
+/// Whether partitions were given up although their handlers had not ended.
+pub(crate) fn is_expired_revocation(notice: &ConsumerNotice) -> bool {
+    matches!(notice, ConsumerNotice::Group(GroupNotice::Revoked { expired: true, .. }))
+}
+
 fn of(tp: &TopicPartition) -> Fields {
     vec![("topic", tp.topic.to_string()), ("partition", tp.partition.to_string())]
 }

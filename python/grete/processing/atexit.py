@@ -1,10 +1,12 @@
 """Closes what is still open before the interpreter finalises."""
 
 import contextlib
+import logging
 import os
+import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 
@@ -15,6 +17,12 @@ class Closable(Protocol):
         """Ends them, quickly."""
 
 
+logger = logging.getLogger("grete")
+
+# The exit status of a process that is ended by force.
+FORCED = 2
+
+_abandoned: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
 _open: "weakref.WeakSet[Closable]" = weakref.WeakSet()
 _registered_in: int | None = None
 
@@ -30,6 +38,7 @@ def close_before_exit(thing: Closable) -> None:
     _open.add(thing)
     if _registered_in != os.getpid():
         if _registered_in is not None:
+            _abandoned.clear()
             _open.clear()  # a forked child: what was open belongs to the parent
             _open.add(thing)
         else:
@@ -43,9 +52,23 @@ def forget(thing: Closable) -> None:
     _open.discard(thing)
 
 
+def abandon(threads: Iterable[threading.Thread]) -> None:
+    """These were given up: the interpreter's end does not wait for them, for they may never end."""
+    _abandoned.update(threads)
+
+
 def _close_all() -> None:
     if _registered_in != os.getpid():
         return  # a forked child that opened nothing itself
     for thing in list(_open):
         with contextlib.suppress(Exception):
             thing.close_at_exit()
+    late = sorted(thread.name for thread in _abandoned if thread.is_alive())
+    if late:
+        # Python would join them for ever. What else would be done at the end is not done, either: atexit comes later.
+        text = "forced exit: %s had been given up by a stop and still runs"
+        logger.error(text, ", ".join(late), extra={"event": "app.forced"})
+        with contextlib.suppress(Exception):
+            logging.shutdown()
+            sys.stdout.flush()
+        os._exit(FORCED)

@@ -11,6 +11,7 @@ from grete.client import Producer
 from grete.config import Config
 from grete.errors import GreteError
 from grete.processing import atexit
+from grete.processing.background import BackgroundThread
 from grete.processing.engine import Engine
 from grete.processing.lookout import Lookout
 from grete.processing.production import Production
@@ -81,6 +82,8 @@ class Runner:
 
     def owns(self, thread: threading.Thread) -> bool:
         """Whether the end of the run has to wait for this thread."""
+        if isinstance(thread, BackgroundThread):
+            return True
         return self._engine is not None and thread in self._engine.threads
 
     def close_at_exit(self) -> None:
@@ -145,6 +148,7 @@ class Runner:
             self._stop.over()
             logger.info('App "%s" has stopped', self._name, extra={"event": "app.stopped"})
         finally:
+            self._dispatcher.release_workers()
             self._stop.over()
             atexit.forget(self)
             self._lookout.close()

@@ -10,6 +10,8 @@ from grete.routes import Route
 
 if TYPE_CHECKING:
     from grete._core import _RunningJob
+
+    # Not otherwise: this may be imported first when the interpreter ends: too late for concurrent.futures.
     from grete.processing.loop import LoopWorker
 
 

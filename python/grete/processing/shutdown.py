@@ -11,6 +11,7 @@ from typing import NoReturn
 from grete import _core, errors
 from grete.client import Undelivered
 from grete.errors import UndeliveredError
+from grete.processing import atexit
 from grete.processing.engine import Engine
 from grete.processing.lookout import Lookout
 from grete.processing.production import Production
@@ -18,8 +19,6 @@ from grete.processing.signals import dump_stacks
 
 logger = logging.getLogger("grete")
 
-# The exit status of a forced stop.
-FORCED = 2
 # For a thread that has been given up to say so itself: the end of the time is near, but not yet there.
 _LAST_WORDS = 0.1
 
@@ -56,7 +55,7 @@ class Shutdown:
         threads = engine.threads if engine is not None else ()
         self._await(threads, lambda left: left.handlers)
         if engine is not None and (late := _alive(threads)):
-            for line in engine.describe_running():
+            for line in _describe(engine):
                 place = line.partition("\n")[0]
                 text = "%s: does not end; what it has not marked will be processed again"
                 logger.error(text, place, extra={"event": "app.late_job"})
@@ -122,13 +121,14 @@ class Shutdown:
 
     def _give_up(self, engine: Engine | None, late: Sequence[threading.Thread]) -> None:
         """The time is up."""
-        running = engine.describe_running() if engine is not None else []
+        running = _describe(engine) if engine is not None else []
         for line in running:
             logger.error("not over in time: %s", line, extra={"event": "app.blocked"})
         names = [line.partition("\n")[0] for line in running] or [thread.name for thread in late]
         reason = f"not over after shutdown_timeout: {'; '.join(names)}"
         if self._exits:
             self._force(reason, dump=not running)
+        atexit.abandon(late)
         self._errors.insert(0, errors.TimeoutError(f"{reason}. What it has not marked will be processed again"))
 
     def _force(self, reason: str, dump: bool) -> NoReturn:
@@ -136,7 +136,7 @@ class Shutdown:
         if dump:
             dump_stacks()
         logging.shutdown()
-        os._exit(FORCED)
+        os._exit(atexit.FORCED)
 
 
 class _Left:
@@ -150,6 +150,15 @@ class _Left:
 
 def _left(stop: _core.Stop) -> _Left:
     return _Left(*(stop.left() or (0.0, 0.0, 0.0, 0.0)))
+
+
+def _describe(engine: Engine) -> list[str]:
+    """Nothing, rather than a stop that ends with the description of what keeps it from ending."""
+    try:
+        return engine.describe_running()
+    except Exception:
+        logger.exception("running handlers cannot be described", extra={"event": "app.stop_failed"})
+        return []
 
 
 def _alive(threads: Sequence[threading.Thread]) -> list[threading.Thread]:

@@ -77,6 +77,12 @@ pub struct ConsumerCore {
 }
 
 impl ConsumerCore {
+    /// Whether it was closed: partitions are then given up because the process ends, and late jobs are its business.
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+
     /// Connects to nothing until there is something to read.
     #[must_use]
     pub fn new(config: ConsumerCoreConfig, mut rng: Rng) -> Self {
