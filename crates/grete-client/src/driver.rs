@@ -181,7 +181,7 @@ impl Driver {
                     lane => self.on_lane(now, &mut state.dispatch, lane),
                 }
             }
-            dispatcher.unlock(state);
+            dispatcher.unlock_for_jobs(state);
         }
         self.dispatcher.notify(notices);
     }
@@ -220,20 +220,12 @@ impl Driver {
         }
     }
 
-    /// Tells jobs that run for too long, hands on what is due by now, and looks when the next of that is.
+    /// Does what is due by now, and looks when the next of that is.
     fn keep_time(&mut self, now: Nanos) {
-        let mut state = self.dispatcher.lock();
-        state.dispatch.set_wall(self.dispatcher.wall_minus_mono_ms(now));
-        state.dispatch.advance(now);
-        let stalls = state.dispatch.stalls(now, self.client);
-        state.counts.stalled += stalls.len() as u64;
-        let lanes = state.keep_time(self.client);
-        let stall = state.dispatch.stall_deadline(self.client);
+        let due = self.dispatcher.tell_time(now, self.client);
         // A job that begins while this thread sleeps stalls no earlier than this.
         let next_look = self.shortest_stall.filter(|_| !self.lanes.is_empty()).map(|limit| now.saturating_add(limit));
-        self.deadline = [lanes, stall, next_look].into_iter().flatten().min();
-        self.dispatcher.unlock(state);
-        self.dispatcher.notify(stalls.iter().map(remarks::stalled).collect());
+        self.deadline = [due, next_look].into_iter().flatten().min();
     }
 }
 

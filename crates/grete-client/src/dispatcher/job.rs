@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use grete_core::dispatch::{Batch, Decision, Failure, JobKind, JobShared, LaneId, Lease, Pool, Trouble};
+use grete_core::dispatch::{Batch, Failure, JobKind, JobShared, LaneId, Lease, Pool, Trouble};
 
 /// What [`super::Dispatcher::next`] came to.
 #[derive(Debug)]
@@ -122,13 +122,13 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub(super) fn ended(&mut self, lease: &Lease, outcome: &Outcome, decision: Option<Decision>) {
+    pub(super) fn ended(&mut self, lease: &Lease, outcome: &Outcome) {
         self.jobs += 1;
         match outcome {
             Outcome::Failed(_) => self.failures += 1,
             Outcome::Done => match lease.kind {
                 JobKind::Consume => self.records += lease.shared.batch().map_or(0, |batch| batch.rows.len() as u64),
-                JobKind::DeadLetter if decision != Some(Decision::Refused) => self.dead_letters += 1,
+                JobKind::DeadLetter if !lease.shared.is_fenced() => self.dead_letters += 1,
                 _ => {}
             },
         }

@@ -7,6 +7,7 @@
 mod failures;
 mod job;
 mod looping;
+mod sleep;
 mod sleepers;
 mod status;
 #[cfg(test)]
@@ -32,7 +33,7 @@ pub use status::{LaneReport, RunningJob};
 
 use failures::Failures;
 use looping::Looping;
-use sleepers::{Sleepers, Wakes};
+use sleepers::Sleepers;
 
 use crate::error::ClientError;
 use crate::notice::{Notice, Notices};
@@ -99,42 +100,6 @@ struct ClientSide {
     waker: Option<Waker>,
     /// The dispatcher's deadline that this thread keeps, so that no worker has to.
     keeps: Option<Nanos>,
-}
-
-impl State {
-    /// Who has to get up for what is ready, and for a deadline that nobody keeps. Asked by whoever has changed something,
-    /// before it gives the lock back.
-    pub(crate) fn wakes(&mut self) -> Wakes {
-        let mut wakes = Wakes::default();
-        for (pool, thread) in Pool::ALL.into_iter().zip(&mut wakes.threads) {
-            if self.dispatch.has_ready(pool) {
-                *thread = self.sleepers.rouse(pool);
-                wakes.poller |= pool == Pool::Threads && self.polling > 0;
-            }
-        }
-        if wakes.threads.iter().all(Option::is_none) && self.unkept_deadline().is_some() {
-            wakes.threads[0] = self.sleepers.rouse_for_time();
-        }
-        wakes
-    }
-
-    /// The dispatcher's next deadline, unless a sleeper or a network thread gets up for it or before it.
-    fn unkept_deadline(&self) -> Option<Nanos> {
-        let kept = self.clients.iter().filter_map(|client| client.keeps).chain(self.sleepers.kept()).min();
-        self.dispatch.next_deadline().filter(|due| kept.is_none_or(|kept| kept > *due))
-    }
-
-    /// A client's network thread takes on the deadline that nobody else keeps. Returns it.
-    pub(crate) fn keep_time(&mut self, client: ClientId) -> Option<Nanos> {
-        self.client_mut(client)?.keeps = None;
-        let due = self.unkept_deadline();
-        self.client_mut(client)?.keeps = due;
-        due
-    }
-
-    fn client_mut(&mut self, client: ClientId) -> Option<&mut ClientSide> {
-        self.clients.get_mut(client.0 as usize)
-    }
 }
 
 impl Dispatcher {
@@ -415,16 +380,6 @@ impl Dispatcher {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the lock back and wakes whoever has to get up.
-    pub(crate) fn unlock(&self, mut state: MutexGuard<'_, State>) {
-        let wakes = state.wakes();
-        drop(state);
-        if wakes.poller {
-            self.shared.poller.wake();
-        }
-        wakes.unpark();
-    }
-
     pub(crate) fn attach(&self) -> ClientId {
         let mut state = self.lock();
         state.clients.push(ClientSide::default());
@@ -503,69 +458,19 @@ impl Dispatcher {
         self.unlock(state);
         next
     }
-
-    /// Sleeps until woken. The sleeper is on the list before the lock is free, and whoever changes something looks at the
-    /// list under the lock afterwards; an `unpark` that comes before the `park` makes it return at once. So no wake-up is
-    /// lost. Spurious ones are harmless: the caller looks again.
-    fn park<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        worker: &Worker,
-        now: Nanos,
-        deadline: Option<Nanos>,
-    ) -> (MutexGuard<'a, State>, Waited) {
-        let id = state.sleepers.add(worker.pool, worker.number);
-        let mut until = deadline;
-        if let Some(due) = state.unkept_deadline() {
-            state.sleepers.keep_time(id, due);
-            until = Some(until.map_or(due, |until| until.min(due)));
-        }
-        drop(state);
-        match until {
-            Some(until) => std::thread::park_timeout(Duration::from_nanos(until.saturating_sub(now))),
-            None => std::thread::park(),
-        }
-        let mut state = self.lock();
-        state.sleepers.remove(id);
-        (state, Waited::Woken)
-    }
-
-    /// Sleeps until woken or a Unix signal comes. The count is read under the lock: what is changed after that, under the
-    /// lock, is followed by a wake-up that changes the count, so that the sleep does not begin.
-    fn sleep_interruptibly<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        now: Nanos,
-        deadline: Option<Nanos>,
-    ) -> (MutexGuard<'a, State>, Waited) {
-        let due = state.dispatch.next_deadline();
-        let until = [deadline, due].into_iter().flatten().min();
-        state.polling += 1;
-        let seen = self.shared.poller.count();
-        drop(state);
-        let waited = self.shared.poller.wait(seen, until.map(|until| Duration::from_nanos(until.saturating_sub(now))));
-        let mut state = self.lock();
-        state.polling -= 1;
-        (state, waited)
-    }
-
-    fn wake_all(&self) {
-        // Under the lock, so that no worker is between its look and its sleep.
-        let threads = self.lock().sleepers.all();
-        threads.into_iter().for_each(|thread| thread.unpark());
-        self.shared.poller.wake();
-    }
 }
 
 impl State {
+    fn client_mut(&mut self, client: ClientId) -> Option<&mut ClientSide> {
+        self.clients.get_mut(client.0 as usize)
+    }
+
     fn complete(&mut self, now: Nanos, lease: Lease, outcome: Outcome) -> Option<Decision> {
-        let mut counts = self.counts;
-        let finished = match outcome.clone() {
+        self.counts.ended(&lease, &outcome);
+        let finished = match outcome {
             Outcome::Done => Finished::Done,
             Outcome::Failed(failure) => Finished::Failed(failure),
         };
-        counts.ended(&lease, &outcome, None);
-        self.counts = counts;
         let (client, decision) = self.dispatch.complete(now, lease, finished);
         self.wake_client(client);
         decision

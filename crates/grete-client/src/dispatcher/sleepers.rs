@@ -70,6 +70,11 @@ impl Sleepers {
         Some(sleeper.thread)
     }
 
+    /// Whether somebody is woken and not yet up.
+    pub(super) fn is_one_rising(&self) -> bool {
+        self.rising.iter().any(Option::is_some)
+    }
+
     /// The one to wake so that it keeps a deadline that nobody keeps; `None` when none sleeps.
     pub(super) fn rouse_for_time(&self) -> Option<Thread> {
         self.asleep.last().map(|sleeper| sleeper.thread.clone())
@@ -96,17 +101,9 @@ fn index(pool: Pool) -> usize {
 
 /// Threads to wake once the lock is free: woken under it, they would run into it.
 #[derive(Debug, Default)]
-#[must_use]
-pub(crate) struct Wakes {
+pub(super) struct Wakes {
     pub(super) threads: [Option<Thread>; Pool::ALL.len()],
     pub(super) poller: bool,
-}
-
-impl Wakes {
-    /// Without the lock.
-    pub(super) fn unpark(self) {
-        self.threads.into_iter().flatten().for_each(|thread| thread.unpark());
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! The hand-over between threads: nothing is lost, nothing hangs, order holds.
 
+mod looping;
+mod waking;
+
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::thread;
@@ -22,9 +25,14 @@ use crate::ending::Ending;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn lane(dispatcher: &Dispatcher, client: ClientId, partition: u32, max_messages: usize) -> LaneId {
+    let policy = RoutePolicy { max_messages, ..RoutePolicy::default() };
+    lane_with(dispatcher, client, partition, policy)
+}
+
+fn lane_with(dispatcher: &Dispatcher, client: ClientId, partition: u32, policy: RoutePolicy) -> LaneId {
     let tp = TopicPartition::new("orders", partition.cast_signed());
     let slot = Slot(partition);
-    let policy = Arc::new(RoutePolicy { max_messages, ..RoutePolicy::default() });
+    let policy = Arc::new(policy);
     let spec = LaneSpec { client, slot, tp, assignment_epoch: 1, policy };
     let mut state = dispatcher.lock();
     let id = state.dispatch.add_lane(spec);
