@@ -417,3 +417,35 @@ def test_a_handler_that_outlives_its_revocation_is_left_behind(
     assert left == [(gone, True)]
     assert refused == [gone]
     assert len(events(caplog, "consumer.abandoned")) == 1
+
+
+@pytest.mark.parametrize("kind", ["worker", "background", "task", "helper"])
+def test_an_app_can_be_stopped_from_whatever_it_runs(
+    kafka: KafkaCluster, topic: str, group: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The stop waits for these: they do not wait for it."""
+    kafka.create_topic(topic, partitions=1)
+    fill(kafka.bootstrap_servers, topic, 10)
+    app = make(kafka, group)
+    stopped = threading.Event()
+
+    def stop() -> None:
+        app.stop()
+        stopped.set()
+
+    class Background(grete.Consumer):
+        def consume(self) -> None:
+            self.background(stop)
+
+    async def task(messages: grete.Messages) -> None:
+        stop()
+
+    async def helper(messages: grete.Messages) -> None:
+        await asyncio.to_thread(stop)
+
+    handlers: dict[str, Any] = {"worker": lambda _: stop(), "background": Background, "task": task, "helper": helper}
+    app.consumer(topic)(handlers[kind])
+    with running(app):
+        assert stopped.wait(60)
+    assert kafka.admin.committed(group) == {(topic, 0): 10}
+    assert events(caplog, "thread.leaked") == []

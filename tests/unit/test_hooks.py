@@ -13,6 +13,7 @@ import pytest
 import grete
 from grete.processing.dead_letters import DeadLetters
 from grete.processing.departure import Departure
+from grete.processing.failures import judge
 from grete.processing.hooks import Hooks, Postponed, drive
 from grete.processing.instances import Instances
 from grete.processing.leaks import Leaks
@@ -350,6 +351,18 @@ def test_an_asynchronous_hook_in_a_thread_is_refused() -> None:
         drive(suspend())
     with pytest.raises(RuntimeError):
         drive(wait())
+
+
+def test_a_stop_iteration_is_what_it_is() -> None:
+    def handler(messages: grete.Messages) -> None:
+        next(iter([]))
+
+    job: Any = FakeJob(messages=some())
+    rig = Rig(handler, retry=grete.Retry(never=StopIteration))
+    with pytest.raises(RuntimeError) as caught:
+        rig.run(job)
+    verdict = judge(caught.value, job, rig.route)
+    assert (type(verdict.error), verdict.kind) == (StopIteration, "give_up")
 
 
 def test_a_failed_revoked_leaves_no_instance(rig: Rig) -> None:

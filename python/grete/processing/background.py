@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from grete import _core
 from grete.errors import GreteError
 
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ class BackgroundThread(threading.Thread):
         self._call: tuple[Callable[..., Any], Sequence[Any]] | None = (fn, args)
 
     @property
-    def owner(self) -> str:
-        """The name of the instance that it works for."""
-        return self._owner.name
+    def owner(self) -> "Background":
+        """What it belongs to."""
+        return self._owner
 
     def run(self) -> None:
         """Calls the function and logs what it raises."""
@@ -44,11 +45,12 @@ class BackgroundThread(threading.Thread):
 class Background:
     """The background work of one instance. `start` from any thread; the rest from where its last hook runs."""
 
-    __slots__ = ("_lock", "_over", "_stopping", "_tasks", "_threads", "name")
+    __slots__ = ("_lock", "_over", "_stopping", "_tasks", "_threads", "dispatcher", "name")
 
-    def __init__(self, name: str) -> None:
-        """`name` is the instance's, for messages."""
+    def __init__(self, name: str, dispatcher: _core.Dispatcher) -> None:
+        """`name` is the instance's, for messages; the dispatcher says which App's."""
         self.name = name
+        self.dispatcher = dispatcher
         self._lock = threading.Lock()
         self._over = False
         self._stopping: threading.Event | None = None

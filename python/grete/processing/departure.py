@@ -82,7 +82,7 @@ def report_late(threads: Sequence[BackgroundThread]) -> None:
         logger.warning(
             "%s of %s was told to end by self.stopping and has not in time; it goes on alone%s",
             thread.name,
-            thread.owner,
+            thread.owner.name,
             f"\n{frames[thread.ident]}" if thread.ident in frames else "",
             extra={"event": "thread.leaked", "leaked": thread.name},
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grete import _core
 from grete.config import Config
-from grete.processing.background import join
+from grete.processing.background import BackgroundThread, join
 from grete.processing.dead_letters import DeadLetters
 from grete.processing.departure import Departure, report_late
 from grete.processing.failures import Control, Failures
@@ -118,6 +118,12 @@ class Engine:
         with self._lock:
             workers = tuple(self._workers.values())
         return workers if self._loop is None else (*workers, self._loop)
+
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether the end of the run waits for this thread, or for a job or an instance that it works for."""
+        if isinstance(thread, BackgroundThread):
+            return thread.owner.dispatcher is self._dispatcher
+        return thread in self.threads or (self._loop is not None and self._loop.helped_by(thread))
 
     def leave(self, deadline: float) -> None:
         """The App stops: what runs in the background has until then (of `time.monotonic()`)."""

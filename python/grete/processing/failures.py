@@ -63,9 +63,13 @@ def judge(error: BaseException, job: Job, route: Route) -> Verdict:
 
 
 def _told(error: BaseException) -> BaseException:
-    """A task group wraps what its one task has raised: that is what the handler wanted to say."""
+    """What the handler wanted to say: a task group wraps what its one task has raised, and a coroutine a StopIteration,
+    because that means its own end.
+    """
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
+        return error.__cause__
     return error
 
 

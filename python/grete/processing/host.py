@@ -29,7 +29,7 @@ class Host:
         self.client = client
         self.dispatcher = dispatcher
         self.producer = producer
-        self.background = Background(name)
+        self.background = Background(name, dispatcher)
         # Threads that its hooks have started themselves.
         self.raw_threads: list[RawThread] = []
 

@@ -5,6 +5,7 @@ import contextvars
 import functools
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from grete import _core
 from grete._core import Job
 from grete.errors import ConfigError
+from grete.processing import atexit
 from grete.processing.failures import Control, Failures
 from grete.processing.hooks import Blocking, Hooks
 
@@ -67,6 +69,8 @@ class LoopWorker(threading.Thread):
         self._tasks: dict[int, tuple[Job, asyncio.Task[None]]] = {}
         self._cancelled: set[int] = set()
         self._over: asyncio.Future[None] | None = None
+        # Those of the default executor, which run what jobs give to `asyncio.to_thread`.
+        self._helpers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
     @property
     def tasks(self) -> Mapping[int, tuple[Job, "asyncio.Task[None]"]]:
@@ -77,6 +81,10 @@ class LoopWorker(threading.Thread):
     def current(self) -> "asyncio.Task[Any] | None":
         """The task that has the thread just now; None when all of them wait. For reports from other threads."""
         return asyncio.current_task(self._loop) if self._loop is not None else None
+
+    def helped_by(self, thread: threading.Thread) -> bool:
+        """Whether the thread is one of the loop's default executor."""
+        return thread in self._helpers
 
     def run(self) -> None:
         """Works until the dispatcher says that it is over."""
@@ -89,7 +97,10 @@ class LoopWorker(threading.Thread):
 
     def _run(self) -> None:
         loop = self._loop = new_loop(self._kind)
-        executor = ThreadPoolExecutor(thread_name_prefix="grete-loop-executor")
+        helpers = self._helpers
+        executor = ThreadPoolExecutor(
+            thread_name_prefix="grete-loop-executor", initializer=lambda: helpers.add(threading.current_thread())
+        )
         loop.set_default_executor(executor)
         loop.set_exception_handler(_log_loop_error)
         asyncio.set_event_loop(loop)
@@ -114,6 +125,9 @@ class LoopWorker(threading.Thread):
             loop.remove_reader(fd)
         # Nothing is left to do; or the time of a stop is up, and what is left will have to go, as will tasks that
         # handlers have started and forgotten.
+        if self._tasks:
+            # Their threads cannot be cancelled: the interpreter's end must not wait for these, either.
+            atexit.abandon(self._helpers)
         for number in list(self._tasks):
             self._cancel(number)
         others = asyncio.all_tasks() - {asyncio.current_task()}

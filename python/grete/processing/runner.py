@@ -11,7 +11,6 @@ from grete.client import Producer
 from grete.config import Config
 from grete.errors import GreteError
 from grete.processing import atexit
-from grete.processing.background import BackgroundThread
 from grete.processing.engine import Engine
 from grete.processing.lookout import Lookout
 from grete.processing.production import Production
@@ -82,9 +81,7 @@ class Runner:
 
     def owns(self, thread: threading.Thread) -> bool:
         """Whether the end of the run has to wait for this thread."""
-        if isinstance(thread, BackgroundThread):
-            return True
-        return self._engine is not None and thread in self._engine.threads
+        return self._engine is not None and self._engine.owns(thread)
 
     def close_at_exit(self) -> None:
         """The interpreter ends while this runs in another thread. The process goes with the time of the stop."""
@@ -148,7 +145,6 @@ class Runner:
             self._stop.over()
             logger.info('App "%s" has stopped', self._name, extra={"event": "app.stopped"})
         finally:
-            self._dispatcher.release_workers()
             self._stop.over()
             atexit.forget(self)
             self._lookout.close()
