@@ -81,10 +81,13 @@ impl Lane {
         let maps = self.policy().offset_map;
         let nothing = OffsetMap::default();
         let already = self.already.as_deref().unwrap_or(&nothing);
-        let map_of =
-            |tracker: &mut super::tracker::Tracker| if maps { tracker.offset_map(already) } else { nothing.clone() };
         // Fenced: whoever owns the partition now commits for it.
-        let (told, map) = self.marks.with(|tracker| (tracker.committable(), map_of(tracker))).ok()?;
+        let told = self.marks.with(|tracker| {
+            tracker.pass_known(already);
+            let map = if maps { tracker.offset_map(already) } else { OffsetMap::default() };
+            (tracker.committable(), map)
+        });
+        let (told, map) = told.ok()?;
         let (offset, leader_epoch) = told?;
         let map = if map.runs().iter().all(|run| run.end <= offset) { nothing } else { map };
         let metadata = if maps { map.encode(offset, super::offset_map::MAX_METADATA) } else { String::new() };

@@ -50,6 +50,8 @@ impl Tracker {
         let Some(span) = Span::new(offsets, next_offset, leader_epoch) else {
             return self.skip(next_offset);
         };
+        // What lies before its first record was passed over.
+        self.skip(span.first());
         self.open += span.open();
         self.spans.push_back(span);
     }
@@ -140,6 +142,15 @@ impl Tracker {
         runs
     }
 
+    /// A run of what is known to be done that begins where this ends is passed: nobody is going to hand it out.
+    pub(super) fn pass_known(&mut self, further: &OffsetMap) {
+        let end = self.spans.back().map_or(self.base, |span| Some(span.next_offset));
+        let run = end.and_then(|end| further.runs().iter().find(|run| run.contains(&end)));
+        if let Some(run) = run {
+            self.skip(run.end);
+        }
+    }
+
     /// The same, with what is known to be done further on.
     pub(super) fn offset_map(&self, further: &OffsetMap) -> OffsetMap {
         let end = self.spans.back().map_or(self.base, |span| Some(span.next_offset)).unwrap_or(i64::MAX);
@@ -160,5 +171,100 @@ pub(super) fn is_dense(offsets: &[i64]) -> bool {
     match (offsets.first(), offsets.last()) {
         (Some(first), Some(last)) => usize::try_from(last - first).is_ok_and(|span| span + 1 == offsets.len()),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn runs(all: &[(i64, i64)]) -> OffsetMap {
+        OffsetMap::from_runs(all.iter().map(|(start, end)| *start..*end))
+    }
+
+    #[test]
+    fn what_was_passed_over_between_spans_is_passed() {
+        let mut tracker = Tracker::at(17);
+        tracker.hand_out(Offsets::Dense(17..19), 19, 3);
+        assert_eq!(tracker.mark(0, 100), 2);
+        assert_eq!(tracker.committable(), Some((19, 3)));
+        tracker.hand_out(Offsets::Dense(21..23), 25, 4);
+        assert_eq!(tracker.committable(), Some((21, 3)), "19 and 20 were not for us");
+        assert_eq!(tracker.mark(22, 22), 1);
+        assert_eq!(tracker.offset_map(&OffsetMap::default()), runs(&[(22, 25)]));
+        assert_eq!((tracker.mark_each(&[21]), tracker.committable()), (1, Some((25, 4))));
+    }
+
+    #[test]
+    fn what_is_known_to_be_done_is_passed_before_anybody_decodes_it() {
+        let mut tracker = Tracker::at(37);
+        let known = runs(&[(39, 40), (50, 60)]);
+        tracker.hand_out(Offsets::Dense(37..39), 39, 0);
+        tracker.pass_known(&known);
+        assert_eq!(tracker.committable(), Some((37, -1)));
+        tracker.mark(37, 38);
+        assert_eq!(tracker.committable(), Some((40, 0)));
+        assert_eq!(tracker.offset_map(&known), runs(&[(50, 60)]));
+    }
+
+    #[test]
+    fn who_waits_for_marks_is_told_once() {
+        let mut tracker = Tracker::at(0);
+        tracker.hand_out(Offsets::Dense(0..10), 10, 0);
+        assert!(tracker.wait_for(10) && !tracker.take_resumed());
+        assert!(!tracker.wait_for(7));
+        tracker.mark(0, 1);
+        assert!(!tracker.take_resumed());
+        tracker.mark(5, 5);
+        assert!(tracker.take_resumed() && !tracker.take_resumed());
+    }
+
+    proptest! {
+        /// Against sets of offsets.
+        #[test]
+        fn as_a_naive_tracker(
+            spans in prop::collection::vec((0..4_i64, prop::collection::vec(1..4_i64, 1..90), 0..3_i64), 1..6),
+            marks in prop::collection::vec((0..400_i64, 0..90_i64, any::<bool>()), 0..60),
+        ) {
+            let mut tracker = Tracker::at(0);
+            let (mut all, mut next) = (BTreeSet::new(), 0);
+            for (gap, steps, hole) in spans {
+                next += gap;
+                let mut offsets = vec![next];
+                offsets.extend(steps.iter().map(|step| { next += step; next }));
+                all.extend(&offsets);
+                next += 1 + hole;
+                let offsets = if is_dense(&offsets) {
+                    Offsets::Dense(offsets[0]..offsets[offsets.len() - 1] + 1)
+                } else {
+                    Offsets::Copied(offsets.into())
+                };
+                tracker.hand_out(offsets, next, 0);
+            }
+            let mut open = all.clone();
+            for (from, len, each) in marks {
+                let hit: Vec<i64> = all.range(from..=from + len).copied().collect();
+                // Each third one, to leave gaps.
+                let hit: Vec<i64> = if each { hit.into_iter().step_by(3).collect() } else { hit };
+                let new = hit.iter().filter(|offset| open.remove(offset)).count();
+                prop_assert_eq!(if each { tracker.mark_each(&hit) } else { tracker.mark(from, from + len) }, new);
+                prop_assert_eq!(tracker.open(), open.len());
+                let first = open.first().copied();
+                prop_assert_eq!(tracker.first_open(), first);
+                prop_assert_eq!(tracker.committable().map(|(offset, _)| offset), Some(first.unwrap_or(next)));
+                for offset in &all {
+                    prop_assert_eq!(tracker.is_open(*offset), open.contains(offset));
+                }
+                let map = OffsetMap::from_runs(tracker.done_ahead());
+                let from = first.unwrap_or(next);
+                for offset in from..next {
+                    prop_assert_eq!(map.contains(offset), !open.contains(&offset), "{}", offset);
+                }
+            }
+        }
     }
 }
