@@ -198,6 +198,11 @@ impl Driver {
                 Some(id) => drop(dispatch.push(now, id, chunk)),
                 None => dispatch.release(self.client, chunk.slot, chunk.bytes),
             },
+            ConsumerAction::HighWatermark { slot, high_watermark } => {
+                if let Some(id) = lane(&slot) {
+                    dispatch.set_high_watermark(id, high_watermark);
+                }
+            }
             ConsumerAction::Position { slot, offset, generation, committed, already } => {
                 if let Some(id) = lane(&slot) {
                     dispatch.set_position(id, offset, generation, committed, already);

@@ -154,6 +154,13 @@ pub enum ConsumerAction {
     },
     /// Data to decode.
     Push(Chunk),
+    /// There is nothing more yet, and this is where the partition ends.
+    HighWatermark {
+        /// Whose.
+        slot: Slot,
+        /// As the broker told; -1 when unknown.
+        high_watermark: i64,
+    },
     /// The partition leaves: end its job, run its hook, answer with [`ConsumerEvent::Drained`].
     Revoke {
         /// Which.

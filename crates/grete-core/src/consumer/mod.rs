@@ -301,6 +301,9 @@ impl ConsumerCore {
             FetchAction::Send(outgoing) => self.cluster(now, ClusterEvent::Send(outgoing)),
             FetchAction::NeedNode(node) => self.cluster(now, ClusterEvent::NeedNode(node, Channel::Fetch)),
             FetchAction::Data(chunk) => out.push(ConsumerAction::Push(chunk)),
+            FetchAction::Nothing { slot, high_watermark } => {
+                out.push(ConsumerAction::HighWatermark { slot, high_watermark });
+            }
             FetchAction::OutOfRange { slot, .. } => self.positions(now, PositionEvent::OutOfRange { slot }),
             FetchAction::Diverged { slot, epoch, end_offset } => {
                 self.positions(now, PositionEvent::Diverged { slot, epoch, end_offset });

@@ -54,7 +54,7 @@ impl Dispatch {
             JobKind::Consume | JobKind::DeadLetter => {
                 let feed = lease.feed.take();
                 let goes_on = lane.goes_on(&lease);
-                lane.end_rows(lease, finished, &mut self.rng, wall_ms, &mut ended);
+                lane.end_rows(lease, finished, goes_on, wall_ms, &mut self.rng, &mut ended);
                 lane.end_feed(feed, goes_on, &mut ended);
             }
             JobKind::Decode => {
@@ -192,9 +192,16 @@ impl Lane {
         self.loose.extend(loose);
     }
 
-    fn end_rows(&mut self, mut lease: Lease, finished: Finished, rng: &mut Rng, wall_ms: i64, ended: &mut Ended) {
+    fn end_rows(
+        &mut self,
+        mut lease: Lease,
+        finished: Finished,
+        goes_on: bool,
+        wall_ms: i64,
+        rng: &mut Rng,
+        ended: &mut Ended,
+    ) {
         let slot = lease.slot;
-        let goes_on = self.goes_on(&lease);
         self.unit_mut(slot).running = false;
         if matches!(finished, Finished::Failed(_)) {
             lease.shared.mark_progress();
@@ -203,7 +210,7 @@ impl Lane {
         let rest = lease.rest.drain(..).chain(lease.piece.take());
         let rest: Vec<Piece> = rest.collect();
         let done = match lease.shared.take_batch() {
-            Some(batch) => self.end_batch(&lease, batch, finished, rng, ended),
+            Some(batch) => self.end_batch(&lease, batch, finished, goes_on, rng, ended),
             None if goes_on => {
                 self.end_rowless(&lease.shared, finished, wall_ms, ended);
                 0
@@ -228,10 +235,11 @@ impl Lane {
         lease: &Lease,
         batch: Batch,
         finished: Finished,
+        goes_on: bool,
         rng: &mut Rng,
         ended: &mut Ended,
     ) -> usize {
-        let (counts, goes_on) = (!lease.shared.is_fenced(), self.goes_on(lease));
+        let counts = !lease.shared.is_fenced();
         let kept = match finished {
             Finished::Failed(_) if !counts => {
                 ended.decision = Some(Decision::Refused);

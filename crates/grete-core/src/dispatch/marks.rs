@@ -12,14 +12,10 @@ use super::tracker::Tracker;
 /// in one go (`Tracker::wait_for`), so a mark comes before, and the lane sees it, or after, and sees the lane wait.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    state: Mutex<State>,
+    tracker: Mutex<Tracker>,
+    /// Written under the mutex.
+    fenced: AtomicBool,
     resumed: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    tracker: Tracker,
-    fenced: bool,
 }
 
 /// The lane has gone to somebody else, or was sought: what the job did no longer counts.
@@ -28,21 +24,21 @@ pub struct Fenced;
 
 impl Marks {
     pub(super) fn new(tracker: Tracker) -> Self {
-        Self { state: Mutex::new(State { tracker, fenced: false }), resumed: AtomicBool::new(false) }
+        Self { tracker: Mutex::new(tracker), ..Self::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Tracker> {
+        self.tracker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks at, or changes, the tracker, unless it is fenced.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Tracker) -> R) -> Result<R, Fenced> {
-        let mut state = self.lock();
-        if state.fenced {
+        let mut tracker = self.lock();
+        if self.is_fenced() {
             return Err(Fenced);
         }
-        let result = act(&mut state.tracker);
-        if state.tracker.take_resumed() {
+        let result = act(&mut tracker);
+        if tracker.take_resumed() {
             self.resumed.store(true, Ordering::Release);
         }
         Ok(result)
@@ -50,11 +46,12 @@ impl Marks {
 
     /// Nothing counts any more.
     pub(super) fn fence(&self) {
-        self.lock().fenced = true;
+        let _tracker = self.lock();
+        self.fenced.store(true, Ordering::Release);
     }
 
     pub(super) fn is_fenced(&self) -> bool {
-        self.lock().fenced
+        self.fenced.load(Ordering::Acquire)
     }
 
     /// Whether the lane waited for marks, and need not any longer. Asking clears it: whoever hears it tells the dispatcher.

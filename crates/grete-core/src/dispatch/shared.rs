@@ -47,6 +47,11 @@ impl JobShared {
         self.lock().batch.clone()
     }
 
+    /// Looks at the rows where they are.
+    pub(super) fn with_batch<R>(&self, look: impl FnOnce(&Batch) -> R) -> Option<R> {
+        self.lock().batch.as_ref().map(look)
+    }
+
     pub(super) fn set_batch(&self, batch: Batch) {
         self.lock().batch = Some(batch);
     }

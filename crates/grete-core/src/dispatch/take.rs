@@ -213,8 +213,7 @@ impl Dispatch {
     pub fn prepared(&mut self, now: Nanos, lease: &Lease, prepared: &Prepared) {
         self.now = self.now.max(now);
         let change = prepared.change;
-        let rows = lease.shared.batch();
-        let handed_out = rows.as_ref().map_or(0, |batch| batch.rows.len());
+        let handed_out = lease.shared.with_batch(|batch| batch.rows.len()).unwrap_or(0);
         if lease.granted > handed_out
             && let Some(route) = self.routes.get_mut(&lease.policy.route)
         {
@@ -222,9 +221,9 @@ impl Dispatch {
         }
         let Some(lane) = get_mut(&mut self.lanes, lease.lane) else { return };
         lane.queued_bytes += change.charged;
-        if let Some(batch) = rows.filter(|_| lease.feed.is_some()) {
+        if handed_out > 0 && lease.feed.is_some() {
             lane.in_flight += handed_out;
-            hand_out(lane, &lease.shared, &batch);
+            lease.shared.with_batch(|batch| hand_out(lane, &lease.shared, batch));
         }
         let (client, slot, tp) = (lane.spec.client, lane.spec.slot, &lane.spec.tp);
         if change.charged == 0 && change.expired.is_none() {

@@ -64,6 +64,13 @@ pub enum FetchAction {
     NeedNode(NodeId),
     /// Batches to be decoded.
     Data(Chunk),
+    /// There is nothing more yet.
+    Nothing {
+        /// Which slot.
+        slot: Slot,
+        /// End of what is replicated; -1 when unknown.
+        high_watermark: i64,
+    },
     /// The leader does not have the offset: for the position machine. The slot is not fetched until it is ready again.
     OutOfRange {
         /// Which slot.

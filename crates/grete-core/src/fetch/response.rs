@@ -176,7 +176,8 @@ impl FetchMachine {
             match walked.fault {
                 Some(cause) => self.strike(context, cause, partitions, out),
                 None if !records.is_empty() => self.grow(context, partitions, out),
-                None => {}
+                // A session names a partition without records when its end has moved, or for the first time.
+                None => out.push(FetchAction::Nothing { slot, high_watermark: item.high_watermark }),
             }
             return;
         }

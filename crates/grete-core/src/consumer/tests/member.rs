@@ -169,6 +169,11 @@ impl Member {
                 }
                 None => self.dispatch.release(self.client, chunk.slot, chunk.bytes),
             },
+            ConsumerAction::HighWatermark { slot, high_watermark } => {
+                if let Some(id) = lane(&slot) {
+                    self.dispatch.set_high_watermark(id, high_watermark);
+                }
+            }
             ConsumerAction::Position { slot, offset, generation, committed, already } => {
                 if let Some(id) = lane(&slot) {
                     self.positions.push((offset, committed, already.clone()));

@@ -59,6 +59,9 @@ fn idling_costs_one_request_per_answer_and_no_timer() {
     let stats = world.machine.stats();
     assert_eq!((stats.fetches, stats.full_fetches, stats.empty_responses), (11, 1, 10));
     assert!(world.actions.is_empty() && world.chunks.is_empty());
+    let ends: Vec<_> = (0..20).map(|slot| (crate::ids::Slot(slot), 0)).collect();
+    world.ends.sort_by_key(|(slot, _)| slot.0);
+    assert_eq!(world.ends, ends, "each told once where it ends: at its beginning");
 }
 
 #[test]

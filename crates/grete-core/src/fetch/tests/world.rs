@@ -115,6 +115,8 @@ pub(crate) struct World {
     pub pending: Vec<Outgoing>,
     pub actions: Vec<FetchAction>,
     pub chunks: Vec<Chunk>,
+    /// Slots that had nothing more, and where they end.
+    pub ends: Vec<(Slot, i64)>,
     config: FetchConfig,
 }
 
@@ -137,6 +139,7 @@ impl World {
             machine: FetchMachine::new(config.clone(), Rng::new(7)),
             pending: Vec::new(),
             actions: Vec::new(),
+            ends: Vec::new(),
             chunks: Vec::new(),
             config,
         };
@@ -203,6 +206,7 @@ impl World {
                     assert_eq!((bytes, chunk.bytes), (chunk.range.len(), chunk.range.len()), "whole batches only");
                     self.chunks.push(chunk);
                 }
+                FetchAction::Nothing { slot, high_watermark } => self.ends.push((slot, high_watermark)),
                 other => self.actions.push(other),
             }
         }
