@@ -39,7 +39,9 @@ def run(
     """Runs an App until SIGINT or SIGTERM: `grete run shop.app:app`.
 
     Then jobs in flight end, offsets are committed, the groups are left. Exit status 0: stopped cleanly; 1: an error
-    ended it; 2: the stop was forced, by --shutdown-timeout or a second SIGINT. SIGTTIN dumps the stacks of all threads.
+    ended it; 2: the stop was forced, by --shutdown-timeout or a second SIGINT, and what other handlers had done was
+    committed all the same. SIGTSTP quiets: what runs goes on, and no more records are handed out. SIGTTIN dumps the
+    stacks of all threads.
     """
     app = load(target)
     settings = {

@@ -16,6 +16,8 @@ import grete
 from tests.integration.apps import log
 
 HOW = os.environ["BESIDE_HOW"]
+# Each record is written there, too, if it is set.
+OUT = os.environ["BESIDE_OUT"]
 # Slices that the others finish before the stuck one gets stuck.
 HEAD_START = 40
 
@@ -53,6 +55,8 @@ class Beside(grete.Consumer):
         for start in range(0, len(self.messages), 10):
             part = self.messages[start : start + 10]
             time.sleep(0.002)
+            if OUT:
+                self.producer.produce_many(OUT, part)
             log.write("did", partition=self.partition, runs=log.runs(part.offsets))
             self.mark(part)
             log.write("marked", partition=self.partition, runs=log.runs(part.offsets))

@@ -32,9 +32,9 @@ pub(super) fn say_and_exit(dispatcher: &Dispatcher, dump: i32) -> ! {
 fn report(dispatcher: &Dispatcher) -> String {
     let mut report = String::from("grete: forced stop: the interpreter has not ended it in time\n");
     for job in dispatcher.running() {
-        let RunningJob { topic, partition, kind, worker, seconds, .. } = job;
+        let RunningJob { handler, topic, partition, worker, seconds, .. } = job;
         let line = format!(
-            "grete: {worker} still runs {kind:?} of {topic}[{partition}] after {seconds:.1} s; \
+            "grete: {handler} on {topic}[{partition}] still runs after {seconds:.1} s, in {worker}; \
              what it has not marked will be processed again\n",
         );
         report.push_str(&line);
