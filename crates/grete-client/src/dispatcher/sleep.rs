@@ -15,14 +15,9 @@ use crate::worker::Worker;
 impl State {
     /// Who has to get up for what is ready.
     fn wakes_for_jobs(&mut self) -> Wakes {
-        let mut wakes = Wakes::default();
-        for (pool, thread) in Pool::ALL.into_iter().zip(&mut wakes.threads) {
-            if self.dispatch.has_ready(pool) {
-                *thread = self.sleepers.rouse(pool);
-                wakes.poller |= pool == Pool::Threads && self.polling > 0;
-            }
-        }
-        wakes
+        let ready = |pool: &Pool| self.dispatch.has_ready(*pool);
+        let poller = self.polling > 0 && ready(&Pool::Threads);
+        Wakes { threads: self.sleepers.rouse_all(Pool::ALL.into_iter().filter(ready)), poller }
     }
 
     /// Who has to get up for what is ready, or for a deadline that nobody keeps. Whoever is on the way already looks after
@@ -103,7 +98,12 @@ impl Dispatcher {
             state.sleepers.keep_time(id, due);
             until = Some(until.map_or(due, |until| until.min(due)));
         }
-        drop(state);
+        // This thread's look may have made something ready that is not for its kind: it came for a deadline, say, and the
+        // lane belongs to an event loop. (Its own kind's is not: it has just found nothing.)
+        let State { dispatch, sleepers, .. } = &mut *state;
+        let others = Pool::ALL.into_iter().filter(|pool| *pool != worker.pool && dispatch.has_ready(*pool));
+        let wakes = Wakes { threads: sleepers.rouse_all(others), poller: false };
+        self.wake(state, wakes);
         match until {
             Some(until) => std::thread::park_timeout(Duration::from_nanos(until.saturating_sub(now))),
             None => std::thread::park(),

@@ -70,6 +70,17 @@ impl Sleepers {
         Some(sleeper.thread)
     }
 
+    /// The ones to wake for jobs of these pools.
+    pub(super) fn rouse_all(&mut self, pools: impl Iterator<Item = Pool>) -> [Option<Thread>; Pool::ALL.len()] {
+        let mut threads = [const { None }; Pool::ALL.len()];
+        for pool in pools {
+            if let Some(place) = threads.get_mut(index(pool)) {
+                *place = self.rouse(pool);
+            }
+        }
+        threads
+    }
+
     /// Whether somebody is woken and not yet up.
     pub(super) fn is_one_rising(&self) -> bool {
         self.rising.iter().any(Option::is_some)

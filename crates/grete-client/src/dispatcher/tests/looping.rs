@@ -101,3 +101,29 @@ fn no_more_is_decoded_ahead_than_a_loop_can_start_at_once() {
     dispatcher.release_workers();
     take(&dispatcher, |_| dispatcher.loop_stopped());
 }
+
+#[test]
+fn a_worker_that_keeps_the_time_hands_the_loops_jobs_on() {
+    let dispatcher = Dispatcher::new(Wait::Parked).expect("descriptors");
+    let client = dispatcher.attach();
+    let (looping, threads) = (loop_lane(&dispatcher, client, 0), lane(&dispatcher, client, 1, 1));
+    dispatcher.start_loop().expect("a thread");
+    push(&dispatcher, looping, 0, 0, 1);
+    let first = take(&dispatcher, |all| all.jobs.len() == 1);
+    thread::scope(|scope| {
+        scope.spawn(|| work(&dispatcher, "worker", |_| Outcome::Done));
+        push(&dispatcher, threads, 1, 0, 1);
+        // The worker falls asleep last, so it is the one that is woken to keep the time of the retry.
+        let deadline = Instant::now() + PATIENCE;
+        while dispatcher.counts().jobs < 1 || dispatcher.lock().sleepers.all().len() < 2 {
+            assert!(Instant::now() < deadline);
+            thread::yield_now();
+        }
+        let failure = Failure::new(Verdict::Retry, "ValueError", "no");
+        let decision = dispatcher.fail_job(&first.jobs[0].token, failure).expect("no fork");
+        assert!(matches!(decision, Decision::Retry { .. }), "{decision:?}");
+        let again = take(&dispatcher, |all| all.jobs.len() == 1);
+        assert_eq!(again.jobs[0].attempt, 2);
+        dispatcher.release_workers();
+    });
+}

@@ -1,5 +1,6 @@
 //! The hand-over between threads: nothing is lost, nothing hangs, order holds.
 
+mod keys;
 mod looping;
 mod waking;
 
@@ -42,7 +43,12 @@ fn lane_with(dispatcher: &Dispatcher, client: ClientId, partition: u32, policy: 
 
 fn push(dispatcher: &Dispatcher, lane: LaneId, partition: u32, base: i64, count: i64) {
     let records: Vec<_> = (0..count).map(|i| TestRecord::value(0, (base + i).to_string())).collect();
-    let bytes = build_batch(base, &records, &BatchOptions::default());
+    push_records(dispatcher, lane, partition, base, &records);
+}
+
+fn push_records(dispatcher: &Dispatcher, lane: LaneId, partition: u32, base: i64, records: &[TestRecord]) {
+    let count = i64::try_from(records.len()).expect("few");
+    let bytes = build_batch(base, records, &BatchOptions::default());
     let chunk = Chunk {
         slot: Slot(partition),
         assignment_epoch: 1,
