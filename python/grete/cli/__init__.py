@@ -9,6 +9,7 @@ from grete._core import __version__
 # name -> (where the command lives, what the overview says)
 COMMANDS = {
     "consume": ("grete.cli.consume:consume", "Print a topic's messages as they come."),
+    "dlq": ("grete.cli.dlq:dlq", "List, show, replay and purge dead letters."),
     "groups": ("grete.cli.groups:groups", "List, describe, reset and delete consumer groups."),
     "produce": ("grete.cli.produce:produce", "Write lines, files or JSON to a topic."),
     "run": ("grete.cli.run:run", "Run an App until it is stopped."),

@@ -3,6 +3,7 @@
 import io
 import select
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import BinaryIO, Self
@@ -13,7 +14,7 @@ class Interrupted(Exception):  # noqa: N818
 
 
 class Interrupt:
-    """The first Ctrl-C ends a wait for input, by `Interrupted`, and nothing else: what is under way goes on.
+    """The first Ctrl-C ends a wait for input, by `Interrupted`, or a sleep; all else that is under way goes on.
 
     The second is a KeyboardInterrupt wherever it comes. `asked` says whether there was a first one.
     """
@@ -43,6 +44,18 @@ class Interrupt:
             return stream.read1(size)  # type: ignore[attr-defined, no-any-return]
 
         return read
+
+    def sleep(self, seconds: float) -> None:
+        """Sleeps; a Ctrl-C ends that."""
+        try:
+            self._waiting = True
+            # As below: one that came before this line has only left its mark.
+            if not self.asked:
+                time.sleep(seconds)
+        except KeyboardInterrupt:
+            pass  # it has left its mark
+        finally:
+            self._waiting = False
 
     def _wait(self, stream: BinaryIO) -> None:
         """Until there is something to read. Only this is interrupted, so that nothing that was read is lost."""

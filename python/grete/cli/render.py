@@ -10,13 +10,18 @@ from grete._core import Message
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160)) if code != 0x09}
 
 
+def printable(text: str) -> str:
+    """The text on one line, without what a terminal would obey; tabs stay."""
+    return text.translate(_CONTROL)
+
+
 def as_text(messages: Iterable[Message], *, escape_control: bool) -> bytes:
     """The values, one a line. What is not UTF-8 is escaped with backslashes, a null value is `null`."""
     lines = []
     for message in messages:
         value = message.value
         text = "null" if value is None else value.decode("utf-8", "backslashreplace")
-        lines.append(text.translate(_CONTROL) if escape_control else text)
+        lines.append(printable(text) if escape_control else text)
     return "".join(f"{line}\n" for line in lines).encode()
 
 

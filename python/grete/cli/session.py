@@ -24,6 +24,8 @@ class Session:
     admin: Admin
     timeout: float
     as_json: bool
+    settings: Mapping[str, Any]
+    """Kafka's, for clients beside the admin client."""
 
     def rows(self, fields: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: str) -> None:
         """A table, or one JSON object a line; `nothing` goes to stderr when there is no row."""
@@ -76,8 +78,9 @@ def admin_command(function: Callable[..., None]) -> Callable[..., None]:
         set_up_logging("WARNING")
         try:
             command_line = config.layer({}, kafka_settings(bootstrap, pairs), "command line")
-            with Admin(resolved(command_line)) as admin:
-                function(Session(admin, timeout, as_json), *args, **kwargs)
+            settings = resolved(command_line)
+            with Admin(settings) as admin:
+                function(Session(admin, timeout, as_json, settings), *args, **kwargs)
         except GreteError as error:
             lines = [str(error), *getattr(error, "__notes__", ())]
             raise click.ClickException("\n".join(lines)) from None

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from grete._core import Delivery, Job, Message
 from grete.client import Producer
+from grete.dlq import headers
 from grete.errors import DeadLetterError, DeliveryError, RecordTooLargeError, TimeoutError, UnknownTopicError  # noqa: A004
 from grete.routes import Route
 
@@ -16,23 +17,6 @@ logger = logging.getLogger("grete")
 _WAIT = 10.0
 # An error's text may hold a whole record; this much of it is kept in the header, in characters.
 _LONGEST = 8192
-
-_MESSAGE = "grete.error.message"
-# What is written here. A record that is replayed and fails again brings these along: they are replaced. Its
-# `grete.replayed` stays, so that the next replay goes on counting.
-_OURS = frozenset(
-    {
-        "grete.source.topic",
-        "grete.source.partition",
-        "grete.source.offset",
-        "grete.source.group",
-        "grete.attempts",
-        "grete.error.class",
-        _MESSAGE,
-        "grete.failed.first",
-        "grete.failed.last",
-    }
-)
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -114,14 +98,14 @@ class DeadLetters:
             # The bounded wait: `produce` would wait for a missing topic for as long as `max.block.ms` says.
             producer.partitions(topic, _WAIT)
             self._known.add(topic)
-        headers = self._headers(job, message)
+        whole = self._headers(job, message)
         timestamp = message.timestamp if message.timestamp >= 0 else None
         if with_text:
             try:
-                return producer.produce(topic, message.value, key=message.key, headers=headers, timestamp=timestamp)
+                return producer.produce(topic, message.value, key=message.key, headers=whole, timestamp=timestamp)
             except RecordTooLargeError:
                 pass
-        slim: Headers = [(name, b"" if name == _MESSAGE else value) for name, value in headers]
+        slim: Headers = [(name, b"" if name == headers.ERROR_MESSAGE else value) for name, value in whole]
         return producer.produce(topic, message.value, key=message.key, headers=slim, timestamp=timestamp)
 
     def _settle(self, unit: tuple[int, int], delivery: Delivery) -> None:
@@ -135,18 +119,18 @@ class DeadLetters:
         """The record's own, then ours."""
         attempts, kind, text, first, last = _trouble(job)
         ours = {
-            "grete.source.topic": message.topic,
-            "grete.source.partition": str(message.partition),
-            "grete.source.offset": str(message.offset),
-            "grete.source.group": self._groups[job.route],
-            "grete.attempts": str(attempts),
-            "grete.error.class": kind,
-            _MESSAGE: shortened(text, _LONGEST),
-            "grete.failed.first": _iso(first),
-            "grete.failed.last": _iso(last),
+            headers.SOURCE_TOPIC: message.topic,
+            headers.SOURCE_PARTITION: str(message.partition),
+            headers.SOURCE_OFFSET: str(message.offset),
+            headers.SOURCE_GROUP: self._groups[job.route],
+            headers.ATTEMPTS: str(attempts),
+            headers.ERROR_CLASS: kind,
+            headers.ERROR_MESSAGE: shortened(text, _LONGEST),
+            headers.FIRST_FAILED: _iso(first),
+            headers.LAST_FAILED: _iso(last),
         }
-        headers: Headers = [(name, value) for name, value in message.headers if name not in _OURS]
-        return headers + [(name, value.encode("utf-8", "replace")) for name, value in ours.items()]
+        own: Headers = [(name, value) for name, value in message.headers if name not in headers.OF_A_FAILURE]
+        return own + [(name, value.encode("utf-8", "replace")) for name, value in ours.items()]
 
 
 def shortened(text: str, longest: int) -> str:
