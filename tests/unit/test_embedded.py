@@ -52,7 +52,8 @@ def test_start_returns_while_it_runs_and_stop_when_it_is_over() -> None:
         for _ in range(2):
             handlers = [signal.getsignal(number) for number in SIGNALS]
             app.start()
-            assert {"grete-app", "grete-net", "grete-worker-3"} <= alive()
+            # A native thread gives itself its name, a moment after it has been started.
+            eventually(lambda: {"grete-app", "grete-net", "grete-worker-3"} <= alive(), 30.0, "they have their names")
             assert "grete-signals" not in alive()
             assert handlers == [signal.getsignal(number) for number in SIGNALS]
             with pytest.raises(grete.GreteError, match='"stop" runs already'):
