@@ -150,6 +150,7 @@ def markdown(facts: Mapping[str, Any], found: Measurement, records: int, rounds:
             parts += [f"## {part.title}", calls_table(part, medians), f"`x`: CPU per record over that of {base}."]
     if found.waiting:
         parts += [f"## A handler that waits 1 ms, {waiting.WORKERS} workers", waiting_table(found)]
+        parts.append("`async def` handlers run on one event loop (uvloop) in one thread, whatever `workers` says.")
     parts += wakeups_parts(found)
     if found.stuck:
         parts += [f"## One partition of {stuck.PARTITIONS} is stuck, {stuck.WORKERS} workers", stuck_table(found)]
