@@ -77,10 +77,12 @@ impl PooledColumns {
         }
     }
 
-    /// Other columns, on loan from the same pool.
-    #[must_use]
-    pub fn same_pool(&self, columns: Columns) -> Arc<Self> {
-        ColumnsPool { shared: Arc::clone(&self.pool) }.share(columns)
+    /// Some of the rows (their views, not their bytes) in columns from the same pool.
+    fn gathered(&self, rows: &[u32]) -> Arc<Self> {
+        let pool = ColumnsPool { shared: Arc::clone(&self.pool) };
+        let mut columns = pool.take();
+        self.columns.gather_into(rows, &mut columns);
+        pool.share(columns)
     }
 
     fn weight(&self) -> usize {
@@ -133,9 +135,9 @@ impl Batch {
 
     /// Some of its columns' rows (their views, not their bytes), by number. They keep no place for what lies between them.
     pub(super) fn gathered(&self, rows: &[u32]) -> Self {
-        let columns = self.columns.gather(rows);
+        let columns = self.columns.gathered(rows);
         let next_offset = columns.offsets.last().map_or(self.next_offset, |last| last + 1);
-        Self { rows: 0..columns.len(), columns: self.columns.same_pool(columns), next_offset, ..self.clone() }
+        Self { rows: 0..columns.len(), columns, next_offset, ..self.clone() }
     }
 
     /// Those of its rows that `keep` wants, by their place in the batch; `None` if it wants none.

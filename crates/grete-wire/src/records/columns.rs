@@ -71,8 +71,17 @@ impl Columns {
     /// The given rows, in the given order, over the same buffers. Rows that do not exist are left out.
     #[must_use]
     pub fn gather(&self, rows: &[u32]) -> Columns {
+        let mut out = Columns::default();
+        self.gather_into(rows, &mut out);
+        out
+    }
+
+    /// The same in place of what `out` held, whose memory is used again.
+    pub fn gather_into(&self, rows: &[u32], out: &mut Columns) {
+        out.clear();
+        out.reserve(rows.len());
+        out.buffers.extend_from_slice(&self.buffers);
         let rows = || rows.iter().map(|&row| row as usize).filter(|&row| row < self.len());
-        let mut out = Columns { buffers: self.buffers.clone(), ..Columns::default() };
         out.offsets.extend(rows().filter_map(|row| self.offsets.get(row)));
         out.timestamps.extend(rows().filter_map(|row| self.timestamps.get(row)));
         out.keys.extend(rows().filter_map(|row| self.keys.get(row)));
@@ -86,7 +95,6 @@ impl Columns {
                 out.value_nulls.append(to, u64::from(!self.value_nulls.is_null(row)), 1);
             }
         }
-        out
     }
 
     /// Bytes held: the columns' capacity, and the buffers, which others may share.

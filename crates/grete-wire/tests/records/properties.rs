@@ -76,7 +76,11 @@ proptest! {
 
         let picks: Vec<u32> = (0..expected.len() as u32).rev().step_by(3).collect();
         let picked: Vec<_> = picks.iter().map(|&i| expected[i as usize].clone()).collect();
-        prop_assert_eq!(rows(&columns.gather(&picks)), picked);
+        prop_assert_eq!(&rows(&columns.gather(&picks)), &picked);
+        // Over what other columns held before.
+        let mut used = columns.gather(&picks[picks.len() / 2..]);
+        columns.gather_into(&picks, &mut used);
+        prop_assert_eq!(rows(&used), picked);
     }
 
     #[test]
