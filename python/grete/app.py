@@ -1,5 +1,6 @@
 """The App: settings and routes."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
@@ -179,7 +180,7 @@ class App:
         if self._embedded is not None:
             self._embedded.stop(timeout)
         runner = self._runner
-        if runner is not None:
+        if runner is not None and runner.pid == os.getpid():
             runner.stop(timeout)
 
     def running(self) -> Running:
@@ -227,7 +228,7 @@ class App:
         return Runner(self.name, self.groups(resolved), resolved, embedded=embedded)
 
     def _live(self) -> "Runner | None":
-        if self._runner is not None:
+        if self._runner is not None and self._runner.pid == os.getpid():
             return self._runner
         return self._embedded.runner if self._embedded is not None else None
 

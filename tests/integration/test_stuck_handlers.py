@@ -41,7 +41,10 @@ def offsets(run: AppRun, event: str) -> Done:
     return found
 
 
-@pytest.mark.parametrize(("how", "sig"), [("sleep", signal.SIGTERM), ("gil", signal.SIGTERM), ("regex", signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("how", "sig"),
+    [("sleep", signal.SIGTERM), ("await", signal.SIGINT), ("gil", signal.SIGTERM), ("regex", signal.SIGINT)],
+)
 def test_everything_else_is_committed(kafka: KafkaCluster, topic: str, tmp_path: Path, how: str, sig: int) -> None:
     kafka.create_topic(topic, partitions=PARTITIONS)
     fill(kafka.bootstrap_servers, topic, EACH * PARTITIONS, partitions=PARTITIONS)
@@ -52,11 +55,12 @@ def test_everything_else_is_committed(kafka: KafkaCluster, topic: str, tmp_path:
         assert run.stop(sig, seconds=30.0) == 2, run.output
         took = time.monotonic() - before
         did, marked, output = offsets(run, "did"), offsets(run, "marked"), run.output
-    assert PATIENCE - 0.5 < took < PATIENCE + 5.0, took
+    # Handlers get three quarters; a task that is cancelled then leaves the rest of the time unused.
+    assert PATIENCE * 3 / 4 <= took < PATIENCE + 5.0, took
     assert "in get_stuck" in output, "the stack of the handler"
     assert re.search(rf"Beside\S* on {topic}\[0\]", output), "what it is stuck on"
     # Python ends the process itself if it can: its report is the better one.
-    assert ("the interpreter has not ended it in time" in output) == (how != "sleep")
+    assert ("the interpreter has not ended it in time" in output) == (how in ("gil", "regex"))
     assert kafka.admin.members(topic) == {}, "the group was left"
 
     committed = kafka.admin.committed(topic)
@@ -66,7 +70,7 @@ def test_everything_else_is_committed(kafka: KafkaCluster, topic: str, tmp_path:
         up_to = committed.get((topic, partition), 0)
         assert did[partition] == list(range(len(did[partition])))
         assert len(marked[partition]) <= up_to <= len(did[partition]), partition
-        if how == "sleep":
+        if how in ("sleep", "await"):
             assert up_to == len(did[partition]), "a handler that could end its job has nothing done twice"
 
     with start(kafka, topic, tmp_path, "no") as run:

@@ -125,6 +125,11 @@ class Engine:
             return thread.owner.dispatcher is self._dispatcher
         return thread in self.threads or (self._loop is not None and self._loop.helped_by(thread))
 
+    @property
+    def cut(self) -> int:
+        """Jobs of the event loop that were cancelled so far."""
+        return 0 if self._loop is None else self._loop.cut
+
     def leave(self, deadline: float) -> None:
         """The App stops: what runs in the background has until then (of `time.monotonic()`)."""
         with self._lock:

@@ -68,6 +68,8 @@ class LoopWorker(threading.Thread):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, tuple[Job, asyncio.Task[None]]] = {}
         self._cancelled: set[int] = set()
+        self.cut = 0
+        """Jobs that were cancelled, because their partition or their time was gone."""
         self._over: asyncio.Future[None] | None = None
         # Those of the default executor, which run what jobs give to `asyncio.to_thread`.
         self._helpers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
@@ -157,6 +159,7 @@ class LoopWorker(threading.Thread):
     def _cancel(self, number: int) -> None:
         if (found := self._tasks.get(number)) is not None:
             self._cancelled.add(number)
+            self.cut += 1
             found[1].cancel()
 
     def _ended(self, job: Job, task: "asyncio.Task[None]") -> None:

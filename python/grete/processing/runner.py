@@ -1,6 +1,7 @@
 """One run of an App: it starts everything, waits for signals and notices, and stops everything."""
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ class Runner:
     def __init__(self, name: str, groups: Mapping[str, Sequence[Route]], config: Config, *, embedded: bool) -> None:
         """`embedded`: the process belongs to somebody else. No signal is handled, and no deadline ends it."""
         self.error: BaseException | None = None
+        self.pid = os.getpid()
         self._ended = threading.Event()
         self._name = name
         self._groups = groups
@@ -145,6 +147,8 @@ class Runner:
             self._stop.over()
             logger.info('App "%s" has stopped', self._name, extra={"event": "app.stopped"})
         finally:
+            # Whatever may have gone wrong: no worker waits for a job that nobody will give it.
+            self._dispatcher.release_workers()
             self._stop.over()
             atexit.forget(self)
             self._lookout.close()

@@ -54,12 +54,13 @@ class Shutdown:
             engine.leave(time.monotonic() + _left(self._stop).handlers)
         threads = engine.threads if engine is not None else ()
         self._await(threads, lambda left: left.handlers)
-        if engine is not None and (late := _alive(threads)):
-            for line in _describe(engine):
-                place = line.partition("\n")[0]
-                text = "%s: does not end; what it has not marked will be processed again"
-                logger.error(text, place, extra={"event": "app.late_job"})
-            logger.debug("given up: %s", ", ".join(thread.name for thread in late))
+        running: list[str] = []
+        cut = 0
+        if engine is not None and _alive(threads):
+            running, cut = _describe(engine), engine.cut
+            for line in running:
+                text = "does not end, and what it has not marked will be processed again: %s"
+                logger.error(text, line, extra={"event": "app.late_job"})
         # Whoever runs no handler has nothing to wait for any more, and gets no job on the way out.
         self._dispatcher.release_workers()
         closer = threading.Thread(target=self._close, args=(engine,), name="grete-close", daemon=True)
@@ -67,8 +68,14 @@ class Shutdown:
         self._await([closer], lambda left: left.everything - _LAST_WORDS)
         self._await(threads, lambda left: left.everything - _LAST_WORDS)
         self._lookout.tell()
-        if late := _alive([*threads, closer]):
-            self._give_up(engine, late)
+        late = _alive([*threads, closer])
+        if late and engine is not None:
+            running = _describe(engine)
+            for line in running:
+                logger.error("not over in time: %s", line, extra={"event": "app.blocked"})
+        # A task that was cancelled has ended, but not by itself.
+        if late or (engine is not None and running and engine.cut > cut):
+            self._give_up([line.partition("\n")[0] for line in running], late)
         self._ending.clear()  # these threads know us
         return self._errors[0] if self._errors else None
 
@@ -119,13 +126,9 @@ class Shutdown:
             logger.error(text, group, error, extra={"event": "group.not_left", "group": group})
             self._errors.append(error)
 
-    def _give_up(self, engine: Engine | None, late: Sequence[threading.Thread]) -> None:
+    def _give_up(self, running: Sequence[str], late: Sequence[threading.Thread]) -> None:
         """The time is up."""
-        running = _describe(engine) if engine is not None else []
-        for line in running:
-            logger.error("not over in time: %s", line, extra={"event": "app.blocked"})
-        names = [line.partition("\n")[0] for line in running] or [thread.name for thread in late]
-        reason = f"not over after shutdown_timeout: {'; '.join(names)}"
+        reason = f"not over after shutdown_timeout: {'; '.join(running or [thread.name for thread in late])}"
         if self._exits:
             self._force(reason, dump=not running)
         atexit.abandon(late)

@@ -1,11 +1,12 @@
 """A handler that never comes back, beside handlers that work. The environment says how the one on partition 0 is stuck.
 
-`BESIDE_HOW`: sleep (it gives the GIL away), gil (a C function keeps it), regex (so does a pattern that never ends), or
-no (then partition 0 is worked on like the others).
+`BESIDE_HOW`: sleep (it gives the GIL away), gil (a C function keeps it), regex (so does a pattern that never ends),
+await (a task on the event loop), or no (then partition 0 is worked on like the others).
 """
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import re
@@ -45,7 +46,6 @@ def get_stuck() -> None:
         time.sleep(600)
 
 
-@app.consumer(os.environ["BESIDE_TOPIC"], max_messages=50)
 class Beside(grete.Consumer):
     """Says of each slice that it is done, marks it, and says that, too."""
 
@@ -61,3 +61,24 @@ class Beside(grete.Consumer):
             self.mark(part)
             log.write("marked", partition=self.partition, runs=log.runs(part.offsets))
             _finished.release()
+
+
+class BesideLoop(Beside):
+    """The same on the event loop; there it is the task that gets stuck."""
+
+    async def consume(self) -> None:  # type: ignore[override]
+        if self.partition == 0:
+            await get_stuck_in_await()
+        super().consume()
+
+
+async def get_stuck_in_await() -> None:
+    """Never returns, and keeps nobody from anything."""
+    for _ in range(HEAD_START):
+        while not _finished.acquire(blocking=False):  # noqa: ASYNC110 (what it waits for happens in this very loop)
+            await asyncio.sleep(0)
+    log.write("stuck")
+    await asyncio.Event().wait()
+
+
+app.consumer(os.environ["BESIDE_TOPIC"], max_messages=50)(BesideLoop if HOW == "await" else Beside)
