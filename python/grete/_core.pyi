@@ -645,7 +645,8 @@ class Notice:
     @property
     def message(self) -> str: ...
     @property
-    def fields(self) -> dict[str, str]: ...
+    def fields(self) -> dict[str, Any]:
+        """The facts of the message, by name: text, and numbers for what counts or places something."""
 
 @final
 class Stop:

@@ -405,7 +405,7 @@ def test_what_an_abandoned_job_does_counts_for_nothing() -> None:
     assert feed.lane.committable() is None
     (notice,) = [n for n in feed.dispatcher.take_notices() if n.name == "consumer.abandoned"]
     assert notice.fields["handler"] == "Orders.consume"
-    assert (notice.fields["topic"], notice.fields["partition"], notice.fields["worker"]) == ("orders", "0", "worker")
+    assert (notice.fields["topic"], notice.fields["partition"], notice.fields["worker"]) == ("orders", 0, "worker")
     assert "Orders.consume (consume) runs for" in notice.message
 
 

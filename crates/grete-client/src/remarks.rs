@@ -28,12 +28,13 @@ impl Remarks {
     /// The notice, unless it was told lately. Adds expired records to `counted`.
     pub(crate) fn notice(&mut self, remark: &Remark, now: Nanos, counted: &mut u64) -> Option<Notice> {
         let (tp, handler) = (&remark.tp, &*remark.policy.name);
+        let place = place(tp);
         match remark.what {
             RemarkKind::Unmarked { open, first } => Some(Notice {
                 level: Level::Warning,
                 name: "consumer.unmarked",
                 message: format!(
-                    "{tp}: {handler} has left {open} records unmarked, from offset {first} on, so the partition waits; mark \
+                    "{place}: {handler} has left {open} records unmarked, from offset {first} on, so the partition waits; mark \
                      what is processed, or raise max_unmarked"
                 ),
                 fields: fields(handler, tp, &[("offset", first.to_string()), ("open", open.to_string())]),
@@ -51,7 +52,7 @@ impl Remarks {
                     level: Level::Warning,
                     name: "consumer.expired",
                     message: format!(
-                        "{tp}: {records} records were passed over because they are older than {handler}'s expire, the last of \
+                        "{place}: {records} records were passed over because they are older than {handler}'s expire, the last of \
                          them at offsets {first}..{last}"
                     ),
                     fields: fields(
@@ -77,7 +78,7 @@ impl Remarks {
 /// A job runs for too long.
 pub(crate) fn stalled(stall: &Stall) -> Notice {
     let (tp, handler, seconds) = (&stall.tp, &*stall.policy.name, in_seconds(stall.running_for));
-    let hook = stall.kind.name();
+    let (place, hook) = (place(tp), stall.kind.name());
     let rows = stall.offsets.map_or(String::new(), |(first, last)| format!(" offsets {first}..{last}"));
     let (level, name, limit) = if stall.overdue {
         (Level::Error, "consumer.timeout", "past its handler_timeout")
@@ -85,7 +86,7 @@ pub(crate) fn stalled(stall: &Stall) -> Notice {
         (Level::Warning, "consumer.stalled", "longer than its stall_after")
     };
     let message = format!(
-        "{tp}: {handler} ({hook}){rows} runs for {seconds:.1} s in {}, {limit}; the partition waits for it, others go on",
+        "{place}: {handler} ({hook}){rows} runs for {seconds:.1} s in {}, {limit}; the partition waits for it, others go on",
         stall.worker
     );
     let mut told = job_fields(handler, tp, stall.unit.slot, stall.running_for, &stall.worker);
@@ -98,9 +99,10 @@ pub(crate) fn stalled(stall: &Stall) -> Notice {
 /// A job outlasted the time to give its partition up.
 pub(crate) fn abandoned(job: &Running, now: Nanos) -> Notice {
     let (tp, handler) = (&job.tp, &*job.policy.name);
+    let place = place(tp);
     let running_for = now.saturating_sub(job.since);
     let message = format!(
-        "{tp}: {handler} ({}) runs for {:.1} s in {} and outlasted max.poll.interval.ms, so the partition went on without it; \
+        "{place}: {handler} ({}) runs for {:.1} s in {} and outlasted max.poll.interval.ms, so the partition went on without it; \
          what it marks from now on is refused, and its records are processed again by the partition's next owner. Make the \
          handler faster or raise max.poll.interval.ms",
         job.kind.name(),
@@ -127,6 +129,11 @@ fn fields(handler: &str, tp: &TopicPartition, more: &[(&'static str, String)]) -
         vec![("handler", handler.to_owned()), ("topic", tp.topic.to_string()), ("partition", tp.partition.to_string())];
     fields.extend_from_slice(more);
     fields
+}
+
+/// As handlers' own log lines say it.
+fn place(tp: &TopicPartition) -> String {
+    format!("{}[{}]", tp.topic, tp.partition)
 }
 
 fn in_seconds(nanos: Nanos) -> f64 {

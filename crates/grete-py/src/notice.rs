@@ -4,6 +4,10 @@ use grete_client::Level;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+/// Facts that are whole numbers. All others are text, though they may look like one: a broker's name is no quantity.
+const COUNTED: &[&str] =
+    &["partition", "slot", "offset", "first_offset", "last_offset", "records", "open", "from", "to", "generation"];
+
 /// Something worth a log line: a broker went away, the group rebalanced.
 #[pyclass(frozen, module = "grete._core")]
 pub(crate) struct Notice {
@@ -41,12 +45,16 @@ impl Notice {
         &self.notice.message
     }
 
-    /// The facts of the message, by name.
+    /// The facts of the message, by name; those that count or place something are numbers.
     #[getter]
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let fields = PyDict::new(py);
         for (name, value) in &self.notice.fields {
-            fields.set_item(name, value)?;
+            match value.parse::<i64>() {
+                Ok(number) if COUNTED.contains(name) => fields.set_item(name, number)?,
+                _ if *name == "seconds" => fields.set_item(name, value.parse::<f64>().unwrap_or_default())?,
+                _ => fields.set_item(name, value)?,
+            }
         }
         Ok(fields)
     }

@@ -32,4 +32,4 @@ class Teller:
         engine, fields = self.engine, notice.fields
         if engine is None or not logger.isEnabledFor(notice.level):
             return ""
-        return engine.stack_of(fields["topic"], int(fields["partition"]), int(fields.get("slot", "0")))
+        return engine.stack_of(fields["topic"], fields["partition"], fields.get("slot", 0))

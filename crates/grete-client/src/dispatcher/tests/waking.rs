@@ -172,7 +172,7 @@ fn a_job_that_lasts_is_told_once() {
     let names: Vec<_> = notices.iter().map(|notice| notice.name).collect();
     assert_eq!(names, ["consumer.stalled", "consumer.timeout"]);
     assert!(
-        notices[0].message.contains("orders-0: Orders.consume (consume) offsets 5..7 runs for"),
+        notices[0].message.contains("orders[0]: Orders.consume (consume) offsets 5..7 runs for"),
         "{}",
         notices[0].message
     );
