@@ -201,13 +201,12 @@ impl Feed {
         change: &mut Change,
     ) -> Result<Option<i64>, FeedError> {
         let since = self.since().unwrap_or_default();
-        let (mut columns, mut released) = match self.rest.take() {
-            None => (source.pool.take(), 0),
-            Some(rest) => {
-                let rows: Vec<u32> = rest.batch.rows.clone().filter_map(|row| u32::try_from(row).ok()).collect();
-                (rest.batch.columns.gather(&rows), rest.parcel.take_over())
-            }
-        };
+        let (mut columns, mut released) = (source.pool.take(), 0);
+        if let Some(rest) = self.rest.take() {
+            let rows: Vec<u32> = rest.batch.rows.clone().filter_map(|row| u32::try_from(row).ok()).collect();
+            rest.batch.columns.gather_into(&rows, &mut columns);
+            released = rest.parcel.take_over();
+        }
         let left = columns.len();
         let (mut charged, mut decoded, mut next, mut leader_epoch) = (0, 0, None, -1);
         while columns.len() < limits.rows && decoded < limits.bytes.min(DECODE_BYTES) {

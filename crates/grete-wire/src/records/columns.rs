@@ -68,7 +68,7 @@ impl Columns {
         Headers::new(bytes.unwrap_or_default(), span.count)
     }
 
-    /// The given rows, in the given order, over the same buffers. Rows that do not exist are left out.
+    /// The given rows, in the given order, over the buffers that they lie in. Rows that do not exist are left out.
     #[must_use]
     pub fn gather(&self, rows: &[u32]) -> Columns {
         let mut out = Columns::default();
@@ -80,7 +80,6 @@ impl Columns {
     pub fn gather_into(&self, rows: &[u32], out: &mut Columns) {
         out.clear();
         out.reserve(rows.len());
-        out.buffers.extend_from_slice(&self.buffers);
         let rows = || rows.iter().map(|&row| row as usize).filter(|&row| row < self.len());
         out.offsets.extend(rows().filter_map(|row| self.offsets.get(row)));
         out.timestamps.extend(rows().filter_map(|row| self.timestamps.get(row)));
@@ -94,6 +93,32 @@ impl Columns {
                 out.key_nulls.append(to, u64::from(!self.key_nulls.is_null(row)), 1);
                 out.value_nulls.append(to, u64::from(!self.value_nulls.is_null(row)), 1);
             }
+        }
+        match &*self.buffers {
+            [only] => out.buffers.push(only.clone()),
+            many => out.adopt(many),
+        }
+    }
+
+    /// The views point into `buffers`: takes those that they need, and no others. A few rows of many small batches would
+    /// hold, and count, hundreds that they have nothing in.
+    fn adopt(&mut self, buffers: &[Slab]) {
+        let mut places = vec![None; buffers.len()];
+        let own = &mut self.buffers;
+        let mut place = |buffer: u32| -> u32 {
+            let Some(place) = places.get_mut(buffer as usize) else { return u32::MAX };
+            *place.get_or_insert_with(|| {
+                own.extend(buffers.get(buffer as usize).cloned());
+                own.len() as u32 - 1
+            })
+        };
+        for view in self.keys.iter_mut().chain(&mut self.values) {
+            if let Some(buffer) = view::buffer(*view) {
+                *view = view::with_buffer(*view, place(buffer));
+            }
+        }
+        for span in self.headers.iter_mut().filter(|span| span.count > 0) {
+            span.buffer = place(span.buffer);
         }
     }
 

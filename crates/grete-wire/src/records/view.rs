@@ -58,6 +58,16 @@ pub(crate) fn of(value: &[u8], buffer: u32, offset: u32) -> u128 {
         .unwrap_or_else(|| long(value.len() as u32, u32::from_le_bytes([a, b, c, d]), buffer, offset))
 }
 
+/// The buffer that the value lies in, if the view does not hold it itself.
+pub(crate) fn buffer(view: u128) -> Option<u32> {
+    (view as u32 as usize > INLINE_BYTES).then_some((view >> 64) as u32)
+}
+
+/// The same view of a long value, into another buffer.
+pub(crate) fn with_buffer(view: u128, buffer: u32) -> u128 {
+    view & !(u128::from(u32::MAX) << 64) | u128::from(buffer) << 64
+}
+
 /// The bytes behind a view. Empty if the view points outside of its buffers.
 pub(crate) fn bytes<'a>(view: &'a u128, buffers: &'a [Slab]) -> &'a [u8] {
     let len = *view as u32 as usize;

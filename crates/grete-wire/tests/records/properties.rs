@@ -81,6 +81,8 @@ proptest! {
         let mut used = columns.gather(&picks[picks.len() / 2..]);
         columns.gather_into(&picks, &mut used);
         prop_assert_eq!(rows(&used), picked);
+        let one = columns.gather(picks.get(..1).unwrap_or_default());
+        prop_assert!(one.buffers.len() <= 1, "a record lies in one buffer");
     }
 
     #[test]
