@@ -177,3 +177,18 @@ fn what_is_marked_further_on_is_committed_along_and_not_handed_out_again() {
     jobs.into_iter().for_each(|lease| world.done(lease));
     assert_eq!(world.run(), [[5, 6]]);
 }
+
+#[test]
+fn what_is_known_to_be_done_is_not_forgotten_by_a_lane_that_leaves_before_it_gets_there() {
+    let mut world = World::new();
+    let lane = world.lane_with(RoutePolicy { offset_map: true, ..manual() });
+    world.dispatch.reset_lane(lane);
+    world.dispatch.set_position(lane, 0, 2, true, OffsetMap::from_runs([1..2, 4..5, 7..9]));
+    world.push_generation(lane, 2, 0, 1, build_batch(0, &[TestRecord::value(0, "v")], &BatchOptions::default()));
+    let lease = world.take(0).expect("a job");
+    lease.shared.mark(0, 0).expect("its own");
+    world.done(lease);
+    let told = world.dispatch.committables(world.client, false);
+    assert_eq!(told[0].offset, 2, "1 has not been fetched, but is known");
+    assert_eq!(OffsetMap::decode(2, &told[0].metadata).runs(), [4..5, 7..9]);
+}
