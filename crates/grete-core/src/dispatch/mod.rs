@@ -44,6 +44,8 @@ mod ready;
 mod route;
 mod shared;
 mod sieve;
+#[cfg(test)]
+mod simulation;
 mod span;
 mod spread;
 mod stall;

@@ -1,0 +1,347 @@
+//! What must hold of one lane, from its first record to its last commit. One book for each assignment of a partition.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::count::Count;
+use super::log::Log;
+use super::record::Record;
+use crate::dispatch::{Batch, Committable, Concurrency, JobKind, Lease, OffsetMap, OffsetPolicy, RoutePolicy};
+
+/// How far a lane has come on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Active,
+    /// Nothing new is to begin but its hook.
+    Leaving,
+    /// Drained, abandoned, or lost and drained.
+    Gone,
+}
+
+#[derive(Debug)]
+pub struct Book {
+    /// The first offset that this assignment is responsible for.
+    pub start: i64,
+    pub stage: Stage,
+    /// What its jobs do no longer counts (abandoned, lost).
+    pub void: bool,
+    /// Marked: never to be presented again, and the stuff of commits.
+    pub done: BTreeSet<i64>,
+    /// Returned without a mark, where marks alone count.
+    returned: BTreeSet<i64>,
+    /// Done, but their handler has asked for them once more (at most once, that is the only way).
+    pub again: BTreeSet<i64>,
+    /// Handed out at some time.
+    seen: BTreeSet<i64>,
+    /// Rows in flight, by slot.
+    running: BTreeMap<u32, Vec<i64>>,
+    /// Those of them whose jobs do not count since a seek.
+    stale: BTreeSet<u32>,
+    /// A hook in flight.
+    hook: Option<JobKind>,
+    /// Which slot has had which key.
+    slots: BTreeMap<u8, u32>,
+    pub count: Count,
+    pub touched: bool,
+    pub hooks: u32,
+    /// The last offset that was told for a commit.
+    told: Option<i64>,
+    /// Everything before it is settled.
+    floor: i64,
+}
+
+impl Book {
+    pub fn new() -> Self {
+        Self {
+            start: 0,
+            stage: Stage::Active,
+            void: false,
+            done: BTreeSet::new(),
+            returned: BTreeSet::new(),
+            again: BTreeSet::new(),
+            seen: BTreeSet::new(),
+            running: BTreeMap::new(),
+            stale: BTreeSet::new(),
+            hook: None,
+            slots: BTreeMap::new(),
+            count: Count::default(),
+            touched: false,
+            hooks: 0,
+            told: None,
+            floor: 0,
+        }
+    }
+
+    /// Reading begins here, for the first time or after a seek.
+    /// What earlier assignments are known to have done is done.
+    pub fn begin(&mut self, start: i64, done: impl Iterator<Item = i64>) {
+        (self.start, self.floor, self.told) = (start, start, None);
+        self.done = done.collect();
+        self.returned.clear();
+        self.count.reset();
+        self.seen.clear();
+        self.again.clear();
+    }
+
+    /// The user has sought: nothing is to be handed out until the new position is known.
+    pub fn seek(&mut self) {
+        self.start = i64::MAX;
+        self.stale.extend(self.running.keys());
+    }
+
+    pub fn is_returned(&self, offset: i64) -> bool {
+        self.returned.contains(&offset)
+    }
+
+    pub fn floor(&self) -> i64 {
+        self.floor
+    }
+
+    pub fn has_hook(&self) -> bool {
+        self.hook.is_some()
+    }
+
+    /// Handed out and not marked.
+    pub fn open(&self) -> usize {
+        self.in_flight() + self.returned.len()
+    }
+
+    pub fn is_running(&self, offset: i64) -> bool {
+        self.running.values().any(|rows| rows.contains(&offset))
+    }
+
+    pub fn is_slot_busy(&self, slot: u32) -> bool {
+        self.running.contains_key(&slot)
+    }
+
+    pub fn busy_slots(&self) -> usize {
+        self.running.len()
+    }
+
+    pub fn slot_of(&self, key: u8) -> Option<u32> {
+        self.slots.get(&key).copied()
+    }
+
+    pub fn is_settled(&self, offset: i64) -> bool {
+        self.done.contains(&offset) || self.returned.contains(&offset)
+    }
+
+    pub fn busy(&self) -> bool {
+        self.hook.is_some() || !self.running.is_empty()
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.running.values().map(Vec::len).sum()
+    }
+
+    // ---- what is handed out
+
+    /// Any job: how many of them there may be at a time.
+    pub fn start(&mut self, lease: &Lease, policy: &RoutePolicy) {
+        assert!(self.hook.is_none(), "{:?} of {} beside {:?}", lease.kind, lease.tp, self.hook);
+        match lease.kind {
+            JobKind::Consume | JobKind::DeadLetter | JobKind::Decode => {
+                assert!(self.stage == Stage::Active, "{:?} of {} while it leaves", lease.kind, lease.tp);
+                let slots = if policy.concurrency == Concurrency::Partition { 1 } else { policy.key_slots };
+                assert!(lease.slot < slots, "slot {} of {slots}", lease.slot);
+            }
+            JobKind::Revoked { .. } | JobKind::Shutdown => {
+                // What was abandoned gets its hook, too, when its last job is back.
+                let abandoned = self.stage == Stage::Gone && lease.kind == (JobKind::Revoked { lost: true });
+                assert!(self.stage == Stage::Leaving || abandoned, "{:?} of {}: {self:?}", lease.kind, lease.tp);
+                assert!(self.touched && policy.hooks, "{:?} of {}: {self:?}", lease.kind, lease.tp);
+                assert!(self.running.is_empty(), "{:?} of {} beside {:?}", lease.kind, lease.tp, self.running);
+                self.hooks += 1;
+                assert_eq!(self.hooks, 1, "{:?} of {}", lease.kind, lease.tp);
+                self.hook = Some(lease.kind);
+            }
+            JobKind::Eof | JobKind::Tick => {
+                assert!(self.stage == Stage::Active, "{:?} of {} while it leaves", lease.kind, lease.tp);
+                assert!(self.running.is_empty(), "{:?} of {} beside {:?}", lease.kind, lease.tp, self.running);
+                self.hook = Some(lease.kind);
+            }
+        }
+    }
+
+    /// The rows of a job for handlers: right, in order, nobody else's, and not seen before.
+    pub fn present(
+        &mut self,
+        lease: &Lease,
+        batch: &Batch,
+        policy: &RoutePolicy,
+        log: &Log,
+        wall_ms: i64,
+        void: bool,
+    ) -> Vec<i64> {
+        let rows = batch.offsets().to_vec();
+        if void {
+            // Its lane left while it was being decoded.
+            self.running.insert(lease.slot, rows.clone());
+            return rows;
+        }
+        let tp = &lease.tp;
+        assert!(!rows.is_empty(), "{tp}: a job without rows");
+        assert!(rows.windows(2).all(|pair| pair[0] < pair[1]), "{tp}: {rows:?}");
+        assert!(rows.len() <= policy.max_messages, "{tp}: {} rows of {}", rows.len(), policy.max_messages);
+        assert!(!self.running.contains_key(&lease.slot), "{tp}: two jobs of slot {}", lease.slot);
+        for (row, &offset) in batch.rows.clone().zip(&rows) {
+            let record = log.records.get(&offset).unwrap_or_else(|| panic!("{tp}: nobody is to see {offset}"));
+            assert_eq!(batch.columns.value(row), Some(&*record.value_bytes(log.partition)), "{tp} {offset}");
+            assert_eq!(batch.columns.key(row), record.key_bytes().as_deref(), "{tp} {offset}");
+            assert_eq!(batch.columns.timestamps[row], record.timestamp, "{tp} {offset}");
+            assert!(offset >= self.start, "{tp}: {offset} before {}", self.start);
+            let asked = self.again.remove(&offset);
+            assert!(asked || !self.is_settled(offset), "{tp}: {offset} once more");
+            let elsewhere =
+                self.running.iter().any(|(slot, theirs)| !self.stale.contains(slot) && theirs.contains(&offset));
+            assert!(!elsewhere, "{tp}: {offset} twice at a time");
+            if let Some(key) = record.key
+                && policy.concurrency == Concurrency::Key
+            {
+                let slot = *self.slots.entry(key).or_insert(lease.slot);
+                assert_eq!(slot, lease.slot, "{tp}: key {key} changes its slot");
+            }
+        }
+        self.check_order(&rows, policy, log, tp, wall_ms);
+        let open = self.open();
+        // (Where slots wait for workers, it is decoding that waits for marks.)
+        let whole = policy.concurrency == Concurrency::Partition;
+        let many = whole && policy.offsets == OffsetPolicy::Manual && open > policy.max_unmarked;
+        assert!(!many || self.was_seen(rows[0]), "{tp}: {rows:?} beside {open} open records");
+        self.running.insert(lease.slot, rows.clone());
+        let in_flight = self.in_flight();
+        assert!(
+            in_flight <= policy.max_in_flight.max(1) || policy.concurrency == Concurrency::Partition,
+            "{in_flight}"
+        );
+        self.touched = true;
+        self.count.present(lease.slot, rows[0], lease.attempt);
+        if policy.offsets == OffsetPolicy::AtMostOnce {
+            self.done.extend(&rows);
+        }
+        rows
+    }
+
+    /// Nothing that has to come before these rows is still open.
+    fn check_order(
+        &mut self,
+        rows: &[i64],
+        policy: &RoutePolicy,
+        log: &Log,
+        tp: &crate::ids::TopicPartition,
+        wall_ms: i64,
+    ) {
+        while let Some((&offset, _)) =
+            log.records.range(self.floor..).next().filter(|(offset, _)| self.is_settled(**offset))
+        {
+            self.floor = offset + 1;
+        }
+        let Some(&last) = rows.last() else { return };
+        let expired = |record: &Record| policy.expire_ms.is_some_and(|expire| record.timestamp + expire < wall_ms);
+        let open = log.records.range(self.floor.min(last)..last).filter(|(offset, _)| !self.is_settled(**offset));
+        let open = open.filter(|(_, record)| !expired(record));
+        let mut open = open.filter(|(offset, _)| rows.binary_search(offset).is_err());
+        match policy.concurrency {
+            Concurrency::Partition => {
+                let first = open.next();
+                assert!(first.is_none(), "{tp}: {rows:?} before {first:?}");
+            }
+            Concurrency::Key => {
+                for (offset, record) in open {
+                    let later = rows
+                        .iter()
+                        .find(|row| **row > *offset && record.key.is_some() && log.records[row].key == record.key);
+                    assert!(later.is_none(), "{tp}: {later:?} before {offset} of the same key");
+                }
+            }
+            Concurrency::Unordered => {}
+        }
+    }
+
+    /// The one row of a dead letter.
+    pub fn present_dead(&mut self, lease: &Lease, row: i64) {
+        assert!(!self.running.contains_key(&lease.slot), "{}: two jobs of slot {}", lease.tp, lease.slot);
+        self.running.insert(lease.slot, vec![row]);
+    }
+
+    pub fn was_seen(&self, offset: i64) -> bool {
+        self.seen.contains(&offset)
+    }
+
+    /// Returns how many of these rows are handed out for the first time.
+    pub fn see(&mut self, rows: &[i64]) -> usize {
+        rows.iter().filter(|row| self.seen.insert(**row)).count()
+    }
+
+    // ---- what becomes of it
+
+    /// Marked, by whatever way. Returns how many of `rows` were not before.
+    pub fn mark(&mut self, rows: impl IntoIterator<Item = i64>) -> u64 {
+        let mut new = 0;
+        for row in rows {
+            self.returned.remove(&row);
+            new += u64::from(self.done.insert(row));
+        }
+        new
+    }
+
+    /// The job in `slot` is over. `returned`: its handler came to the end.
+    pub fn end(&mut self, slot: u32, returned: bool, policy: &RoutePolicy) {
+        let rows = self.running.remove(&slot).unwrap_or_default();
+        self.stale.remove(&slot);
+        if returned && !self.void {
+            self.count.done(slot);
+            match policy.offsets {
+                OffsetPolicy::Manual => {
+                    let open = rows.into_iter().filter(|row| !self.done.contains(row));
+                    self.returned.extend(open);
+                }
+                OffsetPolicy::Auto | OffsetPolicy::AtMostOnce => self.done.extend(rows),
+            }
+        }
+    }
+
+    pub fn end_hook(&mut self) {
+        // There is an instance of the handler now, if there was none.
+        self.touched |= matches!(self.hook, Some(JobKind::Eof | JobKind::Tick));
+        self.hook = None;
+    }
+
+    // ---- commits
+
+    /// The first record that is not done, from the start on; where the log ends without one.
+    fn first_open(&self, log: &Log) -> i64 {
+        let mut records = log.records.range(self.start..);
+        records.find(|(offset, _)| !self.done.contains(offset)).map_or(log.end, |(offset, _)| *offset)
+    }
+
+    /// The offset may be committed. `last`: nothing runs any more, so it is as high as it can be.
+    pub fn check_commit(&mut self, commit: &Committable, policy: &RoutePolicy, log: &Log, last: bool) {
+        let tp = &commit.tp;
+        assert!(!self.void, "{tp}: {} is told for a lane that does not count", commit.offset);
+        let open = self.first_open(log);
+        assert!(commit.offset <= open, "{tp}: {} is told, and {open} is not done", commit.offset);
+        assert!(commit.offset >= self.told.unwrap_or(self.start), "{tp}: {} after {:?}", commit.offset, self.told);
+        self.told = Some(commit.offset);
+        let map = OffsetMap::decode(commit.offset, &commit.metadata);
+        let ahead = log.records.range(commit.offset..).map(|(offset, _)| *offset);
+        if let Some(wrong) = ahead.clone().find(|offset| map.contains(*offset) && !self.done.contains(offset)) {
+            panic!("{tp}: {wrong} is told as done beyond {}", commit.offset);
+        }
+        if last {
+            self.check_last(commit.offset, log, tp);
+            let mut forgotten = ahead.filter(|offset| self.done.contains(offset) && !map.contains(*offset));
+            assert!(!policy.offset_map || forgotten.next().is_none(), "{commit:?} forgets {forgotten:?}");
+        }
+    }
+
+    /// What was told last is all that was earned.
+    pub fn check_last(&self, offset: i64, log: &Log, tp: &crate::ids::TopicPartition) {
+        let open = self.first_open(log);
+        let earned = log.records.range(self.start..open).next_back().map_or(self.start, |(offset, _)| offset + 1);
+        assert!(offset >= earned, "{tp}: {offset} is told last, {earned} was earned");
+    }
+
+    pub fn told(&self) -> i64 {
+        self.told.unwrap_or(self.start)
+    }
+}
