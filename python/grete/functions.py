@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from grete._core import Job
 from grete.consumer import Consumer
 
 Function = Callable[[Any], Any]
@@ -60,13 +61,12 @@ class AsyncEachPayload(FunctionConsumer):
     async def consume(self) -> None:
         """In order: the next payload is decoded when the one before is done."""
         function, job = self._function, _job(self)
-        messages: Any = self.messages
-        for number, message in enumerate(messages, 1):
+        for number, message in enumerate(self.messages, 1):
             await function(message.payload)
             job.progress(number)
 
 
-def _job(consumer: Consumer) -> Any:
+def _job(consumer: Consumer) -> Job:
     if (job := consumer._job) is None:  # noqa: SLF001
         raise AssertionError("consume runs without a job")
     return job
