@@ -50,7 +50,8 @@ def result(line: dict[str, Any], seconds: float) -> Stuck:
     # An instance that goes, or one more than there are partitions, is a rebalance.
     rebalances = hooks.get("revoked", 0) + max(hooks["initialize"] - PARTITIONS, 0)
     name = f"{TOPIC.name}[0]"
-    logged = [stall["message"] for stall in line["logged"] if str(stall["partition"]) == "0"]
+    # Behind the first line comes the stack.
+    logged = [stall["message"].partition("\n")[0] for stall in line["logged"] if str(stall["partition"]) == "0"]
     shown = [text for text in line["statistics"] if name in text]
     return Stuck(
         seconds,

@@ -111,7 +111,10 @@ def stuck_line(stuck: int, slow: float = 1.0) -> dict[str, Any]:
     return {
         "samples": [{"at": float(at), "partitions": partitions(at, hung)} for at, hung in edges],
         "hooks": {"initialize": PARTITIONS},
-        "logged": [{"message": "it is stuck", "partition": 0}, {"message": "so is another", "partition": 1}],
+        "logged": [
+            {"message": "it is stuck\n  File ...", "partition": "0"},
+            {"message": "so is another", "partition": 1},
+        ],
         "statistics": ["f on waiting8[1] for 70.0 s", "f on waiting8[0] for 70.0 s"],
     }
 
