@@ -67,7 +67,7 @@ lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, the floors and the genera
 	cargo xtask codegen --check
 	$(BIN)/ruff check $(PYTHON_PATHS)
 	$(BIN)/ruff format --check $(PYTHON_PATHS)
-	$(BIN)/mypy --strict $(wildcard python/grete) tests benchmarks
+	$(BIN)/mypy --strict $(wildcard python/grete) tests benchmarks examples
 
 .PHONY: demo
 demo: build kafka  ## a million records through a consumer class

@@ -1,15 +1,19 @@
-"""A small App: totals per customer from a topic of JSON orders.
+"""A small App: totals per customer from a topic of JSON orders; what cannot be processed goes to a dead letter topic.
 
-Run it against a broker on this machine, and give it something to do:
+Run it against a broker on this machine, and give it something to do (it needs `pip install "grete[msgspec]"`):
 
     grete topics create orders --partitions 8
+    grete topics create orders.dlq --partitions 1
+    grete topics create clicks --partitions 2
     grete run examples.orders:app
     echo 'ada {"amount": 3}' | grete produce orders --key-separator ' '
+    echo 'ada {"amount": "three"}' | grete produce orders --key-separator ' '
+    grete dlq list orders.dlq
 """
 
-import json
 import logging
 from collections import Counter
+from dataclasses import dataclass
 
 import grete
 
@@ -17,7 +21,20 @@ app = grete.App("orders-example", kafka={"bootstrap.servers": "localhost:9092"},
 logger = logging.getLogger("orders")
 
 
-@app.consumer("orders")
+@dataclass
+class Order:
+    """What a value is decoded to."""
+
+    amount: int
+
+
+@app.consumer(
+    "orders",
+    payload=Order,
+    # What does not decode now will not do so in a second: no further attempt, it is a dead letter at once.
+    retry=grete.Retry(attempts=3, backoff="200ms..5s", never=grete.DecodeError),
+    dead_letter="orders.dlq",
+)
 class Totals(grete.Consumer):
     """One instance per partition; with the customer as key, each customer is in one partition."""
 
@@ -26,10 +43,13 @@ class Totals(grete.Consumer):
 
     def consume(self) -> None:
         for message in self.messages:
-            if message.value is None:
-                continue
-            customer = (message.key or b"?").decode()
-            self.totals[customer] += json.loads(message.value)["amount"]
+            order: Order | None = message.payload
+            if order is not None:  # None: a tombstone
+                if order.amount < 0:
+                    raise grete.Reject(f"an order of {order.amount}", message=message)
+                self.totals[(message.key or b"?").decode()] += order.amount
+            # It is counted: if a later one of the batch fails, this one does not come again.
+            self.mark(message)
         logger.info("%s[%d]: %s", self.topic, self.partition, self.totals.most_common(3))
 
     def revoked(self) -> None:

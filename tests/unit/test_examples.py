@@ -1,0 +1,36 @@
+"""Examples are what users copy: each can be imported, and each declares what it says."""
+
+from __future__ import annotations
+
+from examples import accounts, enrich, orders
+from grete import DecodeError
+from grete.routes import Route
+
+
+def declared(route: Route) -> tuple[tuple[str, ...], str, bool, str, str | None]:
+    return tuple(route.topics), route.style, route.is_async, route.concurrency, route.dead_letter
+
+
+def test_orders_are_a_class_with_payload_retry_and_dead_letters() -> None:
+    totals, clicks = orders.app.routes
+    assert declared(totals) == (("orders",), "class", False, "partition", "orders.dlq")
+    assert totals.retry.attempts == 3
+    assert not totals.retry.covers(DecodeError("", topic="orders", partition=0, offset=0))
+    decoders = totals.decoders()
+    assert decoders is not None
+    assert decoders["orders"](b'{"amount": 3}') == orders.Order(3)
+    assert declared(clicks) == (("clicks",), "messages", False, "partition", None)
+
+
+def test_enrich_is_asynchronous() -> None:
+    (route,) = enrich.app.routes
+    assert declared(route) == (("signups",), "class", True, "key", "signups.dlq")
+    assert not route.retry.covers(KeyError("XX"))
+
+
+def test_accounts_go_key_by_key() -> None:
+    (route,) = accounts.app.routes
+    assert declared(route) == (("movements",), "message", False, "key", "movements.dlq")
+    decoders = route.decoders()
+    assert decoders is not None
+    assert decoders["movements"](b"-3") == -3
