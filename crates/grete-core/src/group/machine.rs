@@ -254,6 +254,11 @@ impl GroupMachine {
             }
         } else if committed || now >= deadline || !self.standalone {
             ctx.effect(Effect::Left);
+            // What was assigned by hand is given up on purpose: nobody has taken it, and nobody is to be warned.
+            let tps = self.reconciler.lose_all();
+            if !tps.is_empty() {
+                out.push(GroupAction::Lost { tps });
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use grete_wire::messages::{
 use grete_wire::{ApiKey, ErrorCode};
 
 use super::rig::*;
-use crate::group::{GroupAction, GroupEvent};
+use crate::group::{GroupAction, GroupEvent, GroupNotice};
 use crate::request::{Request, RequestError};
 use crate::time::{MILLI, SECOND};
 
@@ -157,7 +157,9 @@ fn standalone_loads_and_commits_without_joining() {
     let commit = rig.take(ApiKey::OffsetCommit);
     rig.answer_commit(&commit, &[(0, ErrorCode::NONE)]);
     assert_eq!(rig.result(2), [(0, 4, Ok(()))]);
-    assert!(rig.news().contains(&"left".to_owned()));
+    let complains = |action: &GroupAction| matches!(action, GroupAction::Notice(GroupNotice::Lost { .. }));
+    assert!(!rig.actions.iter().any(complains), "what is let go of on purpose is not lost");
+    assert_eq!(rig.news(), ["lost 0 1", "left"]);
 }
 
 #[test]
