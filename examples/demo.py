@@ -2,7 +2,7 @@
 
 Starts Apache Kafka on a free port, lets confluent-kafka (librdkafka) write a million records, runs an App with a
 consumer class over them, and shows rate, count and lag until nothing is left. Then it stops cleanly and checks that
-every record was processed once.
+every record was processed once. Then a second, small App shows what happens when handlers fail: see demo_failures.py.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import grete
+from examples import demo_failures
 from tests.kafka import KafkaCluster, fill
 
 TOPIC = "demo-orders"
@@ -98,6 +99,11 @@ def committed(bootstrap: str, partitions: int) -> int:
         return sum(offset or 0 for offset in consumer.committed([(TOPIC, n) for n in range(partitions)]).values())
 
 
+def verdict(right: bool) -> str:
+    """In a word."""
+    return "all is well" if right else "THIS IS WRONG"
+
+
 def main() -> int:
     """Runs the demo; 0 if all was read once and committed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -128,10 +134,18 @@ def main() -> int:
         seconds, cpu = time.monotonic() - started, time.process_time() - cpu
 
         at_broker = committed(kafka.bootstrap_servers, options.partitions)
-    right = tally.records == options.records == at_broker and not tally.gaps
-    say(f"{tally.records:,} records, {tally.bytes:,} bytes, {seconds:.1f} s with start and stop, {cpu:.2f} s of CPU")
-    say(f"committed {at_broker:,}; gaps or repetitions: {tally.gaps}: {'all is well' if right else 'THIS IS WRONG'}")
-    return 0 if right else 1
+        right = tally.records == options.records == at_broker and not tally.gaps
+        say(
+            f"{tally.records:,} records, {tally.bytes:,} bytes, {seconds:.1f} s with start and stop, {cpu:.2f} s of CPU"
+        )
+        say(
+            f"committed {at_broker:,}; gaps or repetitions: {tally.gaps}: {'all is well' if right else 'THIS IS WRONG'}"
+        )
+
+        recovered = demo_failures.show(kafka, say)
+        say("")
+        say(f"five payments, each paid once: {'all is well' if recovered else 'THIS IS WRONG'}")
+    return 0 if right and recovered else 1
 
 
 if __name__ == "__main__":

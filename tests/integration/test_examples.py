@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from examples import accounts, enrich, orders
 from tests.integration.apprunning import dead_letters, header, running, until_done
 from tests.integration.producing import producer, values
 from tests.kafka import KafkaCluster
+from tests.kafka.jars import ROOT
 
 pytestmark = pytest.mark.kafka
 
@@ -74,3 +77,34 @@ def test_accounts(kafka: KafkaCluster) -> None:
         (b"-8", "grete.errors.Reject"),
         (b"much", "grete.errors.DecodeError"),
     ]
+
+
+def test_the_demo_tells_its_story() -> None:
+    command = [sys.executable, str(ROOT / "examples" / "demo.py"), "--records", "20000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    story = [
+        "committed 20,000; gaps or repetitions: 0: all is well",
+        "payment-2, attempt 1",
+        "ConnectionError: the bank does not answer; retried in 0.5 s (attempt 2 of 3)",
+        "ConnectionError: the bank does not answer; retried in 1.0 s (attempt 3 of 3)",
+        "payment-2 is paid",
+        "payment-4, attempt 3",
+        "its record 3 goes to demo-payments.dlq",
+        "payment-5 is paid",
+        "demo-payments[0]:3  demo-payments         3",
+        "error      examples.demo_failures.CardExpiredError",
+        "    shop: demo",
+        "payment-4, attempt 1",
+        "payment-4 is paid",
+        "five payments, each paid once: all is well",
+    ]
+    at = 0
+    for line in story:
+        assert line in done.stdout[at:], f"{line}\n{done.stdout}"
+        at = done.stdout.index(line, at)
+    assert "1 replayed: 1 to demo-payments" in done.stdout
+    assert done.stdout.count("log: ") == 6
+    assert "WRONG" not in done.stdout
+    assert "grete.client:" not in done.stdout, "a replay that went well has nothing to log"
