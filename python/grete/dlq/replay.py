@@ -1,5 +1,6 @@
 """Sends dead letters back to where they came from."""
 
+import contextlib
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -153,8 +154,10 @@ class Replay:
                 if complete:
                     # What follows the last record may hold none: it is dealt with, too.
                     self._done = span.end
-            except KeyboardInterrupt:
-                self._commit(span.partition)
+            except KeyboardInterrupt as error:
+                with contextlib.suppress(ReplayError):
+                    self._settle()
+                self._commit_after(error, span.partition)
                 raise
             except Exception as error:
                 self._drain(quietly=True)
@@ -261,7 +264,7 @@ class Replay:
         if self._done > (self._bookmark.stored(partition) or 0):
             self._bookmark.store(partition, self._done)
 
-    def _commit_after(self, error: Exception, partition: int) -> None:
+    def _commit_after(self, error: BaseException, partition: int) -> None:
         if isinstance(error, ProgressError):
             return
         try:
