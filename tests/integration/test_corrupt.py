@@ -50,7 +50,7 @@ def test_the_partition_stops_and_the_other_goes_on(kafka: KafkaCluster, topic: s
     rows: dict[tuple[str, int], list[grete.Message]] = {(topic, 0): [], (topic, 1): []}
     with consumer(kafka.bootstrap_servers) as reader:
         reader.assign([(topic, 0, 0), (topic, 1, 0)])
-        with pytest.raises(grete.CorruptBatchError, match=f"{topic}-1.*offset 200") as caught:
+        with pytest.raises(grete.CorruptBatchError, match=rf"{topic}\[1\].*offset 200") as caught:
             eventually(lambda: take(reader, rows, 0.25) and False, 30.0, "the error")
         assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 1, 200)
 
@@ -98,7 +98,7 @@ def test_an_app_names_it_and_works_on(
 ) -> None:
     run = start_recorder(kafka, topic, topic)
     run.until(lambda: Ledger(tmp_path).count >= 1200, 30.0, "partition 0 and the sound start of partition 1")
-    run.until(lambda: f"{topic}-1" in run.output and "offset 200" in run.output, 30.0, "the name of the batch")
+    run.until(lambda: f"{topic}[1]" in run.output and "offset 200" in run.output, 30.0, "the name of the batch")
     assert run.stop() == 0, run.output
     assert kafka.admin.committed(topic) == {(topic, 0): 1000, (topic, 1): 200}
     Ledger(tmp_path).assert_exactly_once_in_order({0: 1000, 1: 200})

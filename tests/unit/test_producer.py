@@ -290,7 +290,7 @@ def test_a_wait_ends_in_time_and_can_go_on(broker: FakeBroker) -> None:
     broker.answer = silent
     producer = Producer(broker.settings)
     delivery = producer.produce("orders", b"v")
-    with pytest.raises(grete.TimeoutError, match=r"orders-0 within 0\.1 s"):
+    with pytest.raises(grete.TimeoutError, match=r"orders\[0\] within 0\.1 s"):
         delivery.wait(0.1)
     with pytest.raises(grete.TimeoutError, match="1 records are still on their way"):
         producer.flush(0.1)

@@ -481,7 +481,7 @@ impl Consumer {
 
     fn lane(&self, topic: &str, partition: i32) -> Result<LaneStatus, ClientError> {
         let found = self.statuses().into_iter().find(|lane| &*lane.tp.topic == topic && lane.tp.partition == partition);
-        found.ok_or_else(|| ClientError::Invalid(format!("{topic}-{partition} is not assigned to this consumer")))
+        found.ok_or_else(|| ClientError::Invalid(format!("{topic}[{partition}] is not assigned to this consumer")))
     }
 
     fn set_paused(&self, partitions: Vec<(String, i32)>, paused: bool) -> Result<(), ClientError> {

@@ -23,7 +23,7 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Topic(name) => write!(f, "topic {name}"),
-            Self::Partition(topic, partition) => write!(f, "{topic}-{partition}"),
+            Self::Partition(topic, partition) => write!(f, "{topic}[{partition}]"),
             Self::Group(name) => write!(f, "group {name}"),
             Self::Other(name) => f.write_str(name),
         }
@@ -127,7 +127,7 @@ pub enum ClientError {
     #[error("{0}")]
     Authorization(String),
     /// A batch that stays broken after it was fetched again.
-    #[error("{topic}-{partition}: the batch at offset {offset} cannot be read: {message}")]
+    #[error("{topic}[{partition}]: the batch at offset {offset} cannot be read: {message}")]
     CorruptBatch {
         /// Of this topic.
         topic: String,

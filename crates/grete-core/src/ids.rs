@@ -40,6 +40,6 @@ impl TopicPartition {
 
 impl fmt::Display for TopicPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.topic, self.partition)
+        write!(f, "{}[{}]", self.topic, self.partition)
     }
 }

@@ -170,7 +170,7 @@ pub(crate) fn unanswered(receipt: &Receipt, timeout: Option<Duration>) -> PyErr 
     let (topic, partition) = (receipt.topic(), receipt.partition());
     let seconds = timeout.unwrap_or_default().as_secs_f64();
     let message = format!(
-        "no answer for a record of {topic}-{partition} within {seconds} s; it is on its way still, and may be waited for again"
+        "no answer for a record of {topic}[{partition}] within {seconds} s; it is on its way still, and may be waited for again"
     );
     make("TimeoutError", &message, |_| Ok(()))
 }

@@ -209,7 +209,7 @@ def _places(
     for topic, partition in partitions:
         if (topic, partition) not in committed:
             raise click.ClickException(
-                f"group {group} has committed nothing of {topic}-{partition} to count from: name a place instead"
+                f"group {group} has committed nothing of {topic}[{partition}] to count from: name a place instead"
             )
     start = session.admin.offsets([(*partition, "earliest") for partition in partitions], timeout=session.timeout)
     end = session.admin.offsets([(*partition, "latest") for partition in partitions], timeout=session.timeout)
@@ -247,4 +247,4 @@ def delete_offsets(session: Session, group: str, given: tuple[str, ...], yes: bo
     confirm(f"Forget what {group} has committed of {', '.join(given)}?", yes)
     session.admin.delete_offsets(group, partitions, timeout=session.timeout)
     for topic, partition in partitions:
-        session.done(f"{topic}-{partition} is forgotten", topic=topic, partition=partition, deleted=True)
+        session.done(f"{topic}[{partition}] is forgotten", topic=topic, partition=partition, deleted=True)

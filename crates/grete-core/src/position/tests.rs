@@ -391,7 +391,7 @@ fn out_of_range_asks_the_leader_and_then_obeys_the_policy() {
     let (bench, _) = out_of_range(ResetPolicy::None, false, 3);
     let error = SlotError::OffsetOutOfRange { tp: tp(0), offset: 3, log_start: 10, log_end: 20 };
     assert_eq!(bench.error(), error);
-    assert!(error.to_string().contains("orders-0 has no offset 3: its log reaches from 10 to 20; seek"), "{error}");
+    assert!(error.to_string().contains("orders[0] has no offset 3: its log reaches from 10 to 20; seek"), "{error}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::time::{MILLI, Nanos};
 #[non_exhaustive]
 pub enum ProduceError {
     /// `delivery.timeout.ms` was over before a broker had answered for good.
-    #[error("{topic}-{partition}: not delivered within {} ms (delivery.timeout.ms){}", .timeout / MILLI, because(.last))]
+    #[error("{topic}[{partition}]: not delivered within {} ms (delivery.timeout.ms){}", .timeout / MILLI, because(.last))]
     DeliveryTimeout {
         /// The topic.
         topic: Arc<str>,
@@ -25,7 +25,7 @@ pub enum ProduceError {
         last: Option<LastError>,
     },
     /// One record alone is too large for the topic.
-    #[error("{topic}-{partition}: a record in a batch of {bytes} bytes is too large for the topic: {}", .code.message())]
+    #[error("{topic}[{partition}]: a record in a batch of {bytes} bytes is too large for the topic: {}", .code.message())]
     TooLarge {
         /// The topic.
         topic: Arc<str>,
@@ -37,7 +37,7 @@ pub enum ProduceError {
         code: ErrorCode,
     },
     /// The topic, or the partition, is not there.
-    #[error("{topic}-{partition}: there is no such topic or partition: check the name, or create it")]
+    #[error("{topic}[{partition}]: there is no such topic or partition: check the name, or create it")]
     UnknownTopic {
         /// The topic.
         topic: Arc<str>,
@@ -45,7 +45,7 @@ pub enum ProduceError {
         partition: i32,
     },
     /// This user may not write there.
-    #[error("{topic}-{partition}: {} {}", .code.name(), .code.message())]
+    #[error("{topic}[{partition}]: {} {}", .code.name(), .code.message())]
     Authorization {
         /// The topic.
         topic: Arc<str>,
@@ -55,7 +55,7 @@ pub enum ProduceError {
         code: ErrorCode,
     },
     /// A broker refused the batch.
-    #[error("{topic}-{partition}: {} {}{}", .code.name(), .code.message(), detail(.message))]
+    #[error("{topic}[{partition}]: {} {}{}", .code.name(), .code.message(), detail(.message))]
     Broker {
         /// The topic.
         topic: Arc<str>,
@@ -67,7 +67,7 @@ pub enum ProduceError {
         message: Option<String>,
     },
     /// The batch could not be made.
-    #[error("{topic}-{partition}: the batch cannot be encoded: {cause}")]
+    #[error("{topic}[{partition}]: the batch cannot be encoded: {cause}")]
     Encode {
         /// The topic.
         topic: Arc<str>,
@@ -77,7 +77,7 @@ pub enum ProduceError {
         cause: WireError,
     },
     /// The producer was closed before.
-    #[error("{topic}-{partition}: the producer was closed before the record was delivered{}", because(.last))]
+    #[error("{topic}[{partition}]: the producer was closed before the record was delivered{}", because(.last))]
     Closed {
         /// The topic.
         topic: Arc<str>,
@@ -87,7 +87,7 @@ pub enum ProduceError {
         last: Option<LastError>,
     },
     /// The producer has failed for good.
-    #[error("{topic}-{partition}: {cause}")]
+    #[error("{topic}[{partition}]: {cause}")]
     Fatal {
         /// The topic.
         topic: Arc<str>,

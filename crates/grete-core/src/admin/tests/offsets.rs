@@ -90,7 +90,7 @@ fn a_partition_without_a_leader_is_waited_for_by_name() {
     let AdminReply::Offsets(results) = rig.answer(id) else { panic!("offsets") };
     assert_eq!(results[0], offset(7));
     let said = results[1].as_ref().unwrap_err().to_string();
-    assert_eq!(said, "waited for a leader of t-1; what went wrong last: LEADER_NOT_AVAILABLE");
+    assert_eq!(said, "waited for a leader of t[1]; what went wrong last: LEADER_NOT_AVAILABLE");
 }
 
 #[test]

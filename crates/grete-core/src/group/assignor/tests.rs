@@ -21,7 +21,9 @@ fn counts(topics: &[(&str, i32)]) -> PartitionCounts {
 }
 
 fn shown(assignments: &Assignments) -> Vec<String> {
-    let show = |tps: &Vec<TopicPartition>| tps.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    // As Java writes them, for the vectors are Java's.
+    let java = |tp: &TopicPartition| format!("{}-{}", tp.topic, tp.partition);
+    let show = |tps: &Vec<TopicPartition>| tps.iter().map(java).collect::<Vec<_>>().join(" ");
     assignments.iter().map(|(id, tps)| format!("{id}: {}", show(tps))).collect()
 }
 

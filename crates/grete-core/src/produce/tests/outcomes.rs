@@ -41,7 +41,7 @@ fn p38_an_unanswered_batch_is_unknown_not_unwritten() {
     assert_eq!(settled.outcome, Outcome::Unknown);
     let error = settled.error.expect("an error");
     assert!(matches!(&*error, ProduceError::DeliveryTimeout { last: Some(LastError::Unanswered), .. }), "{error:?}");
-    assert!(error.to_string().starts_with("orders-0: not delivered within 10000 ms"), "{error}");
+    assert!(error.to_string().starts_with("orders[0]: not delivered within 10000 ms"), "{error}");
 }
 
 #[test]
