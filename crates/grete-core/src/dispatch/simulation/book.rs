@@ -43,6 +43,8 @@ pub struct Book {
     pub count: Count,
     pub touched: bool,
     pub hooks: u32,
+    pub eofs: u32,
+    pub ticks: u32,
     /// The last offset that was told for a commit.
     told: Option<i64>,
     /// Everything before it is settled.
@@ -66,6 +68,8 @@ impl Book {
             count: Count::default(),
             touched: false,
             hooks: 0,
+            eofs: 0,
+            ticks: 0,
             told: None,
             floor: 0,
         }
@@ -155,6 +159,10 @@ impl Book {
                 self.hook = Some(lease.kind);
             }
             JobKind::Eof | JobKind::Tick => {
+                match lease.kind {
+                    JobKind::Eof => self.eofs += 1,
+                    _ => self.ticks += 1,
+                }
                 assert!(self.stage == Stage::Active, "{:?} of {} while it leaves", lease.kind, lease.tp);
                 assert!(self.running.is_empty(), "{:?} of {} beside {:?}", lease.kind, lease.tp, self.running);
                 self.hook = Some(lease.kind);

@@ -12,7 +12,8 @@ impl Process {
         if !self.is_awake() {
             return None;
         }
-        earlier(self.dispatch.next_deadline(), self.dispatch.stall_deadline(self.client))
+        let stalls = earlier(self.dispatch.stall_deadline(self.client), self.look_at);
+        earlier(self.dispatch.next_deadline(), stalls)
     }
 }
 
@@ -68,7 +69,7 @@ impl World {
         if starved {
             return;
         }
-        let mut fetches = Vec::new();
+        let (mut fetches, mut ends) = (Vec::new(), Vec::new());
         let held = process_.held.clone();
         for (&lane, seat) in &mut process_.lanes {
             let log = &self.partitions[seat.partition].log;
@@ -78,11 +79,19 @@ impl World {
             };
             // One lane is not to have all of it.
             let mine = held.get(&seat.slot).copied().unwrap_or_default();
+            if seat.fetch >= log.end && seat.told_end != log.end {
+                // An answer without data tells where the end is, all the same.
+                seat.told_end = log.end;
+                ends.push((lane, log.end));
+            }
             if seat.fetch < log.end && mine < (budget / 4).max(1) {
                 seat.fetching = true;
                 let at = now + self.rng.below(20) * MILLI;
                 fetches.push((at, Event::Fetched { process, lane, generation }));
             }
+        }
+        for (lane, end) in ends {
+            self.processes[process].dispatch.set_high_watermark(lane, end);
         }
         for (at, event) in fetches {
             self.post(at, event);

@@ -291,7 +291,8 @@ impl World {
     }
 
     pub fn wake(&mut self, process: usize) {
-        self.processes[process].asleep_until = None;
+        let process_ = &mut self.processes[process];
+        (process_.asleep_until, process_.woke_at) = (None, self.now);
         self.say(|| format!("process {process} wakes"));
     }
 

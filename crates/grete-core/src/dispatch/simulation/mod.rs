@@ -23,6 +23,7 @@ mod world;
 
 use crate::testing::each_seed;
 use crate::time::SECOND;
+use book::Stage;
 use record::Nature;
 use world::World;
 
@@ -74,9 +75,17 @@ impl World {
             let mut alive = world.processes.iter().filter(|process| process.alive);
             alive.all(|process| process.held_bytes() == 0 && process.jobs.is_empty())
         });
+        // Idle lanes have ticks, and have heard of their end.
+        let soon = self.now + 30 * SECOND;
+        self.pass(60 * SECOND, |world| world.now >= soon);
         for process in 0..self.processes.len() {
             if !self.processes[process].alive {
                 continue;
+            }
+            for seat in self.processes[process].lanes.values().filter(|seat| seat.book.stage == Stage::Active) {
+                let (book, policy) = (&seat.book, &seat.policy);
+                assert!(policy.tick.is_none() || book.ticks > 0, "{} has no ticks", seat.tp);
+                assert!(!policy.eof || book.eofs > 0, "{} does not hear of its end", seat.tp);
             }
             for status in self.processes[process].dispatch.statuses(None) {
                 assert_eq!(status.queued_bytes, 0, "{status:?}");

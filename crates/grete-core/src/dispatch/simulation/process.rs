@@ -17,7 +17,7 @@ use crate::dispatch::{
 use crate::fetch::Chunk;
 use crate::ids::{Slot, TopicPartition};
 use crate::rng::Rng;
-use crate::time::Nanos;
+use crate::time::{Nanos, earlier};
 use std::sync::Arc;
 
 /// The wall clock less the other one, in milliseconds.
@@ -40,6 +40,9 @@ pub struct Seat {
     pub drawn: u32,
     pub fetch: i64,
     pub fetching: bool,
+    pub last_tick: Nanos,
+    /// The end that was told without data.
+    pub told_end: i64,
     pub paused_until: Option<Nanos>,
 }
 
@@ -71,6 +74,10 @@ pub struct Process {
     /// The group has given it up.
     pub evicted: bool,
     pub last_heartbeat: Nanos,
+    pub woke_at: Nanos,
+    /// When the network thread looks for jobs that take too long, at the latest.
+    pub look_at: Option<Nanos>,
+    shortest_stall: Option<Nanos>,
     pub queue: Queue,
     pub rates: BTreeMap<u32, Rate>,
     pub starved: bool,
@@ -91,6 +98,8 @@ impl Process {
         for route in &scenario.routes {
             dispatch.add_route(&route.policy);
         }
+        let policies = scenario.routes.iter().map(|route| &route.policy);
+        let limits = policies.flat_map(|policy| [policy.stall_after, policy.handler_timeout]).flatten();
         Self {
             dispatch,
             client,
@@ -102,6 +111,9 @@ impl Process {
             asleep_until: None,
             evicted: false,
             last_heartbeat: 0,
+            woke_at: 0,
+            look_at: None,
+            shortest_stall: limits.min(),
             queue: Queue::default(),
             rates: BTreeMap::new(),
             starved: false,
@@ -146,6 +158,8 @@ impl Process {
             drawn: 0,
             fetch: 0,
             fetching: false,
+            last_tick: 0,
+            told_end: -1,
             paused_until: None,
         };
         let before = self.lanes.insert(id, seat);
@@ -210,7 +224,12 @@ impl Process {
 
     /// Whether it is time to ask for jobs that take too long.
     pub fn stalls_due(&self, now: Nanos) -> bool {
-        self.dispatch.stall_deadline(self.client).is_some_and(|deadline| deadline <= now)
+        earlier(self.dispatch.stall_deadline(self.client), self.look_at).is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Whoever has looked looks again before a job that begins now may be too long.
+    pub fn looked(&mut self, now: Nanos) {
+        self.look_at = self.shortest_stall.map(|limit| now + limit);
     }
 
     /// What the workers have left for the network thread, with the bytes accounted for.

@@ -71,6 +71,20 @@ impl World {
         if lease.kind == JobKind::Consume {
             assert!(seat.paused_until.is_none_or(|until| until <= now), "{} is paused", lease.tp);
         }
+        match lease.kind {
+            JobKind::Eof => {
+                let records = &self.partitions[seat.partition].log.records;
+                let mut open = records.range(seat.book.floor()..seat.fetch.max(seat.book.floor()));
+                let open = open.find(|(offset, _)| !seat.book.is_settled(**offset));
+                assert!(open.is_none(), "{}: the end, before {open:?}", lease.tp);
+            }
+            JobKind::Tick => {
+                let every = policy.tick.expect("a route that wants ticks");
+                assert!(now >= seat.last_tick + every, "{}: a tick after {}", lease.tp, now - seat.last_tick);
+                seat.last_tick = now;
+            }
+            _ => {}
+        }
         let prepared = process_.prepare(&mut lease);
         let id = self.next_job;
         self.next_job += 1;
@@ -287,6 +301,10 @@ impl World {
     /// The job comes back.
     fn bring_back(&mut self, process: usize, job: Job, finished: Finished) {
         let now = self.now;
+        let limits = [job.lease.policy.stall_after, job.lease.policy.handler_timeout];
+        let passed = limits.into_iter().flatten().filter(|limit| now > job.since + limit).count();
+        let watched = job.lease.kind != JobKind::Decode && self.processes[process].woke_at < job.since;
+        assert!(!watched || job.told_stalled as usize >= passed, "{} is late, nobody told", job.lease.tp);
         let Job { lease, rows, void, run, .. } = job;
         let (lane, slot, kind) = (lease.lane, lease.slot, lease.kind);
         let shared = Arc::clone(&lease.shared);
@@ -411,6 +429,7 @@ impl World {
     pub fn hear_of_stalls(&mut self, process: usize) {
         let now = self.now;
         let process_ = &mut self.processes[process];
+        process_.looked(now);
         for stall in process_.dispatch.stalls(now, process_.client) {
             let mut jobs = process_.jobs.values_mut();
             let job = jobs.find(|job| job.lease.unit() == stall.unit && job.lease.kind == stall.kind);
