@@ -89,8 +89,6 @@ impl Lane {
         });
         let (told, map) = told.ok()?;
         let (offset, leader_epoch) = told?;
-        // What is known to be done from here on, and has not been looked at yet, is behind us, too.
-        let offset = map.runs().first().filter(|run| run.contains(&offset)).map_or(offset, |run| run.end);
         let map = if map.runs().iter().all(|run| run.end <= offset) { nothing } else { map };
         let metadata = if maps { map.encode(offset, super::offset_map::MAX_METADATA) } else { String::new() };
         let news = (offset, map);
