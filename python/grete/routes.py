@@ -242,9 +242,11 @@ def _check_concurrency(values: Mapping[str, Any]) -> None:
 
 def _check_offsets(values: Mapping[str, Any], shape: Shape) -> None:
     offsets = values.get("offsets", "auto")
-    if "max_unmarked" in values and offsets != "manual":
+    if "max_unmarked" in values and offsets != "manual" and values.get("concurrency", "partition") == "partition":
         raise ConfigError(
-            'max_unmarked counts for offsets="manual": otherwise each call marks what it got', setting="max_unmarked"
+            'max_unmarked counts for offsets="manual", and for concurrency="key" or "unordered": otherwise each call '
+            "marks what it got, and nothing runs ahead of it",
+            setting="max_unmarked",
         )
     if offsets == "manual" and shape.style != "class":
         raise ConfigError(

@@ -213,7 +213,9 @@ ROUTE_SETTINGS: dict[str, Setting] = {
     "dead_letter": Setting(topic_name, None, "the topic that takes records whose attempts are used up"),
     "offsets": Setting(_one_of("auto", "manual", "at_most_once"), "auto", "who marks records as processed, and when"),
     "max_unmarked": Setting(
-        _small_count, 100_000, 'with offsets="manual": records without a mark that pause a partition'
+        _small_count,
+        100_000,
+        'records without a mark (offsets="manual"), or since the first one not done ("key"), that pause a partition',
     ),
     "offset_map": Setting(_flag, False, "whether marks ahead of the committed offset are kept in its metadata"),
     "rate_limit": Setting(rate, None, "records per time, of the route in this process"),

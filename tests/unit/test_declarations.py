@@ -257,6 +257,7 @@ def test_a_route_without_settings_is_what_the_app_says() -> None:
         (Orders, {"workers": 3}, {"concurrency": "key"}, {"key_slots": 192, "concurrency": "key"}),
         (Orders, {}, {"concurrency": "unordered", "offset_map": True}, {"key_slots": 320, "offset_map": True}),
         (Orders, {}, {"offsets": "manual", "max_unmarked": 9, "offset_map": True}, {"max_unmarked": 9}),
+        (Orders, {}, {"concurrency": "key", "max_unmarked": 9}, {"max_unmarked": 9}),
         (Orders, {}, {"offsets": "at_most_once", "dead_letter": "d"}, {"attempts": 1, "dead_letter": True}),
         (Orders, {}, {"offsets": "at_most_once", "retry": grete.Retry(attempts=1)}, {"attempts": 1}),
         (Orders, {}, {"retry": grete.Retry(attempts=None, backoff=1, jitter=0)}, {"attempts": None, "jitter": 0}),

@@ -39,6 +39,16 @@ impl Remarks {
                 ),
                 fields: fields(handler, tp, &[("offset", first.to_string()), ("open", open.to_string())]),
             }),
+            RemarkKind::Ahead { records, first } => Some(Notice {
+                level: Level::Warning,
+                name: "consumer.unmarked",
+                message: format!(
+                    "{place}: the record at offset {first} is not done by {handler}, {records} records have been handed out since \
+                     then, and the partition waits for it (after a crash they would all come again); see what keeps it, or \
+                     raise max_unmarked"
+                ),
+                fields: fields(handler, tp, &[("offset", first.to_string()), ("open", records.to_string())]),
+            }),
             RemarkKind::Expired { records, first, last } => {
                 *counted += records as u64;
                 let expired = self.expired.entry(tp.clone()).or_insert(Expired { untold: 0, told_at: 0 });

@@ -108,7 +108,7 @@ impl Dispatch {
         }
         let (parted, loose) = (lane.is_parted(), !lane.loose.is_empty());
         let (whole, tick) = (lane.policy().eof || lane.policy().tick.is_some(), lane.tick_alarm.is_none());
-        if lane.unmarked_told && lane.unmarked_open() <= lane.policy().max_unmarked / 2 {
+        if lane.unmarked_told && lane.measured().is_none_or(|(count, _)| count <= lane.policy().max_unmarked / 2) {
             lane.unmarked_told = false;
         }
         match kind {

@@ -11,6 +11,7 @@ use super::offset_map::OffsetMap;
 use super::piece::Piece;
 use super::ready::Claim;
 use super::route::{Concurrency, OffsetPolicy, RoutePolicy};
+use super::tracker::Measure;
 use super::unit::Unit;
 use crate::ids::{Slot, TopicPartition};
 use crate::time::{MILLI, Nanos};
@@ -266,11 +267,11 @@ impl Lane {
         if open >= max.div_ceil(8) || starving { open.min(self.unmarked_room()) } else { 0 }
     }
 
-    /// How many rows more are too many to be open at once.
+    /// How many rows may be handed out before too many are.
     fn unmarked_room(&self) -> usize {
-        match self.policy().offsets {
-            OffsetPolicy::Manual => self.policy().max_unmarked.saturating_sub(self.unmarked_open()) + 1,
-            _ => usize::MAX,
+        match self.measured() {
+            Some((count, _)) => self.policy().max_unmarked.saturating_sub(count) + 1,
+            None => usize::MAX,
         }
     }
 
@@ -304,26 +305,36 @@ impl Lane {
         Some(ripe.unwrap_or(0).max(self.feed_until)).filter(|at| *at > now)
     }
 
-    /// Whether few enough records are open; if not, marks will say when they are.
-    fn marks_suffice(&self) -> bool {
-        let policy = self.policy();
-        policy.offsets != OffsetPolicy::Manual
-            || self.marks.with(|tracker| tracker.wait_for(policy.max_unmarked)).unwrap_or(true)
+    /// What `max_unmarked` bounds. Slots go on while one of them stands still, and with it the offset that may be committed:
+    /// what they do meanwhile comes again after a crash.
+    fn measure(&self) -> Option<Measure> {
+        match (self.is_parted(), self.policy().offsets) {
+            (true, _) => Some(Measure::Ahead),
+            (false, OffsetPolicy::Manual) => Some(Measure::Open),
+            (false, _) => None,
+        }
     }
 
-    /// Open records, and the first of them, if they keep the feed from being taken.
+    /// How many records count for that, and the first open one.
+    pub(super) fn measured(&self) -> Option<(usize, Option<i64>)> {
+        let measure = self.measure()?;
+        self.marks.with(|tracker| (tracker.measure(measure), tracker.first_open())).ok()
+    }
+
+    /// Whether few enough records count; if not, marks will say when they do.
+    fn marks_suffice(&self) -> bool {
+        let Some(measure) = self.measure() else { return true };
+        let limit = self.policy().max_unmarked;
+        self.marks.with(|tracker| tracker.wait_for(measure, limit)).unwrap_or(true)
+    }
+
+    /// How many records, and the first open one, keep the feed from being taken.
     pub(super) fn unmarked(&self) -> Option<(usize, i64)> {
-        let policy = self.policy();
-        if policy.offsets != OffsetPolicy::Manual || self.feed_out || self.feed.is_empty() {
+        if self.feed_out || self.feed.is_empty() {
             return None;
         }
-        let open = self.marks.with(|tracker| (tracker.open(), tracker.first_open())).ok()?;
-        Some((open.0, open.1?)).filter(|(open, _)| *open > policy.max_unmarked)
-    }
-
-    /// Records handed out and not marked.
-    pub(super) fn unmarked_open(&self) -> usize {
-        self.marks.with(|tracker| tracker.open()).unwrap_or_default()
+        let (count, first) = self.measured()?;
+        Some((count, first?)).filter(|(count, _)| *count > self.policy().max_unmarked)
     }
 
     fn whole_due(&self, now: Nanos) -> Option<JobKind> {

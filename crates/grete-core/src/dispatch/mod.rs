@@ -543,11 +543,15 @@ impl Dispatch {
         if lane.phase != Phase::Active || lane.unmarked_told {
             return;
         }
-        let Some((open, first)) = lane.unmarked() else { return };
+        let Some((records, first)) = lane.unmarked() else { return };
         lane.unmarked_told = true;
         let (tp, policy) = (lane.spec.tp.clone(), Arc::clone(&lane.spec.policy));
         let client = lane.spec.client;
-        self.remark(client, Remark { lane: id, tp, policy, what: RemarkKind::Unmarked { open, first } });
+        let what = match policy.offsets {
+            OffsetPolicy::Manual => RemarkKind::Unmarked { open: records, first },
+            _ => RemarkKind::Ahead { records, first },
+        };
+        self.remark(client, Remark { lane: id, tp, policy, what });
     }
 
     fn remark(&mut self, client: ClientId, remark: Remark) {

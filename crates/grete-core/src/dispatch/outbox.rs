@@ -46,6 +46,13 @@ pub enum RemarkKind {
         /// The first of them.
         first: i64,
     },
+    /// As many records as `max_unmarked` allows were handed out since one that is not done: the lane waits for that one.
+    Ahead {
+        /// Records from that one on.
+        records: usize,
+        /// Its offset.
+        first: i64,
+    },
     /// Records older than `expire` were passed over.
     Expired {
         /// How many.

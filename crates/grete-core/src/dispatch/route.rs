@@ -101,7 +101,8 @@ pub struct RoutePolicy {
     pub max_in_flight: usize,
     /// When records count as processed.
     pub offsets: OffsetPolicy,
-    /// Open records of a lane after which it pauses, where marks alone count.
+    /// Where marks alone count: open records of a lane after which it pauses. Where keys are worked on side by side: records
+    /// from the first open one on, done or not.
     pub max_unmarked: usize,
     /// Whether what is done behind the first open record is committed along.
     pub offset_map: bool,

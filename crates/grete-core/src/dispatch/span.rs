@@ -132,13 +132,17 @@ impl Span {
     }
 
     pub(super) fn first_open(&self) -> Option<i64> {
+        if self.open == 0 { None } else { self.offsets.get(self.marked_in_front()) }
+    }
+
+    /// Records before the first open one.
+    pub(super) fn marked_in_front(&self) -> usize {
         if self.open == 0 {
-            return None;
+            return self.len();
         }
         let word = self.marked.iter().position(|word| *word != u64::MAX);
-        let index =
-            word.map_or(0, |word| word * 64 + self.marked.get(word).map_or(0, |bits| bits.trailing_ones() as usize));
-        self.offsets.get(index)
+        let bits = word.and_then(|word| self.marked.get(word)).map_or(0, |bits| bits.trailing_ones() as usize);
+        word.map_or(0, |word| word * 64 + bits)
     }
 
     /// Those that are not marked, ascending.

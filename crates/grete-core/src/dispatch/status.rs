@@ -6,6 +6,7 @@ use super::lane::{Lane, LaneId, Phase};
 use super::offset_map::OffsetMap;
 use super::outbox::{Committable, Drained};
 use super::route::RoutePolicy;
+use super::tracker::Measure;
 use crate::ids::TopicPartition;
 use crate::time::Nanos;
 
@@ -121,7 +122,7 @@ impl Lane {
         };
         let (committable, unmarked) = self
             .marks
-            .with(|tracker| (tracker.committable().map(|(offset, _)| offset), tracker.open()))
+            .with(|tracker| (tracker.committable().map(|(offset, _)| offset), tracker.measure(Measure::Open)))
             .unwrap_or_default();
         let user = if self.paused { self.paused_until } else { None };
         LaneStatus {

@@ -16,8 +16,19 @@ pub(super) struct Tracker {
     /// What was handed out behind the base, ascending. The first one has an open record.
     spans: VecDeque<Span>,
     open: usize,
-    /// Somebody waits until no more than so many records are open.
-    waits_for: Option<usize>,
+    /// Records in spans, marked or not.
+    rows: usize,
+    /// Somebody waits until no more than so many records count.
+    waits_for: Option<(Measure, usize)>,
+}
+
+/// What of a tracker is not to grow without bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Measure {
+    /// Records that are open: what nobody has marked.
+    Open,
+    /// Records from the first open one on: what comes again after a crash, done or not.
+    Ahead,
 }
 
 impl Tracker {
@@ -35,9 +46,13 @@ impl Tracker {
         }
     }
 
-    /// Records handed out and not marked.
-    pub(super) fn open(&self) -> usize {
-        self.open
+    /// How many records count.
+    pub(super) fn measure(&self, measure: Measure) -> usize {
+        let marked = || self.spans.front().map_or(0, Span::marked_in_front);
+        match measure {
+            Measure::Open => self.open,
+            Measure::Ahead => self.rows - marked(),
+        }
     }
 
     /// The first of them.
@@ -53,6 +68,7 @@ impl Tracker {
         // What lies before its first record was passed over.
         self.skip(span.first());
         self.open += span.open();
+        self.rows += span.len();
         self.spans.push_back(span);
     }
 
@@ -112,15 +128,16 @@ impl Tracker {
         self.spans.get(at).is_some_and(|span| span.is_open(offset))
     }
 
-    /// Whether no more than `limit` records are open. If more are, the mark that changes it says so, once.
-    pub(super) fn wait_for(&mut self, limit: usize) -> bool {
-        self.waits_for = (self.open > limit).then_some(limit);
+    /// Whether no more than `limit` records count. If more do, the mark that changes it says so, once.
+    pub(super) fn wait_for(&mut self, measure: Measure, limit: usize) -> bool {
+        self.waits_for = (self.measure(measure) > limit).then_some((measure, limit));
         self.waits_for.is_none()
     }
 
     /// Whether somebody waited, and need not any longer; asking ends the wait.
     pub(super) fn take_resumed(&mut self) -> bool {
-        self.waits_for.take_if(|limit| self.open <= *limit).is_some()
+        let over = self.waits_for.is_some_and(|(measure, limit)| self.measure(measure) <= limit);
+        over && self.waits_for.take().is_some()
     }
 
     /// Runs of offsets behind the committable one that are done or hold nothing for us, up to where records were handed out.
@@ -160,6 +177,7 @@ impl Tracker {
 
     fn advance(&mut self) {
         while let Some(span) = self.spans.pop_front_if(|span| span.open() == 0) {
+            self.rows -= span.len();
             self.base = Some(span.next_offset);
             self.leader_epoch = span.leader_epoch;
         }
@@ -215,8 +233,8 @@ mod tests {
     fn who_waits_for_marks_is_told_once() {
         let mut tracker = Tracker::at(0);
         tracker.hand_out(Offsets::Dense(0..10), 10, 0);
-        assert!(tracker.wait_for(10) && !tracker.take_resumed());
-        assert!(!tracker.wait_for(7));
+        assert!(tracker.wait_for(Measure::Open, 10) && !tracker.take_resumed());
+        assert!(!tracker.wait_for(Measure::Open, 7));
         tracker.mark(0, 1);
         assert!(!tracker.take_resumed());
         tracker.mark(5, 5);
@@ -252,7 +270,9 @@ mod tests {
                 let hit: Vec<i64> = if each { hit.into_iter().step_by(3).collect() } else { hit };
                 let new = hit.iter().filter(|offset| open.remove(offset)).count();
                 prop_assert_eq!(if each { tracker.mark_each(&hit) } else { tracker.mark(from, from + len) }, new);
-                prop_assert_eq!(tracker.open(), open.len());
+                prop_assert_eq!(tracker.measure(Measure::Open), open.len());
+                let ahead = open.first().map_or(0, |first| all.range(first..).count());
+                prop_assert_eq!(tracker.measure(Measure::Ahead), ahead);
                 let first = open.first().copied();
                 prop_assert_eq!(tracker.first_open(), first);
                 prop_assert_eq!(tracker.committable().map(|(offset, _)| offset), Some(first.unwrap_or(next)));

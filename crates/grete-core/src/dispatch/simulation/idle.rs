@@ -35,14 +35,16 @@ impl World {
 
     fn check_lane(&self, seat: &Seat, status: &LaneStatus) {
         let (book, policy) = (&seat.book, &seat.policy);
-        let manual = policy.offsets == OffsetPolicy::Manual;
-        if book.has_hook()
-            || (manual && status.unmarked > policy.max_unmarked)
-            || status.in_flight >= policy.max_in_flight
-        {
+        let log = &self.partitions[seat.partition].log;
+        let (first, next) = (status.committable.unwrap_or(0), status.position.unwrap_or(0));
+        let far = match policy.concurrency {
+            Concurrency::Partition if policy.offsets == OffsetPolicy::Manual => status.unmarked,
+            Concurrency::Partition => 0,
+            _ => log.records.range(first..next.max(first)).count(),
+        };
+        if book.has_hook() || far > policy.max_unmarked || status.in_flight >= policy.max_in_flight {
             return;
         }
-        let log = &self.partitions[seat.partition].log;
         for (offset, record) in log.records.range(book.floor()..seat.fetch.max(book.floor())) {
             if book.is_settled(*offset) || book.is_running(*offset) {
                 continue;

@@ -71,6 +71,39 @@ fn too_many_open_records_pause_the_lane_until_marks_come() {
 }
 
 #[test]
+fn a_key_that_stands_still_lets_others_go_so_far_and_no_further() {
+    let mut world = World::new();
+    let lane = world.lane_with(RoutePolicy { max_unmarked: 20, max_in_flight: 8, key_slots: 4096, ..by_key() });
+    world.push_keys(lane, 0, &["stuck"]);
+    let stuck = world.take(0).expect("a job");
+    for base in 0..10 {
+        world.push_keys(lane, 1 + base * 10, &["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
+    }
+    let ran = world.run().concat().len();
+    assert_eq!(ran, 20, "and the one that stands still");
+    world.released();
+    assert_eq!(world.remarks, [RemarkKind::Ahead { records: 21, first: 0 }]);
+    assert_eq!(world.committable(), [0]);
+    // A mark of the job that stands still is enough.
+    assert!(stuck.shared.mark(0, 0).is_ok() && stuck.shared.take_resumed());
+    assert!(world.dispatch.marked(lane));
+    assert_eq!(world.run().concat().len(), 80);
+    world.done(stuck);
+    // So is its end.
+    world.push_keys(lane, 101, &["stuck"]);
+    let stuck = world.take(0).expect("a job");
+    for base in 0..4 {
+        world.push_keys(lane, 102 + base * 10, &["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
+    }
+    assert_eq!(world.run().concat().len(), 20);
+    assert_eq!(world.status(lane).in_flight, 1);
+    world.done(stuck);
+    assert_eq!(world.run().concat().len(), 20);
+    assert_eq!(world.committable(), [142]);
+    world.assert_empty();
+}
+
+#[test]
 fn a_mark_between_the_look_and_the_wait_is_not_lost() {
     // The lane decides under the tracker's lock: whichever comes first, somebody is told.
     let mut world = World::new();
