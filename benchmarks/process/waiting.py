@@ -13,7 +13,7 @@ from .measurement import Bench, Measurement, Waiting, over_windows, say, typical
 WORKERS = 10
 JSON = "JSON values of ~107 B, 1,000 keys"
 TOPICS = {
-    1: Topic("waiting1", 600_000, "keyed", JSON),
+    1: Topic("waiting1", 2_000_000, "keyed", JSON),
     8: Topic("waiting8", 3_000_000, "keyed", JSON, partitions=8),
 }
 
