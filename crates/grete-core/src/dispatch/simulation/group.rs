@@ -294,6 +294,10 @@ impl World {
         let process_ = &mut self.processes[process];
         (process_.asleep_until, process_.woke_at) = (None, self.now);
         self.say(|| format!("process {process} wakes"));
+        // Its workers may be quicker than its network thread, and must not work on what is somebody else's by now.
+        if self.rng.below(2) == 0 {
+            self.pump(process);
+        }
     }
 
     // ---- ends
