@@ -16,11 +16,11 @@ from grete.dlq.reading import Span, read
 from grete.dlq.selection import Selection
 from grete.errors import GreteError, TimeoutError, UnknownTopicError  # noqa: A004
 
-# Seconds between commits: what a replay that is killed sends twice at most, besides what was in flight.
+# Seconds between commits: what was sent in that time is sent again after a replay that was killed.
 _COMMIT_EVERY = 1.0
 # How long a wait for deliveries or for the next record's time goes on before the rest is looked after.
 _LOOK = 0.25
-# Records under way at once: what a replay that is killed may send twice.
+# Records under way at once.
 _IN_FLIGHT = 5_000
 # Seconds that a topic's partitions may take to be known.
 _TOPIC_TIMEOUT = 15.0

@@ -2,6 +2,8 @@
 
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -67,8 +69,8 @@ def replay(
     again waits for the next replay.
 
     What was replayed is remembered in consumer groups, so that the next replay goes on from there, and what another
-    selection has sent is not sent twice. Only what is acknowledged counts; after a crash what was in flight is sent
-    again. Kafka forgets after offsets.retention.minutes (7 days): purge before. Ctrl-C ends it cleanly.
+    selection has sent is not sent twice. Only what is acknowledged counts; after a crash what was sent in the last
+    second is sent again. Kafka forgets after offsets.retention.minutes (7 days): purge before. Ctrl-C ends it cleanly.
     """
     if to == topic:
         raise click.UsageError(f"--to {to} would send the dead letters to where they are")
@@ -93,7 +95,7 @@ def replay(
         if not planned.count:
             _nothing(session, topic, planned, past)
             return
-        with Producer(dict(session.settings)) as producer:
+        with _producing(session) as producer:
             progress = Progress(sys.stderr.isatty(), what="replayed")
             run = Replay(
                 topic,
@@ -118,6 +120,16 @@ def replay(
             ]
             with Interrupt() as interrupt:
                 _run(session, run, where, interrupt, planned, progress)
+
+
+@contextmanager
+def _producing(session: Session) -> Iterator[Producer]:
+    producer = Producer(session.settings)
+    try:
+        yield producer
+    finally:
+        # All that could be delivered is: what is left was given up.
+        producer.close(timeout=0.0)
 
 
 def _run(
