@@ -257,10 +257,12 @@ fn half(suspects: usize) -> usize {
     (suspects / 2).max(1)
 }
 
-/// The wait after so many failures.
+/// The wait after so many failures. The longest is a promise: what is jittered stops short of it by as much as jitter adds.
 fn wait(retry: &RetryPolicy, failures: u32, rng: &mut Rng) -> Nanos {
     let factor = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
-    rng.jitter(retry.first.saturating_mul(factor).min(retry.longest), u64::from(retry.jitter_percent))
+    let percent = u64::from(retry.jitter_percent);
+    let cap = retry.longest.saturating_mul(100) / (100 + percent);
+    rng.jitter(retry.first.saturating_mul(factor).min(cap), percent).min(retry.longest)
 }
 
 fn cut(mut text: String, chars: usize) -> String {

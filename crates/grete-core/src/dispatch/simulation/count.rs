@@ -75,12 +75,10 @@ impl Count {
                 assert!(tale.suspects || attempt == tale.failures + 1, "{decision:?} after {tale:?}");
                 assert!(limit.is_none_or(|limit| tale.failures < limit), "{decision:?} after {tale:?}");
                 assert!(!at_once || !policy.dead_letter, "{decision:?} after {verdict:?}");
-                let least =
-                    policy.retry.first.saturating_mul(1 << (tale.failures - 1).min(20)).min(policy.retry.longest);
-                assert!(
-                    wait >= least / 10 * 8 && wait <= least / 10 * 12 + 10 || tale.suspects,
-                    "{decision:?} after {tale:?}"
-                );
+                let doubled = policy.retry.first.saturating_mul(1 << (tale.failures - 1).min(20));
+                let least = doubled.min(policy.retry.longest / 12 * 10) / 10 * 8;
+                let most = (doubled / 10 * 12 + 10).min(policy.retry.longest);
+                assert!(tale.suspects || (least..=most).contains(&wait), "{decision:?} after {tale:?}");
             }
             Decision::Halve { rows } => {
                 assert!(open.len() > 1 && (1..open.len()).contains(&rows), "{decision:?} of {open:?}");
