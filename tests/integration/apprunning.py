@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,12 +13,13 @@ from tests.kafka import KafkaCluster, eventually
 FAST = grete.Retry(attempts=3, backoff="10ms..50ms")
 
 
-def make(kafka: KafkaCluster, group: str, **settings: Any) -> grete.App:
-    """An App that commits often."""
+def make(
+    kafka: KafkaCluster, group: str, tuning: Mapping[str, object] | None = None, **settings: Any
+) -> grete.App:
+    """An App that commits often. `tuning`: Kafka settings."""
     all_settings: Any = {"workers": 2, "shutdown_timeout": "20s"} | settings
-    return grete.App(
-        group, kafka={"bootstrap.servers": kafka.bootstrap_servers, "auto.commit.interval.ms": 200}, **all_settings
-    )
+    ours = {"bootstrap.servers": kafka.bootstrap_servers, "auto.commit.interval.ms": 200}
+    return grete.App(group, kafka=ours | dict(tuning or {}), **all_settings)
 
 
 @contextmanager
