@@ -13,9 +13,7 @@ from tests.kafka import KafkaCluster, eventually
 FAST = grete.Retry(attempts=3, backoff="10ms..50ms")
 
 
-def make(
-    kafka: KafkaCluster, group: str, tuning: Mapping[str, object] | None = None, **settings: Any
-) -> grete.App:
+def make(kafka: KafkaCluster, group: str, tuning: Mapping[str, object] | None = None, **settings: Any) -> grete.App:
     """An App that commits often. `tuning`: Kafka settings."""
     all_settings: Any = {"workers": 2, "shutdown_timeout": "20s"} | settings
     ours = {"bootstrap.servers": kafka.bootstrap_servers, "auto.commit.interval.ms": 200}

@@ -6,7 +6,7 @@ import itertools
 import json
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import grete
@@ -126,41 +126,15 @@ class Journal:
         Settled: processed with success, or failed and not tried again. With `attempts`, where records that are settled
         may come again with the next owner: failed so often, or once if it is not retried.
         """
-        notes = self.notes[:until]
-        last_try = {index: at for at, note in enumerate(notes) if note.did == "try" for index in note.rows}
-        units: defaultdict[object, list[int]] = defaultdict(list)
-        for index in sorted(last_try):
-            units[unit(index)].append(index)
-        # Of each unit, how many of its first records have been processed.
-        front: Counter[object] = Counter()
-        done: set[int] = set()
-        failed: Counter[int] = Counter()
-
-        def settled(index: int, at: int) -> bool:
-            if index in done:
-                return True
-            if attempts is None:
-                return failed[index] > 0 and last_try[index] < at
-            return failed[index] >= (attempts if kind_of(index) == "poison" else 1)
-
-        for at, note in enumerate(notes):
-            if note.bad is not None:
-                failed[note.bad] += 1
-            if note.did == "ok":
-                done.update(note.rows)
-            if note.did != "try":
-                continue
-            assert list(note.rows) == sorted(note.rows), f"rows out of order: {note}"
-            for index in note.rows:
-                rows = units[unit(index)]
-                while front[unit(index)] < len(rows) and rows[front[unit(index)]] in done:
-                    front[unit(index)] += 1
-                for before in itertools.islice(rows, front[unit(index)], None):
-                    if before >= index:
-                        break
-                    if before not in note.rows:
+        order = _Order(self.notes[:until], unit, attempts)
+        for at, note in enumerate(order.notes):
+            order.see(note)
+            if note.did == "try":
+                assert list(note.rows) == sorted(note.rows), f"rows out of order: {note}"
+                for index in note.rows:
+                    for before in order.open_before(index, at):
                         text = f"{note.member} was given {index} of {unit(index)!r} before {before} was settled"
-                        assert settled(before, at), text
+                        assert before in note.rows, text
 
     def assert_one_at_a_time(self, unit: Callable[[int], object], until: int) -> None:
         """Nobody was given a record of a unit while another one of it was being processed."""
@@ -172,6 +146,45 @@ class Journal:
                     busy[name] = note
                 else:
                     busy.pop(name, None)
+
+
+class _Order:
+    """What was settled when, within units."""
+
+    def __init__(self, notes: list[Note], unit: Callable[[int], object], attempts: int | None) -> None:
+        self.notes = notes
+        self._unit = unit
+        self._attempts = attempts
+        self._last_try = {index: at for at, note in enumerate(notes) if note.did == "try" for index in note.rows}
+        self._rows: defaultdict[object, list[int]] = defaultdict(list)
+        for index in sorted(self._last_try):
+            self._rows[unit(index)].append(index)
+        # Of each unit, how many of its first records have been processed.
+        self._front: Counter[object] = Counter()
+        self._done: set[int] = set()
+        self._failed: Counter[int] = Counter()
+
+    def see(self, note: Note) -> None:
+        if note.bad is not None:
+            self._failed[note.bad] += 1
+        if note.did == "ok":
+            self._done.update(note.rows)
+
+    def open_before(self, index: int, at: int) -> Iterator[int]:
+        """Records in front of this one, in its unit, that are not settled at this moment."""
+        unit = self._unit(index)
+        rows = self._rows[unit]
+        while self._front[unit] < len(rows) and rows[self._front[unit]] in self._done:
+            self._front[unit] += 1
+        front = itertools.takewhile(lambda before: before < index, itertools.islice(rows, self._front[unit], None))
+        return (before for before in front if not self._settled(before, at))
+
+    def _settled(self, index: int, at: int) -> bool:
+        if index in self._done:
+            return True
+        if self._attempts is None:
+            return self._failed[index] > 0 and self._last_try[index] < at
+        return self._failed[index] >= (self._attempts if kind_of(index) == "poison" else 1)
 
 
 def rejection(message: grete.Message | None = None) -> Callable[[int], Exception]:

@@ -1,10 +1,11 @@
-"""Keys side by side in one partition: their order, and what is done again, when the process is killed again and again."""
+"""Keys side by side in one partition: their order, and what is done again, when the process is killed repeatedly."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,11 @@ def read_notes(directory: Path, pid: int) -> list[tuple[bool, int]]:
     return [(line[:1] == b"+", int(line[1:])) for line in lines if line.endswith(b"\n")]
 
 
+def has_size(path: Path, size: int) -> bool:
+    # Offsets have five digits at most, a record two notes: this is cheaper to ask than to count.
+    return path.exists() and path.stat().st_size >= size
+
+
 def lives(kafka: KafkaCluster, topic: str, directory: Path, count: int, kills: int, offset_map: bool) -> Iterator[Life]:
     """Runs the App until all is done, killed whenever it has done an equal share of the records."""
     group = f"{topic}-map" if offset_map else f"{topic}-plain"
@@ -63,9 +69,7 @@ def lives(kafka: KafkaCluster, topic: str, directory: Path, count: int, kills: i
     for _ in range(kills):
         with AppRun(TARGET, directory, settings) as run:
             notes = directory / f"{run.pid}.notes"
-            # Offsets have five digits at most, a record two notes: this is cheaper to ask than to count.
-            size = share * 14
-            run.until(lambda notes=notes: notes.exists() and notes.stat().st_size >= size, 60.0, f"{share} records")  # type: ignore[misc]
+            run.until(partial(has_size, notes, share * 14), 60.0, f"about {share} records")
             run.process.kill()
             run.wait(10.0)
         yield Life(read_notes(directory, run.pid), committed())
@@ -84,8 +88,8 @@ def judge(found: list[Life], count: int) -> list[int]:
     done: set[int] = set()
     # Of each key, how many of its first records are done.
     reach = dict.fromkeys(range(KEYS), 0)
-    again = []
-    bounds = []
+    again: list[int] = []
+    bounds: list[int] = []
     for number, life in enumerate(found):
         busy: dict[int, int] = {}
         last: dict[int, int] = {}

@@ -1,6 +1,6 @@
 """Retries, dead letters, concurrency, revocation, stops and styles of handlers against each other, on a real broker.
 
-Nothing is lost, the order is kept, attempts are as configured, dead letters are complete, and a replay brings them back.
+Nothing is lost, order is kept, attempts are as configured, dead letters are complete, and a replay brings them back.
 """
 
 from __future__ import annotations

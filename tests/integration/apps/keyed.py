@@ -1,4 +1,4 @@
-"""Keys side by side, each record with 1 ms of waiting: notes when each begins and ends. The environment says the rest."""
+"""Keys side by side, 1 ms of waiting for each record: notes when each begins and ends."""
 
 from __future__ import annotations
 

@@ -346,10 +346,15 @@ impl Lane {
             Phase::Abandoned => self.hook_due().then_some(JobKind::Revoked { lost: true }),
             Phase::Stopping => self.hook_due().then_some(JobKind::Shutdown),
             Phase::Finished => None,
-            Phase::Active if !self.is_idle() || self.paused || self.waits_for.is_some() => None,
-            Phase::Active if self.eof_due() => Some(JobKind::Eof),
-            Phase::Active => self.tick_at().filter(|at| *at <= now).map(|_| JobKind::Tick),
+            Phase::Active if self.waits_for.is_some() => None,
+            Phase::Active if self.is_idle() && !self.paused && self.eof_due() => Some(JobKind::Eof),
+            Phase::Active => self.tick_due(now).then_some(JobKind::Tick),
         }
+    }
+
+    /// A lane that has records and hands none out may wait for just what a tick does: marks, or the end of a pause.
+    fn tick_due(&self, now: Nanos) -> bool {
+        self.tick_at().is_some_and(|at| at <= now) && (self.is_idle() || self.paused || self.unmarked().is_some())
     }
 
     /// Whether there is nothing to do and nothing to wait for but data.

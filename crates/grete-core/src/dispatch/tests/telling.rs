@@ -44,6 +44,50 @@ fn data_that_comes_before_the_end_is_told_puts_it_off() {
 }
 
 #[test]
+fn a_paused_lane_ticks_though_it_has_records() {
+    let mut world = World::new();
+    let lane = world.lane_with(RoutePolicy { tick: Some(10 * SECOND), ..RoutePolicy::default() });
+    world.dispatch.pause(lane, None);
+    world.push(lane, 0, 1);
+    assert!(world.take(world.now).is_none());
+    for _ in 0..3 {
+        world.pass();
+        let tick = world.take(world.now).expect("a tick");
+        assert_eq!(tick.kind, JobKind::Tick);
+        world.done(tick);
+    }
+    world.dispatch.resume(lane);
+    let data = world.take(world.now).expect("the data");
+    assert_eq!(data.kind, JobKind::Consume);
+    world.done(data);
+}
+
+#[test]
+fn a_lane_that_waits_for_marks_ticks() {
+    let mut world = World::new();
+    let policy = RoutePolicy {
+        offsets: OffsetPolicy::Manual,
+        max_unmarked: 4,
+        tick: Some(10 * SECOND),
+        ..RoutePolicy::default()
+    };
+    let lane = world.lane_with(policy);
+    world.push(lane, 0, 20);
+    while let Some(lease) = world.take(world.now) {
+        assert_eq!(lease.kind, JobKind::Consume);
+        world.done(lease);
+    }
+    world.push(lane, 20, 20);
+    assert!(world.take(world.now).is_none(), "too many are open");
+    world.pass();
+    let tick = world.take(world.now).expect("a tick");
+    assert_eq!(tick.kind, JobKind::Tick);
+    assert_eq!(tick.shared.mark(0, 19).expect("a mark"), 20);
+    world.done(tick);
+    assert_eq!(world.take(world.now).expect("the data").kind, JobKind::Consume);
+}
+
+#[test]
 fn an_idle_lane_ticks_and_a_busy_one_does_not() {
     let mut world = World::new();
     let lane = world.lane_with(RoutePolicy { tick: Some(10 * SECOND), ..RoutePolicy::default() });
