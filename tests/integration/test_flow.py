@@ -58,6 +58,27 @@ def test_open_records_pause_the_partition_until_they_are_marked(
     assert "max_unmarked" in "".join(record.getMessage() for record in events(caplog, "consumer.unmarked"))
 
 
+def test_marks_of_a_tick_let_the_partition_go_on(kafka: KafkaCluster, topic: str, group: str) -> None:
+    kafka.create_topic(topic)
+    fill(kafka.bootstrap_servers, topic, 100)
+
+    class Lazy(grete.Consumer):
+        def initialize(self) -> None:
+            self.last: grete.Message | None = None
+
+        def consume(self) -> None:
+            self.last = self.messages[-1]
+
+        def tick(self) -> None:
+            if self.last is not None:
+                self.mark(self.last, through=True)
+
+    app = make(kafka, group)
+    app.consumer(topic, offsets="manual", max_unmarked=20, max_messages=5, tick="20ms")(Lazy)
+    with running(app):
+        until_done(kafka, app, topic)
+
+
 def at_least(number: Callable[[], int], wanted: int) -> bool:
     return number() >= wanted
 
@@ -67,9 +88,9 @@ def test_at_most_once_does_nothing_again_after_a_kill(
 ) -> None:
     kafka.create_topic(topic, partitions=2)
     fill(kafka.bootstrap_servers, topic, 200, partitions=2)
-    target = "tests.integration.apps.once:app"
-    settings = {"ONCE_SERVERS": kafka.bootstrap_servers, "ONCE_TOPIC": topic, "ONCE_GROUP": group}
-    with AppRun(target, tmp_path, settings | {"ONCE_HANG": 52}) as first:
+    target = "tests.integration.apps.hanging:app"
+    settings = {"HANGING_SERVERS": kafka.bootstrap_servers, "HANGING_TOPIC": topic, "HANGING_GROUP": group}
+    with AppRun(target, tmp_path, settings | {"HANGING_AT": 52}) as first:
         for partition in range(2):
             first.until(partial(hangs, first, partition), 30.0, f"partition {partition} hangs")
         first.process.kill()
