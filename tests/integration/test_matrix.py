@@ -81,6 +81,7 @@ CASES = [
     Case("key", "payload", "stop"),
     Case("key", "async message", "join stop"),
     Case("key", "message", "join", dead_letter=False),
+    Case("key", "manual", "join stop", max_messages=20),
     Case("unordered", "rows", "join stop"),
     Case("unordered", "columns", "join", max_messages=16),
     Case("unordered", "async payload", "join stop", offset_map=True),

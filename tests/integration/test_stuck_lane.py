@@ -99,7 +99,7 @@ def stick(
 def test_seven_partitions_go_on_while_one_is_stuck(
     kafka: KafkaCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stick(kafka, topic, group, caplog, 3000, 5.0)
+    stick(kafka, topic, group, caplog, 2000, 3.0)
 
 
 @pytest.mark.soak

@@ -238,7 +238,15 @@ impl Job {
                 self.topic, self.partition
             )));
         }
-        self.mark_span(if through { 0 } else { first }, last)
+        if through {
+            return self.mark_span(0, last);
+        }
+        let (dispatcher, token) = self.token.get()?;
+        let marked = match x.cast::<Messages>() {
+            Ok(messages) => dispatcher.mark_rows(token, &messages.get().row_offsets()),
+            Err(_) => dispatcher.mark_rows(token, &[first]),
+        };
+        marked.map_err(errors::client)
     }
 
     /// Declares all records of this job processed. Returns how many were newly marked.

@@ -62,6 +62,11 @@ impl Messages {
         (!self.rows.is_empty()).then(|| (self.offset_at(self.rows.start as usize), last, self.next_offset))
     }
 
+    /// The offset of each.
+    pub(crate) fn row_offsets(&self) -> Vec<i64> {
+        self.range().map(|row| self.offset_at(row)).collect()
+    }
+
     pub(crate) fn rows(&self) -> Range<u32> {
         self.rows.clone()
     }

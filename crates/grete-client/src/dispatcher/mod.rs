@@ -234,6 +234,22 @@ impl Dispatcher {
     pub fn mark(&self, token: &JobToken, first: i64, last: i64) -> Result<u64, ClientError> {
         self.check_fork()?;
         let marked = token.shared.mark(first, last).map_err(|_| ClientError::Revoked)?;
+        self.look_at_marks(token);
+        Ok(marked)
+    }
+
+    /// As [`Dispatcher::mark`], of just the records with these offsets, ascending: see [`grete_core::dispatch::JobShared::mark_rows`].
+    ///
+    /// # Errors
+    /// As [`Dispatcher::mark`].
+    pub fn mark_rows(&self, token: &JobToken, offsets: &[i64]) -> Result<u64, ClientError> {
+        self.check_fork()?;
+        let marked = token.shared.mark_rows(offsets).map_err(|_| ClientError::Revoked)?;
+        self.look_at_marks(token);
+        Ok(marked)
+    }
+
+    fn look_at_marks(&self, token: &JobToken) {
         // A job's own marks count at its end. One that has ended has its lane look at them now: it may wait for them, because
         // too many records are open. The end sets the flag before it reads the marks, and both sides read and write marks
         // under the job's lock. So if the flag is not set here, the end reads the marks later and finds this one; if the end
@@ -243,7 +259,6 @@ impl Dispatcher {
             state.dispatch.marked(token.lane);
             self.unlock(state);
         }
-        Ok(marked)
     }
 
     /// What may be committed of the job's lane; `None`: nothing.

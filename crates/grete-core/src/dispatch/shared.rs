@@ -112,6 +112,23 @@ impl JobShared {
         Ok(new as u64)
     }
 
+    /// Marks just the rows with these offsets, ascending; else as [`JobShared::mark`]. Where marks alone count, any row of the
+    /// lane that was handed out may be meant: whoever kept a record of an earlier job knows no other job to mark it with.
+    ///
+    /// # Errors
+    /// When the lane was abandoned, lost or sought.
+    pub fn mark_rows(&self, offsets: &[i64]) -> Result<u64, Fenced> {
+        let new = if self.apart && self.policy != OffsetPolicy::Manual {
+            let rows = self.lock();
+            let own = rows.batch.as_ref().map_or(&*rows.left, Batch::offsets);
+            let meant: Vec<i64> = offsets.iter().copied().filter(|offset| own.binary_search(offset).is_ok()).collect();
+            self.marks.with(|tracker| tracker.mark_each(&meant))?
+        } else {
+            self.marks.with(|tracker| tracker.mark_each(offsets))?
+        };
+        Ok(new as u64)
+    }
+
     /// Whether a mark has just ended the lane's wait for marks: tell `Dispatch::marked` then. Asking clears it.
     #[must_use]
     pub fn take_resumed(&self) -> bool {

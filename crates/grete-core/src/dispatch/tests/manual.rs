@@ -29,6 +29,25 @@ fn returning_marks_nothing_and_marks_may_come_later() {
 }
 
 #[test]
+fn a_later_job_marks_rows_of_an_earlier_one_and_of_other_keys() {
+    for concurrency in [Concurrency::Partition, Concurrency::Key, Concurrency::Unordered] {
+        let mut world = World::new();
+        let lane = world.lane_with(RoutePolicy { concurrency, key_slots: 4, ..manual() });
+        world.push_keys(lane, 0, &["a", "b", "c", "a", "d", "a", "b"]);
+        let mut last = None;
+        while let Some(lease) = world.take(0) {
+            last = Some(Arc::clone(&lease.shared));
+            world.done(lease);
+        }
+        let last = last.expect("a job");
+        assert_eq!(last.mark_rows(&[0, 1, 5]), Ok(3));
+        assert_eq!((world.committable(), world.status(lane).unmarked), (vec![2], 4));
+        assert_eq!(last.mark_rows(&[2, 3, 4, 5, 6]), Ok(4), "one of them was marked");
+        assert_eq!(world.committable(), [7]);
+    }
+}
+
+#[test]
 fn a_retry_presents_what_is_not_marked() {
     let mut world = World::new();
     let lane = world.lane_with(manual());
