@@ -204,7 +204,12 @@ impl Consumer {
     pub fn commit(&self, offsets: Option<Vec<(String, i32, i64)>>, timeout: Duration) -> Result<(), ClientError> {
         self.check()?;
         let offsets = match offsets {
-            None => self.shared.dispatcher.lock().dispatch.committables(self.shared.client, true),
+            None => {
+                let mut state = self.shared.dispatcher.lock();
+                let offsets = state.dispatch.committables(self.shared.client, true);
+                self.shared.dispatcher.unlock(state); // a lane that waited for marks may go on
+                offsets
+            }
             Some(offsets) => self.with_epochs(offsets),
         };
         if self.shared.config.group_id().is_none() {

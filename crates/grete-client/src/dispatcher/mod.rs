@@ -270,7 +270,10 @@ impl Dispatcher {
         if token.is_fenced() {
             return Err(ClientError::Revoked);
         }
-        self.lock().dispatch.committable(token.lane).map_err(|_| ClientError::Revoked)
+        let mut state = self.lock();
+        let committable = state.dispatch.committable(token.lane);
+        self.unlock(state); // a lane that waited for marks may go on
+        committable.map_err(|_| ClientError::Revoked)
     }
 
     /// Hands out nothing more of the job's lane for so long; `None`: until [`Dispatcher::resume`].

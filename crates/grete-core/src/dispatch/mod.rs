@@ -356,9 +356,7 @@ impl Dispatch {
     /// Offsets that have grown since they were last told; with `all`, unchanged ones, too. What jobs in flight have marked,
     /// or told as progress, counts.
     pub fn committables(&mut self, client: ClientId, all: bool) -> Vec<Committable> {
-        for running in self.jobs.all().filter(|running| running.client == client) {
-            running.shared.mark_progress();
-        }
+        self.mark_progress(|running| running.client == client);
         let lanes = self.lanes.iter_mut().flatten().filter(|lane| lane.spec.client == client);
         lanes.filter_map(|lane| lane.take_committable(all)).collect()
     }
@@ -369,9 +367,7 @@ impl Dispatch {
     /// # Errors
     /// When the lane is not this process's any more.
     pub fn committable(&mut self, id: LaneId) -> Result<Option<Committable>, Fenced> {
-        for running in self.jobs.of(id) {
-            running.shared.mark_progress();
-        }
+        self.mark_progress(|running| running.unit.lane == id);
         let lane = self.lane_mut(id).filter(|lane| !lane.marks.is_fenced()).ok_or(Fenced)?;
         Ok(lane.take_committable(true))
     }
@@ -492,6 +488,18 @@ impl Dispatch {
     /// The time of day, in milliseconds since the epoch.
     fn wall_ms(&self) -> i64 {
         (self.now / MILLI).cast_signed().saturating_add(self.wall_minus_mono_ms)
+    }
+
+    /// What these jobs have told as progress is marked; a lane that has waited for such marks goes on.
+    fn mark_progress(&mut self, of: impl Fn(&Running) -> bool) {
+        let resumed = self.jobs.all().filter(|running| of(running)).filter(|running| {
+            running.shared.mark_progress();
+            running.shared.take_resumed()
+        });
+        let resumed: Vec<LaneId> = resumed.map(|running| running.unit.lane).collect();
+        for id in resumed {
+            self.offer_feed(id);
+        }
     }
 
     /// Gives the claim a place in the order if there is something to run for it. Returns whether it was given one.

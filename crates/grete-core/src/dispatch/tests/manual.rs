@@ -123,6 +123,23 @@ fn a_key_that_stands_still_lets_others_go_so_far_and_no_further() {
 }
 
 #[test]
+fn progress_that_a_commit_finds_out_ends_the_wait_as_well() {
+    let mut world = World::new();
+    let lane = world.lane_with(RoutePolicy { max_unmarked: 4, max_in_flight: 4, key_slots: 4096, ..by_key() });
+    world.push_keys(lane, 0, &["slow", "slow"]);
+    let slow = world.take(0).expect("a job");
+    world.push_keys(lane, 2, &["a", "b", "c", "d", "e", "f"]);
+    assert_eq!(world.run().concat().len(), 3);
+    slow.shared.progress(1);
+    assert_eq!(world.committable(), [1]);
+    assert!(world.dispatch.has_ready(Pool::Threads));
+    assert_eq!(world.run().concat().len(), 1);
+    world.done(slow);
+    world.run();
+    world.assert_empty();
+}
+
+#[test]
 fn a_mark_between_the_look_and_the_wait_is_not_lost() {
     // The lane decides under the tracker's lock: whichever comes first, somebody is told.
     let mut world = World::new();
