@@ -257,12 +257,22 @@ class Job:
         failure in ms since 1970. `None` for other jobs.
         """
     def each(self, function: Callable[[Message], object]) -> None:
-        """`function(message)` for each message in order; each that returns is marked. Ends with the first exception, or
-        with RevokedError when the partition has gone meanwhile.
+        """`function(message)` for each message in order; each that returns is marked. Ends with the first exception,
+        with RevokedError when the partition has gone meanwhile, and between two records when the job is `leaving`.
         """
     def each_payload(self, function: Callable[[Any], object]) -> None:
         """`function(payload)` for each message in order; each that returns is marked. Ends with the first exception,
-        which is a DecodeError if a record does not decode, or with RevokedError when the partition has gone meanwhile.
+        which is a DecodeError if a record does not decode, with RevokedError when the partition has gone meanwhile, and
+        between two records when the job is `leaving`.
+        """
+    @property
+    def leaving(self) -> bool:
+        """Whether the partition is about to go, or the App to stop, so that records not begun are better left to the
+        next owner. Never with offsets "at_most_once".
+        """
+    def cut_short(self) -> bool:
+        """To be asked between two records: whether to stop here, because the job is `leaving`. After True its end means
+        that what was told by `progress` is done, and nothing else.
         """
     def progress(self, rows: int) -> None:
         """The first `rows` records of the job are done: if it fails, they are not presented again. Raises

@@ -164,6 +164,17 @@ class Consumer:
         return self._hosted("background").background.start(fn, args, name)
 
     @property
+    def leaving(self) -> bool:
+        """Whether the partition is about to go, or the App to stop, while `consume` runs.
+
+        Nothing has to look at it; but both wait for `consume`, and give up when it takes too long. A long batch may
+        stop between two records: mark what is done and raise `RetryLater(0)`, and the rest is the next owner's. (With
+        `offsets="manual"`, where returning marks nothing, return.) Never with `offsets="at_most_once"`: these records
+        are committed already, and come to nobody else.
+        """
+        return self._job is not None and self._job.leaving
+
+    @property
     def stopping(self) -> "threading.Event":
         """Set when the instance is about to go. What runs in the background waits for it instead of sleeping."""
         return self._hosted("stopping").background.stopping

@@ -1,4 +1,7 @@
-"""Functions as consumers: one class for each way in which a function may want its records."""
+"""Functions as consumers: one class for each way in which a function may want its records.
+
+Those that go record by record stop between two of them when their partition is about to go: see `Job.cut_short`.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +54,8 @@ class AsyncEachMessage(FunctionConsumer):
         """In order: the next message starts when the one before is done."""
         function, job = self._function, _job(self)
         for number, message in enumerate(self.messages, 1):
+            if job.cut_short():
+                return
             await function(message)
             job.progress(number)
 
@@ -62,6 +67,8 @@ class AsyncEachPayload(FunctionConsumer):
         """In order: the next payload is decoded when the one before is done."""
         function, job = self._function, _job(self)
         for number, message in enumerate(self.messages, 1):
+            if job.cut_short():
+                return
             await function(message.payload)
             job.progress(number)
 

@@ -57,6 +57,9 @@ class FakeJob:
     def progress(self, rows: int) -> None:
         self.done_rows = rows
 
+    def cut_short(self) -> bool:
+        return False
+
     def each(self, function: Callable[[grete.Message], object]) -> None:
         for message in self.messages or ():
             function(message)

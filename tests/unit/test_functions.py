@@ -15,6 +15,8 @@ class FakeJob:
     def __init__(self, rows: list[int]) -> None:
         self.rows = rows
         self.done = 0
+        self.leaving_after = len(rows)
+        self.cut = False
 
     def each(self, function: Callable[[int], object]) -> None:
         for row in self.rows:
@@ -26,6 +28,10 @@ class FakeJob:
 
     def progress(self, rows: int) -> None:
         self.done = rows
+
+    def cut_short(self) -> bool:
+        self.cut = self.done >= self.leaving_after
+        return self.cut
 
 
 class Row(int):
@@ -43,7 +49,7 @@ def prepare(function: functions.Function, style: str, is_async: bool) -> tuple[f
     return consumer, job
 
 
-WANTED = {
+WANTED: dict[str, list[object]] = {
     "messages": [[1, 2, 3]],
     "message": [1, 2, 3],
     "payload": ["payload 1", "payload 2", "payload 3"],
@@ -89,3 +95,19 @@ def test_what_came_before_a_failure_is_done(style: str, is_async: bool) -> None:
     with pytest.raises(ValueError, match="no"):
         asyncio.run(consume())
     assert job.done == 2
+
+
+@pytest.mark.parametrize("style", ["message", "payload"])
+@pytest.mark.parametrize("done", [0, 2])
+def test_coroutine_functions_stop_between_two_records_when_the_partition_leaves(style: str, done: int) -> None:
+    got: list[object] = []
+
+    async def wait(x: object) -> None:
+        got.append(x)
+
+    consumer, job = prepare(wait, style, True)
+    job.leaving_after = done
+    result: Any = consumer.consume()
+    asyncio.run(result)
+    assert got == WANTED[style][:done]
+    assert (job.done, job.cut) == (done, True)

@@ -507,6 +507,95 @@ def test_progress_is_what_is_not_presented_again() -> None:
     assert offsets(feed.next()) == [4, 5]
 
 
+LEAVE: dict[str, Callable[[Feed], object]] = {
+    "revoked": lambda feed: feed.lane.revoke(),
+    "shutdown": lambda feed: feed.dispatcher.stop(),
+}
+
+
+def run_each(job: _core.Job, handler: Callable[[int], object], payloads: bool) -> None:
+    """`handler` gets the record's number."""
+    if payloads:
+        job.each_payload(handler)
+    else:
+        job.each(lambda message: handler(message.offset))
+
+
+@pytest.mark.parametrize("payloads", [False, True])
+@pytest.mark.parametrize("why", LEAVE)
+def test_a_lane_that_leaves_takes_what_is_done_and_leaves_the_rest(why: str, payloads: bool) -> None:
+    feed = Feed(decoder=int)
+    feed.push([*values(500)])
+    job = feed.next()
+    seen: list[int] = []
+
+    def handler(number: int) -> None:
+        seen.append(number)
+        if number == 6:
+            assert not job.leaving
+            LEAVE[why](feed)
+            assert job.leaving
+
+    run_each(job, handler, payloads)
+    assert seen == [*range(7)], "the record that had begun was the last"
+    last = feed.next(job)
+    assert (last.kind, last.lost) == (why, False)
+    feed.dispatcher.complete(last)
+    if why == "shutdown":  # a lane that was revoked has said it to its client on its end
+        assert feed.lane.committable() == 7
+    counts = feed.dispatcher.counts()
+    assert (counts["records"], counts["failures"]) == (7, 0)
+
+
+@pytest.mark.parametrize("payloads", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"offsets": "at_most_once"}])
+def test_each_goes_on_when_quiet_and_at_most_once(settings: dict[str, Any], payloads: bool) -> None:
+    feed = Feed(decoder=int, **settings)
+    feed.push([*values(10)])
+    job = feed.next()
+    seen: list[int] = []
+
+    def handler(number: int) -> None:
+        seen.append(number)
+        if number == 3:
+            feed.dispatcher.quiet()
+            if settings:  # what is committed already comes to nobody else
+                feed.dispatcher.stop()
+        assert not job.leaving
+
+    run_each(job, handler, payloads)
+    assert seen == [*range(10)]
+    feed.dispatcher.complete(job)
+    assert feed.dispatcher.counts()["records"] == 10
+
+
+def test_a_consumer_may_look_whether_its_partition_leaves_and_stop_at_a_mark() -> None:
+    feed = Feed()
+    feed.push([*values(10)])
+    job = feed.next()
+    assert job.messages is not None
+    consumer = grete.Consumer()
+    looks = [consumer.leaving]
+    consumer._job = job
+    looks.append(consumer.leaving)
+    feed.dispatcher.stop()
+    looks.append(consumer.leaving)
+    assert looks == [False, False, True], "outside of consume, inside, and when there is a reason"
+    consumer.mark(job.messages[3], through=True)
+    assert feed.fail(job, "later").kind == "hold"
+    assert feed.lane.committable() == 4
+
+
+def test_a_job_that_does_not_ask_is_done_as_a_whole() -> None:
+    feed = Feed()
+    feed.push([*values(10)])
+    job = feed.next()
+    feed.dispatcher.stop()
+    job.progress(4)
+    feed.dispatcher.complete(job)
+    assert feed.lane.committable() == 10
+
+
 def test_a_pause_lasts_until_its_end() -> None:
     feed = Feed(max_messages=1)
     feed.push([*values(2)])

@@ -96,7 +96,8 @@ impl Job {
     }
 
     /// Calls `call` for each row from the first on, and notes after each how far it came. Ends with the first exception, or
-    /// when the partition has gone meanwhile: what is done from then on would be done twice.
+    /// when the partition has gone meanwhile: what is done from then on would be done twice. One that is about to go gets what
+    /// is done, and the rest is left to its next owner: nobody waits for a long batch.
     #[inline]
     fn run<'py>(
         &self,
@@ -110,6 +111,9 @@ impl Job {
         for (done, row) in messages.get().rows().enumerate() {
             if token.is_fenced() {
                 return Err(errors::client(ClientError::Revoked));
+            }
+            if token.cut_short() {
+                return Ok(());
             }
             if looks && done % ROWS_PER_LOOK == ROWS_PER_LOOK - 1 {
                 py.check_signals()?;
@@ -154,7 +158,8 @@ impl Job {
         Some((trouble.attempts, &trouble.class, &trouble.message, trouble.first_at_ms, trouble.last_at_ms))
     }
 
-    /// `function(message)` for each message in order; each that returns is marked. Ends with the first exception.
+    /// `function(message)` for each message in order; each that returns is marked. Ends with the first exception, and
+    /// between two records when the job is `leaving`.
     fn each(&self, function: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = function.py();
         let messages = self.rows(py)?;
@@ -171,7 +176,7 @@ impl Job {
     }
 
     /// `function(payload)` for each message in order; each that returns is marked. Ends with the first exception, which
-    /// is a `DecodeError` if there was no payload.
+    /// is a `DecodeError` if there was no payload, and between two records when the job is `leaving`.
     fn each_payload(&self, function: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = function.py();
         let messages = self.rows(py)?;
@@ -194,6 +199,19 @@ impl Job {
         }
         token.progress(rows);
         Ok(())
+    }
+
+    /// Whether the partition is about to go, or the App to stop, so that records not begun are better left to the next owner.
+    /// Never with offsets "at_most_once".
+    #[getter]
+    fn leaving(&self) -> PyResult<bool> {
+        Ok(self.token()?.is_leaving())
+    }
+
+    /// To be asked between two records: whether to stop here, because the job is `leaving`. After True its end means that
+    /// what was told by `progress` is done, and nothing else.
+    fn cut_short(&self) -> PyResult<bool> {
+        Ok(self.token()?.cut_short())
     }
 
     /// Offset of the record at which the handler failed with `error`, if known: the one at which `each` stopped; the one

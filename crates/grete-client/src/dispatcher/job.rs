@@ -93,12 +93,26 @@ impl JobToken {
     pub fn is_fenced(&self) -> bool {
         self.shared.is_fenced()
     }
+
+    /// See [`JobShared::is_leaving`].
+    #[must_use]
+    #[inline]
+    pub fn is_leaving(&self) -> bool {
+        self.shared.is_leaving()
+    }
+
+    /// See [`JobShared::cut_short`].
+    #[must_use]
+    #[inline]
+    pub fn cut_short(&self) -> bool {
+        self.shared.cut_short()
+    }
 }
 
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// All rows are processed.
+    /// All rows are processed, or those before the job was [cut short](JobToken::cut_short).
     Done,
     /// It raised.
     Failed(Failure),
@@ -109,7 +123,7 @@ pub enum Outcome {
 pub struct Counts {
     /// Jobs that ended, failed ones included.
     pub jobs: u64,
-    /// Records in consume jobs that ended well.
+    /// Records in consume jobs that ended well, as far as these came.
     pub records: u64,
     /// Jobs that failed.
     pub failures: u64,
@@ -127,6 +141,7 @@ impl Counts {
         match outcome {
             Outcome::Failed(_) => self.failures += 1,
             Outcome::Done => match lease.kind {
+                JobKind::Consume if lease.shared.is_cut() => self.records += lease.shared.progressed() as u64,
                 JobKind::Consume => self.records += lease.shared.batch().map_or(0, |batch| batch.rows.len() as u64),
                 JobKind::DeadLetter if !lease.shared.is_fenced() => self.dead_letters += 1,
                 _ => {}

@@ -7,7 +7,7 @@ use grete_wire::records::RecordError;
 use super::alarm::Alarm;
 use super::batch::Batch;
 use super::client::ClientId;
-use super::failure::{Decision, Failure};
+use super::failure::{Decision, Failure, Verdict};
 use super::feed::Feed;
 use super::job::{Finished, JobKind};
 use super::lane::{Lane, LaneId, Phase};
@@ -44,7 +44,11 @@ impl Dispatch {
         let (now, wall_ms) = (self.now, self.wall_ms());
         let (id, client, kind, slot) = (lease.lane, lease.client, lease.kind, lease.slot);
         self.jobs.remove(lease.job);
-        let failed = matches!(finished, Finished::Failed(_));
+        // A job that stopped between two rows, because its lane leaves, is done as far as it came. The rest is run as if asked
+        // for again, by the next owner: no failure of anything.
+        let cut = matches!(finished, Finished::Done) && lease.shared.is_cut();
+        let finished = if cut { Finished::Failed(Failure::new(Verdict::Later(0), "", "")) } else { finished };
+        let failed = matches!(finished, Finished::Failed(_)) && !cut;
         let Some(lane) = get_mut(&mut self.lanes, id) else { return (client, failed.then_some(Decision::Refused)) };
         lane.jobs = lane.jobs.saturating_sub(1);
         lane.idle_since = now;
@@ -81,7 +85,7 @@ impl Dispatch {
             self.refetch(id, offset, error);
         }
         self.go_on(id, kind, slot, &ended.filled);
-        (client, ended.decision)
+        (client, ended.decision.filter(|_| !cut))
     }
 
     /// Whatever was fetched behind a batch that did not pass comes again; a new position says from where.

@@ -60,7 +60,7 @@ impl JobKind {
 /// How a job ended.
 #[derive(Debug)]
 pub enum Finished {
-    /// It returned: all its rows are processed.
+    /// It returned: all its rows are processed, unless it was [cut short](JobShared::cut_short).
     Done,
     /// It raised.
     Failed(Failure),

@@ -15,6 +15,8 @@ pub(super) struct Marks {
     tracker: Mutex<Tracker>,
     /// Written under the mutex.
     fenced: AtomicBool,
+    /// The lane is on its way out: what is not begun is the next owner's. Never taken back.
+    leaving: AtomicBool,
     resumed: AtomicBool,
 }
 
@@ -52,6 +54,15 @@ impl Marks {
 
     pub(super) fn is_fenced(&self) -> bool {
         self.fenced.load(Ordering::Acquire)
+    }
+
+    /// The lane is on its way out; marks still count.
+    pub(super) fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
     }
 
     /// Whether the lane waited for marks, and need not any longer. Asking clears it: whoever hears it tells the dispatcher.

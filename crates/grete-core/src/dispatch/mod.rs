@@ -253,6 +253,7 @@ impl Dispatch {
             return false;
         }
         lane.phase = Phase::Leaving { lost };
+        lane.marks.leave();
         if lost {
             // Somebody else may be at work on it already.
             lane.marks.fence();
@@ -423,6 +424,7 @@ impl Dispatch {
         for id in ids {
             if let Some(lane) = self.lane_mut(id).filter(|lane| lane.phase == Phase::Active) {
                 lane.phase = Phase::Stopping;
+                lane.marks.leave();
                 self.discard(id);
                 self.settle(id);
             }

@@ -1,6 +1,6 @@
 //! What a job and its lane share while it runs: rows, marks, progress.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::batch::Batch;
@@ -17,6 +17,8 @@ pub struct JobShared {
     rows: Mutex<Rows>,
     /// Rows at the front that the handler is done with.
     progress: AtomicUsize,
+    /// The handler stopped there, because the lane leaves.
+    cut: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +36,7 @@ impl JobShared {
             apart: policy.concurrency != Concurrency::Partition,
             rows: Mutex::default(),
             progress: AtomicUsize::new(0),
+            cut: AtomicBool::new(false),
         }
     }
 
@@ -90,6 +93,32 @@ impl JobShared {
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.marks.is_fenced()
+    }
+
+    /// Whether the lane is on its way out, so that rows that are not begun are better left to its next owner. Never at most
+    /// once: there they are committed already, and would come to nobody.
+    #[must_use]
+    #[inline]
+    pub fn is_leaving(&self) -> bool {
+        self.marks.is_leaving() && self.policy != OffsetPolicy::AtMostOnce
+    }
+
+    /// Asks between two rows whether to stop here, which is when the lane leaves. After `true` the job runs no further row:
+    /// its end as [`super::Finished::Done`] then means those that it has told as [`JobShared::progress`], and no others.
+    #[must_use]
+    #[inline]
+    pub fn cut_short(&self) -> bool {
+        let leaving = self.is_leaving();
+        if leaving {
+            self.cut.store(true, Ordering::Release);
+        }
+        leaving
+    }
+
+    /// Whether the job was told to stop before its last row.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Acquire)
     }
 
     /// Marks the rows with offsets in `first..=last`; works after the job's end, too. Where a partition is worked on as a

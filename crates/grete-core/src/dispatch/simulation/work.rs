@@ -230,6 +230,11 @@ impl World {
                 self.mark(process, lane, &shared, rows, void);
                 self.next_step(process, id);
             }
+            Step::Progress(_) if job.lease.shared.cut_short() => {
+                // It would begin with the next row, and leaves it to the lane's next owner.
+                let job = process_.jobs.remove(&id).expect("it is there");
+                self.bring_back(process, job, Finished::Done);
+            }
             Step::Progress(rows) => {
                 job.lease.shared.progress(rows);
                 let seat = process_.lanes.get_mut(&job.lease.lane).expect("a known lane");
@@ -308,7 +313,7 @@ impl World {
         let Job { lease, rows, void, run, .. } = job;
         let (lane, slot, kind) = (lease.lane, lease.slot, lease.kind);
         let shared = Arc::clone(&lease.shared);
-        let returned = matches!(finished, Finished::Done);
+        let returned = matches!(finished, Finished::Done) && !shared.is_cut();
         let failure = if let Finished::Failed(failure) = &finished { Some(failure.clone()) } else { None };
         let process_ = &mut self.processes[process];
         let seat = process_.lanes.get_mut(&lane).expect("a known lane");

@@ -47,6 +47,109 @@ fn a_leaving_lane_waits_for_all_its_jobs_then_for_one_hook() {
     world.assert_empty();
 }
 
+/// The handler of a job asks before each row whether to stop, and the lane begins to leave after `rows` of them.
+fn leaves_after(world: &mut World, lease: &Lease, rows: usize, leave: impl FnOnce(&mut World)) -> usize {
+    let mut leave = Some(leave);
+    for (at, _) in offsets(lease).iter().enumerate() {
+        if at == rows {
+            leave.take().expect("once")(world);
+        }
+        if lease.shared.cut_short() {
+            return at;
+        }
+        lease.shared.progress(at + 1);
+    }
+    offsets(lease).len()
+}
+
+#[test]
+fn a_job_that_is_cut_short_is_done_as_far_as_it_came() {
+    for stops in [false, true] {
+        for rows in [0, 4, 9] {
+            let mut world = World::new();
+            let lane = world.lane(10);
+            world.push(lane, 0, 20);
+            let lease = world.take(0).expect("rows");
+            let shared = Arc::clone(&lease.shared);
+            let leave = |world: &mut World| match stops {
+                true => world.dispatch.stop(),
+                false => assert!(!world.dispatch.revoke(lane, false), "its job still runs"),
+            };
+            assert_eq!(leaves_after(&mut world, &lease, rows, leave), rows);
+            assert!(shared.is_cut());
+            world.done(lease);
+            let hook = world.take(0).expect("the hook, and no record");
+            assert_eq!(hook.kind, if stops { JobKind::Shutdown } else { JobKind::Revoked { lost: false } });
+            world.done(hook);
+            world.released();
+            let commit = if stops {
+                world.dispatch.committables(world.client, true).pop()
+            } else {
+                world.drained.pop().expect("it has left").commit
+            };
+            let commit = commit.map_or(0, |commit| commit.offset);
+            assert_eq!(commit, rows as i64, "what is done, and nothing else");
+            world.assert_empty();
+
+            // The next owner begins there.
+            let mut world = World::new();
+            let lane = world.lane(10);
+            world.dispatch.reset_lane(lane);
+            world.dispatch.set_position(lane, commit, 2, true, OffsetMap::default());
+            let records: Vec<_> = (0..20).map(|_| TestRecord::value(0, "v")).collect();
+            world.push_generation(lane, 2, commit, 20, build_batch(0, &records, &BatchOptions::default()));
+            let expected: Vec<i64> = (commit..20).collect();
+            assert_eq!(world.run().concat(), expected);
+            assert_eq!(world.committable(), [20]);
+        }
+    }
+}
+
+#[test]
+fn quiet_cuts_nothing_short() {
+    let mut world = World::new();
+    let lane = world.lane(10);
+    world.push(lane, 0, 20);
+    let lease = world.take(0).expect("rows");
+    let quiet = |world: &mut World| world.dispatch.quiet();
+    assert_eq!(leaves_after(&mut world, &lease, 3, quiet), 10);
+    world.done(lease);
+    assert_eq!(world.committable(), [10]);
+}
+
+#[test]
+fn slots_are_cut_short_each_by_itself() {
+    let mut world = World::new();
+    let lane = world.lane_with(by_key());
+    world.push_keys(lane, 0, &["a", "b", "a", "b", "a", "b"]);
+    let mut jobs = world.take_all();
+    jobs.sort_by_key(|lease| offsets(lease)[0]);
+    let [a, b] = <[Lease; 2]>::try_from(jobs).expect("two");
+    a.shared.progress(2);
+    world.dispatch.revoke(lane, false);
+    assert!(a.shared.cut_short() && b.shared.is_leaving() && !b.shared.is_cut());
+    world.done(a);
+    b.shared.progress(1);
+    world.done(b); // it has not asked, and has gone through all of its rows
+    let hook = world.take(0).expect("the hook");
+    world.done(hook);
+    world.released();
+    assert_eq!(world.drained[0].commit.as_ref().map(|commit| commit.offset), Some(4), "0 and 2; 1, 3, 5");
+    world.assert_empty();
+}
+
+#[test]
+fn records_that_are_committed_already_are_all_run() {
+    let mut world = World::new();
+    let lane = world.lane_with(RoutePolicy { offsets: OffsetPolicy::AtMostOnce, ..RoutePolicy::default() });
+    world.push(lane, 0, 10);
+    let lease = world.take(0).expect("rows");
+    let leave = |world: &mut World| world.dispatch.stop();
+    assert_eq!(leaves_after(&mut world, &lease, 3, leave), 10);
+    assert!(!lease.shared.is_leaving() && !lease.shared.is_cut());
+    world.done(lease);
+}
+
 #[test]
 fn an_abandoned_lane_is_a_ghost_until_all_have_come_back() {
     let mut world = World::new();
