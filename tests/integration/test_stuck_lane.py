@@ -76,7 +76,11 @@ def stick(
         lanes = {lane["partition"]: lane for lane in app.statistics()["lanes"]}
         assert not crowd.gate.is_set()
         # Seven partitions to their ends, while the eighth stands still.
-        eventually(lambda: crowd.others() == each * (PARTITIONS - 1), 120.0, lambda: f"the others: {crowd.counts}")
+        eventually(
+            lambda: crowd.others() == each * (PARTITIONS - 1),
+            max(120.0, 10 * seconds),
+            lambda: f"the others: {crowd.counts}",
+        )
         assert crowd.counts[STUCK] < each
         crowd.gate.set()
         until_done(kafka, app, topic)
@@ -103,8 +107,8 @@ def test_seven_partitions_go_on_while_one_is_stuck(
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1000)
 def test_seven_partitions_keep_their_rate_while_one_is_stuck_for_a_minute(
     kafka: KafkaCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert stick(kafka, topic, group, caplog, 40_000, 60.0) >= 0.95
+    assert stick(kafka, topic, group, caplog, 37_000, 60.0) >= 0.95
