@@ -94,10 +94,10 @@ class Consumer:
     def mark(self, x: Message | Messages, through: bool = False, sync: bool = False) -> int:
         """Declares a message, or messages, of this partition processed. Returns how many were not marked before.
 
-        With `through`, all records before it count as processed, too (with `concurrency="key"` or "unordered": all before
-        it in the same call, since those of others are not this instance's). Committed is the contiguous prefix of marks:
-        in the background (`auto.commit.interval.ms`), on revocation and on a stop; with `sync` the call returns when
-        the group's coordinator has stored it.
+        With `through`, all records before it count as processed, too (with `concurrency="key"` or "unordered": all
+        before it in the same call, since those of others are not this instance's). Committed is the contiguous prefix
+        of marks: in the background (`auto.commit.interval.ms`), on revocation and on a stop; with `sync` the call
+        returns when the group's coordinator has stored it.
 
         With `offsets="manual"` this also works after `consume` has returned, from any thread. Raises RevokedError when
         the partition is not this instance's any more: somebody else processes these records again.

@@ -42,6 +42,7 @@ def name_of(handler: Any) -> str:
     name = getattr(handler, "__qualname__", None)
     if not isinstance(name, str):
         return type(handler).__qualname__ if callable(handler) else repr(handler)
+    name = name.rpartition("<locals>.")[2]
     return f"{name}.consume" if isinstance(handler, type) else name
 
 

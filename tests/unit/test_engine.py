@@ -272,7 +272,7 @@ def test_a_worker_gives_each_job_back_with_its_outcome(
     assert not worker.daemon
     (record,) = caplog.records
     assert (record.levelno, record.name) == (logging.ERROR, "grete")
-    assert "orders[3] offsets 5..6, attempt 2): ValueError: no" in record.getMessage()
+    assert "orders[3] offsets 5..6, attempt 1): ValueError: no" in record.getMessage()
     assert record.exc_info is not None
     assert record.exc_info[0] is ValueError
 

@@ -119,7 +119,10 @@ class Failures:
             decision = None  # it has no records that anything could be decided about
         if decision is not None:
             fields["decision"] = decision.kind
-        self._log(route, job, verdict, hook, place, describe(decision, verdict, route, hook), fields)
+            if decision.kind == "retry":
+                # Attempts are the first open record's: what was marked in between took the job's own count with it.
+                fields["attempt"] = max(1, decision.attempt - 1)
+        self._log(route, verdict, hook, place, describe(decision, verdict, route, hook), fields)
 
     def cancelled(self, job: Job, error: BaseException) -> None:
         """The job's task was cancelled because its lane is gone, or because the time of a stop was up: no failure."""
@@ -128,7 +131,6 @@ class Failures:
     def _log(
         self,
         route: Route,
-        job: Job,
         verdict: Verdict,
         hook: str,
         place: str,
@@ -151,7 +153,7 @@ class Failures:
             route.name,
             hook,
             place,
-            job.attempt,
+            fields["attempt"],
             class_name(error),
             shortened(text_of(error), 2000),
             what_next,

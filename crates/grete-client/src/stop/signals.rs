@@ -57,7 +57,8 @@ impl SignalWatch {
     }
 }
 
-fn watch(mut source: UnixStream, stop: &Stop, numbers: SignalNumbers) {
+/// Until the other end is closed.
+pub(super) fn watch(mut source: UnixStream, stop: &Stop, numbers: SignalNumbers) {
     let mut stopping = false;
     let mut bytes = [0; 64];
     loop {

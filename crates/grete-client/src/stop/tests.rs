@@ -1,6 +1,7 @@
 //! A stop without an interpreter: what it does to the dispatcher, to clients, and when.
 
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 
 use super::*;
 use crate::config::{ConsumerConfig, ProducerConfig};
@@ -68,16 +69,15 @@ fn signals_are_heard_in_order_and_begin_a_stop() {
 
 #[test]
 fn a_second_interrupt_hurries_and_a_second_termination_does_not() {
-    for (signals, hurried) in [([2_u8, 2], true), ([15, 2], true), ([15, 15], false), ([2, 15], false)] {
+    for (numbers, hurried) in [([2_u8, 2], true), ([15, 2], true), ([15, 15], false), ([2, 15], false)] {
         let dispatcher = dispatcher();
         let stop = stop(&dispatcher, HOUR);
-        let watch = SignalWatch::start(stop.clone(), NUMBERS).expect("a thread");
-        (&watch.wakeup).write_all(&signals).expect("room");
-        // The thread reads to the end before it lets go of the stop; we and the deadline's thread stay.
-        drop(watch);
-        eventually("its end", || stop.stages().is_some() && Arc::strong_count(&stop.shared) == 2);
+        let (source, mut wakeup) = UnixStream::pair().expect("a pair");
+        wakeup.write_all(&numbers).expect("room");
+        drop(wakeup);
+        signals::watch(source, &stop, NUMBERS);
         let end = stop.stages().expect("begun").end;
-        assert_eq!(left(end) < Duration::from_secs(10), hurried, "{signals:?}");
+        assert_eq!(left(end) < Duration::from_secs(10), hurried, "{numbers:?}");
         stop.over();
     }
 }
