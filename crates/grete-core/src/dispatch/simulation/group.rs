@@ -244,6 +244,7 @@ impl World {
     // ---- sessions
 
     pub fn heartbeat(&mut self, process: usize) {
+        self.network(process); // it hears what the workers have left before it hears of the group
         let now = self.now;
         let process_ = &mut self.processes[process];
         if !process_.alive {

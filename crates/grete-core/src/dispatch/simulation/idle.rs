@@ -5,6 +5,9 @@ use super::process::Seat;
 use super::world::World;
 use crate::dispatch::{Concurrency, LaneId, LaneStatus, OffsetPolicy};
 
+/// More records than a simulated partition has.
+const FAR: usize = 1000;
+
 impl World {
     /// All workers have taken what they were given: what has been fetched and is not in somebody's hands waits for a reason.
     pub fn check_idle(&self, process: usize) {
@@ -35,6 +38,12 @@ impl World {
 
     fn check_lane(&self, seat: &Seat, status: &LaneStatus) {
         let (book, policy) = (&seat.book, &seat.policy);
+        let manual = policy.offsets == OffsetPolicy::Manual && status.unmarked > policy.max_unmarked;
+        // Where keys run side by side, decoding does not run far ahead of the first open record either.
+        let far = policy.concurrency != Concurrency::Partition && book.busy() && policy.max_unmarked < FAR;
+        if book.has_hook() || manual || far || status.in_flight >= policy.max_in_flight {
+            return;
+        }
         let log = &self.partitions[seat.partition].log;
         let (first, next) = (status.committable.unwrap_or(0), status.position.unwrap_or(0));
         let far = match policy.concurrency {

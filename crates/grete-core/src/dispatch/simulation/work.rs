@@ -427,6 +427,7 @@ impl World {
             for offset in &old {
                 place.fates.get_mut(offset).expect("a known record").expired = true;
             }
+            seat.book.expired.extend(&old);
             seat.book.mark(old);
         }
     }
