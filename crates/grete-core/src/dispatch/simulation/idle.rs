@@ -17,7 +17,11 @@ impl World {
         }
         for status in process_.dispatch.statuses(None) {
             let seat = &process_.lanes[&status.lane];
-            let alone = !process_.lanes.iter().any(|(id, other)| is_ghost(status.lane, seat, *id, other));
+            let ghost = |id: &LaneId, other: &Seat| {
+                let busy = process_.jobs.values().any(|job| job.lease.lane == *id);
+                busy && *id != status.lane && other.partition == seat.partition
+            };
+            let alone = !process_.lanes.iter().any(|(id, other)| ghost(id, other));
             let decoding = process_.jobs.values().any(|job| job.lease.lane == status.lane && job.run.is_none());
             if alone && !decoding && process_.idle(seat.policy.pool) > 0 && self.may_run(seat) {
                 self.check_lane(seat, &status);
@@ -70,9 +74,4 @@ impl World {
             assert!(busy, "{} {offset} waits beside idle workers: {status:?}", seat.tp);
         }
     }
-}
-
-/// A lane waits for another one of the same partition.
-fn is_ghost(id: LaneId, seat: &Seat, other: LaneId, theirs: &Seat) -> bool {
-    id != other && seat.partition == theirs.partition && theirs.book.busy()
 }

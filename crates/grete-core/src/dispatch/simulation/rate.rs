@@ -22,6 +22,8 @@ impl Rate {
         let most = if policy.concurrency == Concurrency::Partition { f64::from(self.limit.records) } else { f64::MAX };
         self.level = (self.level + flown).min(most) - rows as f64;
         self.at = self.at.max(now);
-        assert!(self.level > -0.01, "{} more records than the rate lets through", -self.level);
+        // What is granted to a worker that decodes is out of the bucket meanwhile, which then fills where it would be full.
+        let slack = 0.2 * f64::from(self.limit.records);
+        assert!(self.level > -slack, "{} more records than the rate lets through", -self.level);
     }
 }
