@@ -1,11 +1,15 @@
 //! Lanes without threads: a worker is a variable here.
 
+use std::sync::Arc;
+
 use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch, build_marker};
 use grete_wire::records::{DecodeLimits, Decoder};
 use grete_wire::slab::{Slab, SlabPool};
 
 use super::*;
-use crate::time::SECOND;
+use crate::fetch::Chunk;
+use crate::ids::{Slot, TopicPartition};
+use crate::time::{MILLI, SECOND};
 
 mod balance;
 mod ends;
