@@ -14,6 +14,8 @@ struct Tale {
     suspects: bool,
     /// The last of the suspects.
     through: i64,
+    /// Rows that failed together at first.
+    rows: usize,
     /// Runs that began with that offset.
     runs: u32,
 }
@@ -54,11 +56,11 @@ impl Count {
             return;
         };
         let last = open.last().copied().unwrap_or(first);
-        let fresh = Tale { first, failures: 0, suspects: false, through: last, runs: 1 };
+        let fresh = Tale { first, failures: 0, suspects: false, through: last, rows: open.len(), runs: 1 };
         let mut tale =
             self.tales.get(&slot).copied().filter(|tale| tale.first == first || tale.suspects).unwrap_or(fresh);
         if !tale.suspects {
-            tale.through = last;
+            (tale.through, tale.rows) = (last, tale.rows.max(open.len()));
         }
         if tale.first != first {
             (tale.first, tale.runs) = (first, 1);
@@ -95,7 +97,7 @@ impl Count {
             Decision::Later { .. } | Decision::Hold | Decision::Refused | Decision::Skipped => {}
         }
         // Half of what is left each time, and each half may have been run in company once more.
-        let most = limit.map(|limit| limit + 3 + open.len().ilog2());
+        let most = limit.map(|limit| limit + 3 + tale.rows.ilog2());
         assert!(most.is_none_or(|most| tale.runs <= most), "{tale:?} with {open:?}");
         self.tales.insert(slot, tale);
     }

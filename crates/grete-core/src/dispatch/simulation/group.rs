@@ -91,6 +91,7 @@ impl World {
         let start = offset.or(stored.map(|(offset, _)| *offset)).unwrap_or(0);
         let process_ = &mut self.processes[process];
         if let Some(seat) = process_.lanes.get_mut(&lane) {
+            seat.since = self.now;
             let known = self.partitions[seat.partition].log.records.range(start..).map(|(offset, _)| *offset);
             seat.book.begin(start, known.filter(|offset| map.contains(*offset)));
         }

@@ -3,7 +3,7 @@
 use super::book::Stage;
 use super::process::Seat;
 use super::world::World;
-use crate::dispatch::{Concurrency, LaneId, LaneStatus, OffsetPolicy};
+use crate::dispatch::{Concurrency, LaneId, LaneState, LaneStatus, OffsetPolicy};
 
 /// More records than a simulated partition has.
 const FAR: usize = 1000;
@@ -44,12 +44,14 @@ impl World {
         let (book, policy) = (&seat.book, &seat.policy);
         let manual = policy.offsets == OffsetPolicy::Manual && status.unmarked > policy.max_unmarked;
         // Where keys run side by side, decoding does not run far ahead of the first open record either.
+        let paused = status.state == LaneState::Paused && seat.paused_until.is_some();
         let far = policy.concurrency != Concurrency::Partition && book.busy() && policy.max_unmarked < FAR;
-        if book.has_hook() || manual || far || status.in_flight >= policy.max_in_flight {
+        if paused || book.has_hook() || manual || far || status.in_flight >= policy.max_in_flight {
             return;
         }
         let log = &self.partitions[seat.partition].log;
         let (first, next) = (status.committable.unwrap_or(0), status.position.unwrap_or(0));
+        let paused = status.state == LaneState::Paused && seat.paused_until.is_some();
         let far = match policy.concurrency {
             Concurrency::Partition if policy.offsets == OffsetPolicy::Manual => status.unmarked,
             Concurrency::Partition => 0,

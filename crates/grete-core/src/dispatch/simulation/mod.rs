@@ -23,7 +23,6 @@ mod world;
 
 use crate::testing::each_seed;
 use crate::time::SECOND;
-use book::Stage;
 use record::Nature;
 use world::World;
 
@@ -82,7 +81,7 @@ impl World {
             if !self.processes[process].alive {
                 continue;
             }
-            for seat in self.processes[process].lanes.values().filter(|seat| seat.book.stage == Stage::Active) {
+            for seat in self.processes[process].lanes.values().filter(|seat| seat.is_settled(self.now)) {
                 let (book, policy) = (&seat.book, &seat.policy);
                 assert!(policy.tick.is_none() || book.ticks > 0, "{} has no ticks", seat.tp);
                 assert!(!policy.eof || book.eofs > 0, "{} does not hear of its end", seat.tp);

@@ -17,7 +17,7 @@ use crate::dispatch::{
 use crate::fetch::Chunk;
 use crate::ids::{Slot, TopicPartition};
 use crate::rng::Rng;
-use crate::time::{Nanos, earlier};
+use crate::time::{Nanos, SECOND, earlier};
 use std::sync::Arc;
 
 /// The wall clock less the other one, in milliseconds.
@@ -41,6 +41,8 @@ pub struct Seat {
     pub fetch: i64,
     pub fetching: bool,
     pub last_tick: Nanos,
+    /// When reading began.
+    pub since: Nanos,
     /// The end that was told without data.
     pub told_end: i64,
     pub paused_until: Option<Nanos>,
@@ -88,6 +90,13 @@ pub struct Process {
     columns: ColumnsPool,
     /// Bytes that are charged and not released.
     pub held: BTreeMap<Slot, i64>,
+}
+
+impl Seat {
+    /// It has been there for long enough to have had a tick.
+    pub fn is_settled(&self, now: Nanos) -> bool {
+        self.book.stage == Stage::Active && now > self.since.saturating_add(10 * SECOND)
+    }
 }
 
 impl Process {
@@ -159,6 +168,7 @@ impl Process {
             fetch: 0,
             fetching: false,
             last_tick: 0,
+            since: Nanos::MAX,
             told_end: -1,
             paused_until: None,
         };
