@@ -340,7 +340,8 @@ impl Book {
         }
         if last {
             self.check_last(commit.offset, log, tp);
-            let mut forgotten = ahead.filter(|offset| self.done.contains(offset) && !map.contains(*offset));
+            let known = |offset: &i64| self.done.contains(offset) && !self.expired.contains(offset);
+            let mut forgotten = ahead.filter(|offset| known(offset) && !map.contains(*offset));
             assert!(!policy.offset_map || forgotten.next().is_none(), "{commit:?} forgets {forgotten:?}");
         }
     }

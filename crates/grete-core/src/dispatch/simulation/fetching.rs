@@ -99,6 +99,7 @@ impl World {
     }
 
     pub fn fetched(&mut self, process: usize, lane: LaneId, generation: u32) {
+        self.network(process);
         let process_ = &mut self.processes[process];
         let Some(seat) = process_.lanes.get_mut(&lane).filter(|_| process_.alive) else { return };
         seat.fetching = false;
