@@ -57,7 +57,7 @@ impl World {
             Concurrency::Partition => 0,
             _ => log.records.range(first..next.max(first)).count(),
         };
-        if book.has_hook() || far > policy.max_unmarked || status.in_flight >= policy.max_in_flight {
+        if paused || book.has_hook() || far > policy.max_unmarked || status.in_flight >= policy.max_in_flight {
             return;
         }
         for (offset, record) in log.records.range(book.floor()..seat.fetch.max(book.floor())) {
