@@ -42,17 +42,13 @@ impl World {
 
     fn check_lane(&self, seat: &Seat, status: &LaneStatus) {
         let (book, policy) = (&seat.book, &seat.policy);
-        let manual = policy.offsets == OffsetPolicy::Manual && status.unmarked > policy.max_unmarked;
-        // Where keys run side by side, decoding does not run far ahead of the first open record either.
-        let paused = status.state == LaneState::Paused && seat.paused_until.is_some();
-        let far = policy.concurrency != Concurrency::Partition && book.busy() && policy.max_unmarked < FAR;
-        if paused || book.has_hook() || manual || far || status.in_flight >= policy.max_in_flight {
-            return;
-        }
         let log = &self.partitions[seat.partition].log;
         let (first, next) = (status.committable.unwrap_or(0), status.position.unwrap_or(0));
         let paused = status.state == LaneState::Paused && seat.paused_until.is_some();
+        // Decoding does not run far ahead of the first open record; what a function of single records is through with while it
+        // runs is known when its job ends.
         let far = match policy.concurrency {
+            _ if book.busy() && policy.concurrency != Concurrency::Partition && policy.max_unmarked < FAR => return,
             Concurrency::Partition if policy.offsets == OffsetPolicy::Manual => status.unmarked,
             Concurrency::Partition => 0,
             _ => log.records.range(first..next.max(first)).count(),
