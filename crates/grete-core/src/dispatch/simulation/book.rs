@@ -185,7 +185,8 @@ impl Book {
     ) -> Vec<i64> {
         let rows = batch.offsets().to_vec();
         if void {
-            // Its lane left while it was being decoded.
+            // Its lane left while it was being decoded; its handler runs all the same.
+            self.touched = true;
             self.running.insert(lease.slot, rows.clone());
             return rows;
         }

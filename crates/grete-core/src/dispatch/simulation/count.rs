@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::dispatch::{Decision, RoutePolicy, Verdict};
 
 /// What one unit has been through.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Tale {
     /// The first unmarked offset of its last failure.
     first: i64,
     failures: u32,
     /// The attempts are used up, and it is being found out which record it was: the count goes on as it likes.
     suspects: bool,
-    /// The last of the suspects.
-    through: i64,
+    /// The rows that are suspected, or come again.
+    open: Vec<i64>,
     /// Rows that failed together at first.
     rows: usize,
     /// Runs that began with that offset.
@@ -34,7 +34,7 @@ impl Count {
     /// A job for a handler: its number is right.
     pub fn present(&mut self, slot: u32, first: i64, attempt: u32) {
         assert!(!self.held.contains(&slot) && !self.dead.contains_key(&slot), "slot {slot} runs {first}: {self:?}");
-        if self.tales.get(&slot).is_some_and(|tale| first > tale.through) {
+        if self.tales.get(&slot).is_some_and(|tale| !tale.open.contains(&first)) {
             self.tales.remove(&slot);
         }
         match self.tales.get_mut(&slot).filter(|tale| tale.first == first) {
@@ -55,12 +55,15 @@ impl Count {
             self.tales.remove(&slot);
             return;
         };
-        let last = open.last().copied().unwrap_or(first);
-        let fresh = Tale { first, failures: 0, suspects: false, through: last, rows: open.len(), runs: 1 };
-        let mut tale =
-            self.tales.get(&slot).copied().filter(|tale| tale.first == first || tale.suspects).unwrap_or(fresh);
+        let fresh = Tale { first, failures: 0, suspects: false, open: open.to_vec(), rows: open.len(), runs: 1 };
+        let mut tale = self
+            .tales
+            .get(&slot)
+            .cloned()
+            .filter(|tale| tale.first == first || (tale.suspects && tale.open.contains(&first)))
+            .unwrap_or(fresh);
         if !tale.suspects {
-            (tale.through, tale.rows) = (last, tale.rows.max(open.len()));
+            (tale.open, tale.rows) = (open.to_vec(), tale.rows.max(open.len()));
         }
         if tale.first != first {
             (tale.first, tale.runs) = (first, 1);
@@ -86,7 +89,7 @@ impl Count {
                 assert!(open.len() > 1 && (1..open.len()).contains(&rows), "{decision:?} of {open:?}");
                 assert!(at_once || tale.suspects || Some(tale.failures) == limit, "{decision:?} after {tale:?}");
                 // The others are above suspicion, for this time.
-                (tale.suspects, tale.through) = (true, last);
+                (tale.suspects, tale.open) = (true, open.to_vec());
             }
             Decision::DeadLetter { .. } => {
                 assert!(at_once || tale.suspects || Some(tale.failures) == limit, "{decision:?} after {tale:?}");

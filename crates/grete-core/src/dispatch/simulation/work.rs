@@ -50,6 +50,9 @@ impl World {
                 break;
             }
         }
+        // Where all workers are busy, the network thread keeps the time for them.
+        let now = self.now;
+        self.processes[process].dispatch.advance(now);
         self.check_idle(process);
         let process_ = &self.processes[process];
         if Pool::ALL.iter().all(|pool| process_.idle(*pool) > 0) {
