@@ -46,7 +46,7 @@ fn simulate(seed: u64, aloud: bool) {
 
 #[test]
 fn nothing_is_lost_whatever_happens() {
-    each_seed(&REGRESSIONS, 100, simulate);
+    each_seed(&REGRESSIONS, 300, simulate);
 }
 
 impl World {
