@@ -84,7 +84,7 @@ def test_resets_to_every_kind_of_place(kafka: KafkaCluster, filled: str, group: 
 def test_says_why_a_reset_cannot_be(kafka: KafkaCluster, filled: str, group: str) -> None:
     for words, says in (
         (["--topic", filled, "--to", "101"], "from 0 to 100"),
-        (["--topic", f"{filled}:7", "--to", "latest"], f"{filled}-7"),
+        (["--topic", f"{filled}:7", "--to", "latest"], f"{filled}[7]"),
         (["--topic", f"{filled}-none", "--to", "latest"], f"{filled}-none"),
         (["--topic", filled, "--to", "-1"], "nothing"),
         (["--all-topics", "--to", "latest"], "no offsets"),
