@@ -68,6 +68,15 @@ def test_groups_and_leaders_of_all_brokers_are_asked(
     assert not {listing.group for listing in admin.groups()} & set(names)
 
 
+def everywhere_in_sync(cluster: KafkaCluster) -> bool:
+    """Whether all brokers are there, and each copy of each partition, also of the offsets, is in sync."""
+    with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        if len(admin.cluster().brokers) < len(cluster.nodes):
+            return False
+        topics = admin.all_topics()
+    return all(set(partition.isr) == set(partition.replicas) for topic in topics for partition in topic.partitions)
+
+
 def test_a_broker_killed_in_the_middle_is_survived(cluster: KafkaCluster, topic: str, group: str) -> None:
     """Topics are made, groups are sent elsewhere and topics are deleted while one broker after the other is killed."""
     stop = threading.Event()
@@ -102,6 +111,9 @@ def test_a_broker_killed_in_the_middle_is_survived(cluster: KafkaCluster, topic:
             enough = len(made) + 2
             eventually(lambda enough=enough: len(made) >= enough or failures, 60.0, "topics")  # type: ignore[misc]
             cluster.start(node)
+            # The next one may go only when this one is back in all copies: else some of them have no leader at all,
+            # and nothing that needs them can go on before it comes back.
+            eventually(lambda: everywhere_in_sync(cluster) or failures, 60.0, "the broker to catch up")
     finally:
         stop.set()
         thread.join(70.0)

@@ -9,7 +9,13 @@ from tests.integration.apps import log
 
 app = grete.App(
     os.environ["ONCE_GROUP"],
-    kafka={"bootstrap.servers": os.environ["ONCE_SERVERS"], "auto.commit.interval.ms": 60_000},
+    kafka={
+        "bootstrap.servers": os.environ["ONCE_SERVERS"],
+        "auto.commit.interval.ms": 60_000,
+        # How long the next process waits for the partition of one that died.
+        "session.timeout.ms": 1000,
+        "heartbeat.interval.ms": 300,
+    },
     workers=1,
 )
 
