@@ -192,7 +192,8 @@ def test_what_was_not_delivered_is_told_and_the_status_is_1(own_kafka: KafkaClus
     assert status == 1
     told = re.search(r"(\d) of 4 records were not delivered; the first, line (\d) of standard input", said)
     acknowledged = re.search(r"acknowledged: (\d)", said)
-    assert told is not None and acknowledged is not None, said
+    assert told is not None, said
+    assert acknowledged is not None, said
     assert int(acknowledged[1]) in (1, 2)
     assert int(told[1]) == 4 - int(acknowledged[1])
     assert int(told[2]) == int(acknowledged[1]) + 1
