@@ -1,0 +1,1 @@
+"""One supervisor that never polls, and the processes that it forks, watches and replaces."""
