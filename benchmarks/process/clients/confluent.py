@@ -5,7 +5,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -14,19 +14,6 @@ import msgspec
 from benchmarks.common.arguments import ConsumeArguments
 from benchmarks.process.clients.event import Event
 from benchmarks.process.clients.tally import Tally, leave
-
-
-def handler(tally: Tally) -> Callable[[object], None]:
-    """Does nothing but count."""
-    seen, mark = 0, tally.first
-
-    def handle(message: object) -> None:
-        nonlocal seen, mark
-        seen += 1
-        if seen == mark:
-            mark = tally.reached(seen, message)
-
-    return handle
 
 
 def batches(arguments: ConsumeArguments, settings: dict[str, str]) -> Iterator[list[Any]]:
@@ -51,7 +38,7 @@ def main() -> None:
     arguments = ConsumeArguments.parse()
     settings = dict(arguments.settings)
     payload = settings.pop("payload")
-    handle = handler(Tally(arguments.records, f"confluent-kafka {confluent_kafka.__version__}", leave))
+    handle = counting(Tally(arguments.records, f"confluent-kafka {confluent_kafka.__version__}", leave))
     if payload == "none":
         for messages in batches(arguments, settings):
             for message in messages:

@@ -6,26 +6,12 @@ The styles that are called for each record count as the peers do; those that get
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import grete
 from benchmarks.common.arguments import ConsumeArguments
 from benchmarks.process.clients.event import Event
-from benchmarks.process.clients.tally import Tally
-
-
-def counting(tally: Tally) -> Callable[[object], None]:
-    """Does nothing but count."""
-    seen, mark = 0, tally.first
-
-    def handle(message: object) -> None:
-        nonlocal seen, mark
-        seen += 1
-        if seen == mark:
-            mark = tally.reached(seen, message)
-
-    return handle
+from benchmarks.process.clients.tally import Tally, counting
 
 
 def message(tally: Tally) -> Any:

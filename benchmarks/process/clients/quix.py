@@ -5,7 +5,7 @@ import os
 import quixstreams
 
 from benchmarks.common.arguments import ConsumeArguments
-from benchmarks.process.clients.tally import Tally, leave
+from benchmarks.process.clients.tally import Tally, counting, leave
 
 
 def main() -> None:
@@ -17,16 +17,8 @@ def main() -> None:
         loglevel="WARNING",
     )
     tally = Tally(arguments.records, f"quixstreams {quixstreams.__version__}", leave)
-    seen, mark = 0, tally.first
-
-    def handle(value: object) -> None:
-        nonlocal seen, mark
-        seen += 1
-        if seen == mark:
-            mark = tally.reached(seen, value)
-
     topic = app.topic(arguments.topic, value_deserializer=arguments.settings["payload"])
-    app.dataframe(topic).update(handle)
+    app.dataframe(topic).update(counting(tally))
     app.run()
 
 

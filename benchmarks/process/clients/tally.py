@@ -49,6 +49,19 @@ class Tally(Meter):
         self.end()
 
 
+def counting(tally: Tally) -> Callable[[object], None]:
+    """Such a handler that takes anything."""
+    seen, mark = 0, tally.first
+
+    def handle(message: object) -> None:
+        nonlocal seen, mark
+        seen += 1
+        if seen == mark:
+            mark = tally.reached(seen, message)
+
+    return handle
+
+
 def leave() -> None:
     """Ends the process at once: what was to be measured has been, and some peers take seconds to close."""
     sys.stdout.flush()
