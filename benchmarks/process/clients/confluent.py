@@ -13,7 +13,7 @@ import msgspec
 
 from benchmarks.common.arguments import ConsumeArguments
 from benchmarks.process.clients.event import Event
-from benchmarks.process.clients.tally import Tally, leave
+from benchmarks.process.clients.tally import Tally, counting, leave
 
 
 def batches(arguments: ConsumeArguments, settings: dict[str, str]) -> Iterator[list[Any]]:
