@@ -21,6 +21,7 @@ use crate::dispatcher::{Dispatcher, JobToken, seed};
 use crate::driver::{Counters, Driver};
 use crate::ending::Ending;
 use crate::error::{ClientError, Subject};
+use crate::membership::Membership;
 use crate::report;
 
 /// One response may not be larger (a Fetch may exceed `fetch.max.bytes` by one batch).
@@ -380,6 +381,21 @@ impl Consumer {
             reconnects: counters.reconnects.load(Ordering::Relaxed),
             queued_bytes: self.statuses().iter().map(|lane| lane.queued_bytes).sum(),
             pinned_bytes: self.shared.dispatcher.pinned_bytes(),
+        }
+    }
+
+    /// What the client is to its group, as the network thread told last. Waits for nobody.
+    #[must_use]
+    pub fn membership(&self) -> Membership {
+        let (standing, since) = self.shared.counters.membership.look();
+        Membership {
+            group: self.shared.config.group_id().unwrap_or_default().to_owned(),
+            state: standing.state,
+            since,
+            steady: standing.steady,
+            generation: standing.generation,
+            partitions: standing.partitions,
+            instance: None,
         }
     }
 

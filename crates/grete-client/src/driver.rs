@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use grete_core::consumer::{ConsumerAction, ConsumerCore, ConsumerEvent, ConsumerReply};
+use grete_core::consumer::{ConsumerAction, ConsumerCore, ConsumerEvent, ConsumerReply, Standing};
 use grete_core::dispatch::{ClientId, Dispatch, LaneId, LaneSpec, RoutePolicy};
 use grete_core::ids::Slot;
 use grete_core::time::Nanos;
@@ -13,6 +13,7 @@ use grete_net::{NetAction, NetEvent, Protocol};
 use crate::command::{Commands, Question};
 use crate::consumer::Route;
 use crate::dispatcher::Dispatcher;
+use crate::membership::Told;
 use crate::remarks::{self, Remarks};
 use crate::report;
 
@@ -30,6 +31,7 @@ pub(crate) struct Counters {
     pub(crate) bytes_received: AtomicU64,
     pub(crate) fetches: AtomicU64,
     pub(crate) reconnects: AtomicU64,
+    pub(crate) membership: Told,
 }
 
 pub(crate) struct Driver {
@@ -50,6 +52,8 @@ pub(crate) struct Driver {
     deadline: Option<Nanos>,
     /// The shortest time after which a job of any route is told as too long.
     shortest_stall: Option<Nanos>,
+    /// What was told last.
+    standing: Option<Standing>,
     finished: bool,
 }
 
@@ -83,6 +87,7 @@ impl Driver {
                 .flat_map(|route| [route.policy.stall_after, route.policy.handler_timeout])
                 .flatten()
                 .min(),
+            standing: None,
             finished: false,
         }
     }
@@ -261,6 +266,11 @@ impl Protocol for Driver {
         let stats = self.core.fetch_stats();
         self.counters.bytes_received.store(stats.bytes, Ordering::Relaxed);
         self.counters.fetches.store(stats.fetches, Ordering::Relaxed);
+        let standing = self.core.standing();
+        if self.standing != Some(standing) {
+            self.standing = Some(standing);
+            self.counters.membership.tell(standing);
+        }
     }
 
     fn deadline(&self) -> Option<Nanos> {

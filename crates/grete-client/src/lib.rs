@@ -12,6 +12,7 @@ mod dispatcher;
 mod driver;
 mod ending;
 mod error;
+mod membership;
 mod notice;
 mod producer;
 mod remarks;
@@ -30,6 +31,7 @@ pub use grete_core::dispatch::{
     RoutePolicy, Stall, Trouble, Verdict,
 };
 pub use grete_core::produce;
+pub use membership::Membership;
 pub use notice::{Level, Notice};
 pub use producer::{
     Asked, Closing, Deadline, Flush, Flushing, Producer, ProducerStatistics, Slept, Stamp, Undelivered, Watch,

@@ -180,6 +180,20 @@ impl Client {
         py.detach(|| consumer.close(timeout)).map_err(errors::client)
     }
 
+    /// What the client is to its group, by name; `since` in seconds.
+    fn membership<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let membership = self.inner.get()?.membership();
+        let fields = PyDict::new(py);
+        fields.set_item("group", membership.group)?;
+        fields.set_item("state", membership.state)?;
+        fields.set_item("since", membership.since.elapsed().as_secs_f64())?;
+        fields.set_item("steady", membership.steady)?;
+        fields.set_item("generation", membership.generation)?;
+        fields.set_item("partitions", membership.partitions)?;
+        fields.set_item("instance", membership.instance)?;
+        Ok(fields)
+    }
+
     /// Counters by name.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let statistics = self.inner.get()?.statistics();

@@ -28,6 +28,19 @@ pub enum Start {
     At(StartAt),
 }
 
+/// How a consumer stands to its partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// For people: `stable`, `joining`, `revoking`, `assigned` (by hand) and so on.
+    pub state: &'static str,
+    /// Nothing is on its way: the group's assignment is taken in, or the partitions were given by hand.
+    pub steady: bool,
+    /// The group's generation; -1 outside of it.
+    pub generation: i32,
+    /// How many partitions it has.
+    pub partitions: usize,
+}
+
 /// Something happened.
 #[derive(Debug)]
 pub enum ConsumerEvent {

@@ -19,7 +19,7 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 
 pub use config::ConsumerCoreConfig;
-pub use event::{ConsumerAction, ConsumerEvent, ConsumerFatal, ConsumerNotice, ConsumerReply, Start};
+pub use event::{ConsumerAction, ConsumerEvent, ConsumerFatal, ConsumerNotice, ConsumerReply, Standing, Start};
 
 use crate::admin::OperationsEvent;
 use crate::cluster::{Cluster, ClusterAction, ClusterEvent, ClusterNotice};
@@ -168,6 +168,25 @@ impl ConsumerCore {
         let questions = self.questions.deadline();
         let own = earlier(self.look, earlier(self.commits.deadline(), self.closing));
         earlier(earlier(machines, group), earlier(questions, own))
+    }
+
+    /// How this consumer stands to its partitions.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        let partitions = self.partitions.live().len();
+        // Partitions by hand need no group, and a group that is only committed to knows nothing of most of them.
+        let by_hand = self.manual_epoch > 0;
+        match &self.group {
+            Some(group) if !by_hand => Standing {
+                state: group.state_name(),
+                steady: group.is_steady(),
+                generation: group.generation(),
+                partitions,
+            },
+            _ if self.closing.is_some() => Standing { state: "left", steady: false, generation: -1, partitions },
+            _ if by_hand => Standing { state: "assigned", steady: true, generation: -1, partitions },
+            _ => Standing { state: "unjoined", steady: false, generation: -1, partitions },
+        }
     }
 
     /// Counts of the fetcher.

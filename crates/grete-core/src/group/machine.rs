@@ -393,6 +393,17 @@ impl GroupMachine {
         }
     }
 
+    /// In the group, with what it has given us taken in and nothing on its way out that another join waits for; or, used
+    /// by `assign`, with nothing to wait for at all.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        match self.member.state() {
+            State::Stable => self.reconciler.is_idle() && !self.must_rejoin && self.leave_by.is_none(),
+            State::Unjoined => self.standalone,
+            _ => false,
+        }
+    }
+
     /// The group's generation; -1 outside of it.
     #[must_use]
     pub fn generation(&self) -> i32 {

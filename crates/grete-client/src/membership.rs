@@ -1,0 +1,68 @@
+//! What a client is to its group, for whoever watches over it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use grete_core::consumer::Standing;
+
+/// One look at a client's membership.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Membership {
+    /// `group.id`; empty without a group.
+    pub group: String,
+    /// `stable`, `joining`, `revoking`, `assigned` (by hand), `left`, `failed` and so on.
+    pub state: &'static str,
+    /// Since when the state is this one.
+    pub since: Instant,
+    /// In the group with its assignment taken in and nothing pending, or the partitions were given by hand.
+    pub steady: bool,
+    /// The group's generation; -1 outside of it.
+    pub generation: i32,
+    /// How many partitions the client has.
+    pub partitions: usize,
+    /// `group.instance.id` of a static member.
+    pub instance: Option<String>,
+}
+
+/// The last word of the network thread about it. The lock is held for a copy and nothing else, so that whoever holds the
+/// interpreter may look without waiting for anybody who wants it.
+#[derive(Debug)]
+pub(crate) struct Told(Mutex<(Standing, Instant)>);
+
+impl Default for Told {
+    fn default() -> Self {
+        let standing = Standing { state: "unjoined", steady: false, generation: -1, partitions: 0 };
+        Self(Mutex::new((standing, Instant::now())))
+    }
+}
+
+impl Told {
+    pub(crate) fn tell(&self, standing: Standing) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.0.state != standing.state {
+            told.1 = Instant::now();
+        }
+        told.0 = standing;
+    }
+
+    pub(crate) fn look(&self) -> (Standing, Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_that_of_the_last_change_of_state() {
+        let told = Told::default();
+        let stable = Standing { state: "stable", steady: true, generation: 3, partitions: 2 };
+        told.tell(stable);
+        let (_, since) = told.look();
+        told.tell(Standing { generation: 4, partitions: 1, ..stable });
+        assert_eq!(told.look(), (Standing { generation: 4, partitions: 1, ..stable }, since));
+        told.tell(Standing { state: "joining", ..stable });
+        assert!(told.look().1 >= since);
+    }
+}
