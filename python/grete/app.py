@@ -1,7 +1,7 @@
 """The App: settings and routes."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from grete import _place, config, routes
@@ -15,6 +15,22 @@ if TYPE_CHECKING:
     from grete.processing.runner import Runner
 
 H = TypeVar("H", bound=Callable[..., object])
+
+
+class SwarmTable(TypedDict, total=False):
+    """The settings of `grete swarm`. Durations and sizes as in `AppSettings`; "none" switches off what can be."""
+
+    nodes: int
+    max_rss: str | int
+    gil_timeout: str | float
+    report_timeout: str | float
+    unsteady_timeout: str | float
+    restart_backoff: str | float | tuple[str | float, str | float]
+    steady_after: str | float
+    crash_loop_after: int
+    control: str
+    probes: str | int
+    cpus: Literal["auto", "none"] | Sequence[int]
 
 
 class AppSettings(TypedDict, total=False):
@@ -32,6 +48,7 @@ class AppSettings(TypedDict, total=False):
     log_level: str
     leak_report: bool
     loop: Literal["auto", "asyncio", "uvloop"]
+    swarm: SwarmTable
 
 
 class RouteSettings(TypedDict, total=False):

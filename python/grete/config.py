@@ -13,10 +13,12 @@ from typing import Any
 
 from grete import _core
 from grete.errors import ConfigError
-from grete.settings import NOT_BUILT, ROUTE_SETTINGS, SETTINGS, check_names
+from grete.settings import NOT_BUILT, ROUTE_SETTINGS, SETTINGS, Setting, check_names
+from grete.swarm.settings import SWARM_SETTINGS, SwarmSettings
 
 _ENVIRONMENT = "GRETE_"
 _ENVIRONMENT_KAFKA = "GRETE_KAFKA_"
+_ENVIRONMENT_SWARM = "GRETE_SWARM_"
 _ENVIRONMENT_FILE = "GRETE_CONFIG"
 
 
@@ -34,6 +36,7 @@ class Layer:
 
     settings: dict[str, Value] = field(default_factory=dict)
     kafka: dict[str, Value] = field(default_factory=dict)
+    swarm: dict[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,15 @@ class Config:
 
     settings: Mapping[str, Value]
     kafka: Mapping[str, Value]
+    swarm_values: Mapping[str, Value] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
         return self.settings[name].value
+
+    @property
+    def swarm(self) -> SwarmSettings:
+        """The swarm's settings; `swarm_values` has their origins."""
+        return SwarmSettings(**{name: value.value for name, value in self.swarm_values.items()})
 
     def kafka_pairs(self, overrides: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
         """Kafka's settings as the core takes them, the overrides last."""
@@ -53,8 +62,17 @@ class Config:
 
 def parse(name: str, value: object, origin: str) -> Value:
     """One of Grete's own settings, checked."""
+    return _parse(SETTINGS[name], name, value, origin)
+
+
+def parse_swarm(name: str, value: object, origin: str) -> Value:
+    """One of the swarm's settings, checked."""
+    return _parse(SWARM_SETTINGS[name], f"swarm.{name}", value, origin)
+
+
+def _parse(setting: Setting, name: str, value: object, origin: str) -> Value:
     try:
-        return Value(SETTINGS[name].parse(value), origin)
+        return Value(setting.parse(value), origin)
     except ValueError as error:
         raise ConfigError(f"{name} (from {origin}): {error}", setting=name, origin=origin) from None
 
@@ -83,7 +101,9 @@ def client_pairs(settings: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def layer(settings: Mapping[str, object], kafka: Mapping[str, object], origin: str) -> Layer:
-    """A layer of checked values. None means: not given."""
+    """A layer of checked values; those of the swarm are a mapping in "swarm". None means: not given."""
+    settings = dict(settings)
+    swarm = _swarm(settings.pop("swarm", None), origin)
     check_names(settings, SETTINGS, "the App" if origin == "code" else origin)
     for name in kafka:
         if name in SETTINGS or name in ROUTE_SETTINGS or name in NOT_BUILT:
@@ -94,7 +114,21 @@ def layer(settings: Mapping[str, object], kafka: Mapping[str, object], origin: s
     return Layer(
         {name: parse(name, value, origin) for name, value in given.items()},
         {name: kafka_text(name, value, origin) for name, value in kafka.items()},
+        swarm,
     )
+
+
+def _swarm(given: object, origin: str) -> dict[str, Value]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f'swarm (from {origin}) is a table of settings, like {{"nodes": 4}}, not {given!r}',
+            setting="swarm",
+            origin=origin,
+        )
+    check_names(given, SWARM_SETTINGS, "swarm" if origin == "code" else f"[swarm] of {origin}")
+    return {name: parse_swarm(name, value, origin) for name, value in given.items() if value is not None}
 
 
 def file_layer(environment: Mapping[str, str]) -> Layer:
@@ -138,6 +172,11 @@ def environment_layer(environment: Mapping[str, str]) -> Layer:
             name = variable.removeprefix(_ENVIRONMENT_KAFKA).lower().replace("_", ".")
             result.kafka[name] = kafka_text(name, value, origin)
             continue
+        if variable.startswith(_ENVIRONMENT_SWARM):
+            name = variable.removeprefix(_ENVIRONMENT_SWARM).lower()
+            check_names({name: value}, SWARM_SETTINGS, origin)
+            result.swarm[name] = parse_swarm(name, value, origin)
+            continue
         name = variable.removeprefix(_ENVIRONMENT).lower()
         check_names({name: value}, SETTINGS, origin)
         if name in SETTINGS:
@@ -152,15 +191,17 @@ def resolve(code: Layer, command_line: Layer, environment: Mapping[str, str] | N
         name: parse(name, setting.default, "default") if setting.default is not None else Value(None, "default")
         for name, setting in SETTINGS.items()
     }
+    swarm = {name: parse_swarm(name, setting.default, "default") for name, setting in SWARM_SETTINGS.items()}
     layers = [Layer(defaults), file_layer(environment), environment_layer(environment), code, command_line]
     settings: dict[str, Value] = {}
     kafka: dict[str, Value] = {}
     for one in layers:
         settings |= one.settings
+        swarm |= one.swarm
         for name, value in one.kafka.items():
             kafka.pop(name, None)  # so that the later one also comes later: of two spellings the last one wins
             kafka[name] = value
-    config = Config(settings, kafka)
+    config = Config(settings, kafka, swarm)
     check_kafka(config)
     return config
 

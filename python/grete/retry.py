@@ -81,7 +81,7 @@ def waits_of(value: object) -> tuple[float, float]:
         first = longest = value
     waits = units.seconds(first), units.seconds(longest)
     if waits[0] < _SHORTEST:
-        raise ValueError("a backoff below 1ms would keep a core busy with a record that fails")
+        raise ValueError("a backoff below 1ms would keep a core busy")
     if waits[1] < waits[0]:
         raise ValueError(f'the longest wait is shorter than the first: did you mean "{longest}..{first}"?')
     return waits

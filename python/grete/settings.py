@@ -225,7 +225,7 @@ ROUTE_SETTINGS: dict[str, Setting] = {
 }
 
 # Planned, and refused by name until they are there.
-NOT_BUILT = ("transactional", "nodes", "cpus")
+NOT_BUILT = ("transactional",)
 
 # What people look for among the settings, and where it is.
 _ELSEWHERE = {
@@ -261,6 +261,10 @@ def _cure(name: str, known: list[str]) -> str:
         return f": it is a setting of a route: @app.consumer(..., {name}=...)"
     if name in SETTINGS:
         return f": it is a setting of the App: grete.App(..., {name}=...)"
+    from grete.swarm.settings import SWARM_SETTINGS  # which is made of this file's parsers
+
+    if name in SWARM_SETTINGS:
+        return f": it is a setting of the swarm: grete.App(..., swarm={{{name!r}: ...}})".replace("'", '"')
     hint = did_you_mean(name, [*known, *NOT_BUILT])
     if not hint and "." in name:
         return "; Kafka's settings go into kafka={...}"

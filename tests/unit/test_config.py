@@ -156,8 +156,8 @@ def test_unknown_environment_variables_are_refused_with_their_name() -> None:
         environment_layer({"GRETE_WORKERS": "x"})
     with pytest.raises(grete.ConfigError, match=r"GRETE_RETRY has no setting \"retry\": it is a setting of a route"):
         environment_layer({"GRETE_RETRY": "x"})
-    with pytest.raises(grete.NotBuiltError, match="nodes"):
-        environment_layer({"GRETE_NODES": "3"})
+    with pytest.raises(grete.NotBuiltError, match="transactional"):
+        environment_layer({"GRETE_TRANSACTIONAL": "yes"})
     assert environment_layer({"PATH": "x", "GRETE_WORKERS": ""}).settings == {}
 
 

@@ -13,6 +13,7 @@ COMMANDS = {
     "groups": ("grete.cli.groups:groups", "List, describe, reset and delete consumer groups."),
     "produce": ("grete.cli.produce:produce", "Write lines, files or JSON to a topic."),
     "run": ("grete.cli.run:run", "Run an App until it is stopped."),
+    "swarm": ("grete.cli.swarm:swarm", "Run an App in several processes, watched and replaced."),
     "topics": ("grete.cli.topics:topics", "List, describe, create, alter and delete topics."),
 }
 

@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 import click
 
 from grete import config
+from grete.swarm.logs import Formatter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+SWARM_LOG_FORMAT = "%(asctime)s %(levelname)-7s %(grete_node)s %(name)s: %(message)s"
 
 
 def kafka_options(function: F) -> F:
@@ -56,6 +58,8 @@ def resolved(command_line: config.Layer, defaults: Mapping[str, str] | None = No
     return {name: value.value for name, value in kafka.items()}
 
 
-def set_up_logging(level: str) -> None:
+def set_up_logging(level: str, log_format: str = LOG_FORMAT) -> None:
     """Logs to stderr, unless the App has set up logging itself."""
-    logging.basicConfig(level=level, format=LOG_FORMAT)
+    handler = logging.StreamHandler()
+    handler.setFormatter(Formatter(log_format))
+    logging.basicConfig(level=level, handlers=[handler])

@@ -1,0 +1,185 @@
+"""The swarm's settings: `[swarm]` in grete.toml, `App(swarm={...})`, `GRETE_SWARM_...`, `grete swarm --...`."""
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grete import units
+from grete.retry import waits_of
+from grete.settings import Setting, count
+
+# More processes than anybody means: a typing error, rather, and one that takes the machine with it.
+_MOST_NODES = 1000
+# A bare interpreter with Grete has about 30 MiB.
+_LEAST_RSS = 16 << 20
+# A node reports once a second: nothing can be known sooner.
+REPORT_INTERVAL = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwarmSettings:
+    """What the layers come to. Durations are seconds, sizes bytes; infinite: switched off.
+
+    Attributes:
+        nodes: how many processes.
+        max_rss: resident memory beyond which a node is replaced; None: unlimited.
+        restart_backoff: the first and the longest wait before a node that ended is forked again.
+        control: path of the control socket; "auto": the default place; None: there is none.
+        probes: host and port of the HTTP probes; host "": all interfaces. None: there are none.
+        cpus: "auto" (each node on one CPU), "none", or the CPUs to use.
+    """
+
+    nodes: int
+    max_rss: int | None = None
+    gil_timeout: float = 30.0
+    report_timeout: float = 15.0
+    unsteady_timeout: float = 300.0
+    restart_backoff: tuple[float, float] = (1.0, 30.0)
+    steady_after: float = 10.0
+    crash_loop_after: int = 5
+    control: str | None = "auto"
+    probes: tuple[str, int] | None = None
+    cpus: str | tuple[int, ...] = "none"
+
+    @property
+    def report_interval(self) -> float:
+        """How often a node reports."""
+        return REPORT_INTERVAL
+
+
+def _nodes(value: object) -> int:
+    if isinstance(value, str) and value.strip().lower() == "auto":
+        return len(os.sched_getaffinity(0))
+    if isinstance(value, Mapping):
+        raise ValueError(
+            'it is how many nodes there are; which topics go where says grete.App(..., nodes={0: ["orders"]})'
+        )
+    number = count(value)
+    if number > _MOST_NODES:
+        raise ValueError(f"{number} processes are more than a machine can run; the most is {_MOST_NODES}")
+    return number
+
+
+def _rss(value: Any) -> int | None:
+    if _is_none(value):
+        return None
+    size = units.size(value)
+    if size < _LEAST_RSS:
+        raise ValueError(
+            f"{size} bytes is less than a Python process needs; it is the memory of one node, at least "
+            f'{_LEAST_RSS >> 20}MiB, like "500MiB"; "none" switches it off'
+        )
+    return size
+
+
+def _at_least(least: float, why: str = "", *, never: bool = False) -> Any:
+    def parse(value: Any) -> float:
+        if never and _is_none(value):
+            return math.inf
+        seconds = units.seconds(value)
+        if seconds < least:
+            advice = '; "none" switches it off' if never else ""
+            raise ValueError(f"it is at least {least:g}s{why}, not {value!r}{advice}")
+        return seconds
+
+    return parse
+
+
+def _backoff(value: object) -> tuple[float, float]:
+    return waits_of(value)
+
+
+def _control(value: object) -> str | None:
+    if _is_none(value):
+        return None
+    path = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(path, str) or not path.strip() or "\0" in path:
+        raise ValueError(f'it is the path of a socket, "auto" or "none", not {value!r}')
+    # sun_path holds 108 bytes with the zero at its end.
+    if len(os.fsencode(path)) > 107:
+        raise ValueError(
+            f"the path of a socket has at most 107 bytes, and this one {len(os.fsencode(path))}: name a shorter one"
+        )
+    return path
+
+
+def _probes(value: object) -> tuple[str, int] | None:
+    if _is_none(value):
+        return None
+    advice = 'it is a port or "HOST:PORT", like "8080", "127.0.0.1:8080" or "[::1]:8080", or "none"'
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError(f"{advice}, not {value!r}")
+    host, _, port = str(value).strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{advice}, not {value!r}: an IPv6 address goes into brackets")
+    if not (port.isascii() and port.isdigit()):
+        raise ValueError(f"{advice}, not {value!r}")
+    if not 1 <= int(port) <= 65535:
+        raise ValueError(f"a port is a number from 1 to 65535, not {port}")
+    return host, int(port)
+
+
+def _cpus(value: object) -> str | tuple[int, ...]:
+    advice = 'it is "auto", "none" or a list of CPU numbers, like [0, 1] or "0-3"'
+    if _is_none(value):
+        return "none"
+    if isinstance(value, str):
+        if value.strip().lower() == "auto":
+            return "auto"
+        numbers = _ranges(value, advice)
+    elif isinstance(value, (list, tuple, set, frozenset, range)):
+        numbers = list(value)
+    else:
+        raise ValueError(f"{advice}, not {value!r}")
+    for number in numbers:
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise ValueError(f"{advice}, not {value!r}")
+    if not numbers:
+        raise ValueError(f"{advice}, not an empty one")
+    twice = next((number for number in numbers if numbers.count(number) > 1), None)
+    if twice is not None:
+        raise ValueError(f"CPU {twice} is named twice; where there are more nodes than CPUs, they share them anyway")
+    return tuple(numbers)
+
+
+def _ranges(text: str, advice: str) -> list[int]:
+    """The numbers of "0,2-4", as taskset and cgroups write them."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = (word.strip() for word in part.partition("-"))
+        ends = (first, last) if dash else (first, first)
+        if not all(end.isascii() and end.isdigit() and len(end) < 6 for end in ends):
+            raise ValueError(f"{advice}, not {text!r}")
+        numbers += range(int(ends[0]), int(ends[1]) + 1)
+    return numbers
+
+
+def _is_none(value: object) -> bool:
+    return isinstance(value, str) and value.strip().lower() == "none"
+
+
+SWARM_SETTINGS: dict[str, Setting] = {
+    "nodes": Setting(_nodes, "auto", 'processes; "auto": one for each CPU that this process may use'),
+    "max_rss": Setting(_rss, "none", 'resident memory beyond which a node is replaced; or "none"'),
+    "gil_timeout": Setting(_at_least(1, never=True), "30s", 'how long the GIL of a node may be held; or "none"'),
+    "report_timeout": Setting(
+        _at_least(2 * REPORT_INTERVAL, " (a node reports once a second)"), "15s", "how long a node may be silent"
+    ),
+    "unsteady_timeout": Setting(
+        _at_least(1, never=True),
+        "300s",
+        'how long a node may lack its partitions while others have theirs; or "none"',
+    ),
+    "restart_backoff": Setting(_backoff, "1s..30s", "the first and the longest wait before a node is forked again"),
+    "steady_after": Setting(
+        units.seconds, "10s", "a node that was steady so long has recovered: the backoff starts anew"
+    ),
+    "crash_loop_after": Setting(count, 5, "ends in a row, each sooner than steady_after, that make a crash loop"),
+    "control": Setting(_control, "auto", 'path of the socket for `grete ps`; "auto" or "none"'),
+    "probes": Setting(_probes, "none", '[HOST:]PORT of /livez and /readyz; or "none"'),
+    "cpus": Setting(_cpus, "none", 'the CPUs of the nodes, one each: "auto", "none" or a list'),
+}
