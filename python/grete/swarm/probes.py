@@ -1,33 +1,98 @@
 """Liveness and readiness over HTTP, of the supervisor and all nodes on one port."""
 
-from collections.abc import Callable
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable
 
+from grete.errors import ConfigError
+from grete.swarm import verdicts
+from grete.swarm.http1 import Answer, HttpDialogue, Request
+from grete.swarm.server import Server
 from grete.swarm.status import Status
 
+logger = logging.getLogger("grete")
 
-class ProbeServer:
-    """Answers HTTP from inside of the supervisor's loop; `fd`, `ready` and so on are as of `ControlServer`."""
-
-    fd: int
-    addresses: tuple[str, ...]
-
-    def ready(self, fd: int, mask: int) -> None:
-        """Call it when `fd` is readable, and when `deadline()` has passed. Never blocks, never raises."""
-        raise NotImplementedError
-
-    def deadline(self) -> float | None:
-        """The point on the monotonic clock at which `ready` is to be called at the latest."""
-        raise NotImplementedError
-
-    def fds(self) -> list[int]:
-        """All that a forked child has to close."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Closes all."""
-        raise NotImplementedError
+_BACKLOG = 64
+_PATHS = ("/", "/livez", "/readyz")
+_METHODS = ("GET", "HEAD")
 
 
-def open_server(address: str | None, status: Callable[[bool], Status]) -> ProbeServer | None:
-    """Listens at "[HOST:]PORT"; None or "none": nowhere. ConfigError names the address and the cure."""
-    raise NotImplementedError
+class ProbeServer(Server):
+    """Answers HTTP from inside of the supervisor's loop."""
+
+    def __init__(self, listeners: Iterable[socket.socket], status: Callable[[bool], Status]) -> None:
+        listening = list(listeners)
+        super().__init__(listening, lambda _: HttpDialogue(self._answer))
+        self._status = status
+        self.addresses = tuple(shown(listener.getsockname()) for listener in listening)
+
+    def _answer(self, request: Request) -> Answer:
+        return answer(request, lambda: self._status(False))
+
+
+def answer(request: Request, status: Callable[[], Status]) -> Answer:
+    """What a request gets: 200 or 503 with everything that is amiss, or a refusal."""
+    if request.path not in _PATHS:
+        return Answer(404, {"error": f"there is nothing here but {', '.join(_PATHS)}"})
+    if request.method not in _METHODS:
+        return Answer(405, {"error": f"{request.path} takes GET and HEAD"}, allow=", ".join(_METHODS))
+    now = status()
+    if request.path == "/":
+        return Answer(200, {"live": verdicts.live(now), "ready": verdicts.ready(now), "status": now})
+    verdict = verdicts.live(now) if request.path == "/livez" else verdicts.ready(now)
+    return Answer(200 if verdict["ok"] else 503, verdict)
+
+
+def open_server(address: tuple[str, int] | None, status: Callable[[bool], Status]) -> ProbeServer | None:
+    """Listens at all addresses of host and port; host "": all interfaces; port 0: a free one. None: nowhere.
+
+    `status(memory)` tells what the swarm does. ConfigError names the address and the cure.
+    """
+    if address is None:
+        return None
+    listeners = _listen(*address)
+    server = ProbeServer(listeners, status)
+    logger.info("probes at %s", ", ".join(server.addresses), extra={"event": "swarm.probes", "at": server.addresses})
+    return server
+
+
+def shown(name: tuple[str, int]) -> str:
+    """Host and port as people write them."""
+    host, port = name[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _listen(host: str, port: int) -> list[socket.socket]:
+    try:
+        if not host and socket.has_dualstack_ipv6():
+            return [socket.create_server(("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True)]
+        found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)  # noqa: S104
+    except (OSError, UnicodeError) as error:
+        raise _refusal(host, port, error) from None
+    listeners: list[socket.socket] = []
+    # "localhost" is two addresses; each once, in the order of the resolver.
+    for family, where in dict.fromkeys((one[0], one[4]) for one in found):
+        # A port of the system's choice is one port.
+        chosen = (where[0], listeners[0].getsockname()[1] if listeners else where[1], *where[2:])
+        try:
+            listeners.append(socket.create_server(chosen, family=family, backlog=_BACKLOG))
+        except OSError as error:
+            if listeners and not _taken(error):
+                continue  # a host name may have an address that this machine has not, as ::1 in many containers
+            for listener in listeners:
+                listener.close()
+            raise _refusal(host, port, error) from None
+    return listeners
+
+
+def _taken(error: OSError) -> bool:
+    return error.errno in (errno.EADDRINUSE, errno.EACCES)
+
+
+def _refusal(host: str, port: int, error: Exception) -> ConfigError:
+    at = shown((host or "*", port))
+    why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno and error.errno > 0 else str(error)
+    cure = "name another with --probes [HOST:]PORT, or switch them off with --probes none"
+    return ConfigError(f"the probes cannot listen at {at}: {why}; {cure}", setting="probes")

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol, TypedDict
+from typing import Protocol, TypedDict, cast
 
 from grete import _core
 from grete.swarm import memory as memories
@@ -55,6 +55,10 @@ class NodeStatus(TypedDict):
     """While it is being stopped: why."""
     restart_in: float | None
     """While it waits for its restart: how long still."""
+    kill_in: float | None
+    """While it is being stopped: seconds to SIGKILL. Negative: it was due that long ago, and the process is there."""
+    looping: bool
+    """Whether it died so often in a row soon after its start that this is a crash loop."""
     uptime: float | None
     """Of the process."""
     restarts: int
@@ -143,6 +147,10 @@ class Facts(Protocol):
     @property
     def next_at(self) -> float | None: ...
     @property
+    def kill_at(self) -> float | None: ...
+    @property
+    def looping(self) -> bool: ...
+    @property
     def last_report(self) -> Report | None: ...
     @property
     def last_report_at(self) -> float | None: ...
@@ -196,6 +204,8 @@ def _node(facts: Facts, now: float, memory: bool) -> NodeStatus:
         "seconds": _seconds(now - facts.since),
         "reason": facts.why_stopping,
         "restart_in": None if facts.next_at is None else _seconds(facts.next_at - now),
+        "kill_in": None if facts.kill_at is None else round(facts.kill_at - now, 3),
+        "looping": facts.looping,
         "uptime": None if pid is None or facts.forked_at is None else _seconds(now - facts.forked_at),
         "restarts": facts.restarts,
         "deaths": facts.deaths,
@@ -209,9 +219,9 @@ def _node(facts: Facts, now: float, memory: bool) -> NodeStatus:
         "lag": report.lag if report else None,
         "lanes": asdict(report.lanes) if report else {},
         "oldest": _oldest(report),
-        "overdue": _overdue(report),
+        "overdue": [cast(OverdueStatus, asdict(job)) for job in report.overdue] if report else [],
         "stalled": list(report.stalled) if report else [],
-        "groups": _groups(report),
+        "groups": [cast(GroupStatus, asdict(group)) for group in report.groups] if report else [],
         "workers": report.workers if report else None,
         "jobs": report.jobs if report else None,
         "records": report.records if report else None,
@@ -226,34 +236,6 @@ def _oldest(report: Report | None) -> JobStatus | None:
     if job is None:
         return None
     return {"handler": job.handler, "topic": job.topic, "partition": job.partition, "seconds": _seconds(job.seconds)}
-
-
-def _overdue(report: Report | None) -> list[OverdueStatus]:
-    return [
-        {
-            "handler": job.handler,
-            "topic": job.topic,
-            "partition": job.partition,
-            "seconds": _seconds(job.seconds),
-            "limit": job.limit,
-        }
-        for job in (report.overdue if report else ())
-    ]
-
-
-def _groups(report: Report | None) -> list[GroupStatus]:
-    return [
-        {
-            "group": group.group,
-            "state": group.state,
-            "since": group.since,
-            "steady": group.steady,
-            "generation": group.generation,
-            "partitions": group.partitions,
-            "instance": group.instance,
-        }
-        for group in (report.groups if report else ())
-    ]
 
 
 def _seconds(value: float) -> float:
