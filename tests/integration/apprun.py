@@ -1,4 +1,4 @@
-"""An app as a process of its own: `grete run`, its log lines, its end."""
+"""An app as a process of its own: `grete run` (or another command), its log lines, its end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,17 +21,22 @@ Event = dict[str, Any]
 class AppRun:
     """`grete run TARGET`, started at once; killed at the end of the `with` unless it has ended."""
 
-    def __init__(self, target: str, directory: Path, environment: Mapping[str, object]) -> None:
+    command = "run"
+
+    def __init__(
+        self, target: str, directory: Path, environment: Mapping[str, object], options: Sequence[str] = ()
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
+        self.directory = directory
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         env = {**os.environ, "PYTHONPATH": path, "SEEN_DIRECTORY": str(directory), "PYTHONUNBUFFERED": "1"}
         env |= {name: str(value) for name, value in environment.items()}
         number = len(list(directory.glob("*.err")))
         self._error_file = directory / f"run-{number}.err"
         with self._error_file.open("wb") as errors:
-            command: list[str | Path] = [Path(sys.executable).parent / "grete", "run", target]
-            self.process = spawn(command, cwd=ROOT, env=env, stdout=errors, stderr=subprocess.STDOUT)
+            grete = Path(sys.executable).parent / "grete"
+            words: list[str | Path] = [grete, self.command, target, *options]
+            self.process = spawn(words, cwd=ROOT, env=env, stdout=errors, stderr=subprocess.STDOUT)
         self.pid = self.process.pid
 
     @property
@@ -42,7 +47,7 @@ class AppRun:
     @property
     def seen(self) -> list[Event]:
         """The lines that its handlers have logged so far."""
-        return list(read_events(self._directory / f"{self.pid}.jsonl"))
+        return list(read_events(self.directory / f"{self.pid}.jsonl"))
 
     def until(self, condition: Callable[[], object], seconds: float, what: str) -> None:
         """Wait for `condition`; fails at once when the process ends before."""

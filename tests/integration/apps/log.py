@@ -10,18 +10,17 @@ import os
 import time
 from pathlib import Path
 
-_directory = os.environ["SEEN_DIRECTORY"]
-_file: int | None = None
+_file: tuple[int, int] | None = None
 
 
 def write(event: str, **fields: object) -> None:
     """One line; `at` is the monotonic clock in ns, which all processes of a machine share."""
     global _file
-    if _file is None:
-        path = Path(_directory) / f"{os.getpid()}.jsonl"
-        _file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    if _file is None or _file[0] != os.getpid():  # a forked child has a file of its own
+        path = Path(os.environ["SEEN_DIRECTORY"]) / f"{os.getpid()}.jsonl"
+        _file = os.getpid(), os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     line = json.dumps({"event": event, "at": time.monotonic_ns(), **fields}, separators=(",", ":"))
-    os.write(_file, line.encode() + b"\n")
+    os.write(_file[1], line.encode() + b"\n")
 
 
 def runs(offsets: memoryview | list[int]) -> list[list[int]]:

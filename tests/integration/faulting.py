@@ -1,0 +1,176 @@
+"""Harms the nodes of a swarm in turn, from a seed, and keeps a list of what must not be."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tests.integration.apps.harm import KINDS
+from tests.integration.procfs import resident
+from tests.integration.swarmrun import SwarmRun
+
+# Done from outside, by these signals in turn.
+OUTSIDE = {
+    "SIGKILL": (signal.SIGKILL,),
+    "SIGSEGV": (signal.SIGSEGV,),
+    "SIGABRT": (signal.SIGABRT,),
+    "SIGTERM": (signal.SIGTERM,),
+    "SIGSTOP": (signal.SIGSTOP,),
+    "SIGSTOP, SIGKILL": (signal.SIGSTOP, signal.SIGKILL),
+}
+ALL_AT_ONCE = "SIGKILL to all"
+# The others end at once; of these, which take their limits to be noticed, there are fewer.
+SLOW_KINDS = ("SIGSTOP", "gil", "regex", "leak", "hang", "slow", "deaf", "close", "garbage", "half")
+QUICK_KINDS = ("SIGKILL", "SIGSEGV", "SIGABRT", "SIGTERM", "SIGSTOP, SIGKILL", "segv", "exit", "child")
+# A node that does not get a record leaves its order alone: it is killed then.
+PATIENCE = 20.0
+COMES_BACK = 90.0
+
+
+@dataclass
+class Harm:
+    """One thing that was done to one process."""
+
+    number: int
+    node: int
+    kind: str
+    pid: int
+    at: int  # monotonic ns, of the order or the signal
+    over: int = 0  # when its node was seen to work again
+
+
+@dataclass
+class _Target:
+    """A node, and what is to become of it."""
+
+    plan: deque[str]
+    pause: float = 0.0
+    harm: Harm | None = None
+    ready_since: float | None = None
+
+
+@dataclass
+class Watch:
+    """What was seen of the supervisor while all this went on."""
+
+    slowest_answer: float = 0.0
+    resident: list[int] = field(default_factory=list)
+    descriptors: Counter[tuple[tuple[str, int], ...]] = field(default_factory=Counter)
+    zombies: dict[int, float] = field(default_factory=dict)
+    oldest_zombie: float = 0.0
+    most_children: int = 0
+
+
+class Faulter:
+    """`step` until it says that it is done: everything planned has been done, and each node works again."""
+
+    def __init__(self, run: SwarmRun, seed: int, count: int) -> None:
+        self.harms: list[Harm] = []
+        self.watch = Watch()
+        self._run = run
+        self._random = random.Random(seed)
+        self._count = count
+        plans = deal(self._random, run.nodes, count)
+        self._targets = {node: _Target(deque(plan)) for node, plan in enumerate(plans)}
+        self._at_once = 0
+
+    @property
+    def progress(self) -> str:
+        """Of use when it hangs."""
+        open_harms = [target.harm for target in self._targets.values() if target.harm]
+        return f"{len(self.harms)} of {self._count} harms done; open: {open_harms}"
+
+    def step(self) -> bool:
+        """One look at all nodes, and what there is to do."""
+        before = time.monotonic()
+        rows = self._run.rows()
+        self.watch.slowest_answer = max(self.watch.slowest_answer, time.monotonic() - before)
+        for node, target in self._targets.items():
+            row = rows[node]
+            steady = row["state"] == "steady"
+            if target.harm is not None:
+                self._follow(node, target, target.harm, row["pid"], steady)
+            elif target.plan and row["pid"] and (steady or self._random.random() < 0.02):
+                now = time.monotonic()
+                if target.ready_since is None:
+                    target.ready_since = now
+                if now - target.ready_since >= target.pause:
+                    self._do(node, target, row["pid"], steady)
+        self._look()
+        idle = all(target.harm is None for target in self._targets.values())
+        if idle and len(rows) == len([row for row in rows.values() if row["state"] == "steady"]):
+            self._look_at_rest()
+        return idle and not any(target.plan for target in self._targets.values())
+
+    def _do(self, node: int, target: _Target, pid: int, steady: bool) -> None:
+        kind = target.plan.popleft()
+        if kind in KINDS and not steady:
+            kind = "SIGKILL"  # a node that starts gets no records yet
+        target.pause, target.ready_since = self._random.uniform(0.0, 0.3), None
+        if kind == ALL_AT_ONCE:
+            for other, its in self._targets.items():
+                if its.harm is None and other in (pids := self._run.pids()):
+                    its.harm = self._harm(other, "SIGKILL", pids[other])
+            for its in self._targets.values():
+                if its.harm is not None:
+                    send(its.harm.pid, (signal.SIGKILL,))
+            return
+        target.harm = self._harm(node, kind, pid)
+        if kind in KINDS:
+            self._run.harm(node, kind)
+        else:
+            send(pid, OUTSIDE[kind])
+
+    def _harm(self, node: int, kind: str, pid: int) -> Harm:
+        harm = Harm(len(self.harms), node, kind, pid, time.monotonic_ns())
+        self.harms.append(harm)
+        return harm
+
+    def _follow(self, node: int, target: _Target, harm: Harm, pid: int | None, steady: bool) -> None:
+        waited = (time.monotonic_ns() - harm.at) / 1e9
+        if pid not in (None, harm.pid) and steady:
+            self._run.spare(node)
+            harm.over = time.monotonic_ns()
+            target.harm = None
+        elif harm.kind in KINDS and waited > PATIENCE and self._run.spare(node):
+            harm.kind, harm.at = "SIGKILL", time.monotonic_ns()
+            send(harm.pid, (signal.SIGKILL,))
+        assert waited < COMES_BACK, f"node {node} does not come back after {harm}: {self._run.rows()[node]}"
+
+    def _look(self) -> None:
+        """Zombies are there for a moment between a death and its notice; not for longer."""
+        children = self._run.children()
+        now = time.monotonic()
+        watch = self.watch
+        watch.zombies = {pid: watch.zombies.get(pid, now) for pid, state in children.items() if state == "Z"}
+        watch.oldest_zombie = max([watch.oldest_zombie, *(now - since for since in watch.zombies.values())])
+        watch.most_children = max(watch.most_children, len(children))
+
+    def _look_at_rest(self) -> None:
+        self.watch.resident.append(resident(self._run.pid))
+        self.watch.descriptors[tuple(sorted(self._run.descriptors().items()))] += 1
+
+
+def deal(rng: random.Random, nodes: int, count: int) -> list[list[str]]:
+    """What happens to each node: each kind at least once, if there are that many, then rather quick ones."""
+    kinds = [*OUTSIDE, *KINDS, ALL_AT_ONCE]
+    rng.shuffle(kinds)
+    while len(kinds) < count:
+        if rng.random() < 0.01:
+            kinds.append(ALL_AT_ONCE)
+        else:
+            kinds.append(rng.choice(QUICK_KINDS if rng.random() < 0.6 else SLOW_KINDS))
+    return [kinds[node:count:nodes] for node in range(nodes)]
+
+
+def send(pid: int, signals: Iterable[int]) -> None:
+    """To a process that may have gone just now."""
+    with suppress(ProcessLookupError):
+        for signum in signals:
+            os.kill(pid, signum)

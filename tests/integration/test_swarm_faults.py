@@ -1,0 +1,156 @@
+"""Nodes are harmed in every way, from a seed, under load: all come back, nothing is lost, nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.integration.apprun import Event
+from tests.integration.faulting import Faulter, Harm
+from tests.integration.ledger import Ledger
+from tests.integration.steady import SteadyProducer
+from tests.integration.swarmrun import SwarmRun, start_worker
+from tests.kafka import KafkaCluster, eventually
+
+pytestmark = pytest.mark.kafka
+NODES = 4
+PARTITIONS = 8
+GIL_TIMEOUT, HANDLER_TIMEOUT, REPORT_TIMEOUT, SHUTDOWN_TIMEOUT, BACKOFF = 2.0, 4.0, 3.0, 2.0, 0.1
+MIB = 1 << 20
+# Why a node that was harmed so is stopped; the others die by themselves.
+REASONS = {
+    "SIGSTOP": "report",
+    "gil": "gil",
+    "regex": "gil",
+    "leak": "memory",
+    "hang": "handler",
+    "slow": "handler",
+    "deaf": "handler",
+    "close": "pipe",
+    "garbage": "pipe",
+    "half": "pipe",
+}
+
+
+def start(kafka: KafkaCluster, topic: str, directory: Path, *, static: bool) -> SwarmRun:
+    """A swarm with short limits, whose members keep their place over a restart or lose it soon."""
+    membership: dict[str, object] = (
+        {"group.instance.id": "swarm-{hostname}", "session.timeout.ms": 20_000}
+        if static
+        else {"session.timeout.ms": 1500}
+    )
+    swarm = {
+        "gil_timeout": GIL_TIMEOUT,
+        "report_timeout": REPORT_TIMEOUT,
+        "restart_backoff": "100ms",
+        "steady_after": "0s",
+        "crash_loop_after": 1000,
+        "max_rss": "256MiB",
+    }
+    return start_worker(
+        kafka,
+        topic,
+        directory,
+        nodes=NODES,
+        kafka_settings=membership | {"max.poll.interval.ms": 5000},
+        app={"handler_timeout": HANDLER_TIMEOUT, "shutdown_timeout": SHUTDOWN_TIMEOUT, "swarm": swarm},
+    )
+
+
+def run_faults(
+    kafka: KafkaCluster, topic: str, directory: Path, *, count: int, seed: int, static: bool, seconds: float
+) -> None:
+    print(f"\nseed {seed}, {'static' if static else 'dynamic'} membership, {count} faults")
+    kafka.create_topic(topic, partitions=PARTITIONS)
+    with (
+        start(kafka, topic, directory, static=static) as run,
+        SteadyProducer(kafka.bootstrap_servers, topic, PARTITIONS, per_second=400) as producer,
+    ):
+        run.until_steady()
+        at_first = run.descriptors()
+        began = time.monotonic()
+        faulter = Faulter(run, seed, count)
+        run.until(faulter.step, seconds, f"{count} faults")
+        took = time.monotonic() - began
+        run.until_steady()
+        ends = producer.finish()
+        eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 120.0, "everything is processed and committed")
+        # Nodes and descriptors are counted when nobody asks just now.
+        eventually(
+            lambda: run.descriptors() == at_first, 10.0, lambda: f"{run.descriptors()} open, {at_first} at first"
+        )
+        assert set(run.children()) == set(run.pids().values()), "a child that is no node"
+        # What `child` left behind ends by itself.
+        nodes = set(run.pids().values())
+        eventually(lambda: run.relatives() == nodes, 20.0, lambda: f"{run.relatives()} live, {nodes} are nodes")
+        assert run.stop(seconds=60.0) == 0, run.output[-8000:]
+        eventually(lambda: not run.relatives(), 5.0, "nobody is left")
+        events = run.events
+        harmed = {row["pid"]: row["at"] for row in run.notes("harm")}
+
+    Ledger(directory).assert_everything(ends)
+    watch = faulter.watch
+    print(
+        f"{len(faulter.harms)} faults in {took:.0f} s, {sum(ends.values())} records; "
+        f"slowest answer {watch.slowest_answer * 1e3:.0f} ms, oldest zombie {watch.oldest_zombie * 1e3:.0f} ms"
+    )
+    judge(faulter.harms, events, harmed)
+    assert watch.oldest_zombie < 2.0
+    assert watch.slowest_answer < 5.0
+    assert watch.most_children <= NODES
+    if watch.resident:
+        early, late = watch.resident[0], watch.resident[-1]
+        print(f"resident memory of the supervisor: {early / MIB:.1f} MiB at first, {late / MIB:.1f} MiB at last")
+        assert late - early < 8 * MIB
+
+
+def judge(harms: list[Harm], events: list[Event], harmed: dict[int, int]) -> None:
+    """Each was noticed for what it was. Prints how quickly."""
+    died = {row["node_pid"]: row for row in events if row["event"] == "swarm.node.died"}
+    stopping = {row["node_pid"]: row for row in events if row["event"] == "swarm.node.stopping"}
+    told: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    dead_after: list[float] = []
+    noticed_after: defaultdict[str, list[float]] = defaultdict(list)
+    for harm in harms:
+        assert harm.pid in died, f"{harm} did not kill its node"
+        reason = stopping[harm.pid]["reason"] if harm.pid in stopping else died[harm.pid]["status"]
+        told[harm.kind][str(reason)] += 1
+        if harm.kind in ("SIGKILL", "SIGSTOP, SIGKILL") and harm.pid not in stopping:
+            dead_after.append((died[harm.pid]["at"] - harm.at) / 1e6)
+        elif harm.pid in stopping:
+            noticed_after[harm.kind].append((stopping[harm.pid]["at"] - harmed.get(harm.pid, harm.at)) / 1e9)
+    for kind, reasons in sorted(told.items()):
+        times = noticed_after[kind]
+        text = f", noticed after {statistics.median(times):.2f} s, at most {max(times):.2f} s" if times else ""
+        print(f"  {kind:18} {dict(reasons)}{text}")
+    if dead_after:
+        dead_after.sort()
+        p99 = dead_after[int(len(dead_after) * 0.99)]
+        print(f"death noticed after {statistics.median(dead_after):.1f} ms, p99 {p99:.1f} ms, {len(dead_after)} deaths")
+    for kind, reason in REASONS.items():
+        counted = told.get(kind, Counter())
+        assert counted[reason] >= 0.8 * counted.total(), f"{kind}: {counted}"
+    for kind in ("gil", "regex"):
+        assert told[kind]["handler"] == 0, f"a wedged interpreter is not a long handler: {told[kind]}"
+    for kind in ("hang", "slow", "deaf"):
+        assert told[kind]["gil"] == 0, f"a long handler is not a wedged interpreter: {told[kind]}"
+
+
+def test_nodes_come_back(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
+    run_faults(
+        kafka, topic, tmp_path, count=40, seed=int(os.environ.get("SWARM_SEED", "1")), static=False, seconds=100.0
+    )
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+def test_a_thousand_faults(kafka: KafkaCluster, topic: str, tmp_path: Path, static: bool) -> None:
+    count = int(os.environ.get("SOAK_FAULTS", "1000")) // 2
+    seed = int(os.environ.get("SWARM_SEED", str(time.time_ns() % 100_000)))
+    run_faults(kafka, topic, tmp_path, count=count, seed=seed, static=static, seconds=3000.0)

@@ -1,0 +1,137 @@
+"""What a swarm is to its group: static members keep their place, rolling restarts keep the work going, pins hold."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.ledger import Ledger
+from tests.integration.steady import SteadyProducer
+from tests.integration.swarmrun import SwarmRun, start_worker
+from tests.kafka import KafkaCluster, eventually, fill
+
+pytestmark = pytest.mark.kafka
+PARTITIONS = 6
+STATIC: dict[str, object] = {"group.instance.id": "swarm-{hostname}", "session.timeout.ms": 20_000}
+
+
+def generations(run: SwarmRun) -> dict[int, int]:
+    """{node: generation of its group} of nodes that report one."""
+    return {node: row["groups"][0]["generation"] for node, row in run.rows().items() if row["groups"]}
+
+
+def test_a_static_member_comes_back_without_a_rebalance(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
+    kafka.create_topic(topic, partitions=PARTITIONS)
+    with (
+        start_worker(kafka, topic, tmp_path, nodes=3, kafka_settings=STATIC) as run,
+        SteadyProducer(kafka.bootstrap_servers, topic, PARTITIONS, per_second=300) as producer,
+    ):
+        pids = run.until_steady()
+        run.until(lambda: len(run.notes("batch")) > 50, 30.0, "work")
+        before = generations(run)
+        assert len(set(before.values())) == 1
+        log = len(kafka.log(1))
+        lanes = run.notes("initialize", node=1)
+        assert lanes
+        for sig in (signal.SIGKILL, signal.SIGTERM):
+            os.kill(pids[1], sig)
+            pids[1] = run.until_replaced(1, pids[1])
+            run.until(lambda: len(run.notes("initialize", node=1)) % len(lanes) == 0, 30.0, "the same lanes as before")
+            run.until(lambda: run.notes("batch", pid=pids[1]), 30.0, "the new one works")
+        ends = producer.finish()
+        eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "all is committed")
+        run.until(lambda: len(generations(run)) == 3, 10.0, "reports of all")
+        assert generations(run) == before, "no rebalance"
+        rebalances = [line for line in kafka.log(1)[log:].splitlines() if topic in line and "rebalance" in line.lower()]
+        assert not rebalances, "as the broker says, too"
+        assert {row["pid"] for row in run.notes("revoked")} <= {row["pid"] for row in run.notes("shutdown")} | {
+            row["pid"] for row in lanes
+        }, "nothing was taken from the others"
+        assert {(row["pid"], row["partition"]) for row in run.notes("initialize") if row["node"] != 1} == {
+            (row["pid"], row["partition"]) for row in run.notes("initialize") if row["pid"] in (pids[0], pids[2])
+        }
+        assert run.stop() == 0, run.output
+    Ledger(tmp_path).assert_everything(ends)
+
+
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+def test_a_rolling_restart_keeps_the_work_going(kafka: KafkaCluster, topic: str, tmp_path: Path, static: bool) -> None:
+    kafka.create_topic(topic, partitions=PARTITIONS)
+    settings = STATIC if static else {"session.timeout.ms": 6000}
+    with (
+        start_worker(kafka, topic, tmp_path, nodes=3, kafka_settings=settings) as run,
+        SteadyProducer(kafka.bootstrap_servers, topic, PARTITIONS, per_second=500) as producer,
+    ):
+        old = run.until_steady()
+        run.until(lambda: len(run.notes("batch")) > 50, 30.0, "work")
+        before = generations(run)
+        began = time.monotonic_ns()
+        os.kill(run.pid, signal.SIGHUP)
+        fewest = run.nodes
+
+        def renewed() -> bool:
+            nonlocal fewest
+            rows = run.rows()
+            fewest = min(fewest, sum(row["pid"] is not None and row["state"] != "stopping" for row in rows.values()))
+            assert all(row["groups"] or row["pid"] not in old.values() or row["reason"] for row in rows.values())
+            return not run.status()["rolling"] and not set(old.values()) & set(run.pids().values())
+
+        run.until(renewed, 90.0, "each node is another process")
+        over = time.monotonic_ns()
+        run.until_steady()
+        after = generations(run)
+        assert fewest >= run.nodes - 1, "one at a time"
+        ends = producer.finish()
+        eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "all is committed")
+        died = run.named("swarm.node.died")
+        assert [row["node"] for row in sorted(died, key=lambda row: int(row["at"]))] == [0, 1, 2]
+        assert run.stop() == 0, run.output
+        assert "Traceback" not in run.output
+    ledger = Ledger(tmp_path)
+    ledger.assert_everything(ends)
+    ledger.assert_one_owner_at_a_time()
+    if static:
+        assert after == before, "a static member that comes back in time makes no rebalance"
+    done = [batch.end for batch in ledger.batches if began <= batch.end <= over]
+    gaps = [(later - earlier) / 1e9 for earlier, later in zip([began, *done], [*done, over], strict=True)]
+    print(f"\nrolling restart of 3 nodes: {(over - began) / 1e9:.1f} s, longest pause of all work {max(gaps):.2f} s")
+    # Seconds in which nothing was done are what users would see; a loaded machine gets a little more.
+    assert max(gaps) < 3.0
+    again = sum(count - 1 for seen in ledger.times_seen().values() for count in seen.values())
+    assert again == 0, "a graceful end has nothing done twice"
+
+
+def test_pins(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
+    """Topics by node: the first in node 0, the second in node 1."""
+    topics = [f"{topic}-a", f"{topic}-b"]
+    for name in topics:
+        kafka.create_topic(name, partitions=2)
+        fill(kafka.bootstrap_servers, name, 200, partitions=2)
+    with start_worker(kafka, " ".join(topics), tmp_path, app={"nodes": {0: topics[:1], 1: topics[1:]}}) as run:
+        run.until_steady()
+        eventually(lambda: kafka.admin.lag(topics[0], topics) == 0, 60.0, "all is committed")
+        assert {(row["topic"], row["node"]) for row in run.notes("initialize")} == {(topics[0], 0), (topics[1], 1)}
+        assert run.stop() == 0, run.output
+
+
+def test_partitions_without_a_group(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
+    """Partitions by node, by assignment: nobody joins, and offsets are committed all the same."""
+    kafka.create_topic(topic, partitions=4)
+    fill(kafka.bootstrap_servers, topic, 400, partitions=4)
+    with start_worker(kafka, topic, tmp_path, route={"partitions": {0: [0, 3], 1: [1, 2]}}) as run:
+        run.until_steady()
+        eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "all is committed")
+        owners = {(row["partition"], row["node"]) for row in run.notes("initialize")}
+        assert owners == {(0, 0), (3, 0), (1, 1), (2, 1)}
+        assert kafka.admin.members(topic) == {}
+        pid = run.pids()[0]
+        os.kill(pid, signal.SIGKILL)
+        run.until_replaced(0, pid)
+        fill(kafka.bootstrap_servers, topic, 400, partitions=4)
+        eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "all is committed")
+        assert run.stop() == 0, run.output
+    Ledger(tmp_path).assert_everything(dict.fromkeys(range(4), 200))
