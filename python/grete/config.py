@@ -20,6 +20,8 @@ _ENVIRONMENT = "GRETE_"
 _ENVIRONMENT_KAFKA = "GRETE_KAFKA_"
 _ENVIRONMENT_SWARM = "GRETE_SWARM_"
 _ENVIRONMENT_FILE = "GRETE_CONFIG"
+# Not settings of an App; GRETE_SWARM_PIDFD: see `grete.swarm.pidfd`, which only Linux can import.
+_ENVIRONMENT_OTHERS = frozenset({_ENVIRONMENT_FILE, "GRETE_SWARM_PIDFD"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,7 @@ def environment_layer(environment: Mapping[str, str]) -> Layer:
     """`GRETE_WORKERS`, `GRETE_KAFKA_BOOTSTRAP_SERVERS`, and so on. Empty ones count as not set."""
     result = Layer()
     for variable, value in environment.items():
-        if not variable.startswith(_ENVIRONMENT) or variable == _ENVIRONMENT_FILE or not value:
+        if not variable.startswith(_ENVIRONMENT) or variable in _ENVIRONMENT_OTHERS or not value:
             continue
         origin = f"environment variable {variable}"
         if variable.startswith(_ENVIRONMENT_KAFKA):

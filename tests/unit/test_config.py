@@ -149,6 +149,11 @@ def test_what_is_planned_is_refused_by_name(name: str) -> None:
     layer({name: None}, {}, "code")
 
 
+@pytest.mark.parametrize("variable", ["GRETE_CONFIG", "GRETE_SWARM_PIDFD"])
+def test_environment_variables_that_are_no_settings_are_left_alone(variable: str) -> None:
+    assert config.environment_layer({variable: "no"}) == config.Layer()
+
+
 def test_unknown_environment_variables_are_refused_with_their_name() -> None:
     with pytest.raises(grete.ConfigError, match='GRETE_WORKER has no setting "worker"; did you mean "workers"'):
         environment_layer({"GRETE_WORKER": "3"})
