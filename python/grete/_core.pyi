@@ -62,7 +62,9 @@ __all__ = [
     "__version__",
     "_testing_decode",
     "config_entries",
+    "die_with_parent",
     "fork_generation",
+    "is_subreaper",
 ]
 
 __version__: str
@@ -688,6 +690,8 @@ class SignalWatch:
     def wakeup_fd(self) -> int: ...
 
 def fork_generation() -> int: ...
+def die_with_parent() -> bool: ...
+def is_subreaper() -> bool: ...
 def config_entries(
     pairs: Sequence[tuple[str, str]], role: Literal["consumer", "producer", "admin"] = "consumer"
 ) -> list[tuple[str, str, bool]]: ...

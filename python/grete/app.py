@@ -13,6 +13,7 @@ from grete.running import Running
 if TYPE_CHECKING:
     from grete.processing.embedded import Embedded
     from grete.processing.runner import Runner
+    from grete.swarm.context import NodeContext
 
 H = TypeVar("H", bound=Callable[..., object])
 
@@ -101,6 +102,7 @@ class App:
         self.name = name
         self.routes: list[Route] = []
         self._command_line = config.Layer()
+        self._node: NodeContext | None = None
         self._runner: Runner | None = None
         self._embedded: Embedded | None = None
 
@@ -171,6 +173,16 @@ class App:
         finally:
             self._runner = None
 
+    def _run_node(self, node: "NodeContext", resolved: config.Config) -> None:
+        """As `run`, in a node of a swarm."""
+        self._node = node
+        runner = self._make(embedded=False, node=node, resolved=resolved)
+        self._runner = runner
+        try:
+            runner.run()
+        finally:
+            self._runner = None
+
     def start(self) -> None:
         """Runs inside of a process that does other things, too: returns once clients and workers run.
 
@@ -209,6 +221,11 @@ class App:
         """What ended the App after `start`; None while it runs, and after a clean stop."""
         return self._embedded.error if self._embedded is not None else None
 
+    @property
+    def node(self) -> int | None:
+        """Which node of a swarm this process is, from 0 up; None outside of one, and in its supervisor."""
+        return self._node.id if self._node is not None else None
+
     def quiet(self) -> None:
         """Hands out no more records. What runs goes on, and the App stays in its groups; only a stop ends this."""
         self._running().quiet()
@@ -234,15 +251,17 @@ class App:
         """
         return self._running().statistics()
 
-    def _make(self, *, embedded: bool) -> "Runner":
+    def _make(
+        self, *, embedded: bool, node: "NodeContext | None" = None, resolved: config.Config | None = None
+    ) -> "Runner":
         from grete.processing.runner import Runner
 
         if self._live() is not None:
             raise GreteError(f'App "{self.name}" runs already')
         if not self.routes:
             raise ConfigError(f'App "{self.name}" has no consumer: declare one with @app.consumer("topic")')
-        resolved = self.settings()
-        return Runner(self.name, self.groups(resolved), resolved, embedded=embedded)
+        resolved = resolved or self.settings()
+        return Runner(self.name, self.groups(resolved), resolved, embedded=embedded, node=node)
 
     def _live(self) -> "Runner | None":
         if self._runner is not None and self._runner.pid == os.getpid():

@@ -31,6 +31,7 @@ pub use grete_core::dispatch::{
     RoutePolicy, Stall, Trouble, Verdict,
 };
 pub use grete_core::produce;
+pub use grete_net::process::{die_with_parent, is_subreaper};
 pub use membership::Membership;
 pub use notice::{Level, Notice};
 pub use producer::{

@@ -1,5 +1,7 @@
-//! Ending this process without help from any interpreter.
+//! Ending this process without help from any interpreter, and with its parent.
 #![allow(unsafe_code)]
+
+use std::io;
 
 /// Raises `signal` (0: none) on the calling thread; its handler has returned when this does.
 pub fn raise_here(signal: i32) {
@@ -28,4 +30,33 @@ pub fn exit_on_crash() {
         // SAFETY: the handler calls nothing but _exit(2), which is async-signal-safe.
         unsafe { libc::signal(signal, handler) };
     }
+}
+
+/// From now on SIGKILL comes to this process when the thread that forked it ends. `false`: the system has no such thing.
+///
+/// A parent that was gone before does not count: whoever calls this looks at its parent's pid afterwards.
+pub fn die_with_parent() -> io::Result<bool> {
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: PR_SET_PDEATHSIG takes one number and no pointers.
+        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0) } {
+            0 => Ok(true),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    Ok(false)
+}
+
+/// Whether orphans become children of this process, as they do of PID 1.
+pub fn is_subreaper() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        let mut answer: libc::c_int = 0;
+        // SAFETY: PR_GET_CHILD_SUBREAPER writes one int, through a pointer that lives as long as the call.
+        let status = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut answer, 0, 0, 0) };
+        status == 0 && answer != 0
+    }
+    #[cfg(not(target_os = "linux"))]
+    false
 }

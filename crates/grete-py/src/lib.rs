@@ -62,7 +62,7 @@ mod _core {
     #[pymodule_export]
     use super::testing::{_TestingLane, _testing_decode};
     #[pymodule_export]
-    use super::{config_entries, fork_generation};
+    use super::{config_entries, die_with_parent, fork_generation, is_subreaper};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -74,6 +74,20 @@ mod _core {
 #[pyfunction]
 fn fork_generation() -> u32 {
     grete_client::fork_generation()
+}
+
+/// SIGKILL comes to this process when its parent is gone. False where the system has no such thing.
+///
+/// A parent that was gone before does not count: compare `os.getppid()` afterwards.
+#[pyfunction]
+fn die_with_parent() -> std::io::Result<bool> {
+    grete_client::die_with_parent()
+}
+
+/// Whether orphans become children of this process, as they do of PID 1.
+#[pyfunction]
+fn is_subreaper() -> bool {
+    grete_client::is_subreaper()
 }
 
 /// Every Kafka setting of a role ("consumer", "producer" or "admin") with its effective value: (name, value, whether it is

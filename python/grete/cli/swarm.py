@@ -43,7 +43,7 @@ def swarm(
         resolved = app.settings()
         set_up_logging(resolved["log_level"], SWARM_LOG_FORMAT)
         # It opens what only Linux has; `grete swarm --help` works everywhere.
-        from grete.swarm.supervisor import Supervisor  # type: ignore[import-not-found]
+        from grete.swarm.supervisor import Supervisor
 
         status = Supervisor(app, resolved).run()
     except GreteError as error:

@@ -19,6 +19,7 @@ from grete.processing.shutdown import Shutdown
 from grete.processing.signals import Signals, exit_at_the_end
 from grete.processing.teller import Teller
 from grete.routes import Route
+from grete.swarm.context import NodeContext, release_signals
 
 logger = logging.getLogger("grete")
 
@@ -26,8 +27,19 @@ logger = logging.getLogger("grete")
 class Runner:
     """`run` is one run in the thread that calls it: `start`, `watch`, then `end`, whatever happens. Once."""
 
-    def __init__(self, name: str, groups: Mapping[str, Sequence[Route]], config: Config, *, embedded: bool) -> None:
-        """`embedded`: the process belongs to somebody else. No signal is handled, and no deadline ends it."""
+    def __init__(
+        self,
+        name: str,
+        groups: Mapping[str, Sequence[Route]],
+        config: Config,
+        *,
+        embedded: bool,
+        node: NodeContext | None = None,
+    ) -> None:
+        """`embedded`: the process belongs to somebody else. No signal is handled, and no deadline ends it.
+
+        `node`: the process is this node of a swarm, and reports to its supervisor.
+        """
         self.error: BaseException | None = None
         self.pid = os.getpid()
         self._ended = threading.Event()
@@ -35,6 +47,8 @@ class Runner:
         self._groups = groups
         self._config = config
         self._embedded = embedded
+        self._node = node
+        self._health: Any = None
         self._timeout: float = config["shutdown_timeout"]
         self._stopping = False
         self._dispatcher = _core.Dispatcher()
@@ -96,6 +110,8 @@ class Runner:
     def run(self) -> None:
         """Returns after a clean stop, raises what ended it otherwise."""
         with Signals(self._stop):
+            if self._node is not None:
+                release_signals()
             try:
                 self.start()
                 self.watch()
@@ -108,6 +124,9 @@ class Runner:
     def start(self) -> None:
         """Starts clients and workers. Connects later, and says in the log how that goes."""
         atexit.close_before_exit(self)
+        if self._node is not None and hasattr(_core, "Health"):
+            # First: from now on the supervisor knows that we live, and what we wait for.
+            self._health = _core.Health(self._node.pipe, self._node.report_interval, self._dispatcher)
         routes = [route for members in self._groups.values() for route in members]
         by_route: dict[int, _core.Client] = {}
         groups: dict[int, str] = {}
@@ -116,6 +135,8 @@ class Runner:
             if not self._stop.add_client(client):
                 client.close(0.0)
                 return  # stopped before it has begun
+            if self._health is not None:
+                self._health.add_client(client)
             client.subscribe([topic for route in members for topic in route.topics])
             by_route |= {route.id: client for route in members}
             groups |= {route.id: group for route in members}
@@ -151,6 +172,8 @@ class Runner:
             self._dispatcher.release_workers()
             self._stop.over()
             atexit.forget(self)
+            if self._health is not None:
+                self._health.close()
             self._lookout.close()
             # Workers and engine know us: without this, descriptors would wait for the garbage collector.
             self._engine = self._teller.engine = None

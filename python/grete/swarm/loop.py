@@ -1,0 +1,233 @@
+"""The supervisor's one thread: it sleeps until something happened to a node, or its time has come."""
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
+
+from grete import _core
+from grete.swarm.actions import Action, Dump, Event, Exit, Fork, Kill, Signal
+from grete.swarm.inherit import Inherited
+from grete.swarm.manager import Manager
+from grete.swarm.node import Node
+from grete.swarm.pidfd import fallback
+from grete.swarm.pollable import Pollable
+from grete.swarm.report import ReportError
+from grete.swarm.signals import SignalPipe
+from grete.swarm.wishes import Wishes
+
+logger = logging.getLogger("grete")
+
+TICK = 1.0
+"""Seconds. Pipes are read then, all at once: nodes report that often, and to wake up for each would be N times that."""
+
+FAILED = 1
+
+
+class Loop:
+    """Brings what happens to the Manager, and does what it says. Decides nothing itself."""
+
+    def __init__(
+        self,
+        manager: Manager,
+        wishes: Wishes,
+        live: Callable[[int, int, Inherited], NoReturn],
+        *,
+        pollables: Sequence[Pollable] = (),
+        on_tick: Callable[[float], object] | None = None,
+        plain: bool | None = None,
+    ) -> None:
+        """`live(node, pipe, inherited)` is what a forked child does. `plain`: True forces the way without pidfds."""
+        self.wakeups = 0
+        self._manager = manager
+        self._wishes = wishes
+        self._live = live
+        self._pollables = {pollable.fd: pollable for pollable in pollables}
+        self._on_tick = on_tick
+        self._plain = fallback() if plain is None else plain
+        self._nodes = [Node(facts.id, plain=self._plain) for facts in manager.nodes]
+        self._by_pipe: dict[int, Node] = {}
+        self._by_pidfd: dict[int, Node] = {}
+        self._status: int | None = None
+        self._next_tick = 0.0
+        # Whose orphans become our children has to reap them, too.
+        self._reaps_all = os.getpid() == 1 or _core.is_subreaper()
+        self._epoll = select.epoll()
+        watched = [*Wishes.SIGNALS, signal.SIGCHLD] if self._plain or self._reaps_all else list(Wishes.SIGNALS)
+        self._signals = SignalPipe(watched)
+        self._inherited = Inherited()
+        self._inherited.add(self._fds)
+        for pollable in pollables:
+            self._inherited.add(pollable.fds)
+
+    def run(self) -> int:
+        """Until all nodes have ended; returns the exit status. Nothing of it is left then, whatever went wrong."""
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            # Inherited from who started us. Our nodes would vanish without saying how they ended.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        try:
+            with self._signals:
+                for fd in (self._signals.fd, *self._pollables):
+                    self._epoll.register(fd, select.EPOLLIN)
+                now = time.monotonic()
+                self._next_tick = now + TICK
+                self._manager.start(now)
+                self._act()
+                while self._status is None:
+                    self._round(self._epoll.poll(self._timeout()))
+                return self._status
+        except Exception:
+            logger.critical(
+                "the supervisor failed; all nodes are killed", exc_info=True, extra={"event": "swarm.failed"}
+            )
+            return FAILED
+        finally:
+            self._kill_all()
+            self._epoll.close()
+
+    def _timeout(self) -> float:
+        """Seconds until the next thing is due. `epoll.poll` rounds up to the millisecond, so that it is due then."""
+        deadlines = [self._next_tick, self._manager.deadline()]
+        deadlines += [pollable.deadline() for pollable in self._pollables.values()]
+        return max(0.0, min(deadline for deadline in deadlines if deadline is not None) - time.monotonic())
+
+    def _round(self, events: list[tuple[int, int]]) -> None:
+        """The Manager hears first what the pipes said, then of deaths, then what users want, and then the time.
+
+        Who came late (we were stopped, or the machine was) has reports in its pipe that are younger than the deadline
+        that has passed. So all pipes are read before the Manager looks at the clock.
+        """
+        self.wakeups += 1
+        now = time.monotonic()
+        ready = dict(events)
+        deadline = self._manager.deadline()
+        due = deadline is not None and deadline <= now
+        ticks = self._next_tick <= now
+        for node in self._nodes if due or ticks else [self._by_pipe[fd] for fd in ready if fd in self._by_pipe]:
+            self._listen(node, now)
+        self._bury(self._ended(ready), now)
+        for fd, pollable in self._pollables.items():
+            # A deadline of its own counts as readiness.
+            at = pollable.deadline()
+            if fd in ready or (at is not None and at <= now):
+                pollable.ready(fd, ready.get(fd, 0))
+        if self._signals.fd in ready:
+            for signum in self._signals.take():
+                self._on_signal(signum, now)
+        if due:
+            self._manager.due(now)
+        if ticks:
+            # Ticks that were missed are not made up for.
+            self._next_tick += TICK * (1 + (now - self._next_tick) // TICK)
+            if self._on_tick is not None:
+                self._on_tick(now)
+        self._act()
+
+    def _on_signal(self, signum: int, now: float) -> None:
+        if signum != signal.SIGCHLD:
+            self._wishes.on_signal(signum)
+            return
+        # Several deaths may be one SIGCHLD.
+        if self._plain:
+            self._bury(self._nodes, now)
+        if self._reaps_all:
+            self._reap_strangers(now)
+
+    def _ended(self, ready: dict[int, int]) -> list[Node]:
+        return [self._by_pidfd[fd] for fd in ready if fd in self._by_pidfd]
+
+    def _listen(self, node: Node, now: float) -> None:
+        """Reads the node's pipe, which is looked after for hang-up only."""
+        if not node.listens():
+            return
+        try:
+            for report in node.drain():
+                self._manager.reported(now, node.id, report, node.pid)
+        except ReportError as error:
+            self._manager.garbled(now, node.id, str(error), node.pid)
+        else:
+            if not node.listens():
+                self._manager.hung_up(now, node.id, node.pid)
+        if not node.listens() and node.pipe in self._by_pipe:
+            # A hang-up cannot be masked, and would wake us until the process has ended.
+            del self._by_pipe[node.pipe]
+            self._epoll.unregister(node.pipe)
+
+    def _bury(self, nodes: Iterable[Node], now: float) -> None:
+        """Reaps those that have ended. What they have reported last is read before."""
+        for node in nodes:
+            self._listen(node, now)
+            # Closing takes them out of the epoll: we have the only descriptors of them.
+            pipe, pidfd = node.pipe, node.pidfd
+            status = node.reap()
+            if status is None:
+                continue
+            if pipe is not None:
+                self._by_pipe.pop(pipe, None)
+            if pidfd is not None:
+                self._by_pidfd.pop(pidfd, None)
+            self._manager.died(now, node.id, status)
+
+    def _reap_strangers(self, now: float) -> None:
+        """As PID 1: whose parent has died is our child now. Nodes go their usual way, with a status that counts."""
+        with contextlib.suppress(ChildProcessError):
+            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                node = next((node for node in self._nodes if node.pid == ended.si_pid), None)
+                if node is not None:
+                    self._bury([node], now)
+                else:
+                    os.waitid(os.P_PID, ended.si_pid, os.WEXITED | os.WNOHANG)
+
+    def _act(self) -> None:
+        while actions := self._manager.take():
+            for action in actions:
+                self._do(action)
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Fork(number):
+                self._fork(self._nodes[number])
+            case Signal(number, signum):
+                self._nodes[number].signal(signum)
+            case Dump(number):
+                self._nodes[number].signal(signal.SIGTTIN)
+            case Kill(number):
+                self._nodes[number].signal(signal.SIGKILL)
+            case Event(name, level, text, fields):
+                logger.log(level, "%s", text, extra={"event": name, **fields})
+            case Exit(status):
+                self._status = status
+
+    def _fork(self, node: Node) -> None:
+        try:
+            pid = node.fork(lambda pipe: self._live(node.id, pipe, self._inherited))
+        except OSError as error:
+            self._manager.fork_failed(time.monotonic(), node.id, error)
+            return
+        self._manager.forked(time.monotonic(), node.id, pid)
+        if node.pidfd is not None:
+            # One that has ended meanwhile is readable all the same.
+            self._by_pidfd[node.pidfd] = node
+            self._epoll.register(node.pidfd, select.EPOLLIN)
+        if node.pipe is not None:
+            # For hang-up only, which needs no mask: what it brings is read at the tick.
+            self._by_pipe[node.pipe] = node
+            self._epoll.register(node.pipe, 0)
+
+    def _kill_all(self) -> None:
+        for node in self._nodes:
+            node.signal(signal.SIGKILL)
+        for node in self._nodes:
+            while node.reap() is None and node.pid is not None:
+                # Not before it is dead, and so at once, or never: then it waits for a disk that is gone.
+                os.waitid(os.P_PID, node.pid, os.WEXITED | os.WNOWAIT)
+
+    def _fds(self) -> Iterable[int]:
+        yield self._epoll.fileno()
+        yield from self._signals.fds()
+        for node in self._nodes:
+            yield from node.fds()
