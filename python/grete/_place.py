@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-_PACKAGE = str(Path(__file__).parent) + os.sep
+PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 def caller() -> str:
@@ -16,7 +16,7 @@ def caller() -> str:
     Empty when there is no such frame, as in a C program that embeds Python.
     """
     frame = _outside()
-    return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
+    return f"{short(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
 
 
 def names() -> Mapping[str, object]:
@@ -28,12 +28,13 @@ def names() -> Mapping[str, object]:
 def _outside() -> FrameType | None:
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     # Dataclasses compile their __init__ as "<string>"; who called it is meant.
-    while frame and frame.f_code.co_filename.startswith((_PACKAGE, "<string>")):
+    while frame and frame.f_code.co_filename.startswith((PACKAGE, "<string>")):
         frame = frame.f_back
     return frame
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
+    """The file relative to the working directory if it is below it."""
     try:
         path = Path(name)
         return str(path.relative_to(Path.cwd())) if path.is_absolute() else name

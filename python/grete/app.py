@@ -9,6 +9,7 @@ from grete.errors import ConfigError, GreteError, NotBuiltError
 from grete.retry import Retry
 from grete.routes import Route
 from grete.running import Running
+from grete.swarm.preload import Preloads
 
 if TYPE_CHECKING:
     from grete.processing.embedded import Embedded
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from grete.swarm.context import NodeContext
 
 H = TypeVar("H", bound=Callable[..., object])
+P = TypeVar("P", bound=Callable[[], object])
 
 
 class SwarmTable(TypedDict, total=False):
@@ -50,6 +52,7 @@ class AppSettings(TypedDict, total=False):
     leak_report: bool
     loop: Literal["auto", "asyncio", "uvloop"]
     swarm: SwarmTable
+    nodes: Mapping[int, Sequence[str]]
 
 
 class RouteSettings(TypedDict, total=False):
@@ -74,6 +77,8 @@ class RouteSettings(TypedDict, total=False):
     delay: str | float
     expire: str | float
     tick: str | float
+    nodes: Sequence[int]
+    partitions: Sequence[int] | Mapping[int, Sequence[int]]
 
 
 class App:
@@ -101,6 +106,7 @@ class App:
             self._code = config.layer(dict(settings), kafka or {}, "code")
         self.name = name
         self.routes: list[Route] = []
+        self.preloads = Preloads()
         self._command_line = config.Layer()
         self._node: NodeContext | None = None
         self._runner: Runner | None = None
@@ -124,11 +130,28 @@ class App:
                 made = routes.make(len(self.routes), topics, handler, dict(settings), place, _place.names())
                 for other in self.routes:
                     if other.group == made.group:
-                        routes.check_disjoint(other, made, made.group)
+                        routes.check_beside(other, made, made.group)
             self.routes.append(made)
             return handler
 
         return add
+
+    def preload(self, function: P) -> P:
+        """Runs the function once, in the order of the declarations: before the nodes of a swarm are forked, which share
+        what it has loaded; with `run` and `start` before these begin.
+
+        ```
+        @app.preload
+        def load() -> None:
+            model.load("model.bin")
+        ```
+
+        It must leave no thread and no client behind. One that raises ends the start with PreloadError.
+        """
+        place = _place.caller()
+        with _place.told(place):
+            self.preloads.add(function, place)
+        return function
 
     def override(self, settings: Mapping[str, object], kafka: Mapping[str, object] | None = None) -> None:
         """Sets what the command line said; it goes before everything else. None means: not said."""
@@ -155,7 +178,7 @@ class App:
         for route in self.routes:
             members = groups.setdefault(route.group or default, [])
             for other in members:
-                routes.check_disjoint(other, route, route.group or default)
+                routes.check_beside(other, route, route.group or default)
             members.append(route)
         return groups
 
@@ -255,13 +278,18 @@ class App:
         self, *, embedded: bool, node: "NodeContext | None" = None, resolved: config.Config | None = None
     ) -> "Runner":
         from grete.processing.runner import Runner
+        from grete.swarm import pins
 
         if self._live() is not None:
             raise GreteError(f'App "{self.name}" runs already')
         if not self.routes:
             raise ConfigError(f'App "{self.name}" has no consumer: declare one with @app.consumer("topic")')
         resolved = resolved or self.settings()
-        return Runner(self.name, self.groups(resolved), resolved, embedded=embedded, node=node)
+        groups = self.groups(resolved)
+        pins.check_topics(groups, resolved)
+        self.preloads.run()
+        groups = pins.of_node(groups, resolved, node.id if node is not None else None)
+        return Runner(self.name, groups, resolved, embedded=embedded, node=node)
 
     def _live(self) -> "Runner | None":
         if self._runner is not None and self._runner.pid == os.getpid():

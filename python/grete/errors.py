@@ -33,6 +33,14 @@ class NotBuiltError(ConfigError):
     """A setting or feature that is planned and not there yet: refused by name, never ignored."""
 
 
+class PreloadError(GreteError):
+    """A function of `@app.preload` failed, where and why; what it raised is the cause."""
+
+
+class NotForkableError(GreteError):
+    """Threads run, or clients are open, that would not survive the fork of a swarm's nodes."""
+
+
 class ForkedClientError(GreteError):
     """A client that was made before a fork is used in the child: make clients after the fork."""
 

@@ -15,6 +15,7 @@ from grete.retry import Retry
 from grete.settings import ROUTE_SETTINGS, check_names, topic_name
 
 Handler = type[Consumer] | Callable[..., object]
+Partitions = tuple[int, ...] | Mapping[int, tuple[int, ...]]
 
 # Threads and keys meet in this many slots per worker: enough that two busy keys seldom share one.
 _SLOTS_PER_WORKER = 64
@@ -32,6 +33,9 @@ class Route:
         is_async: whether the handler runs on the event loop.
         eof, tick: whether the consumer class has the hook, and how often it runs.
         stall_after, handler_timeout: infinite when switched off.
+        nodes: the nodes of a swarm that run it; None: all.
+        partitions: read without the group's say; a list, or which by node.
+        assigned: what comes of `partitions` for one process: (topic, partition).
     """
 
     id: int
@@ -61,6 +65,9 @@ class Route:
     delay: float | None = None
     expire: float | None = None
     tick: float | None = None
+    nodes: tuple[int, ...] | None = None
+    partitions: Partitions | None = None
+    assigned: tuple[tuple[str, int], ...] | None = None
     _decoders: Mapping[str, Decoder] | None = field(default=None, repr=False, compare=False)
 
     def new_consumer(self) -> Consumer:
@@ -188,12 +195,19 @@ def check_topics(topics: tuple[object, ...]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def check_disjoint(one: Route, other: Route, group: str | None) -> None:
-    """Refuses two routes of a group that read the same topic."""
+def check_beside(one: Route, other: Route, group: str | None) -> None:
+    """Refuses two routes of a group that read the same topic, or come by their partitions in different ways."""
+    first, second = (f"{route.name} ({route.location})" if route.location else route.name for route in (one, other))
+    named = f'group "{group}"' if group else "the App's group"
+    if (one.partitions is None) != (other.partitions is None):
+        direct, shared = (second, first) if one.partitions is None else (first, second)
+        raise ConfigError(
+            f"{direct} says which partitions it reads, and {shared} has its partitions from {named}: one group cannot "
+            "have both, for its members' offsets are their own; give one of them another group=",
+            setting="partitions",
+        )
     both = set(one.topics) & set(other.topics)
     if both:
-        first, second = (f"{route.name} ({route.location})" if route.location else route.name for route in (one, other))
-        named = f'group "{group}"' if group else "the App's group"
         raise ConfigError(
             f'{first} and {second} both read "{min(both)}" in {named}: a group gives each record to one of them; '
             "give one of them another group=, or name the topic in one only",
@@ -206,6 +220,10 @@ def _check_together(values: Mapping[str, Any], topics: tuple[str, ...], shape: S
     _check_concurrency(values)
     _check_offsets(values, shape)
     _check_tick(values, shape)
+    if "nodes" in values and isinstance(values.get("partitions"), Mapping):
+        raise ConfigError(
+            "partitions says which node reads what, and nodes says it again: leave nodes out", setting="nodes"
+        )
     if "delay" in values and "expire" in values and values["expire"] <= values["delay"]:
         raise ConfigError(
             "expire is not longer than delay: each record would be too old before it is due", setting="expire"

@@ -169,6 +169,67 @@ def topic_name(value: object) -> str:
     return value
 
 
+def _number(value: object, what: str) -> int:
+    """A node or a partition."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)  # as a key of a TOML table
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
+        raise ValueError(f"a {what} is a whole number from 0 up, not {value!r}")
+    return value
+
+
+def _numbers(value: object, what: str) -> tuple[int, ...]:
+    """In order, each once."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise ValueError(f"it is a list of {what}s, like [0, 2], not {value!r}")
+    numbers = [_number(one, what) for one in value]
+    if not numbers:
+        raise ValueError(f"it is a list of {what}s, and an empty one would mean that nobody does it")
+    twice = next((one for one in numbers if numbers.count(one) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{what} {twice} is named twice")
+    return tuple(sorted(numbers))
+
+
+def _pinned_to(value: object) -> tuple[int, ...]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise ValueError(f"it is a list of nodes: write nodes=[{value}] for node {value} alone")
+    return _numbers(value, "node")
+
+
+def _partitions(value: object) -> tuple[int, ...] | Mapping[int, tuple[int, ...]]:
+    """Partitions to read without the group's say: a list, or which by node."""
+    if not isinstance(value, Mapping):
+        return _numbers(value, "partition")
+    if not value:
+        raise ValueError("it says which node reads which partitions, like {0: [0, 1], 1: [2, 3]}, and names none")
+    by_node: dict[int, tuple[int, ...]] = {}
+    owner: dict[int, int] = {}
+    for key, some in value.items():
+        node = _number(key, "node")
+        by_node[node] = _numbers(some, "partition")
+        for partition in by_node[node]:
+            if owner.setdefault(partition, node) != node:
+                raise ValueError(
+                    f"partition {partition} is given to node {owner[partition]} and to node {node}: its records would "
+                    "be processed by both"
+                )
+    return by_node
+
+
+def _node_topics(value: object) -> Mapping[int, tuple[str, ...]]:
+    """Topics by node."""
+    if not isinstance(value, Mapping) or not value:
+        more = f'; how many nodes there are is swarm={{"nodes": {value}}}' if isinstance(value, int) else ""
+        raise ValueError(f'it pins topics to nodes, like {{0: ["orders"], 1: ["clicks"]}}, not {value!r}{more}')
+    by_node: dict[int, tuple[str, ...]] = {}
+    for key, topics in value.items():
+        if isinstance(topics, str) or not isinstance(topics, Iterable):
+            raise ValueError(f'topics come in a list, like {{{key}: ["orders"]}}, not {topics!r}')
+        by_node[_number(key, "node")] = tuple(topic_name(topic) for topic in topics)
+    return by_node
+
+
 def _anything(value: T) -> T:
     return value
 
@@ -195,6 +256,7 @@ SETTINGS: dict[str, Setting] = {
     "loop": Setting(
         _loop, "auto", 'the event loop of async handlers: "asyncio", "uvloop", or "auto": uvloop if installed'
     ),
+    "nodes": Setting(_node_topics, None, "which nodes of a swarm process which topics; all that are not named: any"),
 }
 
 # A route's settings. Where the default is None, the App's setting counts if there is one.
@@ -222,6 +284,8 @@ ROUTE_SETTINGS: dict[str, Setting] = {
     "delay": Setting(units.seconds, None, "records are processed when they are at least this old"),
     "expire": Setting(_positive_seconds, None, "records that are older are passed over, and counted"),
     "tick": Setting(_positive_seconds, None, "how often the consumer's tick method runs, with or without records"),
+    "nodes": Setting(_pinned_to, None, "which nodes of a swarm run it; all if not said"),
+    "partitions": Setting(_partitions, None, "partitions to read without the group's say: a list, or which by node"),
 }
 
 # Planned, and refused by name until they are there.

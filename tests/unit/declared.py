@@ -25,6 +25,8 @@ app = grete.App(
     log_level="info",
     leak_report=False,
     loop="asyncio",
+    swarm={"nodes": 4, "max_rss": "1GiB", "restart_backoff": "1s..30s", "probes": ":8080", "cpus": [0, 1]},
+    nodes={0: ["batch"], 1: ["one", "struct"]},
 )
 
 
@@ -66,6 +68,7 @@ class Typed(TypedDict):
     delay="5m",
     expire="1h",
     tick="10s",
+    nodes=[0, 2],
 )
 class Everything(grete.Consumer):
     def __init__(self) -> None:
@@ -106,6 +109,16 @@ def bare(messages):  # type: ignore[no-untyped-def]
 
 @app.consumer("batch")
 def batch(messages: grete.Messages) -> None:
+    """Nothing."""
+
+
+@app.consumer("direct", group="direct", partitions={0: [0, 1], 1: range(2, 4)})
+def direct(messages: grete.Messages) -> None:
+    """Nothing."""
+
+
+@app.preload
+def load() -> None:
     """Nothing."""
 
 
@@ -180,5 +193,8 @@ def refused() -> None:
     app.consumer("x", max_mesages=3)  # type: ignore[call-arg]
     app.consumer("x")(3)  # type: ignore[type-var]
     grete.App("x", loop="trio")  # type: ignore[arg-type]
+    app.consumer("x", nodes=3)  # type: ignore[arg-type]
+    app.preload(with_more)  # type: ignore[type-var]
+    grete.App("x", swarm={"node": 3})  # type: ignore[typeddict-unknown-key]
     grete.App("x", wrokers=3)  # type: ignore[call-arg]
     grete.Retry(attempts="3")  # type: ignore[arg-type]

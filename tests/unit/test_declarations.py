@@ -286,10 +286,12 @@ def test_settings_reach_the_native_part(
 
 def test_settings_of_the_route_have_their_place_in_the_typed_dict_and_in_the_table() -> None:
     from grete import settings
-    from grete.app import AppSettings, RouteSettings
+    from grete.app import AppSettings, RouteSettings, SwarmTable
+    from grete.swarm.settings import SWARM_SETTINGS
 
     assert set(RouteSettings.__annotations__) == set(settings.ROUTE_SETTINGS)
-    assert set(AppSettings.__annotations__) == set(settings.SETTINGS)
+    assert set(AppSettings.__annotations__) == {*settings.SETTINGS, "swarm"}
+    assert set(SwarmTable.__annotations__) == set(SWARM_SETTINGS)
     assert all(setting.help for setting in (settings.SETTINGS | settings.ROUTE_SETTINGS).values())
 
 

@@ -287,6 +287,11 @@ class Admin:
         atexit.forget(self)
         self._native.close(timeout)
 
+    @property
+    def described(self) -> str:
+        """For those who ask what is still open."""
+        return "grete.client.Admin"
+
     def close_at_exit(self) -> None:
         """For an admin client that nobody closed."""
         self.close(_AT_EXIT)

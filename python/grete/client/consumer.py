@@ -184,6 +184,11 @@ class Consumer:
             self._client.close(timeout)
             log_notices(logger, self._dispatcher.take_notices())
 
+    @property
+    def described(self) -> str:
+        """For those who ask what is still open."""
+        return "grete.client.Consumer"
+
     def close_at_exit(self) -> None:
         """For a consumer that nobody closed."""
         self.close(_AT_EXIT)

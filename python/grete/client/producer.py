@@ -167,6 +167,11 @@ class Producer(_core.Producer):
             )
         return undelivered
 
+    @property
+    def described(self) -> str:
+        """For those who ask what is still open."""
+        return "grete.client.Producer"
+
     def close_at_exit(self) -> None:
         """For a producer that nobody closed."""
         self.close(_AT_EXIT)

@@ -9,12 +9,18 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from grete import _place
+
 
 class Closable(Protocol):
     """Something with threads below it."""
 
     def close_at_exit(self) -> None:
         """Ends them, quickly."""
+
+    @property
+    def described(self) -> str:
+        """What it is, for people."""
 
 
 logger = logging.getLogger("grete")
@@ -23,7 +29,8 @@ logger = logging.getLogger("grete")
 FORCED = 2
 
 _abandoned: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
-_open: "weakref.WeakSet[Closable]" = weakref.WeakSet()
+# With the place where each was made.
+_open: "weakref.WeakKeyDictionary[Closable, str]" = weakref.WeakKeyDictionary()
 _registered_in: int | None = None
 
 
@@ -35,12 +42,13 @@ def close_before_exit(thing: Closable) -> None:
     worker threads that nobody has told to stop.
     """
     global _registered_in
-    _open.add(thing)
+    place = _place.caller()
+    _open[thing] = place
     if _registered_in != os.getpid():
         if _registered_in is not None:
             _abandoned.clear()
             _open.clear()  # a forked child: what was open belongs to the parent
-            _open.add(thing)
+            _open[thing] = place
         else:
             register: Callable[[Callable[[], None]], None] = threading._register_atexit  # type: ignore[attr-defined]  # noqa: SLF001
             register(_close_all)
@@ -49,7 +57,14 @@ def close_before_exit(thing: Closable) -> None:
 
 def forget(thing: Closable) -> None:
     """It is closed."""
-    _open.discard(thing)
+    _open.pop(thing, None)
+
+
+def still_open() -> list[tuple[str, str]]:
+    """What is open in this process, like "grete.client.Producer", and where it was made: file:line."""
+    if _registered_in != os.getpid():
+        return []
+    return sorted((thing.described, place) for thing, place in list(_open.items()))
 
 
 def abandon(threads: Iterable[threading.Thread]) -> None:

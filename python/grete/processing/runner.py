@@ -99,6 +99,11 @@ class Runner:
         """Whether the end of the run has to wait for this thread."""
         return self._engine is not None and self._engine.owns(thread)
 
+    @property
+    def described(self) -> str:
+        """For those who ask what is still open."""
+        return f'App "{self._name}"'
+
     def close_at_exit(self) -> None:
         """The interpreter ends while this runs in another thread. The process goes with the time of the stop."""
         exit_at_the_end(self._stop)
@@ -137,7 +142,10 @@ class Runner:
                 return  # stopped before it has begun
             if self._health is not None:
                 self._health.add_client(client)
-            client.subscribe([topic for route in members for topic in route.topics])
+            if members[0].assigned is None:
+                client.subscribe([topic for route in members for topic in route.topics])
+            else:  # then all of the group's routes are assigned
+                client.assign([(topic, at, None) for route in members for topic, at in route.assigned or ()])
             by_route |= {route.id: client for route in members}
             groups |= {route.id: group for route in members}
         engine = Engine(routes, self._dispatcher, by_route, self._production, self._config, self, groups)

@@ -4,11 +4,15 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grete import units
 from grete.retry import waits_of
 from grete.settings import Setting, count
+from grete.swarm.limits import Limits
+
+if TYPE_CHECKING:
+    from grete.config import Config
 
 # More processes than anybody means: a typing error, rather, and one that takes the machine with it.
 _MOST_NODES = 1000
@@ -42,6 +46,21 @@ class SwarmSettings:
     control: str | None = "auto"
     probes: tuple[str, int] | None = None
     cpus: str | tuple[int, ...] = "none"
+
+    def limits(self, config: "Config") -> Limits:
+        """What the Manager goes by."""
+        first, cap = self.restart_backoff
+        return Limits(
+            max_rss=self.max_rss,
+            gil_timeout=self.gil_timeout,
+            report_timeout=self.report_timeout,
+            unsteady_timeout=self.unsteady_timeout,
+            shutdown_timeout=config["shutdown_timeout"],
+            backoff_first=first,
+            backoff_cap=cap,
+            steady_after=self.steady_after,
+            crash_loop_after=self.crash_loop_after,
+        )
 
     @property
     def report_interval(self) -> float:
@@ -176,7 +195,7 @@ SWARM_SETTINGS: dict[str, Setting] = {
     ),
     "restart_backoff": Setting(_backoff, "1s..30s", "the first and the longest wait before a node is forked again"),
     "steady_after": Setting(
-        units.seconds, "10s", "a node that was steady so long has recovered: the backoff starts anew"
+        _at_least(0.001), "10s", "a node that was steady so long has recovered: the backoff starts anew"
     ),
     "crash_loop_after": Setting(count, 5, "ends in a row, each sooner than steady_after, that make a crash loop"),
     "control": Setting(_control, "auto", 'path of the socket for `grete ps`; "auto" or "none"'),
