@@ -319,6 +319,7 @@ def test_what_the_type_checker_accepts_is_accepted() -> None:
         "async-class": ("class", True),
         "bare": ("messages", False),
         "batch": ("messages", False),
+        "direct": ("messages", False),
         "one": ("message", False),
         "struct": ("payload", False),
         "model": ("payload", False),
