@@ -43,28 +43,49 @@ class NodeFacts:
     phase: Phase = Phase.DOWN
     since: float = 0.0
     """When the phase began."""
-    pid: int | None = None
-    """None when there is no process."""
-    forked_at: float | None = None
-    """When the process began, None when there is none."""
     restarts: int = 0
     """Lives after the first."""
     deaths: int = 0
     last_death: str | None = None
-    """"killed by SIGSEGV", "exit 1"."""
-    why_stopping: str | None = None
-    """The reason of the stop that is under way: see `grete.swarm.events`."""
-    next_at: float | None = None
-    """BACKOFF: when the next life begins."""
-    term_at: float | None = None
-    """STOPPING: when TERM comes, if it is still to come."""
-    kill_at: float | None = None
-    """STOPPING: when KILL comes, unless TERM is still to come. KILLED: when it was due."""
+    """As in "killed by SIGSEGV", "exit 1", "not forked: Resource temporarily unavailable"."""
+
+    # Of the process that there is
+    pid: int | None = None
+    """None when there is no process."""
+    forked_at: float | None = None
     last_report: "Report | None" = None
-    """Of this life, or of the last one when there is no process."""
+    """Of this life; of the last one when there is no process."""
     last_report_at: float | None = None
+    heard_at: float = 0.0
+    """From when its silence counts: the last report, the fork, or when the supervisor itself came back."""
     steady_since: float | None = None
     """Since when it is steady, None when it is not."""
+    first_steady: float | None = None
+    """When it got steady for the first time in this life."""
+    unsteady_since: float | None = None
+    """Since when it is alive and not steady."""
+    pipe_lost_at: float | None = None
+    """When its pipe was hung up."""
+    quiet_sent: bool = False
+    """Whether this process was told to be quiet."""
+
+    # Of the stop that is under way
+    why_stopping: str | None = None
+    """The reason, see `grete.swarm.events`; None when no stop is under way."""
+    term_at: float | None = None
+    """When TERM comes, if it is still to come."""
+    term_sent_at: float | None = None
+    """When TERM was sent."""
+    kill_at: float | None = None
+    """When KILL comes, or was due."""
+    late: bool = False
+    """Whether it was told that this process outlives KILL."""
+
+    # Between lives
+    next_at: float | None = None
+    """BACKOFF: when the next life begins."""
+    attempt: int = 0
+    """Restarts after a backoff since the node was well."""
     streak: int = 0
     """Short lives in a row."""
     looping: bool = False

@@ -13,6 +13,9 @@ HANG_UP_WAIT = 1.0
 # Seconds after KILL until we say that the kernel keeps the process (an uninterruptible wait for a disk, for instance).
 UNKILLABLE = 10.0
 
+# So many seconds after its deadline the supervisor did not merely sleep well: it was stopped, or the machine was.
+LATE = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
