@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from grete import _core
 from grete.swarm.actions import Action, Dump, Event, Exit, Fork, Kill, Signal
+from grete.swarm.chores import Ticking
 from grete.swarm.inherit import Inherited
 from grete.swarm.manager import Manager
 from grete.swarm.node import Node
@@ -38,7 +39,7 @@ class Loop:
         live: Callable[[int, int, Inherited], NoReturn],
         *,
         pollables: Sequence[Pollable] = (),
-        on_tick: Callable[[float], object] | None = None,
+        chores: Ticking | None = None,
         plain: bool | None = None,
     ) -> None:
         """`live(node, pipe, inherited)` is what a forked child does. `plain`: True forces the way without pidfds."""
@@ -47,7 +48,7 @@ class Loop:
         self._wishes = wishes
         self._live = live
         self._pollables = {pollable.fd: pollable for pollable in pollables}
-        self._on_tick = on_tick
+        self._chores = chores
         self._plain = fallback() if plain is None else plain
         self._nodes = [Node(facts.id, plain=self._plain) for facts in manager.nodes]
         self._by_pipe: dict[int, Node] = {}
@@ -61,8 +62,9 @@ class Loop:
         self._signals = SignalPipe(watched)
         self._inherited = Inherited()
         self._inherited.add(self._fds)
-        for pollable in pollables:
-            self._inherited.add(pollable.fds)
+        for source in (*pollables, chores):
+            if source is not None:
+                self._inherited.add(source.fds)
 
     def run(self) -> int:
         """Until all nodes have ended; returns the exit status. Nothing of it is left then, whatever went wrong."""
@@ -93,6 +95,8 @@ class Loop:
         """Seconds until the next thing is due. `epoll.poll` rounds up to the millisecond, so that it is due then."""
         deadlines = [self._next_tick, self._manager.deadline()]
         deadlines += [pollable.deadline() for pollable in self._pollables.values()]
+        if self._chores is not None:
+            deadlines.append(self._chores.deadline())
         return max(0.0, min(deadline for deadline in deadlines if deadline is not None) - time.monotonic())
 
     def _round(self, events: list[tuple[int, int]]) -> None:
@@ -104,16 +108,13 @@ class Loop:
         self.wakeups += 1
         now = time.monotonic()
         ready = dict(events)
-        deadline = self._manager.deadline()
-        due = deadline is not None and deadline <= now
+        due = _passed(self._manager.deadline(), now)
         ticks = self._next_tick <= now
         for node in self._nodes if due or ticks else [self._by_pipe[fd] for fd in ready if fd in self._by_pipe]:
             self._listen(node, now)
         self._bury(self._ended(ready), now)
         for fd, pollable in self._pollables.items():
-            # A deadline of its own counts as readiness.
-            at = pollable.deadline()
-            if fd in ready or (at is not None and at <= now):
+            if fd in ready or _passed(pollable.deadline(), now):
                 pollable.ready(fd, ready.get(fd, 0))
         if self._signals.fd in ready:
             for signum in self._signals.take():
@@ -123,8 +124,8 @@ class Loop:
         if ticks:
             # Ticks that were missed are not made up for.
             self._next_tick += TICK * (1 + (now - self._next_tick) // TICK)
-            if self._on_tick is not None:
-                self._on_tick(now)
+        if self._chores is not None and (ticks or _passed(self._chores.deadline(), now)):
+            self._chores.tick(now)
         self._act()
 
     def _on_signal(self, signum: int, now: float) -> None:
@@ -231,3 +232,7 @@ class Loop:
         yield from self._signals.fds()
         for node in self._nodes:
             yield from node.fds()
+
+
+def _passed(deadline: float | None, now: float) -> bool:
+    return deadline is not None and deadline <= now

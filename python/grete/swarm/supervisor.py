@@ -1,16 +1,21 @@
 """`grete swarm`: the process that loads the App once, and forks and watches the nodes that run it."""
 
+import contextlib
 import logging
 import os
+import time
 from typing import TYPE_CHECKING, NoReturn
 
 from grete.config import Config
-from grete.swarm import child
+from grete.swarm import child, control, cpus, pins, preload, probes, threads
+from grete.swarm.chores import Chores
 from grete.swarm.context import NodeContext
 from grete.swarm.inherit import Inherited
-from grete.swarm.limits import Limits
 from grete.swarm.loop import Loop
 from grete.swarm.manager import Manager
+from grete.swarm.notify import Notify
+from grete.swarm.server import Server
+from grete.swarm.status import About, Status, snapshot
 from grete.swarm.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -33,20 +38,44 @@ class Supervisor:
         Raises GreteError, with nothing forked, for what is wrong before.
         """
         app, config = self._app, self._config
-        app.groups(config)
-        manager = Manager(config.swarm.nodes, _limits(config))
-        wishes = Wishes(manager)
-        loop = Loop(manager, wishes, self._live)
-        logger.info(
-            'App "%s": %d nodes of supervisor %d',
-            app.name,
-            config.swarm.nodes,
-            self._pid,
-            extra={"event": "swarm.starting", "nodes": config.swarm.nodes},
-        )
-        status = loop.run()
+        pins.check(app.groups(config), config)
+        cpus.check(config)
+        app.preloads.run()
+        # After it and before sockets are bound: what a preload has left behind is refused, and nothing is to be undone.
+        threads.check()
+        with contextlib.ExitStack() as opened:
+            loop = self._prepare(opened)
+            logger.info(
+                'App "%s": %d nodes of supervisor %d',
+                app.name,
+                config.swarm.nodes,
+                self._pid,
+                extra={"event": "swarm.starting", "nodes": config.swarm.nodes},
+            )
+            preload.freeze()
+            status = loop.run()
         logger.info('App "%s": all nodes have stopped', app.name, extra={"event": "swarm.stopped", "status": status})
         return status
+
+    def _prepare(self, opened: contextlib.ExitStack) -> Loop:
+        swarm = self._config.swarm
+        manager = Manager(swarm.nodes, swarm.limits(self._config))
+        notify = opened.enter_context(contextlib.closing(Notify.from_environment()))
+        chores = Chores(manager, notify)
+        wishes = Wishes(manager, chores.wished)
+        about = About(self._app.name, time.monotonic())
+
+        def status(memory: bool) -> Status:
+            return snapshot(about, manager, time.monotonic(), memory=memory)
+
+        servers: list[Server] = []
+        if listening := control.open_server(swarm.control, self._app.name, status, wishes.commands):
+            servers.append(opened.enter_context(contextlib.closing(listening)))
+            about.control = listening.path
+        if probing := probes.open_server(swarm.probes, status):
+            servers.append(opened.enter_context(contextlib.closing(probing)))
+            about.probes = probing.addresses
+        return Loop(manager, wishes, self._live, pollables=servers, chores=chores)
 
     def _live(self, node: int, pipe: int, inherited: Inherited) -> NoReturn:
         swarm = self._config.swarm
@@ -54,21 +83,6 @@ class Supervisor:
         child.live(context, self._run_node, inherited)
 
     def _run_node(self, context: NodeContext) -> None:
+        cpus.apply(self._config, context.id)
         # With the settings that all nodes have: a file that was edited meanwhile is for the next swarm.
         self._app._run_node(context, self._config)  # noqa: SLF001
-
-
-def _limits(config: Config) -> Limits:
-    swarm = config.swarm
-    first, cap = swarm.restart_backoff
-    return Limits(
-        max_rss=swarm.max_rss,
-        gil_timeout=swarm.gil_timeout,
-        report_timeout=swarm.report_timeout,
-        unsteady_timeout=swarm.unsteady_timeout,
-        shutdown_timeout=config["shutdown_timeout"],
-        backoff_first=first,
-        backoff_cap=cap,
-        steady_after=swarm.steady_after,
-        crash_loop_after=swarm.crash_loop_after,
-    )
