@@ -51,10 +51,10 @@ def listen(path: Path, *, private: bool) -> socket.socket:
             _make_private(path.parent)
         else:
             _check_shared(path)
-        with _alone(path.parent) as sweeping:
-            if private and sweeping:
+        with _alone(path.parent) as alone:
+            if private and alone:
                 _sweep(path.parent)
-            _make_way(path)
+            _make_way(path, alone)
             return _bind(path)
     except OSError as error:
         raise _refusal(path, error.strerror or str(error)) from None
@@ -167,7 +167,7 @@ def _sweep(directory: Path) -> None:
                 path.unlink()
 
 
-def _make_way(path: Path) -> None:
+def _make_way(path: Path, alone: bool) -> None:
     try:
         facts = path.lstat()
     except FileNotFoundError:
@@ -176,6 +176,8 @@ def _make_way(path: Path) -> None:
         raise _refusal(path, "there is something else of that name, which is no socket: remove it, or")
     if answered(path):
         raise _refusal(path, "another swarm answers there: stop that one, or")
+    if not alone:
+        raise _refusal(path, "another swarm is just starting there: try again, or")
     path.unlink()
 
 

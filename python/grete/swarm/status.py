@@ -10,6 +10,8 @@ from grete.swarm import memory as memories
 from grete.swarm.memory import Memory
 from grete.swarm.report import Report
 
+VERSION = 1
+
 
 class JobStatus(TypedDict):
     """A job that runs; `seconds` so far."""
@@ -91,7 +93,7 @@ class Status(TypedDict):
     """The whole swarm. A JSON object as it is."""
 
     v: int
-    """1. It grows when a field changes its meaning or goes; new fields may come with the same number."""
+    """`VERSION`. It grows when a field changes its meaning or goes; new fields may come with the same number."""
     app: str
     version: str
     """Grete's."""
@@ -177,7 +179,7 @@ def snapshot(about: About, manager: Managed, now: float, *, memory: bool = False
     `memory` measures each process, too. That walks page tables, milliseconds for each GB in use: not for each second.
     """
     return {
-        "v": 1,
+        "v": VERSION,
         "app": about.app,
         "version": _core.__version__,
         "pid": os.getpid(),
