@@ -22,45 +22,52 @@ def _variable(name: str) -> str:
 
 
 # Name, what its threads are called (None: as the process is), what its file is called, what to do. Those that name
-# their threads are known by that.
+# their threads are known by that and by their file, the others by their file alone. The order counts: polars brings a
+# tokio of its own.
 _KNOWN: tuple[tuple[str, str | None, str, str], ...] = (
-    ("OpenBLAS", None, r"openblas", _variable("OPENBLAS_NUM_THREADS")),
-    ("MKL", None, r"libmkl_|mkl_rt", _variable("MKL_NUM_THREADS")),
-    ("BLIS", None, r"libblis", _variable("BLIS_NUM_THREADS")),
-    ("OpenMP", None, r"libgomp|libiomp5|libomp\b", _variable("OMP_NUM_THREADS")),
-    ("numexpr", None, r"numexpr", _variable("NUMEXPR_NUM_THREADS")),
-    ("DuckDB", None, r"duckdb", "open the database in a handler, or SET threads = 1"),
-    ("polars", r"polars|async-executor", r"polars", _variable("POLARS_MAX_THREADS")),
     (
-        "Arrow",
-        r"jemalloc_bg_thd|arrow",
-        r"libarrow|pyarrow",
-        "set ARROW_DEFAULT_MEMORY_POOL=system",
+        "polars",
+        r"polars|async-executor|tokio",
+        r"polars",
+        "it hangs in a forked process once it was used: use it in handlers only",
     ),
     ("PyTorch", r"pt_|torch", r"libtorch", _variable("OMP_NUM_THREADS")),
     ("TensorFlow", r"tf_|tensorflow", r"tensorflow", "import it in a handler"),
     ("gRPC", r"grpc|default-executo|resolver-execut|event_engine|timer_manager", r"grpc", "open channels in a handler"),
     ("a Rust library with rayon", r"rayon", r"", _variable("RAYON_NUM_THREADS")),
-    ("a Rust library with tokio", r"tokio", r"", "set TOKIO_WORKER_THREADS=1, or start it in a handler"),
+    ("a Rust library with tokio", r"tokio", r"", _variable("TOKIO_WORKER_THREADS")),
+    ("OpenBLAS", None, r"openblas", _variable("OPENBLAS_NUM_THREADS")),
+    ("MKL", None, r"libmkl_|mkl_rt", _variable("MKL_NUM_THREADS")),
+    ("BLIS", None, r"libblis", _variable("BLIS_NUM_THREADS")),
+    ("OpenMP", None, r"libgomp|libiomp5|libomp\b", _variable("OMP_NUM_THREADS")),
+    ("numexpr", None, r"numexpr", _variable("NUMEXPR_NUM_THREADS")),
+    ("Arrow", None, r"libarrow\.", "use it in handlers only, or set OMP_NUM_THREADS=1 and ARROW_IO_THREADS=1"),
+    ("DuckDB", None, r"duckdb", "open the database in a handler, or SET threads = 1"),
 )
+
+# jemalloc's own thread, of whichever library: it takes care of a fork itself.
+_HARMLESS = "jemalloc_bg_thd"
 
 
 def likely(names: Iterable[str], maps: str | None = None) -> list[Library]:
     """Whose threads with these names may be, by what is mapped into this process (`maps`: /proc/self/maps)."""
     files = _mapped(Path("/proc/self/maps").read_text(errors="replace") if maps is None else maps)
-    named = set(names)
+    rest = set(names)
     found = []
-    rest = set(named)
     for name, threads, file, cure in _KNOWN:
-        mine = {one for one in named if threads is not None and re.match(threads, one)}
-        if mine:
-            rest -= mine
-            found.append(Library(name, _first(file, files) or ", ".join(sorted(mine)), cure))
-    if rest:
-        for name, threads, file, cure in _KNOWN:
-            if threads is None and (mapped := _first(file, files)):
+        mapped = _first(file, files)
+        if threads is None:
+            if rest and mapped:
                 found.append(Library(name, mapped, cure))
+        elif mine := {one for one in rest if re.match(threads, one) and (mapped or not file)}:
+            rest -= mine
+            found.append(Library(name, mapped or ", ".join(sorted(mine)), cure))
     return found
+
+
+def is_harmless(name: str) -> bool:
+    """Whether a thread of this name is no cause for concern."""
+    return name == _HARMLESS
 
 
 def _mapped(maps: str) -> list[str]:

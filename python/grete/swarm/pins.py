@@ -17,10 +17,8 @@ def check(groups: Groups, config: Config) -> None:
     for route in _all(groups):
         for topic in route.topics:
             _check_agreed(route, topic, config)
-        if isinstance(route.partitions, Mapping):
-            _check_range(route.partitions, config, f"{_named(route)}: partitions={dict(route.partitions)}")
-        elif route.nodes is not None:
-            _check_range(route.nodes, config, f"{_named(route)}: nodes={list(route.nodes)}")
+        own = route.partitions if isinstance(route.partitions, Mapping) else route.nodes
+        _check_range(own or (), config, f"{_named(route)}: {_said(route)}")
     pinned = config.settings["nodes"]
     for node, topics in (pinned.value or {}).items():
         _check_range([node], config, f"nodes (from {pinned.origin}): {{{node}: {list(topics)}}}")
@@ -94,10 +92,9 @@ def _check_agreed(route: Route, topic: str, config: Config) -> None:
     if not pinned or own == pinned:
         return
     origin = config.settings["nodes"].origin
-    name = "partitions" if isinstance(route.partitions, Mapping) else "nodes"
     raise ConfigError(
-        f'{_named(route)} says {name} for nodes {_listed(own)}, and nodes (from {origin}) pins "{topic}" to '
-        f"{_listed(pinned)}: say it in one place",
+        f'{_named(route)} says {_said(route)}, and nodes (from {origin}) pins "{topic}" to {list(pinned)}: say it in '
+        "one place",
         setting="nodes",
         origin=origin,
     )
@@ -124,8 +121,11 @@ def _named(route: Route) -> str:
     return f"{route.location}: consumer {route.name}" if route.location else f"consumer {route.name}"
 
 
-def _listed(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, numbers))
+def _said(route: Route) -> str:
+    """The setting that pins the route."""
+    if isinstance(route.partitions, Mapping):
+        return f"partitions={ {node: list(some) for node, some in route.partitions.items()} }"
+    return f"nodes={list(route.nodes or ())}"
 
 
 def _all(groups: Groups) -> Iterable[Route]:
