@@ -172,6 +172,8 @@ class App:
 
     def groups(self, resolved: config.Config) -> dict[str, list[Route]]:
         """Routes by consumer group; those of one group share one client."""
+        if not self.routes:
+            raise ConfigError(f'App "{self.name}" has no consumer: declare one with @app.consumer("topic")')
         kafka_group = resolved.kafka.get("group.id")
         default = resolved["group"] or (kafka_group.value if kafka_group else self.name)
         groups: dict[str, list[Route]] = {}
@@ -282,8 +284,6 @@ class App:
 
         if self._live() is not None:
             raise GreteError(f'App "{self.name}" runs already')
-        if not self.routes:
-            raise ConfigError(f'App "{self.name}" has no consumer: declare one with @app.consumer("topic")')
         resolved = resolved or self.settings()
         groups = self.groups(resolved)
         pins.check_topics(groups, resolved)
