@@ -67,7 +67,7 @@ class Course:
             return
         self.quieted = True
         alive = self._alive()
-        text = f"quiet: what runs goes on in {telling.count(alive)}; no more records are handed out, and no node is started"
+        text = f"quiet: what runs in {telling.count(alive)} goes on; no more records, and no more nodes"
         self._tell("swarm.quiet", INFO, text, nodes=alive)
         if self.rolling is not None:
             text = "the rolling restart ends: the swarm is quiet from now on"
@@ -79,6 +79,8 @@ class Course:
 
     def restart(self, now: float) -> None:
         """All that live now are replaced, one after the other."""
+        if self.exit_status is not None:
+            return
         if (why := self.why_down) is not None:
             reason = "stop" if self.stopping else "quiet"
             self._actions.append(telling.restart_failed(WARNING, reason, f"no rolling restart: {why}", [], []))
@@ -130,11 +132,11 @@ class Course:
         node.enter(Phase.BACKOFF, now)
         if loops:
             self._looped(now, node)
-        if node.next_at == now:
+        if restart_in == 0 and node.phase is Phase.BACKOFF:
             self._lives.fork(now, node)
 
     def settle(self, now: float) -> None:
-        """After anything has changed: is the end reached, is it the next one's turn?"""
+        """After anything has changed: is the end reached, are all steady?"""
         if self.stopping:
             if self.exit_status is None and not any(node.phase.alive or _awaited(node) for node in self._nodes):
                 self._exit()
@@ -144,12 +146,17 @@ class Course:
             count, seconds = len(self._nodes), now - self._started_at
             text = f"all nodes ({count}) are steady, {seconds:.1f} s after the start"
             self._tell("swarm.steady", INFO, text, nodes=count, seconds=seconds)
+
+    def due(self, now: float) -> None:
+        """Whose turn is it? Not before all news is told: beside a node's report that it is steady may lie its death."""
         if self.rolling is not None:
             self._roll(now, self.rolling)
 
-    def deadline(self) -> float | None:
-        """When a rolling restart has waited for long enough."""
-        return self.rolling.deadline() if self.rolling is not None else None
+    def deadline(self, now: float) -> float | None:
+        """When a rolling restart goes on, or has waited for long enough."""
+        if self.rolling is None:
+            return None
+        return now if self.rolling.ready else self.rolling.deadline()
 
     def excuse(self, gap: float) -> None:
         """The supervisor did not run for that long."""

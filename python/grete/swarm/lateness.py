@@ -11,13 +11,13 @@ class Lateness:
     def __init__(self, patience: float) -> None:
         """`patience`: for how many seconds the reports after it may tell of that time."""
         self._patience = patience
-        self._now = -math.inf
+        self.now = -math.inf
         self._gap, self._until = 0.0, -math.inf
 
     def at(self, now: float, deadline: float | None) -> tuple[float, float]:
         """The time, which does not go back, and for how long nobody was listening: 0 but after such a gap."""
-        now, last = max(now, self._now), self._now
-        self._now = now
+        now, last = max(now, self.now), self.now
+        self.now = now
         # Both: a deadline that has passed stays so until `due`, while what was missed meanwhile is told.
         if deadline is None or now - max(deadline, last) <= LATE:
             return now, 0.0
@@ -27,4 +27,4 @@ class Lateness:
     @property
     def away(self) -> float:
         """The seconds of a gap that reports may tell of now."""
-        return self._gap if self._now < self._until else 0.0
+        return self._gap if self.now < self._until else 0.0

@@ -36,7 +36,7 @@ class Limits:
     dump_wait: float = 1.5
     """From the request for stacks to TERM. The dump that needs no GIL comes one second after the request."""
     backoff_first: float = 1.0
-    """From a death to the next life; doubled with each short life."""
+    """From a death to the next life; doubled with each short life. 0 would be a busy loop where forks fail."""
     backoff_cap: float = 30.0
     """The longest of these."""
     steady_after: float = 10.0
@@ -59,4 +59,4 @@ class Limits:
             raise ValueError("the longest backoff is finite")
 
 
-_MAY_BE_ZERO = {"shutdown_timeout", "dump_wait", "backoff_first"}
+_MAY_BE_ZERO = {"shutdown_timeout", "dump_wait"}

@@ -178,6 +178,7 @@ class Manager:
                 self._lives.due(now, node)
         if not self.stopping and (seconds := self._watch.nobody(now)) is not None:
             self.actions.append(telling.nobody(len(self._nodes), seconds, self._limits.unsteady_timeout))
+        self._course.due(now)
         self._settle(now)
 
     def deadline(self) -> float | None:
@@ -187,7 +188,7 @@ class Manager:
         if not self.stopping:
             times += [time for node in self._nodes for time in self._watch.deadlines(node)]
             times.append(self._watch.deadline())
-        times.append(self._course.deadline())
+        times.append(self._course.deadline(self._lateness.now))
         deadline = min((time for time in times if time is not None), default=math.inf)
         return None if deadline == math.inf else deadline
 
@@ -207,13 +208,13 @@ class Manager:
 
     def restart(self, now: float) -> None:
         """SIGHUP: each node that lives now is replaced, one after the other."""
-        now = self._at(now)
-        self._course.restart(now)
-        self._settle(now)
+        self._course.restart(self._at(now))
 
     def dump(self, now: float) -> None:
         """SIGTTIN: all nodes write their stacks."""
         self._at(now)
+        if self.exit_status is not None:
+            return
         living = [node for node in self._nodes if node.phase.alive]
         asked = [node.id for node in living if self._lives.dump(node)]
         self.actions.append(telling.dump(asked, [node.id for node in living if node.id not in asked]))

@@ -36,18 +36,29 @@ class Rolling:
 
     def next(self, now: float) -> NodeFacts | None:
         """The node that is to go now."""
-        if self._away:
+        if not self._may_go_on():
             return None
         if self._current is not None:
-            if self._nodes[self._current].phase is not Phase.STEADY:
-                return None
             self._current = None
             self._until = now + self._limit
-        for number in self._left:
-            node = self._nodes[number]
+        node = self._candidate()
+        if node is not None:
+            self._left.remove(node.id)
+            self._current, self._away = node.id, True
+        return node
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can go on: with the next node, or to its end."""
+        return self._may_go_on() and (not self._left or self._candidate() is not None)
+
+    def _may_go_on(self) -> bool:
+        """Whether the last one is back."""
+        return not self._away and (self._current is None or self._nodes[self._current].phase is Phase.STEADY)
+
+    def _candidate(self) -> NodeFacts | None:
+        for node in map(self._nodes.__getitem__, self._left):
             if node.phase.serving and all(other.phase is Phase.STEADY for other in self._others(node)):
-                self._left.remove(number)
-                self._current, self._away = number, True
                 return node
         return None
 
