@@ -90,6 +90,10 @@ bench-produce: build kafka $(STAMPS)/bench  ## the same for producers (BENCH_ARG
 bench-process: build kafka $(STAMPS)/bench  ## the same for handlers (BENCH_ARGS="--parts noop --quick")
 	$(BIN)/python -m benchmarks.process $(BENCH_ARGS)
 
+.PHONY: bench-swarm
+bench-swarm: build kafka $(STAMPS)/bench  ## what nodes bring and cost (BENCH_ARGS="--parts memory --load 20")
+	$(BIN)/python -m benchmarks.swarm $(BENCH_ARGS)
+
 .PHONY: clean
 clean:  ## remove all that was built, the jars too
 	rm -rf $(VENV) build target

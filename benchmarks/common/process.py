@@ -62,6 +62,42 @@ def usage(pid: int) -> Usage:
     return Usage(cpu / 1e9, voluntary, involuntary, threads, rss)
 
 
+@dataclass(frozen=True)
+class ThreadUsage:
+    """Counters of one thread since it began."""
+
+    name: str
+    cpu_seconds: float
+    voluntary_switches: int
+
+
+def by_thread(pid: int) -> dict[int, ThreadUsage]:
+    """{thread id: its counters}. A name has 15 bytes at most; Python's threads have none of their own before 3.14."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            status, schedstat = _status(task / "status"), (task / "schedstat").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # a thread that ended while we looked
+            continue
+        switches = int(status["voluntary_ctxt_switches"])
+        found[int(task.name)] = ThreadUsage(status["Name"], int(schedstat.split()[0]) / 1e9, switches)
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Those that live, and the dead that nobody has reaped yet."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name, in brackets, may hold anything.
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):  # a process that ended while we looked
+            continue
+        if parent == pid:
+            found.append(int(path.parent.name))
+    return sorted(found)
+
+
 def own_switches() -> tuple[int, int]:
     """How often the calling thread, and all threads of this process together, gave up the core by themselves."""
     caller = _status(Path("/proc/thread-self/status"))

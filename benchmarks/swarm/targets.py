@@ -1,0 +1,60 @@
+"""What swarms have to reach, and whether they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.common.verdicts import Verdict
+
+from .measurement import Measurement, rows_of
+
+NODES_OVER_THREADS = 1.8
+SWARM_OVER_ONE = 1.4
+# Seconds.
+DEATH = 0.020
+WEDGE = 2.0
+BACKOFF = 0.050
+# Of the supervisor, and of a node beyond what a process without a swarm has.
+WAKEUPS = 2.0
+CPU_MS = 1.0
+
+
+def judge(found: Measurement) -> list[Verdict]:
+    """Every target of the parts that were run."""
+    return [*_cpu(found), *_memory(found), *_delays(found), *_idle(found)]
+
+
+def _cpu(found: Measurement) -> Iterator[Verdict]:
+    if found.cpu:
+        by_name = {row.name: row.typical for row in found.cpu}
+        nodes, threads = by_name.get("nodes"), by_name.get("threads")
+        ratio = None if nodes is None or threads is None else nodes / threads
+        yield Verdict("cpu, records/s: 2 nodes over 2 threads of one process", ">=", NODES_OVER_THREADS, ratio)
+
+
+def _memory(found: Measurement) -> Iterator[Verdict]:
+    if found.memory:
+        nodes, one = rows_of(found.memory, "nodes"), rows_of(found.memory, "one")
+        ratio = None if nodes is None or one is None else nodes.pss / one.pss
+        yield Verdict("memory, PSS: 4 nodes and supervisor over one process", "<=", SWARM_OVER_ONE, ratio)
+
+
+def _delays(found: Measurement) -> Iterator[Verdict]:
+    limits = {
+        "kill": ("SIGKILL to death noticed, p99, ms", 0.99, DEATH),
+        "wedge": ("GIL held to noticed beyond its limit, longest, ms", 1.0, WEDGE),
+        "backoff": ("restart's distance from the backoff, longest, ms", 1.0, BACKOFF),
+    }
+    for name, (text, share, limit) in limits.items():
+        if row := found.delay(name):
+            yield Verdict(f"delays, {text}", "<=", 1e3 * limit, 1e3 * row.share(share))
+
+
+def _idle(found: Measurement) -> Iterator[Verdict]:
+    by_name = {row.name: row for row in found.idle}
+    supervisor, node, one = (by_name.get(name) for name in ("supervisor", "node", "one"))
+    if supervisor and node and one:
+        more = node.wakeups_per_second - one.wakeups_per_second
+        yield Verdict("idle, supervisor: wake-ups/s", "<=", WAKEUPS, supervisor.wakeups_per_second)
+        yield Verdict("idle, supervisor: CPU ms/s", "<=", CPU_MS, supervisor.cpu_ms_per_second)
+        yield Verdict("idle, a node: wake-ups/s beyond grete run's", "<=", WAKEUPS, more)
