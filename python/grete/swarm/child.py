@@ -73,10 +73,10 @@ def _reset_signals() -> None:
 
     HELD gets a handler that does nothing, and not the default: until the Runner has set up its own, the mask keeps
     them; after it has taken its own down, a late TERM, TSTP or TTIN does not kill or stop a process that is ending.
-    Ignoring them would throw away what is pending.
+    Ignoring them would throw away what is pending. HUP means nothing to a node, and often is sent to all processes.
     """
     for signum in signal.valid_signals():
-        if signum in HELD:
+        if signum in HELD or signum == signal.SIGHUP:
             signal.signal(signum, _ignore)
         elif signum not in _PYTHONS_OWN and signal.getsignal(signum) not in (signal.SIG_DFL, None):
             signal.signal(signum, signal.SIG_DFL)

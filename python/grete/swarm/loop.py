@@ -162,15 +162,16 @@ class Loop:
         """Reaps those that have ended. What they have reported last is read before."""
         for node in nodes:
             self._listen(node, now)
-            # Closing takes them out of the epoll: we have the only descriptors of them.
-            pipe, pidfd = node.pipe, node.pidfd
+            if node.pid is None or node.alive():
+                continue
+            # Out of the epoll before they are closed. A child that is just being forked has copies of both until it
+            # closes what it inherited, and the epoll would go on telling of the numbers that we have closed.
+            for fds, fd in ((self._by_pipe, node.pipe), (self._by_pidfd, node.pidfd)):
+                if fd is not None and fds.pop(fd, None) is not None:
+                    self._epoll.unregister(fd)
             status = node.reap()
             if status is None:
-                continue
-            if pipe is not None:
-                self._by_pipe.pop(pipe, None)
-            if pidfd is not None:
-                self._by_pidfd.pop(pidfd, None)
+                raise AssertionError(f"node {node.id} has ended and lives")
             self._manager.died(now, node.id, status)
 
     def _reap_strangers(self, now: float) -> None:
@@ -224,8 +225,9 @@ class Loop:
             node.signal(signal.SIGKILL)
         for node in self._nodes:
             while node.reap() is None and node.pid is not None:
-                # Not before it is dead, and so at once, or never: then it waits for a disk that is gone.
-                os.waitid(os.P_PID, node.pid, os.WEXITED | os.WNOWAIT)
+                # Soon, or never: if it waits in the kernel for a disk that is gone.
+                with contextlib.suppress(ChildProcessError):
+                    os.waitid(os.P_PID, node.pid, os.WEXITED | os.WNOWAIT)
 
     def _fds(self) -> Iterable[int]:
         yield self._epoll.fileno()

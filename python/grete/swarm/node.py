@@ -97,6 +97,10 @@ class Node:
         """False: there is no such process any more, and nobody got it."""
         return self._pidfd is not None and self._pidfd.signal(signum)
 
+    def alive(self) -> bool:
+        """Whether the process runs. False without one, too."""
+        return self._pidfd is not None and self._pidfd.alive
+
     def reap(self) -> int | None:
         """None while it runs. Else how it ended (exit code, or -signal): it is reaped, and all is closed."""
         if self._pidfd is None:

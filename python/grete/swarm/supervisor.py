@@ -53,9 +53,7 @@ class Supervisor:
                 extra={"event": "swarm.starting", "nodes": config.swarm.nodes},
             )
             preload.freeze()
-            status = loop.run()
-        logger.info('App "%s": all nodes have stopped', app.name, extra={"event": "swarm.stopped", "status": status})
-        return status
+            return loop.run()
 
     def _prepare(self, opened: contextlib.ExitStack) -> Loop:
         swarm = self._config.swarm

@@ -1,0 +1,1 @@
+"""The supervisor with nodes that need no Kafka."""

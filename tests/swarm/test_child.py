@@ -1,0 +1,87 @@
+"""What a node inherits, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+
+import pytest
+
+from tests.kafka import eventually
+from tests.swarm.run import Run
+
+
+def test_a_node_has_nothing_of_its_supervisor_open() -> None:
+    with Run("descriptors", "--nodes", "3", stdin=subprocess.DEVNULL) as run:
+        pids = run.nodes(3)
+        # And one that comes later, when more is open.
+        os.kill(pids[0], signal.SIGTERM)
+        run.until(4, up=...)
+        for line in run.lines(fds=...):
+            # Not even the read end of its own pipe: with it, nobody would notice that nobody listens.
+            assert set(line["fds"]) == {"0", "1", "2", str(line["pipe"])}
+            assert line["fds"]["0"] == os.devnull
+            assert line["group"] == line["pid"]
+        assert run.stop() == 0
+
+
+def test_a_term_that_comes_before_the_node_has_begun_is_kept() -> None:
+    with Run("obey", "--nodes", "1", "--twist", "tests.swarm.twists:term_at_once") as run:
+        run.until(pending=[signal.SIGTERM])
+        # Neither forgotten by a handler that is the supervisor's, nor the death of a node that has done nothing yet.
+        run.until(node=0, signal="SIGTERM")
+        assert run.until(event="swarm.node.died")["status"] == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [("fail", 1), ("leave_1", 1), ("leave_2", 2), ("leave_9", 1), ("interrupt", 1), ("at_the_end", 0)],
+)
+def test_the_status_of_a_node(body: str, status: int) -> None:
+    with Run(body, "--nodes", "1", "--deaths", "1") as run:
+        assert run.wait() == 0
+        assert run.until(event="swarm.node.died")["status"] == status
+        # Nothing of what comes after the fork is done by the node, too.
+        assert [line["pid"] for line in run.lines(ended=True)] == [run.pid]
+
+
+def test_an_error_of_the_app_is_logged_with_the_node() -> None:
+    with Run("fail", "--nodes", "1", "--deaths", "1") as run:
+        line = run.until(event="swarm.node.failed")
+        assert line["grete_node"] == "node-0"
+        assert line["error"] == "RuntimeError('the app of node 0 is broken')"
+        assert run.wait() == 0
+
+
+def test_a_node_ends_as_the_interpreter_does() -> None:
+    with Run("at_the_end", "--nodes", "1", "--deaths", "1") as run:
+        assert run.wait() == 0
+        assert [line["end"] for line in run.lines(end=...)] == ["body", "thread", "atexit", "buffered"]
+
+
+def test_no_node_outlives_a_supervisor_that_dies_while_it_forks() -> None:
+    with Run("obey", "--nodes", "1", "--twist", "tests.swarm.twists:supervisor_dies") as run:
+        assert run.wait() == -signal.SIGKILL  # and stdout was closed by all that had it: the node is gone
+        assert run.lines(up=...) == []
+
+
+@pytest.mark.parametrize("body", ["obey", "ignore", "wedge", "stopped"])
+def test_no_node_outlives_its_supervisor(body: str) -> None:
+    with Run("obey" if body == "stopped" else body, "--nodes", "4") as run:
+        pids = run.nodes(4)
+        if body == "stopped":
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+        pidfds = [os.pidfd_open(pid) for pid in pids]
+        try:
+            run.signal(signal.SIGKILL)
+            eventually(lambda: all(_over(fd) for fd in pidfds), 5, "the nodes' end")
+        finally:
+            for fd in pidfds:
+                os.close(fd)
+
+
+def _over(pidfd: int) -> bool:
+    return bool(select.select([pidfd], [], [], 0)[0])

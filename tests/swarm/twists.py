@@ -1,0 +1,132 @@
+"""What is done to a loop before it runs, so that a race happens each time."""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+import resource
+import signal
+import time
+from pathlib import Path
+
+from grete.swarm.actions import Signal
+from grete.swarm.loop import Loop
+from tests.swarm.bodies import say
+
+
+def _first_child(do: object) -> None:
+    """Calls it in the first child only, right after the fork, before anything of ours runs there."""
+    forks = [0]
+
+    def before() -> None:
+        forks[0] += 1
+
+    def after() -> None:
+        if forks[0] == 1:
+            do()  # type: ignore[operator]
+
+    os.register_at_fork(before=before, after_in_child=after)
+
+
+def term_at_once(loop: Loop) -> None:
+    """TERM reaches the first node before it has done anything of its own."""
+    forked = loop._manager.forked
+
+    def told(now: float, node: int, pid: int) -> None:
+        forked(now, node, pid)
+        loop._manager.actions.append(Signal(node, signal.SIGTERM))
+
+    def wait() -> None:
+        until = time.monotonic() + 20
+        while signal.SIGTERM not in signal.sigpending() and time.monotonic() < until:
+            os.sched_yield()
+        say(pending=sorted(signal.sigpending()))
+
+    loop._manager.forked = told  # type: ignore[method-assign]
+    _first_child(wait)
+
+
+def supervisor_dies(loop: Loop) -> None:
+    """The supervisor is gone before the node asks the kernel to be told."""
+    supervisor = os.getpid()
+
+    def kill() -> None:
+        os.kill(supervisor, signal.SIGKILL)
+        while os.getppid() == supervisor:
+            os.sched_yield()
+
+    _first_child(kill)
+
+
+def no_descriptors(loop: Loop) -> None:
+    """None is left for the first tries, and enough later."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(fd.name) for fd in Path("/proc/self/fd").iterdir()), hard))
+    fork_failed = loop._manager.fork_failed
+
+    def told(now: float, node: int, error: OSError) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        fork_failed(now, node, error)
+
+    loop._manager.fork_failed = told  # type: ignore[method-assign]
+
+
+def no_pidfd(loop: Loop) -> None:
+    """There is one descriptor too few for the first node: it has a pipe, and gets no pidfd."""
+    opened = os.pidfd_open
+    pids: list[int] = []
+
+    def fail(pid: int, flags: int = 0) -> int:
+        pids.append(pid)
+        if len(pids) == 1:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        say(first=Path(f"/proc/{pids[0]}").exists())
+        return opened(pid, flags)
+
+    os.pidfd_open = fail
+
+
+def no_processes(loop: Loop) -> None:
+    """The first fork is refused."""
+    fork = os.fork
+    refused: list[bool] = []
+
+    def fail() -> int:
+        if not refused:
+            refused.append(True)
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return fork()
+
+    os.fork = fail
+
+
+def broken_manager(loop: Loop) -> None:
+    """The first death is too much for it."""
+
+    def died(now: float, node: int, status: int) -> None:
+        raise RuntimeError("a bug of ours")
+
+    loop._manager.died = died  # type: ignore[method-assign]
+
+
+def late_fork(loop: Loop) -> None:
+    """A child that keeps what it inherited, while the node whose descriptors these are dies."""
+    closed = loop._inherited.close
+
+    def slowly() -> None:
+        if loop.wakeups:
+            say(keeps=True)
+            signal.sigwait([signal.SIGUSR1])
+        closed()
+
+    loop._inherited.close = slowly  # type: ignore[method-assign]
+
+
+def other_child(loop: Loop) -> None:
+    """Code of the user's has a child in the supervisor, and asks at the end how that ended."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(5)
+    atexit.register(lambda: say(other=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) if os.getpid() == me else None)
+    me = os.getpid()
