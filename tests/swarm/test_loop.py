@@ -40,7 +40,7 @@ def test_many_at_once(mode: list[str]) -> None:
 
 @MODES
 def test_nothing_is_left_of_a_thousand_nodes(mode: list[str]) -> None:
-    limits = json.dumps({"crash_loop_after": 10**6, "backoff_first": 0, "backoff_cap": 0.001})
+    limits = json.dumps({"crash_loop_after": 10**6, "backoff_first": 0.001, "backoff_cap": 0.001})
     with Run("die", "--nodes", "4", "--deaths", "1000", "--limits", limits, *mode) as run:
         before = run.until(supervisor=...)
         assert run.wait(100) in (0, 1)  # 1: one of them failed after the stop had begun
