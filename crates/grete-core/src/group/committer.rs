@@ -162,6 +162,8 @@ impl Committer {
             group_id: Cow::Owned(ctx.config().group_id.to_string()),
             generation_id_or_member_epoch: stamp.generation,
             member_id: Cow::Owned(stamp.member_id.clone()),
+            // A stranger to the group has no place in it that could be somebody else's.
+            group_instance_id: ctx.instance_id().filter(|_| stamp.generation >= 0),
             topics,
             ..OffsetCommitRequest::default()
         };
@@ -356,11 +358,15 @@ fn judge(
             }
             Standing::InFlux => None,
         },
-        Verdict::Error(code @ ErrorCode::FENCED_INSTANCE_ID) => {
-            let group = ctx.config().group_id.clone();
-            ctx.effect(Effect::Fatal(GroupError::Refused { group, request: "OffsetCommit", code }));
-            Some(Err(CommitError::Fenced(code)))
-        }
+        Verdict::Error(code @ ErrorCode::FENCED_INSTANCE_ID) => match standing {
+            Standing::Standalone => Some(Err(CommitError::Fenced(code))),
+            Standing::Refuted => {
+                ctx.effect(Effect::CommitInstanceFenced { lookup });
+                Some(Err(CommitError::Fenced(code)))
+            }
+            // Perhaps fenced by ourselves: the join under way may have replaced the id that the commit carried.
+            Standing::InFlux => None,
+        },
         Verdict::Error(ErrorCode::GROUP_AUTHORIZATION_FAILED) => {
             let group = ctx.config().group_id.clone();
             ctx.effect(Effect::Fatal(GroupError::GroupAuthorization { group }));

@@ -10,6 +10,9 @@ use crate::time::{MILLI, Nanos, SECOND};
 pub struct GroupConfig {
     /// `group.id`.
     pub group_id: Arc<str>,
+    /// `group.instance.id` (KIP-345): who comes back under it within the session timeout gets its old place, and nobody
+    /// else notices. Such a member is kept for the session timeout when it closes, too.
+    pub instance_id: Option<Arc<str>>,
     /// `session.timeout.ms`: the coordinator forgets a member that it has not heard of for so long. 45 s.
     pub session_timeout: Nanos,
     /// `heartbeat.interval.ms`: 3 s.
@@ -35,6 +38,7 @@ impl GroupConfig {
     pub fn new(group_id: impl Into<Arc<str>>) -> Self {
         Self {
             group_id: group_id.into(),
+            instance_id: None,
             session_timeout: 45 * SECOND,
             heartbeat_interval: 3 * SECOND,
             max_poll_interval: 300 * SECOND,
@@ -53,6 +57,9 @@ impl GroupConfig {
     pub fn check(&self) -> Result<(), GroupConfigError> {
         if self.group_id.is_empty() {
             return Err(GroupConfigError::NoGroupId);
+        }
+        if let Some(id) = self.instance_id.as_deref().filter(|id| !is_legal_instance_id(id)) {
+            return Err(GroupConfigError::InstanceId { id: id.to_owned() });
         }
         if self.assignors.is_empty() {
             return Err(GroupConfigError::NoAssignors);
@@ -73,12 +80,27 @@ impl GroupConfig {
     }
 }
 
+/// Kafka's rules for `group.instance.id` are those for names of topics.
+fn is_legal_instance_id(id: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=249).contains(&id.len()) && id != "." && id != ".." && id.bytes().all(legal)
+}
+
 /// A setting that cannot work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GroupConfigError {
     /// An empty `group.id`.
     #[error("group.id is empty: give the group a name")]
     NoGroupId,
+    /// A `group.instance.id` that brokers refuse.
+    #[error(
+        "group.instance.id={id:?} is refused by brokers: give 1 to 249 letters, digits, dots, underscores and hyphens (and \
+         neither \".\" nor \"..\")"
+    )]
+    InstanceId {
+        /// The setting.
+        id: String,
+    },
     /// An empty list of assignors.
     #[error("partition.assignment.strategy is empty: set cooperative-sticky, range or both")]
     NoAssignors,
@@ -115,6 +137,12 @@ mod tests {
         assert!(bad.check().unwrap_err().to_string().contains("heartbeat.interval.ms=3000"));
         let bad = GroupConfig { assignors: Vec::new(), ..good.clone() };
         assert_eq!(bad.check(), Err(GroupConfigError::NoAssignors));
+        for id in ["", ".", "..", "a b", "gr\u{fc}n", "{hostname}", &"x".repeat(250)] {
+            let bad = GroupConfig { instance_id: Some(id.into()), ..good.clone() };
+            assert_eq!(bad.check(), Err(GroupConfigError::InstanceId { id: id.to_owned() }));
+        }
+        let fine = GroupConfig { instance_id: Some("host-1.example_7".into()), ..good.clone() };
+        assert_eq!(fine.check(), Ok(()));
         let bad = GroupConfig { max_poll_interval: SECOND, ..good };
         assert!(matches!(bad.check(), Err(GroupConfigError::PollInterval { .. })));
     }

@@ -1,5 +1,7 @@
 //! What the machines of a group share while one event is handled.
 
+use std::borrow::Cow;
+
 use grete_wire::ErrorCode;
 
 use super::config::GroupConfig;
@@ -40,6 +42,10 @@ pub(super) enum Effect {
     Lost(LostReason),
     /// A commit was refused because of its generation or member id.
     CommitFenced(ErrorCode),
+    /// A commit was refused, by the coordinator of this lookup, because somebody else has our `group.instance.id`.
+    CommitInstanceFenced {
+        lookup: u32,
+    },
     /// A commit learnt that a rebalance is on.
     CommitSawRebalance,
     Left,
@@ -76,6 +82,11 @@ impl Context<'_> {
         let token = Token { owner: Owner::Group, id };
         self.actions.push(GroupAction::Send(Outgoing { target, channel, request, token, timeout }));
         id
+    }
+
+    /// `group.instance.id` for a request.
+    pub fn instance_id(&self) -> Option<Cow<'static, str>> {
+        self.shared.config.instance_id.as_ref().map(|id| Cow::Owned(id.to_string()))
     }
 
     pub fn effect(&mut self, effect: Effect) {

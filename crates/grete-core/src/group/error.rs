@@ -50,6 +50,36 @@ pub enum GroupError {
         /// The topic.
         topic: Arc<str>,
     },
+    /// Another process has our `group.instance.id`.
+    #[error(
+        "group {group}: another member has joined with group.instance.id={instance}, and this one is out \
+         ({request} was refused with {}): only one process at a time may have the id; stop the other one, or give each \
+         process an id of its own",
+        code.name()
+    )]
+    InstanceFenced {
+        /// `group.id`.
+        group: Arc<str>,
+        /// `group.instance.id`.
+        instance: Arc<str>,
+        /// The request.
+        request: &'static str,
+        /// What the broker said.
+        code: ErrorCode,
+    },
+    /// The broker is older than static membership.
+    #[error(
+        "group {group}: the broker is older than Kafka 2.3 and knows no group.instance.id ({reason}): leave \
+         group.instance.id={instance} out, or upgrade the broker"
+    )]
+    NoStaticMembers {
+        /// `group.id`.
+        group: Arc<str>,
+        /// `group.instance.id`.
+        instance: Arc<str>,
+        /// The request's error.
+        reason: String,
+    },
     /// Any other refusal that no retry cures.
     #[error("group {group}: {request} was refused with {code}")]
     Refused {

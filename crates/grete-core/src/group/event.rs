@@ -210,6 +210,13 @@ pub enum GroupNotice {
         /// All that is ours.
         tps: Vec<TopicPartition>,
     },
+    /// Out without a word: the coordinator keeps this static member's place for the session timeout.
+    PlaceKept {
+        /// `group.instance.id`.
+        instance: Arc<str>,
+        /// How long.
+        session_ms: u64,
+    },
     /// A revocation is over.
     Revoked {
         /// The partitions.

@@ -230,6 +230,8 @@ impl GroupMachine {
                     "the subscription changed".to_owned()
                 } else if let Some(topic) = self.member.outdated_topic(view) {
                     format!("the partitions of {topic} changed")
+                } else if self.member.has_waited_enough(now) {
+                    "partitions that were to change hands are nobody's".to_owned()
                 } else if self.must_rejoin && self.reconciler.is_idle() {
                     "partitions were revoked".to_owned()
                 } else {
@@ -306,6 +308,10 @@ impl GroupMachine {
             Effect::CommitFenced(_) if self.member.generation() < 0 => {}
             Effect::CommitFenced(code) => {
                 self.member.fence(&mut context!(self, now, out), LostReason::Fenced(code));
+            }
+            Effect::CommitInstanceFenced { .. } if self.member.generation() < 0 => {}
+            Effect::CommitInstanceFenced { lookup } => {
+                self.member.instance_fenced(&mut context!(self, now, out), lookup, "OffsetCommit");
             }
             Effect::CommitSawRebalance => {
                 if self.member.state() == State::Stable {

@@ -106,7 +106,7 @@ impl World {
             let member = &self.members[other];
             let Some(group) = member.core.group.as_ref().filter(|_| other != m) else { continue };
             let until = group.last_heartbeat_ack() + group.config().session_timeout;
-            if until < self.now || !self.brokers.coordinator.knows(group.member_id()) {
+            if until < self.now || !self.brokers.coordinator.counts_in(group.member_id()) {
                 continue;
             }
             let same = member.jobs.iter().find(|theirs| theirs.tp == job.tp && !theirs.ghost);

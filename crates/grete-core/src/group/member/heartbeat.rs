@@ -67,6 +67,7 @@ impl Heartbeat {
             group_id: Cow::Owned(config.group_id.to_string()),
             generation_id: generation,
             member_id: Cow::Owned(member_id.to_owned()),
+            group_instance_id: ctx.instance_id(),
             ..HeartbeatRequest::default()
         };
         // Three may go unanswered within one session.
@@ -115,9 +116,8 @@ impl Member {
                 let group = ctx.config().group_id.clone();
                 self.fail(ctx, GroupError::GroupAuthorization { group });
             }
-            Verdict::Error(code @ ErrorCode::FENCED_INSTANCE_ID) => {
-                let group = ctx.config().group_id.clone();
-                self.fail(ctx, GroupError::Refused { group, request: "Heartbeat", code });
+            Verdict::Error(ErrorCode::FENCED_INSTANCE_ID) => {
+                self.instance_fenced(ctx, flight.located.lookup, "Heartbeat");
             }
             // Not an acknowledgement; if it stays so, the session expires.
             Verdict::Error(_) => {}

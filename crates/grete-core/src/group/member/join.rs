@@ -20,6 +20,8 @@ use crate::time::SECOND;
 
 /// Beyond the rebalance timeout, within which the broker answers (Java adds the same).
 const GRACE: u64 = 5 * SECOND;
+/// The first version of JoinGroup that tells a leader not to assign.
+const SKIPS_ASSIGNMENT: i16 = 9;
 
 impl Member {
     pub(super) fn send_join(&mut self, ctx: &mut Context<'_>, located: Located, reconciler: &Reconciler) {
@@ -45,7 +47,7 @@ impl Member {
             session_timeout_ms: millis(config.session_timeout),
             rebalance_timeout_ms: millis(config.max_poll_interval),
             member_id: Cow::Owned(self.member_id.clone()),
-            group_instance_id: None,
+            group_instance_id: ctx.instance_id(),
             protocol_type: Cow::Borrowed(PROTOCOL_TYPE),
             protocols,
             reason: Some(Cow::Owned(self.reason.chars().take(255).collect())),
@@ -65,24 +67,28 @@ impl Member {
     ) -> Result<(), RequestError> {
         let answer = response.decode(JoinGroupResponse::decode).map_err(RequestError::Protocol)?;
         match ctx.verdict(at.located.lookup, ErrorCode(answer.error_code)) {
-            Verdict::Ok => self.joined(ctx, &answer),
+            Verdict::Ok => self.joined(ctx, at, response.version, &answer),
             Verdict::Retry => self.retry_later(ctx, ErrorCode(answer.error_code).to_string()),
+            Verdict::Error(ErrorCode::FENCED_INSTANCE_ID) => self.instance_fenced(ctx, at.located.lookup, "JoinGroup"),
             Verdict::Error(code) => self.join_refused(ctx, code, &answer.member_id),
         }
         Ok(())
     }
 
-    fn joined(&mut self, ctx: &mut Context<'_>, answer: &JoinGroupResponse<'_>) {
+    fn joined(&mut self, ctx: &mut Context<'_>, at: &Attempt, version: i16, answer: &JoinGroupResponse<'_>) {
         let elected = answer.protocol_name.as_deref().unwrap_or_default();
         let Some(protocol) = Assignor::by_name(elected).filter(|elected| ctx.config().assignors.contains(elected))
         else {
             let group = ctx.config().group_id.clone();
             return self.fail(ctx, GroupError::ForeignProtocol { group, elected: elected.to_owned() });
         };
+        // The generation has its assignment already, and we lead it from where we were (KIP-814).
+        let returned = answer.skip_assignment || self.leads_unnamed(ctx, version, answer);
         self.member_id = answer.member_id.clone().into_owned();
         self.generation = answer.generation_id;
         self.protocol = Some(protocol);
-        self.leader = answer.leader == answer.member_id;
+        self.leader = answer.leader == answer.member_id || returned;
+        self.origin.let_in(at.located.lookup);
         self.heartbeat.joined(ctx.now, ctx.config().heartbeat_interval);
         self.retry_at = ctx.now;
         ctx.notice(GroupNotice::Joined {
@@ -96,11 +102,21 @@ impl Member {
                 let instance_id = member.group_instance_id.as_deref();
                 subscription::decode_subscription(&member.member_id, instance_id, &member.metadata)
             });
-            self.election = Some(Election::new(ctx, claims.collect(), &self.topics));
+            self.election = Some(Election::new(ctx, claims.collect(), &self.topics, returned));
             self.state = State::Electing;
         } else {
             self.state = State::Syncing;
         }
+    }
+
+    /// Before KIP-814 a leader that came back was told the leader's id of before, which nobody has any more, so that nobody
+    /// watched for new partitions (KAFKA-13435). Coordinators make a static member's id of the instance id and a UUID.
+    fn leads_unnamed(&self, ctx: &Context<'_>, version: i16, answer: &JoinGroupResponse<'_>) -> bool {
+        let Some(instance) = ctx.config().instance_id.as_deref().filter(|_| version < SKIPS_ASSIGNMENT) else {
+            return false;
+        };
+        let uuid = answer.leader.strip_prefix(instance).and_then(|rest| rest.strip_prefix('-'));
+        self.member_id.is_empty() && answer.leader != answer.member_id && uuid.is_some_and(|uuid| uuid.len() == 36)
     }
 
     fn join_refused(&mut self, ctx: &mut Context<'_>, code: ErrorCode, member_id: &str) {
@@ -123,10 +139,8 @@ impl Member {
                 self.fail(ctx, GroupError::InvalidSessionTimeout { group, session_ms });
             }
             ErrorCode::GROUP_AUTHORIZATION_FAILED => self.fail(ctx, GroupError::GroupAuthorization { group }),
-            ErrorCode::INVALID_GROUP_ID
-            | ErrorCode::FENCED_INSTANCE_ID
-            | ErrorCode::UNRELEASED_INSTANCE_ID
-            | ErrorCode::UNSUPPORTED_VERSION => {
+            ErrorCode::UNRELEASED_INSTANCE_ID => self.fail_instance(ctx, "JoinGroup", code),
+            ErrorCode::INVALID_GROUP_ID | ErrorCode::UNSUPPORTED_VERSION => {
                 self.fail(ctx, GroupError::Refused { group, request: "JoinGroup", code });
             }
             // GROUP_MAX_SIZE_REACHED among them: there is room again when somebody leaves.

@@ -20,6 +20,7 @@
 
 mod heartbeat;
 mod join;
+mod origin;
 mod sync;
 
 use std::borrow::Cow;
@@ -30,6 +31,7 @@ use grete_wire::ErrorCode;
 use grete_wire::messages::{LeaveGroupRequest, LeaveGroupResponse, MemberIdentity};
 
 use self::heartbeat::Heartbeat;
+use self::origin::Origin;
 use self::sync::Election;
 use super::assignor::{Assignor, PartitionCounts};
 use super::context::{ClusterView, Context, Effect, Located, Verdict};
@@ -102,7 +104,10 @@ pub(super) struct Member {
     election: Option<Election>,
     /// The partition counts that we, as the leader, have assigned.
     counts: PartitionCounts,
+    /// As the leader, when partitions that were to change hands should have done so.
+    complete_by: Option<Nanos>,
     heartbeat: Heartbeat,
+    origin: Origin,
     /// Whether the member is about to leave: what is under way is finished, nothing new is begun.
     stopping: bool,
 }
@@ -124,7 +129,9 @@ impl Member {
             leader: false,
             election: None,
             counts: PartitionCounts::new(),
+            complete_by: None,
             heartbeat: Heartbeat::default(),
+            origin: Origin::default(),
             stopping: false,
         }
     }
@@ -197,7 +204,6 @@ impl Member {
         match self.state {
             State::Unjoined | State::Left => {
                 self.stopping = false;
-                self.member_id.clear();
                 self.generation = -1;
                 self.topics = topics;
                 self.backoff.reset();
@@ -231,6 +237,7 @@ impl Member {
         self.attempt = None;
         self.election = None;
         self.leader = false;
+        self.complete_by = None;
         self.retry_at = not_before;
         ctx.notice(GroupNotice::RebalanceStarted { reason: reason.clone() });
         self.reason = reason;
@@ -251,7 +258,7 @@ impl Member {
             return;
         }
         // ILLEGAL_GENERATION and a session that only we believe to be over leave the id valid, and with it our place.
-        if reason == LostReason::Fenced(ErrorCode::UNKNOWN_MEMBER_ID) {
+        if let LostReason::Fenced(ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::FENCED_INSTANCE_ID) = reason {
             self.member_id.clear();
         }
         self.generation = -1;
@@ -280,6 +287,26 @@ impl Member {
         }
     }
 
+    /// The coordinator of this lookup knows another member by our `group.instance.id`.
+    pub fn instance_fenced(&mut self, ctx: &mut Context<'_>, lookup: u32, request: &'static str) {
+        if self.origin.may_be_our_own(ctx.now, lookup) {
+            self.fence(ctx, LostReason::Fenced(ErrorCode::FENCED_INSTANCE_ID));
+        } else {
+            self.fail_instance(ctx, request, ErrorCode::FENCED_INSTANCE_ID);
+        }
+    }
+
+    fn fail_instance(&mut self, ctx: &mut Context<'_>, request: &'static str, code: ErrorCode) {
+        let (group, instance) = (ctx.config().group_id.clone(), ctx.config().instance_id.clone());
+        self.fail(
+            ctx,
+            match instance {
+                Some(instance) => GroupError::InstanceFenced { group, instance, request, code },
+                None => GroupError::Refused { group, request, code },
+            },
+        );
+    }
+
     fn fail(&mut self, ctx: &mut Context<'_>, error: GroupError) {
         ctx.effect(Effect::Fatal(error));
     }
@@ -301,7 +328,8 @@ impl Member {
         }
     }
 
-    /// Leaves; everything is revoked (P16). A member that has no id yet has nothing to say.
+    /// Leaves; everything is revoked (P16). A member that has no id yet has nothing to say, and a static one does not say it
+    /// (KIP-345): its place is kept for the session timeout, for whoever comes back under its instance id.
     pub fn leave(&mut self, ctx: &mut Context<'_>) {
         if !self.is_active() || self.state == State::Leaving {
             return;
@@ -313,6 +341,10 @@ impl Member {
         self.state = State::Leaving;
         if self.member_id.is_empty() {
             self.leave_unsaid(ctx);
+        } else if let Some(instance) = ctx.config().instance_id.clone() {
+            let session_ms = ctx.config().session_timeout / MILLI;
+            ctx.notice(GroupNotice::PlaceKept { instance, session_ms });
+            self.leave_unsaid(ctx);
         }
     }
 
@@ -321,7 +353,11 @@ impl Member {
         self.state = State::Left;
         self.attempt = None;
         self.generation = -1;
-        self.member_id.clear();
+        // Who comes back without the id takes the place of whoever has it by then, be it a join of its own that is still on
+        // the way (KAFKA-20985).
+        if ctx.config().instance_id.is_none() {
+            self.member_id.clear();
+        }
         ctx.effect(Effect::Left);
     }
 
@@ -353,6 +389,7 @@ impl Member {
             return;
         }
         self.attempt = None;
+        self.unanswered_join(ctx);
         if self.state == State::Syncing {
             self.rejoin(ctx, "the coordinator moved");
         }
@@ -366,6 +403,7 @@ impl Member {
                 State::Rebalancing if may_join && !self.stopping => Some(self.retry_at),
                 State::Joining | State::Syncing | State::Leaving if coordinator_known => Some(self.retry_at),
                 State::Electing if coordinator_known => self.election.as_ref().map(|election| election.deadline),
+                State::Stable if !self.stopping => self.complete_by,
                 _ => None,
             };
         }
@@ -406,13 +444,26 @@ impl Member {
 
     fn on_unanswered(&mut self, ctx: &mut Context<'_>, attempt: &Attempt, error: &RequestError) {
         ctx.unanswered(attempt.located.lookup, error);
-        if let RequestError::Unsupported { .. } = error {
-            let group = ctx.config().group_id.clone();
-            return self.fail(ctx, GroupError::Unsupported { group, reason: error.to_string() });
+        let (group, reason) = (ctx.config().group_id.clone(), error.to_string());
+        match (error, ctx.config().instance_id.clone()) {
+            (RequestError::Unsupported { .. }, _) => return self.fail(ctx, GroupError::Unsupported { group, reason }),
+            // Of all that we send, only the instance id has no place in the oldest versions.
+            (RequestError::Encode(_), Some(instance)) => {
+                return self.fail(ctx, GroupError::NoStaticMembers { group, instance, reason });
+            }
+            _ if error.may_have_happened() => self.unanswered_join(ctx),
+            _ => {}
         }
         match self.state {
             State::Syncing => self.rejoin_later(ctx, format!("SyncGroup was not answered: {error}")),
             _ => self.retry_later(ctx, error.to_string()),
+        }
+    }
+
+    /// A JoinGroup was given up that the coordinator may carry out all the same, and late.
+    fn unanswered_join(&mut self, ctx: &Context<'_>) {
+        if self.state == State::Joining && self.member_id.is_empty() {
+            self.origin.joined_unheard(ctx.now.saturating_add(ctx.config().session_timeout));
         }
     }
 
@@ -458,6 +509,11 @@ impl Member {
         let timeout = timeout(ctx.config());
         let token = ctx.send(Target::Node(located.node), channel, request, timeout);
         Attempt { token, located, sent_at: ctx.now }
+    }
+
+    /// As the leader, whether partitions that were to change hands have not done so in the time that their owners have for it.
+    pub fn has_waited_enough(&self, now: Nanos) -> bool {
+        self.state == State::Stable && self.complete_by.is_some_and(|complete_by| complete_by <= now)
     }
 
     /// Whether the subscription changed while a JoinGroup with the old one was under way. Its round is completed first.

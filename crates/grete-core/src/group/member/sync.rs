@@ -24,17 +24,22 @@ const METADATA_WAIT: Nanos = 5 * SECOND;
 pub(super) struct Election {
     claims: Vec<MemberClaim>,
     topics: BTreeSet<Arc<str>>,
+    /// The generation has its assignment: we only watch what it was made of.
+    returned: bool,
     pub deadline: Nanos,
 }
 
 impl Election {
-    pub fn new(ctx: &mut Context<'_>, claims: Vec<MemberClaim>, ours: &BTreeSet<Arc<str>>) -> Self {
-        let topics: BTreeSet<_> = claims.iter().flat_map(|claim| &claim.topics).cloned().collect();
+    pub fn new(ctx: &mut Context<'_>, claims: Vec<MemberClaim>, ours: &BTreeSet<Arc<str>>, returned: bool) -> Self {
+        let mut topics: BTreeSet<_> = claims.iter().flat_map(|claim| &claim.topics).cloned().collect();
+        if returned {
+            topics.extend(ours.iter().cloned()); // brokers before KIP-814 do not say what the others read
+        }
         if topics.iter().any(|topic| !ours.contains(topic)) {
             let all = topics.union(ours).cloned().collect();
             ctx.actions.push(GroupAction::WatchTopics { topics: all });
         }
-        Self { claims, topics, deadline: ctx.now + METADATA_WAIT }
+        Self { claims, topics, returned, deadline: ctx.now + METADATA_WAIT }
     }
 }
 
@@ -53,7 +58,16 @@ impl Member {
         for (topic, _) in counts.iter().filter(|(_, count)| **count <= 0) {
             ctx.notice(GroupNotice::TopicUnknown { topic: topic.clone() });
         }
+        if election.returned {
+            self.counts = counts;
+            return self.send_sync(ctx, located, Vec::new());
+        }
         let assignments = protocol.assign(&election.claims, &counts);
+        // What somebody has to give up first is given out when its owner joins again. An owner that is restarted meanwhile
+        // under its group.instance.id never learns that it has to: it comes back into this generation with the rest.
+        let withheld = i64::from(counts.values().map(|count| (*count).max(0)).sum::<i32>())
+            > assignments.values().map(|tps| tps.len() as i64).sum::<i64>();
+        self.complete_by = withheld.then(|| ctx.now.saturating_add(ctx.config().max_poll_interval));
         let encoded = assignments.into_iter().filter_map(|(member_id, tps)| {
             // Names that came in by the protocol fit into it.
             let assignment = Cow::Owned(subscription::encode_assignment(&tps).ok()?);
@@ -73,7 +87,7 @@ impl Member {
             group_id: Cow::Owned(ctx.config().group_id.to_string()),
             generation_id: self.generation,
             member_id: Cow::Owned(self.member_id.clone()),
-            group_instance_id: None,
+            group_instance_id: ctx.instance_id(),
             protocol_type: Some(Cow::Borrowed(PROTOCOL_TYPE)),
             protocol_name: self.protocol.map(|protocol| Cow::Borrowed(protocol.name())),
             assignments,
@@ -107,7 +121,8 @@ impl Member {
             Verdict::Error(ErrorCode::GROUP_AUTHORIZATION_FAILED) => {
                 self.fail(ctx, GroupError::GroupAuthorization { group });
             }
-            Verdict::Error(code @ (ErrorCode::FENCED_INSTANCE_ID | ErrorCode::INCONSISTENT_GROUP_PROTOCOL)) => {
+            Verdict::Error(ErrorCode::FENCED_INSTANCE_ID) => self.instance_fenced(ctx, at.located.lookup, "SyncGroup"),
+            Verdict::Error(code @ ErrorCode::INCONSISTENT_GROUP_PROTOCOL) => {
                 self.fail(ctx, GroupError::Refused { group, request: "SyncGroup", code });
             }
             Verdict::Error(code) => self.rejoin_later(ctx, format!("SyncGroup was refused: {code}")),
@@ -120,6 +135,7 @@ impl Member {
             Ok(tps) => {
                 self.heartbeat.acked(at.sent_at);
                 self.backoff.reset();
+                self.origin.settled();
                 self.state = State::Stable;
                 ctx.effect(Effect::Assigned(tps.into_iter().collect()));
             }

@@ -31,6 +31,10 @@ pub enum State {
 
 #[derive(Debug, Clone, Default)]
 struct Member {
+    /// `group.instance.id`.
+    instance: Option<String>,
+    /// A static member that was not there when the generation was made: it is kept, and has to come again.
+    absent: bool,
     session: Nanos,
     rebalance: Nanos,
     expires: Nanos,
@@ -85,8 +89,29 @@ impl Broker {
         }
     }
 
-    pub fn knows(&self, member_id: &str) -> bool {
-        self.members.contains_key(member_id)
+    /// Whether the member is in the present generation.
+    pub fn counts_in(&self, member_id: &str) -> bool {
+        self.members.get(member_id).is_some_and(|member| !member.absent)
+    }
+
+    /// Whether somebody has a place under this instance id.
+    pub fn keeps(&self, instance: &str) -> bool {
+        self.static_id(instance).is_some()
+    }
+
+    fn static_id(&self, instance: &str) -> Option<String> {
+        let has = |member: &Member| member.instance.as_deref() == Some(instance);
+        self.members.iter().find(|(_, member)| has(member)).map(|(id, _)| id.clone())
+    }
+
+    /// Kafka's `validateMember`.
+    fn validate(&self, id: &str, instance: Option<&str>) -> Result<(), ErrorCode> {
+        match instance.map(|instance| self.static_id(instance)) {
+            Some(Some(has)) if has != id => Err(ErrorCode::FENCED_INSTANCE_ID),
+            Some(None) => Err(ErrorCode::UNKNOWN_MEMBER_ID),
+            _ if self.members.contains_key(id) => Ok(()),
+            _ => Err(ErrorCode::UNKNOWN_MEMBER_ID),
+        }
     }
 
     /// When something happens by itself.
@@ -104,8 +129,13 @@ impl Broker {
             self.remove(now, &id);
         }
         if self.state == State::Preparing && self.rebalance_by <= now {
-            self.members.retain(|_, m| m.join.is_some());
-            self.complete(now);
+            self.members.retain(|_, m| m.join.is_some() || m.instance.is_some());
+            // Static members stay; if nobody at all has come, it is put off.
+            if self.members.is_empty() || self.members.values().any(|m| m.join.is_some()) {
+                self.complete(now);
+            } else {
+                self.rebalance_by = now + self.longest_rebalance();
+            }
         }
     }
 
@@ -156,13 +186,16 @@ impl Broker {
             ApiKey::SyncGroup => self.sync(now, to, &SyncGroupRequest::decode(to.version, r).unwrap()),
             ApiKey::Heartbeat => {
                 let request = HeartbeatRequest::decode(to.version, r).unwrap();
-                let code = self.heartbeat(now, &request.member_id, request.generation_id);
+                let instance = request.group_instance_id.as_deref();
+                let code = self.heartbeat(now, &request.member_id, instance, request.generation_id);
                 self.out.push((to, failure(to, code)));
             }
             ApiKey::LeaveGroup => {
                 let request = LeaveGroupRequest::decode(to.version, r).unwrap();
                 for member in &request.members {
-                    self.remove(now, &member.member_id);
+                    let static_id = member.group_instance_id.as_deref().and_then(|instance| self.static_id(instance));
+                    let id = static_id.filter(|_| member.member_id.is_empty());
+                    self.remove(now, id.as_deref().unwrap_or(&member.member_id));
                 }
                 self.out.push((to, failure(to, ErrorCode::NONE)));
             }
@@ -181,6 +214,21 @@ impl Broker {
 
     fn join(&mut self, now: Nanos, to: ReplyTo, request: &JoinGroupRequest<'_>) {
         let id = request.member_id.to_string();
+        let instance = request.group_instance_id.as_deref();
+        let protocols: Vec<(String, Vec<u8>)> =
+            request.protocols.iter().map(|p| (p.name.to_string(), p.metadata.to_vec())).collect();
+        let old = instance.and_then(|instance| self.static_id(instance));
+        let others = self.members.iter().filter(|(other, _)| **other != id && old.as_ref() != Some(other));
+        let others = others.map(|(_, m)| m);
+        let fits = |name: &str| others.clone().all(|m| m.protocols.iter().any(|(n, _)| n == name));
+        if !protocols.iter().any(|(name, _)| fits(name)) {
+            return self.out.push((to, failure(to, ErrorCode::INCONSISTENT_GROUP_PROTOCOL)));
+        }
+        if id.is_empty()
+            && let Some(instance) = instance
+        {
+            return self.join_static(now, to, request, instance, protocols);
+        }
         if id.is_empty() {
             self.ids += 1;
             let member_id = format!("m{:03}-{}", self.ids, to.client);
@@ -194,23 +242,13 @@ impl Broker {
             };
             return self.answer(to, |version, out| answer.encode(version, out));
         }
-        if !self.pending.contains(&id) && !self.members.contains_key(&id) {
-            return self.out.push((to, failure(to, ErrorCode::UNKNOWN_MEMBER_ID)));
-        }
-        let protocols: Vec<(String, Vec<u8>)> =
-            request.protocols.iter().map(|p| (p.name.to_string(), p.metadata.to_vec())).collect();
-        let others = self.members.iter().filter(|(other, _)| **other != id).map(|(_, m)| m);
-        let fits = |name: &str| others.clone().all(|m| m.protocols.iter().any(|(n, _)| n == name));
-        if !protocols.iter().any(|(name, _)| fits(name)) {
-            return self.out.push((to, failure(to, ErrorCode::INCONSISTENT_GROUP_PROTOCOL)));
+        if !self.pending.contains(&id)
+            && let Err(code) = self.validate(&id, instance)
+        {
+            return self.out.push((to, failure(to, code)));
         }
         self.pending.remove(&id);
-        let member = self.members.entry(id.clone()).or_default();
-        let same = member.protocols == protocols;
-        member.session = Nanos::from(request.session_timeout_ms.unsigned_abs()) * MILLI;
-        member.rebalance = Nanos::from(request.rebalance_timeout_ms.unsigned_abs()) * MILLI;
-        member.protocols = protocols;
-        member.join = Some(to);
+        let same = self.enter(&id, to, request, protocols);
         match self.state {
             State::Stable | State::Completing if same && (id != self.leader || self.state == State::Completing) => {
                 self.answer_join(now, &id);
@@ -220,9 +258,79 @@ impl Broker {
         }
     }
 
+    /// Takes a member's JoinGroup in; whether it says the same as before.
+    fn enter(
+        &mut self,
+        id: &str,
+        to: ReplyTo,
+        request: &JoinGroupRequest<'_>,
+        protocols: Vec<(String, Vec<u8>)>,
+    ) -> bool {
+        let member = self.members.entry(id.to_owned()).or_default();
+        let same = member.protocols == protocols;
+        member.session = Nanos::from(request.session_timeout_ms.unsigned_abs()) * MILLI;
+        member.rebalance = Nanos::from(request.rebalance_timeout_ms.unsigned_abs()) * MILLI;
+        member.protocols = protocols;
+        member.join = Some(to);
+        same
+    }
+
+    /// A static member without an id: a new one, or one that takes the place of the old one.
+    fn join_static(
+        &mut self,
+        now: Nanos,
+        to: ReplyTo,
+        request: &JoinGroupRequest<'_>,
+        instance: &str,
+        protocols: Vec<(String, Vec<u8>)>,
+    ) {
+        self.ids += 1;
+        let id = format!("{instance}-{:036}", self.ids);
+        let old = self.static_id(instance);
+        if let Some(old) = &old {
+            let mut member = self.members.remove(old).unwrap();
+            for to in [member.join.take(), member.sync.take()].into_iter().flatten() {
+                self.out.push((to, failure(to, ErrorCode::FENCED_INSTANCE_ID)));
+            }
+            self.members.insert(id.clone(), member);
+        }
+        let leader = self.leader.clone();
+        if old.as_ref() == Some(&leader) {
+            self.leader.clone_from(&id);
+        }
+        self.enter(&id, to, request, protocols);
+        self.members.get_mut(&id).unwrap().instance = Some(instance.to_owned());
+        match self.state {
+            // Its old assignment waits for it, unless the group would elect something else now.
+            State::Stable if old.is_some() && self.elect() == self.protocol => {
+                self.persist();
+                let told = if to.version >= 9 { self.leader.clone() } else { leader };
+                self.answer_join_as(now, &id, told, true);
+            }
+            State::Preparing => self.complete_if_all_are_in(now),
+            _ => self.prepare(now),
+        }
+    }
+
+    fn persist(&mut self) {
+        let mut members = self.members.clone();
+        for member in members.values_mut() {
+            (member.join, member.sync) = (None, None);
+        }
+        self.persisted = (self.generation, self.protocol.clone(), self.leader.clone(), members);
+    }
+
+    /// The first protocol that all have in common.
+    fn elect(&self) -> String {
+        let common = |name: &str| self.members.values().all(|m| m.protocols.iter().any(|(n, _)| n == name));
+        let any = self.members.values().next().expect("somebody elects");
+        let elected = any.protocols.iter().map(|(name, _)| name).find(|name| common(name));
+        elected.expect("members with nothing in common are not let in").clone()
+    }
+
     fn prepare(&mut self, now: Nanos) {
         self.state = State::Preparing;
-        self.rebalance_by = now + self.members.values().map(|m| m.rebalance).max().unwrap_or(0);
+        self.rebalance_by = now + self.longest_rebalance();
         for member in self.members.values_mut() {
             if let Some(to) = member.sync.take() {
                 member.expires = now + member.session;
@@ -230,6 +338,10 @@ impl Broker {
             }
         }
         self.complete_if_all_are_in(now);
+    }
+
+    fn longest_rebalance(&self) -> Nanos {
+        self.members.values().map(|m| m.rebalance).max().unwrap_or(0)
     }
 
     fn complete_if_all_are_in(&mut self, now: Nanos) {
@@ -240,49 +352,59 @@ impl Broker {
 
     fn complete(&mut self, now: Nanos) {
         self.generation += 1;
-        let Some((first, any)) = self.members.first_key_value() else {
+        if self.members.is_empty() {
             self.state = State::Empty;
             return;
-        };
-        if !self.members.contains_key(&self.leader) {
-            self.leader = first.clone();
         }
-        let common = |name: &str| self.members.values().all(|m| m.protocols.iter().any(|(n, _)| n == name));
-        let elected = any.protocols.iter().map(|(name, _)| name).find(|name| common(name));
-        self.protocol = elected.expect("members with nothing in common are not let in").clone();
+        if self.members.get(&self.leader).is_none_or(|m| m.join.is_none()) {
+            let there = self.members.iter().find(|(_, m)| m.join.is_some());
+            self.leader.clone_from(there.expect("somebody has come").0);
+        }
+        self.protocol = self.elect();
         self.state = State::Completing;
+        for member in self.members.values_mut() {
+            member.absent = member.join.is_none();
+        }
         for id in self.members.keys().cloned().collect::<Vec<_>>() {
             self.answer_join(now, &id);
         }
     }
 
     fn answer_join(&mut self, now: Nanos, id: &str) {
+        self.answer_join_as(now, id, self.leader.clone(), false);
+    }
+
+    /// `returned`: a static member that goes on where it was; told another leader, it is not told the members.
+    fn answer_join_as(&mut self, now: Nanos, id: &str, leader: String, returned: bool) {
         let protocol = self.protocol.clone();
         let all = self.members.iter().map(|(id, m)| JoinGroupResponseMember {
             member_id: Cow::Owned(id.clone()),
-            group_instance_id: None,
+            group_instance_id: m.instance.clone().map(Cow::Owned),
             metadata: Cow::Owned(m.protocols.iter().find(|(n, _)| *n == protocol).map(|(_, b)| b.clone()).unwrap()),
         });
         let answer = JoinGroupResponse {
             generation_id: self.generation,
             protocol_type: None,
             protocol_name: Some(Cow::Owned(protocol.clone())),
-            leader: Cow::Owned(self.leader.clone()),
+            skip_assignment: returned && leader == id,
+            members: if id == leader { all.collect() } else { Vec::new() },
+            leader: Cow::Owned(leader),
             member_id: Cow::Owned(id.to_owned()),
-            members: if id == self.leader { all.collect() } else { Vec::new() },
             ..JoinGroupResponse::default()
         };
         let member = self.members.get_mut(id).unwrap();
-        member.expires = now + member.session;
         if let Some(to) = member.join.take() {
+            member.absent = false;
+            member.expires = now + member.session;
             self.answer(to, |version, out| answer.encode(version, out));
         }
     }
 
     fn sync(&mut self, now: Nanos, to: ReplyTo, request: &SyncGroupRequest<'_>) {
-        let Some(member) = self.members.get_mut(request.member_id.as_ref()) else {
-            return self.out.push((to, failure(to, ErrorCode::UNKNOWN_MEMBER_ID)));
-        };
+        if let Err(code) = self.validate(&request.member_id, request.group_instance_id.as_deref()) {
+            return self.out.push((to, failure(to, code)));
+        }
+        let member = self.members.get_mut(request.member_id.as_ref()).unwrap();
         if request.generation_id != self.generation {
             return self.out.push((to, failure(to, ErrorCode::ILLEGAL_GENERATION)));
         }
@@ -313,7 +435,7 @@ impl Broker {
                     member.expires = now + member.session;
                     answers.extend(member.sync.take().map(|to| (to, member.assignment.clone())));
                 }
-                self.persisted = (self.generation, self.protocol.clone(), self.leader.clone(), self.members.clone());
+                self.persist();
                 for (to, assignment) in answers {
                     self.answer_sync(to, assignment);
                 }
@@ -326,8 +448,11 @@ impl Broker {
         self.answer(to, |version, out| answer.encode(version, out));
     }
 
-    fn heartbeat(&mut self, now: Nanos, id: &str, generation: i32) -> ErrorCode {
-        let Some(member) = self.members.get_mut(id) else { return ErrorCode::UNKNOWN_MEMBER_ID };
+    fn heartbeat(&mut self, now: Nanos, id: &str, instance: Option<&str>, generation: i32) -> ErrorCode {
+        if let Err(code) = self.validate(id, instance) {
+            return code;
+        }
+        let member = self.members.get_mut(id).unwrap();
         if generation != self.generation {
             return ErrorCode::ILLEGAL_GENERATION;
         }
@@ -352,8 +477,8 @@ impl Broker {
         let generation = request.generation_id_or_member_epoch;
         let code = if generation < 0 && self.members.is_empty() {
             ErrorCode::NONE
-        } else if !self.members.contains_key(request.member_id.as_ref()) {
-            ErrorCode::UNKNOWN_MEMBER_ID
+        } else if let Err(code) = self.validate(&request.member_id, request.group_instance_id.as_deref()) {
+            code
         } else if generation != self.generation {
             ErrorCode::ILLEGAL_GENERATION
         } else if self.state == State::Completing {

@@ -8,6 +8,8 @@ mod leaving;
 mod membership;
 mod offsets;
 mod rebalance;
+mod returning;
 mod rig;
 mod simulation;
+mod static_members;
 mod world;

@@ -25,13 +25,28 @@ fn assignors(seed: u64, member: usize) -> Vec<Assignor> {
     }
 }
 
+/// The instance id of a seed's member: none, all, or every other one; more members than ids means that some share one.
+fn instance(seed: u64, member: usize) -> Option<String> {
+    let is_static = match seed % 4 {
+        0 | 1 => false,
+        2 => true,
+        _ => member.is_multiple_of(2),
+    };
+    is_static.then(|| format!("i{}", member % 5))
+}
+
+fn add(world: &mut World, member: usize) {
+    let instance = instance(world.seed, member);
+    world.add_as(assignors(world.seed, member), instance.as_deref());
+}
+
 /// A minute and a half of faults, then quiet; then everything must be owned, once, and move on.
 fn run(seed: u64, trace: bool) {
     let mut world = World::new(seed);
     world.trace = trace;
     let members = 1 + world.rng.below(4) as usize;
     for member in 0..members {
-        world.add(assignors(seed, member));
+        add(&mut world, member);
     }
     let mut started = members;
     let end = world.now + 90 * SECOND;
@@ -40,11 +55,11 @@ fn run(seed: u64, trace: bool) {
         world.run_until(world.now + pause);
         let alive = world.alive();
         let Some(&victim) = alive.get(world.rng.below(alive.len() as u64) as usize) else {
-            world.add(assignors(seed, started));
+            add(&mut world, started);
             started += 1;
             continue;
         };
-        match world.rng.below(9) {
+        match world.rng.below(if seed % 4 >= 2 { 12 } else { 9 }) {
             0 | 1 => world.cut(victim),
             2 => {
                 let time = world.rng.below(25_000) * MILLI;
@@ -56,8 +71,13 @@ fn run(seed: u64, trace: bool) {
                 world.step(victim, GroupEvent::Leave { deadline });
             }
             5 if alive.len() < 5 => {
-                world.add(assignors(seed, started));
+                add(&mut world, started);
                 started += 1;
+            }
+            9..=11 => {
+                // At once or so: within the session, or after it.
+                let member = started - 1;
+                world.restart(victim, assignors(seed, member));
             }
             6 => {
                 let polite = world.rng.below(2) == 0;
@@ -98,6 +118,8 @@ fn run(seed: u64, trace: bool) {
         world.run_until(deadline);
         assert!(world.clients[c].left, "seed {seed}: client {c} did not leave");
     }
+    // Places of static members are kept for their sessions.
+    world.run_until(world.now + 60 * SECOND);
     world.assert_nothing_skipped();
     assert_eq!(world.broker.state, super::broker::State::Empty, "seed {seed}: somebody was forgotten");
 }

@@ -7,7 +7,9 @@ use grete_wire::frame::Frame;
 use grete_wire::{ApiKey, ErrorCode};
 
 use super::broker::{Broker, ReplyTo};
-use crate::group::{Assignor, ClusterView, CommitOffset, GroupAction, GroupConfig, GroupEvent, GroupMachine};
+use crate::group::{
+    Assignor, ClusterView, CommitOffset, GroupAction, GroupConfig, GroupError, GroupEvent, GroupMachine,
+};
 use crate::ids::TopicPartition;
 use crate::request::{Outgoing, Owner, Reply, RequestError, Response, Target, Token};
 use crate::rng::Rng;
@@ -44,6 +46,12 @@ pub struct Client {
     commits: u32,
     commit_due: Nanos,
     waiting: BTreeMap<u32, u32>,
+    /// `group.instance.id`.
+    pub instance: Option<String>,
+    /// Another client that runs has, or had, the same one.
+    shared: bool,
+    /// Out for good: somebody else has the instance id.
+    pub fenced: bool,
 }
 
 #[derive(Debug)]
@@ -94,7 +102,20 @@ impl World {
     }
 
     pub fn add(&mut self, assignors: Vec<Assignor>) -> usize {
+        self.add_as(assignors, None)
+    }
+
+    /// A static member; those that run under the same id are in each other's way.
+    pub fn add_as(&mut self, assignors: Vec<Assignor>, instance: Option<&str>) -> usize {
+        let mut shared = false;
+        for c in self.alive().into_iter().filter(|_| instance.is_some()) {
+            let client = &mut self.clients[c];
+            if client.instance.as_deref() == instance {
+                (client.shared, shared) = (true, true);
+            }
+        }
         let config = GroupConfig {
+            instance_id: instance.map(Into::into),
             assignors,
             session_timeout: 10 * SECOND,
             max_poll_interval: 30 * SECOND,
@@ -114,6 +135,9 @@ impl World {
             commits: 0,
             commit_due: 0,
             waiting: BTreeMap::new(),
+            instance: instance.map(str::to_owned),
+            shared,
+            fenced: false,
         });
         let client = self.clients.len() - 1;
         let topics = self.topics.0.keys().map(|topic| topic.as_str().into()).collect();
@@ -122,7 +146,8 @@ impl World {
     }
 
     pub fn alive(&self) -> Vec<usize> {
-        (0..self.clients.len()).filter(|&c| self.clients[c].alive && !self.clients[c].left).collect()
+        let runs = |client: &Client| client.alive && !client.left && !client.fenced;
+        (0..self.clients.len()).filter(|&c| runs(&self.clients[c])).collect()
     }
 
     fn post(&mut self, at: Nanos, event: Event) {
@@ -242,6 +267,11 @@ impl World {
                 assert!(self.clients[client].work.is_empty(), "seed {}: left while it owned something", self.seed);
                 self.clients[client].left = true;
             }
+            GroupAction::Fatal(GroupError::InstanceFenced { .. }) if self.clients[client].shared => {
+                let client = &mut self.clients[client];
+                assert!(client.work.is_empty(), "seed {}: fenced while it owned something", self.seed);
+                (client.fenced, client.connection) = (true, client.connection + 1);
+            }
             GroupAction::Fatal(error) => panic!("seed {}: {error}", self.seed),
             GroupAction::LearnNode { .. } | GroupAction::WatchTopics { .. } | GroupAction::Notice(_) => {}
         }
@@ -269,6 +299,20 @@ impl World {
         self.clients[client].alive = false;
         self.clients[client].connection += 1;
         self.clients[client].work.clear();
+    }
+
+    /// The process dies and another one starts under the same instance id.
+    pub fn restart(&mut self, client: usize, assignors: Vec<Assignor>) -> usize {
+        let instance = self.clients[client].instance.clone();
+        self.kill(client);
+        self.add_as(assignors, instance.as_deref())
+    }
+
+    /// What a client owns, for people: "a 0, b 1".
+    pub fn owned(&self, client: usize) -> String {
+        let names: Vec<_> =
+            self.clients[client].work.keys().map(|tp| format!("{} {}", tp.topic, tp.partition)).collect();
+        names.join(", ")
     }
 
     pub fn sleep(&mut self, client: usize, time: Nanos) {
@@ -317,7 +361,9 @@ impl World {
                 }
                 let api = outgoing.request.api();
                 let versions = api.ours();
-                let spread = u64::from((versions.end() - versions.start()).unsigned_abs()) + 1;
+                let is_static = self.clients.iter().any(|client| client.instance.is_some());
+                let first = if is_static { first_with_instances(api) } else { 0 }.max(*versions.start());
+                let spread = u64::from((versions.end() - first).unsigned_abs()) + 1;
                 // Which versions a broker has depends on its age; here each seed is an age.
                 let version = versions.end() - (self.seed % spread) as i16;
                 let to = ReplyTo { client, connection, token: outgoing.token.id, api, version };
@@ -420,7 +466,7 @@ impl World {
         for &c in &self.alive() {
             let client = &self.clients[c];
             let expired = client.machine.last_heartbeat_ack() + client.machine.config().session_timeout < self.now;
-            if !self.broker.knows(client.machine.member_id()) || expired {
+            if !self.broker.counts_in(client.machine.member_id()) || expired {
                 continue;
             }
             for tp in client.work.keys() {
@@ -473,6 +519,16 @@ impl World {
                 self.step(c, GroupEvent::MetadataChanged);
             }
         }
+    }
+}
+
+/// The first version that knows static members.
+fn first_with_instances(api: ApiKey) -> i16 {
+    match api {
+        ApiKey::JoinGroup => 5,
+        ApiKey::SyncGroup | ApiKey::Heartbeat | ApiKey::LeaveGroup => 3,
+        ApiKey::OffsetCommit => 7,
+        _ => 0,
     }
 }
 

@@ -1,0 +1,152 @@
+//! Static members in whole groups: restarts that nobody notices, and those that cannot go unnoticed.
+
+use grete_wire::ErrorCode;
+
+use super::broker::State;
+use super::world::World;
+use crate::group::{Assignor, GroupEvent};
+use crate::testing::each_seed;
+use crate::time::{MILLI, SECOND};
+
+const STICKY: [Assignor; 1] = [Assignor::CooperativeSticky];
+
+/// Three static members, settled, on a network without faults.
+fn settled(seed: u64) -> World {
+    let mut world = World::new(seed);
+    world.faults = false;
+    world.topics.0.insert("a".to_owned(), 9);
+    for instance in ["i0", "i1", "i2"] {
+        world.add_as(STICKY.to_vec(), Some(instance));
+    }
+    world.run_until(world.now + 60 * SECOND);
+    world.assert_settled();
+    world
+}
+
+fn leader(world: &World) -> usize {
+    world.alive().into_iter().find(|&c| world.clients[c].machine.is_leader()).expect("somebody leads")
+}
+
+/// Each member in turn, and each age of brokers: the group's generation stays, and so does what everybody has.
+#[test]
+fn a_restart_within_the_session_is_nobody_elses_business() {
+    each_seed(&[], 10, |seed, trace| {
+        let mut world = settled(seed);
+        world.trace = trace;
+        for _ in 0..2 {
+            for victim in world.alive() {
+                let (generation, owned) = (world.broker.generation, world.owned(victim));
+                let others: Vec<_> = world.alive().into_iter().filter(|&c| c != victim).collect();
+                let before: Vec<_> = others.iter().map(|&c| world.owned(c)).collect();
+                let led = leader(&world) == victim;
+                let back = world.restart(victim, STICKY.to_vec());
+                world.run_until(world.now + 15 * SECOND);
+                assert_eq!(world.broker.generation, generation, "seed {seed}: a rebalance");
+                assert_eq!(world.owned(back), owned, "seed {seed}");
+                assert_eq!(others.iter().map(|&c| world.owned(c)).collect::<Vec<_>>(), before, "seed {seed}");
+                assert_eq!(leader(&world) == back, led, "seed {seed}");
+                assert!(world.clients[back].machine.is_steady());
+                world.assert_settled();
+            }
+        }
+        // Whoever leads now still watches for new partitions, restarted or not.
+        let generation = world.broker.generation;
+        *world.topics.0.get_mut("a").unwrap() += 3;
+        world.metadata_changed();
+        world.run_until(world.now + 30 * SECOND);
+        assert!(world.broker.generation > generation);
+        world.assert_settled();
+        world.assert_nothing_skipped();
+    });
+}
+
+#[test]
+fn closing_keeps_the_place_for_the_session_and_no_longer() {
+    for (away, kept) in [(5, true), (20, false)] {
+        let mut world = settled(1);
+        let victim = world.alive()[1];
+        let (generation, owned) = (world.broker.generation, world.owned(victim));
+        world.step(victim, GroupEvent::Leave { deadline: world.now + 5 * SECOND });
+        world.run_until(world.now + away * SECOND);
+        assert!(world.clients[victim].left);
+        assert_eq!((world.broker.keeps("i1"), world.broker.generation == generation), (kept, kept));
+        let back = world.add_as(STICKY.to_vec(), Some("i1"));
+        world.run_until(world.now + 60 * SECOND);
+        assert_eq!(world.broker.generation == generation, kept);
+        assert!(!kept || world.owned(back) == owned);
+        world.assert_settled();
+        world.assert_nothing_skipped();
+    }
+}
+
+#[test]
+fn of_two_with_one_id_the_older_one_is_fenced_and_nothing_is_skipped() {
+    each_seed(&[], 10, |seed, trace| {
+        let mut world = settled(seed);
+        world.trace = trace;
+        let older = world.alive()[seed as usize % 3];
+        let (generation, owned) = (world.broker.generation, world.owned(older));
+        let instance = world.clients[older].instance.clone();
+        let newer = world.add_as(STICKY.to_vec(), instance.as_deref());
+        world.run_until(world.now + 15 * SECOND);
+        assert!(world.clients[older].fenced && !world.clients[newer].fenced, "seed {seed}");
+        assert_eq!((world.broker.generation, world.owned(newer)), (generation, owned));
+        world.assert_settled();
+        world.assert_nothing_skipped();
+    });
+}
+
+/// A partition was to change hands, and its owner is restarted before it has given it up and joined again: it comes back
+/// into a generation in which that partition is nobody's. The leader, who has withheld it, sees to it that it is not so for
+/// ever.
+#[test]
+fn what_changes_hands_while_its_owner_restarts_is_not_forgotten() {
+    let mut world = World::new(4);
+    world.faults = false;
+    world.topics.0 = [("a".to_owned(), 2), ("b".to_owned(), 1)].into();
+    for instance in ["i0", "i1"] {
+        world.add_as(STICKY.to_vec(), Some(instance));
+    }
+    world.run_until(world.now + 60 * SECOND);
+    let victim = world.alive().into_iter().find(|&c| c != leader(&world)).unwrap();
+    // It has two of the three partitions, so that it alone has to give one up.
+    assert!(world.owned(victim).contains(','), "another seed, please: {}", world.owned(victim));
+    let generation = world.broker.generation;
+    world.add_as(STICKY.to_vec(), Some("i2"));
+    while world.clients[victim].machine.generation() == generation || world.clients[victim].machine.is_steady() {
+        world.run_until(world.now + 5 * MILLI);
+    }
+    while world.broker.state != State::Stable {
+        world.run_until(world.now + 5 * MILLI);
+    }
+    assert_eq!(world.broker.generation, generation + 1);
+    let back = world.restart(victim, STICKY.to_vec());
+    world.run_until(world.now + 20 * SECOND);
+    assert_eq!(world.broker.generation, generation + 1, "it came back in time");
+    assert!(!world.owned(back).contains(','));
+    world.run_until(world.now + 60 * SECOND);
+    world.assert_settled();
+    world.assert_nothing_skipped();
+}
+
+#[test]
+fn a_new_coordinator_knows_the_static_members() {
+    each_seed(&[], 20, |seed, trace| {
+        let mut world = settled(seed);
+        world.trace = trace;
+        let victim = world.alive()[seed as usize % 3];
+        let generation = world.broker.generation;
+        if seed % 2 == 0 {
+            world.fail_over(ErrorCode::NOT_COORDINATOR);
+        }
+        world.restart(victim, STICKY.to_vec());
+        world.run_until(world.now + (seed * 40) * MILLI);
+        if seed % 2 == 1 {
+            world.fail_over(ErrorCode::NOT_COORDINATOR);
+        }
+        world.run_until(world.now + 60 * SECOND);
+        assert_eq!(world.broker.generation, generation, "seed {seed}");
+        world.assert_settled();
+        world.assert_nothing_skipped();
+    });
+}

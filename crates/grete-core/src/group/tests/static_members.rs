@@ -1,0 +1,394 @@
+//! `group.instance.id` (KIP-345): coming back, being taken for another, going without a word.
+
+use std::borrow::Cow;
+
+use grete_wire::frame::Frame;
+use grete_wire::messages::{JoinGroupResponse, JoinGroupResponseMember};
+use grete_wire::{ApiKey, ErrorCode, WireError};
+
+use super::rig::*;
+use crate::group::subscription::encode_subscription;
+use crate::group::{Assignor, GroupAction, GroupConfig, GroupError, GroupEvent, GroupNotice};
+use crate::request::{Outgoing, Request, RequestError, Response};
+use crate::time::{Nanos, SECOND};
+
+const INSTANCE: &str = "host-0";
+
+fn config() -> GroupConfig {
+    GroupConfig { instance_id: Some(INSTANCE.into()), ..GroupConfig::new("g") }
+}
+
+/// A static member in the group, with these partitions.
+fn joined(partitions: &[i32]) -> Rig {
+    let mut rig = Rig::with(config());
+    rig.start();
+    rig.locate(NODE);
+    rig.round(partitions);
+    rig.load(&[]);
+    rig.actions.clear();
+    rig
+}
+
+fn instance_of(outgoing: &Outgoing) -> Option<&str> {
+    match &outgoing.request {
+        Request::JoinGroup(request) => request.group_instance_id.as_deref(),
+        Request::SyncGroup(request) => request.group_instance_id.as_deref(),
+        Request::Heartbeat(request) => request.group_instance_id.as_deref(),
+        Request::OffsetCommit(request) => request.group_instance_id.as_deref(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The answer to a leader that comes back into the generation that it made, and what the others said when they joined.
+fn welcome_back(rig: &mut Rig, asked: &Outgoing, version: i16, leader: &str, skip: bool) {
+    let topics = ["t", "u"].map(Into::into);
+    let metadata = encode_subscription(Assignor::CooperativeSticky, &topics, &[], -1).unwrap();
+    let member = |id: &'static str| JoinGroupResponseMember {
+        member_id: Cow::Borrowed(id),
+        group_instance_id: None,
+        metadata: Cow::Owned(metadata.clone()),
+    };
+    let answer = JoinGroupResponse {
+        generation_id: 5,
+        protocol_name: Some(Cow::Borrowed("cooperative-sticky")),
+        leader: Cow::Borrowed(leader),
+        skip_assignment: skip,
+        member_id: Cow::Borrowed(ID),
+        members: if skip { vec![member(ID), member("other")] } else { Vec::new() },
+        ..JoinGroupResponse::default()
+    };
+    let mut body = Vec::new();
+    answer.encode(version, &mut body).unwrap();
+    rig.reply(asked, Ok(Response { api: ApiKey::JoinGroup, version, frame: Frame::from(body), body: 0 }));
+}
+
+fn fatal(rig: &Rig) -> Option<&GroupError> {
+    rig.actions.iter().find_map(|action| match action {
+        GroupAction::Fatal(error) => Some(error),
+        _ => None,
+    })
+}
+
+/// Fenced for good: what was owned is lost, not revoked, nothing is committed, and the error says what to do.
+#[track_caller]
+fn is_fenced(rig: &mut Rig, request: &str, lost: Option<&str>) {
+    let error = fatal(rig).expect("it cannot go on").clone();
+    assert!(matches!(&error, GroupError::InstanceFenced { instance, .. } if &**instance == INSTANCE), "{error:?}");
+    let text = error.to_string();
+    for part in ["group g", "group.instance.id=host-0", request, "FENCED_INSTANCE_ID", "stop the other one"] {
+        assert!(text.contains(part), "{part:?} is missing: {text}");
+    }
+    let expected: Vec<String> = lost.map(str::to_owned).into_iter().chain([format!("fatal {error}")]).collect();
+    assert_eq!(rig.news(), expected);
+    assert_eq!((rig.machine.state_name(), rig.machine.deadline()), ("failed", None));
+    rig.sent.clear();
+    rig.pass(100 * SECOND);
+    assert!(rig.sent.is_empty(), "{:?}", rig.sent);
+}
+
+#[test]
+fn the_way_in_takes_one_join_and_every_request_names_the_instance() {
+    let mut rig = Rig::with(config());
+    rig.start();
+    rig.locate(NODE);
+    let join = rig.take(ApiKey::JoinGroup);
+    assert_eq!((&*join_request(&join).member_id, instance_of(&join)), ("", Some(INSTANCE)));
+    rig.let_in(&join, Assignor::CooperativeSticky);
+    let sync = rig.take(ApiKey::SyncGroup);
+    assert_eq!(instance_of(&sync), Some(INSTANCE));
+    rig.assign(&sync, &[0, 1]);
+    assert!(rig.machine.is_steady());
+    rig.commit(1, &[(0, 5)]);
+    let commit = rig.take(ApiKey::OffsetCommit);
+    assert_eq!(instance_of(&commit), Some(INSTANCE));
+    let heartbeat = rig.next_heartbeat();
+    assert_eq!(instance_of(&heartbeat), Some(INSTANCE));
+    let mut rig = Rig::new();
+    rig.join(&[0]);
+    let heartbeat = rig.next_heartbeat();
+    assert_eq!(instance_of(&heartbeat), None);
+}
+
+/// A process that commits without joining is no member, whatever its settings say.
+#[test]
+fn a_standalone_commit_names_no_instance() {
+    let mut rig = Rig::with(config());
+    rig.step(GroupEvent::Assigned { tps: tps(&[0]), epoch: 1, load: false });
+    assert!(rig.machine.is_steady());
+    rig.commit(1, &[(0, 5)]);
+    rig.locate(NODE);
+    let commit = rig.take(ApiKey::OffsetCommit);
+    assert_eq!((instance_of(&commit), committed(&commit).0), (None, -1));
+}
+
+/// Back in the generation of before: what the answer assigns is taken as it is, and nobody joins again for it.
+#[test]
+fn who_comes_back_takes_its_assignment_without_another_round() {
+    let mut rig = Rig::with(config());
+    rig.generation = 8; // the ninth goes on
+    rig.start();
+    rig.locate(NODE);
+    rig.round(&[0, 1, 2]);
+    assert_eq!((rig.machine.generation(), rig.machine.is_steady()), (9, true));
+    assert_eq!(rig.news(), ["assign 0 1 2"]);
+    rig.load(&[]);
+    rig.pass_with_heartbeats(400 * SECOND);
+    rig.sends_no(ApiKey::JoinGroup);
+}
+
+/// KIP-814: it does not assign, and watches what the group reads as every leader does.
+#[test]
+fn a_leader_that_comes_back_assigns_nothing_and_watches() {
+    for (version, leader, skip) in [(9, ID, true), (8, "host-0-6f1e0f3c-7d0c-4bb1-b1f5-0a0d5a5f3f11", false)] {
+        let mut rig = Rig::with(config());
+        rig.view.0.insert("u".to_owned(), 2);
+        rig.start();
+        rig.locate(NODE);
+        let join = rig.take(ApiKey::JoinGroup);
+        welcome_back(&mut rig, &join, version, leader, skip);
+        let watched = rig.actions.iter().rev().find_map(|action| match action {
+            GroupAction::WatchTopics { topics } => Some(topics.iter().map(|t| t.to_string()).collect::<Vec<_>>()),
+            _ => None,
+        });
+        assert_eq!(watched.unwrap(), if skip { vec!["t", "u"] } else { vec!["t"] });
+        let sync = rig.take(ApiKey::SyncGroup);
+        let Request::SyncGroup(request) = &sync.request else { unreachable!() };
+        assert_eq!((request.assignments.len(), request.generation_id), (0, 5));
+        rig.assign(&sync, &[0, 1]);
+        assert!(rig.machine.is_leader() && rig.machine.is_steady());
+        rig.load(&[]);
+        rig.pass_with_heartbeats(20 * SECOND);
+        rig.sends_no(ApiKey::JoinGroup);
+        rig.view.0.insert(if skip { "u" } else { "t" }.to_owned(), 7);
+        rig.step(GroupEvent::MetadataChanged);
+        let again = rig.take(ApiKey::JoinGroup);
+        assert_eq!((&*join_request(&again).member_id, claim(&again)), (ID, (vec![0, 1], 5)));
+    }
+}
+
+/// Another member of that age leads: its id is made of its own instance id.
+#[test]
+fn a_follower_that_comes_back_to_an_old_broker_follows() {
+    for leader in ["host-0", "host-0-short", "host-1-6f1e0f3c-7d0c-4bb1-b1f5-0a0d5a5f3f11"] {
+        let mut rig = Rig::with(config());
+        rig.start();
+        rig.locate(NODE);
+        let join = rig.take(ApiKey::JoinGroup);
+        welcome_back(&mut rig, &join, 8, leader, false);
+        let sync = rig.take(ApiKey::SyncGroup);
+        rig.assign(&sync, &[0]);
+        assert!(!rig.machine.is_leader(), "{leader}");
+    }
+}
+
+#[test]
+fn another_process_with_our_id_ends_us_at_a_heartbeat() {
+    let mut rig = joined(&[0, 1]);
+    rig.commit(1, &[(0, 5)]);
+    let heartbeat = rig.next_heartbeat();
+    rig.refuse(&heartbeat, ErrorCode::FENCED_INSTANCE_ID);
+    assert_eq!(rig.result(1).len(), 1);
+    is_fenced(&mut rig, "Heartbeat", Some("lost 0 1"));
+}
+
+#[test]
+fn another_process_with_our_id_ends_us_at_a_commit() {
+    let mut rig = joined(&[0, 1]);
+    rig.commit(1, &[(0, 5), (1, 6)]);
+    let commit = rig.take(ApiKey::OffsetCommit);
+    rig.answer_commit(&commit, &[(0, ErrorCode::FENCED_INSTANCE_ID), (1, ErrorCode::FENCED_INSTANCE_ID)]);
+    assert!(rig.result(1).iter().all(|(_, _, result)| result.is_err()));
+    is_fenced(&mut rig, "OffsetCommit", Some("lost 0 1"));
+}
+
+#[test]
+fn another_process_with_our_id_ends_us_while_we_join() {
+    let mut rig = joined(&[0]);
+    rig.rebalance();
+    let join = rig.take(ApiKey::JoinGroup);
+    rig.refuse(&join, ErrorCode::FENCED_INSTANCE_ID);
+    is_fenced(&mut rig, "JoinGroup", Some("lost 0"));
+
+    let mut rig = joined(&[0]);
+    rig.rebalance();
+    let join = rig.take(ApiKey::JoinGroup);
+    rig.let_in(&join, Assignor::CooperativeSticky);
+    let sync = rig.take(ApiKey::SyncGroup);
+    rig.refuse(&sync, ErrorCode::FENCED_INSTANCE_ID);
+    is_fenced(&mut rig, "SyncGroup", Some("lost 0"));
+
+    let mut rig = Rig::with(config());
+    rig.start();
+    rig.locate(NODE);
+    let join = rig.take(ApiKey::JoinGroup);
+    rig.refuse(&join, ErrorCode::FENCED_INSTANCE_ID);
+    is_fenced(&mut rig, "JoinGroup", None);
+}
+
+#[test]
+fn an_id_that_is_not_released_is_named() {
+    let mut rig = Rig::with(config());
+    rig.start();
+    rig.locate(NODE);
+    let join = rig.take(ApiKey::JoinGroup);
+    rig.refuse(&join, ErrorCode::UNRELEASED_INSTANCE_ID);
+    let text = fatal(&rig).unwrap().to_string();
+    assert!(text.contains("group.instance.id=host-0") && text.contains("UNRELEASED_INSTANCE_ID"), "{text}");
+}
+
+/// P29 (KAFKA-20985): the coordinator carries out a join that we gave up for lost, after the one that took its place.
+#[test]
+fn p29_a_join_of_our_own_that_comes_late_does_not_end_us() {
+    let mut rig = Rig::with(config());
+    rig.start();
+    rig.locate(NODE);
+    let lost = rig.take(ApiKey::JoinGroup);
+    rig.fail(&lost, RequestError::Disconnected);
+    rig.pass(SECOND);
+    rig.locate(NODE);
+    let second = rig.take(ApiKey::JoinGroup);
+    rig.refuse(&second, ErrorCode::FENCED_INSTANCE_ID);
+    assert_eq!(fatal(&rig), None);
+    rig.pass(SECOND);
+    let third = rig.take(ApiKey::JoinGroup);
+    assert_eq!((&*join_request(&third).member_id, instance_of(&third)), ("", Some(INSTANCE)));
+    // It is forgiven once: after that it is somebody else.
+    rig.refuse(&third, ErrorCode::FENCED_INSTANCE_ID);
+    is_fenced(&mut rig, "JoinGroup", None);
+}
+
+/// P29: the same, with the late one coming when the second is complete.
+#[test]
+fn p29_a_late_join_is_expected_for_a_session_and_no_longer() {
+    for (wait, ends) in [(10, false), (50, true)] {
+        let mut rig = Rig::with(config());
+        rig.start();
+        rig.locate(NODE);
+        let lost = rig.take(ApiKey::JoinGroup);
+        rig.fail(&lost, RequestError::TimedOut);
+        rig.pass(SECOND);
+        rig.locate(NODE);
+        rig.round(&[0]);
+        rig.actions.clear();
+        rig.pass_with_heartbeats(wait * SECOND);
+        let heartbeat = rig.next_heartbeat();
+        rig.refuse(&heartbeat, ErrorCode::FENCED_INSTANCE_ID);
+        if ends {
+            is_fenced(&mut rig, "Heartbeat", Some("lost 0"));
+        } else {
+            assert_eq!(rig.news(), ["lost 0"]);
+            let join = rig.take(ApiKey::JoinGroup);
+            assert_eq!((&*join_request(&join).member_id, claim(&join)), ("", (vec![], -1)));
+        }
+    }
+}
+
+/// P29: the coordinator that gave us our id is gone, and its successor's log has the one of before.
+#[test]
+fn p29_an_id_that_died_with_its_coordinator_does_not_end_us() {
+    for moved in [true, false] {
+        let mut rig = Rig::with(config());
+        rig.start();
+        rig.locate(NODE);
+        let join = rig.take(ApiKey::JoinGroup);
+        rig.let_in(&join, Assignor::CooperativeSticky);
+        let sync = rig.take(ApiKey::SyncGroup);
+        rig.refuse(&sync, if moved { ErrorCode::NOT_COORDINATOR } else { ErrorCode::REBALANCE_IN_PROGRESS });
+        rig.pass(SECOND);
+        if moved {
+            rig.locate(8);
+        }
+        let again = rig.take(ApiKey::JoinGroup);
+        assert_eq!(join_request(&again).member_id, ID);
+        rig.refuse(&again, ErrorCode::FENCED_INSTANCE_ID);
+        if moved {
+            rig.pass(SECOND);
+            let third = rig.take(ApiKey::JoinGroup);
+            assert_eq!(join_request(&third).member_id, "");
+            rig.let_in(&third, Assignor::CooperativeSticky);
+        } else {
+            is_fenced(&mut rig, "JoinGroup", None);
+        }
+    }
+}
+
+/// Removed by an administrator, or the session was over: it comes back under the same instance id, and a new member id.
+#[test]
+fn a_member_that_was_removed_joins_again_under_its_instance_id() {
+    let mut rig = joined(&[0, 1]);
+    let heartbeat = rig.next_heartbeat();
+    rig.refuse(&heartbeat, ErrorCode::UNKNOWN_MEMBER_ID);
+    assert_eq!(rig.news(), ["lost 0 1"]);
+    let join = rig.take(ApiKey::JoinGroup);
+    assert_eq!((&*join_request(&join).member_id, instance_of(&join)), ("", Some(INSTANCE)));
+}
+
+/// A heartbeat or commit under an id that we have given up says nothing about us.
+#[test]
+fn what_an_id_of_before_is_told_does_not_end_us() {
+    let mut rig = joined(&[0]);
+    let old = rig.next_heartbeat();
+    rig.commit(1, &[(0, 5)]);
+    let commit = rig.take(ApiKey::OffsetCommit);
+    rig.commit(2, &[(0, 6)]);
+    rig.answer_commit(&commit, &[(0, ErrorCode::UNKNOWN_MEMBER_ID)]);
+    let join = rig.take(ApiKey::JoinGroup);
+    rig.refuse(&old, ErrorCode::FENCED_INSTANCE_ID);
+    rig.let_in(&join, Assignor::CooperativeSticky);
+    rig.answer_commit(&commit, &[(0, ErrorCode::FENCED_INSTANCE_ID)]);
+    assert_eq!(fatal(&rig), None);
+    rig.take(ApiKey::SyncGroup);
+}
+
+/// KIP-345: the last commit is sent, LeaveGroup is not.
+#[test]
+fn closing_commits_and_does_not_leave() {
+    let mut rig = joined(&[0, 1]);
+    let deadline: Nanos = rig.now + 30 * SECOND;
+    rig.step(GroupEvent::Leave { deadline });
+    assert!(!rig.machine.is_steady());
+    rig.commit(1, &[(0, 5)]);
+    rig.ack();
+    let commit = rig.take(ApiKey::OffsetCommit);
+    assert_eq!(rig.machine.state_name(), "stable");
+    rig.answer_commit(&commit, &[(0, ErrorCode::NONE)]);
+    assert_eq!(rig.result(1), [(0, 5, Ok(()))]);
+    rig.sends_no(ApiKey::LeaveGroup);
+    let kept =
+        |action: &GroupAction| matches!(action, GroupAction::Notice(GroupNotice::PlaceKept { session_ms: 45_000, .. }));
+    assert!(rig.actions.iter().any(kept));
+    assert_eq!(rig.news(), ["revoke 0 1", "left"]);
+    assert_eq!(rig.machine.deadline(), None);
+}
+
+/// P29 (KAFKA-20985): without the id the coordinator would take us for another process that claims the place.
+#[test]
+fn p29_who_went_without_a_word_comes_back_under_its_member_id() {
+    let mut rig = joined(&[0]);
+    rig.step(GroupEvent::Leave { deadline: rig.now + SECOND });
+    rig.ack();
+    assert_eq!(rig.machine.state_name(), "left");
+    rig.actions.clear();
+    rig.start();
+    let join = rig.take(ApiKey::JoinGroup);
+    assert_eq!((&*join_request(&join).member_id, claim(&join)), (ID, (vec![], -1)));
+    // Whoever has taken the place meanwhile keeps it.
+    rig.refuse(&join, ErrorCode::FENCED_INSTANCE_ID);
+    is_fenced(&mut rig, "JoinGroup", None);
+}
+
+#[test]
+fn a_broker_without_static_members_is_named_with_the_cure() {
+    let mut rig = Rig::with(config());
+    rig.start();
+    rig.locate(NODE);
+    let join = rig.take(ApiKey::JoinGroup);
+    let mut body = Vec::new();
+    let error = join_request(&join).encode(4, &mut body).unwrap_err();
+    assert!(matches!(error, WireError::UnsupportedField { .. }), "{error:?}");
+    rig.fail(&join, RequestError::Encode(error));
+    let text = fatal(&rig).unwrap().to_string();
+    for part in ["Kafka 2.3", "group.instance.id=host-0 out", "JoinGroup"] {
+        assert!(text.contains(part), "{part:?} is missing: {text}");
+    }
+}
