@@ -84,6 +84,18 @@ class GroupError(GreteError):
     """The group coordinator will not have this member."""
 
 
+class FencedInstanceError(GroupError):
+    """Another member of `group` has joined with this one's `group.instance.id` (`instance`), and this one is out for good.
+
+    Only one process at a time may have an id: stop the other one, or give each an id of its own.
+    """
+
+    def __init__(self, message: str, *, group: str, instance: str) -> None:
+        super().__init__(message)
+        self.group = group
+        self.instance = instance
+
+
 class DecodeError(GreteError):
     """A record's value is not what the route's payload says; the decoder's own error is the cause.
 

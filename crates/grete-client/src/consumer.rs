@@ -395,7 +395,7 @@ impl Consumer {
             steady: standing.steady,
             generation: standing.generation,
             partitions: standing.partitions,
-            instance: None,
+            instance: self.shared.config.instance_id().map(str::to_owned),
         }
     }
 

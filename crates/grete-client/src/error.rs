@@ -138,6 +138,16 @@ pub enum ClientError {
         /// What is wrong with it.
         message: String,
     },
+    /// Another member of the group has the `group.instance.id` of this one.
+    #[error("{message}")]
+    FencedInstance {
+        /// `group.id`.
+        group: String,
+        /// `group.instance.id`.
+        instance: String,
+        /// Who is out, and what to do.
+        message: String,
+    },
     /// The group will not have this member.
     #[error("{0}")]
     Group(String),

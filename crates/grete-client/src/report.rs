@@ -213,6 +213,15 @@ fn group(notice: &GroupNotice) -> Notice {
             format!("generation {generation} gives us {}", list(tps)),
             vec![("generation", generation.to_string()), ("partitions", list(tps))],
         ),
+        GroupNotice::PlaceKept { instance, session_ms } => make(
+            Level::Info,
+            "group.place_kept",
+            format!(
+                "out of the group without a word: it keeps the partitions of {instance} for {session_ms} ms \
+                 (session.timeout.ms), for whoever comes back under that group.instance.id"
+            ),
+            vec![("instance", instance.to_string()), ("session_ms", session_ms.to_string())],
+        ),
         GroupNotice::Revoked { tps, expired } => make(
             if *expired { Level::Error } else { Level::Info },
             "group.revoked",
@@ -305,6 +314,11 @@ pub(crate) fn group_error(error: &GroupError) -> ClientError {
         GroupError::GroupAuthorization { .. } | GroupError::TopicAuthorization { .. } => {
             ClientError::Authorization(error.to_string())
         }
+        GroupError::InstanceFenced { group, instance, .. } => ClientError::FencedInstance {
+            group: group.to_string(),
+            instance: instance.to_string(),
+            message: error.to_string(),
+        },
         error => ClientError::Group(error.to_string()),
     }
 }

@@ -75,6 +75,10 @@ pub(crate) fn client(error: ClientError) -> PyErr {
         }
         ClientError::Revoked => make("RevokedError", &message, |_| Ok(())),
         ClientError::NoOffset(_) => make("OffsetError", &message, |_| Ok(())),
+        ClientError::FencedInstance { group, instance, .. } => make("FencedInstanceError", &message, |keywords| {
+            keywords.set_item("group", group)?;
+            keywords.set_item("instance", instance)
+        }),
         ClientError::Group(_) => make("GroupError", &message, |_| Ok(())),
         _ => make("GreteError", &message, |_| Ok(())),
     }

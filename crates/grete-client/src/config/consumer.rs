@@ -47,6 +47,12 @@ impl ConsumerConfig {
         Some(self.text("group.id")).filter(|id| !id.is_empty())
     }
 
+    /// The static member's id, if one is set.
+    #[must_use]
+    pub fn instance_id(&self) -> Option<&str> {
+        Some(self.text("group.instance.id")).filter(|id| !id.is_empty())
+    }
+
     /// The value of `auto.offset.reset`.
     #[must_use]
     pub fn reset(&self) -> Reset {

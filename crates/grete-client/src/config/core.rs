@@ -6,7 +6,7 @@ use grete_core::admin::{AdminCoreConfig, OperationsConfig};
 use grete_core::cluster::ClusterConfig;
 use grete_core::consumer::ConsumerCoreConfig;
 use grete_core::fetch::FetchConfig;
-use grete_core::group::{Assignor, GroupConfig};
+use grete_core::group::{Assignor, GroupConfig, GroupConfigError};
 use grete_core::position::{PositionConfig, ResetPolicy};
 use grete_core::produce::ProduceConfig;
 use grete_core::producer::ProducerCoreConfig;
@@ -73,6 +73,7 @@ impl ConsumerConfig {
                 _ => None,
             };
             GroupConfig {
+                instance_id: self.instance_id().map(Into::into),
                 session_timeout: ms("session.timeout.ms"),
                 heartbeat_interval: ms("heartbeat.interval.ms"),
                 max_poll_interval: ms("max.poll.interval.ms"),
@@ -85,7 +86,13 @@ impl ConsumerConfig {
             }
         });
         if let Some(group) = &group {
-            group.check().map_err(|error| invalid("group.id", error.to_string()))?;
+            group.check().map_err(|error| {
+                let setting = match error {
+                    GroupConfigError::InstanceId { .. } => "group.instance.id",
+                    _ => "group.id",
+                };
+                invalid(setting, error.to_string())
+            })?;
         }
         Ok(ConsumerCoreConfig {
             cluster: self.to_cluster(),

@@ -19,6 +19,7 @@ const ISOLATION: &[(&str, &str)] = &[("read_uncommitted", "read_uncommitted"), (
 
 pub(in super::super) static CONSUMER: &[Setting] = &[
     built("group.id", &[], "", Kind::Text),
+    built("group.instance.id", &[], "", Kind::Text),
     built("auto.offset.reset", &[], "earliest", Kind::Choice(RESET)),
     built("enable.auto.commit", &[], "false", Kind::Flag),
     built("auto.commit.interval.ms", &[], "5000", ms(1)),
@@ -33,7 +34,6 @@ pub(in super::super) static CONSUMER: &[Setting] = &[
     built("max.partition.fetch.bytes", &["fetch.message.max.bytes"], "2097152", bytes(1)),
     built("queued_bytes", &[], "67108864", Kind::Number { least: 1 << 16, most: 1 << 40, unit: "bytes" }),
     later("check.crcs", &["true"], "the CRC of every batch is always checked"),
-    later("group.instance.id", &[""], "leave it out: the group then rebalances when a member restarts"),
     later("group.protocol", &["classic"], "the classic protocol works with every broker up to 4.3"),
     later("group.remote.assignor", &[""], "set partition.assignment.strategy"),
     later("max.poll.records", &[], "say max_messages on the route, or poll(max_messages=...)"),
