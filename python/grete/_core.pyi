@@ -479,8 +479,8 @@ class Client:
     def partitions(self, topic: str, timeout: float | None) -> list[int]: ...
     def close(self, timeout: float | None) -> None: ...
     def membership(self) -> dict[str, Any]:
-        """group, state ("stable", "joining", "assigned" and so on), since (seconds), steady, generation, partitions, instance
-        (None: no static member). Waits for nobody."""
+        """group, state ("stable", "joining", "assigned" and so on), since (seconds), steady, generation, partitions, and
+        instance (None: no static member). Waits for nobody."""
     def statistics(self) -> dict[str, int]: ...
 
 @final

@@ -13,6 +13,8 @@ from typing import Any
 
 from grete import _core
 from grete.errors import ConfigError
+from grete.processing.membership import SETTING as INSTANCE
+from grete.processing.membership import instance_id
 from grete.settings import NOT_BUILT, ROUTE_SETTINGS, SETTINGS, Setting, check_names
 from grete.swarm.settings import SWARM_SETTINGS, SwarmSettings
 
@@ -56,6 +58,11 @@ class Config:
     def swarm(self) -> SwarmSettings:
         """The swarm's settings; `swarm_values` has their origins."""
         return SwarmSettings(**{name: value.value for name, value in self.swarm_values.items()})
+
+    def instance_id(self, node: int | None = None) -> str | None:
+        """`group.instance.id` of this process, or of this node of a swarm; None: no static member."""
+        value = self.kafka.get(INSTANCE)
+        return instance_id(value.value, node, value.origin) if value is not None and value.value else None
 
     def kafka_pairs(self, overrides: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
         """Kafka's settings as the core takes them, the overrides last."""
@@ -221,3 +228,4 @@ def check_kafka(config: Config) -> None:
         if value is None:
             raise
         raise type(error)(f"{error} (from {value.origin})", setting=error.setting, origin=value.origin) from None
+    config.instance_id()

@@ -85,7 +85,7 @@ class GroupError(GreteError):
 
 
 class FencedInstanceError(GroupError):
-    """Another member of `group` has joined with this one's `group.instance.id` (`instance`), and this one is out for good.
+    """Another member of `group` has joined with this one's `group.instance.id` (`instance`): this one is out for good.
 
     Only one process at a time may have an id: stop the other one, or give each an id of its own.
     """

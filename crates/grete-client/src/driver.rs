@@ -130,10 +130,19 @@ impl Driver {
         !self.finished && self.dispatcher.lock().dispatch.take_wake(self.client)
     }
 
+    fn tell_standing(&mut self) {
+        let standing = self.core.standing();
+        if self.standing != Some(standing) {
+            self.standing = Some(standing);
+            self.counters.membership.tell(standing);
+        }
+    }
+
     /// Carries out what the core wishes, until it wishes nothing more.
     fn perform(&mut self, now: Nanos, actions: &mut Vec<NetAction>) {
         let mut notices = Vec::new();
         while !self.wishes.is_empty() {
+            self.tell_standing(); // before an answer that says it
             let wishes = std::mem::take(&mut self.wishes);
             let dispatcher = self.dispatcher.clone();
             let mut state = dispatcher.lock();
@@ -266,11 +275,7 @@ impl Protocol for Driver {
         let stats = self.core.fetch_stats();
         self.counters.bytes_received.store(stats.bytes, Ordering::Relaxed);
         self.counters.fetches.store(stats.fetches, Ordering::Relaxed);
-        let standing = self.core.standing();
-        if self.standing != Some(standing) {
-            self.standing = Some(standing);
-            self.counters.membership.tell(standing);
-        }
+        self.tell_standing();
     }
 
     fn deadline(&self) -> Option<Nanos> {

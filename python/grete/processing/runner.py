@@ -14,6 +14,7 @@ from grete.errors import GreteError
 from grete.processing import atexit
 from grete.processing.engine import Engine
 from grete.processing.lookout import Lookout
+from grete.processing.membership import SETTING as INSTANCE
 from grete.processing.production import Production
 from grete.processing.shutdown import Shutdown
 from grete.processing.signals import Signals, exit_at_the_end
@@ -189,9 +190,10 @@ class Runner:
             self._ended.set()
 
     def _make_client(self, group: str, members: Sequence[Route]) -> _core.Client:
-        pairs = self._config.kafka_pairs(
-            {"group.id": group, "enable.auto.commit": "true", "queued_bytes": str(self._config["queued_bytes"])}
-        )
+        overrides = {"group.id": group, "enable.auto.commit": "true", "queued_bytes": str(self._config["queued_bytes"])}
+        if (instance := self._config.instance_id(self._node.id if self._node else None)) is not None:
+            overrides[INSTANCE] = instance
+        pairs = self._config.kafka_pairs(overrides)
         wanted = [route.core(self._config) for route in members]
         for route in members:
             for topic, decoder in (route.decoders() or {}).items():

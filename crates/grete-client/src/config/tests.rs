@@ -127,6 +127,19 @@ fn one_dict_serves_all_roles() {
 }
 
 #[test]
+fn a_static_member_has_an_id_that_brokers_take() {
+    assert_eq!(parse(&[("group.id", "g")]).expect("fits").instance_id(), None);
+    assert_eq!(parse(&[("group.instance.id", "")]).expect("fits").instance_id(), None);
+    let config = parse(&[("group.id", "g"), ("group.instance.id", "host-0")]).expect("fits");
+    let group = config.to_core(true).expect("fits").group.expect("a group");
+    assert_eq!((config.instance_id(), group.instance_id.as_deref()), (Some("host-0"), Some("host-0")));
+    let config = parse(&[("group.id", "g"), ("group.instance.id", "a b")]).expect("checked with the group");
+    let error = config.to_core(true).expect_err("refused");
+    assert_eq!(error.setting, "group.instance.id");
+    assert!(error.to_string().contains("letters, digits, dots"), "{error}");
+}
+
+#[test]
 fn both_worlds_spell_a_producers_settings() {
     let config = produce(&[
         ("request.required.acks", "1"),

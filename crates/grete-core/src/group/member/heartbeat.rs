@@ -68,7 +68,6 @@ impl Heartbeat {
             generation_id: generation,
             member_id: Cow::Owned(member_id.to_owned()),
             group_instance_id: ctx.instance_id(),
-            ..HeartbeatRequest::default()
         };
         // Three may go unanswered within one session.
         let patience = (config.session_timeout / 3).max(2 * config.heartbeat_interval).min(config.request_timeout);
