@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grete import _core
+from grete._secrets import masked
 from grete.errors import ConfigError
 from grete.processing.membership import SETTING as INSTANCE
 from grete.processing.membership import instance_id
@@ -95,7 +96,7 @@ def kafka_text(name: str, value: object, origin: str) -> Value:
     if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         return Value(",".join(value), origin)
     raise ConfigError(
-        f"kafka setting {name} (from {origin}) is a string, a number or a bool, not {value!r}",
+        f"kafka setting {name} (from {origin}) is a string, a number or a bool, not {masked(name, value)!r}",
         setting=name,
         origin=origin,
     )

@@ -47,6 +47,12 @@ def resolved(command_line: config.Layer, defaults: Mapping[str, str] | None = No
 
     Without any setting: the broker that most likely runs here.
     """
+    kafka = with_fallback(command_line, defaults).kafka
+    return {name: value.value for name, value in kafka.items()}
+
+
+def with_fallback(command_line: config.Layer, defaults: Mapping[str, str] | None = None) -> config.Config:
+    """All settings without an App's, with their origins; like `resolved`."""
     given = [config.file_layer(os.environ), config.environment_layer(os.environ), command_line]
     fallback = {"bootstrap.servers": "localhost:9092", **(defaults or {})}
     missing = {
@@ -54,8 +60,7 @@ def resolved(command_line: config.Layer, defaults: Mapping[str, str] | None = No
         for name, value in fallback.items()
         if not any(layer.kafka.get(name) for layer in given)
     }
-    kafka = config.resolve(config.Layer(kafka=missing), command_line).kafka
-    return {name: value.value for name, value in kafka.items()}
+    return config.resolve(config.Layer(kafka=missing), command_line)
 
 
 def set_up_logging(level: str, log_format: str = LOG_FORMAT) -> None:

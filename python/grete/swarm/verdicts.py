@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from grete.swarm.status import NodeStatus, Status
+from grete.swarm.status import NodeStatus, OverdueStatus, Status
 
 UNKILLABLE = 5.0
 """Seconds after SIGKILL was due from which a node counts as one that cannot be killed."""
@@ -63,7 +63,23 @@ def ready(status: Status) -> Verdict:
 
 def problems(status: Status) -> list[Problem]:
     """Everything amiss, node by node."""
-    return [problem for node in status["nodes"] for problem in _of_node(node)]
+    found = []
+    for node in status["nodes"]:
+        state = _state(node)
+        if state is not None:
+            found.append(state)
+        found += of_work(node)
+    return found
+
+
+def of_work(node: NodeStatus) -> list[Problem]:
+    """What is amiss with what the node does, and cannot be seen from its state."""
+    found = [_overdue(node, late) for late in node["overdue"]]
+    found += [_problem(node, "stalled", f"node {node['id']}: {text}") for text in node["stalled"]]
+    wait = node["gil_wait"]
+    if wait is not None and wait >= GIL_WAIT:
+        found.append(_problem(node, "gil", f"node {node['id']}: somebody has held the GIL for {wait:.1f} s", wait))
+    return found
 
 
 def _verdict(status: Status, ok: bool, why: str) -> Verdict:
@@ -90,33 +106,12 @@ def _stuck_text(node: NodeStatus) -> str:
     return f"node {node['id']} (process {node['pid']}) is still there {after:.0f} s after SIGKILL was due"
 
 
-def _of_node(node: NodeStatus) -> list[Problem]:
-    found = []
-    state = _state(node)
-    if state is not None:
-        found.append(state)
-    for late in node["overdue"]:
-        text = (
-            f"node {node['id']}: {late['handler']} has run for {late['seconds']:.1f} s on "
-            f"{late['topic']}[{late['partition']}], and its handler_timeout is {late['limit']:g} s"
-        )
-        found.append(
-            _problem(
-                node,
-                "handler",
-                text,
-                late["seconds"],
-                limit=late["limit"],
-                handler=late["handler"],
-                topic=late["topic"],
-                partition=late["partition"],
-            )
-        )
-    found += [_problem(node, "stalled", f"node {node['id']}: {text}") for text in node["stalled"]]
-    wait = node["gil_wait"]
-    if wait is not None and wait >= GIL_WAIT:
-        found.append(_problem(node, "gil", f"node {node['id']}: somebody has held the GIL for {wait:.1f} s", wait))
-    return found
+def _overdue(node: NodeStatus, late: OverdueStatus) -> Problem:
+    text = (
+        f"node {node['id']}: {late['handler']} has run for {late['seconds']:.1f} s on "
+        f"{late['topic']}[{late['partition']}], and its handler_timeout is {late['limit']:g} s"
+    )
+    return {**_problem(node, "handler", text), **late}
 
 
 def _state(node: NodeStatus) -> Problem | None:
@@ -149,26 +144,8 @@ def _whose(node: NodeStatus) -> str:
     return f": {', '.join(waiting)}" if waiting else ""
 
 
-def _problem(
-    node: NodeStatus,
-    reason: str,
-    text: str,
-    seconds: float | None = None,
-    *,
-    limit: float | None = None,
-    handler: str | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-) -> Problem:
+def _problem(node: NodeStatus, reason: str, text: str, seconds: float | None = None) -> Problem:
     problem: Problem = {"node": node["id"], "state": node["state"], "reason": reason, "text": text}
     if seconds is not None:
         problem["seconds"] = seconds
-    if limit is not None:
-        problem["limit"] = limit
-    if handler is not None:
-        problem["handler"] = handler
-    if topic is not None:
-        problem["topic"] = topic
-    if partition is not None:
-        problem["partition"] = partition
     return problem

@@ -31,7 +31,8 @@ pub(super) fn check(setting: &'static Setting, name: &str, value: &str) -> Resul
         return if unless.iter().any(|allowed| allowed.eq_ignore_ascii_case(value)) {
             Ok(value.to_owned())
         } else {
-            let message = format!("{name} = {value:?} is not built yet, so it is refused rather than ignored; {cure}");
+            let given = if secret(name) { name.to_owned() } else { format!("{name} = {value:?}") };
+            let message = format!("{given} is not built yet, so it is refused rather than ignored; {cure}");
             Err(ConfigError { setting: name.to_owned(), message, kind: ConfigErrorKind::NotBuilt })
         };
     }
@@ -55,6 +56,13 @@ pub(super) fn check(setting: &'static Setting, name: &str, value: &str) -> Resul
         },
         Kind::Assignors => assignors(name, value),
     }
+}
+
+/// Whether its value must not get into a log.
+fn secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["password", "secret", "jaas", "ssl.key"].iter().any(|word| name.contains(word))
+        || (name.starts_with("sasl.") && !name.starts_with("sasl.mechanism"))
 }
 
 fn assignors(name: &str, value: &str) -> Result<String, ConfigError> {

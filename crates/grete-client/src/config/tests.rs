@@ -48,6 +48,14 @@ fn an_unknown_name_is_answered_with_the_nearest() {
 }
 
 #[test]
+fn secrets_are_refused_without_being_told() {
+    for name in ["sasl.password", "sasl.jaas.config", "ssl.key.password", "ssl.keystore.key"] {
+        let (_, message) = refused(&[(name, "hunter2")]);
+        assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
+    }
+}
+
+#[test]
 fn what_is_not_built_is_refused_by_name_and_off_values_pass() {
     let (kind, message) = refused(&[("security.protocol", "SASL_SSL")]);
     assert_eq!(kind, ConfigErrorKind::NotBuilt);
