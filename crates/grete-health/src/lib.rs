@@ -1,0 +1,25 @@
+//! Apart: what a process says of its health, from threads that need no interpreter.
+//!
+//! A [`Source`] knows how things are. The [`Reporter`]'s thread asks it once an interval and writes a [`Report`] to a pipe, for a
+//! supervisor to read; the [`Canary`]'s thread finds out how long an interpreter's lock is waited for. Both share one beat: the
+//! reporter wakes, and wakes the canary. Whatever else is to tell of a [`Source`] (a probe that answers over HTTP, say) shares
+//! it, writes with [`json`], and waits as [`wait`] does: for a descriptor, for its stop, or for a deadline.
+#![deny(unsafe_code)] // allowed in `sys` only
+
+mod beat;
+mod canary;
+mod error;
+pub mod frame;
+pub mod json;
+pub mod memory;
+mod pipe;
+mod report;
+mod reporter;
+mod sys;
+pub mod wait;
+
+pub use canary::{Canary, Watch};
+pub use error::HealthError;
+pub use pipe::{Pipe, Sent};
+pub use report::{Group, LaneCounts, Report, RunningJob, Source};
+pub use reporter::{Reporter, leave_orphaned};

@@ -1,0 +1,106 @@
+//! Where reports go: a pipe that may be full, or have nobody at its other end.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+
+use crate::error::HealthError;
+use crate::sys;
+
+/// What became of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// It is in the pipe, or its beginning is and the rest will follow.
+    Yes,
+    /// There was no room for it.
+    Dropped,
+    /// Nobody reads at the other end any more.
+    HungUp,
+    /// The descriptor stands for something else by now, or does not take bytes.
+    Lost,
+}
+
+/// A duplicate of a pipe's write end. Writing never blocks.
+#[derive(Debug)]
+pub struct Pipe {
+    file: File,
+    /// Somebody may close all descriptors of a process and open others in their place: nothing must be written there.
+    identity: (u64, u64),
+    /// What is left of a frame whose beginning is in the pipe.
+    rest: Vec<u8>,
+    dropped: u64,
+}
+
+impl Pipe {
+    /// A duplicate of `fd`; the caller keeps its own. Both do not block from now on.
+    ///
+    /// # Errors
+    /// When it cannot be written to.
+    pub fn new(fd: RawFd) -> Result<Self, HealthError> {
+        let wrong = |error| HealthError::Descriptor { fd, error };
+        let file = sys::duplicate_nonblocking(fd).map_err(wrong)?;
+        let identity = sys::identity(file.as_fd()).ok_or_else(|| wrong(std::io::Error::last_os_error()))?;
+        Ok(Self { file, identity, rest: Vec::new(), dropped: 0 })
+    }
+
+    /// Frames that found the pipe full.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Whether it is still what it was.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        sys::identity(self.file.as_fd()) == Some(self.identity)
+    }
+
+    /// What is left of the last frame goes first; if the pipe is full by then, the new one is dropped.
+    pub fn send(&mut self, frame: &[u8]) -> Sent {
+        if !self.is_there() {
+            return Sent::Lost;
+        }
+        let rest = std::mem::take(&mut self.rest);
+        let sent = match self.write(&rest) {
+            Ok(written) if written < rest.len() => {
+                self.rest = rest;
+                self.rest.drain(..written);
+                Ok(0)
+            }
+            Ok(_) => self.write(frame),
+            Err(sent) => Err(sent),
+        };
+        match sent {
+            Err(sent) => sent,
+            Ok(0) => {
+                self.dropped += 1;
+                Sent::Dropped
+            }
+            Ok(written) => {
+                self.rest.extend(frame.iter().skip(written));
+                Sent::Yes
+            }
+        }
+    }
+
+    /// How many bytes there was room for.
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Sent> {
+        let mut written = 0;
+        while let Some(left) = bytes.get(written..).filter(|left| !left.is_empty()) {
+            match self.file.write(left) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Err(Sent::HungUp),
+                Err(_) => return Err(Sent::Lost),
+            }
+        }
+        Ok(written)
+    }
+}
+
+impl AsFd for Pipe {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}

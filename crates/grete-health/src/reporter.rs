@@ -1,0 +1,112 @@
+//! Writes a report once an interval.
+
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::beat::Beat;
+use crate::canary::Watch;
+use crate::error::HealthError;
+use crate::frame::{self, Stamp};
+use crate::pipe::{Pipe, Sent};
+use crate::report::{Report, Source};
+use crate::sys;
+use crate::wait::{Stop, Woken};
+
+/// Exit status of a process whose supervisor is gone.
+const ORPHANED: i32 = 3;
+
+/// Ends the process with status 3, without asking anybody: what is it to do without a supervisor?
+pub fn leave_orphaned() {
+    sys::exit_now(ORPHANED)
+}
+
+/// A thread "grete-health" that writes a report to a pipe once an interval.
+#[derive(Debug)]
+pub struct Reporter {
+    stop: Arc<Stop>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Reporter {
+    /// The first report is written at once. `orphaned` is called, in the thread, when nobody reads from the pipe any more: as
+    /// soon as that happens, and not only when the next report is due.
+    ///
+    /// # Errors
+    /// When the system has no descriptor or thread to give.
+    pub fn start(
+        pipe: Pipe,
+        interval: Duration,
+        source: Arc<dyn Source>,
+        canary: Option<Watch>,
+        orphaned: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, HealthError> {
+        let stop = Arc::new(Stop::new()?);
+        let beat = Beat::new(Instant::now(), interval);
+        let round = Round { pipe, beat, source, canary, seq: 0, buffer: Vec::new() };
+        let run = {
+            let stop = Arc::clone(&stop);
+            move || round.run(&stop, orphaned)
+        };
+        let thread = Builder::new().name("grete-health".into()).spawn(run);
+        let thread = thread.map_err(|error| HealthError::Os { what: "starting the health thread", error })?;
+        Ok(Self { stop, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Ends the thread and waits for that, which is not for long. A second call does nothing.
+    pub fn close(&self) {
+        self.stop.stop();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join(); // a panic has been reported by its hook
+        }
+    }
+}
+
+struct Round {
+    pipe: Pipe,
+    beat: Beat,
+    source: Arc<dyn Source>,
+    canary: Option<Watch>,
+    seq: u64,
+    buffer: Vec<u8>,
+}
+
+impl Round {
+    fn run(mut self, stop: &Stop, orphaned: impl FnOnce()) {
+        loop {
+            match stop.wait(self.pipe.as_fd(), self.beat.due()) {
+                Woken::Due => {}
+                Woken::Stopped | Woken::Lost => return,
+                // Of another descriptor in the pipe's place it says nothing.
+                Woken::HungUp if !self.pipe.is_there() => return,
+                Woken::HungUp => return orphaned(),
+            }
+            match self.report(Instant::now()) {
+                Sent::Yes | Sent::Dropped => {}
+                Sent::HungUp => return orphaned(),
+                // The supervisor sees that the pipe is closed, and knows what to do.
+                Sent::Lost => return,
+            }
+        }
+    }
+
+    fn report(&mut self, now: Instant) -> Sent {
+        let slept = self.beat.take(now);
+        let gil_wait = self.canary.as_ref().map_or(Duration::ZERO, |canary| {
+            if slept {
+                canary.forgive(now);
+            }
+            let wait = canary.wait(now);
+            canary.ask(now);
+            wait
+        });
+        let stamp = Stamp { seq: self.seq, uptime: self.beat.elapsed(now), gil_wait, dropped: self.pipe.dropped() };
+        self.seq += 1;
+        let mut report = Report::default();
+        self.source.read(&mut report);
+        self.buffer = frame::encode(&stamp, &report, std::mem::take(&mut self.buffer));
+        self.pipe.send(&self.buffer)
+    }
+}

@@ -1,0 +1,85 @@
+//! When reports are written, and what ends that.
+
+use std::io::{PipeReader, Read, pipe};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use grete_health::{Canary, Pipe, Report, Reporter, Source, Watch};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const LONG: Duration = Duration::from_secs(60);
+
+struct Jobs;
+
+impl Source for Jobs {
+    fn read(&self, report: &mut Report) {
+        report.jobs = 7;
+    }
+}
+
+fn start(interval: Duration, canary: Option<Watch>) -> (PipeReader, Reporter, Receiver<()>) {
+    let (reader, writer) = pipe().expect("a pipe");
+    let pipe = Pipe::new(writer.as_raw_fd()).expect("it can be written to");
+    let (tell, orphaned) = channel();
+    let orphan = move || tell.send(()).expect("the test listens");
+    (reader, Reporter::start(pipe, interval, Arc::new(Jobs), canary, orphan).expect("a thread"), orphaned)
+}
+
+fn report(reader: &mut PipeReader) -> String {
+    let mut header = [0; 4];
+    reader.read_exact(&mut header).expect("a frame");
+    let mut body = vec![0; u32::from_be_bytes(header) as usize];
+    reader.read_exact(&mut body).expect("all of it");
+    String::from_utf8(body).expect("UTF-8")
+}
+
+#[test]
+fn the_first_report_comes_at_once_and_the_others_in_order() {
+    let (mut reader, reporter, _orphaned) = start(Duration::from_millis(5), None);
+    for seq in 0..4 {
+        let text = report(&mut reader);
+        assert!(text.contains(&format!("\"seq\":{seq},")) && text.contains("\"jobs\":7"), "{text}");
+    }
+    reporter.close();
+    reporter.close();
+}
+
+#[test]
+fn a_reader_that_goes_away_is_noticed_between_two_reports() {
+    let (mut reader, reporter, orphaned) = start(HOUR, None);
+    report(&mut reader);
+    drop(reader);
+    orphaned.recv_timeout(LONG).expect("noticed an hour early");
+    reporter.close();
+}
+
+#[test]
+fn closing_needs_no_report_and_closes_the_pipe() {
+    let (mut reader, reporter, orphaned) = start(HOUR, None);
+    let begun = Instant::now();
+    reporter.close();
+    assert!(begun.elapsed() < HOUR);
+    let mut rest = Vec::new();
+    reader.read_to_end(&mut rest).expect("its end comes");
+    assert!(orphaned.recv().is_err(), "nobody is orphaned");
+}
+
+#[test]
+fn it_asks_the_canary_and_tells_how_long_that_waits() {
+    let (release, released) = channel::<()>();
+    let canary = Canary::start(move || released.recv().is_ok()).expect("a thread");
+    let (mut reader, reporter, _orphaned) = start(Duration::from_millis(50), Some(canary.watch()));
+    let wait = |text: &str| -> f64 {
+        let (_, rest) = text.split_once("\"gil_wait\":").expect("it is told");
+        rest.split_once(',').and_then(|(number, _)| number.parse().ok()).expect("a number")
+    };
+    assert!(wait(&report(&mut reader)) == 0.0);
+    // Asked with the first report, it has waited for two intervals with the third; a machine that stops this process for longer
+    // than one starts it anew.
+    while wait(&report(&mut reader)) < 0.1 {}
+    drop(release);
+    canary.close();
+    reporter.close();
+}
