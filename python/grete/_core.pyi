@@ -47,6 +47,7 @@ __all__ = [
     "DeliveriesIterator",
     "Delivery",
     "Dispatcher",
+    "Health",
     "Job",
     "LoopWatch",
     "Message",
@@ -482,6 +483,26 @@ class Client:
         """group, state ("stable", "joining", "assigned" and so on), since (seconds), steady, generation, partitions, and
         instance (None: no static member). Waits for nobody."""
     def statistics(self) -> dict[str, int]: ...
+
+@final
+class Health:
+    """Reports of this process's health, written to a pipe by a thread "grete-health" that needs no GIL.
+
+    `grete.swarm.report` reads them. The process ends with status 3 as soon as nobody reads from the pipe any more.
+    """
+
+    def __new__(cls, fd: int, interval: float, dispatcher: Dispatcher, canary: bool = True) -> Health:
+        """The first report is written at once, then one each `interval` seconds. They go to a duplicate of `fd`, the write
+        end of a pipe; neither blocks from now on, and when the pipe is full, reports are dropped and counted. `canary`: a
+        thread "grete-canary" waits for the GIL each time, to tell how long that takes. Raises ValueError for an interval
+        that is none, GreteError for a descriptor that cannot be written to.
+
+        It is steady once the dispatcher has workers and all clients are steady: add them before workers start.
+        """
+    def add_client(self, client: Client) -> None:
+        """From now on reports tell of its membership, too."""
+    def close(self) -> None:
+        """Ends both threads. A second call does nothing; the end of the interpreter does it at the latest."""
 
 @final
 class Delivery:

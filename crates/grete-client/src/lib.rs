@@ -24,7 +24,7 @@ mod worker;
 pub use admin::{Admin, Call, Each, GroupList, PartitionLag, ResetPlan, ResetTo};
 pub use config::{AdminConfig, ConfigError, ConsumerConfig, ProducerConfig};
 pub use consumer::{Consumer, Route, Start, Statistics};
-pub use dispatcher::{Counts, Dispatcher, Job, JobToken, LaneReport, Next, Outcome, RunningJob, Started, Wait};
+pub use dispatcher::{Counts, Dispatcher, Job, JobToken, LaneReport, Next, Outcome, RunningJob, Started, Vitals, Wait};
 pub use error::{ClientError, Subject};
 pub use grete_core::dispatch::{
     Batch, Concurrency, Decision, Failure, Fenced, JobKind, OffsetPolicy, Pool, PooledColumns, RatePolicy, RetryPolicy,

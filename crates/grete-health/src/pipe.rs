@@ -25,7 +25,7 @@ pub enum Sent {
 pub struct Pipe {
     file: File,
     /// Somebody may close all descriptors of a process and open others in their place: nothing must be written there.
-    identity: (u64, u64),
+    identity: sys::Identity,
     /// What is left of a frame whose beginning is in the pipe.
     rest: Vec<u8>,
     dropped: u64,

@@ -56,9 +56,9 @@ impl Reporter {
 
     /// Ends the thread and waits for that, which is not for long. A second call does nothing.
     pub fn close(&self) {
-        self.stop.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
+            self.stop.stop();
             let _ = thread.join(); // a panic has been reported by its hook
         }
     }

@@ -23,16 +23,11 @@ pub(crate) fn duplicate_nonblocking(fd: RawFd) -> io::Result<File> {
     Ok(File::from(copy))
 }
 
-/// An eventfd, which becomes readable when eight bytes are written to it.
-pub(crate) fn event() -> io::Result<File> {
-    // SAFETY: takes and returns plain numbers.
-    let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-    // SAFETY: `fd` is open, new, and nobody else's.
-    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
-}
+/// What a descriptor stands for: a device and a file on it. Each pipe is one.
+pub(crate) type Identity = (u64, u64);
 
-/// What a descriptor stands for: a device and a file on it. `None`: it is closed.
-pub(crate) fn identity(fd: BorrowedFd<'_>) -> Option<(u64, u64)> {
+/// `None`: it is closed.
+pub(crate) fn identity(fd: BorrowedFd<'_>) -> Option<Identity> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `stat` has room for what fstat writes.
     if unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) } != 0 {

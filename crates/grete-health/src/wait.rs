@@ -1,7 +1,6 @@
 //! A wait that always has a reason to end: what is watched hangs up, somebody says stop, or the time is up.
 
-use std::fs::File;
-use std::io::Write;
+use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
@@ -24,7 +23,10 @@ pub enum Woken {
 /// Ends waits, from any thread.
 #[derive(Debug)]
 pub struct Stop {
-    event: File,
+    told: PipeReader,
+    tell: PipeWriter,
+    /// Somebody may close all descriptors of a process and open others in their place: nothing must be written there.
+    identity: Option<sys::Identity>,
 }
 
 impl Stop {
@@ -33,14 +35,16 @@ impl Stop {
     /// # Errors
     /// When the system has no descriptor to give.
     pub fn new() -> Result<Self, HealthError> {
-        let event = sys::event().map_err(|error| HealthError::Os { what: "opening an eventfd", error })?;
-        Ok(Self { event })
+        let (told, tell) = io::pipe().map_err(|error| HealthError::Os { what: "opening a pipe", error })?;
+        let identity = sys::identity(tell.as_fd());
+        Ok(Self { told, tell, identity })
     }
 
-    /// All waits end, now and from now on.
+    /// All waits end, now and from now on. Once is enough.
     pub fn stop(&self) {
-        // It can only fail by being full, which is readable, too.
-        let _ = (&self.event).write(&1_u64.to_ne_bytes());
+        if sys::identity(self.tell.as_fd()) == self.identity {
+            let _ = (&self.tell).write(&[0]); // there is a reader, and there is room
+        }
     }
 
     /// Waits until `due`, or until it is told to stop, or nobody reads from `watched` (a pipe's write end).
@@ -48,7 +52,7 @@ impl Stop {
     pub fn wait(&self, watched: BorrowedFd<'_>, due: Instant) -> Woken {
         loop {
             let left = due.saturating_duration_since(Instant::now());
-            let Ok((watched, stopped)) = sys::poll(watched, self.event.as_fd(), left) else { return Woken::Lost };
+            let Ok((watched, stopped)) = sys::poll(watched, self.told.as_fd(), left) else { return Woken::Lost };
             if stopped != 0 {
                 return Woken::Stopped;
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use grete_client::produce::{Outcome, Receipt, Settled};
 use grete_client::{ClientError, ConfigError, Subject};
+use grete_health::HealthError;
 use grete_wire::error_code::ErrorCode;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -44,6 +45,11 @@ pub(crate) fn config(error: ConfigError) -> PyErr {
         _ => "ConfigError",
     };
     make(class, &error.to_string(), |keywords| keywords.set_item("setting", &error.setting))
+}
+
+/// For health that cannot be told.
+pub(crate) fn health(error: &HealthError) -> PyErr {
+    make("GreteError", &error.to_string(), |_| Ok(()))
 }
 
 /// The Python error of a client's error.

@@ -14,6 +14,7 @@ mod decision;
 mod dispatcher;
 mod errors;
 mod handle;
+mod health;
 mod iterator;
 mod job;
 mod message;
@@ -43,6 +44,8 @@ mod _core {
     use super::decision::Decision;
     #[pymodule_export]
     use super::dispatcher::{Dispatcher, Worker};
+    #[pymodule_export]
+    use super::health::Health;
     #[pymodule_export]
     use super::iterator::MessagesIterator;
     #[pymodule_export]

@@ -12,6 +12,7 @@ mod sleepers;
 mod status;
 #[cfg(test)]
 mod tests;
+mod vitals;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +31,7 @@ use grete_wire::slab::SlabPool;
 pub use job::{Counts, Job, JobToken, Next, Outcome};
 pub use looping::Started;
 pub use status::{LaneReport, RunningJob};
+pub use vitals::Vitals;
 
 use failures::Failures;
 use looping::Looping;

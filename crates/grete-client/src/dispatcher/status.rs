@@ -25,6 +25,8 @@ pub struct RunningJob {
     pub worker: String,
     /// For how many seconds.
     pub seconds: f64,
+    /// For how many seconds it should run at most.
+    pub limit: Option<f64>,
 }
 
 impl RunningJob {
@@ -38,6 +40,7 @@ impl RunningJob {
             kind: job.kind,
             worker: job.worker,
             seconds: seconds(now.saturating_sub(job.since)),
+            limit: job.policy.handler_timeout.map(seconds),
         }
     }
 }

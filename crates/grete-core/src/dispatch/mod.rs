@@ -199,6 +199,18 @@ impl Dispatch {
         }
     }
 
+    /// Whether no more jobs of records are handed out.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.mode != Mode::Running
+    }
+
+    /// Whether stopping is asked for.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.mode == Mode::Stopping
+    }
+
     /// Whether stopping is asked for and nothing is left to run.
     #[must_use]
     pub fn is_stopped(&self) -> bool {

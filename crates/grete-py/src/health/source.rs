@@ -1,0 +1,102 @@
+//! What health reports say of an App's process.
+//!
+//! It is asked by a thread that must go on while some other thread holds the GIL for good. So no lock that it takes may be held
+//! by a thread that waits for the GIL:
+//!
+//! - the dispatcher's: inside `grete-client`, which knows no Python and takes no callback of ours while it holds the lock; each
+//!   of its calls has given it back when it returns, that is, before the caller attaches again or while the caller is attached
+//!   all the time. Under it lie the locks of lanes' marks, of which the same is true;
+//! - a membership's: held by the network thread for a copy;
+//! - the list's below: held for an addition, or while memberships are copied.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use grete_client::{Consumer, Dispatcher, LaneReport, Membership};
+use grete_health::{Group, LaneCounts, Report, RunningJob, Source};
+
+/// The dispatcher and the clients of one process.
+pub(super) struct ProcessSource {
+    dispatcher: Dispatcher,
+    clients: Mutex<Vec<Consumer>>,
+}
+
+impl ProcessSource {
+    pub(super) fn new(dispatcher: Dispatcher) -> Self {
+        Self { dispatcher, clients: Mutex::default() }
+    }
+
+    pub(super) fn add(&self, client: Consumer) {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+    }
+}
+
+impl Source for ProcessSource {
+    fn read(&self, report: &mut Report) {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let memberships: Vec<Membership> = clients.iter().map(Consumer::membership).collect();
+        drop(clients);
+        let vitals = self.dispatcher.vitals();
+        // Workers come last when an App starts, so all clients are there by then; without one there is nothing to wait for.
+        report.steady = vitals.workers.is_some() && memberships.iter().all(|membership| membership.steady);
+        report.quiet = vitals.quiet;
+        report.stopping = vitals.stopping;
+        report.rss = grete_health::memory::rss();
+        report.groups = memberships.into_iter().map(group).collect();
+        for lane in &vitals.lanes {
+            count(&mut report.lanes, lane.state);
+        }
+        report.lag = vitals.lanes.iter().filter_map(|lane| lane.lag).reduce(i64::saturating_add).map(natural);
+        report.stalled = vitals.lanes.iter().filter(|lane| lane.stalled).map(place).collect();
+        report.running = vitals.running.into_iter().map(job).collect();
+        report.jobs = vitals.counts.jobs;
+        report.records = vitals.counts.records;
+        report.failures = vitals.counts.failures;
+        report.dead_letters = vitals.counts.dead_letters;
+        report.workers = vitals.workers.map_or(0, u64::from);
+    }
+}
+
+fn group(membership: Membership) -> Group {
+    Group {
+        group: membership.group,
+        state: membership.state,
+        since: membership.since.elapsed(),
+        steady: membership.steady,
+        generation: u64::try_from(membership.generation).ok(),
+        partitions: membership.partitions as u64,
+        instance: membership.instance,
+    }
+}
+
+fn count(lanes: &mut LaneCounts, state: &str) {
+    match state {
+        "idle" => lanes.idle += 1,
+        "ready" => lanes.ready += 1,
+        "running" => lanes.running += 1,
+        "paused" => lanes.paused += 1,
+        _ => lanes.leaving += 1,
+    }
+}
+
+fn job(job: grete_client::RunningJob) -> RunningJob {
+    RunningJob {
+        handler: job.handler,
+        topic: job.topic,
+        partition: natural(job.partition),
+        elapsed: duration(job.seconds),
+        limit: job.limit.map(duration),
+    }
+}
+
+fn place(lane: &LaneReport) -> String {
+    format!("{}[{}]", lane.topic, lane.partition)
+}
+
+fn natural(number: impl TryInto<u64>) -> u64 {
+    number.try_into().unwrap_or_default()
+}
+
+fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
