@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, NoReturn
 
 from grete.config import Config
-from grete.swarm import child, control, cpus, pins, preload, probes, threads
+from grete.swarm import child, control, cpus, imports, pins, preload, probes, threads
 from grete.swarm.chores import Chores
 from grete.swarm.context import NodeContext
 from grete.swarm.inherit import Inherited
@@ -40,6 +40,7 @@ class Supervisor:
         app, config = self._app, self._config
         pins.check(app.groups(config), config)
         cpus.check(config)
+        imports.ahead(app.routes, config["loop"])
         app.preloads.run()
         # After it and before sockets are bound: what a preload has left behind is refused, and nothing is to be undone.
         threads.check()
