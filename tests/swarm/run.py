@@ -20,13 +20,16 @@ Line = dict[str, Any]
 class Run:
     """`tests.swarm.supervised`, started at once and killed at the end; the kernel kills its nodes with it."""
 
+    module = "tests.swarm.supervised"
+
     def __init__(self, body: str, *words: str, before: Sequence[str] = (), **options: Any) -> None:
         """`options` for Popen, `before` is what it is started through."""
         self._lines: list[Line] = []
         self._came = threading.Condition()
         self._over = False
-        command = [*before, sys.executable, "-m", "tests.swarm.supervised", body, *words]
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        command = [*before, sys.executable, "-m", self.module, body, *words]
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        environment = {**inherited, **options.pop("env", {})}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment, **options)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

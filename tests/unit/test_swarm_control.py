@@ -95,7 +95,7 @@ def test_it_tells_the_status_and_does_what_it_is_told(opened: Opener, caplog: py
         assert asked(server, {"do": "restart"}) == {"done": "restart"}
     assert server.done == ["quiet", "restart"]  # type: ignore[attr-defined]
     (first, _) = [record for record in caplog.records if getattr(record, "event", "") == "swarm.command"]
-    assert (first.command, first.pid) == ("quiet", os.getpid())  # type: ignore[attr-defined]
+    assert (first.command, first.asked_by) == ("quiet", os.getpid())  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_values_have_units_and_forms(name: str, given: object, value: object) ->
         ("control", "", '"auto" or "none"'),
         ("control", "/x" * 60, "at most 107 bytes, and this one 120"),
         ("probes", "http", "a port or"),
-        ("probes", 0, "from 1 to 65535"),
+        ("probes", 65536, "up to 65535"),
         ("probes", "::1:80", "goes into brackets"),
         ("probes", True, "a port or"),
         ("cpus", "all", "a list of CPU numbers"),

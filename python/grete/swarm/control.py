@@ -106,7 +106,7 @@ class ControlServer(Server):
             "process %d asks through the control socket: %s",
             pid,
             verb,
-            extra={"event": "swarm.command", "command": verb, "pid": pid},
+            extra={"event": "swarm.command", "command": verb, "asked_by": pid},
         )
         self._commands[verb]()
         return {"done": verb}

@@ -54,7 +54,11 @@ def open_server(address: tuple[str, int] | None, status: Callable[[bool], Status
         return None
     listeners = _listen(*address)
     server = ProbeServer(listeners, status)
-    logger.info("probes at %s", ", ".join(server.addresses), extra={"event": "swarm.probes", "at": server.addresses})
+    logger.info(
+        "probes at %s",
+        ", ".join(server.addresses),
+        extra={"event": "swarm.probes", "addresses": list(server.addresses)},
+    )
     return server
 
 

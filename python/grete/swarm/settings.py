@@ -137,8 +137,8 @@ def _probes(value: object) -> tuple[str, int] | None:
         raise ValueError(f"{advice}, not {value!r}: an IPv6 address goes into brackets")
     if not (port.isascii() and port.isdigit()):
         raise ValueError(f"{advice}, not {value!r}")
-    if not 1 <= int(port) <= 65535:
-        raise ValueError(f"a port is a number from 1 to 65535, not {port}")
+    if int(port) > 65535:
+        raise ValueError(f"a port is a number up to 65535, or 0 for a free one, which the log tells; not {port}")
     return host, int(port)
 
 
