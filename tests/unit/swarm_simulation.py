@@ -46,7 +46,7 @@ class Simulation:
         self.sleepy = rng.choice((0.0, 0.0, 0.02))
         self.meddling = rng.choice((0.0, 0.05, 0.3))
         # Reads pipes after `due` at times, which is against the contract, and must not matter to who reports.
-        self.rude = rng.random() < 0.2
+        self.rude = self.judge.rude = rng.random() < 0.2
         self.quits = rng.random() < 0.3
         self.living: dict[int, Process] = {}
         self.earlier: list[Process] = []

@@ -147,6 +147,11 @@ class Course:
             text = f"all nodes ({count}) are steady, {seconds:.1f} s after the start"
             self._tell("swarm.steady", INFO, text, nodes=count, seconds=seconds)
 
+    def expire(self, now: float) -> None:
+        """Before the rules: who has been waited for in vain is named as it was."""
+        if self.rolling is not None and not self.rolling.ready:
+            self._give_up_rolling(now, self.rolling)
+
     def due(self, now: float) -> None:
         """Whose turn is it? Not before all news is told: beside a node's report that it is steady may lie its death."""
         if self.rolling is not None:
@@ -185,7 +190,11 @@ class Course:
             count, seconds = rolling.replaced, now - rolling.since
             text = f"the rolling restart is over: {telling.count(count)} replaced in {seconds:.1f} s"
             self._tell("swarm.restarted", INFO, text, nodes=count, seconds=seconds)
-        elif blocking := rolling.blocking(now):
+        else:
+            self._give_up_rolling(now, rolling)
+
+    def _give_up_rolling(self, now: float, rolling: Rolling) -> None:
+        if blocking := rolling.blocking(now):
             self.rolling = None
             text = telling.blocking(blocking, self._limits.unsteady_timeout)
             self._actions.append(telling.restart_failed(ERROR, "unsteady", text, rolling.left, blocking))

@@ -27,7 +27,10 @@ def clean(status: int, asked: bool) -> bool:
 
 
 def share(status: int, asked: bool, killed: bool) -> int:
-    """What this end makes of the swarm's exit status, if nothing takes the node's place any more."""
-    if killed or status == FORCED:
+    """What this end makes of the swarm's exit status, if nothing takes the node's place any more.
+
+    `killed`: we wanted it. Who ended by itself in the very moment has ended by itself.
+    """
+    if (killed and status == -signal.SIGKILL) or status == FORCED:
         return FORCED
     return CLEAN if clean(status, asked) else FAILED

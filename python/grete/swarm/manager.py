@@ -159,8 +159,7 @@ class Manager:
         facts.deaths += 1
         facts.last_death = exits.words(status)
         loops = self._backoff.count(now, facts, facts.why_stopping)
-        at_once = self._course.ended(now, facts, status)
-        restart_in = self._course.restart_in(facts, at_once)
+        restart_in = self._course.restart_in(facts, at_once=self._course.ended(now, facts, status))
         self.actions.append(telling.died(now, facts, status, restart_in, self._course.why_down))
         self._lives.end(facts)
         self._course.go_on(now, facts, restart_in, loops)
@@ -169,6 +168,7 @@ class Manager:
     def due(self, now: float) -> None:
         """Time has passed. After it, `deadline()` is later than `now`."""
         now = self._at(now)
+        self._course.expire(now)
         for node in self._nodes:
             if node.next_at is not None and node.next_at <= now:
                 self._lives.fork(now, node)
