@@ -42,6 +42,18 @@ def threads() -> set[str]:
     return names & {"grete-health", "grete-canary"}
 
 
+def wakeups(name: str, pid: int | str = "self") -> int:
+    """How often the process's thread of that name has slept."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found, status = (task / "comm").read_text().strip(), (task / "status").read_text()
+        except OSError:
+            continue  # it has just ended
+        if found == name:
+            return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+    return 0
+
+
 class Reports:
     """What comes through a pipe, as reports."""
 

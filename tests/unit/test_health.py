@@ -12,7 +12,7 @@ from grete import _core
 from grete.errors import GreteError
 from tests.kafka import eventually
 from tests.unit.feeding import Feed
-from tests.unit.reporting import Reports, threads
+from tests.unit.reporting import Reports, threads, wakeups
 
 
 class Pipe:
@@ -47,18 +47,6 @@ def pipe() -> Iterator[Pipe]:
 def gone() -> None:
     """They have been joined; the kernel may show them for a moment still."""
     eventually(lambda: not threads(), 10.0, "the end of both threads")
-
-
-def wakeups(name: str) -> int:
-    """How often this process's thread of that name has slept."""
-    for task in Path("/proc/self/task").iterdir():
-        try:
-            found, status = (task / "comm").read_text().strip(), (task / "status").read_text()
-        except OSError:
-            continue  # it has just ended
-        if found == name:
-            return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
-    return 0
 
 
 def descriptors() -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from grete.swarm.report import Report
 from tests.kafka import eventually
-from tests.unit.reporting import Reporting
+from tests.unit.reporting import Reporting, wakeups
 
 
 def test_a_wedged_interpreter_goes_on_reporting_and_says_how_long_it_waits() -> None:
@@ -56,6 +56,18 @@ def test_without_a_reader_the_process_ends_at_once() -> None:
         node.next()
         node.close_pipe()
         assert node.ends() == (3, "")
+
+
+def test_each_thread_sleeps_once_a_report() -> None:
+    with Reporting("health = start(0.02); threading.Event().wait()") as node:
+        names = ("grete-health", "grete-canary")
+        first = node.next()
+        eventually(lambda: all(wakeups(name, node.process.pid) for name in names), 30.0, "both threads")
+        before = {name: wakeups(name, node.process.pid) for name in names}
+        last = node.until(lambda report: report.seq > first.seq + 100, "a hundred reports")
+        # A lock that both want may add one now and then.
+        slept = {name: wakeups(name, node.process.pid) - count for name, count in before.items()}
+        assert all(50 < count < 1.1 * (last.seq - first.seq) + 5 for count in slept.values()), slept
 
 
 def test_a_stopped_process_makes_up_for_no_report() -> None:

@@ -49,7 +49,7 @@ class Runner:
         self._config = config
         self._embedded = embedded
         self._node = node
-        self._health: Any = None
+        self._health: _core.Health | None = None
         self._timeout: float = config["shutdown_timeout"]
         self._stopping = False
         self._dispatcher = _core.Dispatcher()
@@ -130,7 +130,7 @@ class Runner:
     def start(self) -> None:
         """Starts clients and workers. Connects later, and says in the log how that goes."""
         atexit.close_before_exit(self)
-        if self._node is not None and hasattr(_core, "Health"):
+        if self._node is not None:
             # First: from now on the supervisor knows that we live, and what we wait for.
             self._health = _core.Health(self._node.pipe, self._node.report_interval, self._dispatcher)
         routes = [route for members in self._groups.values() for route in members]
