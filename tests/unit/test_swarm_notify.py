@@ -87,6 +87,11 @@ def test_a_reload_is_over_when_the_rolling_restart_is(systemd: Systemd, address:
     manager.rolling = False
     notify.tick(14.0, manager)
     assert systemd.heard() == ["STATUS=1 of 1 nodes steady", "READY=1"]
+    # One that fails is over, too; nobody is to wait for ever.
+    manager.nodes[0].phase = Phase.UNSTEADY
+    notify.reloading(15.0)
+    notify.tick(15.5, manager)
+    assert systemd.heard()[2:] == ["STATUS=0 of 1 nodes steady", "READY=1"]
     notify.close()
 
 

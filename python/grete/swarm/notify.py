@@ -24,6 +24,7 @@ class Notify:
         self._every = watchdog / 2 if watchdog else None
         self._fed: float | None = None
         self._ready = False
+        self._reloading = False
         self._stopping = False
         self._told = ""
         self._failed = False
@@ -57,7 +58,7 @@ class Notify:
     def tick(self, now: float, manager: Managed) -> None:
         """Call it at each common tick, and when `deadline` has passed.
 
-        READY=1 once all nodes are steady (after a reload: once it is over), STATUS= when it changes, WATCHDOG=1 as
+        READY=1 once all nodes are steady (after a reload: once that is over), STATUS= when it changes, WATCHDOG=1 as
         seldom as its period allows. `now` is on the monotonic clock.
         """
         if self._socket is None:
@@ -66,8 +67,7 @@ class Notify:
         status = _status(manager)
         if status != self._told:
             lines.append(f"STATUS={status}")
-        phases = [str(node.phase) for node in manager.nodes]
-        now_ready = not (self._ready or self._stopping or manager.rolling) and set(phases) == {"steady"}
+        now_ready = self._is_ready(manager)
         if now_ready:
             lines.append("READY=1")
         # Not at this tick only if the next one is still in time.
@@ -77,6 +77,7 @@ class Notify:
         if lines and self._send(lines):
             self._told = status
             self._ready = self._ready or now_ready
+            self._reloading = self._reloading and not now_ready
             self._fed = now if feed else self._fed
 
     def deadline(self) -> float | None:
@@ -88,7 +89,7 @@ class Notify:
     def reloading(self, now: float) -> None:
         """A rolling restart begins; READY=1 follows when it is over."""
         if self._ready and not self._stopping and self._send(["RELOADING=1", f"MONOTONIC_USEC={int(now * 1e6)}"]):
-            self._ready = False
+            self._ready, self._reloading = False, True
 
     def stopping(self) -> None:
         """The stop begins."""
@@ -105,6 +106,12 @@ class Notify:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+    def _is_ready(self, manager: Managed) -> bool:
+        """Whether to say so now. A reload that failed is over, too: what was ready before it still is."""
+        if self._ready or self._stopping or manager.rolling:
+            return False
+        return self._reloading or all(node.phase == "steady" for node in manager.nodes)
 
     def _send(self, lines: Sequence[str]) -> bool:
         """Whether it was taken; what was not is said again at the next tick."""
