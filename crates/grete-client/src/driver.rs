@@ -162,6 +162,12 @@ impl Driver {
                         if report::is_disconnect(&notice) {
                             self.counters.reconnects.fetch_add(1, Ordering::Relaxed);
                         }
+                        if let Some(fatal) = report::fatal_notice(&notice).filter(|_| self.hooks) {
+                            drop(state);
+                            dispatcher.fail(fatal);
+                            state = dispatcher.lock();
+                            continue; // the App says it
+                        }
                         // Whoever closes it reports what did not end in time, and knows better why.
                         if !(self.core.is_closing() && report::is_expired_revocation(&notice)) {
                             notices.extend(report::notice(&notice));

@@ -26,6 +26,38 @@ pub(crate) fn notice(notice: &ConsumerNotice) -> Option<Notice> {
         ConsumerNotice::Group(notice) => Some(group(notice)),
         // Told with the handler's name where the lane is abandoned.
         ConsumerNotice::Abandoned(_) => None,
+        ConsumerNotice::NoSuchTopic { topic } => Some(make(
+            Level::Warning,
+            "topic.unknown",
+            format!("topic {topic} does not exist, or not yet: its partitions are waited for"),
+            vec![("topic", topic.to_string())],
+        )),
+        ConsumerNotice::NoSuchPartitions { topic, partitions, count } => Some(make(
+            Level::Error,
+            "partition.unknown",
+            no_such_partitions(topic, partitions, *count),
+            vec![("topic", topic.to_string()), ("partitions", count.to_string())],
+        )),
+    }
+}
+
+fn no_such_partitions(topic: &str, partitions: &[i32], count: i32) -> String {
+    let listed = partitions.iter().map(i32::to_string).collect::<Vec<_>>().join(", ");
+    let (has, are) =
+        (if count == 1 { "partition" } else { "partitions" }, if partitions.len() == 1 { "is" } else { "are" });
+    format!(
+        "topic {topic} has {count} {has}, numbered from 0, and {listed} {are} not among them: correct the list, or add \
+         partitions to the topic"
+    )
+}
+
+/// What no waiting cures in an App: it would go on with a part of what it is to do, and nobody would notice.
+pub(crate) fn fatal_notice(notice: &ConsumerNotice) -> Option<ClientError> {
+    match notice {
+        ConsumerNotice::NoSuchPartitions { topic, partitions, count } => {
+            Some(ClientError::Invalid(no_such_partitions(topic, partitions, *count)))
+        }
+        _ => None,
     }
 }
 

@@ -47,6 +47,7 @@ impl ConsumerCore {
         let epoch = self.manual_epoch;
         let topics: BTreeSet<Arc<str>> = partitions.iter().map(|(tp, _)| tp.topic.clone()).collect();
         self.topics.assigned = topics.into_iter().collect();
+        self.missing.expect(&self.topics.assigned);
         self.want_topics(now);
         let (mut starts, mut load, mut owned) = (Vec::new(), Vec::new(), Vec::new());
         for (tp, start) in partitions {

@@ -232,6 +232,20 @@ pub enum ConsumerNotice {
     Group(GroupNotice),
     /// A handler outlasted the time to give its partition up.
     Abandoned(TopicPartition),
+    /// A topic of which partitions were assigned by hand does not exist, or not yet.
+    NoSuchTopic {
+        /// Its name.
+        topic: Arc<str>,
+    },
+    /// Partitions were assigned by hand that the topic does not have.
+    NoSuchPartitions {
+        /// Its name.
+        topic: Arc<str>,
+        /// Those that it does not have.
+        partitions: Vec<i32>,
+        /// How many it has.
+        count: i32,
+    },
 }
 
 /// Why the client gives up.

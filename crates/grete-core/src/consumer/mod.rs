@@ -11,6 +11,7 @@ mod commits;
 mod config;
 mod event;
 mod group_view;
+mod missing;
 mod questions;
 mod revocation;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use crate::request::{Channel, Owner, Reply};
 use crate::rng::Rng;
 use crate::time::{Nanos, earlier};
 use commits::Commits;
+use missing::Missing;
 use questions::Questions;
 use revocation::Revocations;
 
@@ -60,6 +62,7 @@ pub struct ConsumerCore {
     revocations: Revocations,
     commits: Commits,
     questions: Questions,
+    missing: Missing,
     manual_epoch: u32,
     todo: VecDeque<Todo>,
     /// Positions that the group gave, to be looked up together.
@@ -99,6 +102,7 @@ impl ConsumerCore {
             topics: assignment::Topics::default(),
             from_commit: HashMap::new(),
             revocations: Revocations::default(),
+            missing: Missing::default(),
             manual_epoch: 0,
             todo: VecDeque::new(),
             starts: Vec::new(),
@@ -291,6 +295,7 @@ impl ConsumerCore {
             }
             ClusterAction::MetadataRefreshed => {
                 self.answer_partitions(out);
+                self.look_for_missing(now, out);
                 self.step_questions(now, OperationsEvent::MetadataRefreshed, out);
             }
             ClusterAction::NodeReady { node, channel: Channel::Fetch } => self.fetch(now, FetchEvent::NodeReady(node)),

@@ -178,3 +178,50 @@ fn a_leader_that_moves_is_followed() {
     }
     assert_eq!(world.delivered(m, 0), offsets(0..45));
 }
+
+fn told(world: &World, m: usize) -> Vec<String> {
+    let text = |notice: &ConsumerNotice| match notice {
+        ConsumerNotice::NoSuchTopic { topic } => Some(format!("no {topic}")),
+        ConsumerNotice::NoSuchPartitions { topic, partitions, count } => {
+            Some(format!("{topic}: {partitions:?} of {count}"))
+        }
+        _ => None,
+    };
+    world.members[m].notices.iter().filter_map(text).collect()
+}
+
+#[test]
+fn partitions_that_are_not_there_are_told_once_and_not_at_once() {
+    let mut world = world();
+    let m = world.add(config());
+    world.assign(m, &[(5, EARLIEST), (0, EARLIEST), (2, EARLIEST)]);
+    world.pass(2 * SECOND);
+    assert!(told(&world, m).is_empty(), "a broker may not have heard of new partitions yet");
+    world.pass(60 * SECOND);
+    assert_eq!(told(&world, m), ["orders: [2, 5] of 2"]);
+    assert_eq!(world.delivered(m, 0), offsets(0..30), "the others are read");
+    // Another assignment is another question.
+    world.assign(m, &[(1, EARLIEST)]);
+    world.pass(60 * SECOND);
+    assert_eq!(told(&world, m).len(), 1);
+    world.assign(m, &[(3, EARLIEST)]);
+    world.pass(60 * SECOND);
+    assert_eq!(told(&world, m)[1..], ["orders: [3] of 2"]);
+}
+
+#[test]
+fn a_topic_that_is_not_there_yet_is_told_once_and_read_when_it_is() {
+    let mut world = World::new(0);
+    world.brokers.ids.remove("orders");
+    let m = world.add(config());
+    world.assign(m, &[(0, EARLIEST)]);
+    world.pass(2 * SECOND);
+    assert!(told(&world, m).is_empty());
+    world.pass(60 * SECOND);
+    assert_eq!(told(&world, m), ["no orders"]);
+    world.brokers.create("orders", 1);
+    world.append(0, 3);
+    world.pass(60 * SECOND);
+    assert_eq!(told(&world, m), ["no orders"]);
+    assert_eq!(world.delivered(m, 0), offsets(0..3));
+}

@@ -1,0 +1,166 @@
+"""Routes that say which partitions they read: no membership, offsets in the group all the same."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import grete
+from tests.integration.apprunning import dead_letters, make, running, until_done
+from tests.kafka import KafkaCluster, eventually, fill
+
+pytestmark = pytest.mark.kafka
+
+
+def lag_of(kafka: KafkaCluster, group: str, topic: str, *partitions: int) -> int:
+    """What is behind the committed offsets; what was never committed counts from the start."""
+    ends = kafka.admin.end_offsets(topic)
+    committed = kafka.admin.committed(group)
+    return sum(ends[at] - committed.get((topic, at), 0) for at in partitions)
+
+
+def test_its_partitions_and_no_others_from_where_the_group_was(kafka: KafkaCluster, topic: str, group: str) -> None:
+    kafka.create_topic(topic, partitions=4)
+    fill(kafka.bootstrap_servers, topic, 4000, partitions=4)
+    notes: list[tuple[str, int]] = []
+    seen: Counter[tuple[int, int]] = Counter()
+
+    class Reader(grete.Consumer):
+        def initialize(self) -> None:
+            notes.append(("initialize", self.partition))
+
+        def consume(self) -> None:
+            seen.update((self.partition, offset) for offset in self.messages.offsets)
+
+        def eof(self) -> None:
+            notes.append(("eof", self.partition))
+
+        def tick(self) -> None:
+            notes.append(("tick", self.partition))
+
+        def revoked(self) -> None:
+            notes.append(("revoked", self.partition))
+
+        def shutdown(self) -> None:
+            notes.append(("shutdown", self.partition))
+
+    for count in (4000, 8000):
+        app = make(kafka, group)
+        app.consumer(topic, partitions=[0, 3], max_messages=100, tick="50ms")(Reader)
+        notes.clear()
+        with running(app):
+            eventually(lambda: lag_of(kafka, group, topic, 0, 3) == 0, 60.0, lambda: str(app.statistics()))
+            assert kafka.admin.members(group) == {}, "it is no member"
+            lanes = [(lane["topic"], lane["partition"]) for lane in app.statistics()["lanes"]]
+            assert sorted(lanes) == [(topic, 0), (topic, 3)]
+            eventually(lambda: {("eof", 0), ("eof", 3), ("tick", 0)} <= set(notes), 30.0, lambda: str(notes))
+        assert seen == Counter({(at, offset): 1 for at in (0, 3) for offset in range(count // 4)})
+        hooks = [note for note in notes if note[0] not in ("eof", "tick")]
+        assert sorted(hooks) == [(hook, at) for hook in ("initialize", "shutdown") for at in (0, 3)]
+        assert set(kafka.admin.committed(group)) == {(topic, 0), (topic, 3)}
+        fill(kafka.bootstrap_servers, topic, 4000, partitions=4)
+
+
+def test_a_stop_waits_for_the_job_and_commits_it(kafka: KafkaCluster, topic: str, group: str) -> None:
+    kafka.create_topic(topic)
+    fill(kafka.bootstrap_servers, topic, 10)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(messages: grete.Messages) -> None:
+        begun.set()
+        assert go_on.wait(30.0)
+
+    app = make(kafka, group, {"auto.commit.interval.ms": 60_000})
+    app.consumer(topic, partitions=[0], max_messages=10, max_wait="10s")(slow)
+    with running(app):
+        assert begun.wait(30.0)
+        threading.Timer(0.3, go_on.set).start()
+    assert lag_of(kafka, group, topic, 0) == 0
+
+
+@pytest.mark.parametrize("concurrency", ["partition", "key"])
+def test_failures_and_dead_letters_go_their_way(
+    kafka: KafkaCluster, topic: str, group: str, concurrency: Any
+) -> None:
+    kafka.create_topic(topic, partitions=2)
+    kafka.create_topic(f"{topic}.dlq")
+    fill(kafka.bootstrap_servers, topic, 20, partitions=2, key=lambda index: b"%d" % index)
+
+    def picky(message: grete.Message) -> None:
+        if message.offset == 5:
+            raise ValueError("no")
+
+    app = make(kafka, group)
+    retry = grete.Retry(attempts=2, backoff="10ms")
+    app.consumer(topic, partitions=[0, 1], concurrency=concurrency, retry=retry, dead_letter=f"{topic}.dlq")(picky)
+    with running(app):
+        until_done(kafka, app, topic)
+    assert len(dead_letters(kafka, f"{topic}.dlq")) == 2
+
+
+def test_what_the_route_promises_about_offsets_holds(kafka: KafkaCluster, topic: str, group: str) -> None:
+    kafka.create_topic(topic)
+    fill(kafka.bootstrap_servers, topic, 10)
+    committed: list[dict[tuple[str, int], int]] = []
+
+    def note(messages: grete.Messages) -> None:
+        committed.append(kafka.admin.committed(group))
+
+    app = make(kafka, group)
+    app.consumer(topic, partitions=[0], offsets="at_most_once", max_messages=10, max_wait="5s")(note)
+    with running(app):
+        until_done(kafka, app, topic)
+    assert committed[0] == {(topic, 0): 10}, "committed before the handler has run"
+
+
+def test_a_partition_that_is_not_there_is_named(
+    kafka: KafkaCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.create_topic(topic, partitions=2)
+    app = make(kafka, group)
+    app.consumer(topic, partitions=[1, 2, 7])(lambda messages: None)
+    app.start()
+    error = eventually(lambda: app.error, 30.0, "the App ends")
+    assert isinstance(error, grete.GreteError)
+    assert f"topic {topic} has 2 partitions, numbered from 0, and 2, 7 are not among them" in str(error)
+    with pytest.raises(grete.GreteError, match="not among them"):
+        app.stop()
+
+
+def test_a_topic_that_is_not_there_yet_is_waited_for(
+    kafka: KafkaCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[int] = []
+    app = make(kafka, group, {"topic.metadata.refresh.interval.ms": 500})
+    app.consumer(topic, partitions=[0])(lambda messages: seen.extend(messages.offsets))
+    with caplog.at_level(logging.WARNING), running(app):
+        eventually(lambda: f"topic {topic} does not exist, or not yet" in caplog.text, 30.0, "the warning")
+        kafka.create_topic(topic)
+        fill(kafka.bootstrap_servers, topic, 10)
+        eventually(lambda: len(seen) == 10, 30.0, "its records")
+
+
+def test_a_group_with_members_does_not_take_its_offsets(
+    kafka: KafkaCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.create_topic(topic)
+    fill(kafka.bootstrap_servers, topic, 10)
+    member = make(kafka, group)
+    member.consumer(topic)(lambda messages: None)
+    direct = make(kafka, group)
+    direct.consumer(topic, partitions=[0])(lambda messages: None)
+    with running(member):
+        until_done(kafka, member, topic)
+        fill(kafka.bootstrap_servers, topic, 10)
+        with caplog.at_level(logging.WARNING), running(direct):
+            eventually(lambda: group in caplog.text, 30.0, lambda: caplog.text)
+    print(caplog.text)
+
+
+def test_nodes_read_what_is_theirs(kafka: KafkaCluster, topic: str, group: str, tmp_path: Path) -> None:
+    """In a swarm; see tests.integration.apps.swarm_direct."""
