@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections import Counter
@@ -12,6 +13,7 @@ import pytest
 
 import grete
 from tests.integration.apprunning import dead_letters, make, running, until_done
+from tests.integration.swarmrun import WORKER, SwarmRun
 from tests.kafka import KafkaCluster, eventually, fill
 
 pytestmark = pytest.mark.kafka
@@ -54,7 +56,7 @@ def test_its_partitions_and_no_others_from_where_the_group_was(kafka: KafkaClust
         app.consumer(topic, partitions=[0, 3], max_messages=100, tick="50ms")(Reader)
         notes.clear()
         with running(app):
-            eventually(lambda: lag_of(kafka, group, topic, 0, 3) == 0, 60.0, lambda: str(app.statistics()))
+            eventually(lambda: lag_of(kafka, group, topic, 0, 3) == 0, 60.0, lambda: str(notes))
             assert kafka.admin.members(group) == {}, "it is no member"
             lanes = [(lane["topic"], lane["partition"]) for lane in app.statistics()["lanes"]]
             assert sorted(lanes) == [(topic, 0), (topic, 3)]
@@ -84,9 +86,7 @@ def test_a_stop_waits_for_the_job_and_commits_it(kafka: KafkaCluster, topic: str
 
 
 @pytest.mark.parametrize("concurrency", ["partition", "key"])
-def test_failures_and_dead_letters_go_their_way(
-    kafka: KafkaCluster, topic: str, group: str, concurrency: Any
-) -> None:
+def test_failures_and_dead_letters_go_their_way(kafka: KafkaCluster, topic: str, group: str, concurrency: Any) -> None:
     kafka.create_topic(topic, partitions=2)
     kafka.create_topic(f"{topic}.dlq")
     fill(kafka.bootstrap_servers, topic, 20, partitions=2, key=lambda index: b"%d" % index)
@@ -145,7 +145,7 @@ def test_a_topic_that_is_not_there_yet_is_waited_for(
         eventually(lambda: len(seen) == 10, 30.0, "its records")
 
 
-def test_a_group_with_members_does_not_take_its_offsets(
+def test_a_group_with_members_takes_no_offsets_of_strangers(
     kafka: KafkaCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     kafka.create_topic(topic)
@@ -156,11 +156,33 @@ def test_a_group_with_members_does_not_take_its_offsets(
     direct.consumer(topic, partitions=[0])(lambda messages: None)
     with running(member):
         until_done(kafka, member, topic)
+        member.quiet()
         fill(kafka.bootstrap_servers, topic, 10)
         with caplog.at_level(logging.WARNING), running(direct):
-            eventually(lambda: group in caplog.text, 30.0, lambda: caplog.text)
-    print(caplog.text)
+            refused = f"{topic}[0]: offset 20 was not committed: the group has members, and only they commit in it"
+            eventually(lambda: refused in caplog.text, 30.0, lambda: caplog.text)
+        assert kafka.admin.committed(group) == {(topic, 0): 10}
 
 
-def test_nodes_read_what_is_theirs(kafka: KafkaCluster, topic: str, group: str, tmp_path: Path) -> None:
-    """In a swarm; see tests.integration.apps.swarm_direct."""
+def test_nodes_read_what_is_theirs_and_one_without_a_route_is_steady(
+    kafka: KafkaCluster, topic: str, group: str, tmp_path: Path
+) -> None:
+    other = f"{topic}.other"
+    for name in (topic, other):
+        kafka.create_topic(name, partitions=3)
+        fill(kafka.bootstrap_servers, name, 300, partitions=3)
+    environment = {
+        "SWARM_SERVERS": kafka.bootstrap_servers,
+        "SWARM_GROUP": group,
+        "SWARM_TOPIC": f"{topic} {other}",
+        "SWARM_KAFKA": json.dumps({"auto.commit.interval.ms": 200}),
+        "SWARM_ROUTE": json.dumps({"partitions": {0: [0, 2], 1: [1]}}),
+    }
+    with SwarmRun(WORKER, tmp_path, environment, nodes=3) as run:
+        run.until(lambda: lag_of(kafka, group, topic, 0, 1, 2) == 0, 60.0, "all of the one")
+        run.until(lambda: lag_of(kafka, group, other, 0, 1, 2) == 0, 60.0, "all of the other")
+        read_by = {(row["topic"], row["partition"], row["node"]) for row in run.notes("initialize")}
+        assert read_by == {(name, at, node) for name in (topic, other) for at, node in ((0, 0), (2, 0), (1, 1))}
+        assert kafka.admin.members(group) == {}
+        run.until_steady()
+        assert run.stop() == 0, run.output

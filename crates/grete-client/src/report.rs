@@ -361,7 +361,7 @@ pub(crate) fn commit(outcomes: Vec<CommitOutcome>) -> Result<(), ClientError> {
         let Err(error) = outcome.result else { continue };
         let operation = format!("commit of {} at offset {}", outcome.tp, outcome.offset);
         return Err(match error {
-            CommitError::Fenced(code) | CommitError::Refused(code) => {
+            CommitError::Fenced(code) | CommitError::HasMembers(code) | CommitError::Refused(code) => {
                 ClientError::Kafka { operation, code: code.0, name: code.name(), message: error.to_string() }
             }
             error => ClientError::Group(format!("{operation}: {error}")),

@@ -351,7 +351,7 @@ fn judge(
             None
         }
         Verdict::Error(code @ (ErrorCode::ILLEGAL_GENERATION | ErrorCode::UNKNOWN_MEMBER_ID)) => match standing {
-            Standing::Standalone => Some(Err(CommitError::Fenced(code))),
+            Standing::Standalone => Some(Err(CommitError::HasMembers(code))),
             Standing::Refuted => {
                 ctx.effect(Effect::CommitFenced(code));
                 Some(Err(CommitError::Fenced(code)))

@@ -110,6 +110,12 @@ pub enum CommitError {
     /// The coordinator does not count us in any more.
     #[error("this member was put out of the group, and its partitions belong to others: {0}")]
     Fenced(ErrorCode),
+    /// Nobody but members commits in a group that has some.
+    #[error(
+        "the group has members, and only they commit in it: give a reader that chooses its partitions itself a group of \
+         its own ({0})"
+    )]
+    HasMembers(ErrorCode),
     /// The broker refuses this offset.
     #[error("the broker refused the offset with {0}")]
     Refused(ErrorCode),

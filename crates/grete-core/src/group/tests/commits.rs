@@ -175,7 +175,7 @@ fn standalone_commits_to_a_live_group_are_refused_and_nothing_is_lost() {
     rig.locate(NODE);
     let sent = rig.take(ApiKey::OffsetCommit);
     rig.answer_commit(&sent, &[(0, ErrorCode::UNKNOWN_MEMBER_ID)]);
-    assert_eq!(rig.result(1), [(0, 3, Err(CommitError::Fenced(ErrorCode::UNKNOWN_MEMBER_ID)))]);
+    assert_eq!(rig.result(1), [(0, 3, Err(CommitError::HasMembers(ErrorCode::UNKNOWN_MEMBER_ID)))]);
     assert!(rig.news().is_empty());
     rig.sends_no(ApiKey::JoinGroup);
 }
