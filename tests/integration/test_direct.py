@@ -71,17 +71,18 @@ def test_its_partitions_and_no_others_from_where_the_group_was(kafka: KafkaClust
 def test_a_stop_waits_for_the_job_and_commits_it(kafka: KafkaCluster, topic: str, group: str) -> None:
     kafka.create_topic(topic)
     fill(kafka.bootstrap_servers, topic, 10)
-    begun, go_on = threading.Event(), threading.Event()
+    begun = threading.Event()
+    app = make(kafka, group, {"auto.commit.interval.ms": 60_000})
 
+    @app.consumer(topic, partitions=[0], max_messages=10, max_wait="10s")
     def slow(messages: grete.Messages) -> None:
         begun.set()
-        assert go_on.wait(30.0)
+        runner = app._live()
+        assert runner is not None
+        eventually(lambda: runner._stop.left() is not None, 30.0, "the stop")
 
-    app = make(kafka, group, {"auto.commit.interval.ms": 60_000})
-    app.consumer(topic, partitions=[0], max_messages=10, max_wait="10s")(slow)
     with running(app):
         assert begun.wait(30.0)
-        threading.Timer(0.3, go_on.set).start()
     assert lag_of(kafka, group, topic, 0) == 0
 
 

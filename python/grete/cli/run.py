@@ -7,6 +7,7 @@ import click
 from grete.cli.loading import app_options, load
 from grete.cli.options import kafka_settings, set_up_logging
 from grete.errors import GreteError
+from grete.swarm.logs import name_lines
 
 
 @click.command()
@@ -19,6 +20,7 @@ def run(target: str, bootstrap: str | None, pairs: tuple[str, ...], **settings: 
     committed all the same. SIGTSTP quiets: what runs goes on, and no more records are handed out. SIGTTIN dumps the
     stacks of all threads.
     """
+    name_lines("-")  # an App whose own format shows the node of a swarm can be run in one process, too
     app = load(target)
     try:
         app.override(settings, kafka_settings(bootstrap, pairs))

@@ -156,8 +156,8 @@ class Runner:
         logger.info(
             'App "%s" runs: %s; group %s; %d workers',
             self._name,
-            ", ".join(topics),
-            ", ".join(self._groups),
+            ", ".join(topics) or "no route is for this node, it only waits",
+            ", ".join(self._groups) or "none",
             self._config["workers"],
             extra={"event": "app.running", "topics": topics, "groups": list(self._groups)},
         )
