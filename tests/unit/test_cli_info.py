@@ -142,6 +142,15 @@ def test_a_secret_is_shown_nowhere(directory: Path, monkeypatch: pytest.MonkeyPa
     assert _secrets.MASK in output
 
 
+def test_the_refusal_of_a_secret_does_not_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRETE_KAFKA_SASL_PASSWORD", "hunter2")
+    result = call("info", "informed")
+    assert result.exit_code == 1
+    assert "sasl.password is not built yet" in result.output
+    assert "GRETE_KAFKA_SASL_PASSWORD" in result.output
+    assert "hunter2" not in result.output
+
+
 def test_a_secret_of_the_wrong_type_is_not_told_either() -> None:
     with pytest.raises(grete.ConfigError, match=r"sasl\.password") as caught:
         grete.App("x", kafka={"sasl.password": b"hunter2"})

@@ -254,6 +254,39 @@ def test_whom_it_does_not_admit_it_closes() -> None:
         made.close()
 
 
+def test_who_is_gone_before_it_is_known_is_nothing() -> None:
+    def gone(peer: socket.socket) -> Dialogue | None:
+        raise OSError(errno.ENOTCONN, "gone")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        made = Server([listener], gone)
+        assert talk(made, socket.create_connection(listener.getsockname(), timeout=10)) == b""
+        made.close()
+
+
+def test_where_the_kernel_watches_no_more_it_goes_on(listening: Listening, caplog: pytest.LogCaptureFixture) -> None:
+    class Full:
+        """fs.epoll.max_user_watches is reached."""
+
+        closed = False
+
+        def __init__(self, epoll: select.epoll) -> None:
+            self.poll, self.unregister, self.close = epoll.poll, epoll.unregister, epoll.close
+
+        def register(self, fd: int, mask: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    made = listening.server
+    epoll = made._epoll
+    made._epoll = Full(epoll)  # type: ignore[assignment]
+    client = socket.create_connection(listening.address, timeout=10)
+    assert talk(made, client) == b""
+    assert listening.open == 0
+    assert "No space left" in caplog.text
+    made._epoll = epoll
+    assert talk(made, socket.create_connection(listening.address, timeout=10), b"hello\n") == b"hello"
+
+
 def test_a_closed_one_does_nothing(listening: Listening) -> None:
     client = listening.connect()
     assert len(listening.server.fds()) == 3

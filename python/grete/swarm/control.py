@@ -1,6 +1,5 @@
 """The control socket: one line of JSON in, one out."""
 
-import contextlib
 import json
 import logging
 import os
@@ -138,11 +137,6 @@ def open_server(
         if private
         else Path(setting).expanduser().absolute()
     )
-    listener = sockets.listen(path, private=private)
-    try:
-        return ControlServer(listener, path, status, commands)
-    except BaseException:
-        listener.close()
-        with contextlib.suppress(OSError):
-            path.unlink()
-        raise
+    server = ControlServer(sockets.listen(path, private=private), path, status, commands)
+    logger.info("control socket at %s", path, extra={"event": "swarm.control", "path": str(path)})
+    return server

@@ -1,5 +1,6 @@
 """Listens, and speaks with few at a time, from inside of a loop that never waits for anybody."""
 
+import contextlib
 import errno
 import logging
 import select
@@ -92,7 +93,10 @@ class Server:
 
     def _meet(self, peer: socket.socket, now: float) -> None:
         peer.setblocking(False)
-        dialogue = self._admit(peer)
+        try:
+            dialogue = self._admit(peer)
+        except OSError:  # gone before it could be asked who it is
+            dialogue = None
         if dialogue is None:
             peer.close()
             return
@@ -142,5 +146,6 @@ class Server:
         # First out of the epoll, then closed: a child that is just being forked may hold the socket open, and the
         # epoll would go on to report what nobody can take out of it any more.
         del self._connections[connection.fd]
-        self._epoll.unregister(connection.fd)
+        with contextlib.suppress(OSError):  # it may never have got in: their number has a limit
+            self._epoll.unregister(connection.fd)
         connection.close()
