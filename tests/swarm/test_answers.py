@@ -148,7 +148,7 @@ def test_who_asks_badly_costs_nothing(run: Answering) -> None:
     def descriptors() -> int:
         return len(list(Path(f"/proc/{run.pid}/fd").iterdir()))
 
-    before = descriptors()
+    before = descriptors()  # and one more, maybe: what has asked last is still being seen off
     with contextlib.ExitStack() as open_:
         for number in range(60):
             client = open_.enter_context(socket.create_connection((host, int(port)), timeout=10))
@@ -162,7 +162,7 @@ def test_who_asks_badly_costs_nothing(run: Answering) -> None:
                 assert run.probe("/livez")[0] == 200
                 assert run.states() == ["steady", "steady"]
         assert descriptors() <= before + 2 * 16
-    eventually(lambda: descriptors() == before, 20, "all connections are closed")
+    eventually(lambda: descriptors() <= before, 20, "all connections are closed")
     asking.ask(run.control, {"do": "quiet"})
     run.until(2, signal="SIGTSTP")
     assert run.status()["quiet"]
