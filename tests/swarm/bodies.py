@@ -82,7 +82,7 @@ def descriptors(node: NodeContext) -> None:
             opened[int(link.name)] = str(link.readlink())
         except OSError:
             continue  # the one that listed them
-    say(node=node.id, fds=opened, pipe=node.pipe, group=os.getpgrp())
+    say(node=node.id, fds=opened, pipe=node.pipe, group=os.getpgrp(), wakeup=signal.set_wakeup_fd(-1))
     os.write(2, b"hello\n")
     obey(node)
 

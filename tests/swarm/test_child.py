@@ -24,6 +24,8 @@ def test_a_node_has_nothing_of_its_supervisor_open() -> None:
             assert set(line["fds"]) == {"0", "1", "2", str(line["pipe"])}
             assert line["fds"]["0"] == os.devnull
             assert line["group"] == line["pid"]
+            # Or a signal's byte would go to whatever has the number next.
+            assert line["wakeup"] == -1
         assert run.stop() == 0
 
 
