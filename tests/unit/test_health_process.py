@@ -139,7 +139,11 @@ def test_a_descriptor_that_was_closed_and_opened_again_is_left_alone(tmp_path: P
             pass
         while "grete-health" in threads():
             pass
-        sys.exit(5)
+        mine = [fd for fd in range(3, 60) if os.readlink(f"/proc/self/fd/{{fd}}") == {str(path)!r}]
+        health.close()
+        del health
+        if [fd for fd in mine if os.readlink(f"/proc/self/fd/{{fd}}") == {str(path)!r}] == list(range(3, 60)):
+            sys.exit(5)
     """
     with Reporting(code) as node:
         assert node.ends() == (5, "")

@@ -10,6 +10,7 @@ mod beat;
 mod canary;
 mod error;
 pub mod frame;
+mod held;
 pub mod json;
 pub mod memory;
 mod pipe;

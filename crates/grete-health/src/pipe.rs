@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{BorrowedFd, RawFd};
 
 use crate::error::HealthError;
+use crate::held::Held;
 use crate::sys;
 
 /// What became of a frame.
@@ -23,9 +24,7 @@ pub enum Sent {
 /// A duplicate of a pipe's write end. Writing never blocks.
 #[derive(Debug)]
 pub struct Pipe {
-    file: File,
-    /// Somebody may close all descriptors of a process and open others in their place: nothing must be written there.
-    identity: sys::Identity,
+    end: Held,
     /// What is left of a frame whose beginning is in the pipe.
     rest: Vec<u8>,
     dropped: u64,
@@ -37,10 +36,9 @@ impl Pipe {
     /// # Errors
     /// When it cannot be written to.
     pub fn new(fd: RawFd) -> Result<Self, HealthError> {
-        let wrong = |error| HealthError::Descriptor { fd, error };
-        let file = sys::duplicate_nonblocking(fd).map_err(wrong)?;
-        let identity = sys::identity(file.as_fd()).ok_or_else(|| wrong(std::io::Error::last_os_error()))?;
-        Ok(Self { file, identity, rest: Vec::new(), dropped: 0 })
+        let end = sys::duplicate_nonblocking(fd).and_then(Held::new);
+        let end = end.map_err(|error| HealthError::Descriptor { fd, error })?;
+        Ok(Self { end, rest: Vec::new(), dropped: 0 })
     }
 
     /// Frames that found the pipe full.
@@ -49,25 +47,23 @@ impl Pipe {
         self.dropped
     }
 
-    /// Whether it is still what it was.
+    /// Whether the descriptor still stands for it.
     #[must_use]
     pub fn is_there(&self) -> bool {
-        sys::identity(self.file.as_fd()) == Some(self.identity)
+        self.end.file().is_some()
     }
 
     /// What is left of the last frame goes first; if the pipe is full by then, the new one is dropped.
     pub fn send(&mut self, frame: &[u8]) -> Sent {
-        if !self.is_there() {
-            return Sent::Lost;
-        }
+        let Some(mut file) = self.end.file() else { return Sent::Lost };
         let rest = std::mem::take(&mut self.rest);
-        let sent = match self.write(&rest) {
+        let sent = match write(&mut file, &rest) {
             Ok(written) if written < rest.len() => {
                 self.rest = rest;
                 self.rest.drain(..written);
                 Ok(0)
             }
-            Ok(_) => self.write(frame),
+            Ok(_) => write(&mut file, frame),
             Err(sent) => Err(sent),
         };
         match sent {
@@ -83,24 +79,23 @@ impl Pipe {
         }
     }
 
-    /// How many bytes there was room for.
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, Sent> {
-        let mut written = 0;
-        while let Some(left) = bytes.get(written..).filter(|left| !left.is_empty()) {
-            match self.file.write(left) {
-                Ok(count) => written += count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Err(Sent::HungUp),
-                Err(_) => return Err(Sent::Lost),
-            }
-        }
-        Ok(written)
+    /// To be waited for.
+    pub(crate) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.end.as_fd()
     }
 }
 
-impl AsFd for Pipe {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+/// How many bytes there was room for.
+fn write(file: &mut &File, bytes: &[u8]) -> Result<usize, Sent> {
+    let mut written = 0;
+    while let Some(left) = bytes.get(written..).filter(|left| !left.is_empty()) {
+        match file.write(left) {
+            Ok(count) => written += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Err(Sent::HungUp),
+            Err(_) => return Err(Sent::Lost),
+        }
     }
+    Ok(written)
 }

@@ -1,6 +1,5 @@
 //! Writes a report once an interval.
 
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};

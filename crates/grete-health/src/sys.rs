@@ -26,16 +26,14 @@ pub(crate) fn duplicate_nonblocking(fd: RawFd) -> io::Result<File> {
 /// What a descriptor stands for: a device and a file on it. Each pipe is one.
 pub(crate) type Identity = (u64, u64);
 
-/// `None`: it is closed.
-pub(crate) fn identity(fd: BorrowedFd<'_>) -> Option<Identity> {
+/// Of an open descriptor.
+pub(crate) fn identity(fd: BorrowedFd<'_>) -> io::Result<Identity> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `stat` has room for what fstat writes.
-    if unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) } != 0 {
-        return None;
-    }
+    check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
     // SAFETY: fstat has filled it in.
     let stat = unsafe { stat.assume_init() };
-    Some((stat.st_dev, stat.st_ino))
+    Ok((stat.st_dev, stat.st_ino))
 }
 
 /// What came of a wait for two descriptors: the events of each; none when the time is up, or a signal came.

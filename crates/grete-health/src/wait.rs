@@ -1,10 +1,12 @@
 //! A wait that always has a reason to end: what is watched hangs up, somebody says stop, or the time is up.
 
-use std::io::{self, PipeReader, PipeWriter, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use crate::error::HealthError;
+use crate::held::Held;
 use crate::sys;
 
 /// Why a wait has ended. The first that is true is told.
@@ -23,10 +25,8 @@ pub enum Woken {
 /// Ends waits, from any thread.
 #[derive(Debug)]
 pub struct Stop {
-    told: PipeReader,
-    tell: PipeWriter,
-    /// Somebody may close all descriptors of a process and open others in their place: nothing must be written there.
-    identity: Option<sys::Identity>,
+    told: Held,
+    tell: Held,
 }
 
 impl Stop {
@@ -35,24 +35,26 @@ impl Stop {
     /// # Errors
     /// When the system has no descriptor to give.
     pub fn new() -> Result<Self, HealthError> {
-        let (told, tell) = io::pipe().map_err(|error| HealthError::Os { what: "opening a pipe", error })?;
-        let identity = sys::identity(tell.as_fd());
-        Ok(Self { told, tell, identity })
+        let wrong = |error| HealthError::Os { what: "opening a pipe", error };
+        let (told, tell) = io::pipe().map_err(wrong)?;
+        let hold = |end: OwnedFd| Held::new(File::from(end)).map_err(wrong);
+        Ok(Self { told: hold(told.into())?, tell: hold(tell.into())? })
     }
 
     /// All waits end, now and from now on. Once is enough.
     pub fn stop(&self) {
-        if sys::identity(self.tell.as_fd()) == self.identity {
-            let _ = (&self.tell).write(&[0]); // there is a reader, and there is room
+        if let Some(mut tell) = self.tell.file() {
+            let _ = tell.write(&[0]); // there is a reader, and there is room
         }
     }
 
     /// Waits until `due`, or until it is told to stop, or nobody reads from `watched` (a pipe's write end).
     #[must_use]
-    pub fn wait(&self, watched: BorrowedFd<'_>, due: Instant) -> Woken {
+    pub fn wait(&self, watched: Option<BorrowedFd<'_>>, due: Instant) -> Woken {
+        let Some((watched, told)) = watched.zip(self.told.as_fd()) else { return Woken::Lost };
         loop {
             let left = due.saturating_duration_since(Instant::now());
-            let Ok((watched, stopped)) = sys::poll(watched, self.told.as_fd(), left) else { return Woken::Lost };
+            let Ok((watched, stopped)) = sys::poll(watched, told, left) else { return Woken::Lost };
             if stopped != 0 {
                 return Woken::Stopped;
             }

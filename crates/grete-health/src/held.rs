@@ -1,0 +1,43 @@
+//! A descriptor that may be pulled away: there is code that closes all descriptors of a process, whoever they belong to.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
+
+use crate::sys::{self, Identity};
+
+/// An open file that knows whether its descriptor is still its own. What somebody else has opened under the same number is
+/// neither written to nor closed.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// There until the drop.
+    file: Option<File>,
+    identity: Identity,
+}
+
+impl Held {
+    pub(crate) fn new(file: File) -> io::Result<Self> {
+        let identity = sys::identity(file.as_fd())?;
+        Ok(Self { file: Some(file), identity })
+    }
+
+    /// `None`: its descriptor is closed, or stands for something else.
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.file.as_ref().filter(|file| sys::identity(file.as_fd()).is_ok_and(|identity| identity == self.identity))
+    }
+
+    /// Only to be waited for: it may stand for something else.
+    pub(crate) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(File::as_fd)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.file().is_none()
+            && let Some(lost) = self.file.take()
+        {
+            let _ = lost.into_raw_fd(); // is not closed so
+        }
+    }
+}
