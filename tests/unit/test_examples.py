@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from examples import accounts, enrich, orders
+from examples import accounts, enrich, orders, swarm
 from grete import DecodeError
 from grete.routes import Route
 
@@ -34,3 +34,17 @@ def test_accounts_go_key_by_key() -> None:
     decoders = route.decoders()
     assert decoders is not None
     assert decoders["movements"](b"-3") == -3
+
+
+def test_a_swarm_loads_once_what_its_nodes_share() -> None:
+    (route,) = swarm.app.routes
+    assert declared(route) == (("baskets",), "class", False, "partition", None)
+    settings = swarm.app.settings()
+    assert (settings["handler_timeout"], settings.swarm.max_rss) == (30.0, 500 << 20)
+    assert len(swarm.prices) == 0, "nothing is loaded at import"
+    swarm.app.preloads.run()
+    assert len(swarm.prices) == swarm.ITEMS
+    decoders = route.decoders()
+    assert decoders is not None
+    assert decoders["baskets"](b'{"items": [1]}') == swarm.Basket([1])
+    assert 0.0 <= swarm.risk(100.0) <= 1.0
