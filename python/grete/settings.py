@@ -220,7 +220,8 @@ def _partitions(value: object) -> tuple[int, ...] | Mapping[int, tuple[int, ...]
 def _node_topics(value: object) -> Mapping[int, tuple[str, ...]]:
     """Topics by node."""
     if not isinstance(value, Mapping) or not value:
-        more = f'; how many nodes there are is swarm={{"nodes": {value}}}' if isinstance(value, int) else ""
+        number = isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit())
+        more = f'; how many nodes there are is swarm={{"nodes": {value}}}, or GRETE_SWARM_NODES' if number else ""
         raise ValueError(f'it pins topics to nodes, like {{0: ["orders"], 1: ["clicks"]}}, not {value!r}{more}')
     by_node: dict[int, tuple[str, ...]] = {}
     for key, topics in value.items():

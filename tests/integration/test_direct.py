@@ -133,19 +133,6 @@ def test_a_partition_that_is_not_there_is_named(
         app.stop()
 
 
-def test_a_topic_that_is_not_there_yet_is_waited_for(
-    kafka: KafkaCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    seen: list[int] = []
-    app = make(kafka, group, {"topic.metadata.refresh.interval.ms": 500})
-    app.consumer(topic, partitions=[0])(lambda messages: seen.extend(messages.offsets))
-    with caplog.at_level(logging.WARNING), running(app):
-        eventually(lambda: f"topic {topic} does not exist, or not yet" in caplog.text, 30.0, "the warning")
-        kafka.create_topic(topic)
-        fill(kafka.bootstrap_servers, topic, 10)
-        eventually(lambda: len(seen) == 10, 30.0, "its records")
-
-
 def test_a_group_with_members_takes_no_offsets_of_strangers(
     kafka: KafkaCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -165,25 +152,50 @@ def test_a_group_with_members_takes_no_offsets_of_strangers(
         assert kafka.admin.committed(group) == {(topic, 0): 10}
 
 
-def test_nodes_read_what_is_theirs_and_one_without_a_route_is_steady(
-    kafka: KafkaCluster, topic: str, group: str, tmp_path: Path
-) -> None:
-    other = f"{topic}.other"
-    for name in (topic, other):
-        kafka.create_topic(name, partitions=3)
-        fill(kafka.bootstrap_servers, name, 300, partitions=3)
+def swarm(kafka: KafkaCluster, group: str, directory: Path, topics: str, nodes: int, **settings: object) -> SwarmRun:
     environment = {
         "SWARM_SERVERS": kafka.bootstrap_servers,
         "SWARM_GROUP": group,
-        "SWARM_TOPIC": f"{topic} {other}",
+        "SWARM_TOPIC": topics,
         "SWARM_KAFKA": json.dumps({"auto.commit.interval.ms": 200}),
-        "SWARM_ROUTE": json.dumps({"partitions": {0: [0, 2], 1: [1]}}),
     }
-    with SwarmRun(WORKER, tmp_path, environment, nodes=3) as run:
-        run.until(lambda: lag_of(kafka, group, topic, 0, 1, 2) == 0, 60.0, "all of the one")
-        run.until(lambda: lag_of(kafka, group, other, 0, 1, 2) == 0, 60.0, "all of the other")
-        read_by = {(row["topic"], row["partition"], row["node"]) for row in run.notes("initialize")}
-        assert read_by == {(name, at, node) for name in (topic, other) for at, node in ((0, 0), (2, 0), (1, 1))}
+    environment |= {f"SWARM_{name.upper()}": json.dumps(value) for name, value in settings.items()}
+    return SwarmRun(WORKER, directory, environment, nodes=nodes)
+
+
+def until_read(kafka: KafkaCluster, run: SwarmRun, group: str, *topics: str) -> set[tuple[str, int, int]]:
+    """Wait until the topics are read; returns (topic, partition, node)."""
+    run.until(lambda: not any(lag_of(kafka, group, name, 0, 1, 2) for name in topics), 60.0, f"all of {topics}")
+    return {(row["topic"], row["partition"], row["node"]) for row in run.notes("initialize")}
+
+
+@pytest.fixture
+def topics(kafka: KafkaCluster, topic: str) -> tuple[str, str]:
+    """Two, of three partitions each, with records."""
+    for name in (topic, f"{topic}.other"):
+        kafka.create_topic(name, partitions=3)
+        fill(kafka.bootstrap_servers, name, 300, partitions=3)
+    return topic, f"{topic}.other"
+
+
+def test_nodes_read_what_is_theirs_and_one_without_a_route_is_steady(
+    kafka: KafkaCluster, topics: tuple[str, str], group: str, tmp_path: Path
+) -> None:
+    route = {"partitions": {0: [0, 2], 1: [1]}}
+    with swarm(kafka, group, tmp_path, " ".join(topics), 3, route=route) as run:
+        read_by = until_read(kafka, run, group, *topics)
+        assert read_by == {(name, at, node) for name in topics for at, node in ((0, 0), (2, 0), (1, 1))}
         assert kafka.admin.members(group) == {}
         run.until_steady()
+        assert run.stop() == 0, run.output
+
+
+def test_topics_are_read_by_the_nodes_that_they_are_pinned_to(
+    kafka: KafkaCluster, topics: tuple[str, str], group: str, tmp_path: Path
+) -> None:
+    """The nodes are members of one group with different subscriptions."""
+    pins = {"nodes": {0: [topics[0]], 1: [topics[1]]}}
+    with swarm(kafka, group, tmp_path, " ".join(topics), 2, app=pins) as run:
+        read_by = until_read(kafka, run, group, *topics)
+        assert read_by == {(name, at, node) for node, name in enumerate(topics) for at in range(3)}
         assert run.stop() == 0, run.output
