@@ -220,7 +220,10 @@ impl Consumer {
             return Ok(());
         }
         match self.ask("commit", timeout, |id| ConsumerEvent::Commit { offsets, id })? {
-            ConsumerReply::Commit(results) => report::commit(results),
+            // A client that has failed owns nothing any more: why is the better answer.
+            ConsumerReply::Commit(results) => {
+                report::commit(results).map_err(|error| self.shared.dispatcher.fatal().unwrap_or(error))
+            }
             other => Err(report::misplaced(&other)),
         }
     }

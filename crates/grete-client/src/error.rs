@@ -15,6 +15,8 @@ pub enum Subject {
     Partition(String, i32),
     /// A group.
     Group(String),
+    /// A group's static member, by its `group.instance.id`.
+    Member(String, String),
     /// Something else, by its name.
     Other(String),
 }
@@ -25,14 +27,18 @@ impl fmt::Display for Subject {
             Self::Topic(name) => write!(f, "topic {name}"),
             Self::Partition(topic, partition) => write!(f, "{topic}[{partition}]"),
             Self::Group(name) => write!(f, "group {name}"),
+            Self::Member(group, instance) => write!(f, "static member {instance} of group {group}"),
             Self::Other(name) => f.write_str(name),
         }
     }
 }
 
 /// What can be done about it.
-fn cure(code: ErrorCode) -> &'static str {
+fn cure(code: ErrorCode, subject: &Subject) -> &'static str {
     match code {
+        ErrorCode::UNKNOWN_MEMBER_ID if matches!(subject, Subject::Member(..)) => {
+            "; look with describe_groups for who is in the group, and under which group.instance.id"
+        }
         ErrorCode::TOPIC_ALREADY_EXISTS => "; to take it as it is, ask with if_not_exists",
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => "; check the name against the list of topics",
         ErrorCode::GROUP_ID_NOT_FOUND => "; check the id against the list of groups",
@@ -97,7 +103,7 @@ pub enum ClientError {
         operation: String,
     },
     /// The broker refused to do that with a topic or a group.
-    #[error("{operation} of {subject}: {} ({}){}", .message.trim_end_matches('.'), .code.name(), cure(*.code))]
+    #[error("{operation} of {subject}: {} ({}){}", .message.trim_end_matches('.'), .code.name(), cure(*.code, .subject))]
     Refused {
         /// What was asked.
         operation: String,

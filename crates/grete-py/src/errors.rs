@@ -197,7 +197,7 @@ fn refused(message: &str, subject: &Subject, code: ErrorCode) -> PyErr {
     let about = match subject {
         Subject::Topic(name) | Subject::Partition(name, _) => Some(("topic", name)),
         Subject::Group(name) => Some(("group", name)),
-        Subject::Other(_) => None,
+        Subject::Member(..) | Subject::Other(_) => None,
     };
     let class = match (code, about) {
         (

@@ -51,7 +51,7 @@ class TargetType(click.ParamType[Target]):
 
 @click.group()
 def groups() -> None:
-    """Consumer groups: list, describe, reset, delete, delete-offsets. Exit status 1: it could not be done."""
+    """Consumer groups: list, describe, reset, delete, remove-member... Exit status 1: it could not be done."""
 
 
 @groups.command("list")
@@ -89,11 +89,14 @@ def describe(session: Session, names: tuple[str, ...]) -> None:
             f"{f', {group.assignor}' if group.assignor else ''}, {len(group.members)} members, "
             f"coordinator {group.coordinator}"
         )
-        shown = [
+        shown: list[tuple[object, ...]] = [
             (*row[:5], f"{row[5].client}@{row[5].host}" if row[5] else None, row[5].id if row[5] else None)
             for row in rows
         ]
-        fields = ("topic", "partition", "committed", "end", "lag", "member", "member_id")
+        fields: tuple[str, ...] = ("topic", "partition", "committed", "end", "lag", "member", "member_id")
+        if any(member.instance for member in group.members):
+            fields = (*fields, "instance")
+            shown = [(*cells, row[5].instance if row[5] else None) for cells, row in zip(shown, rows, strict=True)]
         session.rows(fields, shown, nothing="no offsets, and no partitions assigned")
         for member in group.members:
             if not member.partitions:
@@ -226,6 +229,23 @@ def delete(session: Session, names: tuple[str, ...], yes: bool) -> None:
     session.admin.delete_groups(names, timeout=session.timeout)
     for name in dict.fromkeys(names):
         session.done(f"group {name} is deleted", group=name, deleted=True)
+
+
+@groups.command("remove-member")
+@click.argument("group")
+@click.argument("instances", metavar="INSTANCE...", nargs=-1, required=True)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@admin_command
+def remove_member(session: Session, group: str, instances: tuple[str, ...], yes: bool) -> None:
+    """Puts static members out of a group: those that have closed, and whose partitions wait for them.
+
+    INSTANCE is a member's group.instance.id, as `grete groups describe` shows it. One that still runs joins again.
+    """
+    wanted = list(dict.fromkeys(instances))
+    confirm(f"Put {', '.join(wanted)} out of group {group}?", yes)
+    session.admin.remove_members(group, wanted, timeout=session.timeout)
+    for instance in wanted:
+        session.done(f"{instance} is out of group {group}", group=group, instance=instance, removed=True)
 
 
 @groups.command("delete-offsets")

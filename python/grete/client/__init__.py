@@ -4,7 +4,7 @@ from grete.client.admin import Admin
 from grete.client.cluster import Broker, Cluster
 from grete.client.configs import ConfigEntry
 from grete.client.consumer import Consumer
-from grete.client.groups import GroupDescription, GroupListing, Lag, MemberDescription, Reset
+from grete.client.groups import GroupDescription, GroupListing, Lag, MemberDescription, Membership, Reset
 from grete.client.producer import Deliveries, Delivery, Producer, Undelivered
 from grete.client.topics import NewTopic, PartitionDescription, TopicDescription
 
@@ -20,6 +20,7 @@ __all__ = [
     "GroupListing",
     "Lag",
     "MemberDescription",
+    "Membership",
     "NewTopic",
     "PartitionDescription",
     "Producer",

@@ -222,6 +222,15 @@ class Admin:
         with self._logged() as native:
             native.delete_groups(_names("delete_groups", groups, what="group"), timeout)
 
+    def remove_members(self, group: str, instances: Iterable[str], *, timeout: float | None = _TIMEOUT) -> None:
+        """Puts static members out of a group, by `group.instance.id`; the others get their partitions at once.
+
+        Whoever closes as a static member stays in its group for `session.timeout.ms`. A member that still runs joins
+        again. Raises KafkaError (UNKNOWN_MEMBER_ID) for an id that nobody in the group has.
+        """
+        with self._logged() as native:
+            native.remove_members(group, _names("remove_members", instances, what="instance"), timeout)
+
     # ---- offsets
 
     def committed(self, group: str, *, timeout: float | None = _TIMEOUT) -> dict[tuple[str, int], int]:

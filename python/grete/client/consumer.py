@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, SupportsInt
 
 from grete import _core, config
 from grete._core import Message, Messages
+from grete.client.groups import Membership
 from grete.errors import ClosedError, ConfigError, ForkedClientError
 from grete.processing import atexit
 from grete.processing.notices import log_notices
@@ -160,6 +161,10 @@ class Consumer:
     def resume(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Ends a pause."""
         self._open().resume(list(partitions))
+
+    def membership(self) -> Membership:
+        """What this consumer is to its group now. Asks nobody."""
+        return Membership(**self._open().membership())
 
     def assignment(self) -> list[tuple[str, int]]:
         """The partitions that this consumer reads now."""

@@ -41,6 +41,24 @@ class GroupDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class Membership:
+    """What a consumer is to its group, as its network thread knows it.
+
+    `state` is "stable", "joining", "revoking", "assigned" (by `assign`), ... since so many seconds. `steady`: the
+    group's assignment is taken in, and nothing is on its way. `generation` is -1 outside of the group. `instance` is
+    its `group.instance.id`.
+    """
+
+    group: str
+    state: str
+    since: float
+    steady: bool
+    generation: int
+    partitions: int
+    instance: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Lag:
     """How far a group is behind in a partition. `end` and `lag` are None if the partition does not exist any more."""
 

@@ -17,6 +17,8 @@ KAFKA = {
     "session.timeout.ms": os.environ.get("RECORDER_SESSION_MS", "6000"),
     "heartbeat.interval.ms": os.environ.get("RECORDER_HEARTBEAT_MS", "500"),
     "auto.commit.interval.ms": os.environ.get("RECORDER_COMMIT_MS", "1000"),
+    "group.instance.id": os.environ.get("RECORDER_INSTANCE", ""),
+    "metadata.max.age.ms": os.environ.get("RECORDER_METADATA_MS", "300000"),
     "isolation.level": os.environ.get("RECORDER_ISOLATION", "read_uncommitted"),
 }
 

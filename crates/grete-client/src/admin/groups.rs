@@ -117,4 +117,22 @@ impl Admin {
             other => Err(call.misplaced(&other)),
         }
     }
+
+    /// Puts static members out of a group, by their `group.instance.id`s: their partitions go to the others at once.
+    ///
+    /// # Errors
+    /// When nobody answers; what became of each member is in the results.
+    pub fn remove_members(
+        &self,
+        call: &Call<'_>,
+        name: &Arc<str>,
+        instances: Vec<Arc<str>>,
+    ) -> Result<Each<()>, ClientError> {
+        let subjects = instances.iter().map(|instance| Subject::Member(name.to_string(), instance.to_string()));
+        let subjects: Vec<_> = subjects.collect();
+        match self.ask(call, Operation::RemoveMembers { group: name.clone(), instances })? {
+            AdminReply::Done(results) => Ok(call.each(results, subjects)),
+            other => Err(call.misplaced(&other)),
+        }
+    }
 }

@@ -6,7 +6,7 @@ use super::errands::{
     AlterConfigs, Alteration, ClusterDescription, CommitOffsets, CommittedOffset, ConfigEntry, CreatePartitions,
     CreateTopics, DeleteGroups, DeleteOffsets, DeleteRecords, DeleteTopics, DescribeCluster, DescribeConfigs,
     DescribeGroups, DescribeTopics, FetchOffsets, FoundOffset, GroupDescription, GroupListing, GroupProtocol,
-    ListGroups, ListOffsets, NewTopic, PartitionResult, Resource, Spread, TopicDescription, When, Wish,
+    ListGroups, ListOffsets, NewTopic, PartitionResult, RemoveMembers, Resource, Spread, TopicDescription, When, Wish,
 };
 use super::error::AdminError;
 use super::task::{Run, Task};
@@ -80,6 +80,13 @@ pub enum Operation {
     DeleteGroups {
         /// Which.
         groups: Vec<Arc<str>>,
+    },
+    /// Answered with [`AdminReply::Done`], per static member.
+    RemoveMembers {
+        /// Of which group.
+        group: Arc<str>,
+        /// Their `group.instance.id`s.
+        instances: Vec<Arc<str>>,
     },
     /// Answered with [`AdminReply::Committed`].
     FetchOffsets {
@@ -168,6 +175,9 @@ impl Operation {
                 Box::new(Task::new(DescribeGroups { groups, protocol }, end, backoff))
             }
             Self::DeleteGroups { groups } => Box::new(Task::new(DeleteGroups { groups }, end, backoff)),
+            Self::RemoveMembers { group, instances } => {
+                Box::new(Task::new(RemoveMembers { group, instances }, end, backoff))
+            }
             Self::FetchOffsets { group, partitions, stable } => {
                 Box::new(Task::new(FetchOffsets { group, partitions, stable }, end, backoff))
             }

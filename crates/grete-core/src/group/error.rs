@@ -67,19 +67,6 @@ pub enum GroupError {
         /// What the broker said.
         code: ErrorCode,
     },
-    /// The broker is older than static membership.
-    #[error(
-        "group {group}: the broker is older than Kafka 2.3 and knows no group.instance.id ({reason}): leave \
-         group.instance.id={instance} out, or upgrade the broker"
-    )]
-    NoStaticMembers {
-        /// `group.id`.
-        group: Arc<str>,
-        /// `group.instance.id`.
-        instance: Arc<str>,
-        /// The request's error.
-        reason: String,
-    },
     /// Any other refusal that no retry cures.
     #[error("group {group}: {request} was refused with {code}")]
     Refused {

@@ -183,6 +183,21 @@ impl Admin {
         errors::each(py, done).map(drop)
     }
 
+    /// Puts static members out, by their `group.instance.id`s.
+    #[pyo3(signature = (group, instances, timeout))]
+    fn remove_members(
+        &self,
+        py: Python<'_>,
+        group: String,
+        instances: Vec<String>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let (group, instances) = (Arc::from(group), shared(instances));
+        let done =
+            self.call(py, "remove_members", timeout, |admin, call| admin.remove_members(call, &group, instances))?;
+        errors::each(py, done).map(drop)
+    }
+
     /// All offsets that the group has committed.
     #[pyo3(signature = (group, timeout))]
     fn committed(&self, py: Python<'_>, group: String, timeout: Option<f64>) -> PyResult<Vec<(String, i32, i64)>> {

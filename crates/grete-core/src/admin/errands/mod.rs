@@ -6,6 +6,7 @@ mod group_offsets;
 mod groups;
 mod log_offsets;
 mod members;
+mod removal;
 mod topics;
 
 pub use cluster::{BrokerDescription, ClusterDescription, PartitionDescription, TopicDescription, Wish};
@@ -22,6 +23,7 @@ pub(super) use group_offsets::{CommitOffsets, DeleteOffsets, FetchOffsets};
 pub(super) use groups::{DeleteGroups, ListGroups};
 pub(super) use log_offsets::{DeleteRecords, ListOffsets};
 pub(super) use members::DescribeGroups;
+pub(super) use removal::RemoveMembers;
 pub(super) use topics::{CreatePartitions, CreateTopics, DeleteTopics};
 
 use std::borrow::Cow;

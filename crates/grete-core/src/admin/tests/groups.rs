@@ -10,8 +10,8 @@ use grete_wire::messages::offset_fetch_response::{
 };
 use grete_wire::messages::{
     ConsumerGroupDescribeResponse, DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse,
-    DescribeGroupsResponse, ListGroupsResponse, ListedGroup, OffsetCommitRequest, OffsetCommitResponse,
-    OffsetFetchRequest, OffsetFetchResponse,
+    DescribeGroupsResponse, LeaveGroupRequest, LeaveGroupResponse, ListGroupsResponse, ListedGroup, MemberResponse,
+    OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
 };
 use grete_wire::{ApiKey, ErrorCode, Reader};
 
@@ -94,6 +94,43 @@ fn the_end_of_the_time_names_the_coordinator() {
     rig.advance(3 * SECOND);
     let waited_for = "the coordinator of group a".to_owned();
     assert_eq!(rig.answer(id), AdminReply::Done(vec![Err(AdminError::TimedOut { waited_for, last: None })]));
+}
+
+/// Answers the next LeaveGroup with these codes; whom it puts out.
+fn reply_removed(rig: &mut Rig, codes: &[ErrorCode]) -> Vec<String> {
+    let (_, asked) = rig.asked(ApiKey::LeaveGroup);
+    let question = LeaveGroupRequest::decode(asked.version, &mut Reader::new(&asked.body)).unwrap();
+    assert!(question.group_id == "g" && question.members.iter().all(|member| member.member_id.is_empty()));
+    let names = question.members.iter().map(|member| member.group_instance_id.as_deref().unwrap().to_owned());
+    let names: Vec<String> = names.collect();
+    let result = |(name, code): (&String, &ErrorCode)| MemberResponse {
+        group_instance_id: Some(name.clone().into()),
+        error_code: code.0,
+        ..Default::default()
+    };
+    let body = LeaveGroupResponse { members: names.iter().zip(codes).map(result).collect(), ..Default::default() };
+    rig.reply(&asked, |version, out| body.encode(version, out));
+    names
+}
+
+#[test]
+fn static_members_are_put_out_by_their_instance_ids_and_those_that_are_none_are_told() {
+    let mut rig = Rig::new(&[0, 1], &[]);
+    let remove = Operation::RemoveMembers { group: "g".into(), instances: vec!["i".into(), "j".into()] };
+    let id = rig.ask(remove);
+    assert_eq!(rig.locate(1, ErrorCode::NONE), ["g"]);
+    assert_eq!(reply_removed(&mut rig, &[ErrorCode::NONE, ErrorCode::UNKNOWN_MEMBER_ID]), ["i", "j"]);
+    assert_eq!(rig.answer(id), AdminReply::Done(vec![Ok(()), refused(ErrorCode::UNKNOWN_MEMBER_ID)]));
+
+    // The answer is lost: whoever is out by the second time went by the first.
+    let mut rig = Rig::new(&[0, 1], &[]);
+    let id = rig.ask(Operation::RemoveMembers { group: "g".into(), instances: vec!["i".into()] });
+    rig.locate(0, ErrorCode::NONE);
+    rig.fake.kill("b0", 9092);
+    rig.advance(SECOND);
+    rig.locate(1, ErrorCode::NONE);
+    assert_eq!(reply_removed(&mut rig, &[ErrorCode::UNKNOWN_MEMBER_ID]), ["i"]);
+    assert_eq!(rig.answer(id), AdminReply::Done(vec![Ok(())]));
 }
 
 fn listed(groups: &[(&str, &str)], error: ErrorCode) -> ListGroupsResponse<'static> {

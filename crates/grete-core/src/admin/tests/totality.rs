@@ -25,7 +25,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (0..16_u8, 1..40_u64).prop_map(|(kind, seconds)| Step::Ask { kind, seconds }),
+        8 => (0..17_u8, 1..40_u64).prop_map(|(kind, seconds)| Step::Ask { kind, seconds }),
         1 => (1..20_u32).prop_map(Step::Forget),
         6 => (1..5_000_u64).prop_map(Step::Pass),
         8 => (0..5_usize, prop::collection::vec(prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], 0..60))
@@ -61,6 +61,7 @@ fn operation(kind: u8) -> Operation {
         12 => Operation::FetchOffsets { group: "g".into(), partitions: Some(vec![tp(0)]), stable: true },
         13 => Operation::CommitOffsets { group: "g".into(), offsets: vec![(tp(0), 1)] },
         14 => Operation::DeleteOffsets { group: "g".into(), partitions: vec![tp(0)] },
+        15 => Operation::RemoveMembers { group: "g".into(), instances: vec!["i".into(), "j".into()] },
         _ => Operation::ListOffsets {
             starts: vec![
                 (tp(0), When::Timestamp(5)),

@@ -444,15 +444,12 @@ impl Member {
 
     fn on_unanswered(&mut self, ctx: &mut Context<'_>, attempt: &Attempt, error: &RequestError) {
         ctx.unanswered(attempt.located.lookup, error);
-        let (group, reason) = (ctx.config().group_id.clone(), error.to_string());
-        match (error, ctx.config().instance_id.clone()) {
-            (RequestError::Unsupported { .. }, _) => return self.fail(ctx, GroupError::Unsupported { group, reason }),
-            // Of all that we send, only the instance id has no place in the oldest versions.
-            (RequestError::Encode(_), Some(instance)) => {
-                return self.fail(ctx, GroupError::NoStaticMembers { group, instance, reason });
-            }
-            _ if error.may_have_happened() => self.unanswered_join(ctx),
-            _ => {}
+        if let RequestError::Unsupported { .. } = error {
+            let group = ctx.config().group_id.clone();
+            return self.fail(ctx, GroupError::Unsupported { group, reason: error.to_string() });
+        }
+        if error.may_have_happened() {
+            self.unanswered_join(ctx);
         }
         match self.state {
             State::Syncing => self.rejoin_later(ctx, format!("SyncGroup was not answered: {error}")),
