@@ -51,6 +51,7 @@ class Simulation:
         self.living: dict[int, Process] = {}
         self.earlier: list[Process] = []
         self.status: int | None = None
+        self.said: set[str] = set()
         self.ceased = False
 
     # The world
@@ -211,6 +212,7 @@ class Simulation:
                 self.judge.exits(now, status, self.living)
                 self.status = status
             case Event():
+                self.said |= {action.name, str(action.fields.get("reason"))}
                 self.judge.event(now, action, self.living)
 
     def tell(self, what: str) -> None:

@@ -93,6 +93,7 @@ def test_a_pipe_that_is_hung_up_is_no_reason_while_its_node_dies() -> None:
 def test_a_pipe_that_is_hung_up_by_who_lives_on_is_one() -> None:
     swarm = in_phase(Phase.STEADY)
     swarm.manager.hung_up(NOW, 0)
+    swarm.manager.hung_up(NOW + 0.5, 0)
     swarm.manager.due(NOW + 1)
     assert swarm.said("swarm.node.stopping").fields["reason"] == "pipe"
 
@@ -176,10 +177,46 @@ def test_who_was_away_heard_nobody_and_holds_it_against_none() -> None:
     assert swarm.did() == DUMPED
 
 
+def test_absence_is_told_once() -> None:
+    swarm = in_phase(Phase.BACKOFF)
+    for happening in (swarm.well, swarm.well, swarm.manager.due):
+        happening(NOW + 100)
+    assert swarm.said("swarm.late").fields["seconds"] == 100
+
+
+def test_who_was_away_does_not_count_that_time_for_any_limit() -> None:
+    swarm = Swarm(nodes=3)
+    manager = swarm.manager
+    manager.forked(NOW, 0, 100)
+    steady = (False, False, True)
+    for node in range(3):
+        manager.reported(NOW, node, report(steady=steady[node]))
+    manager.restart(NOW)  # waits for nodes 0 and 1 from now on
+    manager.due(NOW + 1)
+    swarm.fresh()
+    ended = []
+    for second in range(1000, 1400):
+        for node in range(3):
+            manager.reported(NOW + second, node, report(steady=steady[node]))
+        manager.due(NOW + second)
+        ended.append((manager.rolling, swarm.node.why_stopping))
+    assert ended.index((False, "membership")) == 299
+    assert ended[298] == (True, None)
+
+
+def test_who_was_away_lets_a_node_die_whose_pipe_was_hung_up() -> None:
+    swarm = in_phase(Phase.STEADY)
+    swarm.manager.hung_up(NOW, 0)
+    swarm.manager.due(NOW + 100)
+    assert swarm.did() == []
+    assert swarm.manager.deadline() == NOW + 101
+
+
 def test_the_clock_does_not_go_back() -> None:
     swarm = in_phase(Phase.STEADY)
-    swarm.manager.due(NOW - 50)
-    assert swarm.manager.deadline() == NOW + 15
+    swarm.manager.due(NOW + 5)
+    swarm.manager.died(NOW - 50, 0, 1)
+    assert swarm.node.next_at == NOW + 6
 
 
 # Words and numbers

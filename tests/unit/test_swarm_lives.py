@@ -153,6 +153,15 @@ def test_who_had_to_be_killed_makes_it_2() -> None:
     assert swarm.did()[-1] == Exit(2)
 
 
+def test_who_ended_in_the_moment_of_its_kill_has_ended_by_itself() -> None:
+    swarm = in_phase(Phase.STEADY)
+    swarm.manager.stop(NOW)
+    swarm.manager.died(NOW + 1, 1, 0)
+    swarm.manager.due(NOW + 31)
+    swarm.manager.died(NOW + 31, 0, 0)
+    assert swarm.did()[-1] == Exit(0)
+
+
 def test_a_death_that_was_made_up_for_does_not_count() -> None:
     swarm = in_phase(Phase.BACKOFF)
     swarm.manager.stop(NOW)

@@ -2,16 +2,23 @@
 
 import os
 
+from grete.swarm.events import EVENTS
 from tests.unit.swarm_simulation import Simulation
 
 SEEDS = int(os.environ.get("GRETE_SEEDS", "1000"))
+REASONS = {"memory", "gil", "handler", "membership", "report", "pipe", "restart", "itself", "stop", "unsteady", "quiet"}
 
 
 def test_what_is_always_so_is_so_whatever_nodes_do() -> None:
     one = os.environ.get("GRETE_SEED")
+    said: set[str] = set()
     for seed in [int(one)] if one else range(SEEDS):
+        simulation = Simulation(seed, loud=one is not None)
         try:
-            Simulation(seed, loud=one is not None).run()
+            simulation.run()
         except BaseException as error:
             error.add_note(f"GRETE_SEED={seed}")
             raise
+        said |= simulation.said
+    if one is None and SEEDS >= 1000:
+        assert said >= EVENTS.keys() | REASONS, "these worlds do not bring about all that there is"

@@ -67,7 +67,7 @@ class NodeFacts:
     pipe_lost_at: float | None = None
     """When its pipe was hung up."""
     quiet_sent: bool = False
-    """Whether this process was told to be quiet."""
+    """Whether its process was told to be quiet; its last one, then."""
 
     # Of the stop that is under way
     why_stopping: str | None = None

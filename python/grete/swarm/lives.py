@@ -39,7 +39,7 @@ class Lives:
         node.restarts = node.deaths
         node.last_report = node.last_report_at = None
         node.steady_since = node.first_steady = node.pipe_lost_at = None
-        node.quiet_sent = node.late = False
+        node.late = False
         node.enter(Phase.STARTING, now)
 
     def place(self, now: float, node: NodeFacts, steady: bool) -> None:
