@@ -1,5 +1,7 @@
 """For what a node is replaced, and for what not."""
 
+from pathlib import Path
+
 import pytest
 
 from grete.swarm.actions import Event
@@ -256,3 +258,10 @@ def test_events_are_described() -> None:
         assert name.startswith("swarm.")
         assert described.when
         assert len(set(described.fields)) == len(described.fields)
+
+
+def test_events_and_reasons_are_in_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "swarm.md").read_text()
+    assert [name for name in EVENTS if f"`{name}`" not in text] == []
+    reasons = ("memory", "gil", "handler", "membership", "report", "pipe")
+    assert [reason for reason in reasons if f"| `{reason}` |" not in text] == []

@@ -223,7 +223,7 @@ class Manager:
 
     def _at(self, now: float) -> float:
         """The time. If it has run away while nobody asked us, nobody was heard, either."""
-        now, gap = self._lateness.at(now, self.deadline())
+        now, gap = self._lateness.at(now, self.deadline)
         if gap and not self.stopping:
             self._watch.excuse(gap)
             self._course.excuse(gap)
