@@ -99,11 +99,14 @@ def test_a_late_handler_is_named_with_its_place() -> None:
 
 
 def test_a_held_gil_a_stalled_lane_and_a_waiting_group_are_named() -> None:
-    told = status(steady(0, gil_wait=7.25, stalled=("Orders.consume on orders[1] for 40 s",)))
-    assert [problem["text"] for problem in verdicts.problems(told)] == [
-        "node 0: Orders.consume on orders[1] for 40 s",
-        "node 0: somebody has held the GIL for 7.2 s",
-    ]
+    told = status(steady(0, gil_wait=7.25, stalled=("orders[1]", "orders[3]")))
+    other, oldest, gil = verdicts.problems(told)
+    assert other["text"] == "node 0: a call on orders[1] has run longer than its stall_after"
+    assert oldest["text"] == "node 0: Orders.consume has run for 12.5 s on orders[3], longer than its stall_after"
+    assert (oldest["handler"], oldest["topic"], oldest["partition"]) == ("Orders.consume", "orders", 3)
+    assert gil["text"] == "node 0: somebody has held the GIL for 7.2 s"
+    (once,) = verdicts.problems(status(steady(0, overdue=(overdue(),), stalled=("orders[3]",))))
+    assert once["reason"] == "handler", "what is late is stalled, too: that is said once"
     waiting = steady(0, groups=(Group("shop", "joining", 9.0, False, None, 0, None),))
     waiting.phase, waiting.since = Phase.UNSTEADY, 91.0
     (problem,) = verdicts.problems(status(waiting))

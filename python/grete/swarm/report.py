@@ -92,7 +92,7 @@ class Report:
     overdue: tuple[Overdue, ...]
     """Longest first; long lists are cut."""
     stalled: tuple[str, ...]
-    """Lanes that wait for something that does not come, as "topic[partition]"; long lists are cut."""
+    """Lanes whose job has run longer than its route's `stall_after`, as "topic[partition]"; long lists are cut."""
     jobs: int
     records: int
     failures: int

@@ -75,7 +75,8 @@ def problems(status: Status) -> list[Problem]:
 def of_work(node: NodeStatus) -> list[Problem]:
     """What is amiss with what the node does, and cannot be seen from its state."""
     found = [_overdue(node, late) for late in node["overdue"]]
-    found += [_problem(node, "stalled", f"node {node['id']}: {text}") for text in node["stalled"]]
+    told = {f"{late['topic']}[{late['partition']}]" for late in node["overdue"]}
+    found += [_stalled(node, lane) for lane in node["stalled"] if lane not in told]
     wait = node["gil_wait"]
     if wait is not None and wait >= GIL_WAIT:
         found.append(_problem(node, "gil", f"node {node['id']}: somebody has held the GIL for {wait:.1f} s", wait))
@@ -112,6 +113,17 @@ def _overdue(node: NodeStatus, late: OverdueStatus) -> Problem:
         f"{late['topic']}[{late['partition']}], and its handler_timeout is {late['limit']:g} s"
     )
     return {**_problem(node, "handler", text), **late}
+
+
+def _stalled(node: NodeStatus, lane: str) -> Problem:
+    job = node["oldest"]
+    if job is None or lane != f"{job['topic']}[{job['partition']}]":
+        text = f"node {node['id']}: a call on {lane} has run longer than its stall_after"
+        return _problem(node, "stalled", text)
+    text = (
+        f"node {node['id']}: {job['handler']} has run for {job['seconds']:.1f} s on {lane}, longer than its stall_after"
+    )
+    return {**_problem(node, "stalled", text), **job}
 
 
 def _state(node: NodeStatus) -> Problem | None:
