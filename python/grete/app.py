@@ -172,8 +172,6 @@ class App:
 
     def groups(self, resolved: config.Config) -> dict[str, list[Route]]:
         """Routes by consumer group; those of one group share one client."""
-        if not self.routes:
-            raise ConfigError(f'App "{self.name}" has no consumer: declare one with @app.consumer("topic")')
         kafka_group = resolved.kafka.get("group.id")
         default = resolved["group"] or (kafka_group.value if kafka_group else self.name)
         groups: dict[str, list[Route]] = {}
@@ -286,6 +284,7 @@ class App:
             raise GreteError(f'App "{self.name}" runs already')
         resolved = resolved or self.settings()
         groups = self.groups(resolved)
+        pins.check_some(groups, self.name)
         pins.check_topics(groups, resolved)
         self.preloads.run()
         groups = pins.of_node(groups, resolved, node.id if node is not None else None)

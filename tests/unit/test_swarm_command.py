@@ -34,6 +34,11 @@ def swarm(directory: Path, source: str, *arguments: str, **environment: str) -> 
         ("", ["--nodes", "many"], "whole number from 1 up"),
         ("", ["--max-rss", "10B"], "10 bytes is less than a Python process needs"),
         ("", ["--max-rss", "10"], 'swarm.max_rss (from command line): "10" has no unit'),
+        (
+            "ballast = []\n@app.preload\ndef load():\n    ballast.append(b'x' * (64 << 20))\n",
+            ["--max-rss", "64MiB"],
+            "swarm.max_rss (from command line) is 64 MiB, and the supervisor has ",
+        ),
         ("", ["--cpus", "99999"], "swarm.cpus (from command line): CPU 99999 is not among those"),
         ("", ["--control", "/nowhere/x.sock"], "/nowhere"),
         ("", ["--probes", "x"], "swarm.probes (from command line): it is a port"),

@@ -24,6 +24,12 @@ def check(groups: Groups, config: Config) -> None:
         _check_range([node], config, f"nodes (from {pinned.origin}): {{{node}: {list(topics)}}}")
 
 
+def check_some(groups: Groups, app: str) -> None:
+    """Refuses an App that would do nothing."""
+    if not groups:
+        raise ConfigError(f'App "{app}" has no consumer: declare one with @app.consumer("topic")')
+
+
 def check_topics(groups: Groups, config: Config) -> None:
     """Refuses a pin of a topic that no route reads: it would have no effect. With `grete run`, too."""
     pinned = config.settings["nodes"]

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, NoReturn
 
 from grete.config import Config
-from grete.swarm import child, control, cpus, imports, pins, preload, probes, threads
+from grete.swarm import child, control, cpus, headroom, imports, pins, preload, probes, threads
 from grete.swarm.chores import Chores
 from grete.swarm.context import NodeContext
 from grete.swarm.inherit import Inherited
@@ -38,12 +38,15 @@ class Supervisor:
         Raises GreteError, with nothing forked, for what is wrong before.
         """
         app, config = self._app, self._config
-        pins.check(app.groups(config), config)
+        groups = app.groups(config)
+        pins.check_some(groups, app.name)
+        pins.check(groups, config)
         cpus.check(config)
         imports.ahead(app.routes, config["loop"])
         app.preloads.run()
         # After it and before sockets are bound: what a preload has left behind is refused, and nothing is to be undone.
         threads.check()
+        headroom.check(config)
         with contextlib.ExitStack() as opened:
             loop = self._prepare(opened)
             logger.info(

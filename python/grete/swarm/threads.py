@@ -46,9 +46,13 @@ def check() -> None:
         )
     # Grete's own belong to a client, or end just now with one.
     ours = ("rdk:", "grete-")
-    others = [name for name in native.values() if not (name.startswith(ours) or libraries.is_harmless(name))]
-    if others:
-        logger.warning("%s", _warning(others), extra={"event": "swarm.native_threads", "threads": len(others)})
+    others = {tid: name for tid, name in native.items() if not (name.startswith(ours) or libraries.is_harmless(name))}
+    if not others:
+        return
+    text = _warning(sorted(others.values()))
+    # A thread that was joined just before is on the list for a moment still.
+    if others.keys() & _native_threads().keys():
+        logger.warning("%s", text, extra={"event": "swarm.native_threads", "threads": len(others)})
 
 
 def _clients() -> list[str]:
