@@ -17,7 +17,10 @@ def test_a_wedged_interpreter_goes_on_reporting_and_says_how_long_it_waits() -> 
         long = node.until(lambda report: report.gil_wait > 1.0, "a wait for the GIL")
         longer = node.until(lambda report: report.gil_wait > 2.0, "a longer one")
         assert longer.seq > long.seq
-        assert longer.gil_wait - long.gil_wait == pytest.approx(longer.uptime - long.uptime, abs=0.1)
+        assert longer.gil_wait - long.gil_wait == pytest.approx(longer.uptime - long.uptime, abs=1e-4)
+        # It counts from a beat, so that it reaches a limit with one and not a beat later.
+        asked = (longer.uptime - longer.gil_wait) / 0.05
+        assert asked == pytest.approx(round(asked), abs=1e-3)
 
 
 def test_a_long_handler_is_not_taken_for_a_wedged_interpreter() -> None:

@@ -30,14 +30,15 @@ impl Beat {
         now.saturating_duration_since(self.start)
     }
 
-    /// Takes the beat that is due by now. Says whether others were slept through.
-    pub fn take(&mut self, now: Instant) -> bool {
+    /// Takes the beat that is due by now: when it was due, and whether others before it were slept through.
+    pub fn take(&mut self, now: Instant) -> (Instant, bool) {
         let late = now.saturating_duration_since(self.due) >= self.interval;
         let elapsed = self.elapsed(now);
         let into =
             Duration::from_nanos(u64::try_from(elapsed.as_nanos() % self.interval.as_nanos()).unwrap_or_default());
-        self.due = now + (self.interval - into);
-        late
+        let beat = now.checked_sub(into).unwrap_or(now);
+        self.due = beat + self.interval;
+        (beat, late)
     }
 }
 
@@ -52,9 +53,9 @@ mod tests {
         let start = Instant::now();
         let mut beat = Beat::new(start, SECOND);
         assert_eq!(beat.due(), start);
-        assert!(!beat.take(start));
+        assert_eq!(beat.take(start), (start, false));
         assert_eq!(beat.due(), start + SECOND);
-        assert!(!beat.take(start + SECOND + SECOND / 3));
+        assert_eq!(beat.take(start + SECOND + SECOND / 3), (start + SECOND, false));
         assert_eq!(beat.due(), start + 2 * SECOND);
         assert_eq!(beat.elapsed(beat.due()), 2 * SECOND);
     }
@@ -63,9 +64,9 @@ mod tests {
     fn a_long_sleep_costs_beats_and_brings_no_burst() {
         let start = Instant::now();
         let mut beat = Beat::new(start, SECOND);
-        assert!(!beat.take(start));
-        assert!(beat.take(start + 60 * SECOND + SECOND / 4));
+        assert_eq!(beat.take(start), (start, false));
+        assert_eq!(beat.take(start + 60 * SECOND + SECOND / 4), (start + 60 * SECOND, true));
         assert_eq!(beat.due(), start + 61 * SECOND);
-        assert!(!beat.take(start + 61 * SECOND));
+        assert_eq!(beat.take(start + 61 * SECOND), (start + 61 * SECOND, false));
     }
 }

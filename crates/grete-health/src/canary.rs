@@ -90,7 +90,7 @@ impl Watch {
         state.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)).max(state.last)
     }
 
-    /// The whole process has slept: that was no wait for the lock. One that is under way counts from now.
+    /// The whole process has slept until `now`: that was no wait for the lock. One that is under way counts from then.
     ///
     /// Whether the canary wakes before this or after it makes no difference: before, it notes a wait that is forgotten here;
     /// after, it notes one that began here.

@@ -92,13 +92,15 @@ impl Round {
     }
 
     fn report(&mut self, now: Instant) -> Sent {
-        let slept = self.beat.take(now);
+        let (beat, slept) = self.beat.take(now);
         let gil_wait = self.canary.as_ref().map_or(Duration::ZERO, |canary| {
             if slept {
-                canary.forgive(now);
+                canary.forgive(beat);
             }
             let wait = canary.wait(now);
-            canary.ask(now);
+            // A wait counts from its beat, not from when we woke for it: else it would reach a limit of so many beats just before
+            // that many, or just after, by chance.
+            canary.ask(beat);
             wait
         });
         let stamp = Stamp { seq: self.seq, uptime: self.beat.elapsed(now), gil_wait, dropped: self.pipe.dropped() };
