@@ -97,6 +97,7 @@ def test_a_fork_that_fails_is_tried_again_with_backoff() -> None:
         (-11, "was killed by SIGSEGV, after", 40),
         (1, "ended with exit 1: its own log says why", 40),
         (0, "ended with exit 0, though nobody here asked it to", 30),
+        (3, "ended with exit 3: nobody read its reports, so it took us for gone", 40),
         (-64, "was killed by SIGRTMAX", 40),
         (-50, "was killed by signal 50", 40),
     ],

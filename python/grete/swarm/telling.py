@@ -13,6 +13,7 @@ from grete.swarm.facts import NodeFacts, Phase
 if TYPE_CHECKING:
     from grete.swarm.rules import Verdict
 
+_WHY = {0: ", though nobody here asked it to", 3: ": nobody read its reports, so it took us for gone"}
 _NOTHING = dict.fromkeys(("seconds", "limit", "handler", "topic", "partition", "rss", "max_rss", "error"))
 
 
@@ -103,7 +104,7 @@ def died(now: float, node: NodeFacts, status: int, restart_in: float | None, sta
     else:
         end = f"ended with {exits.words(status)}"
         if reason in {None, "itself"}:
-            end += ", though nobody here asked it to" if status == 0 else ": its own log says why"
+            end += _WHY.get(status, ": its own log says why")
     level = ERROR if reason is None else WARNING
     if well:
         level = WARNING if reason in {None, "itself"} else INFO
