@@ -47,7 +47,7 @@ def test_memory_is_told_with_both_figures() -> None:
     assert (event.fields["rss"], event.fields["max_rss"]) == (3 * 2**20, 2 * 2**20)
 
 
-@pytest.mark.parametrize("harmless", [report(rss=2000), report(rss=None), report(gil_wait=30.0)])
+@pytest.mark.parametrize("harmless", [report(rss=2000), report(rss=None), report(gil_wait=29.9)])
 def test_what_is_at_its_limit_is_within_it(harmless: Report) -> None:
     swarm = in_phase(Phase.STEADY)
     swarm.manager.reported(NOW, 0, harmless)
@@ -65,13 +65,33 @@ def test_no_limit_no_rule() -> None:
     [
         (report(rss=3000, gil_wait=40, late=(overdue(),)), "memory"),
         (report(gil_wait=40, late=(overdue(),), steady=False), "gil"),
-        (report(gil_wait=20, late=(overdue(),), steady=False), "handler"),
+        (report(gil_wait=1, late=(overdue(),), steady=False), "handler"),
     ],
 )
 def test_the_first_rule_wins(bad: Report, reason: str) -> None:
     swarm = in_phase(Phase.STEADY)
     swarm.manager.reported(NOW, 0, bad)
     assert swarm.node.why_stopping == reason
+
+
+@pytest.mark.parametrize(
+    ("held", "seconds", "limit", "reason"),
+    [
+        (29.96, 30.0, 99.0, "gil"),  # a hair below its limit, at the report where it is reached
+        (2.1, 2.2, 2.0, "gil"),
+        (1.4, 2.2, 2.0, "handler"),  # a slow call, perhaps
+        (4.9, 12.0, 10.0, "handler"),
+        (5.1, 600.0, 10.0, "gil"),  # after 300 good messages, one that a regular expression does not come back from
+    ],
+)
+def test_who_holds_the_gil_is_told_from_who_takes_long(held: float, seconds: float, limit: float, reason: str) -> None:
+    swarm = in_phase(Phase.STEADY)
+    late = (overdue(seconds, limit),) if seconds > limit else ()
+    swarm.manager.reported(NOW, 0, report(gil_wait=held, late=late))
+    event = swarm.said("swarm.node.stopping")
+    assert event.fields["reason"] == reason
+    assert event.fields["handler"] == "Orders.consume"
+    assert ("the GIL" in event.text or "its GIL" in event.text) is (reason == "gil")
 
 
 def test_a_handler_is_named_with_its_limit() -> None:

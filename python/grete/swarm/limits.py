@@ -13,6 +13,16 @@ HANG_UP_WAIT = 1.0
 # Seconds after KILL until we say that the kernel keeps the process (an uninterruptible wait for a disk, for instance).
 UNKILLABLE = 10.0
 
+# Seconds that a wait for the GIL may lack of its limit. It is asked for with each report, and by a thread that wakes up
+# in the same beat: at the n-th report it has lasted n seconds give or take a hair, and that is no reason to wait for
+# the next one.
+GIL_SLACK = 0.05
+
+# Seconds without the GIL, or half of the job's time where that is less, that make a job which is overdue one of the
+# GIL: what holds it so long does not come back from C code. Not less than what a slow call may take.
+WEDGED = 5.0
+WEDGED_LEAST = 1.5
+
 # So many seconds after its deadline the supervisor did not merely sleep well: it was stopped, or the machine was.
 LATE = 2.0
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from grete.swarm.facts import NodeFacts, Phase
-from grete.swarm.limits import HANG_UP_WAIT, Limits
+from grete.swarm.limits import GIL_SLACK, HANG_UP_WAIT, WEDGED, WEDGED_LEAST, Limits
 
 if TYPE_CHECKING:
     from grete.swarm.report import Report
@@ -34,7 +34,8 @@ def judge(report: "Report", limits: Limits, away: float) -> Verdict | None:
             {"rss": report.rss, "max_rss": limits.max_rss},
         )
     # Before "handler": where nobody gets the GIL, handlers that merely wait for it get overdue, too.
-    if report.gil_wait - away > limits.gil_timeout:
+    held = report.gil_wait - away
+    if held > limits.gil_timeout - GIL_SLACK:
         return Verdict(
             "gil",
             f"has had its GIL held for {report.gil_wait:.1f} s, {limits.gil_timeout:g} s are allowed: a call into C "
@@ -42,12 +43,14 @@ def judge(report: "Report", limits: Limits, away: float) -> Verdict | None:
             {"seconds": report.gil_wait, "limit": limits.gil_timeout} | _handler(report),
         )
     for job in report.overdue:
-        if job.seconds - away > job.limit:
-            held = f" (nobody there has got the GIL for {report.gil_wait:.1f} s)" if report.gil_wait > 1 else ""
+        seconds = job.seconds - away
+        if seconds > job.limit:
+            wedged = held > min(WEDGED, max(WEDGED_LEAST, seconds / 2))
+            why = f", and nobody there has got the GIL for {report.gil_wait:.1f} s: it is in C code" if wedged else ""
             return Verdict(
-                "handler",
+                "gil" if wedged else "handler",
                 f"runs {job.handler} on {job.topic}[{job.partition}] for {job.seconds:.1f} s, its handler_timeout is "
-                f"{job.limit:g} s{held}",
+                f"{job.limit:g} s{why}",
                 {
                     "seconds": job.seconds,
                     "limit": job.limit,
