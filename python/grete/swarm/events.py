@@ -7,7 +7,7 @@ Reasons of a stop (`reason`; NodeFacts has it as `why_stopping`):
 | reason | why | stacks are dumped first |
 |---|---|---|
 | memory | a report had more resident memory than `max_rss`; one is enough | |
-| gil | no thread got the GIL for `gil_timeout`; or a handler is overdue, and that for 5 s or half of its time | yes |
+| gil | no thread got the GIL for `gil_timeout`; or a handler is overdue and holds it (5 s, or half of its time) | yes |
 | handler | a handler ran longer than its `handler_timeout` | yes |
 | membership | not steady for `unsteady_timeout` while another node was (or it is the only one) | |
 | report | no report for `report_timeout` | yes, if it ever reported |

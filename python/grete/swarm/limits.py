@@ -18,8 +18,8 @@ UNKILLABLE = 10.0
 # the next one.
 GIL_SLACK = 0.05
 
-# Seconds without the GIL, or half of the job's time where that is less, that make a job which is overdue one of the
-# GIL: what holds it so long does not come back from C code. Not less than what a slow call may take.
+# Who is overdue and holds the GIL: seconds for which nobody else has got it, or half of the job's own if that is less,
+# until it counts as wedged ("gil") and not as long ("handler"). The least is what a slow call into C code may take.
 WEDGED = 5.0
 WEDGED_LEAST = 1.5
 
