@@ -493,10 +493,10 @@ class Health:
     """
 
     def __new__(cls, fd: int, interval: float, dispatcher: Dispatcher, canary: bool = True) -> Health:
-        """The first report is written at once, then one each `interval` seconds. They go to a duplicate of `fd`, the write
-        end of a pipe; neither blocks from now on, and when the pipe is full, reports are dropped and counted. `canary`: a
-        thread "grete-canary" waits for the GIL each time, to tell how long that takes. Raises ValueError for an interval
-        that is none, GreteError for a descriptor that cannot be written to.
+        """The first report is written at once, then one each `interval` seconds. They go to a duplicate of `fd`, the
+        write end of a pipe; neither blocks from now on, and when the pipe is full, reports are dropped and counted.
+        `canary`: a thread "grete-canary" waits for the GIL each time, to tell how long that takes. Raises ValueError
+        for an interval that is none, GreteError for a descriptor that cannot be written to.
 
         It is steady once the dispatcher has workers and all clients are steady: add them before workers start.
         """

@@ -105,12 +105,23 @@ def test_for_people() -> None:
     settings = {line.split()[0]: line.split()[1:] for line in lines[at + 5 :] if line}
     assert settings["max_bytes"] == ["16MiB", "default"]
     assert settings["stall_after"] == ["30s", "default"]
-    assert settings["restart_backoff"] == ["1s,30s", "default"]
+    assert settings["restart_backoff"] == ["1s..30s", "default"]
     assert settings["leak_report"] == ["true", "default"]
     assert settings["group"] == ["-", "default"]
     assert settings["bootstrap.servers"] == ["a:1", "code"]
     assert "session.timeout.ms" not in settings
     assert "session.timeout.ms" in call("info", "informed", "--all").output
+
+
+def test_pins_of_the_app_are_shown_with_its_routes(directory: Path) -> None:
+    (directory / "grete.toml").write_text('[nodes]\n2 = ["orders", "audit"]\n[swarm]\nprobes = "8080"\n')
+    lines = call("info", "informed").output.splitlines()
+    at = lines.index('App "shop"')
+    # "returns" of the same route runs on all three.
+    assert lines[at + 2].split()[-1] == "0,1,2"
+    assert lines[at + 4].endswith("0: partitions 0,1; 1: partitions 2")
+    settings = {" ".join(line.split()) for line in lines}
+    assert {"nodes 2: orders,audit grete.toml", "nodes 3 code", "probes :8080 grete.toml"} <= settings
 
 
 def test_without_an_app_the_files_and_the_environment_speak(directory: Path) -> None:

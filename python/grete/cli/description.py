@@ -13,6 +13,8 @@ from grete._secrets import masked
 from grete.app import App
 from grete.cli.table import table
 from grete.config import Config, Value
+from grete.routes import Route
+from grete.swarm import pins
 
 # What Grete works with when it is there.
 _OPTIONAL = (
@@ -161,7 +163,11 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, int) and name.endswith(_SIZES):
         return next((f"{value // per}{unit}" for unit, per in _UNITS if value and value % per == 0), str(value))
     if isinstance(value, list):
-        return ",".join(_text(name, one) for one in value)
+        # As they are written.
+        between = {"restart_backoff": "..", "probes": ":"}.get(name, ",")
+        return between.join(_text("", one) for one in value)
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_text('', one)}" for key, one in value.items())
     return str(value)
 
 
@@ -173,12 +179,20 @@ def _routes(app: App, config: Config) -> list[RouteDescription]:
             "location": route.location,
             "group": group,
             "concurrency": route.concurrency,
-            "nodes": None if route.nodes is None else list(route.nodes),
+            "nodes": _nodes(route, config),
             "partitions": _plain(route.partitions),
         }
         for group, routes in app.groups(config).items()
         for route in routes
     ]
+
+
+def _nodes(route: Route, config: Config) -> list[int] | None:
+    """Where it is pinned, by itself or by the App; None: nowhere."""
+    pinned = config["nodes"] or {}
+    if route.nodes is None and not any(topic in topics for topics in pinned.values() for topic in route.topics):
+        return None
+    return sorted({node for topic in route.topics for node in pins.nodes_of(route, topic, config)})
 
 
 def _where(route: RouteDescription) -> str:
