@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -43,6 +43,7 @@ class Harm:
     pid: int
     at: int  # monotonic ns, of the order or the signal
     over: int = 0  # when its node was seen to work again
+    disturbed: bool = False  # something else was done to that process, too
 
 
 @dataclass
@@ -60,8 +61,7 @@ class Watch:
     """What was seen of the supervisor while all this went on."""
 
     slowest_answer: float = 0.0
-    resident: list[int] = field(default_factory=list)
-    descriptors: Counter[tuple[tuple[str, int], ...]] = field(default_factory=Counter)
+    resident: list[int] = field(default_factory=list)  # bytes, at each step
     zombies: dict[int, float] = field(default_factory=dict)
     oldest_zombie: float = 0.0
     most_children: int = 0
@@ -78,7 +78,6 @@ class Faulter:
         self._count = count
         plans = deal(self._random, run.nodes, count)
         self._targets = {node: _Target(deque(plan)) for node, plan in enumerate(plans)}
-        self._at_once = 0
 
     @property
     def progress(self) -> str:
@@ -93,33 +92,25 @@ class Faulter:
         self.watch.slowest_answer = max(self.watch.slowest_answer, time.monotonic() - before)
         for node, target in self._targets.items():
             row = rows[node]
-            steady = row["state"] == "steady"
+            works = row["state"] == "steady" or self._run.has_worked(row["pid"])
             if target.harm is not None:
-                self._follow(node, target, target.harm, row["pid"], steady)
-            elif target.plan and row["pid"] and (steady or self._random.random() < 0.02):
+                self._follow(node, target, target.harm, row["pid"], works)
+            elif target.plan and row["pid"] and (works or self._random.random() < 0.02):
                 now = time.monotonic()
                 if target.ready_since is None:
                     target.ready_since = now
                 if now - target.ready_since >= target.pause:
-                    self._do(node, target, row["pid"], steady)
+                    self._do(node, target, row["pid"], works)
         self._look()
-        idle = all(target.harm is None for target in self._targets.values())
-        if idle and len(rows) == len([row for row in rows.values() if row["state"] == "steady"]):
-            self._look_at_rest()
-        return idle and not any(target.plan for target in self._targets.values())
+        return not any(target.harm or target.plan for target in self._targets.values())
 
-    def _do(self, node: int, target: _Target, pid: int, steady: bool) -> None:
+    def _do(self, node: int, target: _Target, pid: int, works: bool) -> None:
         kind = target.plan.popleft()
-        if kind in KINDS and not steady:
+        if kind in KINDS and not works:
             kind = "SIGKILL"  # a node that starts gets no records yet
         target.pause, target.ready_since = self._random.uniform(0.0, 0.3), None
         if kind == ALL_AT_ONCE:
-            for other, its in self._targets.items():
-                if its.harm is None and other in (pids := self._run.pids()):
-                    its.harm = self._harm(other, "SIGKILL", pids[other])
-            for its in self._targets.values():
-                if its.harm is not None:
-                    send(its.harm.pid, (signal.SIGKILL,))
+            self._kill_all()
             return
         target.harm = self._harm(node, kind, pid)
         if kind in KINDS:
@@ -127,14 +118,27 @@ class Faulter:
         else:
             send(pid, OUTSIDE[kind])
 
+    def _kill_all(self) -> None:
+        """Those that are being harmed otherwise, too: each gets only what it has got already."""
+        pids = self._run.pids()
+        for node, target in self._targets.items():
+            if target.harm is None and node in pids:
+                target.harm = self._harm(node, "SIGKILL", pids[node])
+            elif target.harm is not None and self._run.spare(node):
+                target.harm.kind, target.harm.at = "SIGKILL", time.monotonic_ns()
+        for target in self._targets.values():
+            if target.harm is not None:
+                target.harm.disturbed = target.harm.kind != "SIGKILL"
+                send(target.harm.pid, (signal.SIGKILL,))
+
     def _harm(self, node: int, kind: str, pid: int) -> Harm:
         harm = Harm(len(self.harms), node, kind, pid, time.monotonic_ns())
         self.harms.append(harm)
         return harm
 
-    def _follow(self, node: int, target: _Target, harm: Harm, pid: int | None, steady: bool) -> None:
+    def _follow(self, node: int, target: _Target, harm: Harm, pid: int | None, works: bool) -> None:
         waited = (time.monotonic_ns() - harm.at) / 1e9
-        if pid not in (None, harm.pid) and steady:
+        if pid is not None and pid != harm.pid and works:
             self._run.spare(node)
             harm.over = time.monotonic_ns()
             target.harm = None
@@ -151,14 +155,14 @@ class Faulter:
         watch.zombies = {pid: watch.zombies.get(pid, now) for pid, state in children.items() if state == "Z"}
         watch.oldest_zombie = max([watch.oldest_zombie, *(now - since for since in watch.zombies.values())])
         watch.most_children = max(watch.most_children, len(children))
-
-    def _look_at_rest(self) -> None:
-        self.watch.resident.append(resident(self._run.pid))
-        self.watch.descriptors[tuple(sorted(self._run.descriptors().items()))] += 1
+        watch.resident.append(resident(self._run.pid))
 
 
 def deal(rng: random.Random, nodes: int, count: int) -> list[list[str]]:
-    """What happens to each node: each kind at least once, if there are that many, then rather quick ones."""
+    """What happens to each node: each kind at least once, if there are that many, then rather quick ones.
+
+    All nodes have about as long to go.
+    """
     kinds = [*OUTSIDE, *KINDS, ALL_AT_ONCE]
     rng.shuffle(kinds)
     while len(kinds) < count:
@@ -166,7 +170,13 @@ def deal(rng: random.Random, nodes: int, count: int) -> list[list[str]]:
             kinds.append(ALL_AT_ONCE)
         else:
             kinds.append(rng.choice(QUICK_KINDS if rng.random() < 0.6 else SLOW_KINDS))
-    return [kinds[node:count:nodes] for node in range(nodes)]
+    plans: list[list[str]] = [[] for _ in range(nodes)]
+    costs = [0] * nodes
+    for kind in kinds[:count]:
+        node = min(range(nodes), key=costs.__getitem__)
+        plans[node].append(kind)
+        costs[node] += 4 if kind in SLOW_KINDS else 1
+    return plans
 
 
 def send(pid: int, signals: Iterable[int]) -> None:

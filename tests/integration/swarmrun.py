@@ -15,7 +15,7 @@ from typing import Any
 from tests.integration.apprun import AppRun, Event, read_events
 from tests.integration.commands import GRETE
 from tests.integration.procfs import descriptors, environment, processes
-from tests.kafka import KafkaCluster
+from tests.kafka import KafkaCluster, eventually
 
 WORKER = "tests.integration.apps.swarm_worker:app"
 # What every process of a swarm has in its environment, to be found by.
@@ -52,7 +52,7 @@ class SwarmRun(AppRun):
 
     def named(self, name: str, **fields: object) -> list[Event]:
         """The events of this name with these fields."""
-        return [row for row in self.events if row["event"] == name and fields.items() <= row.items()]
+        return [row for row in self.events if row.get("event") == name and fields.items() <= row.items()]
 
     def until_named(self, name: str, seconds: float = 30.0, count: int = 1, **fields: object) -> list[Event]:
         """Wait for so many events; returns them."""
@@ -68,6 +68,10 @@ class SwarmRun(AppRun):
     def until_event_of_any(self, event: str, seconds: float = 30.0) -> None:
         """Wait for a note of any node's handlers."""
         self.until(lambda: self.notes(event), seconds, f"note {event}")
+
+    def has_worked(self, pid: int | None) -> bool:
+        """Whether this process has finished a batch."""
+        return pid is not None and any(row["event"] == "batch" for row in read_events(self.directory / f"{pid}.jsonl"))
 
     # What it answers
 
@@ -152,6 +156,11 @@ class SwarmRun(AppRun):
         mark = f"{MARK}={self.mark}".encode()
         return {pid for pid in processes() if pid != self.pid and mark in environment(pid)}
 
+    def descriptors_at_rest(self, listeners: int = 1) -> Counter[str]:
+        """The same when nobody talks to it; `listeners`: sockets that it has then."""
+        eventually(lambda: self.descriptors()["socket"] == listeners, 10.0, lambda: f"rest: {self.descriptors()}")
+        return self.descriptors()
+
     def descriptors(self) -> Counter[str]:
         """What the supervisor has open, by kind."""
         kinds: Counter[str] = Counter()
@@ -174,12 +183,12 @@ def start_worker(
 ) -> SwarmRun:
     """A swarm of `apps.swarm_worker`, whose group has the topic's name. Its limits are short unless told otherwise."""
     quick: dict[str, object] = {
-        "session.timeout.ms": 3000,
-        "heartbeat.interval.ms": 300,
+        "session.timeout.ms": 1500,
+        "heartbeat.interval.ms": 200,
         "auto.commit.interval.ms": 200,
     }
     settings: dict[str, object] = {"workers": 2, "shutdown_timeout": "5s", **(app or {})}
-    swarm: dict[str, object] = {"restart_backoff": "100ms", "steady_after": "0s"}
+    swarm: dict[str, object] = {"restart_backoff": "100ms", "steady_after": "1ms"}
     given = settings.get("swarm")
     settings["swarm"] = swarm | (given if isinstance(given, dict) else {})
     told: dict[str, object] = {

@@ -20,7 +20,7 @@ from tests.kafka import KafkaCluster, eventually
 pytestmark = pytest.mark.kafka
 NODES = 4
 PARTITIONS = 8
-GIL_TIMEOUT, HANDLER_TIMEOUT, REPORT_TIMEOUT, SHUTDOWN_TIMEOUT, BACKOFF = 2.0, 4.0, 3.0, 2.0, 0.1
+GIL_TIMEOUT, HANDLER_TIMEOUT, REPORT_TIMEOUT, SHUTDOWN_TIMEOUT = 1.0, 3.5, 2.0, 1.0
 MIB = 1 << 20
 # Why a node that was harmed so is stopped; the others die by themselves.
 REASONS = {
@@ -48,7 +48,7 @@ def start(kafka: KafkaCluster, topic: str, directory: Path, *, static: bool) -> 
         "gil_timeout": GIL_TIMEOUT,
         "report_timeout": REPORT_TIMEOUT,
         "restart_backoff": "100ms",
-        "steady_after": "0s",
+        "steady_after": "1ms",
         "crash_loop_after": 1000,
         "max_rss": "256MiB",
     }
@@ -72,7 +72,7 @@ def run_faults(
         SteadyProducer(kafka.bootstrap_servers, topic, PARTITIONS, per_second=400) as producer,
     ):
         run.until_steady()
-        at_first = run.descriptors()
+        at_first = run.descriptors_at_rest()
         began = time.monotonic()
         faulter = Faulter(run, seed, count)
         run.until(faulter.step, seconds, f"{count} faults")
@@ -103,21 +103,23 @@ def run_faults(
     assert watch.oldest_zombie < 2.0
     assert watch.slowest_answer < 5.0
     assert watch.most_children <= NODES
-    if watch.resident:
-        early, late = watch.resident[0], watch.resident[-1]
-        print(f"resident memory of the supervisor: {early / MIB:.1f} MiB at first, {late / MIB:.1f} MiB at last")
-        assert late - early < 8 * MIB
+    # What it is after a tenth of the faults: by then all that it ever does has been done.
+    early, late = watch.resident[len(watch.resident) // 10], watch.resident[-1]
+    print(f"resident memory of the supervisor: {early / MIB:.1f} MiB early, {late / MIB:.1f} MiB at last")
+    assert late - early < 4 * MIB
 
 
 def judge(harms: list[Harm], events: list[Event], harmed: dict[int, int]) -> None:
     """Each was noticed for what it was. Prints how quickly."""
-    died = {row["node_pid"]: row for row in events if row["event"] == "swarm.node.died"}
-    stopping = {row["node_pid"]: row for row in events if row["event"] == "swarm.node.stopping"}
+    died = {row["pid"]: row for row in events if row.get("event") == "swarm.node.died"}
+    stopping = {row["pid"]: row for row in events if row.get("event") == "swarm.node.stopping"}
     told: defaultdict[str, Counter[str]] = defaultdict(Counter)
     dead_after: list[float] = []
     noticed_after: defaultdict[str, list[float]] = defaultdict(list)
     for harm in harms:
         assert harm.pid in died, f"{harm} did not kill its node"
+        if harm.disturbed:
+            continue
         reason = stopping[harm.pid]["reason"] if harm.pid in stopping else died[harm.pid]["status"]
         told[harm.kind][str(reason)] += 1
         if harm.kind in ("SIGKILL", "SIGSTOP, SIGKILL") and harm.pid not in stopping:
@@ -143,7 +145,7 @@ def judge(harms: list[Harm], events: list[Event], harmed: dict[int, int]) -> Non
 
 def test_nodes_come_back(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
     run_faults(
-        kafka, topic, tmp_path, count=40, seed=int(os.environ.get("SWARM_SEED", "1")), static=False, seconds=100.0
+        kafka, topic, tmp_path, count=40, seed=int(os.environ.get("SWARM_SEED", "1")), static=True, seconds=100.0
     )
 
 

@@ -12,11 +12,11 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 class EventLog(logging.Handler):
-    """Records that carry an `event`, each one `write` to SEEN_DIRECTORY/events.log, with all their fields."""
+    """Log records, each one `write` to SEEN_DIRECTORY/events.log, with all their fields; `by`: who wrote it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         fields = {name: value for name, value in vars(record).items() if name not in _STANDARD}
-        row = {"at": time.monotonic_ns(), "pid": os.getpid(), "text": record.getMessage(), **fields}
+        row = {"at": time.monotonic_ns(), "by": os.getpid(), "text": record.getMessage(), **fields}
         # Opened for each line: a supervisor whose descriptors are counted keeps none for the test.
         path = Path(os.environ["SEEN_DIRECTORY"]) / "events.log"
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

@@ -9,7 +9,6 @@ import ctypes
 import os
 import re
 import signal
-import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -86,18 +85,19 @@ def deaf() -> NoReturn:
 
 
 def close() -> None:
-    """Closes the pipe through which the node reports."""
-    os.close(report_pipe())
+    """Closes the pipe through which the node reports, all of it."""
+    for number in report_pipes():
+        os.close(number)
 
 
 def garbage() -> None:
     """Writes nonsense into that pipe, between two reports."""
-    os.write(report_pipe(), b"\xff\xfe nonsense \x00" * 8)
+    os.write(report_pipes()[0], b"\xff\xfe nonsense \x00" * 8)
 
 
 def half() -> None:
     """A frame that promises more than comes: the next report is taken for its rest."""
-    os.write(report_pipe(), (1000).to_bytes(4, "big") + b'{"v":1')
+    os.write(report_pipes()[0], (1000).to_bytes(4, "big") + b'{"v":1')
 
 
 def child() -> NoReturn:
@@ -108,13 +108,16 @@ def child() -> NoReturn:
     os._exit(EXIT_STATUS)
 
 
-def report_pipe() -> int:
-    """The write end of a pipe that the supervisor has the read end of."""
+def report_pipes() -> list[int]:
+    """All write ends of the pipe that the supervisor has the read end of."""
     theirs = set(descriptors(os.getppid()).values())
-    for number, target in descriptors(os.getpid()).items():
-        if number > 2 and target in theirs and stat.S_ISFIFO(os.fstat(number).st_mode):
-            return number
-    raise AssertionError("no pipe to the supervisor")
+    found = [
+        number
+        for number, target in descriptors(os.getpid()).items()
+        if number > 2 and target in theirs and target.startswith("pipe:")
+    ]
+    assert found, "no pipe to the supervisor"
+    return found
 
 
 KINDS: dict[str, Callable[[], None]] = {
