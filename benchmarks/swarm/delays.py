@@ -19,7 +19,7 @@ NODES = 4
 GIL_TIMEOUT = 1.0
 SETTINGS: Mapping[str, object] = {
     "GRETE_SWARM_RESTART_BACKOFF": "250ms",
-    "GRETE_SWARM_STEADY_AFTER": "0s",
+    "GRETE_SWARM_STEADY_AFTER": "1ms",
     # Here they are made to die young.
     "GRETE_SWARM_CRASH_LOOP_AFTER": 1_000_000,
     "GRETE_SWARM_GIL_TIMEOUT": f"{GIL_TIMEOUT:g}s",

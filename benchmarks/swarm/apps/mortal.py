@@ -10,7 +10,7 @@ import grete
 
 from .setup import DIRECTORY, GROUP, KAFKA, TOPIC, note
 
-app = grete.App(GROUP, kafka=KAFKA)
+app = grete.App(GROUP, kafka={**KAFKA, "group.instance.id": "bench"})
 # Unlike CDLL, it calls with the GIL held.
 _sleep = ctypes.PyDLL(None).sleep
 _begun = threading.Event()
