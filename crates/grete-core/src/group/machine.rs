@@ -230,8 +230,8 @@ impl GroupMachine {
                     "the subscription changed".to_owned()
                 } else if let Some(topic) = self.member.outdated_topic(view) {
                     format!("the partitions of {topic} changed")
-                } else if self.member.has_waited_enough(now) {
-                    "partitions that were to change hands are nobody's".to_owned()
+                } else if self.member.misses_partitions(now) {
+                    "partitions are nobody's".to_owned()
                 } else if self.must_rejoin && self.reconciler.is_idle() {
                     "partitions were revoked".to_owned()
                 } else {

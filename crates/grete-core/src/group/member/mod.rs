@@ -18,6 +18,7 @@
 //! REBALANCE_IN_PROGRESS proves that both sides are alive, and the wait can be as long as `max.poll.interval.ms` while
 //! partitions that we keep are being worked on.
 
+mod census;
 mod heartbeat;
 mod join;
 mod origin;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use grete_wire::ErrorCode;
 use grete_wire::messages::{LeaveGroupRequest, LeaveGroupResponse, MemberIdentity};
 
+use self::census::Census;
 use self::heartbeat::Heartbeat;
 use self::origin::Origin;
 use self::sync::Election;
@@ -104,8 +106,8 @@ pub(super) struct Member {
     election: Option<Election>,
     /// The partition counts that we, as the leader, have assigned.
     counts: PartitionCounts,
-    /// As the leader, when partitions that were to change hands should have done so.
-    complete_by: Option<Nanos>,
+    /// As the leader, whether everything has come to somebody.
+    census: Census,
     heartbeat: Heartbeat,
     origin: Origin,
     /// Whether the member is about to leave: what is under way is finished, nothing new is begun.
@@ -129,7 +131,7 @@ impl Member {
             leader: false,
             election: None,
             counts: PartitionCounts::new(),
-            complete_by: None,
+            census: Census::default(),
             heartbeat: Heartbeat::default(),
             origin: Origin::default(),
             stopping: false,
@@ -237,7 +239,7 @@ impl Member {
         self.attempt = None;
         self.election = None;
         self.leader = false;
-        self.complete_by = None;
+        self.census.forget();
         self.retry_at = not_before;
         ctx.notice(GroupNotice::RebalanceStarted { reason: reason.clone() });
         self.reason = reason;
@@ -315,6 +317,7 @@ impl Member {
     pub fn die(&mut self) {
         self.state = State::Fatal;
         self.attempt = None;
+        self.census.forget();
         self.election = None;
         self.generation = -1;
         self.heartbeat.forget();
@@ -379,12 +382,16 @@ impl Member {
             let stamp = (self.generation, self.member_id.as_str());
             self.heartbeat.tick(ctx, located, stamp);
         }
+        if self.state == State::Stable && !self.stopping {
+            self.census.tick(ctx, located);
+        }
     }
 
     /// Gives up what is asked of a coordinator that no longer is one. The same node found again changes nothing: the
     /// request may well be alive on its own connection.
     fn follow(&mut self, ctx: &mut Context<'_>, located: Located) {
         self.heartbeat.follow(located);
+        self.census.follow(located);
         if self.attempt.is_none_or(|attempt| attempt.located.node == located.node) {
             return;
         }
@@ -403,7 +410,7 @@ impl Member {
                 State::Rebalancing if may_join && !self.stopping => Some(self.retry_at),
                 State::Joining | State::Syncing | State::Leaving if coordinator_known => Some(self.retry_at),
                 State::Electing if coordinator_known => self.election.as_ref().map(|election| election.deadline),
-                State::Stable if !self.stopping => self.complete_by,
+                State::Stable if !self.stopping => self.census.deadline(coordinator_known),
                 _ => None,
             };
         }
@@ -420,6 +427,10 @@ impl Member {
     pub fn on_reply(&mut self, ctx: &mut Context<'_>, token: u32, result: &Result<Response, RequestError>) -> bool {
         if self.heartbeat.awaits(token) {
             self.on_heartbeat(ctx, result);
+            return true;
+        }
+        if self.census.awaits(token) {
+            self.on_census(ctx, result);
             return true;
         }
         let Some(attempt) = self.attempt.take_if(|attempt| attempt.token == token) else { return false };
@@ -508,9 +519,9 @@ impl Member {
         Attempt { token, located, sent_at: ctx.now }
     }
 
-    /// As the leader, whether partitions that were to change hands have not done so in the time that their owners have for it.
-    pub fn has_waited_enough(&self, now: Nanos) -> bool {
-        self.state == State::Stable && self.complete_by.is_some_and(|complete_by| complete_by <= now)
+    /// As the leader, whether some partition is nobody's and will be until the next rebalance.
+    pub fn misses_partitions(&self, now: Nanos) -> bool {
+        self.state == State::Stable && self.census.is_over(now)
     }
 
     /// Whether the subscription changed while a JoinGroup with the old one was under way. Its round is completed first.

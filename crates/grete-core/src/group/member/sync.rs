@@ -7,7 +7,7 @@ use std::sync::Arc;
 use grete_wire::ErrorCode;
 use grete_wire::messages::{SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse};
 
-use super::{Attempt, Member, State};
+use super::{Attempt, Member, State, census};
 use crate::group::assignor::{MemberClaim, PartitionCounts};
 use crate::group::context::{ClusterView, Context, Effect, Located, Verdict};
 use crate::group::error::GroupError;
@@ -60,14 +60,14 @@ impl Member {
         }
         if election.returned {
             self.counts = counts;
+            self.census.begin(ctx, ctx.now);
             return self.send_sync(ctx, located, Vec::new());
         }
         let assignments = protocol.assign(&election.claims, &counts);
-        // What somebody has to give up first is given out when its owner joins again. An owner that is restarted meanwhile
-        // under its group.instance.id never learns that it has to: it comes back into this generation with the rest.
-        let withheld = i64::from(counts.values().map(|count| (*count).max(0)).sum::<i32>())
-            > assignments.values().map(|tps| tps.len() as i64).sum::<i64>();
-        self.complete_by = withheld.then(|| ctx.now.saturating_add(ctx.config().max_poll_interval));
+        let given: usize = assignments.values().map(Vec::len).sum();
+        if counts.values().map(|count| usize::try_from(*count).unwrap_or(0)).sum::<usize>() > given {
+            self.census.begin(ctx, census::next_look(ctx));
+        }
         let encoded = assignments.into_iter().filter_map(|(member_id, tps)| {
             // Names that came in by the protocol fit into it.
             let assignment = Cow::Owned(subscription::encode_assignment(&tps).ok()?);

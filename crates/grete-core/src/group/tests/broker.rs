@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use grete_wire::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
 use grete_wire::messages::*;
 use grete_wire::primitives::Reader;
 use grete_wire::{ApiKey, ErrorCode, Outbound};
@@ -198,6 +199,10 @@ impl Broker {
                     self.remove(now, id.as_deref().unwrap_or(&member.member_id));
                 }
                 self.out.push((to, failure(to, ErrorCode::NONE)));
+            }
+            ApiKey::DescribeGroups => {
+                DescribeGroupsRequest::decode(to.version, r).unwrap();
+                self.describe(to);
             }
             ApiKey::OffsetCommit => self.commit(to, &OffsetCommitRequest::decode(to.version, r).unwrap()),
             ApiKey::OffsetFetch => self.fetch(to, &OffsetFetchRequest::decode(to.version, r).unwrap()),
@@ -502,6 +507,32 @@ impl Broker {
             topics.push(OffsetCommitResponseTopic { name, partitions, ..OffsetCommitResponseTopic::default() });
         }
         let answer = OffsetCommitResponse { topics, ..OffsetCommitResponse::default() };
+        self.answer(to, |version, out| answer.encode(version, out));
+    }
+
+    /// Metadata and assignments are told in stable groups only.
+    fn describe(&mut self, to: ReplyTo) {
+        let stable = self.state == State::Stable;
+        let members = self.members.iter().map(|(id, m)| DescribedGroupMember {
+            member_id: Cow::Owned(id.clone()),
+            group_instance_id: m.instance.clone().map(Cow::Owned),
+            member_metadata: Cow::Owned(
+                m.protocols
+                    .iter()
+                    .find(|(n, _)| stable && *n == self.protocol)
+                    .map(|(_, b)| b.clone())
+                    .unwrap_or_default(),
+            ),
+            member_assignment: Cow::Owned(if stable { m.assignment.clone() } else { Vec::new() }),
+            ..DescribedGroupMember::default()
+        });
+        let group = DescribedGroup {
+            group_id: Cow::Borrowed("g"),
+            group_state: Cow::Owned(format!("{:?}", self.state)),
+            members: members.collect(),
+            ..DescribedGroup::default()
+        };
+        let answer = DescribeGroupsResponse { groups: vec![group], ..DescribeGroupsResponse::default() };
         self.answer(to, |version, out| answer.encode(version, out));
     }
 

@@ -151,8 +151,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn anything_goes_and_every_commit_is_answered_once(moves in proptest::collection::vec(moves(), 0..120), eager: bool) {
-        let mut rig = if eager { Rig::eager() } else { Rig::with(GroupConfig::new("g")) };
+    fn anything_goes_and_every_commit_is_answered_once(moves in proptest::collection::vec(moves(), 0..120), kind in 0..3) {
+        let mut rig = match kind {
+            0 => Rig::eager(),
+            1 => Rig::with(GroupConfig { instance_id: Some("i".into()), ..GroupConfig::new("g") }),
+            _ => Rig::with(GroupConfig::new("g")),
+        };
         // `Rig::pass` asserts that no deadline is passed without effect.
         play(&mut rig, moves)?;
     }

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use grete_wire::frame::Frame;
-use grete_wire::messages::{JoinGroupResponse, JoinGroupResponseMember};
+use grete_wire::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
+use grete_wire::messages::{DescribeGroupsResponse, JoinGroupResponse, JoinGroupResponseMember};
 use grete_wire::{ApiKey, ErrorCode, Outbound};
 
 use super::rig::*;
-use crate::group::subscription::encode_subscription;
+use crate::group::subscription::{encode_assignment, encode_subscription};
 use crate::group::{Assignor, GroupAction, GroupConfig, GroupError, GroupEvent, GroupNotice};
-use crate::request::{Outgoing, Request, RequestError, Response};
+use crate::request::{Channel, Outgoing, Request, RequestError, Response, Target};
 use crate::time::{Nanos, SECOND};
 
 const INSTANCE: &str = "host-0";
@@ -164,6 +165,73 @@ fn a_leader_that_comes_back_assigns_nothing_and_watches() {
         let again = rig.take(ApiKey::JoinGroup);
         assert_eq!((&*join_request(&again).member_id, claim(&again)), (ID, (vec![0, 1], 5)));
     }
+}
+
+/// A leader that has come back and been told who has what (partitions) and who claims what.
+fn after_a_look(ours: &[i32], theirs: &[i32], claimed: &[i32], state: &'static str) -> Rig {
+    let mut rig = Rig::with(config());
+    rig.view.0.insert("u".to_owned(), 0);
+    rig.start();
+    rig.locate(NODE);
+    let join = rig.take(ApiKey::JoinGroup);
+    welcome_back(&mut rig, &join, 9, ID, true);
+    let sync = rig.take(ApiKey::SyncGroup);
+    rig.assign(&sync, ours);
+    rig.load(&[]);
+    let look = rig.take(ApiKey::DescribeGroups);
+    assert_eq!((look.target, look.channel), (Target::Node(NODE), Channel::Control));
+    let member = |id: &'static str, partitions: &[i32], claimed: &[i32]| DescribedGroupMember {
+        member_id: Cow::Borrowed(id),
+        member_assignment: Cow::Owned(encode_assignment(&tps(partitions)).unwrap()),
+        member_metadata: Cow::Owned(
+            encode_subscription(Assignor::CooperativeSticky, &["t".into()], &tps(claimed), 4).unwrap(),
+        ),
+        ..DescribedGroupMember::default()
+    };
+    let group = DescribedGroup {
+        group_id: Cow::Borrowed("g"),
+        group_state: Cow::Borrowed(state),
+        members: vec![member(ID, ours, &[]), member("other", theirs, claimed)],
+        ..DescribedGroup::default()
+    };
+    let answer = DescribeGroupsResponse { groups: vec![group], ..DescribeGroupsResponse::default() };
+    rig.answer(&look, |version, out| answer.encode(version, out));
+    rig
+}
+
+#[test]
+fn a_leader_that_has_come_back_looks_whether_everything_is_somebodys() {
+    let mut rig = after_a_look(&[0, 1], &[2, 3], &[2], "Stable");
+    rig.pass_with_heartbeats(400 * SECOND);
+    rig.sends_no(ApiKey::DescribeGroups);
+    rig.sends_no(ApiKey::JoinGroup);
+
+    // One partition is nobody's.
+    let mut rig = after_a_look(&[0, 1], &[2], &[2], "Stable");
+    let join = rig.take(ApiKey::JoinGroup);
+    assert_eq!(join_request(&join).reason.as_deref(), Some("partitions are nobody's"));
+    assert_eq!(claim(&join), (vec![0, 1], 5));
+}
+
+/// What is still claimed is being given up, and that may take its time; but no longer.
+#[test]
+fn a_leader_looks_again_until_nobody_claims_what_is_missing() {
+    let mut rig = after_a_look(&[0, 1], &[2], &[2, 3], "Stable");
+    rig.pass_with_heartbeats(14 * SECOND);
+    rig.sends_no(ApiKey::DescribeGroups);
+    rig.pass_with_heartbeats(SECOND);
+    let look = rig.take(ApiKey::DescribeGroups);
+    rig.fail(&look, RequestError::TimedOut);
+    rig.pass(SECOND);
+    rig.locate(NODE);
+    rig.pass_with_heartbeats(282 * SECOND);
+    rig.sends_no(ApiKey::JoinGroup);
+    rig.pass_with_heartbeats(2 * SECOND);
+    rig.take(ApiKey::JoinGroup);
+
+    // Metadata and assignments are told of stable groups only.
+    let rig = after_a_look(&[0, 1], &[], &[], "PreparingRebalance");
+    rig.sends_no(ApiKey::JoinGroup);
 }
 
 /// Another member of that age leads: its id is made of its own instance id.
