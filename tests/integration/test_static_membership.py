@@ -188,10 +188,15 @@ def test_who_is_killed_and_comes_back_in_time_is_missed_by_nobody(
         assert look() == theirs
 
         if leads and other == "grete":
-            # A leader that has come back still sees to new partitions.
             with grete.client.Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
+                # A leader that has come back still sees to new partitions,
                 admin.create_partitions(topic, PARTITIONS + 2)
-            eventually(lambda: shares(kafka, group) == [3, 3], PATIENCE, lambda: f"{kafka.admin.members(group)}")
+                eventually(lambda: shares(kafka, group) == [3, 3], PATIENCE, lambda: f"{kafka.admin.members(group)}")
+                # and to those that came while it was away.
+                back.process.kill()
+                admin.create_partitions(topic, PARTITIONS + 4)
+                again = start()
+                again.until(lambda: shares(kafka, group) == [4, 4], PATIENCE, "four partitions")
 
 
 def test_of_two_with_one_id_the_older_one_is_told(
