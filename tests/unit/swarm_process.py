@@ -142,7 +142,8 @@ class Process:
             return
         since = now - self.fault_at if failing else 0.0
         late = self.fault == "overdue" and since > HANDLER_LIMIT
-        self.wrote_at = now
+        if self.pipe_open:
+            self.wrote_at = now
         self._write(
             report(
                 uptime=now - self.born,

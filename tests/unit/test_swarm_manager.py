@@ -3,7 +3,7 @@
 import pytest
 
 from grete.swarm.actions import Action, Dump, Fork, Kill
-from grete.swarm.limits import HURRY, UNKILLABLE
+from grete.swarm.limits import HURRY, UNKILLABLE, Limits
 from grete.swarm.manager import Manager, Phase
 from tests.unit.swarm_driven import (
     ASKED,
@@ -181,6 +181,13 @@ def test_hurry_sends_term_before_int_where_stacks_were_waited_for() -> None:
     mine = [action for action in swarm.did() if getattr(action, "node", None) == 0]
     assert mine == [TERM, CONT, INT]
     assert swarm.manager.deadline() == NOW + 0.1 + 1 + HURRY
+
+
+def test_hurry_is_no_slower_than_a_short_stop() -> None:
+    swarm = in_phase(Phase.STEADY, Limits(shutdown_timeout=2.0))
+    LONG(swarm.manager, NOW)
+    swarm.manager.hurry(NOW + 0.1)
+    assert swarm.node.kill_at == NOW + 0.1 + 2.0 + 1.0
 
 
 def test_a_node_without_handlers_gets_no_signal_that_would_stop_it() -> None:

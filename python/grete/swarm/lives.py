@@ -87,7 +87,7 @@ class Lives:
         """The node stops by itself: nothing is sent, but it has the time of a stop, and no more."""
         node.why_stopping = "itself"
         node.enter(Phase.STOPPING, now)
-        node.kill_at = now + self._limits.shutdown_timeout + self._limits.kill_grace
+        node.kill_at = now + self._patience
 
     def quiet(self, node: NodeFacts) -> None:
         """The node hands out no more records. SIGTSTP would *stop* one that has no handler for it yet: see `ask`."""
@@ -107,8 +107,9 @@ class Lives:
         if node.phase is not Phase.STOPPING:
             return
         until = now + self._limits.kill_grace + HURRY
-        if node.kill_at is not None:
-            until = min(until, node.kill_at)
+        # Who hurries is not slower than who does not, however short `shutdown_timeout` is.
+        for by in (node.kill_at, now + self._patience if node.term_sent_at is None else None):
+            until = until if by is None else min(until, by)
         if node.term_sent_at is None:
             self._term(now, node)
         self._actions.append(Signal(node.id, signal.SIGINT))
@@ -140,4 +141,8 @@ class Lives:
         self._actions += (Signal(node.id, signal.SIGTERM), Signal(node.id, signal.SIGCONT))
         node.term_at, node.term_sent_at = None, now
         # From when TERM was really sent: who was late has not used up the node's time.
-        node.kill_at = now + self._limits.shutdown_timeout + self._limits.kill_grace
+        node.kill_at = now + self._patience
+
+    @property
+    def _patience(self) -> float:
+        return self._limits.shutdown_timeout + self._limits.kill_grace
