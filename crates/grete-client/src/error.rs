@@ -42,7 +42,9 @@ fn cure(code: ErrorCode, subject: &Subject) -> &'static str {
         ErrorCode::TOPIC_ALREADY_EXISTS => "; to take it as it is, ask with if_not_exists",
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => "; check the name against the list of topics",
         ErrorCode::GROUP_ID_NOT_FOUND => "; check the id against the list of groups",
-        ErrorCode::NON_EMPTY_GROUP | ErrorCode::UNKNOWN_MEMBER_ID => "; stop the group's members first",
+        ErrorCode::NON_EMPTY_GROUP | ErrorCode::UNKNOWN_MEMBER_ID => {
+            "; stop the group's members first (static ones stay for their session timeout, or until remove_members)"
+        }
         ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC => "; stop the members that read it first",
         ErrorCode::INVALID_REPLICATION_FACTOR => "; ask for no more replicas than there are brokers",
         _ => "",
