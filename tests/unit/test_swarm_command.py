@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka.waiting import eventually
+
 APP = """
 import grete
 app = grete.App("shop", kafka={"bootstrap.servers": "127.0.0.1:1"})
@@ -108,3 +110,44 @@ def test_the_same_preload_fails_a_run_in_one_process(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "Error: preload load (shop.py:6) failed:\n" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+FILES = """
+import sys
+before, between = open("before.txt", "w"), open("between.txt", "wb")
+@app.preload
+def load():
+    print("loaded once")
+    before.write("before")
+    between.write(b"be")
+import grete.processing.runner
+start = grete.processing.runner.Runner.start
+def started(self):
+    global own
+    start(self)
+    own = open(f"own-{app.node}.txt", "w")
+    own.write("own")
+    if app.node == 1:
+        between.write(b"tween")
+    print("started")
+    open(f"started-{app.node}", "w").close()
+grete.processing.runner.Runner.start = started
+"""
+
+
+def test_what_lies_in_buffers_is_written_once_and_by_whom_it_is_of(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(APP + FILES)
+    command = [sys.executable, "-m", "grete", "swarm", "shop", "--control", "none", "--nodes", "2"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            both = [tmp_path / "started-0", tmp_path / "started-1"]
+            eventually(lambda: all(path.exists() for path in both), 30.0, "both nodes")
+            process.terminate()
+            output, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 0, errors
+    assert output == b"loaded once\n" + b"started\n" * 2
+    assert (tmp_path / "before.txt").read_text() == "before"
+    assert (tmp_path / "between.txt").read_text() == "between"
+    assert [(tmp_path / f"own-{node}.txt").read_text() for node in range(2)] == ["own", "own"]

@@ -1,11 +1,9 @@
 """The life of a node's process, from the fork to its end."""
 
 import atexit
-import contextlib
 import logging
 import os
 import signal
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -13,6 +11,7 @@ from typing import NoReturn
 
 from grete import _core
 from grete.errors import GreteError
+from grete.swarm import files
 from grete.swarm.context import HELD, NodeContext
 from grete.swarm.inherit import Inherited
 from grete.swarm.logs import name_lines
@@ -110,7 +109,5 @@ def _finish(status: int) -> int:
     except BaseException:
         logger.exception("the end of a node failed", extra={"event": "swarm.node.failed"})
         status = status or 1
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
+    files.flush_at_the_end()
     return status

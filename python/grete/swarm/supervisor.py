@@ -1,13 +1,14 @@
 """`grete swarm`: the process that loads the App once, and forks and watches the nodes that run it."""
 
 import contextlib
+import gc
 import logging
 import os
 import time
 from typing import TYPE_CHECKING, NoReturn
 
 from grete.config import Config
-from grete.swarm import child, control, cpus, headroom, imports, pins, preload, probes, threads
+from grete.swarm import child, control, cpus, files, headroom, imports, pins, preload, probes, threads
 from grete.swarm.chores import Chores
 from grete.swarm.context import NodeContext
 from grete.swarm.inherit import Inherited
@@ -56,8 +57,13 @@ class Supervisor:
                 self._pid,
                 extra={"event": "swarm.starting", "nodes": config.swarm.nodes},
             )
+            files.flush_before_fork()
             preload.freeze()
-            return loop.run()
+            try:
+                return loop.run()
+            finally:
+                # Objects that stay frozen are never taken down: files would lose what is in their buffers.
+                gc.unfreeze()
 
     def _prepare(self, opened: contextlib.ExitStack) -> Loop:
         swarm = self._config.swarm
