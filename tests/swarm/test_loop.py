@@ -146,6 +146,15 @@ def test_a_supervisor_that_fails_takes_its_nodes_along(mode: list[str]) -> None:
                 os.kill(pid, 0)
 
 
+def test_a_log_handler_that_raises_costs_no_node() -> None:
+    with Run("obey", "--nodes", "2", "--twist", "tests.swarm.twists:broken_logging") as run:
+        pids = run.nodes(2)
+        os.kill(pids[0], signal.SIGKILL)
+        run.until(3, up=...)
+        assert run.stop() == 0
+        assert not run.lines(event=...), "it did raise"
+
+
 def test_a_child_that_still_has_what_it_inherited_keeps_nobody_awake() -> None:
     with Run("obey", "--nodes", "2", "--twist", "tests.swarm.twists:late_fork") as run:
         first, second = run.nodes(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import errno
+import logging
 import os
 import resource
 import signal
@@ -108,6 +109,18 @@ def broken_manager(loop: Loop) -> None:
         raise RuntimeError("a bug of ours")
 
     loop._manager.died = died  # type: ignore[method-assign]
+
+
+def broken_logging(loop: Loop) -> None:
+    """A handler of logs that the App brings, and that raises in the supervisor."""
+    me = os.getpid()
+
+    class Raises(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if os.getpid() == me:
+                raise RuntimeError("logs go nowhere")
+
+    logging.getLogger("grete").addHandler(Raises())
 
 
 def late_fork(loop: Loop) -> None:

@@ -1,5 +1,6 @@
 """What the supervisor does at its ticks besides looking after its nodes."""
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import Protocol
@@ -42,7 +43,8 @@ class Chores:
         self._notify.tick(now, self._manager)
         found = self._memory.tick(now, self._manager.nodes)
         if found is not None:
-            logger.info("%s", told(found), extra={"event": "swarm.memory", **found})
+            with contextlib.suppress(Exception):  # of a handler of logs
+                logger.info("%s", told(found), extra={"event": "swarm.memory", **found})
 
     def deadline(self) -> float | None:
         """See `Ticking`."""

@@ -83,9 +83,10 @@ class Loop:
                     self._round(self._epoll.poll(self._timeout()))
                 return self._status
         except Exception:
-            logger.critical(
-                "the supervisor failed; all nodes are killed", exc_info=True, extra={"event": "swarm.failed"}
-            )
+            with contextlib.suppress(Exception):
+                logger.critical(
+                    "the supervisor failed; all nodes are killed", exc_info=True, extra={"event": "swarm.failed"}
+                )
             return FAILED
         finally:
             self._kill_all()
@@ -200,7 +201,9 @@ class Loop:
             case Kill(number):
                 self._nodes[number].signal(signal.SIGKILL)
             case Event(name, level, text, fields):
-                logger.log(level, "%s", text, extra={"event": name, **fields})
+                # Handlers of logs are the App's. One that raises costs its line, and no node.
+                with contextlib.suppress(Exception):
+                    logger.log(level, "%s", text, extra={"event": name, **fields})
             case Exit(status):
                 self._status = status
 
