@@ -18,6 +18,7 @@ from tests.integration.procfs import descriptors, environment, processes
 from tests.kafka import KafkaCluster, eventually
 
 WORKER = "tests.integration.apps.swarm_worker:app"
+BAD = "tests.integration.apps.swarm_bad:app"
 # What every process of a swarm has in its environment, to be found by.
 MARK = "SWARM_MARK"
 

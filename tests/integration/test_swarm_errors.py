@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.commands import GRETE
-from tests.integration.swarmrun import SwarmRun
-
-BAD = "tests.integration.apps.swarm_bad:app"
+from tests.integration.swarmrun import BAD, SwarmRun
 
 
 def refused(tmp_path: Path, how: str, *words: str, **environment: str) -> str:

@@ -130,10 +130,7 @@ def judge(harms: list[Harm], events: list[Event], harmed: dict[int, int]) -> Non
         times = noticed_after[kind]
         text = f", noticed after {statistics.median(times):.2f} s, at most {max(times):.2f} s" if times else ""
         print(f"  {kind:18} {dict(reasons)}{text}")
-    if dead_after:
-        dead_after.sort()
-        p99 = dead_after[int(len(dead_after) * 0.99)]
-        print(f"death noticed after {statistics.median(dead_after):.1f} ms, p99 {p99:.1f} ms, {len(dead_after)} deaths")
+    print(f"deaths noticed after {spread(dead_after)}; restarts beside their backoff by {spread(deviations(events))}")
     for kind, reason in REASONS.items():
         counted = told.get(kind, Counter())
         assert counted[reason] >= 0.8 * counted.total(), f"{kind}: {counted}"
@@ -141,6 +138,27 @@ def judge(harms: list[Harm], events: list[Event], harmed: dict[int, int]) -> Non
         assert told[kind]["handler"] == 0, f"a wedged interpreter is not a long handler: {told[kind]}"
     for kind in ("hang", "slow", "deaf"):
         assert told[kind]["gil"] == 0, f"a long handler is not a wedged interpreter: {told[kind]}"
+
+
+def deviations(events: list[Event]) -> list[float]:
+    """Of each restart: milliseconds between the moment that its backoff names and the fork."""
+    due: dict[int, float] = {}
+    found = []
+    for row in events:
+        if row.get("event") == "swarm.node.died" and row["restart_in"] is not None:
+            due[row["node"]] = row["at"] / 1e6 + row["restart_in"] * 1e3
+        elif row.get("event") == "swarm.node.started" and row["node"] in due:
+            found.append(abs(row["at"] / 1e6 - due.pop(row["node"])))
+    return found
+
+
+def spread(times: list[float]) -> str:
+    """Of milliseconds."""
+    if not times:
+        return "(none)"
+    ordered = sorted(times)
+    p99 = ordered[int(len(ordered) * 0.99)]
+    return f"{statistics.median(ordered):.1f} ms, p99 {p99:.1f} ms, at most {ordered[-1]:.1f} ms ({len(ordered)})"
 
 
 def test_nodes_come_back(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:

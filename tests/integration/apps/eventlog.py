@@ -17,7 +17,6 @@ class EventLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         fields = {name: value for name, value in vars(record).items() if name not in _STANDARD}
         row = {"at": time.monotonic_ns(), "by": os.getpid(), "text": record.getMessage(), **fields}
-        # Opened for each line: a supervisor whose descriptors are counted keeps none for the test.
         path = Path(os.environ["SEEN_DIRECTORY"]) / "events.log"
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         os.write(file, json.dumps(row, separators=(",", ":"), default=str).encode() + b"\n")
