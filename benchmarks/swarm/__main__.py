@@ -28,7 +28,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=200, help="nodes that are killed in delays")
     parser.add_argument("--wedges", type=int, default=2, help="how often all nodes hold the GIL in delays")
     parser.add_argument("--idle", type=float, default=30.0, help="seconds of idle")
-    parser.add_argument("--quick", action="store_true", help="few and short, a tenth of the memory: a look")
+    parser.add_argument("--quick", action="store_true", help="few and short: a look")
     parser.add_argument("--bootstrap", help="an existing single-node broker with none of these topics")
     parser.add_argument("--out", type=Path, default=results.RESULTS, help="directory for swarm.{json,md}")
     options = parser.parse_args()

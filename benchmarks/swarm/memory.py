@@ -16,7 +16,7 @@ from .fleet import Fleet, Plan, fleet
 from .measurement import Bench, Measurement, Memory, say
 
 TOPIC = Topic("memory", 3_000_000, "json", JSON, partitions=8)
-PROCESSES = 4
+PROCESSES, WORKERS = 4, 5
 
 
 @dataclass(frozen=True)

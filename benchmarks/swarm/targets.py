@@ -14,8 +14,9 @@ SWARM_OVER_ONE = 1.4
 DEATH = 0.020
 WEDGE = 2.0
 BACKOFF = 0.050
-# Of the supervisor, and of a node beyond what a process without a swarm has.
+# Of the supervisor; and of the threads that look after a node, which wake once a second each, and sometimes for a lock.
 WAKEUPS = 2.0
+HEALTH_WAKEUPS = 2.5
 CPU_MS = 1.0
 
 
@@ -52,9 +53,9 @@ def _delays(found: Measurement) -> Iterator[Verdict]:
 
 def _idle(found: Measurement) -> Iterator[Verdict]:
     by_name = {row.name: row for row in found.idle}
-    supervisor, node, one = (by_name.get(name) for name in ("supervisor", "node", "one"))
-    if supervisor and node and one:
-        more = node.wakeups_per_second - one.wakeups_per_second
+    if supervisor := by_name.get("supervisor"):
         yield Verdict("idle, supervisor: wake-ups/s", "<=", WAKEUPS, supervisor.wakeups_per_second)
         yield Verdict("idle, supervisor: CPU ms/s", "<=", CPU_MS, supervisor.cpu_ms_per_second)
-        yield Verdict("idle, a node: wake-ups/s beyond grete run's", "<=", WAKEUPS, more)
+    if node := by_name.get("node"):
+        health = sum(node.by_thread.get(thread, (0.0, 0.0))[0] for thread in ("grete-health", "grete-canary"))
+        yield Verdict("idle, health threads of a node: wake-ups/s", "<=", HEALTH_WAKEUPS, health)

@@ -15,7 +15,7 @@ import grete
 from .counts import Counts
 from .setup import DIRECTORY, GROUP, KAFKA, TOPIC
 
-BYTES = OBJECTS = int(os.environ.get("BENCH_PRELOAD", "150000000"))
+BYTES = OBJECTS = 150_000_000
 BLOB = 100_000
 READ = 1_000
 ANY = os.environ["BENCH_READ"] == "any"
