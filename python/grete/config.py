@@ -114,7 +114,7 @@ def layer(settings: Mapping[str, object], kafka: Mapping[str, object], origin: s
     """A layer of checked values; those of the swarm are a mapping in "swarm". None means: not given."""
     settings = dict(settings)
     swarm = _swarm(settings.pop("swarm", None), origin)
-    check_names(settings, SETTINGS, "the App" if origin == "code" else origin)
+    check_names(settings, [*SETTINGS, "swarm"], "the App" if origin == "code" else origin)
     for name in kafka:
         if name in SETTINGS or name in ROUTE_SETTINGS or name in NOT_BUILT:
             raise ConfigError(

@@ -180,7 +180,7 @@ def _number(value: object, what: str) -> int:
 
 def _numbers(value: object, what: str) -> tuple[int, ...]:
     """In order, each once."""
-    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise ValueError(f"it is a list of {what}s, like [0, 2], not {value!r}")
     numbers = [_number(one, what) for one in value]
     if not numbers:

@@ -84,6 +84,7 @@ def test_a_list_of_partitions_is_divided_among_the_nodes_of_the_route() -> None:
         ({"nodes": []}, "nobody does it"),
         ({"nodes": [1, 1]}, "node 1 is named twice"),
         ({"nodes": [-1]}, "a node is a whole number from 0 up, not -1"),
+        ({"nodes": {0: [1]}}, r"a list of nodes, like \[0, 2\], not \{0: \[1\]\}"),
         ({"nodes": "all"}, r"a list of nodes, like \[0, 2\], not 'all'"),
         ({"partitions": 3}, "a list of partitions"),
         ({"partitions": []}, "nobody does it"),

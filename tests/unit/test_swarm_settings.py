@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import grete
 from grete import config
 from grete.config import Layer, environment_layer, layer, resolve
+from grete.settings import ROUTE_SETTINGS, SETTINGS, Setting
+from grete.swarm.settings import SWARM_SETTINGS
 
 KAFKA = {"bootstrap.servers": "localhost:9092"}
 
@@ -133,8 +138,33 @@ def test_unknown_names_are_refused_with_the_nearest_or_the_right_place(empty_dir
         resolved({"workers": 3})
     with pytest.raises(grete.ConfigError, match=r'"max_rss": it is a setting of the swarm: .*swarm=\{"max_rss": '):
         layer({"max_rss": "1GiB"}, {}, "code")
+    with pytest.raises(grete.ConfigError, match='no setting "swarn"; did you mean "swarm"'):
+        layer({"swarn": {}}, {}, "code")
+    with pytest.raises(grete.ConfigError, match=r"how many nodes there are is .*, or GRETE_SWARM_NODES"):
+        environment_layer({"GRETE_NODES": "3"})
     with pytest.raises(grete.ConfigError, match=r"swarm \(from code\) is a table of settings"):
         layer({"swarm": 4}, {}, "code")
     (empty_directory / "grete.toml").write_text("[swarm]\nmaxrss = 3\n")
     with pytest.raises(grete.ConfigError, match=r'\[swarm\] of grete.toml has no setting "maxrss"; did you mean "max_'):
         resolve(Layer(), Layer(), {})
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.integers() | st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+PARSED: dict[str, Setting] = {
+    **SWARM_SETTINGS,
+    "App(nodes=)": SETTINGS["nodes"],
+    "nodes of a route": ROUTE_SETTINGS["nodes"],
+    "partitions": ROUTE_SETTINGS["partitions"],
+}
+
+
+@pytest.mark.parametrize("name", PARSED)
+@settings(max_examples=30)
+@given(value=ANYTHING)
+def test_anything_is_read_or_refused(name: str, value: object) -> None:
+    with contextlib.suppress(ValueError):  # and nothing else
+        PARSED[name].parse(value)
