@@ -21,22 +21,21 @@
 mod census;
 mod heartbeat;
 mod join;
+mod leave;
 mod origin;
 mod sync;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use grete_wire::ErrorCode;
-use grete_wire::messages::{LeaveGroupRequest, LeaveGroupResponse, MemberIdentity};
 
 use self::census::Census;
 use self::heartbeat::Heartbeat;
 use self::origin::Origin;
 use self::sync::Election;
 use super::assignor::{Assignor, PartitionCounts};
-use super::context::{ClusterView, Context, Effect, Located, Verdict};
+use super::context::{ClusterView, Context, Effect, Located};
 use super::error::GroupError;
 use super::event::{GroupNotice, LostReason};
 use super::reconciler::Reconciler;
@@ -289,26 +288,6 @@ impl Member {
         }
     }
 
-    /// The coordinator of this lookup knows another member by our `group.instance.id`.
-    pub fn instance_fenced(&mut self, ctx: &mut Context<'_>, lookup: u32, request: &'static str) {
-        if self.origin.may_be_our_own(ctx.now, lookup) {
-            self.fence(ctx, LostReason::Fenced(ErrorCode::FENCED_INSTANCE_ID));
-        } else {
-            self.fail_instance(ctx, request, ErrorCode::FENCED_INSTANCE_ID);
-        }
-    }
-
-    fn fail_instance(&mut self, ctx: &mut Context<'_>, request: &'static str, code: ErrorCode) {
-        let (group, instance) = (ctx.config().group_id.clone(), ctx.config().instance_id.clone());
-        self.fail(
-            ctx,
-            match instance {
-                Some(instance) => GroupError::InstanceFenced { group, instance, request, code },
-                None => GroupError::Refused { group, request, code },
-            },
-        );
-    }
-
     fn fail(&mut self, ctx: &mut Context<'_>, error: GroupError) {
         ctx.effect(Effect::Fatal(error));
     }
@@ -329,39 +308,6 @@ impl Member {
         if self.state == State::Joining && self.attempt.is_none() {
             self.state = State::Rebalancing;
         }
-    }
-
-    /// Leaves; everything is revoked (P16). A member that has no id yet has nothing to say, and a static one does not say it
-    /// (KIP-345): its place is kept for the session timeout, for whoever comes back under its instance id.
-    pub fn leave(&mut self, ctx: &mut Context<'_>) {
-        if !self.is_active() || self.state == State::Leaving {
-            return;
-        }
-        self.attempt = None;
-        self.election = None;
-        self.heartbeat.forget();
-        self.retry_at = ctx.now;
-        self.state = State::Leaving;
-        if self.member_id.is_empty() {
-            self.leave_unsaid(ctx);
-        } else if let Some(instance) = ctx.config().instance_id.clone() {
-            let session_ms = ctx.config().session_timeout / MILLI;
-            ctx.notice(GroupNotice::PlaceKept { instance, session_ms });
-            self.leave_unsaid(ctx);
-        }
-    }
-
-    /// Is out without having said so; the coordinator finds out after the session timeout.
-    pub fn leave_unsaid(&mut self, ctx: &mut Context<'_>) {
-        self.state = State::Left;
-        self.attempt = None;
-        self.generation = -1;
-        // Who comes back without the id takes the place of whoever has it by then, be it a join of its own that is still on
-        // the way (KAFKA-20985).
-        if ctx.config().instance_id.is_none() {
-            self.member_id.clear();
-        }
-        ctx.effect(Effect::Left);
     }
 
     /// Sends what is due.
@@ -468,42 +414,12 @@ impl Member {
         }
     }
 
-    /// A JoinGroup was given up that the coordinator may carry out all the same, and late.
-    fn unanswered_join(&mut self, ctx: &Context<'_>) {
-        if self.state == State::Joining && self.member_id.is_empty() {
-            self.origin.joined_unheard(ctx.now.saturating_add(ctx.config().session_timeout));
-        }
-    }
-
     /// Tries the same once more, later.
     fn retry_later(&mut self, ctx: &mut Context<'_>, reason: String) {
         self.retry_at = ctx.now + self.backoff.next(&mut ctx.shared.rng);
         if self.state == State::Joining {
             ctx.notice(GroupNotice::JoinRetried { reason });
         }
-    }
-
-    fn send_leave(&mut self, ctx: &mut Context<'_>, located: Located) {
-        let identity = MemberIdentity {
-            member_id: Cow::Owned(self.member_id.clone()),
-            reason: Some(Cow::Borrowed("the consumer was closed")),
-            ..MemberIdentity::default()
-        };
-        let group_id = Cow::Owned(ctx.config().group_id.to_string());
-        let request = LeaveGroupRequest { group_id, members: vec![identity], ..LeaveGroupRequest::default() };
-        // On the control connection: on the other one a JoinGroup may still be held by the broker.
-        self.attempt =
-            Some(self.ask(ctx, located, Channel::Control, Request::LeaveGroup(request), |c| c.request_timeout));
-    }
-
-    fn on_leave(&mut self, ctx: &mut Context<'_>, at: &Attempt, response: &Response) -> Result<(), RequestError> {
-        let answer = response.decode(LeaveGroupResponse::decode).map_err(RequestError::Protocol)?;
-        match ctx.verdict(at.located.lookup, ErrorCode(answer.error_code)) {
-            Verdict::Retry => self.retry_later(ctx, String::new()),
-            // Also when it does not know us: out is out.
-            Verdict::Ok | Verdict::Error(_) => self.leave_unsaid(ctx),
-        }
-        Ok(())
     }
 
     fn ask(

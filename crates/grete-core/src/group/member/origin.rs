@@ -9,6 +9,12 @@
 //!
 //! Each is forgiven once; a second refusal on the same grounds is another process.
 
+use grete_wire::ErrorCode;
+
+use super::{Member, State};
+use crate::group::context::Context;
+use crate::group::error::GroupError;
+use crate::group::event::LostReason;
 use crate::time::Nanos;
 
 /// Where our member id comes from.
@@ -37,5 +43,34 @@ impl Origin {
     pub fn may_be_our_own(&mut self, now: Nanos, lookup: u32) -> bool {
         let Self { unsettled, unheard_until } = std::mem::take(self);
         now < unheard_until || unsettled.is_some_and(|let_in_by| let_in_by != lookup)
+    }
+}
+
+impl Member {
+    /// The coordinator of this lookup knows another member by our `group.instance.id`.
+    pub fn instance_fenced(&mut self, ctx: &mut Context<'_>, lookup: u32, request: &'static str) {
+        if self.origin.may_be_our_own(ctx.now, lookup) {
+            self.fence(ctx, LostReason::Fenced(ErrorCode::FENCED_INSTANCE_ID));
+        } else {
+            self.fail_instance(ctx, request, ErrorCode::FENCED_INSTANCE_ID);
+        }
+    }
+
+    pub(super) fn fail_instance(&mut self, ctx: &mut Context<'_>, request: &'static str, code: ErrorCode) {
+        let (group, instance) = (ctx.config().group_id.clone(), ctx.config().instance_id.clone());
+        self.fail(
+            ctx,
+            match instance {
+                Some(instance) => GroupError::InstanceFenced { group, instance, request, code },
+                None => GroupError::Refused { group, request, code },
+            },
+        );
+    }
+
+    /// A JoinGroup was given up that the coordinator may carry out all the same, and late.
+    pub(super) fn unanswered_join(&mut self, ctx: &Context<'_>) {
+        if self.state == State::Joining && self.member_id.is_empty() {
+            self.origin.joined_unheard(ctx.now.saturating_add(ctx.config().session_timeout));
+        }
     }
 }
