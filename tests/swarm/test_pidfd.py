@@ -14,6 +14,7 @@ import pytest
 from grete.swarm import pidfd
 from grete.swarm.pidfd import LOST, Pidfd
 from tests.kafka.jars import ROOT
+from tests.swarm.namespace import NAMESPACE, refused
 
 Start = Callable[..., int]
 
@@ -187,18 +188,6 @@ os.kill(wrong, signal.SIGKILL)
 os.waitpid(wrong, 0)
 print("done")
 """
-
-NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child")
-
-
-def refused() -> str | None:
-    """Why there are no PID namespaces here, or no way to choose a pid in them; None: there are."""
-    script = "import pathlib; pathlib.Path('/proc/sys/kernel/ns_last_pid').write_text('100')"
-    try:
-        done = subprocess.run([*NAMESPACE, sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    except OSError as error:
-        return str(error)
-    return done.stderr.strip() if done.returncode else None
 
 
 def test_a_recycled_pid_is_not_signalled() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.kafka import eventually
+from tests.swarm.namespace import NAMESPACE, refused
 from tests.swarm.run import Run
-from tests.swarm.test_pidfd import NAMESPACE, refused
 
 
 @pytest.mark.parametrize("mode", [["--subreaper"], ["--subreaper", "--plain"]], ids=["pidfd", "plain"])

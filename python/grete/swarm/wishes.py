@@ -11,6 +11,8 @@ from grete.processing.signals import dump_stacks
 class Wishing(Protocol):
     """The Manager, as far as wishes go."""
 
+    @property
+    def stopping(self) -> bool: ...
     def stop(self, now: float) -> None: ...
     def hurry(self, now: float) -> None: ...
     def quiet(self, now: float) -> None: ...
@@ -26,7 +28,6 @@ class Wishes:
     def __init__(self, manager: Wishing, tell: Callable[[str, float], object] | None = None) -> None:
         self._manager = manager
         self._tell = tell
-        self._stopping = False
 
     @property
     def commands(self) -> Mapping[str, Callable[[], None]]:
@@ -35,7 +36,7 @@ class Wishes:
 
     def on_signal(self, signum: int) -> None:
         """One that has come to the supervisor."""
-        if signum == signal.SIGINT and self._stopping:
+        if signum == signal.SIGINT and self._manager.stopping:
             self._manager.hurry(time.monotonic())
         elif signum in (signal.SIGINT, signal.SIGTERM):
             self.stop()
@@ -48,8 +49,7 @@ class Wishes:
 
     def stop(self) -> None:
         """All nodes finish what they do, and then the supervisor ends. A second one says nothing new."""
-        if not self._stopping:
-            self._stopping = True
+        if not self._manager.stopping:
             self._say("stop", self._manager.stop)
 
     def quiet(self) -> None:
