@@ -63,6 +63,12 @@ def test_a_node_ends_as_the_interpreter_does() -> None:
         assert [line["end"] for line in run.lines(end=...)] == ["body", "thread", "atexit", "buffered"]
 
 
+def test_what_was_made_before_the_fork_is_not_cleaned_up_by_a_node() -> None:
+    with Run("at_the_end", "--nodes", "2", "--deaths", "4", "--twist", "tests.swarm.twists:finalizer") as run:
+        assert run.wait() == 0
+        assert [line["pid"] for line in run.lines(finalized=True)] == [run.pid]
+
+
 def test_no_node_outlives_a_supervisor_that_dies_while_it_forks() -> None:
     with Run("obey", "--nodes", "1", "--twist", "tests.swarm.twists:supervisor_dies") as run:
         assert run.wait() == -signal.SIGKILL  # and stdout was closed by all that had it: the node is gone

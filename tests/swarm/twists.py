@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import time
+import weakref
 from pathlib import Path
 
 from grete.swarm.actions import Signal
@@ -143,3 +144,8 @@ def other_child(loop: Loop) -> None:
         os._exit(5)
     atexit.register(lambda: say(other=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) if os.getpid() == me else None)
     me = os.getpid()
+
+
+def finalizer(loop: Loop) -> None:
+    """Something is to be cleaned up when the process ends that made it."""
+    weakref.finalize(loop, say, finalized=True)
