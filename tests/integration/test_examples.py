@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import grete
-from examples import accounts, enrich, orders
+from examples import accounts, enrich, orders, swarm
 from tests.integration.apprunning import dead_letters, header, running, until_done
 from tests.integration.producing import producer, values
 from tests.kafka import KafkaCluster
@@ -49,6 +49,17 @@ def test_orders(kafka: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
         (b'{"amount": "three"}', "grete.errors.DecodeError"),
         (b'{"amount": -1}', "grete.errors.Reject"),
     ]
+
+
+def test_swarm_in_one_process(kafka: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    prepare(kafka, swarm.app, "baskets")
+    write(kafka, "baskets", (b"ada", b'{"items": [1, 2, 1000001]}'), (b"ada", None))
+    with running(swarm.app):
+        until_done(kafka, swarm.app, "baskets")
+    total = 2 * swarm.prices[1] + swarm.prices[2]
+    assert "node None takes baskets[0]" in caplog.text
+    assert f"b'ada': {total:.2f}, at risk 0.0" in caplog.text
 
 
 def test_enrich(kafka: KafkaCluster) -> None:
