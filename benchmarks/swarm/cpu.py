@@ -51,7 +51,7 @@ def measure(bench: Bench, found: Measurement, rounds: int) -> None:
 
 def one(bench: Bench, way: Way, number: int) -> float:
     """Records per second in one window."""
-    settle, seconds = bench.pick(1.5, 0.5), bench.pick(7.0, 2.0)
+    settle, seconds = bench.pick(1.5, 0.5), bench.pick(6.0, 2.0)
     group = f"cpu-{way.name}-{number}"
     environment = {"STEPS": STEPS}
     plan = Plan("cpu", TOPIC.name, TOPIC.partitions, group, way.nodes, way.processes, way.workers, environment)

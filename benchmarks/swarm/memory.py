@@ -34,8 +34,8 @@ class Way:
 WAYS = (
     Way("one", "grete run"),
     Way("nodes", f"grete swarm, {PROCESSES} nodes", nodes=PROCESSES),
-    Way("processes", f"{PROCESSES} x grete run", processes=PROCESSES, share=0.3),
-    Way("nodes-any", f"grete swarm, {PROCESSES} nodes, each object is read", nodes=PROCESSES, read="any", share=0.3),
+    Way("processes", f"{PROCESSES} x grete run", processes=PROCESSES, share=0.2),
+    Way("nodes-any", f"grete swarm, {PROCESSES} nodes, each object is read", nodes=PROCESSES, read="any", share=0.2),
 )
 
 

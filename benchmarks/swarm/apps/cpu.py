@@ -7,10 +7,10 @@ import os
 import grete
 
 from .counts import Counts
-from .setup import DIRECTORY, GROUP, KAFKA, TOPIC
+from .setup import DIRECTORY, GROUP, SOON, TOPIC
 
 STEPS = int(os.environ["BENCH_STEPS"])
-app = grete.App(GROUP, kafka=KAFKA)
+app = grete.App(GROUP, kafka=SOON)
 counts = Counts(DIRECTORY)
 
 

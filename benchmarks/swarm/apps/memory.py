@@ -13,7 +13,7 @@ import sys
 import grete
 
 from .counts import Counts
-from .setup import DIRECTORY, GROUP, KAFKA, TOPIC
+from .setup import DIRECTORY, GROUP, SOON, TOPIC
 
 BYTES = OBJECTS = 150_000_000
 BLOB = 100_000
@@ -43,7 +43,7 @@ _ENTRY = 48
 blobs: list[bytes] = []
 products: dict[int, Product] = {}
 hot: list[int] = []
-app = grete.App(GROUP, kafka=KAFKA, queued_bytes="8MiB")
+app = grete.App(GROUP, kafka=SOON, queued_bytes="8MiB")
 counts = Counts(DIRECTORY)
 
 

@@ -8,9 +8,9 @@ import time
 
 import grete
 
-from .setup import DIRECTORY, GROUP, KAFKA, TOPIC, note
+from .setup import DIRECTORY, GROUP, SOON, TOPIC, note
 
-app = grete.App(GROUP, kafka={**KAFKA, "group.instance.id": "bench"})
+app = grete.App(GROUP, kafka={**SOON, "group.instance.id": "bench"})
 # Unlike CDLL, it calls with the GIL held.
 _sleep = ctypes.PyDLL(None).sleep
 _begun = threading.Event()

@@ -15,6 +15,8 @@ from typing import Any
 TOPIC, GROUP = os.environ["BENCH_TOPIC"], os.environ["BENCH_GROUP"]
 DIRECTORY = Path(os.environ["BENCH_DIRECTORY"])
 KAFKA: dict[str, Any] = {"bootstrap.servers": os.environ["BENCH_SERVERS"], "auto.offset.reset": "earliest"}
+# Members hear of a rebalance with a heartbeat: so their partitions are shared out soon.
+SOON: dict[str, Any] = {**KAFKA, "heartbeat.interval.ms": 300}
 # One file for all processes of a fleet: a line is one write to its end, and so never mixed with another.
 _notes = os.open(DIRECTORY / "notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
