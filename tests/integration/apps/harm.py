@@ -96,8 +96,8 @@ def garbage() -> None:
 
 
 def half() -> None:
-    """A frame that promises more than comes: the next report is taken for its rest."""
-    os.write(report_pipes()[0], (1000).to_bytes(4, "big") + b'{"v":1')
+    """A frame whose end never comes: the next report is taken for it."""
+    os.write(report_pipes()[0], (100).to_bytes(4, "big") + b'{"v":1')
 
 
 def child() -> NoReturn:
