@@ -78,7 +78,8 @@ def run_faults(
         run.until(faulter.step, seconds, f"{count} faults")
         took = time.monotonic() - began
         run.until_steady()
-        ends = producer.finish()
+        producer.finish()
+        ends = kafka.admin.end_offsets(topic)
         eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 120.0, "everything is processed and committed")
         # Nodes and descriptors are counted when nobody asks just now.
         eventually(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 from pathlib import Path
@@ -40,7 +41,8 @@ def test_a_static_member_comes_back_without_a_rebalance(kafka: KafkaCluster, top
             os.kill(gone, sig)
             pids[1] = run.until_replaced(1, gone)
             run.until(lambda: run.notes("batch", pid=pids[1]), 30.0, "the new one works")
-        ends = producer.finish()
+        producer.finish()
+        ends = kafka.admin.end_offsets(topic)
         eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "all is committed")
         assert generations(run) == before, "no rebalance"
         rebalances = [line for line in kafka.log(1)[log:].splitlines() if topic in line and "rebalance" in line.lower()]
@@ -105,7 +107,8 @@ def test_a_rolling_restart_keeps_the_work_going(
         run.until_steady()
         after = generations(run)
         assert fewest >= run.nodes - 1, "one at a time"
-        ends = producer.finish()
+        producer.finish()
+        ends = kafka.admin.end_offsets(topic)
         eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "all is committed")
         died = run.named("swarm.node.died")
         assert [row["node"] for row in sorted(died, key=lambda row: int(row["at"]))] == list(range(nodes))
@@ -125,6 +128,36 @@ def test_a_rolling_restart_keeps_the_work_going(
     assert max(gaps) < 3.0
     again = sum(count - 1 for seen in ledger.times_seen().values() for count in seen.values())
     assert again == 0, "a graceful end has nothing done twice"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+def test_nodes_die_during_rolling_restarts(kafka: KafkaCluster, topic: str, tmp_path: Path, static: bool) -> None:
+    """And somebody asks for another restart meanwhile: all are replaced in the end, and nothing is lost."""
+    kafka.create_topic(topic, partitions=PARTITIONS)
+    rng = random.Random(5)
+    with (
+        start_worker(kafka, topic, tmp_path, nodes=3, kafka_settings=STATIC if static else None) as run,
+        SteadyProducer(kafka.bootstrap_servers, topic, PARTITIONS, per_second=500) as producer,
+    ):
+        for _ in range(8):
+            old = run.until_steady()
+            died = len(run.named("swarm.node.died"))
+            os.kill(run.pid, signal.SIGHUP)
+            wanted = died + rng.randint(1, 2)
+            run.until(lambda wanted=wanted: len(run.named("swarm.node.died")) >= wanted, 60.0, "it is under way")  # type: ignore[misc]
+            os.kill(rng.choice(list(run.pids().values())), rng.choice([signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM]))
+            if rng.random() < 0.5:
+                os.kill(run.pid, signal.SIGHUP)
+            run.until(lambda: not run.status()["rolling"], 120.0, "it is over")
+            assert not set(old.values()) & set(run.pids().values()), "all were replaced"
+        assert not run.named("swarm.restart_failed")
+        run.until_steady()
+        producer.finish()
+        ends = kafka.admin.end_offsets(topic)
+        eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "all is committed")
+        assert run.stop() == 0, run.output
+    Ledger(tmp_path).assert_everything(ends)
 
 
 def test_pins(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
