@@ -511,6 +511,9 @@ impl World {
 
     pub fn fail_over(&mut self, code: ErrorCode) {
         let node = 3 - self.broker.node;
+        if self.trace {
+            eprintln!("{:>9.3} coordinator moves to {node}", self.now as f64 / 1e9);
+        }
         self.broker.fail_over(self.now, node, code);
         self.deliver_answers();
     }
