@@ -3,7 +3,7 @@
 Importing it starts nothing: no thread, no socket, no file descriptor.
 """
 
-from grete import asgi, client, payloads
+from grete import asgi, client, instrumentation, payloads
 from grete._core import Message, Messages, __version__
 from grete.app import App
 from grete.consumer import Consumer
@@ -37,6 +37,7 @@ from grete.errors import (
     TimeoutError,  # noqa: A004
     TopicExistsError,
     UndeliveredError,
+    UnknownEventError,
     UnknownGroupError,
     UnknownTopicError,
 )
@@ -77,10 +78,12 @@ __all__ = [
     "TimeoutError",
     "TopicExistsError",
     "UndeliveredError",
+    "UnknownEventError",
     "UnknownGroupError",
     "UnknownTopicError",
     "__version__",
     "asgi",
     "client",
+    "instrumentation",
     "payloads",
 ]

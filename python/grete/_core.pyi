@@ -3,6 +3,7 @@
 from asyncio import Future
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, final, overload
 
 from typing_extensions import disjoint_base
@@ -47,6 +48,7 @@ __all__ = [
     "DeliveriesIterator",
     "Delivery",
     "Dispatcher",
+    "Event",
     "Health",
     "Job",
     "LoopWatch",
@@ -54,6 +56,7 @@ __all__ = [
     "Messages",
     "MessagesIterator",
     "Notice",
+    "Occurred",
     "Producer",
     "Route",
     "SignalWatch",
@@ -484,6 +487,45 @@ class Client:
         """group, state ("stable", "joining", "assigned" and so on), since (seconds), steady, generation, partitions,
         and instance (None: no static member). Waits for nobody."""
     def statistics(self) -> dict[str, int]: ...
+
+@final
+class Event:
+    """One kind of event of one monitor. True while somebody listens."""
+
+    def __new__(cls, name: str, report: Callable[[Occurred, object, Exception], object]) -> Event:
+        """`report` is called with what happened, the listener that has raised then, and what it raised."""
+    @property
+    def name(self) -> str:
+        """As in "consumer.stalled"."""
+    def __bool__(self) -> bool: ...
+    def __len__(self) -> int:
+        """How many listen."""
+    def emit(self, **payload: object) -> None:
+        """Calls the listeners, in the order of their subscriptions, here and now. One that raises is reported, and the
+        others are called all the same; only what is no `Exception` (`KeyboardInterrupt`) comes out."""
+    def subscribe(self, listener: Callable[[Occurred], object]) -> None:
+        """Calls it with each event from now on, once more for each subscription."""
+    def unsubscribe(self, listener: object) -> bool:
+        """Ends one subscription, the last one; False if it has none."""
+
+@final
+class Occurred:
+    """What a listener is called with. All listeners of one event get the same one."""
+
+    @property
+    def name(self) -> str:
+        """The event's name."""
+    @property
+    def payload(self) -> MappingProxyType[str, Any]:
+        """What is known about it, by field. Read-only."""
+    @property
+    def time(self) -> float | None:
+        """Seconds that it took; None for an event that takes none."""
+    @property
+    def at(self) -> float:
+        """When it was emitted: seconds since 1970, UTC."""
+    def __getitem__(self, field: str, /) -> Any: ...
+    def __contains__(self, field: object, /) -> bool: ...
 
 @final
 class Health:

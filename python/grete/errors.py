@@ -33,6 +33,10 @@ class NotBuiltError(ConfigError):
     """A setting or feature that is planned and not there yet: refused by name, never ignored."""
 
 
+class UnknownEventError(GreteError):
+    """Nothing is called so that one could listen to; the message says what is called nearly so."""
+
+
 class PreloadError(GreteError):
     """A function of `@app.preload` failed, where and why; what it raised is the cause."""
 

@@ -4,8 +4,8 @@ import json
 import signal
 from collections.abc import Mapping
 
+from grete.instrumentation.events import MANAGER
 from grete.swarm.actions import Event
-from grete.swarm.events import EVENTS
 from grete.swarm.facts import Phase
 from grete.swarm.limits import GIL_SLACK, HURRY, LATE, Limits
 from grete.swarm.manager import Manager
@@ -239,7 +239,7 @@ class Judge:
 
     def event(self, now: float, event: Event, living: Mapping[int, Process]) -> None:
         """In the list, with these fields; and true."""
-        described = EVENTS[event.name]
+        described = MANAGER[event.name]
         assert event.level in described.levels, event
         assert tuple(event.fields) == described.fields, event
         assert event.text

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from grete.instrumentation.events import MANAGER
 from grete.swarm.actions import Event
-from grete.swarm.events import EVENTS
 from grete.swarm.limits import Limits
 from grete.swarm.manager import Phase
 from grete.swarm.report import Report
@@ -274,7 +274,7 @@ def test_timeouts_may_be_switched_off() -> None:
 
 
 def test_events_are_described() -> None:
-    for name, described in EVENTS.items():
+    for name, described in MANAGER.items():
         assert name.startswith("swarm.")
         assert described.when
         assert len(set(described.fields)) == len(described.fields)
@@ -282,6 +282,6 @@ def test_events_are_described() -> None:
 
 def test_events_and_reasons_are_in_the_documentation() -> None:
     text = (Path(__file__).parents[2] / "docs" / "swarm.md").read_text()
-    assert [name for name in EVENTS if f"`{name}`" not in text] == []
+    assert [name for name in MANAGER if f"`{name}`" not in text] == []
     reasons = ("memory", "gil", "handler", "membership", "report", "pipe")
     assert [reason for reason in reasons if f"| `{reason}` |" not in text] == []

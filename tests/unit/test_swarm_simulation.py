@@ -2,7 +2,7 @@
 
 import os
 
-from grete.swarm.events import EVENTS
+from grete.instrumentation.events import MANAGER
 from tests.unit.swarm_simulation import Simulation
 
 SEEDS = int(os.environ.get("GRETE_SEEDS", "1000"))
@@ -21,4 +21,4 @@ def test_what_is_always_so_is_so_whatever_nodes_do() -> None:
             raise
         said |= simulation.said
     if one is None and SEEDS >= 1000:
-        assert said >= EVENTS.keys() | REASONS, "these worlds do not bring about all that there is"
+        assert said >= MANAGER.keys() | REASONS, "these worlds do not bring about all that there is"

@@ -3,7 +3,7 @@
 //! The policy: every call that can block runs with the GIL detached; a job crosses the boundary once
 //! (`Dispatcher.next` completes the last one and returns the next one); columns become Python objects only when a row
 //! is looked at. No Rust lock is held across attaching or detaching.
-#![deny(unsafe_code)] // allowed in `buffers`, `calls` and `untracked` only
+#![deny(unsafe_code)] // allowed in `buffers`, `calls`, `truth` and `untracked` only
 
 mod admin;
 mod buffers;
@@ -13,6 +13,7 @@ mod columns;
 mod decision;
 mod dispatcher;
 mod errors;
+mod event;
 mod handle;
 mod health;
 mod iterator;
@@ -25,6 +26,7 @@ mod route;
 mod rows;
 mod stop;
 mod testing;
+mod truth;
 mod untracked;
 
 use grete_client::{AdminConfig, ConsumerConfig, ProducerConfig};
@@ -44,6 +46,8 @@ mod _core {
     use super::decision::Decision;
     #[pymodule_export]
     use super::dispatcher::{Dispatcher, Worker};
+    #[pymodule_export]
+    use super::event::{Event, Occurred};
     #[pymodule_export]
     use super::health::Health;
     #[pymodule_export]
@@ -69,6 +73,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::truth::install(module.py());
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

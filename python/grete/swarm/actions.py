@@ -35,7 +35,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A log record on the logger "grete". `grete.swarm.events` lists all of them."""
+    """A log record on the logger "grete". `grete.instrumentation.events` lists all of them."""
 
     name: str
     level: int

@@ -71,7 +71,7 @@ class NodeFacts:
 
     # Of the stop that is under way
     why_stopping: str | None = None
-    """The reason, see `grete.swarm.events`; None when no stop is under way."""
+    """The reason, see `swarm.node.stopping` in `grete.instrumentation.events`; None when no stop is under way."""
     term_at: float | None = None
     """When TERM comes, if it is still to come."""
     term_sent_at: float | None = None

@@ -1,4 +1,4 @@
-"""The events in words. `grete.swarm.events` lists them with their fields."""
+"""The events in words. `grete.instrumentation.events` lists them with their fields."""
 
 import errno
 import signal

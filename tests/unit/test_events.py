@@ -1,0 +1,88 @@
+"""The registry of events: whole, true, and in the documentation."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from grete import _core
+from grete.instrumentation.events import EVENTS
+from tests.unit.event_page import PAGE, PARTS, page
+
+ROOT = Path(__file__).parents[2]
+REGISTRY = ROOT / "python" / "grete" / "instrumentation" / "events.py"
+DOTTED = re.compile(r"[a-z][a-z_]*(\.[a-z][a-z_]*)+")
+FAMILIES = {name.split(".")[0] for name in EVENTS}
+# Called like events, and none.
+OTHERS = {"swarm.cpus", "swarm.max_rss"}
+
+
+def settings() -> set[str]:
+    roles = (
+        _core.config_entries([("bootstrap.servers", "localhost:9092")], role)
+        for role in ("consumer", "producer", "admin")
+    )
+    return {name for entries in roles for name, _, _ in entries}
+
+
+def python_names() -> Iterator[tuple[str, str]]:
+    """(Text that looks like an event's name, where), in all of grete but the registry."""
+    for path in (ROOT / "python" / "grete").rglob("*.py"):
+        if path == REGISTRY:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and DOTTED.fullmatch(node.value):
+                yield node.value, f"{path}:{node.lineno}"
+
+
+def rust_names() -> Iterator[tuple[str, str]]:
+    for path in (ROOT / "crates" / "grete-client" / "src").rglob("*.rs"):
+        if "config" in path.parts or "tests" in path.parts or path.stem == "tests":
+            continue
+        for found in re.finditer(r'"([a-z_.]+)"', path.read_text().split("#[cfg(test)]")[0]):
+            if DOTTED.fullmatch(found[1]):
+                yield found[1], str(path)
+
+
+def logged_names() -> Iterator[tuple[str, str]]:
+    """What is logged with `extra={"event": ...}` and a name that is no variable."""
+    for path in (ROOT / "python" / "grete").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Dict):
+                for key, value in zip(node.keys, node.values, strict=True):
+                    if isinstance(key, ast.Constant) and key.value == "event" and isinstance(value, ast.Constant):
+                        yield str(value.value), f"{path}:{node.lineno}"
+
+
+def test_every_event_that_is_used_is_registered() -> None:
+    known = EVENTS.keys() | settings() | OTHERS
+    used = [*logged_names(), *(found for found in python_names() if found[0].split(".")[0] in FAMILIES)]
+    assert len(used) > 40
+    assert [found for found in used if found[0] not in known] == []
+    told = list(rust_names())
+    assert len(told) > 40
+    assert [found for found in told if found[0] not in known] == []
+
+
+def test_every_event_that_is_registered_is_used() -> None:
+    used = {name for name, _ in (*python_names(), *rust_names())}
+    assert EVENTS.keys() - used == set()
+
+
+def test_the_documentation_is_made_of_the_registry() -> None:
+    assert PAGE.read_text() == page(), "python -m tests.unit.event_page"
+    assert [name for part in PARTS.values() for name in part] == list(EVENTS)
+
+
+def test_what_is_described_makes_sense() -> None:
+    for name, described in EVENTS.items():
+        assert DOTTED.fullmatch(name)
+        assert described.when
+        assert all(DOTTED.fullmatch(f"a.{field}") for field in described.fields), name
+        assert described.optional <= set(described.fields)
+        kinds = {kind for kinds in described.types.values() for kind in re.findall(r"\w+", kinds)}
+        assert kinds <= {"str", "int", "float", "bool", "list", "dict", "None", "BaseException"}, name
+
+
+def test_no_two_events_have_the_same_method() -> None:
+    assert len({name.replace(".", "_") for name in EVENTS}) == len(EVENTS)
