@@ -31,6 +31,8 @@ QUICK_KINDS = ("SIGKILL", "SIGSEGV", "SIGABRT", "SIGTERM", "SIGSTOP, SIGKILL", "
 # A node that does not get a record leaves its order alone: it is killed then.
 PATIENCE = 20.0
 COMES_BACK = 90.0
+# Two looks are a few tenths of a second apart. Where it is more, a virtual machine was not given its processors.
+STALL = 1_000_000_000  # ns
 
 
 @dataclass
@@ -65,6 +67,11 @@ class Watch:
     zombies: dict[int, float] = field(default_factory=dict)
     oldest_zombie: float = 0.0
     most_children: int = 0
+    stalls: list[tuple[int, int]] = field(default_factory=list)  # monotonic ns, from when until when
+
+    def stood_still(self, begin: int, end: int) -> bool:
+        """Whether the machine did in that time: nobody's times say anything then."""
+        return any(since < end and until > begin for since, until in self.stalls)
 
 
 class Faulter:
@@ -78,6 +85,7 @@ class Faulter:
         self._count = count
         plans = deal(self._random, run.nodes, count)
         self._targets = {node: _Target(deque(plan)) for node, plan in enumerate(plans)}
+        self._looked = time.monotonic_ns()
 
     @property
     def progress(self) -> str:
@@ -87,6 +95,10 @@ class Faulter:
 
     def step(self) -> bool:
         """One look at all nodes, and what there is to do."""
+        now = time.monotonic_ns()
+        if now - self._looked > STALL:
+            self.watch.stalls.append((self._looked, now))
+        self._looked = now
         before = time.monotonic()
         rows = self._run.rows()
         self.watch.slowest_answer = max(self.watch.slowest_answer, time.monotonic() - before)

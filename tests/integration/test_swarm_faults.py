@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.apprun import Event
-from tests.integration.faulting import Faulter, Harm
+from tests.integration.faulting import Faulter
 from tests.integration.ledger import Ledger
 from tests.integration.steady import SteadyProducer
 from tests.integration.swarmrun import SwarmRun, start_worker
@@ -106,20 +106,21 @@ def run_faults(
     # What it is after a tenth of the faults: by then all that it ever does has been done.
     early, late = watch.resident[len(watch.resident) // 10], watch.resident[-1]
     print(f"resident memory of the supervisor: {early / MIB:.1f} MiB early, {late / MIB:.1f} MiB at last")
-    judge(faulter.harms, events, harmed)
+    judge(faulter, events, harmed)
     assert late - early < 4 * MIB
 
 
-def judge(harms: list[Harm], events: list[Event], harmed: dict[int, int]) -> None:
-    """Each was noticed for what it was. Prints how quickly."""
+def judge(faulter: Faulter, events: list[Event], harmed: dict[int, int]) -> None:
+    """Each was noticed for what it was. Prints how quickly. What a machine that stood still did to it is left out."""
+    stood_still = faulter.watch.stood_still
     died = {row["pid"]: row for row in events if row.get("event") == "swarm.node.died"}
     stopping = {row["pid"]: row for row in events if row.get("event") == "swarm.node.stopping"}
     told: defaultdict[str, Counter[str]] = defaultdict(Counter)
     dead_after: list[float] = []
     noticed_after: defaultdict[str, list[float]] = defaultdict(list)
-    for harm in harms:
+    for harm in faulter.harms:
         assert harm.pid in died, f"{harm} did not kill its node"
-        if harm.disturbed:
+        if harm.disturbed or stood_still(harm.at, died[harm.pid]["at"]):
             continue
         reason = stopping[harm.pid]["reason"] if harm.pid in stopping else died[harm.pid]["status"]
         told[harm.kind][str(reason)] += 1
@@ -131,7 +132,10 @@ def judge(harms: list[Harm], events: list[Event], harmed: dict[int, int]) -> Non
         times = noticed_after[kind]
         text = f", noticed after {statistics.median(times):.2f} s, at most {max(times):.2f} s" if times else ""
         print(f"  {kind:18} {dict(reasons)}{text}")
-    print(f"deaths noticed after {spread(dead_after)}; restarts beside their backoff by {spread(deviations(events))}")
+    beside = [late for at, late in deviations(events) if not stood_still(at, at + round(late * 1e6))]
+    print(f"deaths noticed after {spread(dead_after)}; restarts beside their backoff by {spread(beside)}")
+    stalls = [(until - since) / 1e9 for since, until in faulter.watch.stalls]
+    print(f"left out: {len(stalls)} times that the machine stood still, {sum(stalls):.0f} s in all")
     for kind, reason in REASONS.items():
         counted = told.get(kind, Counter())
         assert counted[reason] >= 0.8 * counted.total(), f"{kind}: {counted}"
@@ -141,15 +145,16 @@ def judge(harms: list[Harm], events: list[Event], harmed: dict[int, int]) -> Non
         assert told[kind]["gil"] == 0, f"a long handler is not a wedged interpreter: {told[kind]}"
 
 
-def deviations(events: list[Event]) -> list[float]:
-    """Of each restart: milliseconds between the moment that its backoff names and the fork."""
+def deviations(events: list[Event]) -> list[tuple[int, float]]:
+    """Of each restart: when it was due, and the milliseconds between that and the fork."""
     due: dict[int, float] = {}
     found = []
     for row in events:
         if row.get("event") == "swarm.node.died" and row["restart_in"] is not None:
             due[row["node"]] = row["at"] / 1e6 + row["restart_in"] * 1e3
         elif row.get("event") == "swarm.node.started" and row["node"] in due:
-            found.append(abs(row["at"] / 1e6 - due.pop(row["node"])))
+            at = due.pop(row["node"])
+            found.append((round(at * 1e6), abs(row["at"] / 1e6 - at)))
     return found
 
 
