@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 import urllib.error
@@ -90,10 +91,10 @@ def test_dump_and_quiet(kafka: KafkaCluster, filled: str, tmp_path: Path) -> Non
         run.until_steady()
         until_idle(kafka, filled)
         os.kill(run.pid, signal.SIGTTIN)
-        # Of the supervisor and both nodes: each has a main thread in a file of its own.
-        run.until(lambda: run.output.count("(most recent call first)") >= 3, 10.0, "the stacks of all")
-        for file in ("supervisor.py", "lookout.py"):
-            assert file in run.output
+        threads = [f"{name}: Current thread 0x" for name in ("supervisor", "node-0", "node-1")]
+        run.until(lambda: all(thread in run.output for thread in threads), 10.0, "the stacks of all")
+        assert re.search(r"^supervisor: .*loop\.py", run.output, re.MULTILINE), "each line says whose it is"
+        assert re.search(r"^node-1: .*worker\.py", run.output, re.MULTILINE)
 
         os.kill(run.pid, signal.SIGTSTP)
         run.until(lambda: all(row["quiet"] for row in run.rows().values()), 10.0, "all nodes are quiet")

@@ -178,6 +178,7 @@ def test_sigttin_dumps_stacks_while_somebody_holds_the_gil(process: "subprocess.
     process.send_signal(signal.SIGTTIN)
     assert process.stdout is not None
     # Within the ten seconds of the holder: it is among the stacks.
+    assert any(f"stacks of process {process.pid}" in line for line in process.stdout)
     assert any("in hold_the_gil" in line for line in process.stdout)
 
 

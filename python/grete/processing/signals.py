@@ -2,6 +2,7 @@
 
 import contextlib
 import faulthandler
+import os
 import signal
 import sys
 import threading
@@ -9,6 +10,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from grete import _core
+from grete.swarm.logs import line_prefix
 
 
 def _noted(_signum: int, _frame: FrameType | None) -> None:
@@ -69,9 +71,23 @@ def exit_at_the_end(stop: _core.Stop) -> None:
 
 
 def dump_stacks() -> None:
-    """The stacks of all threads, to stderr. With the GIL, so that no frame vanishes while it is read."""
+    """The stacks of all threads, to stderr. With the GIL, so that no frame vanishes while it is read.
+
+    The processes of a swarm share one stderr, and are asked all at once: each line says whose it is.
+    """
     with contextlib.suppress(OSError, ValueError, RuntimeError):
-        faulthandler.dump_traceback(file=stderr(), all_threads=True)
+        prefix = line_prefix()
+        if not prefix:
+            faulthandler.dump_traceback(file=stderr(), all_threads=True)
+            return
+        memory = os.memfd_create("stacks")
+        try:
+            faulthandler.dump_traceback(file=memory, all_threads=True)
+            text = os.pread(memory, os.fstat(memory).st_size, 0)
+        finally:
+            os.close(memory)
+        # Whole lines of one write: they mix with those of others at their ends only, if at all.
+        os.write(stderr(), b"".join(prefix.encode() + line for line in text.splitlines(keepends=True)))
 
 
 def stderr() -> int:

@@ -16,6 +16,11 @@ def name_lines(name: str) -> None:
         logging.setLogRecordFactory(_named)
 
 
+def line_prefix() -> str:
+    """What stands before each line that does not go through logging; nothing outside of a swarm."""
+    return "" if _name == "-" else f"{_name}: "
+
+
 def _named(*args: Any, **kwargs: Any) -> logging.LogRecord:
     record: logging.LogRecord = _before(*args, **kwargs)
     record.grete_node = _name

@@ -18,6 +18,9 @@ pub(super) fn say_and_exit(dispatcher: &Dispatcher, dump: i32) -> ! {
         let _ = std::io::stderr().lock().write_all(report.as_bytes());
         // The dump reads frames without the interpreter's lock: if one vanishes under it, the end is the same.
         grete_net::process::exit_on_crash();
+        if dump > 0 {
+            head_stacks();
+        }
         grete_net::process::raise_here(dump);
         drop(said);
     };
@@ -28,9 +31,16 @@ pub(super) fn say_and_exit(dispatcher: &Dispatcher, dump: i32) -> ! {
     grete_net::process::exit_now(grete_net::process::FORCED)
 }
 
+/// The line above stacks that a C-level handler writes: it knows nothing of processes that share a stderr.
+pub(super) fn head_stacks() {
+    let line = format!("grete: stacks of process {}, whose interpreter is held:\n", std::process::id());
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
 /// One line for each job that has not come back.
 fn report(dispatcher: &Dispatcher) -> String {
-    let mut report = String::from("grete: forced stop: the interpreter has not ended it in time\n");
+    let process = std::process::id();
+    let mut report = format!("grete: forced stop of process {process}: the interpreter has not ended it in time\n");
     for job in dispatcher.running() {
         let RunningJob { handler, topic, partition, worker, seconds, .. } = job;
         let line = format!(

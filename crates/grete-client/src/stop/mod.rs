@@ -169,6 +169,7 @@ impl Stop {
             let (heard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             drop(heard);
             if timeout.timed_out() {
+                last_words::head_stacks();
                 grete_net::process::raise_here(dump);
             }
         };
