@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from grete import _place, config, routes
 from grete.errors import ConfigError, GreteError, NotBuiltError
+from grete.instrumentation.monitor import Monitor
 from grete.retry import Retry
 from grete.routes import Route
 from grete.running import Running
@@ -107,6 +108,8 @@ class App:
         self.name = name
         self.routes: list[Route] = []
         self.preloads = Preloads()
+        self.monitor = Monitor()
+        """What happens in this App: see `grete.instrumentation.Monitor`."""
         self._command_line = config.Layer()
         self._node: NodeContext | None = None
         self._runner: Runner | None = None
@@ -286,9 +289,9 @@ class App:
         groups = self.groups(resolved)
         pins.check_some(groups, self.name)
         pins.check_topics(groups, resolved)
-        self.preloads.run()
+        self.preloads.run(self.monitor)
         groups = pins.of_node(groups, resolved, node.id if node is not None else None)
-        return Runner(self.name, groups, resolved, embedded=embedded, node=node)
+        return Runner(self.name, groups, resolved, embedded=embedded, node=node, monitor=self.monitor)
 
     def _live(self) -> "Runner | None":
         if self._runner is not None and self._runner.pid == os.getpid():

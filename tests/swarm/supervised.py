@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from grete.instrumentation import Monitor, Occurred
 from grete.swarm.child import live
 from grete.swarm.context import NodeContext
 from grete.swarm.inherit import Inherited
@@ -62,14 +63,21 @@ def main() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     supervisor = os.getpid()
     body = BODIES[words.body]
+    monitor = Monitor()
+
+    def emitted(occurred: Occurred) -> None:
+        say(emitted=occurred.name, fields=sorted(occurred.payload), by=os.getpid())
+
+    for name in monitor:
+        monitor.subscribe(name, emitted)
 
     def run(node: int, pipe: int, inherited: Inherited) -> NoReturn:
-        live(NodeContext(node, words.nodes, pipe, 1.0, supervisor), body, inherited)
+        live(NodeContext(node, words.nodes, pipe, 1.0, supervisor), body, inherited, monitor)
 
     manager: Manager = Manager(words.nodes, Limits(**{"backoff_first": 0.02, "backoff_cap": 0.02, **words.limits}))
     if words.deaths:
         manager = _stopping_after(manager, words.deaths)
-    loop = Loop(manager, Wishes(manager), run, plain=words.plain or None)
+    loop = Loop(manager, Wishes(manager), run, plain=words.plain or None, monitor=monitor)
     say(supervisor=supervisor, open=_open())
     if words.twist:
         module, _, function = words.twist.partition(":")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from grete.instrumentation.events import EVENTS
 from tests.swarm.run import Run
 
 MODES = pytest.mark.parametrize("mode", [[], ["--plain"]], ids=["pidfd", "plain"])
@@ -26,6 +27,29 @@ def test_a_node_that_dies_is_replaced_and_all_stop(mode: list[str]) -> None:
         assert again["up"] == run.lines(pid=pids[1], up=...)[0]["up"]
         assert run.stop() == 0
         assert [line["signal"] for line in run.lines(signal=..., node=...) if "event" not in line] == ["SIGTERM"] * 3
+
+
+@MODES
+def test_what_the_supervisor_logs_it_emits(mode: list[str]) -> None:
+    with Run("obey", "--nodes", "2", *mode) as run:
+        os.kill(run.nodes(2)[0], signal.SIGKILL)
+        run.until(3, up=...)
+        assert run.stop() == 0
+        logged = [line for line in run.lines(event=...) if line["by"] == run.pid]
+        emitted = run.lines(emitted=...)
+        assert {line["by"] for line in emitted} == {run.pid}
+        assert [line["emitted"] for line in emitted] == [line["event"] for line in logged]
+        assert {"swarm.started", "swarm.node.died", "swarm.stopped"} <= {line["emitted"] for line in emitted}
+        assert all(tuple(line["fields"]) == tuple(sorted(EVENTS[line["emitted"]].fields)) for line in emitted)
+
+
+def test_a_node_emits_what_has_ended_it() -> None:
+    with Run("fail", "--nodes", "1", "--deaths", "1") as run:
+        run.wait()
+        logged, emitted = run.lines(event="swarm.node.failed"), run.lines(emitted="swarm.node.failed")
+        assert logged
+        assert [line["by"] for line in emitted] == [line["by"] for line in logged]
+        assert all(line["fields"] == ["error", "node"] and line["by"] != run.pid for line in emitted)
 
 
 @MODES

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grete import _core
-from grete.instrumentation.events import EVENTS
+from grete.instrumentation.events import EVENTS, MANAGER
 from tests.unit.event_page import PAGE, PARTS, page
 
 ROOT = Path(__file__).parents[2]
@@ -82,6 +82,31 @@ def test_what_is_described_makes_sense() -> None:
         assert described.optional <= set(described.fields)
         kinds = {kind for kinds in described.types.values() for kind in re.findall(r"\w+", kinds)}
         assert kinds <= {"str", "int", "float", "bool", "list", "dict", "None", "BaseException"}, name
+
+
+def told() -> Iterator[tuple[str, set[str], str]]:
+    """(Event, fields, where) of each call of `tell` that names its event and its fields. The Manager has its own."""
+    for path in (ROOT / "python" / "grete").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("tell"):
+                continue
+            names = [
+                arg.value for arg in node.args if isinstance(arg, ast.Constant) and arg.value in EVENTS.keys() - MANAGER
+            ]
+            keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+            fields = keywords.get("fields", ast.Dict([], []))
+            if len(names) == 1 and isinstance(fields, ast.Dict):
+                keys = {str(key.value) for key in fields.keys if isinstance(key, ast.Constant)}
+                yield names[0], keys | ({"error"} & keywords.keys()), f"{path}:{node.lineno}"
+
+
+def test_what_is_told_has_the_fields_that_are_described() -> None:
+    found = list(told())
+    assert len(found) > 20
+    for name, fields, where in found:
+        described = EVENTS[name]
+        if name != "swarm.memory":  # its fields are a dict's
+            assert set(described.fields) - described.optional <= fields <= set(described.fields), where
 
 
 def test_no_two_events_have_the_same_method() -> None:

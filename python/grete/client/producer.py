@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 from grete import _core, config, units
 from grete._core import Deliveries, Delivery
 from grete.errors import ForkedClientError, UndeliveredError
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 from grete.processing import atexit
 from grete.processing.notices import log_notices
 
@@ -75,6 +77,7 @@ class Producer(_core.Producer):
     """
 
     _closed: bool
+    _monitor: Monitor | None
     _loops: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pending]"
     _loops_lock: threading.Lock
 
@@ -84,13 +87,14 @@ class Producer(_core.Producer):
         *,
         max_block: str | float | None = None,
         partitioner: Partitioner | None = None,
+        monitor: Monitor | None = None,
     ) -> Self:
         """Starts the network thread; connects when there is something to send. Raises ConfigError.
 
         `max_block` ("60s", or seconds): how long `produce` waits when `buffer.memory` is full or a topic is new; 0: not
         at all. Without it `max.block.ms` counts. `partitioner(topic, key, count)` chooses the partition of records that
         name none, in the thread that produces; without it records are placed as Java's clients do (murmur2 of the key;
-        those without a key stick to a partition for a batch).
+        those without a key stick to a partition for a batch). `monitor` emits what is logged, as `app.monitor` does.
         """
         pairs = config.client_pairs(settings)
         if max_block is not None:
@@ -98,6 +102,7 @@ class Producer(_core.Producer):
             pairs.append(("max.block.ms", str(round(seconds * 1000))))
         self = super().__new__(cls, pairs, partitioner)
         self._closed = False
+        self._monitor = monitor
         self._loops = weakref.WeakKeyDictionary()
         self._loops_lock = threading.Lock()
         atexit.close_before_exit(self)
@@ -156,15 +161,13 @@ class Producer(_core.Producer):
         atexit.forget(self)
         over, by_topic, not_written, unknown = self._close(_YEAR if timeout is None else timeout)
         undelivered = Undelivered(by_topic, not_written, unknown)
-        log_notices(logger, self._take_notices())
+        log_notices(logger, self._take_notices(), self._monitor)
         if first and undelivered:
-            logger.error("closed with undelivered records: %s", undelivered, extra={"event": "producer.undelivered"})
+            text = "closed with undelivered records: %s"
+            tell(self._monitor, logger, logging.ERROR, "producer.undelivered", text, undelivered)
         if not over:
-            logger.error(
-                "the producer's thread has not ended within %.1f s; it goes on alone",
-                timeout,
-                extra={"event": "producer.late"},
-            )
+            text = "the producer's thread has not ended within %.1f s; it goes on alone"
+            tell(self._monitor, logger, logging.ERROR, "producer.late", text, timeout)
         return undelivered
 
     @property
@@ -197,10 +200,11 @@ class Producer(_core.Producer):
     # Called by the native part, in the thread that produces, polls, flushes or closes.
 
     def _log_notices(self, notices: list[_core.Notice]) -> None:
-        log_notices(logger, notices)
+        log_notices(logger, notices, self._monitor)
 
     def _log_callback(self, error: BaseException, callback: object) -> None:
-        logger.error("on_delivery callback %r raised", callback, exc_info=error, extra={"event": "producer.callback"})
+        text = "on_delivery callback %r raised"
+        tell(self._monitor, logger, logging.ERROR, "producer.callback", text, callback, error=error)
 
 
 __all__ = ["Deliveries", "Delivery", "Producer", "Undelivered"]

@@ -18,6 +18,9 @@ class Described:
     payload: str = ""
     """Its fields with their types, as in "topic: str, slot?: int": those with a question mark may be missing."""
 
+    emitted: bool = True
+    """Whether one can listen to it. False: it is logged only."""
+
     @property
     def types(self) -> Mapping[str, str]:
         """Type by field; the names without question marks."""

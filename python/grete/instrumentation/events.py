@@ -23,11 +23,15 @@ APP = {
     "app.late_job": Described((ERROR,), "a handler has not ended in its part of `shutdown_timeout`"),
     "app.blocked": Described((ERROR,), "a handler has not ended within `shutdown_timeout`"),
     "app.not_committed": Described(
-        (ERROR,), "records were not delivered before the stop, so the offsets behind them were not committed"
+        (ERROR,),
+        "records were not delivered before the stop, so the offsets behind them were not committed",
+        "error: BaseException",
     ),
-    "app.stop_failed": Described((ERROR,), "a part of the stop itself failed; the others went on"),
+    "app.stop_failed": Described(
+        (ERROR,), "a part of the stop itself failed; the others went on", "error: BaseException"
+    ),
     "app.forced": Described((ERROR,), "the stop was not over in time: the process ends with status 2"),
-    "app.failed": Described((ERROR,), "an error that no waiting cures ends the App"),
+    "app.failed": Described((ERROR,), "an error that no waiting cures ends the App", "error: BaseException"),
     "app.stopped": Described((INFO,), "the stop is over"),
 }
 
@@ -37,19 +41,20 @@ CONSUMER = {
         "a hook has failed. `hook` is consume, initialize, revoked, ..., `decision` what becomes of the records: "
         "retry, halve, dead_letter, later, hold, skipped or refused",
         f"{_HERE}, attempt: int, slot?: int, first_offset?: int, last_offset?: int, handler: str, hook: str, "
-        "decision?: str",
+        "decision?: str, error: BaseException",
     ),
     "consumer.retry": Described(
         (INFO,),
         "a handler asked for another try (`grete.RetryLater`)",
         f"{_HERE}, attempt: int, slot?: int, first_offset?: int, last_offset?: int, handler: str, hook: str, "
-        "decision?: str",
+        "decision?: str, error: BaseException",
     ),
     "consumer.dead_letter": Described(
         (WARNING, ERROR),
         "a record is now in its dead letter topic; or (then ERROR, with `hook`) could not be written there and waits",
         f"handler: str, {_HERE}, offset?: int, dead_letter?: str, attempts?: int, attempt?: int, slot?: int, "
-        "first_offset?: int, last_offset?: int, hook?: str, decision?: str",
+        "first_offset?: int, last_offset?: int, hook?: str, decision?: str, "
+        "error?: BaseException",
     ),
     "consumer.stalled": Described(
         (WARNING,),
@@ -74,13 +79,15 @@ CONSUMER = {
         "records were passed over because of the route's `expire`; once in 10 s for a partition",
         f"handler: str, {_HERE}, records: int, first_offset: int, last_offset: int",
     ),
-    "background.failed": Described((ERROR,), "a function of `self.background` raised", "background: str"),
+    "background.failed": Described(
+        (ERROR,), "a function of `self.background` raised", "background: str, error: BaseException"
+    ),
     "thread.leaked": Described(
         (WARNING,),
         "a thread or task outlives its consumer",
         "leaked: str, place?: str, hook?: str, count?: int",
     ),
-    "loop.error": Described((ERROR,), "the event loop's own handler of exceptions was called"),
+    "loop.error": Described((ERROR,), "the event loop's own handler of exceptions was called", "error?: BaseException"),
 }
 
 GROUP = {
@@ -99,7 +106,9 @@ GROUP = {
     "group.place_kept": Described(
         (INFO,), "a static member is gone, and its partitions wait for it", "instance: str, session_ms: str"
     ),
-    "group.not_left": Described((ERROR,), "a stop could not leave a group in order", "group: str"),
+    "group.not_left": Described(
+        (ERROR,), "a stop could not leave a group in order", "group: str, error: BaseException"
+    ),
     "offset.commit_failed": Described((WARNING,), "an offset was not committed", f"{_HERE}, offset: int"),
     "offset.load_retried": Described((INFO,), "asking for committed offsets failed and is tried again"),
     "offset.metadata_refused": Described(
@@ -155,7 +164,7 @@ PRODUCER = {
     "producer.failed": Described((ERROR,), "a producer has failed for good"),
     "producer.undelivered": Described((ERROR,), "a producer was closed before all its records were delivered"),
     "producer.late": Described((ERROR,), "a producer's thread has not ended in time"),
-    "producer.callback": Described((ERROR,), "a callback of `on_delivery` raised"),
+    "producer.callback": Described((ERROR,), "a callback of `on_delivery` raised", "error: BaseException"),
 }
 
 MANAGER = {
@@ -247,10 +256,14 @@ SWARM = MANAGER | {
     "swarm.native_threads": Described(
         (WARNING,), "a library runs threads where nodes are to be forked", "threads: int"
     ),
-    "swarm.node.failed": Described((ERROR,), "in a node: what ended it, with the traceback", "node?: int"),
-    "swarm.answer.failed": Described((ERROR,), "a question to the supervisor could not be answered"),
-    "swarm.notify.failed": Described((WARNING,), "the service manager cannot be told (NOTIFY_SOCKET)"),
-    "swarm.failed": Described((CRITICAL,), "the supervisor itself failed: all nodes are killed"),
+    "swarm.node.failed": Described(
+        (ERROR,), "in a node: what ended it, with the traceback", "node: int, error: BaseException"
+    ),
+    "swarm.answer.failed": Described((ERROR,), "a question to the supervisor could not be answered", emitted=False),
+    "swarm.notify.failed": Described((WARNING,), "the service manager cannot be told (NOTIFY_SOCKET)", emitted=False),
+    "swarm.failed": Described(
+        (CRITICAL,), "the supervisor itself failed: all nodes are killed", "error: BaseException"
+    ),
 }
 
 MONITOR = {

@@ -38,7 +38,8 @@ class Monitor:
     def __init__(self) -> None:
         errors = Event("error.occurred", Faults(None))
         self._faults = Faults(errors)
-        self._events = {name: Event(name, self._faults) for name in EVENTS} | {errors.name: errors}
+        emitted = (name for name, described in EVENTS.items() if described.emitted)
+        self._events = {name: Event(name, self._faults) for name in emitted} | {errors.name: errors}
 
     def event(self, name: str) -> Event:
         """The event of that name, to keep: `if event: event.emit(...)` costs next to nothing while nobody listens.

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from grete import _core
 from grete.errors import GreteError
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,7 +39,7 @@ class BackgroundThread(threading.Thread):
         try:
             call[0](*call[1])
         except BaseException as error:
-            _log_failure(self.name, self._owner.name, error)
+            self._owner.failed(self.name, error)
         finally:
             self._owner.ended(self)
 
@@ -45,12 +47,13 @@ class BackgroundThread(threading.Thread):
 class Background:
     """The background work of one instance. `start` from any thread; the rest from where its last hook runs."""
 
-    __slots__ = ("_lock", "_over", "_stopping", "_tasks", "_threads", "dispatcher", "name")
+    __slots__ = ("_lock", "_monitor", "_over", "_stopping", "_tasks", "_threads", "dispatcher", "name")
 
-    def __init__(self, name: str, dispatcher: _core.Dispatcher) -> None:
+    def __init__(self, name: str, dispatcher: _core.Dispatcher, monitor: Monitor | None = None) -> None:
         """`name` is the instance's, for messages; the dispatcher says which App's."""
         self.name = name
         self.dispatcher = dispatcher
+        self._monitor = monitor
         self._lock = threading.Lock()
         self._over = False
         self._stopping: threading.Event | None = None
@@ -109,7 +112,7 @@ class Background:
         with self._lock:
             self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log_failure(task.get_name(), self.name, error)
+            self.failed(task.get_name(), error)
 
     def ended(self, thread: BackgroundThread) -> None:
         """The thread does nothing any more but return."""
@@ -125,6 +128,22 @@ class Background:
                 self._stopping.set()
             return list(self._threads), list(self._tasks)
 
+    def failed(self, name: str, error: BaseException) -> None:
+        """The thread or task of that name has raised."""
+        tell(
+            self._monitor,
+            logger,
+            logging.ERROR,
+            "background.failed",
+            "%s of %s has failed and ended: %s: %s",
+            name,
+            self.name,
+            type(error).__name__,
+            error,
+            fields={"background": name},
+            error=error,
+        )
+
     def __len__(self) -> int:
         return len(self._threads) + len(self._tasks)
 
@@ -134,15 +153,3 @@ def join(threads: Sequence[BackgroundThread], deadline: float) -> list[Backgroun
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     return [thread for thread in threads if thread.is_alive()]
-
-
-def _log_failure(name: str, owner: str, error: BaseException) -> None:
-    logger.error(
-        "%s of %s has failed and ended: %s: %s",
-        name,
-        owner,
-        type(error).__name__,
-        error,
-        exc_info=error,
-        extra={"event": "background.failed", "background": name},
-    )

@@ -8,6 +8,8 @@ from grete._core import Delivery, Job, Message
 from grete.client import Producer
 from grete.dlq import headers
 from grete.errors import DeadLetterError, DeliveryError, RecordTooLargeError, TimeoutError, UnknownTopicError  # noqa: A004
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 from grete.routes import Route
 
 logger = logging.getLogger("grete")
@@ -24,10 +26,13 @@ Headers = list[tuple[str, bytes | None]]
 class DeadLetters:
     """Writes dead letters with the producer that all consumers share. From any thread."""
 
-    def __init__(self, producer: Callable[[], Producer], groups: Mapping[int, str]) -> None:
+    def __init__(
+        self, producer: Callable[[], Producer], groups: Mapping[int, str], monitor: Monitor | None = None
+    ) -> None:
         """`groups`: consumer groups by `Route.id`."""
         self._producer = producer
         self._groups = groups
+        self._monitor = monitor
         # Topics that have been there once: producing to these does not wait for metadata.
         self._known: set[str] = set()
         # Sent, and not answered in time, by lane and offset: the next try waits for these instead of sending twice.
@@ -65,7 +70,11 @@ class DeadLetters:
                 offset=message.offset,
             ) from error
         attempts, kind, text, _, _ = _trouble(job)
-        logger.warning(
+        tell(
+            self._monitor,
+            logger,
+            logging.WARNING,
+            "consumer.dead_letter",
             "record %s[%d] offset %d has failed %d times (%s: %s) and is now in %s[%d] at offset %s",
             message.topic,
             message.partition,
@@ -76,8 +85,7 @@ class DeadLetters:
             delivery.topic,
             delivery.partition,
             delivery.offset,
-            extra={
-                "event": "consumer.dead_letter",
+            fields={
                 "handler": route.name,
                 "topic": message.topic,
                 "partition": message.partition,

@@ -5,6 +5,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 from grete.processing import stacks
 from grete.processing.background import BackgroundThread, join
 from grete.processing.host import Host
@@ -23,8 +25,9 @@ GRACE = 30.0
 class Departure:
     """Ends the background work of instances and reports what will not end. For one run of an App."""
 
-    def __init__(self, leaks: Leaks) -> None:
+    def __init__(self, leaks: Leaks, monitor: Monitor | None = None) -> None:
         self._leaks = leaks
+        self._monitor = monitor
         self._leave_by: float | None = None
 
     def leave(self, deadline: float) -> None:
@@ -50,9 +53,9 @@ class Departure:
         if self._leave_by is not None:
             deadline = min(deadline, self._leave_by)
         if tasks:
-            await _cancelled(tasks, deadline)
+            await _cancelled(tasks, deadline, self._monitor)
         if threads:
-            report_late(await blocking(join, threads, deadline))
+            report_late(await blocking(join, threads, deadline), self._monitor)
 
     def gone(self, hosts: Sequence[Host]) -> None:
         """The instances are gone: what their hooks have started themselves should be, too."""
@@ -61,28 +64,30 @@ class Departure:
                 self._leaks.gone(host)
 
 
-async def _cancelled(tasks: "Sequence[asyncio.Task[Any]]", deadline: float) -> None:
+async def _cancelled(tasks: "Sequence[asyncio.Task[Any]]", deadline: float, monitor: Monitor | None) -> None:
     import asyncio
 
     for task in tasks:
         task.cancel()
     _, late = await asyncio.wait(tasks, timeout=max(0.0, deadline - time.monotonic()))
     for task in late:
-        logger.warning(
-            "task %s was cancelled and has not ended in time; it goes on alone",
-            task.get_name(),
-            extra={"event": "thread.leaked", "leaked": task.get_name()},
-        )
+        text = "task %s was cancelled and has not ended in time; it goes on alone"
+        name = task.get_name()
+        tell(monitor, logger, logging.WARNING, "thread.leaked", text, name, fields={"leaked": name})
 
 
-def report_late(threads: Sequence[BackgroundThread]) -> None:
+def report_late(threads: Sequence[BackgroundThread], monitor: Monitor | None) -> None:
     """Says that these have not ended in time, and what they do."""
     frames = stacks.of_threads(thread.ident for thread in threads)
     for thread in threads:
-        logger.warning(
+        tell(
+            monitor,
+            logger,
+            logging.WARNING,
+            "thread.leaked",
             "%s of %s was told to end by self.stopping and has not in time; it goes on alone%s",
             thread.name,
             thread.owner.name,
             f"\n{frames[thread.ident]}" if thread.ident in frames else "",
-            extra={"event": "thread.leaked", "leaked": thread.name},
+            fields={"leaked": thread.name},
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grete import _core
 from grete.config import Config
+from grete.instrumentation.monitor import Monitor
 from grete.processing.background import BackgroundThread, join
 from grete.processing.dead_letters import DeadLetters
 from grete.processing.departure import Departure, report_late
@@ -36,22 +37,24 @@ class Engine:
         config: Config,
         control: Control,
         groups: Mapping[int, str],
+        monitor: Monitor | None = None,
     ) -> None:
         """`clients` and `groups` (the consumer groups' names) go by `Route.id`."""
         self._routes = {route.id: route for route in routes}
         self._dispatcher = dispatcher
         self._config = config
         self._control = control
-        self._instances = Instances(dispatcher, clients, production.producer)
-        self._leaks = Leaks(config["leak_report"])
-        self._departure = Departure(self._leaks)
-        self._failures = Failures(self._routes, dispatcher, control)
+        self._monitor = monitor
+        self._instances = Instances(dispatcher, clients, production.producer, monitor)
+        self._leaks = Leaks(config["leak_report"], monitor)
+        self._departure = Departure(self._leaks, monitor)
+        self._failures = Failures(self._routes, dispatcher, control, monitor)
         self._new_hooks: Callable[..., Hooks] = partial(
             Hooks,
             self._routes,
             self._instances,
             self._departure,
-            DeadLetters(production.producer, groups),
+            DeadLetters(production.producer, groups, monitor),
             clients,
         )
         self._hooks = self._new_hooks()
@@ -69,7 +72,7 @@ class Engine:
             from grete.processing.loop import LoopWorker
 
             self._loop = LoopWorker(
-                self._dispatcher, self._new_hooks, self._failures, self._control, self._config["loop"]
+                self._dispatcher, self._new_hooks, self._failures, self._control, self._config["loop"], self._monitor
             )
             self._loop.start()
         self.scale(self._config["workers"])
@@ -141,7 +144,7 @@ class Engine:
         That is work of instances whose last hook has not run: their thread hangs in another one.
         """
         threads = [thread for instance in self._instances.all() for thread in instance.host.background.stop()[0]]
-        report_late(join(threads, deadline))
+        report_late(join(threads, deadline), self._monitor)
         self._leaks.close(deadline)
 
     def describe_running(self) -> list[str]:

@@ -9,6 +9,8 @@ from typing import Literal, Protocol
 from grete import _core
 from grete._core import Job
 from grete.errors import DeadLetterError, DecodeError, Reject, RetryLater, RevokedError
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 from grete.processing.dead_letters import shortened
 from grete.processing.hooks import FATAL, Postponed
 from grete.routes import Route
@@ -90,11 +92,18 @@ def _named(error: BaseException, job: Job) -> int | None:
 class Failures:
     """Gives failed jobs back, and says loudly what comes of it."""
 
-    def __init__(self, routes: Mapping[int, Route], dispatcher: _core.Dispatcher, control: Control) -> None:
+    def __init__(
+        self,
+        routes: Mapping[int, Route],
+        dispatcher: _core.Dispatcher,
+        control: Control,
+        monitor: Monitor | None = None,
+    ) -> None:
         """`routes` go by `Route.id`."""
         self._routes = routes
         self._dispatcher = dispatcher
         self._control = control
+        self._monitor = monitor
 
     def fail(self, job: Job, error: BaseException) -> None:
         """The job is over because of this."""
@@ -147,8 +156,11 @@ class Failures:
             level, event, traceback = logging.INFO, "consumer.retry", False
         elif isinstance(error, Reject):
             level, traceback = logging.WARNING, error.__cause__ is not None
-        logger.log(
+        tell(
+            self._monitor,
+            logger,
             level,
+            event,
             "%s failed (%s, %s, attempt %d): %s: %s; %s",
             route.name,
             hook,
@@ -157,8 +169,9 @@ class Failures:
             class_name(error),
             shortened(text_of(error), 2000),
             what_next,
-            exc_info=error if traceback else None,
-            extra={"event": event, **fields},
+            fields=fields,
+            error=error,
+            traceback=traceback,
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from grete import _core
 from grete.client import Producer
 from grete.errors import GreteError
+from grete.instrumentation.monitor import Monitor
 from grete.processing.background import Background
 from grete.processing.leaks import RawThread
 
@@ -22,6 +23,7 @@ class Host:
         client: _core.Client,
         dispatcher: _core.Dispatcher,
         producer: Callable[[], Producer],
+        monitor: Monitor | None = None,
     ) -> None:
         """`name` is the instance's, like "Orders on orders[3]"; `job` any job of its lane."""
         self.name = name
@@ -29,7 +31,7 @@ class Host:
         self.client = client
         self.dispatcher = dispatcher
         self.producer = producer
-        self.background = Background(name, dispatcher)
+        self.background = Background(name, dispatcher, monitor)
         # Threads that its hooks have started themselves.
         self.raw_threads: list[RawThread] = []
 

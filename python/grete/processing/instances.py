@@ -7,6 +7,7 @@ from grete import _core
 from grete._core import Job, Messages
 from grete.client import Producer
 from grete.consumer import Consumer
+from grete.instrumentation.monitor import Monitor
 from grete.processing.host import Host
 from grete.processing.leaks import runs_hooks
 from grete.routes import Route
@@ -34,11 +35,13 @@ class Instances:
         dispatcher: _core.Dispatcher,
         clients: Mapping[int, _core.Client],
         producer: Callable[[], Producer],
+        monitor: Monitor | None = None,
     ) -> None:
         """`clients` go by `Route.id`."""
         self._dispatcher = dispatcher
         self._clients = clients
         self._producer = producer
+        self._monitor = monitor
         self._lanes: dict[int, dict[int, Instance]] = {}
 
     def __len__(self) -> int:
@@ -54,7 +57,7 @@ class Instances:
         name = f"{route.name.removesuffix('.consume')} on {job.topic}[{job.partition}]"
         if job.slot:
             name += f" (slot {job.slot})"
-        return Host(name, job, self._clients[job.route], self._dispatcher, self._producer)
+        return Host(name, job, self._clients[job.route], self._dispatcher, self._producer, self._monitor)
 
     def keep(self, job: Job, instance: Instance) -> None:
         """It is initialised: `get` finds it from now on."""

@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
+
 if TYPE_CHECKING:
     from grete.processing.host import Host
 
@@ -122,7 +125,8 @@ def _note(thread: threading.Thread) -> None:
 class Leaks:
     """Reports threads that outlive the instance whose hook has started them. For one run of an App."""
 
-    def __init__(self, enabled: bool) -> None:
+    def __init__(self, enabled: bool, monitor: Monitor | None = None) -> None:
+        self._monitor = monitor
         self._enabled = enabled
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -192,7 +196,11 @@ class Leaks:
             count = self._counts[raw.place] = self._counts.get(raw.place, 0) + 1
             if count & (count - 1):
                 continue  # 1, 2, 4, 8, ...: each rebalance leaks again, and the log need not
-            logger.warning(
+            tell(
+                self._monitor,
+                logger,
+                logging.WARNING,
+                "thread.leaked",
                 'thread "%s", started at %s by %s of %s, outlives its consumer%s. Instances are made anew with each '
                 "assignment: start it with self.background(...), or end it in revoked and shutdown, or share one "
                 "among all instances, started outside of the consumer",
@@ -201,11 +209,5 @@ class Leaks:
                 raw.hook,
                 host.name,
                 f" ({count} by now)" if count > 1 else "",
-                extra={
-                    "event": "thread.leaked",
-                    "leaked": raw.name,
-                    "place": raw.place,
-                    "hook": raw.hook,
-                    "count": count,
-                },
+                fields={"leaked": raw.name, "place": raw.place, "hook": raw.hook, "count": count},
             )

@@ -13,6 +13,8 @@ from typing import Any
 from grete import _core
 from grete._core import Job
 from grete.errors import ConfigError
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 from grete.processing import atexit
 from grete.processing.failures import Control, Failures
 from grete.processing.hooks import Blocking, Hooks
@@ -57,6 +59,7 @@ class LoopWorker(threading.Thread):
         failures: Failures,
         control: Control,
         kind: str,
+        monitor: Monitor | None = None,
     ) -> None:
         """`kind` is the setting `loop`."""
         super().__init__(name="grete-loop", daemon=False)
@@ -65,6 +68,7 @@ class LoopWorker(threading.Thread):
         self._failures = failures
         self._control = control
         self._kind = kind
+        self._monitor = monitor
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, tuple[Job, asyncio.Task[None]]] = {}
         self._cancelled: set[int] = set()
@@ -104,7 +108,7 @@ class LoopWorker(threading.Thread):
             thread_name_prefix="grete-loop-executor", initializer=lambda: helpers.add(threading.current_thread())
         )
         loop.set_default_executor(executor)
-        loop.set_exception_handler(_log_loop_error)
+        loop.set_exception_handler(functools.partial(_tell_loop_error, self._monitor))
         asyncio.set_event_loop(loop)
         try:
             loop.run_until_complete(self._serve())
@@ -190,7 +194,7 @@ class LoopWorker(threading.Thread):
             self._dispatcher.complete(job)
 
 
-def _log_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _tell_loop_error(monitor: Monitor | None, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
     details = "".join(f"\n{name}: {value!r}" for name, value in context.items() if name not in ("message", "exception"))
-    logger.error("%s%s", context["message"], details, exc_info=error, extra={"event": "loop.error"})
+    tell(monitor, logger, logging.ERROR, "loop.error", "%s%s", context["message"], details, error=error)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from grete.client import Producer
 from grete.errors import ClosedError
+from grete.instrumentation.monitor import Monitor
 
 logger = logging.getLogger("grete")
 
@@ -13,10 +14,13 @@ logger = logging.getLogger("grete")
 class Production:
     """Makes the producer when the first consumer asks for it: a process that produces nothing starts no thread."""
 
-    def __init__(self, settings: Mapping[str, str], made: Callable[[Producer], bool]) -> None:
+    def __init__(
+        self, settings: Mapping[str, str], made: Callable[[Producer], bool], monitor: Monitor | None = None
+    ) -> None:
         """`made` hears of the producer; False from it: the App has stopped meanwhile."""
         self._settings = settings
         self._made = made
+        self._monitor = monitor
         self._lock = threading.Lock()
         self._producer: Producer | None = None
         self._closed = False
@@ -30,7 +34,7 @@ class Production:
             if self._producer is None:
                 if self._closed:
                     raise ClosedError("the App has stopped: its producer is closed")
-                producer = Producer(self._settings)
+                producer = Producer(self._settings, monitor=self._monitor)
                 if not self._made(producer):
                     # What it took now would not be waited for: see the farewell.
                     self._closed = True

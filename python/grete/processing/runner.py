@@ -1,5 +1,6 @@
 """One run of an App: it starts everything, waits for signals and notices, and stops everything."""
 
+import functools
 import logging
 import os
 import signal
@@ -11,6 +12,8 @@ from grete import _core
 from grete.client import Producer
 from grete.config import Config
 from grete.errors import GreteError
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 from grete.processing import atexit
 from grete.processing.engine import Engine
 from grete.processing.lookout import Lookout
@@ -36,6 +39,7 @@ class Runner:
         *,
         embedded: bool,
         node: NodeContext | None = None,
+        monitor: Monitor | None = None,
     ) -> None:
         """`embedded`: the process belongs to somebody else. No signal is handled, and no deadline ends it.
 
@@ -49,15 +53,19 @@ class Runner:
         self._config = config
         self._embedded = embedded
         self._node = node
+        self._monitor = monitor
+        self._tell = functools.partial(tell, monitor, logger)
         self._health: _core.Health | None = None
         self._timeout: float = config["shutdown_timeout"]
         self._stopping = False
         self._dispatcher = _core.Dispatcher()
         self._stop = _core.Stop(self._dispatcher, self._timeout)
-        self._production = Production(dict(config.kafka_pairs()), self._made)
-        self._teller = Teller()
+        self._production = Production(dict(config.kafka_pairs()), self._made, monitor)
+        self._teller = Teller(monitor)
         self._lookout = Lookout(self._stop, self._dispatcher, self._teller)
-        self._shutdown = Shutdown(self._stop, self._dispatcher, self._production, self._lookout, exits=not embedded)
+        self._shutdown = Shutdown(
+            self._stop, self._dispatcher, self._production, self._lookout, exits=not embedded, monitor=monitor
+        )
         self._engine: Engine | None = None
         self._clients: dict[str, _core.Client] = {}
 
@@ -87,7 +95,7 @@ class Runner:
         engine = self._engine
         if engine is not None:
             engine.scale(workers)
-            logger.info("%d workers from now on", workers, extra={"event": "app.scaled", "workers": workers})
+            self._tell(logging.INFO, "app.scaled", "%d workers from now on", workers, fields={"workers": workers})
 
     def statistics(self) -> dict[str, Any]:
         """See `App.statistics`."""
@@ -149,17 +157,19 @@ class Runner:
                 client.assign([(topic, at, None) for route in members for topic, at in route.assigned or ()])
             by_route |= {route.id: client for route in members}
             groups |= {route.id: group for route in members}
-        engine = Engine(routes, self._dispatcher, by_route, self._production, self._config, self, groups)
+        engine = Engine(routes, self._dispatcher, by_route, self._production, self._config, self, groups, self._monitor)
         self._engine = self._teller.engine = engine
         engine.start()
         topics = sorted({topic for route in routes for topic in route.topics})
-        logger.info(
+        self._tell(
+            logging.INFO,
+            "app.running",
             'App "%s" runs: %s; group %s; %d workers',
             self._name,
             ", ".join(topics) or "no route is for this node, it only waits",
             ", ".join(self._groups) or "none",
             self._config["workers"],
-            extra={"event": "app.running", "topics": topics, "groups": list(self._groups)},
+            fields={"topics": topics, "groups": list(self._groups)},
         )
 
     def watch(self) -> None:
@@ -175,7 +185,7 @@ class Runner:
             error = self._shutdown.run(self._engine)
             self.error = self.error or error
             self._stop.over()
-            logger.info('App "%s" has stopped', self._name, extra={"event": "app.stopped"})
+            self._tell(logging.INFO, "app.stopped", 'App "%s" has stopped', self._name)
         finally:
             # Whatever may have gone wrong: no worker waits for a job that nobody will give it.
             self._dispatcher.release_workers()
@@ -211,11 +221,11 @@ class Runner:
         if signum == Signals.QUIET:
             self._log_quiet(f"{name}: ")
         elif signum in Signals.STOP:
-            logger.info("%s: stopping", name, extra={"event": "app.stopping"})
+            self._tell(logging.INFO, "app.stopping", "%s: stopping", name)
 
     def _log_quiet(self, why: str = "") -> None:
         text = "%squiet: what runs goes on, and no more records are handed out"
-        logger.info(text, why, extra={"event": "app.quiet"})
+        self._tell(logging.INFO, "app.quiet", text, why)
 
     def _check(self) -> None:
         """A client that failed for good ends the run."""
@@ -223,5 +233,5 @@ class Runner:
             self._dispatcher.check()
         except GreteError as error:
             if self.error is None:
-                logger.error("%s", error, extra={"event": "app.failed"})
+                self._tell(logging.ERROR, "app.failed", "%s", error, error=error, traceback=False)
             self.fail(error)

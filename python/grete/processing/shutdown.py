@@ -1,5 +1,6 @@
 """How a run ends: handlers finish, hooks run, records are delivered, offsets committed, groups left."""
 
+import functools
 import logging
 import os
 import signal
@@ -11,6 +12,8 @@ from typing import NoReturn
 from grete import _core, errors
 from grete.client import Undelivered
 from grete.errors import UndeliveredError
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 from grete.processing import atexit
 from grete.processing.engine import Engine
 from grete.processing.lookout import Lookout
@@ -33,12 +36,14 @@ class Shutdown:
         production: Production,
         lookout: Lookout,
         exits: bool,
+        monitor: Monitor | None = None,
     ) -> None:
         self._stop = stop
         self._dispatcher = dispatcher
         self._production = production
         self._lookout = lookout
         self._exits = exits
+        self._tell = functools.partial(tell, monitor, logger)
         self._ending: set[threading.Thread] = set()
         self._errors: list[Exception] = []
 
@@ -57,10 +62,10 @@ class Shutdown:
         running: list[str] = []
         cut = 0
         if engine is not None and _alive(threads):
-            running, cut = _describe(engine), engine.cut
+            running, cut = self._describe(engine), engine.cut
             for line in running:
                 text = "does not end, and what it has not marked will be processed again: %s"
-                logger.error(text, line, extra={"event": "app.late_job"})
+                self._tell(logging.ERROR, "app.late_job", text, line)
         # Whoever runs no handler has nothing to wait for any more, and gets no job on the way out.
         self._dispatcher.release_workers()
         closer = threading.Thread(target=self._close, args=(engine,), name="grete-close", daemon=True)
@@ -70,9 +75,9 @@ class Shutdown:
         self._lookout.tell()
         late = _alive([*threads, closer])
         if late and engine is not None:
-            running = _describe(engine)
+            running = self._describe(engine)
             for line in running:
-                logger.error("not over in time: %s", line, extra={"event": "app.blocked"})
+                self._tell(logging.ERROR, "app.blocked", "not over in time: %s", line)
         # A task that was cancelled has ended, but not by itself.
         if late or (engine is not None and running and engine.cut > cut):
             self._give_up([line.partition("\n")[0] for line in running], late)
@@ -88,7 +93,7 @@ class Shutdown:
             # Somebody who hurries moves the limit, and wakes us.
             for signum in self._lookout.wait(left):
                 if signum == signal.SIGINT:
-                    logger.warning("SIGINT again: no handler is waited for", extra={"event": "app.hurried"})
+                    self._tell(logging.WARNING, "app.hurried", "SIGINT again: no handler is waited for")
         for thread in threads:
             if thread in self._ending:
                 thread.join()
@@ -102,7 +107,7 @@ class Shutdown:
             self._production.close(_left(self._stop).delivery)
             self._hear(self._stop.say_farewell())
         except Exception as error:
-            logger.exception("the stop failed", extra={"event": "app.stop_failed"})
+            self._tell(logging.ERROR, "app.stop_failed", "the stop failed", error=error)
             self._errors.append(error)
         finally:
             self.ending(threading.current_thread())
@@ -120,10 +125,13 @@ class Shutdown:
                     undelivered=undelivered,
                 )
             )
-            logger.error("%s", self._errors[-1], extra={"event": "app.not_committed"})
+            self._tell(
+                logging.ERROR, "app.not_committed", "%s", self._errors[-1], error=self._errors[-1], traceback=False
+            )
         for group, error in not_left:
             text = 'group "%s" was not left cleanly: %s'
-            logger.error(text, group, error, extra={"event": "group.not_left", "group": group})
+            fields = {"group": group}
+            self._tell(logging.ERROR, "group.not_left", text, group, error, fields=fields, error=error, traceback=False)
             self._errors.append(error)
 
     def _give_up(self, running: Sequence[str], late: Sequence[threading.Thread]) -> None:
@@ -135,11 +143,19 @@ class Shutdown:
         self._errors.insert(0, errors.TimeoutError(f"{reason}. What it has not marked will be processed again"))
 
     def _force(self, reason: str, dump: bool) -> NoReturn:
-        logger.error("forced stop: %s", reason, extra={"event": "app.forced"})
+        self._tell(logging.ERROR, "app.forced", "forced stop: %s", reason)
         if dump:
             dump_stacks()
         logging.shutdown()
         os._exit(atexit.FORCED)
+
+    def _describe(self, engine: Engine) -> list[str]:
+        """Nothing, rather than a stop that ends with the description of what keeps it from ending."""
+        try:
+            return engine.describe_running()
+        except Exception as error:
+            self._tell(logging.ERROR, "app.stop_failed", "running handlers cannot be described", error=error)
+            return []
 
 
 class _Left:
@@ -153,15 +169,6 @@ class _Left:
 
 def _left(stop: _core.Stop) -> _Left:
     return _Left(*(stop.left() or (0.0, 0.0, 0.0, 0.0)))
-
-
-def _describe(engine: Engine) -> list[str]:
-    """Nothing, rather than a stop that ends with the description of what keeps it from ending."""
-    try:
-        return engine.describe_running()
-    except Exception:
-        logger.exception("running handlers cannot be described", extra={"event": "app.stop_failed"})
-        return []
 
 
 def _alive(threads: Sequence[threading.Thread]) -> list[threading.Thread]:

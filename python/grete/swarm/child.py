@@ -1,6 +1,7 @@
 """The life of a node's process, from the fork to its end."""
 
 import atexit
+import functools
 import logging
 import os
 import signal
@@ -11,6 +12,8 @@ from typing import NoReturn
 
 from grete import _core
 from grete.errors import GreteError
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 from grete.swarm import files
 from grete.swarm.context import HELD, NodeContext
 from grete.swarm.inherit import Inherited
@@ -26,21 +29,22 @@ _PYTHONS_OWN = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 _ORPHANED = 3
 
 
-def live(context: NodeContext, body: Body, inherited: Inherited) -> NoReturn:
+def live(context: NodeContext, body: Body, inherited: Inherited, monitor: Monitor | None = None) -> NoReturn:
     """Everything that a forked child does. All signals are blocked when this is called, since before the fork.
 
     It ends the process, whatever happens: the frames below belong to the supervisor.
     """
     status = 1
+    failed = functools.partial(tell, monitor, logger, logging.ERROR, "swarm.node.failed", fields={"node": context.id})
     try:
         _become_a_node(context, inherited)
         name_lines(context.name)
-        status = _run(context, body)
-    except BaseException:
-        logger.exception("%s has ended", context.name, extra={"event": "swarm.node.failed", "node": context.id})
+        status = _run(context, body, failed)
+    except BaseException as error:
+        failed("%s has ended", context.name, error=error)
     finally:
         try:
-            status = _finish(status)
+            status = _finish(status, failed)
         finally:
             os._exit(status)
 
@@ -87,18 +91,18 @@ def _ignore(_signum: int, _frame: object) -> None:
     """See `_reset_signals`."""
 
 
-def _run(context: NodeContext, body: Body) -> int:
+def _run(context: NodeContext, body: Body, failed: Callable[..., None]) -> int:
     try:
         body(context)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) and 0 <= end.code <= 2 else int(end.code is not None)
     except GreteError as error:
-        logger.error("%s: %s", context.name, error, extra={"event": "swarm.node.failed", "node": context.id})
+        failed("%s: %s", context.name, error, error=error, traceback=False)
         return 1
     return 0
 
 
-def _finish(status: int) -> int:
+def _finish(status: int, failed: Callable[..., None]) -> int:
     """The interpreter's end, but for taking down all objects.
 
     That would write to each page that is shared with the supervisor, and so copy it, in all nodes at once.
@@ -106,8 +110,8 @@ def _finish(status: int) -> int:
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
         atexit._run_exitfuncs()  # noqa: SLF001
-    except BaseException:
-        logger.exception("the end of a node failed", extra={"event": "swarm.node.failed"})
+    except BaseException as error:
+        failed("the end of a node failed", error=error)
         status = status or 1
     files.flush_at_the_end()
     return status

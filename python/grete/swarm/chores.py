@@ -5,6 +5,8 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 from grete.swarm.manager import Manager
 from grete.swarm.memory import MemoryWatch, told
 from grete.swarm.notify import Notify
@@ -31,9 +33,10 @@ class Ticking(Protocol):
 class Chores:
     """Tells the service manager how the swarm does, and the log how much memory it takes."""
 
-    def __init__(self, manager: Manager, notify: Notify) -> None:
+    def __init__(self, manager: Manager, notify: Notify, monitor: Monitor | None = None) -> None:
         self._manager = manager
         self._notify = notify
+        self._monitor = monitor
         self._memory = MemoryWatch()
 
     def tick(self, now: float) -> None:
@@ -44,7 +47,7 @@ class Chores:
         found = self._memory.tick(now, self._manager.nodes)
         if found is not None:
             with contextlib.suppress(Exception):  # of a handler of logs
-                logger.info("%s", told(found), extra={"event": "swarm.memory", **found})
+                tell(self._monitor, logger, logging.INFO, "swarm.memory", "%s", told(found), fields={**found})
 
     def deadline(self) -> float | None:
         """See `Ticking`."""

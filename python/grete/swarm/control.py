@@ -8,6 +8,8 @@ import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 from grete.swarm import sockets
 from grete.swarm.server import Server
 from grete.swarm.status import Status
@@ -74,10 +76,12 @@ class ControlServer(Server):
         path: Path,
         status: Callable[[bool], Status],
         commands: Mapping[str, Callable[[], object]],
+        monitor: Monitor | None = None,
     ) -> None:
         super().__init__([listener], self._welcome)
         self.path = str(path)
         self._status = status
+        self._monitor = monitor
         self._commands = commands
         self._owner = os.getpid()
         self._bound = os.lstat(path)
@@ -101,11 +105,15 @@ class ControlServer(Server):
         if not isinstance(verb, str) or verb not in self._commands:
             known = ", ".join(["status", *self._commands])
             return {"error": f'"do" is one of {known}, not {str(verb)[:80]!r}'}
-        logger.info(
+        tell(
+            self._monitor,
+            logger,
+            logging.INFO,
+            "swarm.command",
             "process %d asks through the control socket: %s",
             pid,
             verb,
-            extra={"event": "swarm.command", "command": verb, "asked_by": pid},
+            fields={"command": verb, "asked_by": pid},
         )
         self._commands[verb]()
         return {"done": verb}
@@ -122,6 +130,7 @@ def open_server(
     app: str,
     status: Callable[[bool], Status],
     commands: Mapping[str, Callable[[], object]],
+    monitor: Monitor | None = None,
 ) -> ControlServer | None:
     """Listens. `setting`: a path, "auto" for the default one, None for no socket at all: None then.
 
@@ -137,6 +146,6 @@ def open_server(
         if private
         else Path(setting).expanduser().absolute()
     )
-    server = ControlServer(sockets.listen(path, private=private), path, status, commands)
-    logger.info("control socket at %s", path, extra={"event": "swarm.control", "path": str(path)})
+    server = ControlServer(sockets.listen(path, private=private), path, status, commands, monitor)
+    tell(monitor, logger, logging.INFO, "swarm.control", "control socket at %s", path, fields={"path": str(path)})
     return server

@@ -1,6 +1,7 @@
 """The supervisor's one thread: it sleeps until something happened to a node, or its time has come."""
 
 import contextlib
+import functools
 import logging
 import os
 import select
@@ -10,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
 from grete import _core
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 from grete.swarm.actions import Action, Dump, Event, Exit, Fork, Kill, Signal
 from grete.swarm.chores import Ticking
 from grete.swarm.inherit import Inherited
@@ -41,6 +44,7 @@ class Loop:
         pollables: Sequence[Pollable] = (),
         chores: Ticking | None = None,
         plain: bool | None = None,
+        monitor: Monitor | None = None,
     ) -> None:
         """`live(node, pipe, inherited)` is what a forked child does. `plain`: True forces the way without pidfds."""
         self.wakeups = 0
@@ -49,6 +53,7 @@ class Loop:
         self._live = live
         self._pollables = {pollable.fd: pollable for pollable in pollables}
         self._chores = chores
+        self._tell = functools.partial(tell, monitor, logger)
         self._plain = fallback() if plain is None else plain
         self._nodes = [Node(facts.id, plain=self._plain) for facts in manager.nodes]
         self._by_pipe: dict[int, Node] = {}
@@ -82,11 +87,10 @@ class Loop:
                 while self._status is None:
                     self._round(self._epoll.poll(self._timeout()))
                 return self._status
-        except Exception:
+        except Exception as error:
             with contextlib.suppress(Exception):
-                logger.critical(
-                    "the supervisor failed; all nodes are killed", exc_info=True, extra={"event": "swarm.failed"}
-                )
+                text = "the supervisor failed; all nodes are killed"
+                self._tell(logging.CRITICAL, "swarm.failed", text, error=error)
             return FAILED
         finally:
             self._kill_all()
@@ -203,7 +207,7 @@ class Loop:
             case Event(name, level, text, fields):
                 # Handlers of logs are the App's. One that raises costs its line, and no node.
                 with contextlib.suppress(Exception):
-                    logger.log(level, "%s", text, extra={"event": name, **fields})
+                    self._tell(level, name, "%s", text, fields=fields)
             case Exit(status):
                 self._status = status
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from grete._place import PACKAGE
 from grete.errors import ConfigError, PreloadError
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 
 logger = logging.getLogger("grete")
 
@@ -64,7 +66,7 @@ class Preloads:
     def __len__(self) -> int:
         return len(self._all)
 
-    def run(self) -> None:
+    def run(self, monitor: Monitor | None = None) -> None:
         """Runs those that have not run yet; a forked node has them all behind it.
 
         PreloadError names the one that failed, with the user's own frames.
@@ -73,12 +75,8 @@ class Preloads:
             begin = time.monotonic()
             _call(preload)
             self._done += 1
-            logger.info(
-                "%s took %.1f s",
-                preload,
-                time.monotonic() - begin,
-                extra={"event": "app.preloaded", "preload": preload.name},
-            )
+            seconds, fields = time.monotonic() - begin, {"preload": preload.name}
+            tell(monitor, logger, logging.INFO, "app.preloaded", "%s took %.1f s", preload, seconds, fields=fields)
 
 
 def _call(preload: Preload) -> None:

@@ -7,6 +7,8 @@ import socket
 from collections.abc import Callable, Iterable
 
 from grete.errors import ConfigError
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 from grete.swarm import verdicts
 from grete.swarm.http1 import Answer, HttpDialogue, Request
 from grete.swarm.server import Server
@@ -45,7 +47,9 @@ def answer(request: Request, status: Callable[[], Status]) -> Answer:
     return Answer(200 if verdict["ok"] else 503, verdict)
 
 
-def open_server(address: tuple[str, int] | None, status: Callable[[bool], Status]) -> ProbeServer | None:
+def open_server(
+    address: tuple[str, int] | None, status: Callable[[bool], Status], monitor: Monitor | None = None
+) -> ProbeServer | None:
     """Listens at all addresses of host and port; host "": all interfaces; port 0: a free one. None: nowhere.
 
     `status(memory)` tells what the swarm does. ConfigError names the address and the cure.
@@ -54,11 +58,8 @@ def open_server(address: tuple[str, int] | None, status: Callable[[bool], Status
         return None
     listeners = _listen(*address)
     server = ProbeServer(listeners, status)
-    logger.info(
-        "probes at %s",
-        ", ".join(server.addresses),
-        extra={"event": "swarm.probes", "addresses": list(server.addresses)},
-    )
+    fields = {"addresses": list(server.addresses)}
+    tell(monitor, logger, logging.INFO, "swarm.probes", "probes at %s", ", ".join(server.addresses), fields=fields)
     return server
 
 

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, NoReturn
 
 from grete.config import Config
+from grete.instrumentation.telling import tell
 from grete.swarm import child, control, cpus, files, headroom, imports, pins, preload, probes, threads
 from grete.swarm.chores import Chores
 from grete.swarm.context import NodeContext
@@ -44,18 +45,22 @@ class Supervisor:
         pins.check(groups, config)
         cpus.check(config)
         imports.ahead(app.routes, config["loop"])
-        app.preloads.run()
+        app.preloads.run(app.monitor)
         # After it and before sockets are bound: what a preload has left behind is refused, and nothing is to be undone.
-        threads.check()
+        threads.check(app.monitor)
         headroom.check(config)
         with contextlib.ExitStack() as opened:
             loop = self._prepare(opened)
-            logger.info(
+            tell(
+                app.monitor,
+                logger,
+                logging.INFO,
+                "swarm.starting",
                 'App "%s": %d nodes of supervisor %d',
                 app.name,
                 config.swarm.nodes,
                 self._pid,
-                extra={"event": "swarm.starting", "nodes": config.swarm.nodes},
+                fields={"nodes": config.swarm.nodes},
             )
             files.flush_before_fork()
             preload.freeze()
@@ -69,7 +74,7 @@ class Supervisor:
         swarm = self._config.swarm
         manager = Manager(swarm.nodes, swarm.limits(self._config))
         notify = opened.enter_context(contextlib.closing(Notify.from_environment()))
-        chores = Chores(manager, notify)
+        chores = Chores(manager, notify, self._app.monitor)
         wishes = Wishes(manager, chores.wished)
         about = About(self._app.name, time.monotonic())
 
@@ -77,18 +82,18 @@ class Supervisor:
             return snapshot(about, manager, time.monotonic(), memory=memory)
 
         servers: list[Server] = []
-        if listening := control.open_server(swarm.control, self._app.name, status, wishes.commands):
+        if listening := control.open_server(swarm.control, self._app.name, status, wishes.commands, self._app.monitor):
             servers.append(opened.enter_context(contextlib.closing(listening)))
             about.control = listening.path
-        if probing := probes.open_server(swarm.probes, status):
+        if probing := probes.open_server(swarm.probes, status, self._app.monitor):
             servers.append(opened.enter_context(contextlib.closing(probing)))
             about.probes = probing.addresses
-        return Loop(manager, wishes, self._live, pollables=servers, chores=chores)
+        return Loop(manager, wishes, self._live, pollables=servers, chores=chores, monitor=self._app.monitor)
 
     def _live(self, node: int, pipe: int, inherited: Inherited) -> NoReturn:
         swarm = self._config.swarm
         context = NodeContext(node, swarm.nodes, pipe, swarm.report_interval, self._pid)
-        child.live(context, self._run_node, inherited)
+        child.live(context, self._run_node, inherited, self._app.monitor)
 
     def _run_node(self, context: NodeContext) -> None:
         cpus.apply(self._config, context.id)

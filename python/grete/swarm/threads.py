@@ -13,6 +13,8 @@ from types import FrameType
 
 from grete import _place
 from grete.errors import NotForkableError
+from grete.instrumentation.monitor import Monitor
+from grete.instrumentation.telling import tell
 from grete.processing import atexit
 from grete.swarm import libraries
 
@@ -21,7 +23,7 @@ logger = logging.getLogger("grete")
 _WHERE_ELSE = "make it in a handler, in `initialize` of a consumer class, or with self.background"
 
 
-def check() -> None:
+def check(monitor: Monitor | None = None) -> None:
     """Refuses what would not survive the fork, naming what it is and where it was made; warns of native threads.
 
     Raises NotForkableError, with all that was found. To be called from the thread that forks.
@@ -52,7 +54,8 @@ def check() -> None:
     text = _warning(sorted(others.values()))
     # A thread that was joined just before is on the list for a moment still.
     if others.keys() & _native_threads().keys():
-        logger.warning("%s", text, extra={"event": "swarm.native_threads", "threads": len(others)})
+        fields = {"threads": len(others)}
+        tell(monitor, logger, logging.WARNING, "swarm.native_threads", "%s", text, fields=fields)
 
 
 def _clients() -> list[str]:
