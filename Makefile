@@ -46,15 +46,24 @@ build: $(STAMPS)/build  ## a release build in .venv
 kafka: $(STAMPS)/tools  ## bring Kafka's jars (KAFKA_VERSION)
 	@$(BIN)/python -m tests.kafka --jars
 
+# Apart, because it wants another protobuf than ours.
+$(STAMPS)/agent: $(STAMPS)/venv
+	$(PYTHON) -m venv $(VENV)/agent
+	$(VENV)/agent/bin/pip install -q "ddapm-test-agent>=1.69"
+	@touch $@
+
+.PHONY: agent
+agent: $(STAMPS)/agent  ## Datadog's test agent, in .venv/agent
+
 .PHONY: test
-test: build kafka  ## every test that fits 25 minutes
+test: build kafka agent  ## every test that fits 25 minutes
 	cargo test --workspace --quiet
 	libs=$$(KAFKA_VERSION=4.3.0 $(BIN)/python -m tests.kafka --jars) && \
 	    KAFKA_CLASSPATH="$$libs/*" cargo test --quiet -p grete-wire --test messages --test records -- --ignored
 	$(PYTEST) $(PYTEST_ARGS)
 
 .PHONY: soak
-soak: build kafka  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions
+soak: build kafka agent  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions
 	$(PYTEST) -m soak --timeout 1800 -o faulthandler_timeout=2000 $(PYTEST_ARGS)
 	for version in 3.9.1 4.1.0; do KAFKA_VERSION=$$version $(PYTEST) -m 'kafka and not soak' $(PYTEST_ARGS) || exit 1; done
 	fuzz/run.sh $(FUZZ_SECONDS)

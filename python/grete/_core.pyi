@@ -3,7 +3,7 @@
 from asyncio import Future
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from types import MappingProxyType
+from types import EllipsisType, MappingProxyType, TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, final, overload
 
 from typing_extensions import disjoint_base
@@ -28,6 +28,20 @@ class _ArrowArray(Protocol):
 
 class _ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+class _TraceStatistics(TypedDict):
+    started: int
+    finished: int
+    abandoned: int
+    cut: int
+    sent: int
+    payloads: int
+    bytes: int
+    retried: int
+    dropped: dict[str, int]
+    broken_headers: int
+    waiting: int
+    waiting_bytes: int
 
 _Start: TypeAlias = int | Literal["earliest", "latest"] | datetime | None
 
@@ -60,7 +74,10 @@ __all__ = [
     "Producer",
     "Route",
     "SignalWatch",
+    "Span",
+    "SpanContext",
     "Stop",
+    "Tracer",
     "Worker",
     "_TestingLane",
     "__version__",
@@ -752,6 +769,119 @@ class SignalWatch:
 
     def __new__(cls, stop: Stop, stop_signals: Sequence[int], quiet: int, dump: int) -> SignalWatch: ...
     def wakeup_fd(self) -> int: ...
+
+@final
+class SpanContext:
+    """Where in which trace a span of another process stands: what `Tracer.extract` found in headers."""
+
+    @property
+    def trace_id(self) -> int:
+        """128 bits, never 0."""
+    @property
+    def span_id(self) -> int:
+        """64 bits, never 0."""
+    @property
+    def priority(self) -> int | None:
+        """Whether the trace is kept: 1 yes, 0 no, 2 and -1 the same by a user's word. None: nobody has decided."""
+    @property
+    def origin(self) -> str:
+        """Where the trace began ("synthetics", "rum"); mostly empty."""
+
+@final
+class Span:
+    """A piece of work, from `Tracer.start` to `finish`.
+
+    As a context manager it is the parent of spans that begin inside, it finishes at the end, and an exception that
+    passes makes it an error. What is set after `finish` is ignored. A span that is let go unfinished is not sent, and
+    counted.
+    """
+
+    @property
+    def trace_id(self) -> int:
+        """128 bits, never 0."""
+    @property
+    def span_id(self) -> int:
+        """64 bits, never 0."""
+    @property
+    def parent_id(self) -> int:
+        """The parent's `span_id`; 0 without one."""
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def context(self) -> SpanContext:
+        """Its place, to be handed to others: it stays valid when the span has gone."""
+    def set_tag(self, key: str, value: object) -> None:
+        """A fact about it, in place of one of the same key.
+
+        Numbers become metrics (whole ones from 2**53 on become text), bools "true" and "false", others what `str` says.
+        Keys are cut at 200 bytes, values at 25,000; of more than 256 tags the newest are left out. That is counted.
+        """
+    def set_metric(self, key: str, value: float) -> None:
+        """A number, in place of one of the same key. NaN and infinities are left out, and counted."""
+    def set_resource(self, resource: str) -> None:
+        """What the work is done to, cut at 5,000 bytes."""
+    def set_error(self, error: BaseException | None = None) -> None:
+        """It failed; of an exception the type, the message and the traceback become tags (`error.type` and so on)."""
+    def link(self, target: Span | SpanContext, attributes: dict[str, str] | None = None) -> None:
+        """It has to do with another span that is not its parent. Of more than 256 the newest are left out."""
+    def finish(self) -> None:
+        """It ends now. A second call does nothing."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, class_: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+@disjoint_base
+class Tracer:
+    """What `grete.instrumentation.datadog.Tracer` is made of."""
+
+    def __new__(
+        cls,
+        service: str,
+        env: str,
+        version: str,
+        agent: str,
+        language: tuple[str, str],
+        max_spans: int,
+        max_bytes: int,
+        interval: float,
+        timeout: float,
+    ) -> Self: ...
+    def start(
+        self,
+        name: str,
+        *,
+        resource: str | None = None,
+        service: str | None = None,
+        span_type: str | None = None,
+        parent: Span | SpanContext | EllipsisType | None = ...,
+    ) -> Span:
+        """A span begins now.
+
+        `name` is the kind of work ("kafka.consume"), `resource` what it is done to (default: the name), `span_type`
+        one of Datadog's types ("worker", "queue", "web"). `parent`: without it, the current span; None begins a new
+        trace.
+        """
+    @staticmethod
+    def current() -> Span | None:
+        """The span whose `with` block runs, in this thread or asyncio task."""
+    def extract(
+        self, headers: Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+    ) -> SpanContext | None:
+        """The span that headers tell of: Datadog's own go before W3C's `traceparent`. Names are matched without case.
+
+        Headers that cannot be understood are left out and counted; they never raise.
+        """
+    def headers(self, span: Span | SpanContext | None = None) -> list[tuple[str, bytes]]:
+        """Headers that tell of a span, of the current one by default; none if there is none."""
+    def statistics(self) -> _TraceStatistics: ...
+    def flush(self, timeout: float = 5.0) -> bool:
+        """Waits, `timeout` seconds at most, until all spans whose traces are finished are sent or dropped."""
+    def close(self, timeout: float = 5.0) -> bool:
+        """Sends what is there, within `timeout` seconds, and ends the thread. False: time was up, the rest is dropped.
+
+        An agent that fails is tried once, not waited for. Spans that finish later are dropped, and counted.
+        """
 
 def fork_generation() -> int: ...
 def die_with_parent() -> bool: ...

@@ -52,6 +52,11 @@ pub(crate) fn health(error: &HealthError) -> PyErr {
     make("GreteError", &error.to_string(), |_| Ok(()))
 }
 
+/// For a tracer that cannot be made as it is told.
+pub(crate) fn tracer(setting: &str, message: &str) -> PyErr {
+    make("ConfigError", message, |keywords| keywords.set_item("setting", setting))
+}
+
 /// The Python error of a client's error.
 pub(crate) fn client(error: ClientError) -> PyErr {
     let message = error.to_string();

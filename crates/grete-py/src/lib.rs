@@ -26,6 +26,7 @@ mod route;
 mod rows;
 mod stop;
 mod testing;
+mod trace;
 mod truth;
 mod untracked;
 
@@ -68,6 +69,8 @@ mod _core {
     use super::stop::{SignalWatch, Stop};
     #[pymodule_export]
     use super::testing::{_TestingLane, _testing_decode};
+    #[pymodule_export]
+    use super::trace::{Span, SpanContext, Tracer};
     #[pymodule_export]
     use super::{config_entries, die_with_parent, fork_generation, is_subreaper};
 

@@ -83,6 +83,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("crates/grete-net/src/futex.rs", "futex is a system call"),
     ("crates/grete-net/src/process.rs", "calls into libc"),
     ("crates/grete-health/src/sys.rs", "calls into libc"),
+    ("crates/grete-trace/src/sys.rs", "calls into libc"),
     ("crates/grete-py/src/buffers.rs", "Python's buffer protocol is raw pointers"),
     ("crates/grete-py/src/calls.rs", "calls with one argument and reference counts are CPython's, not PyO3's"),
     ("crates/grete-py/src/columns.rs", "__getbuffer__ is declared unsafe; its body is one call into buffers.rs"),

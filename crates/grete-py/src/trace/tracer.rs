@@ -1,0 +1,209 @@
+//! What begins spans.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use grete_trace::{Agent, Config, HEADERS, Span as Core, Trace};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyEllipsis, PyList, PyString, PyTuple};
+
+use super::context::SpanContext;
+use super::current;
+use super::span::{self, Span};
+use super::text::text;
+use crate::errors;
+
+/// Nobody waits a day.
+const LONGEST: f64 = 86_400.0;
+
+/// Begins spans, and has a thread that sends them to a Datadog agent.
+#[pyclass(subclass, frozen, module = "grete._core")]
+pub(crate) struct Tracer {
+    tracer: Arc<grete_trace::Tracer>,
+}
+
+/// What a span is part of.
+enum Parent<'py> {
+    Current,
+    None,
+    Of(Bound<'py, PyAny>),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Parent<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if object.is_none() {
+            return Ok(Self::None);
+        }
+        if object.is_instance_of::<PyEllipsis>() {
+            return Ok(Self::Current);
+        }
+        Ok(Self::Of(object.to_owned()))
+    }
+}
+
+#[pymethods]
+impl Tracer {
+    #[new]
+    #[pyo3(signature = (service, env, version, agent, language, max_spans, max_bytes, interval, timeout))]
+    #[expect(clippy::too_many_arguments, reason = "one place calls it, by keywords")]
+    fn new(
+        service: &str,
+        env: &str,
+        version: &str,
+        agent: &str,
+        language: (String, String),
+        max_spans: usize,
+        max_bytes: usize,
+        interval: f64,
+        timeout: f64,
+    ) -> PyResult<Self> {
+        let agent: Agent =
+            agent.parse().map_err(|error: grete_trace::AgentError| errors::tracer("agent", &error.to_string()))?;
+        let mut config = Config::new(service, agent);
+        config.env = env.into();
+        config.version = version.into();
+        config.language = (language.0.into(), language.1.into());
+        config.max_spans = max_spans;
+        config.max_bytes = max_bytes;
+        config.interval = seconds("interval", interval)?;
+        config.timeout = seconds("timeout", timeout)?;
+        Ok(Self { tracer: Arc::new(grete_trace::Tracer::new(config)) })
+    }
+
+    #[pyo3(signature = (name, *, resource=None, service=None, span_type=None, parent=Parent::Current))]
+    fn start(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyString>,
+        resource: Option<&Bound<'_, PyString>>,
+        service: Option<&Bound<'_, PyString>>,
+        span_type: Option<&Bound<'_, PyString>>,
+        parent: Parent<'_>,
+    ) -> PyResult<Span> {
+        let service = service.map(text);
+        let service = service.as_deref().filter(|service| !service.is_empty());
+        let (trace, parent_id) = self.trace(py, service, parent)?;
+        let (resource, kind) = (resource.map(text), span_type.map(text));
+        let own = Arc::clone(trace.service());
+        let mut span = Core::new(own, &text(name), resource.as_deref(), kind.as_deref().unwrap_or_default());
+        if let Some(service) = service {
+            span.set_service(service);
+        }
+        Ok(Span::new(trace, span, parent_id))
+    }
+
+    #[staticmethod]
+    fn current(py: Python<'_>) -> PyResult<Option<Bound<'_, Span>>> {
+        current::get(py)
+    }
+
+    fn extract(&self, headers: &Bound<'_, PyAny>) -> PyResult<Option<SpanContext>> {
+        let items = match headers.hasattr("items")? {
+            true => headers.call_method0("items")?,
+            false => headers.clone(),
+        };
+        let mut values: [Option<Bound<'_, PyAny>>; HEADERS.len()] = Default::default();
+        for item in items.try_iter()? {
+            let item = item?;
+            let Ok(pair) = item.cast::<PyTuple>() else { continue };
+            let (Ok(key), Ok(value)) = (pair.get_item(0), pair.get_item(1)) else { continue };
+            let Ok(key) = key.cast::<PyString>() else { continue };
+            let index =
+                key.to_str().ok().and_then(|key| HEADERS.iter().position(|name| name.eq_ignore_ascii_case(key)));
+            // Of a header that comes twice, the last one: producers add theirs at the end.
+            if let Some(place) = index.and_then(|index| values.get_mut(index)).filter(|_| !value.is_none()) {
+                *place = Some(value);
+            }
+        }
+        let bytes = values.each_ref().map(|value| value.as_ref().map(bytes));
+        let found = grete_trace::extract(bytes);
+        self.tracer.count_broken_headers(found.broken);
+        Ok(found.context.map(|context| SpanContext { context }))
+    }
+
+    #[pyo3(signature = (span=None))]
+    fn headers<'py>(&self, py: Python<'py>, span: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+        let place = match span {
+            Some(span) => Some(span::place(span)?),
+            None => current::get(py)?.map(|span| span.get().place()),
+        };
+        let headers = place.as_ref().map(grete_trace::inject).unwrap_or_default();
+        PyList::new(py, headers.into_iter().map(|(name, value)| (name, PyBytes::new(py, value.as_bytes()))))
+    }
+
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let told = py.detach(|| self.tracer.statistics());
+        let dropped = PyDict::new(py);
+        for (reason, count) in told.dropped {
+            dropped.set_item(reason.name(), count)?;
+        }
+        let statistics = PyDict::new(py);
+        statistics.set_item("started", told.started)?;
+        statistics.set_item("finished", told.finished)?;
+        statistics.set_item("abandoned", told.abandoned)?;
+        statistics.set_item("cut", told.cut)?;
+        statistics.set_item("sent", told.sent)?;
+        statistics.set_item("payloads", told.payloads)?;
+        statistics.set_item("bytes", told.bytes)?;
+        statistics.set_item("retried", told.retried)?;
+        statistics.set_item("dropped", dropped)?;
+        statistics.set_item("broken_headers", told.broken_headers)?;
+        statistics.set_item("waiting", told.waiting)?;
+        statistics.set_item("waiting_bytes", told.waiting_bytes)?;
+        Ok(statistics)
+    }
+
+    #[pyo3(signature = (timeout=5.0))]
+    fn flush(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
+        let timeout = wait(timeout)?;
+        Ok(py.detach(|| self.tracer.flush(timeout)))
+    }
+
+    #[pyo3(signature = (timeout=5.0))]
+    fn close(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
+        let timeout = wait(timeout)?;
+        Ok(py.detach(|| self.tracer.close(timeout)))
+    }
+}
+
+impl Tracer {
+    fn trace(&self, py: Python<'_>, service: Option<&str>, parent: Parent<'_>) -> PyResult<(Arc<Trace>, u64)> {
+        let within = |span: &Span| self.tracer.trace(service, Some((&span.trace, span.span_id)));
+        Ok(match parent {
+            Parent::None => self.tracer.trace(service, None),
+            Parent::Current => match current::get(py)? {
+                Some(span) => within(span.get()),
+                None => self.tracer.trace(service, None),
+            },
+            Parent::Of(parent) => match parent.cast::<Span>() {
+                Ok(span) => within(span.get()),
+                Err(_) => self.tracer.continued(service, span::place(&parent)?),
+            },
+        })
+    }
+}
+
+/// What is no text is no header that could be understood, and is counted as one.
+fn bytes<'a>(value: &'a Bound<'_, PyAny>) -> &'a [u8] {
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return bytes.as_bytes();
+    }
+    value.cast::<PyString>().ok().and_then(|text| text.to_str().ok()).map_or(b"\xff", str::as_bytes)
+}
+
+fn seconds(setting: &str, value: f64) -> PyResult<Duration> {
+    if (0.01..=60.0).contains(&value) {
+        return Ok(Duration::from_secs_f64(value));
+    }
+    Err(errors::tracer(setting, &format!("{setting}={value} is out of range: give seconds from 0.01 to 60")))
+}
+
+fn wait(timeout: f64) -> PyResult<Duration> {
+    if timeout.is_nan() || timeout < 0.0 {
+        return Err(PyValueError::new_err(format!("timeout is a number of seconds from 0 on, not {timeout}")));
+    }
+    Ok(Duration::from_secs_f64(timeout.min(LONGEST)))
+}

@@ -1,0 +1,133 @@
+//! Where the agent listens.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::error::AgentError;
+
+/// Where the agent listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Agent {
+    /// HTTP over TCP.
+    Tcp {
+        /// A name or an address, without the brackets of IPv6.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// What the URL's path begins with; empty, or begins with a slash and does not end in one.
+        prefix: String,
+    },
+    /// HTTP over a Unix socket.
+    Unix {
+        /// The socket.
+        path: PathBuf,
+    },
+}
+
+impl Agent {
+    /// What the Host header says.
+    pub(crate) fn authority(&self) -> String {
+        match self {
+            Self::Tcp { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
+            Self::Tcp { host, port, .. } => format!("{host}:{port}"),
+            Self::Unix { .. } => "localhost".into(),
+        }
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        match self {
+            Self::Tcp { prefix, .. } => prefix,
+            Self::Unix { .. } => "",
+        }
+    }
+}
+
+impl FromStr for Agent {
+    type Err = AgentError;
+
+    fn from_str(url: &str) -> Result<Self, AgentError> {
+        parse(url).map_err(|reason| AgentError::Url { url: url.into(), reason })
+    }
+}
+
+fn parse(url: &str) -> Result<Agent, &'static str> {
+    let Some((scheme, rest)) = url.split_once("://") else { return Err("it has no scheme") };
+    // Whatever ends a line or a word would end up in the request's head.
+    if url.bytes().any(|byte| !byte.is_ascii_graphic()) {
+        return Err("there is a space in it, or something that is not ASCII");
+    }
+    if rest.contains(['?', '#', '@']) {
+        return Err("user names, queries and fragments mean nothing here");
+    }
+    match scheme {
+        "unix" if !rest.starts_with('/') => Err("a socket's path begins with a slash, so that there are three of them"),
+        "unix" if rest.len() < 2 || rest.len() > 107 => Err("a socket's path has 2 to 107 bytes"),
+        "unix" => Ok(Agent::Unix { path: rest.into() }),
+        "http" => tcp(rest),
+        "https" => Err("agents are spoken to in plain HTTP, on the same host or through a proxy"),
+        _ => Err("only http and unix are spoken"),
+    }
+}
+
+fn tcp(rest: &str) -> Result<Agent, &'static str> {
+    let (authority, prefix) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(bracketed) => bracketed.split_once(']').ok_or("a bracket is not closed")?,
+        None => authority.rfind(':').map_or((authority, ""), |colon| authority.split_at(colon)),
+    };
+    if host.is_empty() {
+        return Err("it names no host");
+    }
+    if !authority.starts_with('[') && host.contains(':') {
+        return Err("an IPv6 address stands in brackets");
+    }
+    let port = match port.strip_prefix(':') {
+        None if port.is_empty() => 8126,
+        Some(digits) => digits.parse().ok().filter(|&port| port > 0).ok_or("a port is a number from 1 to 65535")?,
+        None => return Err("after the bracket comes a colon and the port"),
+    };
+    Ok(Agent::Tcp { host: host.into(), port, prefix: prefix.trim_end_matches('/').into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read() {
+        let tcp = |url: &str| match url.parse() {
+            Ok(Agent::Tcp { host, port, prefix }) => (host, port, prefix),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(tcp("http://localhost:8126"), ("localhost".into(), 8126, String::new()));
+        assert_eq!(tcp("http://agent"), ("agent".into(), 8126, String::new()));
+        assert_eq!(tcp("http://[::1]:99/dd/"), ("::1".into(), 99, "/dd".into()));
+        assert_eq!("http://[::1]:99".parse::<Agent>().expect("an agent").authority(), "[::1]:99");
+        let unix: Agent = "unix:///var/run/apm.socket".parse().expect("an agent");
+        assert_eq!(unix, Agent::Unix { path: "/var/run/apm.socket".into() });
+    }
+
+    #[test]
+    fn what_is_none_is_refused_with_the_reason() {
+        for (url, reason) in [
+            ("", "no scheme"),
+            ("localhost:8126", "no scheme"),
+            ("https://agent", "plain HTTP"),
+            ("ftp://agent", "only http and unix"),
+            ("http://", "no host"),
+            ("http://agent:0", "a number"),
+            ("http://agent:x", "a number"),
+            ("http://agent:99999", "a number"),
+            ("http://::1", "brackets"),
+            ("http://[::1", "bracket"),
+            ("http://[::1]8126", "colon"),
+            ("http://agent\r\nX: y", "space"),
+            ("http://me@agent", "user names"),
+            ("unix://run/apm", "three"),
+            ("unix:///", "107"),
+        ] {
+            let error = url.parse::<Agent>().expect_err("no address").to_string();
+            assert!(error.contains(reason) && error.contains("unix:///PATH"), "{url}: {error}");
+        }
+    }
+}

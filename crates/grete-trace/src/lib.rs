@@ -1,0 +1,41 @@
+//! Apart: spans, from plain structs to a Datadog agent, by a thread of their own.
+//!
+//! A [`Trace`] collects the spans that this process adds to one trace; when none of them is open any more they go, as one
+//! chunk, into a queue that is bounded by count and bytes. The sender's thread takes them out, encodes them into one
+//! buffer that it keeps, and sends that over a connection that it keeps. What does not fit, or cannot be sent, is dropped
+//! and counted; nobody waits for an agent but who asks for it ([`Tracer::flush`], [`Tracer::close`]).
+#![deny(unsafe_code)] // allowed in `sys` only
+
+mod agent;
+mod backoff;
+mod chunk;
+mod clock;
+mod config;
+mod connection;
+mod context;
+mod counters;
+mod datadog;
+mod error;
+mod http;
+mod ids;
+mod msgpack;
+mod payload;
+mod propagation;
+mod queue;
+mod rates;
+mod sampler;
+mod sender;
+mod span;
+mod sys;
+mod trace;
+mod tracer;
+
+pub use agent::Agent;
+pub use config::Config;
+pub use context::SpanContext;
+pub use counters::{Drops, Reason, Statistics};
+pub use error::AgentError;
+pub use propagation::{Extracted, HEADERS, extract, inject};
+pub use span::{Link, Span};
+pub use trace::Trace;
+pub use tracer::Tracer;

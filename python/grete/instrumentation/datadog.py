@@ -1,0 +1,125 @@
+"""Traces for a Datadog agent: spans from native objects straight to MessagePack, sent by a thread that needs no GIL.
+
+tracer = Tracer(service="orders", env="production")
+with tracer.start("order.book", resource=order.kind, parent=tracer.extract(message.headers)) as span:
+    span.set_tag("customer", order.customer)
+"""
+
+import atexit
+import os
+import platform
+import weakref
+from collections.abc import MutableMapping
+from typing import Any, Final, Self
+
+from grete import _core
+from grete._core import Span, SpanContext
+from grete.errors import ConfigError
+
+__all__ = ["HEADERS", "Span", "SpanContext", "Tracer"]
+
+HEADERS: Final = frozenset(
+    {
+        "x-datadog-trace-id",
+        "x-datadog-parent-id",
+        "x-datadog-sampling-priority",
+        "x-datadog-origin",
+        "x-datadog-tags",
+        "traceparent",
+        "tracestate",
+    }
+)
+"""The names of all headers that `Tracer.inject` writes and `Tracer.extract` reads, in lower case."""
+
+_tracers: "weakref.WeakSet[Tracer]" = weakref.WeakSet()
+
+
+class Tracer(_core.Tracer):
+    """Begins spans and sends those that are finished to a Datadog agent.
+
+    `service`, `env`, `version` and `agent` default to what Datadog's own tracers read from the environment:
+    `DD_SERVICE`, `DD_ENV`, `DD_VERSION`, and `DD_TRACE_AGENT_URL` or `DD_AGENT_HOST` and `DD_TRACE_AGENT_PORT`. `agent`
+    is "http://HOST:PORT" or "unix:///PATH/OF/SOCKET". Raises `ConfigError` for what cannot be used; an agent that is
+    away is no error.
+
+    Spans of a trace go when none of them is open any more (a large trace earlier, in parts), after at most `interval`
+    seconds. At most `max_spans` finished spans, and `max_bytes` of memory for them, wait for the agent: beyond that the
+    newest are dropped, and counted in `statistics()`. Starting, tagging and finishing never wait for the network.
+    `timeout` is for one request, in seconds.
+
+    The thread begins with the first finished trace, so that a tracer may be made before a fork. A forked child goes on
+    with a thread of its own and nothing of its parent's spans. What is not sent yet when the interpreter ends has 2 s
+    for it.
+    """
+
+    def __new__(
+        cls,
+        service: str | None = None,
+        *,
+        env: str | None = None,
+        version: str | None = None,
+        agent: str | None = None,
+        max_spans: int = 65_536,
+        max_bytes: int = 32 * 1024 * 1024,
+        interval: float = 1.0,
+        timeout: float = 2.0,
+    ) -> Self:
+        environment = os.environ
+        service = service or environment.get("DD_SERVICE")
+        if not service:
+            raise ConfigError(
+                'a tracer needs the name of the service that it traces: Tracer("orders"), or DD_SERVICE',
+                setting="service",
+            )
+        if max_spans < 1 or max_bytes < 1:
+            name = "max_spans" if max_spans < 1 else "max_bytes"
+            raise ConfigError(f"{name} has to be at least 1: without room, every span is dropped", setting=name)
+        tracer = super().__new__(
+            cls,
+            service=service,
+            env=environment.get("DD_ENV", "") if env is None else env,
+            version=environment.get("DD_VERSION", "") if version is None else version,
+            agent=agent or _agent(),
+            language=(platform.python_version(), platform.python_implementation()),
+            max_spans=max_spans,
+            max_bytes=max_bytes,
+            interval=interval,
+            timeout=timeout,
+        )
+        _tracers.add(tracer)
+        return tracer
+
+    def inject(
+        self,
+        headers: MutableMapping[str, Any] | list[tuple[str, Any]],
+        span: Span | SpanContext | None = None,
+    ) -> None:
+        """Adds headers that tell of a span, by default of the current one, in place of such that are there already.
+
+        Values are bytes, as records want them. Without a current span nothing is changed.
+        """
+        told = self.headers(span)
+        if not told:
+            return
+        if isinstance(headers, MutableMapping):
+            for name in [name for name in headers if name.lower() in HEADERS]:
+                del headers[name]
+            headers.update(told)
+        else:
+            headers[:] = [header for header in headers if header[0].lower() not in HEADERS]
+            headers.extend(told)
+
+
+def _agent() -> str:
+    environment = os.environ
+    if url := environment.get("DD_TRACE_AGENT_URL"):
+        return url
+    host = environment.get("DD_AGENT_HOST", "localhost")
+    port = environment.get("DD_TRACE_AGENT_PORT", "8126")
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@atexit.register
+def _close_all() -> None:
+    for tracer in list(_tracers):
+        tracer.close(2.0)
