@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from tests.integration.apps.harm import KINDS
 from tests.integration.procfs import resident
+from tests.integration.pulse import Pulse
 from tests.integration.swarmrun import SwarmRun
 
 # Done from outside, by these signals in turn.
@@ -31,8 +32,6 @@ QUICK_KINDS = ("SIGKILL", "SIGSEGV", "SIGABRT", "SIGTERM", "SIGSTOP, SIGKILL", "
 # A node that does not get a record leaves its order alone: it is killed then.
 PATIENCE = 20.0
 COMES_BACK = 90.0
-# Two looks are a few tenths of a second apart. Where it is more, a virtual machine was not given its processors.
-STALL = 1_000_000_000  # ns
 
 
 @dataclass
@@ -67,25 +66,20 @@ class Watch:
     zombies: dict[int, float] = field(default_factory=dict)
     oldest_zombie: float = 0.0
     most_children: int = 0
-    stalls: list[tuple[int, int]] = field(default_factory=list)  # monotonic ns, from when until when
-
-    def stood_still(self, begin: int, end: int) -> bool:
-        """Whether the machine did in that time: nobody's times say anything then."""
-        return any(since < end and until > begin for since, until in self.stalls)
 
 
 class Faulter:
     """`step` until it says that it is done: everything planned has been done, and each node works again."""
 
-    def __init__(self, run: SwarmRun, seed: int, count: int) -> None:
+    def __init__(self, run: SwarmRun, pulse: Pulse, seed: int, count: int) -> None:
         self.harms: list[Harm] = []
         self.watch = Watch()
         self._run = run
+        self._pulse = pulse
         self._random = random.Random(seed)
         self._count = count
         plans = deal(self._random, run.nodes, count)
         self._targets = {node: _Target(deque(plan)) for node, plan in enumerate(plans)}
-        self._looked = time.monotonic_ns()
 
     @property
     def progress(self) -> str:
@@ -95,13 +89,11 @@ class Faulter:
 
     def step(self) -> bool:
         """One look at all nodes, and what there is to do."""
-        now = time.monotonic_ns()
-        if now - self._looked > STALL:
-            self.watch.stalls.append((self._looked, now))
-        self._looked = now
-        before = time.monotonic()
+        asked = time.monotonic_ns()
         rows = self._run.rows()
-        self.watch.slowest_answer = max(self.watch.slowest_answer, time.monotonic() - before)
+        answered = time.monotonic_ns()
+        if not self._pulse.missed(asked, answered):
+            self.watch.slowest_answer = max(self.watch.slowest_answer, (answered - asked) / 1e9)
         for node, target in self._targets.items():
             row = rows[node]
             works = row["state"] == "steady" or self._run.has_worked(row["pid"])

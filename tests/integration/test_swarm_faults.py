@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.apprun import Event
-from tests.integration.faulting import Faulter
+from tests.integration.faulting import Faulter, Harm
 from tests.integration.ledger import Ledger
+from tests.integration.pulse import Pulse
 from tests.integration.steady import SteadyProducer
 from tests.integration.swarmrun import SwarmRun, start_worker
 from tests.kafka import KafkaCluster, eventually
@@ -70,11 +71,12 @@ def run_faults(
     with (
         start(kafka, topic, directory, static=static) as run,
         SteadyProducer(kafka.bootstrap_servers, topic, PARTITIONS, per_second=400) as producer,
+        Pulse() as pulse,
     ):
         run.until_steady()
         at_first = run.descriptors_at_rest()
         began = time.monotonic()
-        faulter = Faulter(run, seed, count)
+        faulter = Faulter(run, pulse, seed, count)
         run.until(faulter.step, seconds, f"{count} faults")
         took = time.monotonic() - began
         run.until_steady()
@@ -100,41 +102,41 @@ def run_faults(
         f"{len(faulter.harms)} faults in {took:.0f} s, {sum(ends.values())} records; "
         f"slowest answer {watch.slowest_answer * 1e3:.0f} ms, oldest zombie {watch.oldest_zombie * 1e3:.0f} ms"
     )
-    assert watch.oldest_zombie < 2.0
-    assert watch.slowest_answer < 5.0
-    assert watch.most_children <= NODES
     # What it is after a tenth of the faults: by then all that it ever does has been done.
     early, late = watch.resident[len(watch.resident) // 10], watch.resident[-1]
     print(f"resident memory of the supervisor: {early / MIB:.1f} MiB early, {late / MIB:.1f} MiB at last")
-    judge(faulter, events, harmed)
+    judge(faulter.harms, pulse, events, harmed)
+    assert watch.oldest_zombie < 2.0
+    assert watch.slowest_answer < 5.0
+    assert watch.most_children <= NODES
     assert late - early < 4 * MIB
 
 
-def judge(faulter: Faulter, events: list[Event], harmed: dict[int, int]) -> None:
+def judge(harms: list[Harm], pulse: Pulse, events: list[Event], harmed: dict[int, int]) -> None:
     """Each was noticed for what it was. Prints how quickly. What a machine that stood still did to it is left out."""
-    stood_still = faulter.watch.stood_still
-    died = {row["pid"]: row for row in events if row.get("event") == "swarm.node.died"}
-    stopping = {row["pid"]: row for row in events if row.get("event") == "swarm.node.stopping"}
     told: defaultdict[str, Counter[str]] = defaultdict(Counter)
     dead_after: list[float] = []
     noticed_after: defaultdict[str, list[float]] = defaultdict(list)
-    for harm in faulter.harms:
-        assert harm.pid in died, f"{harm} did not kill its node"
-        if harm.disturbed or stood_still(harm.at, died[harm.pid]["at"]):
+    for harm in harms:
+        # After the harm: there may have been another process of that number before.
+        after = [row for row in events if row.get("pid") == harm.pid and row["at"] >= harm.at]
+        death = next((row for row in after if row["event"] == "swarm.node.died"), None)
+        assert death is not None, f"{harm} did not kill its node"
+        if harm.disturbed or pulse.missed(harm.at, death["at"]):
             continue
-        reason = stopping[harm.pid]["reason"] if harm.pid in stopping else died[harm.pid]["status"]
-        told[harm.kind][str(reason)] += 1
-        if harm.kind in ("SIGKILL", "SIGSTOP, SIGKILL") and harm.pid not in stopping:
-            dead_after.append((died[harm.pid]["at"] - harm.at) / 1e6)
-        elif harm.pid in stopping:
-            noticed_after[harm.kind].append((stopping[harm.pid]["at"] - harmed.get(harm.pid, harm.at)) / 1e9)
+        stop = next((row for row in after if row["event"] == "swarm.node.stopping" and row["at"] <= death["at"]), None)
+        told[harm.kind][str(stop["reason"] if stop else death["status"])] += 1
+        if stop:
+            noticed_after[harm.kind].append((stop["at"] - harmed.get(harm.pid, harm.at)) / 1e9)
+        elif harm.kind == "SIGKILL":
+            dead_after.append((death["at"] - harm.at) / 1e6)
     for kind, reasons in sorted(told.items()):
         times = noticed_after[kind]
         text = f", noticed after {statistics.median(times):.2f} s, at most {max(times):.2f} s" if times else ""
         print(f"  {kind:18} {dict(reasons)}{text}")
-    beside = [late for at, late in deviations(events) if not stood_still(at, at + round(late * 1e6))]
+    beside = [late for at, late in deviations(events) if not pulse.missed(at, at + round(late * 1e6))]
     print(f"deaths noticed after {spread(dead_after)}; restarts beside their backoff by {spread(beside)}")
-    stalls = [(until - since) / 1e9 for since, until in faulter.watch.stalls]
+    stalls = [(until - since) / 1e9 for since, until in pulse.stalls]
     print(f"left out: {len(stalls)} times that the machine stood still, {sum(stalls):.0f} s in all")
     for kind, reason in REASONS.items():
         counted = told.get(kind, Counter())
