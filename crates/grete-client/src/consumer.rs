@@ -117,9 +117,7 @@ impl Consumer {
         dispatcher.check_fork()?;
         // An App commits what its handlers have earned; a low-level consumer commits by itself only when told to.
         let commits = !routes.is_empty() || config.flag("enable.auto.commit");
-        let settings = config.to_core(commits)?;
-        dispatcher.keep_slabs(settings.fetch.queued_bytes);
-        let core = ConsumerCore::new(settings, Rng::new(seed()?));
+        let core = ConsumerCore::new(config.to_core(commits)?, Rng::new(seed()?));
         let client = dispatcher.attach();
         for route in &routes {
             dispatcher.lock().dispatch.add_route(&route.policy);

@@ -1,19 +1,14 @@
 //! Recycled byte buffers: a response is read into one, records point into it, the last user gives it back.
 //!
 //! A buffer is zeroed once, when it is first made; on reuse the old bytes are simply overwritten, so that steady
-//! state neither allocates nor clears. Sizes are rounded up, by a quarter at most, to make buffers interchangeable: answers
-//! are as long as the limit that was asked for and some bytes, and powers of two would make each of them half empty.
+//! state neither allocates nor clears. Sizes are rounded up to powers of two to make buffers interchangeable.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const SMALLEST: usize = 4 * 1024;
-/// Sizes from one power of two to the next.
-const STEPS: usize = 4;
-const CLASSES: usize = 15 * STEPS + 1; // 4 KiB .. 128 MiB
-/// How many classes larger than needed a buffer may be: less than twice the size.
-const LARGER: usize = STEPS - 1;
+const CLASSES: usize = 16; // 4 KiB .. 128 MiB
 
 /// A pool of buffers. Clones share it.
 #[derive(Clone, Debug)]
@@ -24,95 +19,52 @@ pub struct SlabPool {
 #[derive(Debug)]
 struct Shared {
     free: Mutex<Free>,
+    retain_bytes: usize,
 }
 
 #[derive(Debug)]
 struct Free {
     classes: [Vec<Vec<u8>>; CLASSES],
     bytes: usize,
-    retain_bytes: usize,
-}
-
-impl Free {
-    /// The smallest one that is large enough, and not too large.
-    fn fitting(&mut self, class: usize) -> Option<Vec<u8>> {
-        let buffer = self.classes.iter_mut().skip(class).take(1 + LARGER).find_map(Vec::pop);
-        self.bytes -= buffer.as_ref().map_or(0, Vec::len);
-        buffer
-    }
-
-    /// Idle ones that are too small, as many as it takes for one of this class to be kept when it comes back: else those
-    /// would fill the pool for good, and all larger ones be made anew each time.
-    fn outgrown(&mut self, class: usize) -> Vec<Vec<u8>> {
-        let mut outgrown = Vec::new();
-        for smaller in self.classes.iter_mut().take(class).rev() {
-            while self.bytes.saturating_add(size_of(class)) > self.retain_bytes {
-                let Some(buffer) = smaller.pop() else { break };
-                self.bytes -= buffer.len();
-                outgrown.push(buffer);
-            }
-        }
-        outgrown
-    }
 }
 
 impl SlabPool {
     /// A pool that keeps at most `retain_bytes` of idle buffers; what comes back beyond that is freed.
     #[must_use]
     pub fn new(retain_bytes: usize) -> Self {
-        let free = Free { classes: std::array::from_fn(|_| Vec::new()), bytes: 0, retain_bytes };
-        Self { shared: Arc::new(Shared { free: Mutex::new(free) }) }
-    }
-
-    /// From now on it keeps so much more, up to `most` in all.
-    pub fn retain_more(&self, bytes: usize, most: usize) {
-        let mut free = self.lock();
-        free.retain_bytes = free.retain_bytes.saturating_add(bytes).min(most).max(free.retain_bytes);
+        let free = Free { classes: std::array::from_fn(|_| Vec::new()), bytes: 0 };
+        Self { shared: Arc::new(Shared { free: Mutex::new(free), retain_bytes }) }
     }
 
     /// A buffer of exactly `len` bytes. Its content is whatever an earlier user left there.
     #[must_use]
     pub fn take(&self, len: usize) -> SlabMut {
-        let buffer = match class_of(len) {
-            None => vec![0; len],
-            Some(class) => {
-                let mut free = self.lock();
-                if let Some(buffer) = free.fitting(class) {
-                    buffer
-                } else {
-                    let outgrown = free.outgrown(class);
-                    drop(free);
-                    drop(outgrown);
-                    vec![0; size_of(class)]
-                }
+        let buffer = class_of(len).and_then(|class| {
+            let mut free = self.shared.free.lock().unwrap_or_else(PoisonError::into_inner);
+            let buffer = free.classes.get_mut(class).and_then(Vec::pop);
+            if let Some(buffer) = &buffer {
+                free.bytes -= buffer.len();
             }
-        };
+            buffer
+        });
+        let buffer = buffer.unwrap_or_else(|| {
+            let size = class_of(len).map_or(len, |class| SMALLEST << class);
+            vec![0; size]
+        });
         SlabMut { inner: Inner { buffer, pool: Some(Arc::clone(&self.shared)) }, len }
     }
 
     /// Bytes that wait idle in the pool.
     #[must_use]
     pub fn idle_bytes(&self) -> usize {
-        self.lock().bytes
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Free> {
-        self.shared.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.free.lock().unwrap_or_else(PoisonError::into_inner).bytes
     }
 }
 
-/// The first class whose buffers hold `len` bytes; None: it is larger than all of them.
 fn class_of(len: usize) -> Option<usize> {
-    let len = len.max(SMALLEST);
-    let doublings = (len.ilog2() - SMALLEST.ilog2()) as usize;
-    let step = (SMALLEST << doublings) / STEPS;
-    let class = doublings * STEPS + (len - (SMALLEST << doublings)).div_ceil(step);
+    let class = len.max(SMALLEST).next_power_of_two().trailing_zeros() - SMALLEST.trailing_zeros();
+    let class = class as usize;
     (class < CLASSES).then_some(class)
-}
-
-/// How large the buffers of a class are.
-fn size_of(class: usize) -> usize {
-    (SMALLEST << (class / STEPS)) / STEPS * (STEPS + class % STEPS)
 }
 
 struct Inner {
@@ -124,11 +76,11 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let Some(pool) = self.pool.take() else { return };
         let Some(class) = class_of(self.buffer.len()) else { return };
-        if self.buffer.len() != size_of(class) {
+        if self.buffer.len() != SMALLEST << class {
             return;
         }
         let mut free = pool.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.bytes + self.buffer.len() <= free.retain_bytes {
+        if free.bytes + self.buffer.len() <= pool.retain_bytes {
             free.bytes += self.buffer.len();
             let buffer = std::mem::take(&mut self.buffer);
             if let Some(list) = free.classes.get_mut(class) {
@@ -232,40 +184,10 @@ mod tests {
         drop(slab);
         assert_eq!(pool.idle_bytes(), 0);
         drop(other);
-        assert_eq!(pool.idle_bytes(), 5120);
-        let again = pool.take(5100);
+        assert_eq!(pool.idle_bytes(), 8192);
+        let again = pool.take(8000);
         assert_eq!(again[0], 7);
         assert_eq!(pool.idle_bytes(), 0);
-    }
-
-    #[test]
-    fn a_size_is_rounded_up_by_a_quarter_at_most() {
-        let mut len = SMALLEST;
-        while let Some(class) = class_of(len) {
-            let size = size_of(class);
-            assert!(size >= len && size - len < len / 4 + 1, "{size} for {len}");
-            assert_eq!(class_of(size), Some(class));
-            len += len / 7;
-        }
-        assert!(len > 128 << 20);
-        assert_eq!(class_of(0), Some(0));
-        assert_eq!(size_of(CLASSES - 1), 128 << 20);
-    }
-
-    #[test]
-    fn a_larger_one_serves_unless_it_is_twice_as_large() {
-        let pool = SlabPool::new(1 << 20);
-        drop(pool.take(7168));
-        drop(pool.take(3000));
-        assert_eq!(pool.idle_bytes(), 7168, "taken and given back");
-        let large = pool.take(8192);
-        assert_eq!(pool.idle_bytes(), 7168, "too small for this");
-        drop(large);
-        let small = pool.take(4096);
-        assert_eq!(pool.idle_bytes(), 8192);
-        let other = pool.take(4096);
-        assert_eq!(pool.idle_bytes(), 8192, "twice as large as needed");
-        drop((small, other));
     }
 
     #[test]
@@ -278,34 +200,10 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_grows_up_to_a_limit() {
-        let pool = SlabPool::new(0);
-        drop(pool.take(4096));
-        assert_eq!(pool.idle_bytes(), 0);
-        pool.retain_more(8192, 12_288);
-        pool.retain_more(8192, 12_288);
-        pool.retain_more(8192, 4096);
-        drop((pool.take(4096), pool.take(4096), pool.take(4096), pool.take(4096)));
-        assert_eq!(pool.idle_bytes(), 12_288);
-    }
-
-    #[test]
-    fn idle_ones_that_are_too_small_make_room() {
-        let pool = SlabPool::new(16_384);
-        drop((pool.take(4096), pool.take(4096), pool.take(5120)));
-        let mut large = pool.take(10_240);
-        assert_eq!(pool.idle_bytes(), 4096, "the others would have kept it out");
-        large[0] = 7;
-        drop(large);
-        assert_eq!(pool.idle_bytes(), 14_336);
-        assert_eq!(pool.take(10_000)[0], 7);
-    }
-
-    #[test]
     fn sizes_beyond_the_classes_are_exact_and_not_kept() {
         let pool = SlabPool::new(usize::MAX);
-        let big = pool.take((128 << 20) + 1);
-        assert_eq!(big.len(), (128 << 20) + 1);
+        let big = pool.take((SMALLEST << (CLASSES - 1)) + 1);
+        assert_eq!(big.len(), (SMALLEST << (CLASSES - 1)) + 1);
         drop(big);
         assert_eq!(pool.idle_bytes(), 0);
     }

@@ -41,9 +41,8 @@ use crate::error::ClientError;
 use crate::notice::{Notice, Notices};
 use crate::worker::Worker;
 
-/// Bytes of idle buffers that the process keeps: what one answer needs, and as much as its clients may queue, up to a limit.
-const RETAIN_LEAST: usize = 4 << 20;
-const RETAIN_MOST: usize = 32 << 20;
+/// Idle buffers that the process keeps.
+const RETAIN_SLABS: usize = 32 << 20;
 
 /// How the threads that call [`Dispatcher::next`] sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +130,7 @@ impl Dispatcher {
                 failures: Mutex::new(Failures::default()),
                 looping: Mutex::default(),
                 released: AtomicBool::new(false),
-                slabs: SlabPool::new(RETAIN_LEAST),
+                slabs: SlabPool::new(RETAIN_SLABS),
                 columns: ColumnsPool::default(),
                 clock: Clock::new(),
                 fork_generation: grete_net::fork::generation(),
@@ -385,11 +384,6 @@ impl Dispatcher {
 
     pub(crate) fn slabs(&self) -> SlabPool {
         self.shared.slabs.clone()
-    }
-
-    /// A client that queues so many bytes reads into the same buffers.
-    pub(crate) fn keep_slabs(&self, queued_bytes: usize) {
-        self.shared.slabs.retain_more(queued_bytes, RETAIN_MOST);
     }
 
     pub(crate) fn clock(&self) -> Clock {
