@@ -63,7 +63,7 @@ class Watch:
 
     slowest_answer: float = 0.0
     resident: list[int] = field(default_factory=list)  # bytes, at each step
-    zombies: dict[int, float] = field(default_factory=dict)
+    zombies: dict[int, int] = field(default_factory=dict)  # since when, monotonic ns
     oldest_zombie: float = 0.0
     most_children: int = 0
 
@@ -154,10 +154,11 @@ class Faulter:
     def _look(self) -> None:
         """Zombies are there for a moment between a death and its notice; not for longer."""
         children = self._run.children()
-        now = time.monotonic()
+        now = time.monotonic_ns()
         watch = self.watch
         watch.zombies = {pid: watch.zombies.get(pid, now) for pid, state in children.items() if state == "Z"}
-        watch.oldest_zombie = max([watch.oldest_zombie, *(now - since for since in watch.zombies.values())])
+        ages = [(now - since) / 1e9 for since in watch.zombies.values() if not self._pulse.missed(since, now)]
+        watch.oldest_zombie = max([watch.oldest_zombie, *ages])
         watch.most_children = max(watch.most_children, len(children))
         watch.resident.append(resident(self._run.pid))
 
