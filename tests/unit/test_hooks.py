@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import grete
+from grete.instrumentation import Monitor
 from grete.processing.dead_letters import DeadLetters
 from grete.processing.departure import Departure
 from grete.processing.failures import judge
-from grete.processing.hooks import Hooks, Postponed, drive
+from grete.processing.hooks import Hooks, Postponed, drive, here
 from grete.processing.instances import Instances
 from grete.processing.leaks import Leaks
 from grete.processing.loop import in_executor
@@ -29,7 +30,9 @@ def no_producer() -> grete.client.Producer:
 class Rig:
     """Hooks of one route."""
 
-    def __init__(self, handler: Any, *, asynchronous: bool = False, **settings: Any) -> None:
+    def __init__(
+        self, handler: Any, *, asynchronous: bool = False, monitor: Monitor | None = None, **settings: Any
+    ) -> None:
         self.route = make(0, ("orders",), handler, settings)
         self.client: Any = FakeClient()
         self.dispatcher: Any = FakeDispatcher()
@@ -44,8 +47,7 @@ class Rig:
             DeadLetters(no_producer, {0: "billing"}),
             clients,
         ]
-        if asynchronous:
-            arguments.append(in_executor)
+        arguments += [in_executor if asynchronous else here, monitor]
         self.hooks = Hooks(*arguments)
 
     def run(self, *jobs: FakeJob) -> None:

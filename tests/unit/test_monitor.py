@@ -141,7 +141,7 @@ def test_what_cannot_listen_is_refused(monitor: Monitor) -> None:
         monitor.subscribe("app.running", 3)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"subscribe an instance of it, Ears\(\)"):
         monitor.subscribe(Ears)
-    with pytest.raises(TypeError, match="no method that is called like on_consumer_stalled"):
+    with pytest.raises(TypeError, match="no method that is called like on_consumer_consumed"):
         monitor.subscribe(print)
     assert [name for name in monitor if monitor.event(name)] == []
 

@@ -9,6 +9,9 @@ from logging import CRITICAL, DEBUG, ERROR, INFO, WARNING
 from grete.instrumentation.described import Described
 
 _HERE = "topic: str, partition: int"
+_RUN = f"job: int, handler: str, {_HERE}, slot: int"
+_BEGUN = f"{_RUN}, attempt: int, records: int, first_offset: int, last_offset: int, messages: Messages"
+_OVER = "time: float, error: BaseException | None"
 _LATE = f"handler: str, {_HERE}, slot: int, seconds: float, worker: str"
 _BATCH = "topic: str, partition: int, records: int"
 _NODE = "node: int, pid: int"
@@ -36,6 +39,19 @@ APP = {
 }
 
 CONSUMER = {
+    "consumer.consume": Described(
+        (), "a handler is about to get records; `job` is a number that only this call of it has", _BEGUN
+    ),
+    "consumer.consumed": Described((), "it has returned, or raised `error`", f"{_BEGUN}, {_OVER}"),
+    "consumer.initialized": Described((), "a new instance's `initialize` has returned or raised", f"{_RUN}, {_OVER}"),
+    "consumer.revoked": Described(
+        (),
+        "the `revoked` hooks of a partition have run; `lost`: it was somebody else's already",
+        f"{_RUN}, lost: bool, {_OVER}",
+    ),
+    "consumer.shutdown": Described((), "the `shutdown` hooks of a partition have run", f"{_RUN}, {_OVER}"),
+    "consumer.tick": Described((), "the `tick` hooks of a partition have run", f"{_RUN}, {_OVER}"),
+    "consumer.eof": Described((), "the `eof` hooks of a partition have run", f"{_RUN}, {_OVER}"),
     "consumer.error": Described(
         (CRITICAL, ERROR, WARNING),
         "a hook has failed. `hook` is consume, initialize, revoked, ..., `decision` what becomes of the records: "

@@ -74,8 +74,8 @@ class Monitor:
     def subscribe(self, listener: object) -> None: ...
 
     def subscribe(self, listener: object, function: Listener | None = None) -> Callable[[L], L] | None:
-        """`subscribe("consumer.stalled", function)` calls the function with an `Occurred` each time; without function
-        it is a decorator. `subscribe(object)` subscribes all its methods that are called like `on_consumer_stalled`.
+        """`subscribe("consumer.consumed", function)` calls the function with an `Occurred` each time; without function
+        it is a decorator. `subscribe(object)` subscribes all its methods that are called like `on_consumer_consumed`.
 
         UnknownEventError for a name that is none, of an event or a method: then nothing is subscribed.
         """
@@ -145,8 +145,8 @@ class Monitor:
             )
         if not methods:
             raise TypeError(
-                f"{listener!r} has no method that is called like on_consumer_stalled; a function is subscribed to an "
-                'event: subscribe("consumer.stalled", function)'
+                f"{listener!r} has no method that is called like on_consumer_consumed; a function is subscribed to an "
+                'event: subscribe("consumer.consumed", function)'
             )
         return [(names[name], method) for name, method in methods]
 

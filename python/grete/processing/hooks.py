@@ -8,10 +8,12 @@ from typing import Any
 from grete import _core
 from grete._core import Job
 from grete.errors import GreteError, RevokedError
+from grete.instrumentation.monitor import Monitor
 from grete.processing.dead_letters import DeadLetters
 from grete.processing.departure import Departure
 from grete.processing.instances import NO_MESSAGES, Instance, Instances, construct
 from grete.processing.leaks import runs_hooks
+from grete.processing.reports import Reports
 from grete.routes import Route
 
 # These end the process gracefully; a retry would only repeat them.
@@ -65,6 +67,7 @@ class Hooks:
         dead_letters: DeadLetters,
         clients: Mapping[int, _core.Client],
         blocking: Blocking = here,
+        monitor: Monitor | None = None,
     ) -> None:
         """`routes` and `clients` go by `Route.id`."""
         self._routes = routes
@@ -73,6 +76,9 @@ class Hooks:
         self._dead_letters = dead_letters
         self._clients = clients
         self._blocking = blocking
+        self._reports = reports = Reports(monitor or Monitor(), routes)
+        # Looked at before each job.
+        self._begins, self._ends = reports.consume, reports.consumed
         self._commits_first = {route.id for route in routes.values() if route.offsets == "at_most_once"}
         self._keeps_job = {route.id for route in routes.values() if route.offsets == "manual"}
         self._single = {route.id for route in routes.values() if route.concurrency == "partition"}
@@ -86,10 +92,9 @@ class Hooks:
             await self._consume(job)
         elif kind == "dead_letter":
             await self._blocking(self._dead_letters.send, self._routes[job.route], job)
-        elif kind in ("revoked", "shutdown"):
-            await self._leave(job)
         else:
-            await self._call_all(job)
+            with self._reports.hook(job):
+                await (self._leave(job) if kind in ("revoked", "shutdown") else self._call_all(job))
 
     async def _consume(self, job: Job) -> None:
         instance = self._instances.get(job)
@@ -103,8 +108,16 @@ class Hooks:
         consumer = instance.consumer
         consumer.attempt = job.attempt
         consumer.messages, consumer._job = messages, job  # noqa: SLF001
+        begun = self._reports.begin(job, messages) if self._begins or self._ends else None
         try:
             await _call(instance, "consume")
+        except BaseException as error:
+            if begun is not None:
+                self._reports.end(begun, error)
+            raise
+        else:
+            if begun is not None:
+                self._reports.end(begun, None)
         finally:
             # The instance outlives the job; the batch's memory must not.
             consumer.messages = NO_MESSAGES
@@ -115,9 +128,10 @@ class Hooks:
         route = self._routes[job.route]
         host = self._instances.host(route, job)
         try:
-            instance = construct(route, job, host)
-            instance.consumer._job = job  # noqa: SLF001
-            await _call(instance, "initialize")
+            with self._reports.around(self._reports.initialized, job):
+                instance = construct(route, job, host)
+                instance.consumer._job = job  # noqa: SLF001
+                await _call(instance, "initialize")
         except BaseException as error:
             await self._departure.stop_background([host], self._blocking)
             self._departure.gone([host])
