@@ -22,6 +22,40 @@ pub(crate) fn one<'py>(function: &Bound<'py, PyAny>, argument: &Bound<'py, PyAny
     }
 }
 
+/// What a `ContextVar` has in this context, or its default.
+#[inline]
+pub(crate) fn context_value<'py>(variable: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let mut value = std::ptr::null_mut();
+    // SAFETY: the variable is alive, and CPython checks what it is; `value` is a valid out pointer, that gets a new
+    // reference or null.
+    unsafe {
+        if ffi::PyContextVar_Get(variable.as_ptr(), std::ptr::null_mut(), &raw mut value) < 0 {
+            return Err(PyErr::fetch(variable.py()));
+        }
+        Ok(Bound::from_owned_ptr_or_opt(variable.py(), value))
+    }
+}
+
+/// Sets a `ContextVar` in this context. The token sets it back.
+#[inline]
+pub(crate) fn set_context_value<'py>(
+    variable: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: both are alive, and CPython checks that the first is a ContextVar; a new reference or null comes back.
+    unsafe { Bound::from_owned_ptr_or_err(variable.py(), ffi::PyContextVar_Set(variable.as_ptr(), value.as_ptr())) }
+}
+
+/// Sets a `ContextVar` back to what it was before the call that returned the token.
+#[inline]
+pub(crate) fn reset_context_value(variable: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<()> {
+    // SAFETY: both are alive, and CPython checks that they are a ContextVar and one of its tokens.
+    match unsafe { ffi::PyContextVar_Reset(variable.as_ptr(), token.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(PyErr::fetch(variable.py())),
+    }
+}
+
 /// Whether it is to be awaited: a coroutine, a future.
 #[inline]
 pub(crate) fn is_awaitable(object: &Bound<'_, PyAny>) -> bool {

@@ -1,7 +1,7 @@
 //! What a process has: its configuration, and all that must not be shared with a forked child.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::chunk::Chunk;
@@ -81,24 +81,27 @@ impl Tracer {
     ///
     /// The lock is held for the copy of a pointer, never by the sender's thread. Whoever forks a process that uses a tracer in
     /// several threads without a lock around both (as Python's is) might find it held.
-    pub(crate) fn core(&self) -> Arc<Core> {
+    fn core(&self) -> Arc<Core> {
+        Arc::clone(&self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Core>> {
         let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
         if core.is_inherited() {
             // Forgotten, not freed: freeing takes locks that may be held by nobody.
             std::mem::forget(std::mem::replace(&mut *core, Arc::new(Core::new(Arc::clone(&self.config)))));
         }
-        Arc::clone(&core)
+        core
     }
 
     /// The trace in which a span with that parent stands, and the parent's id: the same trace where the parent is one of this
     /// tracer's, in this process.
     #[must_use]
     pub fn trace(&self, service: Option<&str>, parent: Option<(&Arc<Trace>, u64)>) -> (Arc<Trace>, u64) {
-        let core = self.core();
         match parent {
-            Some((trace, id)) if trace.is_of(&core) => (Arc::clone(trace), id),
-            Some((trace, id)) => (Trace::begin(core, service, Some(trace.context(id))), id),
-            None => (Trace::begin(core, service, None), 0),
+            Some((trace, id)) if trace.is_of(&self.lock()) => (Arc::clone(trace), id),
+            Some((trace, id)) => (Trace::begin(self.core(), service, Some(trace.context(id))), id),
+            None => (Trace::begin(self.core(), service, None), 0),
         }
     }
 
