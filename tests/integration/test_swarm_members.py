@@ -79,7 +79,10 @@ def lanes(run: SwarmRun) -> dict[int, list[int]]:
     return {pid: sorted(partitions) for pid, partitions in found.items()}
 
 
-@pytest.mark.parametrize(("nodes", "static"), [(2, False), (3, True)], ids=["dynamic", "static"])
+@pytest.mark.parametrize(
+    ("nodes", "static"),
+    [pytest.param(2, False, id="dynamic"), pytest.param(3, True, id="static", marks=pytest.mark.soak)],
+)
 def test_a_rolling_restart_keeps_the_work_going(
     kafka: KafkaCluster, topic: str, tmp_path: Path, nodes: int, static: bool
 ) -> None:
