@@ -85,7 +85,10 @@ const UNSAFE: &[(&str, &str)] = &[
     ("crates/grete-health/src/sys.rs", "calls into libc"),
     ("crates/grete-trace/src/sys.rs", "calls into libc"),
     ("crates/grete-py/src/buffers.rs", "Python's buffer protocol is raw pointers"),
-    ("crates/grete-py/src/calls.rs", "calls with one argument, context variables and reference counts are CPython's, not PyO3's"),
+    (
+        "crates/grete-py/src/calls.rs",
+        "calls with one argument, context variables and reference counts are CPython's, not PyO3's",
+    ),
     ("crates/grete-py/src/columns.rs", "__getbuffer__ is declared unsafe; its body is one call into buffers.rs"),
     ("crates/grete-py/src/truth.rs", "a slot of a class that PyO3 gives no way to fill oneself"),
     ("crates/grete-py/src/untracked.rs", "PyObject_GC_UnTrack is a call into CPython"),
