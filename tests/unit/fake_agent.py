@@ -37,8 +37,8 @@ def answer(status: int = 200, body: bytes = RATES, *headers: str) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-Answer = Callable[[Request], bytes | None]
-"""What is sent back; None: the connection is reset."""
+Answer = Callable[[Request], bytes | Iterator[bytes] | None]
+"""What is sent back, at once or piece by piece; None: the connection is reset."""
 
 
 class FakeAgent:
@@ -68,6 +68,13 @@ class FakeAgent:
         """An answer that does not come before the test has ended."""
         self.released.wait()
         return b""
+
+    def drip(self, request: Request) -> Iterator[bytes]:
+        """A good answer, a byte at a time: each comes soon, all of them take seconds."""
+        for byte in answer():
+            yield bytes([byte])
+            if self.released.wait(0.05):
+                return
 
     def close(self) -> None:
         self.released.set()
@@ -104,7 +111,8 @@ class FakeAgent:
                     # Linger with no time: what is unsent is thrown away, and the other side sees a reset.
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
                     return
-                connection.sendall(told)
+                for piece in [told] if isinstance(told, bytes) else told:
+                    connection.sendall(piece)
 
 
 @contextlib.contextmanager

@@ -129,15 +129,16 @@ def test_memory_is_bounded_while_the_agent_is_away() -> None:
     assert told["dropped"]["full"] + told["dropped"]["away"] == 5_000
 
 
-def test_an_answer_in_drops_is_cut_off(agent: FakeAgent) -> None:
+@pytest.mark.parametrize("how", ["stall", "drip"])
+def test_an_answer_that_takes_too_long_is_cut_off(agent: FakeAgent, how: str) -> None:
     tracer = tracer_for(agent, timeout=0.2)
-    agent.reply = agent.stall
+    agent.reply = getattr(agent, how)
     tracer.start("job").finish()
     eventually(lambda: tracer.statistics()["retried"], 30)
     agent.reply = lambda request: answer()
     assert tracer.flush(30)
     assert tracer.statistics()["sent"] == 1
-    agent.reply = agent.stall
+    agent.reply = getattr(agent, how)
     tracer.start("job").finish()
     assert tracer.close(30)
     assert dropped(tracer) == {"slow": 1}
