@@ -200,7 +200,7 @@ def test_each_style_sets_aside_what_does_not_decode(kafka: KafkaCluster, topic: 
         assert all(name.startswith("grete-loop" if later else "grete-worker-") for name in seen.threads), seen.threads
 
 
-@pytest.mark.parametrize("kind", ["avro", "json"])
+@pytest.mark.parametrize("kind", ["avro", pytest.param("json", marks=pytest.mark.soak)])
 def test_a_registry_that_is_down_keeps_records_waiting(
     kafka: KafkaCluster, topic: str, registry: FakeRegistry, kind: str
 ) -> None:

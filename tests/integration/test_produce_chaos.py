@@ -65,6 +65,7 @@ def trio() -> Iterator[KafkaCluster]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.soak
 def test_four_blows(trio: KafkaCluster, topic: str) -> None:
     seed = int(os.environ.get("CHAOS_SEED", time.time_ns() % 1_000_000))
     blows = plan(seed, 4, kills=3)

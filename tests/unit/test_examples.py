@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from examples import accounts, enrich, orders, swarm
+import importlib
+import sys
+
+import pytest
+
+from examples import accounts, enrich, orders
 from grete import DecodeError
 from grete.routes import Route
 
@@ -36,7 +41,10 @@ def test_accounts_go_key_by_key() -> None:
     assert decoders["movements"](b"-3") == -3
 
 
-def test_a_swarm_loads_once_what_its_nodes_share() -> None:
+def test_a_swarm_loads_once_what_its_nodes_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One of its own: another test of this process may have run the App, and so loaded the prices.
+    monkeypatch.delitem(sys.modules, "examples.swarm", raising=False)
+    swarm = importlib.import_module("examples.swarm")
     (route,) = swarm.app.routes
     assert declared(route) == (("baskets",), "class", False, "partition", None)
     settings = swarm.app.settings()
