@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import faulthandler
 import os
 import signal
 import socket
@@ -161,6 +162,8 @@ def test_a_forked_child_starts_its_own() -> None:
     child = os.fork()
     if child == 0:
         status = 1
+        # One that hangs says where, and does not outlive the test.
+        faulthandler.dump_traceback_later(60, exit=True, file=sys.__stderr__)
         try:
             app.stop()  # not the parent's
             with app.running():
