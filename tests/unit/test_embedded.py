@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-import gc
 import faulthandler
+import gc
 import os
 import signal
 import socket
