@@ -162,8 +162,11 @@ def test_a_forked_child_starts_its_own() -> None:
     child = os.fork()
     if child == 0:
         status = 1
-        # One that hangs says where, and does not outlive the test.
-        faulthandler.dump_traceback_later(60, exit=True, file=sys.__stderr__)
+        # One that hangs says where, and does not outlive the test. (Not by `dump_traceback_later`: pytest's own use
+        # of it has left a thread behind in the parent, and the child would wait for that one for ever.)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        faulthandler.register(signal.SIGALRM, file=2, chain=True)
+        signal.alarm(60)
         try:
             app.stop()  # not the parent's
             with app.running():
