@@ -136,7 +136,7 @@ MAPS = """\
 7f01-7f02 r-xp 00000000 08:01 2 /venv/polars/_polars_runtime.abi3.so
 7f02-7f03 rw-p 00000000 00:00 0
 7f03-7f04 rw-p 00000000 00:00 0 [heap]
-7f04-7f05 r-xp 00000000 08:01 3 /home/open blas/openblas notes.txt
+7f04-7f05 r-xp 00000000 08:01 3 /opt/open blas/openblas notes.txt
 """
 
 
