@@ -13,6 +13,7 @@ pub mod frame;
 mod held;
 pub mod json;
 pub mod memory;
+pub mod metrics;
 mod pipe;
 mod report;
 mod reporter;
@@ -21,6 +22,7 @@ pub mod wait;
 
 pub use canary::{Canary, Watch};
 pub use error::HealthError;
+pub use metrics::Metrics;
 pub use pipe::{Pipe, Sent};
 pub use report::{Group, LaneCounts, Report, RunningJob, Source};
 pub use reporter::{Reporter, leave_orphaned};

@@ -3,11 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::metrics::Metrics;
+
 /// Knows how things are. It is asked from threads of this crate while the interpreter may hang: it takes no lock that is held
 /// by somebody who waits for the interpreter's.
 pub trait Source: Send + Sync {
     /// Fills in what it knows; the report is empty before.
     fn read(&self, report: &mut Report);
+
+    /// Fills in what it counts; everything is unknown before.
+    fn metrics(&self, metrics: &mut Metrics);
 }
 
 /// How a process does. What the reporter knows itself (number, uptime, wait for the lock, dropped reports) is not in it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use grete_health::{Canary, Pipe, Report, Reporter, Source, Watch};
+use grete_health::{Canary, Metrics, Pipe, Report, Reporter, Source, Watch};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const LONG: Duration = Duration::from_secs(60);
@@ -17,6 +17,8 @@ impl Source for Jobs {
     fn read(&self, report: &mut Report) {
         report.jobs = 7;
     }
+
+    fn metrics(&self, _: &mut Metrics) {}
 }
 
 fn start(interval: Duration, canary: Option<Watch>) -> (PipeReader, Reporter, Receiver<()>) {

@@ -9,11 +9,12 @@
 //! - a membership's: held by the network thread for a copy;
 //! - the list's below: held for an addition, or while memberships are copied.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use grete_client::{Consumer, Dispatcher, LaneReport, Membership};
-use grete_health::{Group, LaneCounts, Report, RunningJob, Source};
+use grete_health::{Group, LaneCounts, Metrics, Report, RunningJob, Source, metrics};
 
 /// The dispatcher and the clients of one process.
 pub(super) struct ProcessSource {
@@ -29,13 +30,16 @@ impl ProcessSource {
     pub(super) fn add(&self, client: Consumer) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).push(client);
     }
+
+    fn memberships(&self) -> Vec<Membership> {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.iter().map(Consumer::membership).collect()
+    }
 }
 
 impl Source for ProcessSource {
     fn read(&self, report: &mut Report) {
-        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let memberships: Vec<Membership> = clients.iter().map(Consumer::membership).collect();
-        drop(clients);
+        let memberships = self.memberships();
         let vitals = self.dispatcher.vitals();
         // Workers come last when an App starts, so all clients are there by then; without one there is nothing to wait for.
         report.steady = vitals.workers.is_some() && memberships.iter().all(|membership| membership.steady);
@@ -54,6 +58,59 @@ impl Source for ProcessSource {
         report.failures = vitals.counts.failures;
         report.dead_letters = vitals.counts.dead_letters;
         report.workers = vitals.workers.map_or(0, u64::from);
+    }
+
+    fn metrics(&self, metrics: &mut Metrics) {
+        let vitals = self.dispatcher.vitals();
+        metrics.groups = self.memberships().into_iter().map(group_metrics).collect();
+        metrics.handlers = under_way(&vitals.lanes, &vitals.running);
+        let mut states = LaneCounts::default();
+        for lane in &vitals.lanes {
+            count(&mut states, lane.state);
+        }
+        metrics.lane_states = Some(states);
+        metrics.lanes = vitals.lanes.into_iter().map(lane_metrics).collect();
+        metrics.process.workers = vitals.workers.map(u64::from);
+    }
+}
+
+/// One for each handler that has lanes.
+fn under_way(lanes: &[LaneReport], running: &[grete_client::RunningJob]) -> Vec<metrics::Handler> {
+    let mut handlers: BTreeMap<Arc<str>, metrics::Handler> = BTreeMap::new();
+    for handler in lanes.iter().map(|lane| &lane.handler).chain(running.iter().map(|job| &job.handler)) {
+        handlers.entry(Arc::clone(handler)).or_insert_with(|| metrics::Handler {
+            handler: Arc::clone(handler),
+            running: Some(0),
+            oldest: Some(0.0),
+            ..Default::default()
+        });
+    }
+    for job in running {
+        if let Some(handler) = handlers.get_mut(&job.handler) {
+            handler.running = handler.running.map(|jobs| jobs + 1);
+            handler.oldest = handler.oldest.map(|oldest| oldest.max(job.seconds));
+        }
+    }
+    handlers.into_values().collect()
+}
+
+fn lane_metrics(lane: LaneReport) -> metrics::Lane {
+    metrics::Lane {
+        lag: lane.high_watermark.zip(lane.committable.or(lane.position)).map(|(end, done)| natural(end - done)),
+        handler: lane.handler,
+        topic: lane.topic,
+        partition: natural(lane.partition),
+        queued_bytes: Some(natural(lane.queued_bytes)),
+        ..Default::default()
+    }
+}
+
+fn group_metrics(membership: Membership) -> metrics::Group {
+    metrics::Group {
+        group: membership.group.into(),
+        partitions: Some(natural(membership.partitions)),
+        steady: Some(membership.steady),
+        ..Default::default()
     }
 }
 
