@@ -7,9 +7,11 @@
 #![deny(unsafe_code)] // allowed in `sys` only
 
 mod beat;
+mod board;
 mod canary;
 mod error;
 pub mod frame;
+mod gathering;
 mod held;
 pub mod json;
 pub mod memory;
@@ -20,8 +22,10 @@ mod reporter;
 mod sys;
 pub mod wait;
 
+pub use board::{Board, MAX_TEXT, Posted, Unread};
 pub use canary::{Canary, Watch};
 pub use error::HealthError;
+pub use gathering::{Gathering, MAX_GATHERED, Refused};
 pub use metrics::Metrics;
 pub use pipe::{Pipe, Sent};
 pub use report::{Group, LaneCounts, Report, RunningJob, Source};

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A duplicate of the descriptor, closed on exec, that never blocks (and neither does the original: they share that).
@@ -57,6 +59,89 @@ pub(crate) fn poll(
         Ok(_) => Ok((fds[0].revents, fds[1].revents)),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok((0, 0)),
         Err(error) => Err(error),
+    }
+}
+
+/// Nanoseconds of a clock that all processes of this machine share, and nobody sets.
+pub(crate) fn monotonic_nanos() -> u64 {
+    let mut now = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: `now` has room for what is written, and that is all of it when the call succeeds.
+    let now = match check(unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, now.as_mut_ptr()) }) {
+        // SAFETY: see above.
+        Ok(_) => unsafe { now.assume_init() },
+        Err(_) => return 0,
+    };
+    let nanos =
+        Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0)).as_nanos();
+    u64::try_from(nanos).unwrap_or(u64::MAX)
+}
+
+/// Zeros that a process and its children share.
+///
+/// A child that is forked has the pages, too, unless [`Shared::keep`] was called before. Then it has the addresses only: it must
+/// not touch them, and must not unmap them either, as they may be something else's by then. Whether they are its own, the
+/// fields beside say, of which each process has its own copy.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    at: NonNull<AtomicU64>,
+    words: usize,
+    /// The process that has it for itself.
+    keeper: AtomicU32,
+    /// Only the keeper has it.
+    kept: AtomicBool,
+}
+
+// SAFETY: all access to what `at` points to is atomic.
+unsafe impl Send for Shared {}
+// SAFETY: the same.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    pub(crate) fn new(words: usize) -> io::Result<Self> {
+        let bytes = words * size_of::<AtomicU64>();
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let at = unsafe { libc::mmap(null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        let at = if at == libc::MAP_FAILED { None } else { NonNull::new(at.cast::<AtomicU64>()) };
+        let at = at.ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { at, words, keeper: AtomicU32::new(std::process::id()), kept: AtomicBool::new(false) })
+    }
+
+    /// From now on it is this process's (and that child's which has it by now): whom it forks does not get it.
+    pub(crate) fn keep(&self) {
+        if !self.is_ours() {
+            return;
+        }
+        // First the fields: a child that some thread forks in between has the pages and leaves them alone. If the kernel
+        // refuses, so have all children.
+        self.keeper.store(std::process::id(), Ordering::Relaxed);
+        self.kept.store(true, Ordering::Relaxed);
+        // SAFETY: the range is the mapping that `new` has made, which is there until the drop.
+        unsafe { libc::madvise(self.at.as_ptr().cast(), self.bytes(), libc::MADV_DONTFORK) };
+    }
+
+    /// `None`: this process does not have them.
+    pub(crate) fn words(&self) -> Option<&[AtomicU64]> {
+        // SAFETY: the mapping is that long, aligned to pages, all zeros at first (which are valid), there until the drop, and
+        // touched by atomic access only, by each process that has it. That this one has it, `is_ours` says.
+        self.is_ours().then(|| unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.words) })
+    }
+
+    fn is_ours(&self) -> bool {
+        !self.kept.load(Ordering::Relaxed) || self.keeper.load(Ordering::Relaxed) == std::process::id()
+    }
+
+    fn bytes(&self) -> usize {
+        self.words * size_of::<AtomicU64>()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // SAFETY: the mapping that `new` has made, and nobody refers to it any more.
+            unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes()) };
+        }
     }
 }
 

@@ -110,6 +110,8 @@ catalogue! {
     SWARM_DEATHS = Counter "grete_swarm_deaths_total" ["node", "reason"] "How often the node ended, by why.";
     SWARM_UPTIME = Gauge "grete_swarm_node_uptime_seconds" ["node"] "How long the node's process has been up.";
     SWARM_REPORT_AGE = Gauge "grete_swarm_report_age_seconds" ["node"] "How old the node's last report is.";
+    SWARM_COMPLETE = Gauge "grete_swarm_metrics_complete" ["node"]
+        "1: all that the node tells of itself is in this answer; 0: it is not, or not all of it.";
     SWARM_MEMORY = Gauge "grete_swarm_supervisor_memory_bytes" [] "Resident memory of the supervisor.";
 }
 
