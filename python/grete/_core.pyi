@@ -524,6 +524,9 @@ class Event:
         """Calls it with each event from now on, once more for each subscription."""
     def unsubscribe(self, listener: object) -> bool:
         """Ends one subscription, the last one; False if it has none."""
+    def watch(self, watcher: Callable[[], object] | None) -> None:
+        """Calls `watcher()` whenever somebody has come or gone, in the thread that did it. There is one at a time; None
+        ends it."""
 
 @final
 class Occurred:

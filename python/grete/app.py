@@ -49,6 +49,7 @@ class AppSettings(TypedDict, total=False):
     handler_timeout: str | float
     shutdown_timeout: str | float
     queued_bytes: str | int
+    statistics_interval: str | float
     log_level: str
     leak_report: bool
     loop: Literal["auto", "asyncio", "uvloop"]
@@ -265,15 +266,17 @@ class App:
     def statistics(self) -> dict[str, Any]:
         """What the running App does just now: a dict that is made anew with each call. From any thread.
 
-        - "lanes": one dict for each assigned partition: topic, partition, handler, route, state, position,
-          committable, high_watermark, lag, queued_bytes, in_flight and unmarked (records), attempt, running_for and
-          paused_for (seconds, None if it is neither), and whether it is stalled.
+        - "app": its name; "node": which of a swarm this process is, or None.
+        - "lanes": one dict for each assigned partition: topic, partition, handler, route (its number), state, position
+          (offset of the next record to hand out), committable (offset up to which all is done), high_watermark (of the
+          partition), lag and in_flight and unmarked (records), queued_bytes, attempt, running_for and paused_for
+          (seconds, None if it is neither), and whether it is stalled. What is not known yet is None.
         - "stalled": a text for each lane whose handler runs longer than `stall_after`: which handler, where, how long.
         - "counts": totals since the start: jobs, records, failures, dead_letters, expired, stalled.
-        - "workers", "loop_jobs": worker threads, and jobs on the event loop.
+        - "workers", "busy": worker threads, and how many of them run a job; "loop_jobs": jobs on the event loop.
         - "instances", "background": consumer instances, and the threads and tasks that these run beside their hooks.
 
-        Raises GreteError when the App does not run.
+        Who wants them regularly subscribes to `statistics.emitted`. Raises GreteError when the App does not run.
         """
         return self._running().statistics()
 

@@ -109,6 +109,14 @@ def _limit(value: str | float) -> float:
         raise ValueError(f'{error}; "none" switches it off') from None
 
 
+def _interval(value: str | float) -> float:
+    """Like `_limit`, but not so short that it would be all that happens."""
+    seconds = _limit(value)
+    if seconds < 0.1:
+        raise ValueError(f"it is at least 100ms, not {value!r}")
+    return seconds
+
+
 def _bytes(value: str | int) -> int:
     size = units.size(value)
     if size < 1:
@@ -250,6 +258,9 @@ SETTINGS: dict[str, Setting] = {
     "handler_timeout": Setting(_limit, "none", 'how long a call may take before it counts as hung; or "none"'),
     "shutdown_timeout": Setting(units.seconds, "30s", "how long a stop may take before it is forced"),
     "queued_bytes": Setting(units.size, "64MiB", "memory for records that wait for a handler, per consumer group"),
+    "statistics_interval": Setting(
+        _interval, "10s", 'how often `statistics.emitted` comes while somebody listens; or "none"'
+    ),
     "log_level": Setting(_level, "info", "how much `grete run` logs"),
     "leak_report": Setting(
         _yes_or_no, True, "whether the log names threads that outlive the consumer that started them"

@@ -53,7 +53,7 @@ PARTS: Mapping[str, Mapping[str, Described]] = {
     "Brokers, topics, fetching": events.CLIENT,
     "Producers": events.PRODUCER,
     "The swarm": events.SWARM,
-    "Listeners": events.MONITOR,
+    "Statistics and listeners": events.MONITOR,
 }
 
 

@@ -21,6 +21,8 @@ pub(crate) struct Event {
     count: AtomicUsize,
     /// Never changed, only replaced: a dispatch goes on with the one that it has begun with. None: there are none.
     listeners: Mutex<Listeners>,
+    /// Called after each change of them.
+    watcher: Mutex<Option<Py<PyAny>>>,
 }
 
 impl Event {
@@ -63,9 +65,19 @@ impl Event {
                 self.count.store(count, Ordering::Release);
                 drop(now);
                 drop(gone); // without the lock: it may be the last to know a listener
+                self.tell_watcher(py)?;
                 return Ok(true);
             }
         }
+    }
+
+    fn tell_watcher(&self, py: Python<'_>) -> PyResult<()> {
+        let watcher = self.watcher().as_ref().map(|watcher| watcher.clone_ref(py));
+        watcher.map_or(Ok(()), |watcher| watcher.call0(py).map(drop))
+    }
+
+    fn watcher(&self) -> MutexGuard<'_, Option<Py<PyAny>>> {
+        self.watcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,7 +85,8 @@ impl Event {
 impl Event {
     #[new]
     fn new(name: Bound<'_, PyString>, report: Py<PyAny>) -> Self {
-        Self { name: name.unbind(), report, count: AtomicUsize::new(0), listeners: Mutex::new(None) }
+        let (listeners, watcher) = (Mutex::new(None), Mutex::new(None));
+        Self { name: name.unbind(), report, count: AtomicUsize::new(0), listeners, watcher }
     }
 
     /// As in "consumer.stalled".
@@ -138,6 +151,14 @@ impl Event {
         })
     }
 
+    /// Calls `watcher()` whenever somebody has come or gone, in the thread that did it: for who has something to do only
+    /// while somebody listens. There is one at a time; None ends it.
+    #[pyo3(signature = (watcher))]
+    fn watch(&self, watcher: Option<Py<PyAny>>) {
+        let before = std::mem::replace(&mut *self.watcher(), watcher);
+        drop(before); // without the lock
+    }
+
     fn __repr__(&self, py: Python<'_>) -> String {
         let count = self.__len__();
         format!("<Event {}: {count} listener{}>", self.name.bind(py), if count == 1 { "" } else { "s" })
@@ -146,9 +167,13 @@ impl Event {
     /// Listeners often know what knows us. They are not let go here: their own parts of the circle are.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.report)?;
+        // One that is locked is seen as kept from outside, until the next collection.
+        if let Ok(watcher) = self.watcher.try_lock() {
+            visit.call(&*watcher)?;
+        }
         match self.listeners.try_lock() {
             Ok(listeners) => visit.call(&*listeners),
-            Err(_) => Ok(()), // seen as kept from outside, until the next collection
+            Err(_) => Ok(()),
         }
     }
 }

@@ -283,6 +283,12 @@ SWARM = MANAGER | {
 }
 
 MONITOR = {
+    "statistics.emitted": Described(
+        (),
+        "each `statistics_interval` (10 s) of a process that runs the App, and once more when it stops. Without a "
+        "listener nothing of it is made",
+        "statistics: dict[str, object]",
+    ),
     "error.occurred": Described(
         (ERROR,),
         'a listener raised (`type` is "listener"): `of` is the event that it was called for. One that raises for this '

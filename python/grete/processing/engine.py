@@ -172,6 +172,8 @@ class Engine:
         """What `App.statistics` tells."""
         lanes = self._dispatcher.lanes()
         instances = self._instances.all()
+        with self._lock:
+            workers = tuple(self._workers.values())
         return {
             "lanes": lanes,
             "stalled": [
@@ -180,7 +182,8 @@ class Engine:
                 if lane["stalled"] and lane["running_for"] is not None
             ],
             "counts": self._dispatcher.counts(),
-            "workers": len(self._workers),
+            "workers": len(workers),
+            "busy": sum(worker.job is not None for worker in workers),
             "instances": len(instances),
             "background": sum(len(instance.host.background) for instance in instances),
             "loop_jobs": 0 if self._loop is None else len(self._loop.tasks),

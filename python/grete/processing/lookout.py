@@ -8,17 +8,26 @@ from typing import Self
 from grete import _core
 from grete.client import Producer
 from grete.processing.signals import Signals, dump_stacks
+from grete.processing.statistics import Statistics
+
+# Seconds. What waits longer waits again; the kernel counts milliseconds in 31 bits.
+_LONGEST = 86_400.0
 
 
 class Lookout:
-    """Waits for signals, wake-ups and notices at once, and hands the notices on."""
+    """Waits for signals, wake-ups, notices and the time of the statistics at once, and hands the notices on."""
 
     def __init__(
-        self, stop: _core.Stop, dispatcher: _core.Dispatcher, tell: Callable[[Sequence[_core.Notice]], None]
+        self,
+        stop: _core.Stop,
+        dispatcher: _core.Dispatcher,
+        tell: Callable[[Sequence[_core.Notice]], None],
+        statistics: Statistics,
     ) -> None:
         self._stop = stop
         self._dispatcher = dispatcher
         self._tell = tell
+        self._statistics = statistics
         self._producer: Producer | None = None
         self._registered = False
         self._selector = selectors.DefaultSelector()
@@ -36,11 +45,13 @@ class Lookout:
         if producer is not None and not self._registered:
             self._selector.register(producer._event_fd(), selectors.EVENT_READ)  # noqa: SLF001
             self._registered = True
-        self._selector.select(timeout)
+        limits = [limit for limit in (timeout, self._statistics.left()) if limit is not None]
+        self._selector.select(min(*limits, _LONGEST) if limits else None)
         signals = self._stop.take_signals()
         if Signals.DUMP in signals:
             dump_stacks()
         self.tell()
+        self._statistics.tick()
         return signals
 
     def tell(self) -> None:

@@ -21,6 +21,7 @@ from grete.processing.membership import SETTING as INSTANCE
 from grete.processing.production import Production
 from grete.processing.shutdown import Shutdown
 from grete.processing.signals import Signals, exit_at_the_end
+from grete.processing.statistics import Statistics
 from grete.processing.teller import Teller
 from grete.routes import Route
 from grete.swarm.context import NodeContext, release_signals
@@ -62,7 +63,8 @@ class Runner:
         self._stop = _core.Stop(self._dispatcher, self._timeout)
         self._production = Production(dict(config.kafka_pairs()), self._made, monitor)
         self._teller = Teller(monitor)
-        self._lookout = Lookout(self._stop, self._dispatcher, self._teller)
+        self._statistics = Statistics(monitor, config["statistics_interval"], self._emitted, self._stop.wake)
+        self._lookout = Lookout(self._stop, self._dispatcher, self._teller, self._statistics)
         self._shutdown = Shutdown(
             self._stop, self._dispatcher, self._production, self._lookout, exits=not embedded, monitor=monitor
         )
@@ -102,7 +104,8 @@ class Runner:
         engine = self._engine
         if engine is None:
             raise GreteError(f'App "{self._name}" does not run')
-        return engine.statistics()
+        node = self._node.id if self._node is not None else None
+        return {"app": self._name, "node": node} | engine.statistics()
 
     def owns(self, thread: threading.Thread) -> bool:
         """Whether the end of the run has to wait for this thread."""
@@ -160,6 +163,7 @@ class Runner:
         engine = Engine(routes, self._dispatcher, by_route, self._production, self._config, self, groups, self._monitor)
         self._engine = self._teller.engine = engine
         engine.start()
+        self._statistics.start()
         topics = sorted({topic for route in routes for topic in route.topics})
         self._tell(
             logging.INFO,
@@ -185,6 +189,7 @@ class Runner:
             error = self._shutdown.run(self._engine)
             self.error = self.error or error
             self._stop.over()
+            self._statistics.last()
             self._tell(logging.INFO, "app.stopped", 'App "%s" has stopped', self._name)
         finally:
             # Whatever may have gone wrong: no worker waits for a job that nobody will give it.
@@ -194,6 +199,7 @@ class Runner:
             if self._health is not None:
                 self._health.close()
             self._lookout.close()
+            self._statistics.close()
             # Workers and engine know us: without this, descriptors would wait for the garbage collector.
             self._engine = self._teller.engine = None
             self._clients = {}
@@ -209,6 +215,10 @@ class Runner:
             for topic, decoder in (route.decoders() or {}).items():
                 self._dispatcher.set_payload(route.id, topic, decoder)
         return _core.Client(pairs, self._dispatcher, wanted)
+
+    def _emitted(self) -> dict[str, object] | None:
+        """The fields of `statistics.emitted`; None before the engine was there."""
+        return {"statistics": self.statistics()} if self._engine is not None else None
 
     def _made(self, producer: Producer) -> bool:
         in_time = self._stop.add_producer(producer)
