@@ -26,12 +26,17 @@ def tell(
     `traceback`: the error is in the log with its own. No monitor: it is logged only.
     """
     if logger.isEnabledFor(level):
-        extra = {f"{field}_" if field in _TAKEN else field: value for field, value in fields.items()}
         exc_info = error if traceback else None
+        extra = {"event": name, **fields_for_log(fields)}
         # The record is of who tells it.
-        logger.log(level, text, *args, exc_info=exc_info, extra={"event": name, **extra}, stacklevel=2)
+        logger.log(level, text, *args, exc_info=exc_info, extra=extra, stacklevel=2)
     if monitor is None:
         return
     event = monitor.event(name)
     if event:
         event.emit(**(fields if error is None else {**fields, "error": error}))
+
+
+def fields_for_log(fields: Mapping[str, object]) -> dict[str, object]:
+    """For `extra`: names that a log record uses itself have an underscore behind them."""
+    return {f"{field}_" if field in _TAKEN else field: value for field, value in fields.items()}
