@@ -32,6 +32,9 @@ app.monitor.subscribe(Alarm())
   that it took, None where it takes none) and `at` (seconds since 1970, UTC). It is called in the thread where it
   happens, which waits for it: in a node of a swarm for what happens there, in the supervisor for the swarm's own
   events.
+- `consumer.consume` and `consumer.consumed` are told in the very context (`contextvars`) in which the handler runs: in
+  its worker thread, or in its asyncio task. What the first one sets is set inside of the handler, and the second one
+  sets it back. The same goes for `message.process` and `message.processed`.
 - A listener that raises is logged with its traceback and told as `error.occurred`; the other listeners and Grete go
   on. `KeyboardInterrupt`, `SystemExit` and what else is no `Exception` goes to where it happened.
 - A name that is none raises `grete.UnknownEventError`, which says what is called nearly so.

@@ -38,7 +38,7 @@ class Rig:
         self.dispatcher: Any = FakeDispatcher()
         clients: Any = {0: self.client}
         either: Any = self.dispatcher
-        self.instances = Instances(either, clients, no_producer)
+        self.instances = Instances(either, clients, no_producer, monitor)
         self.departure = Departure(Leaks(False))
         arguments: list[Any] = [
             {0: self.route},

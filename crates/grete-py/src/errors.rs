@@ -104,6 +104,13 @@ pub(crate) fn no_payload(topic: &str) -> PyErr {
     make("NoPayloadError", &message, |_| Ok(()))
 }
 
+/// Seconds, if a handler has asked for another try after them.
+pub(crate) fn retry_later(error: &Bound<'_, PyAny>) -> Option<f64> {
+    let class = error.py().import("grete.errors").and_then(|errors| errors.getattr("RetryLater"));
+    let asked = !error.is_none() && class.is_ok_and(|class| error.is_instance(&class).unwrap_or(false));
+    asked.then(|| error.getattr("delay").and_then(|delay| delay.extract()).unwrap_or(0.0))
+}
+
 /// Whether a decoder's exception is the route's to answer as it is: `Reject`, `RetryLater`.
 pub(crate) fn is_users_word(py: Python<'_>, error: &PyErr) -> bool {
     let is = |class: &str| {

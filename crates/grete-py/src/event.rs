@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyKeyError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMappingProxy, PyString, PyTuple};
@@ -184,6 +184,14 @@ pub(crate) struct Occurred {
     name: Py<PyString>,
     payload: Py<PyDict>,
     at: f64,
+}
+
+impl Occurred {
+    /// A field that the event always has.
+    pub(crate) fn field<'py>(&self, py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+        let found = self.payload.bind(py).get_item(name)?;
+        found.ok_or_else(|| PyKeyError::new_err(format!("{} comes without {name}", self.name.bind(py))))
+    }
 }
 
 #[pymethods]

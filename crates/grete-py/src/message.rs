@@ -40,7 +40,7 @@ impl Message {
     }
 
     #[inline]
-    fn row(&self) -> usize {
+    pub(crate) fn row(&self) -> usize {
         self.row.load(Ordering::Relaxed) as usize
     }
 

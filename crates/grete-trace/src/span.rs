@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::context::SpanContext;
+
 /// In bytes, as Datadog's agent cuts them.
 const LONGEST_NAME: usize = 100;
 const LONGEST_RESOURCE: usize = 5_000;
@@ -30,6 +32,14 @@ pub struct Link {
     pub tracestate: Box<str>,
     /// What is said of it.
     pub attributes: Vec<(Box<str>, Box<str>)>,
+}
+
+impl From<SpanContext> for Link {
+    fn from(place: SpanContext) -> Self {
+        let flags = place.priority.is_some().then(|| place.flags());
+        let SpanContext { trace_id, span_id, tracestate, .. } = place;
+        Self { trace_id, span_id, flags, tracestate, attributes: Vec::new() }
+    }
 }
 
 /// A piece of work: who did what, when, for how long, with what result.

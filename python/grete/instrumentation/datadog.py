@@ -3,6 +3,8 @@
 tracer = Tracer(service="orders", env="production")
 with tracer.start("order.book", resource=order.kind, parent=tracer.extract(message.headers)) as span:
     span.set_tag("customer", order.customer)
+
+app.monitor.subscribe(tracer)  # a span for each job
 """
 
 import atexit
@@ -13,8 +15,9 @@ from collections.abc import MutableMapping
 from typing import Any, Final, Self
 
 from grete import _core
-from grete._core import Span, SpanContext
+from grete._core import Occurred, Span, SpanContext
 from grete.errors import ConfigError
+from grete.instrumentation.monitor import Listener
 
 __all__ = ["HEADERS", "Span", "SpanContext", "Tracer"]
 
@@ -31,11 +34,19 @@ HEADERS: Final = frozenset(
 )
 """The names of all headers that `Tracer.inject` writes and `Tracer.extract` reads, in lower case."""
 
+# What the agent has, in seconds, to take the last spans.
+_LAST = 2.0
+
 _tracers: "weakref.WeakSet[Tracer]" = weakref.WeakSet()
 
 
 class Tracer(_core.Tracer):
     """Begins spans and sends those that are finished to a Datadog agent.
+
+    `app.monitor.subscribe(tracer)`: a span for each job of the App, current while its handler runs, with links to the
+    spans that sent its records; the sender of a job's only record is its parent instead. With `messages`, handlers that
+    get records one by one have a span for each of them, too, within the job's. When the App stops, what is not sent yet
+    has 2 s for it.
 
     `service`, `env`, `version` and `agent` default to what Datadog's own tracers read from the environment:
     `DD_SERVICE`, `DD_ENV`, `DD_VERSION`, and `DD_TRACE_AGENT_URL` or `DD_AGENT_HOST` and `DD_TRACE_AGENT_PORT`. `agent`
@@ -63,6 +74,7 @@ class Tracer(_core.Tracer):
         max_bytes: int = 32 * 1024 * 1024,
         interval: float = 1.0,
         timeout: float = 2.0,
+        messages: bool = False,
     ) -> Self:
         environment = os.environ
         service = service or environment.get("DD_SERVICE")
@@ -86,8 +98,25 @@ class Tracer(_core.Tracer):
             interval=interval,
             timeout=timeout,
         )
+        tracer._messages = messages
         _tracers.add(tracer)
         return tracer
+
+    _messages: bool
+
+    @property
+    def on_message_process(self) -> Listener | None:
+        """Begins a record's span. None, which nobody can subscribe, without `messages`."""
+        return self._begin_message if self._messages else None
+
+    @property
+    def on_message_processed(self) -> Listener | None:
+        """Ends it."""
+        return self._end_message if self._messages else None
+
+    def on_app_stopped(self, _occurred: Occurred) -> None:
+        """Nobody works any more: sends what is there."""
+        self.flush(_LAST)
 
     def inject(
         self,
@@ -122,4 +151,4 @@ def _agent() -> str:
 @atexit.register
 def _close_all() -> None:
     for tracer in list(_tracers):
-        tracer.close(2.0)
+        tracer.close(_LAST)

@@ -11,6 +11,7 @@ from grete.instrumentation.described import Described
 _HERE = "topic: str, partition: int"
 _RUN = f"job: int, handler: str, {_HERE}, slot: int"
 _BEGUN = f"{_RUN}, attempt: int, records: int, first_offset: int, last_offset: int, messages: Messages"
+_RECORD = f"{_RUN}, offset: int, message: Message"
 _OVER = "time: float, error: BaseException | None"
 _LATE = f"handler: str, {_HERE}, slot: int, seconds: float, worker: str"
 _BATCH = "topic: str, partition: int, records: int"
@@ -43,6 +44,10 @@ CONSUMER = {
         (), "a handler is about to get records; `job` is a number that only this call of it has", _BEGUN
     ),
     "consumer.consumed": Described((), "it has returned, or raised `error`", f"{_BEGUN}, {_OVER}"),
+    "message.process": Described(
+        (), "a function that gets records one by one is about to be called with this one, or its payload", _RECORD
+    ),
+    "message.processed": Described((), "it has returned, or raised `error`", f"{_RECORD}, {_OVER}"),
     "consumer.initialized": Described((), "a new instance's `initialize` has returned or raised", f"{_RUN}, {_OVER}"),
     "consumer.revoked": Described(
         (),

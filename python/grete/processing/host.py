@@ -9,12 +9,13 @@ from grete.errors import GreteError
 from grete.instrumentation.monitor import Monitor
 from grete.processing.background import Background
 from grete.processing.leaks import RawThread
+from grete.processing.records import Records
 
 
 class Host:
     """One for each instance, made before it and gone with it."""
 
-    __slots__ = ("background", "client", "dispatcher", "job", "name", "producer", "raw_threads")
+    __slots__ = ("background", "client", "dispatcher", "job", "name", "producer", "raw_threads", "records")
 
     def __init__(
         self,
@@ -24,14 +25,16 @@ class Host:
         dispatcher: _core.Dispatcher,
         producer: Callable[[], Producer],
         monitor: Monitor | None = None,
+        handler: str = "",
     ) -> None:
-        """`name` is the instance's, like "Orders on orders[3]"; `job` any job of its lane."""
+        """`name` is the instance's, like "Orders on orders[3]"; `job` any of its lane's; `handler` its route's name."""
         self.name = name
         self.job = job
         self.client = client
         self.dispatcher = dispatcher
         self.producer = producer
         self.background = Background(name, dispatcher, monitor)
+        self.records = None if monitor is None else Records(monitor, handler)
         # Threads that its hooks have started themselves.
         self.raw_threads: list[RawThread] = []
 

@@ -57,7 +57,7 @@ class Instances:
         name = f"{route.name.removesuffix('.consume')} on {job.topic}[{job.partition}]"
         if job.slot:
             name += f" (slot {job.slot})"
-        return Host(name, job, self._clients[job.route], self._dispatcher, self._producer, self._monitor)
+        return Host(name, job, self._clients[job.route], self._dispatcher, self._producer, self._monitor, route.name)
 
     def keep(self, job: Job, instance: Instance) -> None:
         """It is initialised: `get` finds it from now on."""

@@ -2,6 +2,8 @@
 
 mod context;
 mod current;
+mod handling;
+mod parents;
 mod span;
 mod text;
 mod tracer;

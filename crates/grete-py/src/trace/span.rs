@@ -42,13 +42,13 @@ impl Span {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Core)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut Core)) {
         if let Some(span) = &mut self.lock().span {
             change(span);
         }
     }
 
-    fn end(&self) {
+    pub(super) fn end(&self) {
         let span = self.lock().span.take();
         if let Some(span) = span {
             self.trace.finish(span);
@@ -114,7 +114,7 @@ impl Span {
     }
 
     #[pyo3(signature = (error=None))]
-    fn set_error(&self, error: Option<&Bound<'_, PyAny>>) {
+    pub(super) fn set_error(&self, error: Option<&Bound<'_, PyAny>>) {
         let told = error.map(tell);
         self.change(|span| {
             span.error = true;
@@ -131,9 +131,7 @@ impl Span {
         let place = place(target)?;
         let attributes = attributes.into_iter().flatten();
         let attributes = attributes.map(|(key, value)| (display(&key).into(), display(&value).into())).collect();
-        let flags = place.priority.is_some().then(|| place.flags());
-        let Place { trace_id, span_id, tracestate, .. } = place;
-        self.change(|span| span.add_link(Link { trace_id, span_id, flags, tracestate, attributes }));
+        self.change(|span| span.add_link(Link { attributes, ..Link::from(place) }));
         Ok(())
     }
 
@@ -201,7 +199,12 @@ fn number(value: &Bound<'_, PyAny>) -> Option<f64> {
         return Some(float.value());
     }
     let int = value.cast::<PyInt>().ok().filter(|int| !int.is_instance_of::<PyBool>())?;
-    int.extract::<i64>().ok().map(|int| int as f64).filter(|float| float.abs() < LARGEST_EXACT)
+    int.extract::<i64>().ok().and_then(exact)
+}
+
+/// As a float that is the same number.
+pub(super) fn exact(int: i64) -> Option<f64> {
+    Some(int as f64).filter(|float| float.abs() < LARGEST_EXACT)
 }
 
 /// The class of an exception, what it says, and where it came from.

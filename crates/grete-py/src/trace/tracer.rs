@@ -10,9 +10,11 @@ use pyo3::types::{PyBytes, PyDict, PyEllipsis, PyList, PyString, PyTuple};
 
 use super::context::SpanContext;
 use super::current;
+use super::handling::Handling;
 use super::span::{self, Span};
 use super::text::text;
 use crate::errors;
+use crate::event::Occurred;
 
 /// Nobody waits a day.
 const LONGEST: f64 = 86_400.0;
@@ -21,6 +23,7 @@ const LONGEST: f64 = 86_400.0;
 #[pyclass(subclass, frozen, module = "grete._core")]
 pub(crate) struct Tracer {
     tracer: Arc<grete_trace::Tracer>,
+    handling: Handling,
 }
 
 /// What a span is part of.
@@ -70,7 +73,7 @@ impl Tracer {
         config.max_bytes = max_bytes;
         config.interval = seconds("interval", interval)?;
         config.timeout = seconds("timeout", timeout)?;
-        Ok(Self { tracer: Arc::new(grete_trace::Tracer::new(config)) })
+        Ok(Self { tracer: Arc::new(grete_trace::Tracer::new(config)), handling: Handling::default() })
     }
 
     #[pyo3(signature = (name, *, resource=None, service=None, span_type=None, parent=Parent::Current))]
@@ -132,6 +135,22 @@ impl Tracer {
         };
         let headers = place.as_ref().map(grete_trace::inject).unwrap_or_default();
         PyList::new(py, headers.into_iter().map(|(name, value)| (name, PyBytes::new(py, value.as_bytes()))))
+    }
+
+    fn on_consumer_consume(&self, py: Python<'_>, occurred: &Bound<'_, Occurred>) -> PyResult<()> {
+        self.handling.begin_job(&self.tracer, py, occurred.get())
+    }
+
+    fn on_consumer_consumed(&self, py: Python<'_>, occurred: &Bound<'_, Occurred>) -> PyResult<()> {
+        self.handling.end_job(py, occurred.get())
+    }
+
+    fn _begin_message(&self, py: Python<'_>, occurred: &Bound<'_, Occurred>) -> PyResult<()> {
+        self.handling.begin_message(&self.tracer, py, occurred.get())
+    }
+
+    fn _end_message(&self, py: Python<'_>, occurred: &Bound<'_, Occurred>) -> PyResult<()> {
+        self.handling.end_message(py, occurred.get())
     }
 
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
