@@ -4,6 +4,7 @@ import contextlib
 import logging
 
 from grete._core import Event, Occurred
+from grete.instrumentation.lines import lines
 
 logger = logging.getLogger("grete")
 
@@ -18,7 +19,7 @@ class Faults:
     def __call__(self, happened: Occurred, listener: object, error: Exception) -> None:
         """Never raises an Exception itself: what has happened goes on."""
         name, described = happened.name, _describe(listener)
-        with contextlib.suppress(Exception):  # of a handler of logs
+        with contextlib.suppress(Exception), lines:  # of a handler of logs
             logger.error(
                 "the listener %s of %s raised; the others were called all the same",
                 described,

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 
+from grete.instrumentation.lines import lines
 from grete.instrumentation.monitor import Monitor
 
 # Names that a log record uses itself.
@@ -29,7 +30,8 @@ def tell(
         exc_info = error if traceback else None
         extra = {"event": name, **fields_for_log(fields)}
         # The record is of who tells it.
-        logger.log(level, text, *args, exc_info=exc_info, extra=extra, stacklevel=2)
+        with lines:
+            logger.log(level, text, *args, exc_info=exc_info, extra=extra, stacklevel=2)
     if monitor is None:
         return
     event = monitor.event(name)
