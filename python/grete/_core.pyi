@@ -549,23 +549,40 @@ class Occurred:
 
 @final
 class Health:
-    """Reports of this process's health, written to a pipe by a thread "grete-health" that needs no GIL.
+    """How this process does, told to whoever asks. In a forked child every use raises ForkedClientError."""
 
-    `grete.swarm.report` reads them. The process ends with status 3 as soon as nobody reads from the pipe any more.
-    """
-
-    def __new__(cls, fd: int, interval: float, dispatcher: Dispatcher, canary: bool = True) -> Health:
-        """The first report is written at once, then one each `interval` seconds. They go to a duplicate of `fd`, the
-        write end of a pipe; neither blocks from now on, and when the pipe is full, reports are dropped and counted.
-        `canary`: a thread "grete-canary" waits for the GIL each time, to tell how long that takes. Raises ValueError
-        for an interval that is none, GreteError for a descriptor that cannot be written to.
+    def __new__(cls, dispatcher: Dispatcher) -> Health:
+        """Starts no thread: `report` does.
 
         It is steady once the dispatcher has workers and all clients are steady: add them before workers start.
         """
     def add_client(self, client: Client) -> None:
-        """From now on reports tell of its membership, too."""
+        """From now on its membership and what it does is told, too."""
+    def report(self, fd: int, interval: float, canary: bool = True) -> None:
+        """Writes reports to a pipe from now on, in a thread "grete-health" that needs no GIL; `grete.swarm.report`
+        reads them. The process ends with status 3 as soon as nobody reads from the pipe any more.
+
+        The first report is written at once, then one each `interval` seconds. They go to a duplicate of `fd`, the
+        write end of a pipe; neither blocks from now on, and when the pipe is full, reports are dropped and counted.
+        `canary`: a thread "grete-canary" waits for the GIL each time, to tell how long that takes. Raises ValueError
+        for an interval that is none, GreteError for a descriptor that cannot be written to, RuntimeError the second
+        time.
+        """
+    def metrics(self) -> str:
+        """Everything that is measured, in Prometheus' text format 0.0.4."""
+    def families(self) -> list[_Family]:
+        """The same as objects: (name, kind, help, samples) of each metric. A sample is (labels, value).
+
+        Kind: "counter", "gauge" or "histogram". Counts are int, other values float; a histogram's value is
+        (buckets, sum, count), where buckets are pairs of an upper end, the last one infinite, and how many were at most
+        that. What is not known is left out.
+        """
     def close(self) -> None:
-        """Ends both threads. A second call does nothing; the end of the interpreter does it at the latest."""
+        """Ends all threads. A second call does nothing; the end of the interpreter does it at the latest."""
+
+_Buckets: TypeAlias = tuple[tuple[float, int], ...]
+_Sample: TypeAlias = tuple[dict[str, str], int | float | tuple[_Buckets, float, int]]
+_Family: TypeAlias = tuple[str, str, str, list[_Sample]]
 
 @final
 class Delivery:

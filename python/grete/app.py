@@ -280,6 +280,13 @@ class App:
         """
         return self._running().statistics()
 
+    def metrics(self) -> str:
+        """What the running App counts and measures, in Prometheus' text format 0.0.4. From any thread, at any rate.
+
+        It is what the probes' `/metrics` answers. Raises GreteError when the App does not run.
+        """
+        return self._running().metrics()
+
     def _make(
         self, *, embedded: bool, node: "NodeContext | None" = None, resolved: config.Config | None = None
     ) -> "Runner":

@@ -27,7 +27,9 @@ from tests.unit.reporting import threads
 
 feed = Feed(handler_timeout=0.2)
 def start(interval=0.05, canary=True):
-    return _core.Health({fd}, interval, feed.dispatcher, canary)
+    health = _core.Health(feed.dispatcher)
+    health.report({fd}, interval, canary)
+    return health
 """
 
 

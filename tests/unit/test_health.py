@@ -24,7 +24,8 @@ class Pipe:
         self.reporting: list[_core.Health] = []
 
     def start(self, interval: float, feed: Feed | None = None, *, canary: bool = True) -> _core.Health:
-        health = _core.Health(self.writer, interval, (feed or Feed()).dispatcher, canary)
+        health = _core.Health((feed or Feed()).dispatcher)
+        health.report(self.writer, interval, canary)
         self.reporting.append(health)
         return health
 
@@ -117,10 +118,17 @@ def test_closing_ends_the_threads_and_the_pipe(pipe: Pipe) -> None:
 
 
 def test_one_that_is_dropped_is_closed(pipe: Pipe) -> None:
-    health = _core.Health(pipe.writer, 0.001, Feed().dispatcher)
+    health = _core.Health(Feed().dispatcher)
+    health.report(pipe.writer, 0.001)
     eventually(lambda: len(threads()) == 2, 30.0, "both threads")
     del health
     gone()
+
+
+def test_it_reports_to_one_pipe(pipe: Pipe) -> None:
+    health = pipe.start(0.001)
+    with pytest.raises(RuntimeError, match="it reports already"):
+        health.report(pipe.writer, 0.001)
 
 
 def test_the_canary_may_be_left_out(pipe: Pipe) -> None:
@@ -152,7 +160,7 @@ def test_an_interval_that_is_none_is_refused(interval: float, pipe: Pipe) -> Non
 
 def test_what_cannot_be_written_to_is_refused(pipe: Pipe) -> None:
     with pytest.raises(GreteError, match="open for reading only; give the write end of an open pipe"):
-        _core.Health(pipe.reader, 1.0, Feed().dispatcher)
+        _core.Health(Feed().dispatcher).report(pipe.reader, 1.0)
     with pytest.raises(GreteError, match="health reports cannot go to descriptor 999999"):
-        _core.Health(999_999, 1.0, Feed().dispatcher)
+        _core.Health(Feed().dispatcher).report(999_999, 1.0)
     assert threads() == set()

@@ -101,7 +101,8 @@ def test_a_forked_child_may_have_a_health_of_its_own_and_not_use_its_parents() -
             except Exception as error:
                 print(type(error).__name__, file=sys.stderr)
             reader, writer = os.pipe()
-            own = _core.Health(writer, 0.01, _core.Dispatcher())
+            own = _core.Health(_core.Dispatcher())
+            own.report(writer, 0.01)
             os.read(reader, 4)
             del own, health
             sys.exit(7)

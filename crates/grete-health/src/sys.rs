@@ -151,6 +151,30 @@ pub(crate) fn page_size() -> u64 {
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
+/// CPU time of all threads of the process.
+pub(crate) fn cpu_time() -> Option<Duration> {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Since the system was started, the time it slept included.
+pub(crate) fn since_boot() -> Option<Duration> {
+    clock(libc::CLOCK_BOOTTIME)
+}
+
+/// What the times in `/proc` are counted in.
+pub(crate) fn ticks_per_second() -> f64 {
+    // SAFETY: takes and returns plain numbers.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u32::try_from(ticks).map_or(100.0, f64::from).max(1.0)
+}
+
+fn clock(clock: libc::clockid_t) -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is live and written by clock_gettime.
+    check(unsafe { libc::clock_gettime(clock, &raw mut time) }).ok()?;
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
 /// Leaves at once: no exit handlers, no destructors.
 pub(crate) fn exit_now(status: i32) -> ! {
     // SAFETY: _exit(2) takes no pointers and does not return.

@@ -56,10 +56,10 @@ class Runner:
         self._node = node
         self._monitor = monitor
         self._tell = functools.partial(tell, monitor, logger)
-        self._health: _core.Health | None = None
         self._timeout: float = config["shutdown_timeout"]
         self._stopping = False
         self._dispatcher = _core.Dispatcher()
+        self._health: _core.Health | None = _core.Health(self._dispatcher)
         self._stop = _core.Stop(self._dispatcher, self._timeout)
         self._production = Production(dict(config.kafka_pairs()), self._made, monitor)
         self._teller = Teller(monitor)
@@ -107,6 +107,14 @@ class Runner:
         node = self._node.id if self._node is not None else None
         return {"app": self._name, "node": node} | engine.statistics()
 
+    def metrics(self) -> str:
+        """See `App.metrics`."""
+        return self._measured().metrics()
+
+    def families(self) -> "list[_core._Family]":
+        """The same as objects."""
+        return self._measured().families()
+
     def owns(self, thread: threading.Thread) -> bool:
         """Whether the end of the run has to wait for this thread."""
         return self._engine is not None and self._engine.owns(thread)
@@ -141,9 +149,10 @@ class Runner:
     def start(self) -> None:
         """Starts clients and workers. Connects later, and says in the log how that goes."""
         atexit.close_before_exit(self)
+        health = self._measured()
         if self._node is not None:
             # First: from now on the supervisor knows that we live, and what we wait for.
-            self._health = _core.Health(self._node.pipe, self._node.report_interval, self._dispatcher)
+            health.report(self._node.pipe, self._node.report_interval)
         routes = [route for members in self._groups.values() for route in members]
         by_route: dict[int, _core.Client] = {}
         groups: dict[int, str] = {}
@@ -152,8 +161,7 @@ class Runner:
             if not self._stop.add_client(client):
                 client.close(0.0)
                 return  # stopped before it has begun
-            if self._health is not None:
-                self._health.add_client(client)
+            health.add_client(client)
             if members[0].assigned is None:
                 client.subscribe([topic for route in members for topic in route.topics])
             else:  # then all of the group's routes are assigned
@@ -196,8 +204,9 @@ class Runner:
             self._dispatcher.release_workers()
             self._stop.over()
             atexit.forget(self)
-            if self._health is not None:
-                self._health.close()
+            health, self._health = self._health, None
+            if health is not None:
+                health.close()
             self._lookout.close()
             self._statistics.close()
             # Workers and engine know us: without this, descriptors would wait for the garbage collector.
@@ -219,6 +228,12 @@ class Runner:
     def _emitted(self) -> dict[str, object] | None:
         """The fields of `statistics.emitted`; None before the engine was there."""
         return {"statistics": self.statistics()} if self._engine is not None else None
+
+    def _measured(self) -> _core.Health:
+        health = self._health
+        if health is None:
+            raise GreteError(f'App "{self._name}" does not run')
+        return health
 
     def _made(self, producer: Producer) -> bool:
         in_time = self._stop.add_producer(producer)

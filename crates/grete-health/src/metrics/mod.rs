@@ -3,14 +3,18 @@
 //! `None` means not known: it is left out, and never told as zero. All durations are seconds, all sizes bytes; counters run since
 //! the process began.
 
+mod bounds;
 pub mod catalogue;
 mod histogram;
+mod tell;
 
 use std::sync::Arc;
 
 use crate::report::LaneCounts;
 
+pub use bounds::{MAX_GROUPS, MAX_HANDLERS, MAX_LABEL, MAX_LANES, OTHER};
 pub use histogram::Histogram;
+pub use tell::{Label, Sink, Value};
 
 /// Everything that a process counts and measures. Lists come as they are, in any order and of any length; entries of the same
 /// name are allowed, and told as one.
