@@ -39,7 +39,7 @@ class Beside(grete.Consumer):
 
 
 def consumer_of(rig: Rig) -> Any:
-    ((consumer, _),) = rig.instances.all()
+    (consumer,) = (instance.consumer for instance in rig.instances.all())
     return consumer
 
 

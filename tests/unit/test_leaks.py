@@ -147,7 +147,7 @@ def test_background_threads_and_those_outside_of_hooks_are_not_suspected(watch: 
     other = threading.Thread(target=print)
     other.start()
     other.join()
-    ((_, host),) = rig.instances.all()
+    (host,) = (instance.host for instance in rig.instances.all())
     assert host.raw_threads == []
     rig.run(FakeJob("revoked"))
 

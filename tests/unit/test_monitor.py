@@ -17,6 +17,7 @@ import pytest
 import grete
 from grete import UnknownEventError
 from grete.instrumentation import Event, Monitor, Occurred, clock
+from grete.instrumentation.heard import Heard
 
 
 @pytest.fixture
@@ -48,6 +49,48 @@ def test_an_event_is_true_while_somebody_listens(monitor: Monitor) -> None:
         occurred["groups"]
     assert repr(occurred) == "<Occurred app.running: {'topics': ['a'], 'time': 0.5}>"
     assert repr(event) == "<Event app.running: 0 listeners>"
+
+
+def test_it_is_known_whether_somebody_listens_to_one_of_several(monitor: Monitor) -> None:
+    assert not monitor.jobs.now
+    monitor.subscribe("consumer.consume", print)
+    assert monitor.jobs.now
+    monitor.subscribe("consumer.consumed", print)
+    monitor.unsubscribe("consumer.consume", print)
+    assert monitor.jobs.now
+    monitor.event("consumer.consumed").unsubscribe(print)
+    assert not monitor.jobs.now
+    event = monitor.event("app.running")
+    event.subscribe(print)
+    assert Heard(monitor.event("app.stopped"), event).now
+
+
+def test_who_comes_while_another_goes_is_known(monitor: Monitor) -> None:
+    """A look that is overtaken by a change between seeing and noting looks again."""
+
+    class Event:
+        """Somebody comes just after it has been seen that nobody is there."""
+
+        def __init__(self) -> None:
+            self.watcher: Any = None
+            self.answers = [True, False, True, True, True]
+            self.overtaken = False
+
+        def watch(self, watcher: Any) -> None:
+            self.watcher = watcher
+
+        def __bool__(self) -> bool:
+            answer = self.answers.pop(0)
+            if not answer and not self.overtaken:
+                self.overtaken = True
+                self.watcher()
+            return answer
+
+    event: Any = Event()
+    heard = Heard(event)  # looks until it has seen what is noted
+    assert heard.now
+    assert event.overtaken
+    assert not event.answers
 
 
 def test_nobody_changes_what_others_hear(monitor: Monitor) -> None:

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use grete_client::{ClientError, Dispatcher as ClientDispatcher, JobKind, JobToken, Trouble};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::calls;
 use crate::errors;
@@ -37,9 +38,7 @@ pub(crate) struct Job {
     /// From 1; counts the runs of the first unmarked record.
     #[pyo3(get)]
     attempt: u32,
-    /// "consume", "dead_letter", "revoked", "shutdown", "eof" or "tick".
-    #[pyo3(get)]
-    kind: &'static str,
+    kind: JobKind,
     /// Whether a revoked partition is already somebody else's.
     #[pyo3(get)]
     lost: bool,
@@ -66,7 +65,7 @@ impl Job {
             slot: job.slot,
             partition: job.partition,
             attempt: job.attempt,
-            kind: job.kind.name(),
+            kind: job.kind,
             lost: job.kind == JobKind::Revoked { lost: true },
             topic: job.topic,
             trouble: job.trouble,
@@ -133,12 +132,22 @@ impl Job {
     }
 
     fn describe(&self) -> String {
-        format!("<Job {} {}[{}] attempt {}>", self.kind, self.topic, self.partition, self.attempt)
+        format!("<Job {} {}[{}] attempt {}>", self.kind.name(), self.topic, self.partition, self.attempt)
     }
 }
 
 #[pymethods]
 impl Job {
+    /// "consume", "dead_letter", "revoked", "shutdown", "eof" or "tick".
+    #[getter]
+    fn kind<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
+        match self.kind {
+            // Asked for with each job: always the same object.
+            JobKind::Consume => pyo3::intern!(py, "consume").clone(),
+            other => PyString::new(py, other.name()),
+        }
+    }
+
     #[getter]
     fn topic(&self) -> &str {
         &self.topic

@@ -11,6 +11,7 @@ from grete.errors import UnknownEventError
 from grete.instrumentation.clock import monotonic
 from grete.instrumentation.events import EVENTS
 from grete.instrumentation.faults import Faults
+from grete.instrumentation.heard import Heard
 
 Listener: TypeAlias = Callable[[Occurred], object]
 L = TypeVar("L", bound=Listener)
@@ -40,6 +41,8 @@ class Monitor:
         self._faults = Faults(errors)
         emitted = (name for name, described in EVENTS.items() if described.emitted)
         self._events = {name: Event(name, self._faults) for name in emitted} | {errors.name: errors}
+        self.jobs = Heard(self._events["consumer.consume"], self._events["consumer.consumed"])
+        """Whether somebody listens to the events of all jobs, for those who ask before each: `if monitor.jobs.now:`."""
 
     def event(self, name: str) -> Event:
         """The event of that name, to keep: `if event: event.emit(...)` costs next to nothing while nobody listens.

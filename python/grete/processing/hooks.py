@@ -3,7 +3,7 @@
 import inspect
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from grete import _core
 from grete._core import Job
@@ -15,6 +15,8 @@ from grete.processing.instances import NO_MESSAGES, Instance, Instances, constru
 from grete.processing.leaks import runs_hooks
 from grete.processing.reports import Reports
 from grete.routes import Route
+
+T = TypeVar("T")
 
 # These end the process gracefully; a retry would only repeat them.
 FATAL = (SystemExit, KeyboardInterrupt, MemoryError)
@@ -43,12 +45,12 @@ async def here(function: Callable[..., Any], *args: object) -> Any:
     return function(*args)
 
 
-def drive(coroutine: Coroutine[Any, Any, None]) -> None:
+def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     """Runs what is a coroutine for the event loop's sake in a thread, where nothing in it has to wait for a loop."""
     try:
         coroutine.send(None)
-    except StopIteration:
-        return
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
     coroutine.close()
     raise GreteError(
         "a hook is `async def` and awaits, but its consumer's consume is a plain def, which runs in a thread without "
@@ -76,14 +78,44 @@ class Hooks:
         self._dead_letters = dead_letters
         self._clients = clients
         self._blocking = blocking
-        self._reports = reports = Reports(monitor or Monitor(), routes)
-        # Looked at before each job.
-        self._begins, self._ends = reports.consume, reports.consumed
+        self._reports = Reports(monitor or Monitor(), routes)
+        self._heard = self._reports.jobs
         self._commits_first = {route.id for route in routes.values() if route.offsets == "at_most_once"}
         self._keeps_job = {route.id for route in routes.values() if route.offsets == "manual"}
         self._single = {route.id for route in routes.values() if route.concurrency == "partition"}
         # How often in a row a unit's records could not be handed out, by lane and slot.
         self._failed: dict[tuple[int, int], int] = {}
+
+    def work(self, job: Job) -> None:
+        """As `run`, in a worker thread. `consume` goes without coroutines: they would be a sixth of an empty job."""
+        if job.kind != "consume":
+            drive(self.run(job))
+            return
+        instance = self._instances.get(job) or drive(self._initialized(job))
+        route = job.route
+        if route in self._commits_first:
+            self._commit_first(job)
+        messages = job.messages
+        if messages is None:
+            raise AssertionError(f"{job!r} brought no messages")
+        consumer = instance.consumer
+        consumer.attempt = job.attempt
+        consumer.messages, consumer._job = messages, job  # noqa: SLF001
+        begun = self._reports.begin(job, messages) if self._heard.now else None
+        try:
+            _consume(instance)
+        except BaseException as error:
+            if begun is not None:
+                self._reports.end(begun, error)
+            raise
+        else:
+            if begun is not None:
+                self._reports.end(begun, None)
+        finally:
+            # The instance outlives the job; the batch's memory must not.
+            consumer.messages = NO_MESSAGES
+            if route not in self._keeps_job:
+                consumer._job = None  # noqa: SLF001
 
     async def run(self, job: Job) -> None:
         """Runs what the job stands for; raises what the hook raises."""
@@ -97,6 +129,7 @@ class Hooks:
                 await (self._leave(job) if kind in ("revoked", "shutdown") else self._call_all(job))
 
     async def _consume(self, job: Job) -> None:
+        """As in `work`, on the event loop."""
         instance = self._instances.get(job)
         if instance is None:
             instance = await self._initialized(job)
@@ -108,7 +141,7 @@ class Hooks:
         consumer = instance.consumer
         consumer.attempt = job.attempt
         consumer.messages, consumer._job = messages, job  # noqa: SLF001
-        begun = self._reports.begin(job, messages) if self._begins or self._ends else None
+        begun = self._reports.begin(job, messages) if self._heard.now else None
         try:
             await _call(instance, "consume")
         except BaseException as error:
@@ -119,7 +152,6 @@ class Hooks:
             if begun is not None:
                 self._reports.end(begun, None)
         finally:
-            # The instance outlives the job; the batch's memory must not.
             consumer.messages = NO_MESSAGES
             if job.route not in self._keeps_job:
                 consumer._job = None  # noqa: SLF001
@@ -207,6 +239,17 @@ def _wait(route: Route, failures: int) -> float:
     first, longest = route.retry.waits
     wait = min(longest, first * 2.0 ** min(failures - 1, 60))
     return wait * random.uniform(1.0 - route.retry.jitter, 1.0)  # noqa: S311
+
+
+@runs_hooks(lambda names: (names["instance"].host, "consume"))
+def _consume(instance: Instance) -> None:
+    result = instance.consumer.consume()
+    if result is not None and inspect.isawaitable(result):
+        drive(_awaited(result))
+
+
+async def _awaited(result: Awaitable[None]) -> None:
+    await result
 
 
 @runs_hooks(lambda names: (names["instance"].host, names["hook"]))

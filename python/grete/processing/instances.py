@@ -1,7 +1,7 @@
 """Consumer instances: one for each unit that the dispatcher schedules, from its first job to its lane's last."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from grete import _core
 from grete._core import Job, Messages
@@ -16,7 +16,8 @@ from grete.routes import Route
 NO_MESSAGES = Messages.empty()
 
 
-class Instance(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Instance:
     """A consumer and what belongs to it; a class of a user's may have slots, and no room for more."""
 
     consumer: Consumer

@@ -13,13 +13,14 @@ Begun = tuple[dict[str, Any], float]
 
 
 class Reports:
-    """For one run of an App. `consume` and `consumed` are for those who ask before each job whether anybody listens."""
+    """For one run of an App. `jobs` is for those who ask before each job whether anybody listens."""
 
     def __init__(self, monitor: Monitor, routes: Mapping[int, Route]) -> None:
         """`routes` go by `Route.id`."""
         self._routes = routes
-        self.consume = monitor.event("consumer.consume")
-        self.consumed = monitor.event("consumer.consumed")
+        self.jobs = monitor.jobs
+        self._consume = monitor.event("consumer.consume")
+        self._consumed = monitor.event("consumer.consumed")
         self.initialized = monitor.event("consumer.initialized")
         self._hooks = {
             "revoked": monitor.event("consumer.revoked"),
@@ -37,15 +38,15 @@ class Reports:
             "last_offset": messages.last_offset,
             "messages": messages,
         }
-        if self.consume:
-            self.consume.emit(**payload)
+        if self._consume:
+            self._consume.emit(**payload)
         return payload, monotonic()
 
     def end(self, begun: Begun, error: BaseException | None) -> None:
         """It has returned, or raised this."""
         payload, begin = begun
-        if self.consumed:
-            self.consumed.emit(**payload, time=monotonic() - begin, error=error)
+        if self._consumed:
+            self._consumed.emit(**payload, time=monotonic() - begin, error=error)
 
     def hook(self, job: Job) -> contextlib.AbstractContextManager[None]:
         """Around the hook of a lane's job."""

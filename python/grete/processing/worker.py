@@ -6,7 +6,7 @@ from collections.abc import Callable
 from grete import _core
 from grete._core import Job
 from grete.processing.failures import Control, Failures
-from grete.processing.hooks import Hooks, drive
+from grete.processing.hooks import Hooks
 
 
 class Worker(threading.Thread):
@@ -47,7 +47,7 @@ class Worker(threading.Thread):
         while (job := self._dispatcher.next(worker, done)) is not None:
             self.job = job
             try:
-                drive(self._hooks.run(job))
+                self._hooks.work(job)
             except BaseException as error:
                 self._failures.fail(job, error)
                 done = None
