@@ -4,13 +4,10 @@ Those that go record by record stop between two of them when their partition is 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grete._core import Job
 from grete.consumer import Consumer
-
-if TYPE_CHECKING:
-    from grete.processing.records import Records
 
 Function = Callable[[Any], Any]
 
@@ -31,9 +28,10 @@ class EachMessage(FunctionConsumer):
 
     def consume(self) -> None:
         """One call a message, straight from the native part."""
-        job, function = _job(self), self._function
-        records = _records(self)
-        job.each(function if records is None else records.told(job, function, decoded=False))
+        job, function, host = _job(self), self._function, self._host
+        if host is not None and host.records.heard.now:
+            function = host.records.told(job, function, decoded=False)
+        job.each(function)
 
 
 class EachPayload(FunctionConsumer):
@@ -41,12 +39,11 @@ class EachPayload(FunctionConsumer):
 
     def consume(self) -> None:
         """One call a payload, straight from the native part."""
-        job, function = _job(self), self._function
-        records = _records(self)
-        if records is None:
-            job.each_payload(function)
+        job, function, host = _job(self), self._function, self._host
+        if host is not None and host.records.heard.now:
+            job.each(host.records.told(job, function, decoded=True))
         else:
-            job.each(records.told(job, function, decoded=True))
+            job.each_payload(function)
 
 
 class AsyncFunctionConsumer(FunctionConsumer):
@@ -62,10 +59,9 @@ class AsyncEachMessage(FunctionConsumer):
 
     async def consume(self) -> None:
         """In order: the next message starts when the one before is done."""
-        function, job = self._function, _job(self)
-        records = _records(self)
-        if records is not None:
-            function = records.told_async(job, function, decoded=False)
+        job, function, host = _job(self), self._function, self._host
+        if host is not None and host.records.heard.now:
+            function = host.records.told_async(job, function, decoded=False)
         for number, message in enumerate(self.messages, 1):
             if job.cut_short():
                 return
@@ -78,9 +74,10 @@ class AsyncEachPayload(FunctionConsumer):
 
     async def consume(self) -> None:
         """In order: the next payload is decoded when the one before is done."""
-        function, job = self._function, _job(self)
-        records = _records(self)
-        told = None if records is None else records.told_async(job, function, decoded=True)
+        job, function, host = _job(self), self._function, self._host
+        told = None
+        if host is not None and host.records.heard.now:
+            told = host.records.told_async(job, function, decoded=True)
         for number, message in enumerate(self.messages, 1):
             if job.cut_short():
                 return
@@ -92,13 +89,6 @@ def _job(consumer: Consumer) -> Job:
     if (job := consumer._job) is None:  # noqa: SLF001
         raise AssertionError("consume runs without a job")
     return job
-
-
-def _records(consumer: Consumer) -> "Records | None":
-    """What tells of single records; None while nobody listens."""
-    host = consumer._host  # noqa: SLF001
-    records = None if host is None else host.records
-    return records if records is not None and (records.process or records.processed) else None
 
 
 _STYLES: dict[tuple[str, bool], type[FunctionConsumer]] = {

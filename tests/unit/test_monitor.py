@@ -51,15 +51,27 @@ def test_an_event_is_true_while_somebody_listens(monitor: Monitor) -> None:
     assert repr(event) == "<Event app.running: 0 listeners>"
 
 
-def test_it_is_known_whether_somebody_listens_to_one_of_several(monitor: Monitor) -> None:
-    assert not monitor.jobs.now
-    monitor.subscribe("consumer.consume", print)
-    assert monitor.jobs.now
-    monitor.subscribe("consumer.consumed", print)
-    monitor.unsubscribe("consumer.consume", print)
-    assert monitor.jobs.now
-    monitor.event("consumer.consumed").unsubscribe(print)
-    assert not monitor.jobs.now
+@pytest.mark.parametrize(
+    ("of", "names"),
+    [("jobs", ("consumer.consume", "consumer.consumed")), ("records", ("message.process", "message.processed"))],
+)
+def test_it_is_known_whether_somebody_listens_to_one_of_several(
+    monitor: Monitor, of: str, names: tuple[str, str]
+) -> None:
+    heard, (first, second), found = getattr(monitor, of), names, list[bool]()
+    for change in (
+        lambda: None,
+        lambda: monitor.subscribe(first, print),
+        lambda: monitor.subscribe(second, print),
+        lambda: monitor.unsubscribe(first, print),
+        lambda: monitor.event(second).unsubscribe(print),
+    ):
+        change()
+        found.append(heard.now)
+    assert found == [False, True, True, True, False]
+
+
+def test_who_listened_before_is_known(monitor: Monitor) -> None:
     event = monitor.event("app.running")
     event.subscribe(print)
     assert Heard(monitor.event("app.stopped"), event).now

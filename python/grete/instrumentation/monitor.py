@@ -43,6 +43,8 @@ class Monitor:
         self._events = {name: Event(name, self._faults) for name in emitted} | {errors.name: errors}
         self.jobs = Heard(self._events["consumer.consume"], self._events["consumer.consumed"])
         """Whether somebody listens to the events of all jobs, for those who ask before each: `if monitor.jobs.now:`."""
+        self.records = Heard(self._events["message.process"], self._events["message.processed"])
+        """The same of all records that handlers get one by one."""
 
     def event(self, name: str) -> Event:
         """The event of that name, to keep: `if event: event.emit(...)` costs next to nothing while nobody listens.

@@ -34,7 +34,7 @@ class Host:
         self.dispatcher = dispatcher
         self.producer = producer
         self.background = Background(name, dispatcher, monitor)
-        self.records = None if monitor is None else Records(monitor, handler)
+        self.records = Records(monitor or Monitor(), handler)
         # Threads that its hooks have started themselves.
         self.raw_threads: list[RawThread] = []
 

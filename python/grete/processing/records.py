@@ -10,15 +10,16 @@ from grete.instrumentation.monitor import Monitor
 
 
 class Records:
-    """Of one handler. Whoever calls it asks before each job whether anybody listens to `process` or `processed`."""
+    """Of one handler. Whoever calls it asks before each job whether they are `heard`."""
 
-    __slots__ = ("_handler", "process", "processed")
+    __slots__ = ("_handler", "_process", "_processed", "heard")
 
     def __init__(self, monitor: Monitor, handler: str) -> None:
         """`handler` is what it is called in events."""
         self._handler = handler
-        self.process = monitor.event("message.process")
-        self.processed = monitor.event("message.processed")
+        self.heard = monitor.records
+        self._process = monitor.event("message.process")
+        self._processed = monitor.event("message.processed")
 
     def told(self, job: Job, function: Callable[[Any], Any], *, decoded: bool) -> Callable[[Message], Any]:
         """For messages: tells around each call of the function, which gets the message, or its payload if `decoded`."""
@@ -66,10 +67,10 @@ class Records:
             "offset": message.offset,
             "message": message,
         }
-        if self.process:
-            self.process.emit(**payload)
+        if self._process:
+            self._process.emit(**payload)
         return payload
 
     def _end(self, payload: dict[str, Any], begin: float, error: BaseException | None) -> None:
-        if self.processed:
-            self.processed.emit(**payload, time=monotonic() - begin, error=error)
+        if self._processed:
+            self._processed.emit(**payload, time=monotonic() - begin, error=error)
