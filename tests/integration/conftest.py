@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.apprun import AppRun
 from tests.integration.frame_proxy import FrameProxy, proxied_cluster
+from tests.integration.trace_agent import Agent, running_agent
 from tests.kafka import KafkaCluster
 
 RECORDER = "tests.integration.apps.recorder:app"
@@ -52,3 +53,10 @@ def broker(behind: tuple[KafkaCluster, FrameProxy], proxy: FrameProxy, topic: st
     """The broker behind the proxy, with an empty topic of one partition."""
     behind[0].create_topic(topic)
     return behind[0]
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    """Datadog's test agent, for tests that `needs_agent`."""
+    with running_agent(tmp_path_factory.mktemp("agent")) as agent:
+        yield agent
