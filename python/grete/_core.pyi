@@ -861,12 +861,18 @@ class Tracer:
         env: str,
         version: str,
         agent: str,
+        path: str | None,
+        headers: Sequence[tuple[str, str]],
+        resource: Sequence[tuple[str, str]] | None,
         language: tuple[str, str],
         max_spans: int,
         max_bytes: int,
         interval: float,
         timeout: float,
-    ) -> Self: ...
+    ) -> Self:
+        """`resource`: OTLP with these attributes of the resource; None: Datadog's format. `path` goes behind that of
+        the agent; None: what is usual for Datadog.
+        """
     def start(
         self,
         name: str,

@@ -1,7 +1,6 @@
 //! Where the agent listens.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use crate::error::AgentError;
 
@@ -42,15 +41,14 @@ impl Agent {
     }
 }
 
-impl FromStr for Agent {
-    type Err = AgentError;
-
-    fn from_str(url: &str) -> Result<Self, AgentError> {
-        parse(url).map_err(|reason| AgentError::Url { url: url.into(), reason })
+impl Agent {
+    /// An URL whose port is this one where it gives none.
+    pub fn read(url: &str, port: u16) -> Result<Self, AgentError> {
+        parse(url, port).map_err(|reason| AgentError::Url { url: url.into(), reason, port })
     }
 }
 
-fn parse(url: &str) -> Result<Agent, &'static str> {
+fn parse(url: &str, port: u16) -> Result<Agent, &'static str> {
     let Some((scheme, rest)) = url.split_once("://") else { return Err("it has no scheme") };
     // Whatever ends a line or a word would end up in the request's head.
     if url.bytes().any(|byte| !byte.is_ascii_graphic()) {
@@ -63,13 +61,13 @@ fn parse(url: &str) -> Result<Agent, &'static str> {
         "unix" if !rest.starts_with('/') => Err("a socket's path begins with a slash, so that there are three of them"),
         "unix" if rest.len() < 2 || rest.len() > 107 => Err("a socket's path has 2 to 107 bytes"),
         "unix" => Ok(Agent::Unix { path: rest.into() }),
-        "http" => tcp(rest),
+        "http" => tcp(rest, port),
         "https" => Err("agents are spoken to in plain HTTP, on the same host or through a proxy"),
         _ => Err("only http and unix are spoken"),
     }
 }
 
-fn tcp(rest: &str) -> Result<Agent, &'static str> {
+fn tcp(rest: &str, default: u16) -> Result<Agent, &'static str> {
     let (authority, prefix) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
     let (host, port) = match authority.strip_prefix('[') {
         Some(bracketed) => bracketed.split_once(']').ok_or("a bracket is not closed")?,
@@ -82,7 +80,7 @@ fn tcp(rest: &str) -> Result<Agent, &'static str> {
         return Err("an IPv6 address stands in brackets");
     }
     let port = match port.strip_prefix(':') {
-        None if port.is_empty() => 8126,
+        None if port.is_empty() => default,
         Some(digits) => digits.parse().ok().filter(|&port| port > 0).ok_or("a port is a number from 1 to 65535")?,
         None => return Err("after the bracket comes a colon and the port"),
     };
@@ -95,15 +93,15 @@ mod tests {
 
     #[test]
     fn addresses_are_read() {
-        let tcp = |url: &str| match url.parse() {
+        let tcp = |url: &str| match Agent::read(url, 8126) {
             Ok(Agent::Tcp { host, port, prefix }) => (host, port, prefix),
             other => panic!("{other:?}"),
         };
         assert_eq!(tcp("http://localhost:8126"), ("localhost".into(), 8126, String::new()));
         assert_eq!(tcp("http://agent"), ("agent".into(), 8126, String::new()));
         assert_eq!(tcp("http://[::1]:99/dd/"), ("::1".into(), 99, "/dd".into()));
-        assert_eq!("http://[::1]:99".parse::<Agent>().expect("an agent").authority(), "[::1]:99");
-        let unix: Agent = "unix:///var/run/apm.socket".parse().expect("an agent");
+        assert_eq!(Agent::read("http://[::1]:99", 1).expect("an agent").authority(), "[::1]:99");
+        let unix = Agent::read("unix:///var/run/apm.socket", 1).expect("an agent");
         assert_eq!(unix, Agent::Unix { path: "/var/run/apm.socket".into() });
     }
 
@@ -126,7 +124,7 @@ mod tests {
             ("unix://run/apm", "three"),
             ("unix:///", "107"),
         ] {
-            let error = url.parse::<Agent>().expect_err("no address").to_string();
+            let error = Agent::read(url, 8126).expect_err("no address").to_string();
             assert!(error.contains(reason) && error.contains("unix:///PATH"), "{url}: {error}");
         }
     }

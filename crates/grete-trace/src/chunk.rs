@@ -15,6 +15,8 @@ pub(crate) struct Chunk {
     pub(crate) rate: Option<f64>,
     /// Where the trace began; may be empty.
     pub(crate) origin: Box<str>,
+    /// Other vendors' members of W3C's tracestate; may be empty.
+    pub(crate) tracestate: Box<str>,
     /// Tags that go with the trace.
     pub(crate) tags: Box<[(Box<str>, Box<str>)]>,
 }

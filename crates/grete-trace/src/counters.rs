@@ -17,17 +17,19 @@ pub enum Reason {
     Failing,
     /// It answered 413, or one trace alone is larger than a request may be.
     TooLarge,
-    /// It answered another 4xx, or sent us elsewhere.
+    /// It answered another 4xx, sent us elsewhere, or said that it has not taken these.
     Refused,
     /// What it answered was no HTTP.
     Garbled,
     /// The tracer was closed before they could be sent.
     Closed,
+    /// Whoever began the trace does not want it kept, and a collector gets only those that are.
+    Unsampled,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Full,
         Self::Away,
         Self::Slow,
@@ -37,6 +39,7 @@ impl Reason {
         Self::Refused,
         Self::Garbled,
         Self::Closed,
+        Self::Unsampled,
     ];
 
     /// As statistics have it.
@@ -52,6 +55,7 @@ impl Reason {
             Self::Refused => "refused",
             Self::Garbled => "garbled",
             Self::Closed => "closed",
+            Self::Unsampled => "unsampled",
         }
     }
 }

@@ -130,7 +130,7 @@ impl Datadog {
         map(out, theirs + trace);
         for (key, value) in span.metrics().filter(|&(key, _)| !ours(key)) {
             string(out, key);
-            float(out, value);
+            float(out, value.into());
         }
         let Some(chunk) = head else { return };
         out.extend_from_slice(key!("_sampling_priority_v1"));

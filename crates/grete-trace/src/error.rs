@@ -5,7 +5,7 @@
 pub enum AgentError {
     /// Nothing can be reached by it.
     #[error(
-        "agent={url:?} is no address of an agent: {reason}. Give \"http://HOST:PORT\" (8126 where no port is given) or \
+        "agent={url:?} is no address of an agent: {reason}. Give \"http://HOST:PORT\" ({port} where no port is given) or \
          \"unix:///PATH/OF/SOCKET\""
     )]
     Url {
@@ -13,5 +13,7 @@ pub enum AgentError {
         url: String,
         /// What is wrong with it.
         reason: &'static str,
+        /// That of URLs without one.
+        port: u16,
     },
 }

@@ -1,5 +1,9 @@
 //! HTTP/1.1 answers, read from whatever comes.
 
+use std::time::{Duration, SystemTime};
+
+use crate::retry_after;
+
 /// Of an answer, before its body.
 const LONGEST_HEAD: usize = 16 << 10;
 /// The rates of some thousand services.
@@ -14,6 +18,8 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
     /// Whether the connection may be used again.
     pub(crate) keep: bool,
+    /// For how long to leave it alone, where it says so.
+    pub(crate) retry_after: Option<Duration>,
 }
 
 /// It is no HTTP, or more of it than anybody needs.
@@ -42,6 +48,7 @@ pub(crate) fn parse(bytes: &[u8], ended: bool) -> Result<Option<Answer>, Garbage
     let status = status(lines.next().unwrap_or_default()).ok_or(Garbage)?;
     let mut keep = head.starts_with("HTTP/1.1");
     let mut body = Body::UntilEnd;
+    let mut retry_after = None;
     for line in lines {
         let (name, value) = line.split_once(':').ok_or(Garbage)?;
         let value = value.trim();
@@ -49,6 +56,8 @@ pub(crate) fn parse(bytes: &[u8], ended: bool) -> Result<Option<Answer>, Garbage
             body = Body::Length(value.parse().map_err(|_| Garbage)?);
         } else if name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case("chunked") {
             body = Body::Chunked;
+        } else if name.eq_ignore_ascii_case("retry-after") {
+            retry_after = retry_after::read(value, SystemTime::now());
         } else if name.eq_ignore_ascii_case("connection") && value.eq_ignore_ascii_case("close") {
             keep = false;
         }
@@ -72,7 +81,7 @@ pub(crate) fn parse(bytes: &[u8], ended: bool) -> Result<Option<Answer>, Garbage
         Body::UntilEnd => return Ok(None),
     };
     // Whatever comes after the answer is an answer to nothing.
-    Ok(Some(Answer { status, body, keep: keep && left.is_empty() && !ended }))
+    Ok(Some(Answer { status, body, keep: keep && left.is_empty() && !ended, retry_after }))
 }
 
 fn status(line: &str) -> Option<u16> {
@@ -137,18 +146,20 @@ mod tests {
     #[test]
     fn an_answer_is_read_however_it_comes() {
         let plain = whole(b"HTTP/1.1 200 OK\r\nContent-Type: x\r\ncontent-length: 2\r\n\r\n{}");
-        assert_eq!(plain, Answer { status: 200, body: b"{}".into(), keep: true });
+        assert_eq!(plain, Answer { status: 200, body: b"{}".into(), keep: true, retry_after: None });
         let chunked =
             whole(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nA: b\r\n\r\n");
-        assert_eq!(chunked, Answer { status: 200, body: b"abcde".into(), keep: true });
-        let closing = whole(b"HTTP/1.1 503 Not now\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
-        assert_eq!(closing, Answer { status: 503, body: vec![], keep: false });
+        assert_eq!(chunked, Answer { status: 200, body: b"abcde".into(), keep: true, retry_after: None });
+        let closing =
+            whole(b"HTTP/1.1 503 Not now\r\nConnection: close\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n");
+        let seven = Some(Duration::from_secs(7));
+        assert_eq!(closing, Answer { status: 503, body: vec![], keep: false, retry_after: seven });
         let empty = whole(b"HTTP/1.1 204 No Content\r\n\r\n");
-        assert_eq!(empty, Answer { status: 204, body: vec![], keep: true });
+        assert_eq!(empty, Answer { status: 204, body: vec![], keep: true, retry_after: None });
         let twice = whole(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 202 Accepted\r\nContent-Length: 1\r\n\r\nx");
         assert_eq!(twice.status, 202);
         let old = parse(b"HTTP/1.0 200 OK\r\n\r\nall", true);
-        assert_eq!(old, Ok(Some(Answer { status: 200, body: b"all".into(), keep: false })));
+        assert_eq!(old, Ok(Some(Answer { status: 200, body: b"all".into(), keep: false, retry_after: None })));
         let more =
             parse(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200", false).expect("HTTP").expect("whole");
         assert!(!more.keep);

@@ -232,11 +232,19 @@ mod tests {
 
     fn chunk(spans: usize) -> Chunk {
         let span = Span::new("service".into(), "name", None, "");
-        Chunk { spans: vec![span; spans], head: 0, priority: 1, rate: None, origin: "".into(), tags: [].into() }
+        Chunk {
+            spans: vec![span; spans],
+            head: 0,
+            priority: 1,
+            rate: None,
+            origin: "".into(),
+            tracestate: "".into(),
+            tags: [].into(),
+        }
     }
 
     fn queue(spans: usize, bytes: usize) -> Queue {
-        let mut config = Config::new("s", "http://agent".parse().expect("an agent"));
+        let mut config = Config::new("s", crate::agent::Agent::read("http://agent", 1).expect("an agent"));
         config.interval = Duration::from_secs(3600);
         Queue::new(&Config { max_spans: spans, max_bytes: bytes, ..config })
     }

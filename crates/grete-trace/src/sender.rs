@@ -4,11 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
+use std::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::chunk::Chunk;
+use crate::config::Format;
 use crate::connection::Connection;
 use crate::counters::Reason;
+use crate::otlp;
 use crate::payload::Payload;
 use crate::tracer::Core;
 
@@ -25,6 +28,7 @@ pub(crate) fn start(core: &Arc<Core>) -> std::io::Result<()> {
             connection: Connection::new(core.config.agent.clone()),
             backoff: Backoff::default(),
             limit: core.config.max_payload,
+            rests_until: None,
             core,
         };
         while let Some(chunks) = sender.core.queue.take() {
@@ -42,11 +46,16 @@ struct Sender {
     backoff: Backoff,
     /// What the agent takes at once: less than was meant if it has answered 413.
     limit: usize,
+    /// It is left alone until then.
+    rests_until: Option<Instant>,
 }
 
 /// What became of a request.
 enum Outcome {
-    Sent,
+    /// All but so many spans.
+    Sent {
+        rejected: usize,
+    },
     /// Try again with less.
     Smaller,
     Dropped(Reason),
@@ -56,18 +65,19 @@ impl Sender {
     fn deliver(&mut self, mut chunks: VecDeque<Chunk>) {
         while !chunks.is_empty() {
             let Some(count) = self.payload.fill(&chunks, self.limit) else {
-                self.settle(&mut chunks, 1, Some(Reason::TooLarge));
+                self.settle(&mut chunks, 1, Err(Reason::TooLarge));
                 continue;
             };
             match self.send(count) {
-                Outcome::Sent => self.settle(&mut chunks, count, None),
-                Outcome::Dropped(reason) => self.settle(&mut chunks, count, Some(reason)),
+                Outcome::Sent { rejected } => self.settle(&mut chunks, count, Ok(rejected)),
+                Outcome::Dropped(reason) => self.settle(&mut chunks, count, Err(reason)),
                 Outcome::Smaller => self.limit = (self.payload.body.len() / 2).max(SMALLEST_LIMIT.min(self.limit / 2)),
             }
         }
     }
 
-    fn settle(&self, chunks: &mut VecDeque<Chunk>, count: usize, dropped: Option<Reason>) {
+    /// `sent`: all of them but so many, or none, and why.
+    fn settle(&self, chunks: &mut VecDeque<Chunk>, count: usize, sent: Result<usize, Reason>) {
         let count = count.min(chunks.len());
         let (mut spans, mut bytes) = (0, 0);
         for chunk in chunks.drain(..count) {
@@ -75,10 +85,12 @@ impl Sender {
             bytes += chunk.bytes();
         }
         let counters = &self.core.counters;
-        match dropped {
-            Some(reason) => counters.drop_spans(reason, spans),
-            None => {
-                counters.sent.fetch_add(spans as u64, Relaxed);
+        match sent {
+            Err(reason) => counters.drop_spans(reason, spans),
+            Ok(rejected) => {
+                let rejected = rejected.min(spans);
+                counters.drop_spans(Reason::Refused, rejected);
+                counters.sent.fetch_add((spans - rejected) as u64, Relaxed);
                 counters.payloads.fetch_add(1, Relaxed);
                 counters.bytes.fetch_add(self.payload.body.len() as u64, Relaxed);
             }
@@ -90,35 +102,69 @@ impl Sender {
     fn send(&mut self, count: usize) -> Outcome {
         let mut attempts = 0;
         loop {
+            if let Some(until) = self.rests_until.take() {
+                self.core.queue.pause(until.saturating_duration_since(Instant::now()));
+            }
             let left = self.core.queue.time_left();
             if left.is_some_and(|left| left.is_zero()) {
                 return Outcome::Dropped(Reason::Closed);
             }
             let timeout = left.map_or(self.core.config.timeout, |left| left.min(self.core.config.timeout));
             let answer = self.connection.exchange(self.payload.head.as_bytes(), &self.payload.body, timeout);
-            let reason = match answer {
-                Ok(answer) => match answer.status {
-                    200..300 => {
+            let (reason, asked) = match answer {
+                Ok(answer) => match judge(answer.status, &self.core.config.format) {
+                    Verdict::Good => {
                         self.backoff.succeeded();
-                        self.core.sampler.update(&answer.body);
-                        return Outcome::Sent;
+                        return Outcome::Sent { rejected: self.hear(&answer.body) };
                     }
-                    413 if count > 1 => return Outcome::Smaller,
-                    413 => return Outcome::Dropped(Reason::TooLarge),
-                    408 | 429 => Reason::Busy,
-                    500.. => Reason::Failing,
-                    _ => return Outcome::Dropped(Reason::Refused),
+                    Verdict::TooLarge if count > 1 => return Outcome::Smaller,
+                    Verdict::TooLarge => return Outcome::Dropped(Reason::TooLarge),
+                    Verdict::Bad(reason) => return Outcome::Dropped(reason),
+                    Verdict::NotNow(reason) => (reason, answer.retry_after),
                 },
-                Err(reason) => reason,
+                Err(reason) => (reason, None),
             };
             attempts += 1;
             let pause = self.backoff.failed();
+            self.rests_until = Instant::now().checked_add(asked.unwrap_or(pause));
             // Closed: whoever waits for the end does not want to wait for an agent that is away.
             if attempts == ATTEMPTS || self.core.queue.time_left().is_some() {
                 return Outcome::Dropped(reason);
             }
-            self.core.queue.pause(pause);
             self.core.counters.retried.fetch_add(1, Relaxed);
         }
+    }
+
+    /// What a good answer says. Returns how many spans were not taken all the same.
+    fn hear(&self, answer: &[u8]) -> usize {
+        match self.core.config.format {
+            Format::Datadog => {
+                self.core.sampler.update(answer);
+                0
+            }
+            Format::Otlp { .. } => usize::try_from(otlp::rejected(answer)).unwrap_or(usize::MAX),
+        }
+    }
+}
+
+/// What an answer's status means.
+enum Verdict {
+    Good,
+    TooLarge,
+    /// It would not pass later, either.
+    Bad(Reason),
+    /// It may.
+    NotNow(Reason),
+}
+
+/// OpenTelemetry says of each status whether the same request may be sent again; Datadog's agent has no such list.
+fn judge(status: u16, format: &Format) -> Verdict {
+    match (status, format) {
+        (200..300, _) => Verdict::Good,
+        (413, _) => Verdict::TooLarge,
+        (429, _) | (408, Format::Datadog) => Verdict::NotNow(Reason::Busy),
+        (502..=504, _) | (500.., Format::Datadog) => Verdict::NotNow(Reason::Failing),
+        (500.., _) => Verdict::Bad(Reason::Failing),
+        _ => Verdict::Bad(Reason::Refused),
     }
 }

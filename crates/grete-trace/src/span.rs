@@ -42,6 +42,24 @@ impl From<SpanContext> for Link {
     }
 }
 
+/// A number that says something of a span.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    /// A whole one.
+    Whole(i64),
+    /// Any other, always finite.
+    Real(f64),
+}
+
+impl From<Number> for f64 {
+    fn from(number: Number) -> Self {
+        match number {
+            Number::Whole(number) => number as Self,
+            Number::Real(number) => number,
+        }
+    }
+}
+
 /// A piece of work: who did what, when, for how long, with what result.
 ///
 /// Two allocations hold it: its text, and the places of its tags therein; a third one its metrics, if it has any.
@@ -65,7 +83,7 @@ pub struct Span {
     resource: Piece,
     kind: Piece,
     tags: Vec<(Piece, Piece)>,
-    metrics: Vec<(Piece, f64)>,
+    metrics: Vec<(Piece, Number)>,
     links: Vec<Link>,
     cut: u32,
     /// Bytes of the text that nothing refers to any more.
@@ -152,7 +170,7 @@ impl Span {
     }
 
     /// Its metrics, in the order in which they came.
-    pub fn metrics(&self) -> impl ExactSizeIterator<Item = (&str, f64)> {
+    pub fn metrics(&self) -> impl ExactSizeIterator<Item = (&str, Number)> {
         self.metrics.iter().map(|&(key, value)| (self.text(key), value))
     }
 
@@ -182,10 +200,21 @@ impl Span {
     /// A number, in place of one of the same key. Those that are none (NaN, infinities) are left out: agents refuse a whole
     /// payload for one.
     pub fn set_metric(&mut self, key: &str, value: f64) {
-        let key = self.key(key);
-        if !value.is_finite() {
+        if value.is_finite() {
+            self.set_number(key, Number::Real(value));
+        } else {
             self.cut += 1;
-        } else if let Some(index) = self.metrics.iter().position(|&(known, _)| self.text(known) == key) {
+        }
+    }
+
+    /// A whole number, in place of a number of the same key.
+    pub fn set_whole(&mut self, key: &str, value: i64) {
+        self.set_number(key, Number::Whole(value));
+    }
+
+    fn set_number(&mut self, key: &str, value: Number) {
+        let key = self.key(key);
+        if let Some(index) = self.metrics.iter().position(|&(known, _)| self.text(known) == key) {
             self.metrics[index].1 = value;
         } else if self.metrics.len() < MOST {
             let key = self.add(key, LONGEST_KEY);
@@ -226,7 +255,11 @@ impl Span {
     pub fn bytes(&self) -> usize {
         let links: usize = self.links.iter().map(link_bytes).sum();
         let pairs = self.tags.capacity() * size_of::<(Piece, Piece)>();
-        size_of::<Self>() + self.text.capacity() + pairs + self.metrics.capacity() * size_of::<(Piece, f64)>() + links
+        size_of::<Self>()
+            + self.text.capacity()
+            + pairs
+            + self.metrics.capacity() * size_of::<(Piece, Number)>()
+            + links
     }
 
     fn key<'a>(&mut self, key: &'a str) -> &'a str {
@@ -305,7 +338,8 @@ mod tests {
         span.set_service("ledger");
         assert_eq!((span.name(), span.resource(), span.kind()), ("handle", "orders[3]", "worker"));
         assert_eq!(span.tags().collect::<Vec<_>>(), [("topic", "orders.v2"), ("group", "billing")]);
-        assert_eq!(span.metrics().collect::<Vec<_>>(), [("records", 4.0)]);
+        span.set_whole("offset", 7);
+        assert_eq!(span.metrics().collect::<Vec<_>>(), [("records", Number::Real(4.0)), ("offset", Number::Whole(7))]);
         assert_eq!((&**span.service(), span.cut()), ("ledger", 0));
         assert_eq!(Span::new("a".into(), "name", Some(""), "").resource(), "name");
     }

@@ -140,7 +140,8 @@ impl Trace {
         let root = self.root.load(Relaxed);
         let head = spans.iter().rposition(|span| span.span_id == root).unwrap_or(0);
         let Decision { priority, rate } = self.decision;
-        self.core.push(Chunk { spans, head, priority, rate, origin: self.origin.clone(), tags: self.tags.clone() });
+        let (origin, tracestate, tags) = (self.origin.clone(), self.tracestate.clone(), self.tags.clone());
+        self.core.push(Chunk { spans, head, priority, rate, origin, tracestate, tags });
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {

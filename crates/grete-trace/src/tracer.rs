@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::chunk::Chunk;
-use crate::config::Config;
+use crate::config::{Config, Format};
 use crate::context::SpanContext;
 use crate::counters::{Counters, Reason, Statistics};
 use crate::queue::{Pushed, Queue};
@@ -45,6 +45,10 @@ impl Core {
     /// Takes finished spans, or drops and counts them.
     pub(crate) fn push(self: &Arc<Self>, chunk: Chunk) {
         let spans = chunk.spans.len();
+        if chunk.priority <= 0 && self.config.format != Format::Datadog {
+            self.counters.drop_spans(Reason::Unsampled, spans);
+            return;
+        }
         match self.queue.push(chunk) {
             Pushed::Taken => {}
             Pushed::First if sender::start(self).is_ok() => {}

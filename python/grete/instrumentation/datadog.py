@@ -1,4 +1,5 @@
-"""Traces for a Datadog agent: spans from native objects straight to MessagePack, sent by a thread that needs no GIL.
+"""Traces for a Datadog agent or an OpenTelemetry collector: spans from native objects straight to what goes over the
+wire, sent by a thread that needs no GIL.
 
 tracer = Tracer(service="orders", env="production")
 with tracer.start("order.book", resource=order.kind, parent=tracer.extract(message.headers)) as span:
@@ -8,15 +9,15 @@ app.monitor.subscribe(tracer)  # a span for each job
 """
 
 import atexit
-import os
 import platform
 import weakref
-from collections.abc import MutableMapping
-from typing import Any, Final, Self
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final, Literal, Self
 
 from grete import _core
 from grete._core import Occurred, Span, SpanContext
 from grete.errors import ConfigError
+from grete.instrumentation import target
 from grete.instrumentation.monitor import Listener
 
 __all__ = ["HEADERS", "Span", "SpanContext", "Tracer"]
@@ -41,7 +42,7 @@ _tracers: "weakref.WeakSet[Tracer]" = weakref.WeakSet()
 
 
 class Tracer(_core.Tracer):
-    """Begins spans and sends those that are finished to a Datadog agent.
+    """Begins spans and sends those that are finished to a Datadog agent, or to an OpenTelemetry collector.
 
     `app.monitor.subscribe(tracer)`: a span for each job of the App, current while its handler runs, with links to the
     spans that sent its records; the sender of a job's only record is its parent instead. With `messages`, handlers that
@@ -52,6 +53,10 @@ class Tracer(_core.Tracer):
     `DD_SERVICE`, `DD_ENV`, `DD_VERSION`, and `DD_TRACE_AGENT_URL` or `DD_AGENT_HOST` and `DD_TRACE_AGENT_PORT`. `agent`
     is "http://HOST:PORT" or "unix:///PATH/OF/SOCKET". Raises `ConfigError` for what cannot be used; an agent that is
     away is no error.
+
+    `encoder="otlp"` speaks OTLP over HTTP in Protocol Buffers to a collector instead. The defaults are what
+    OpenTelemetry's SDKs read from the environment, then: docs/tracing.md names the variables. Of URLs without a path,
+    `/v1/traces` is asked. `headers` go with each request.
 
     Spans of a trace go when none of them is open any more (a large trace earlier, in parts), after at most `interval`
     seconds. At most `max_spans` finished spans, and `max_bytes` of memory for them, wait for the agent: beyond that the
@@ -70,28 +75,30 @@ class Tracer(_core.Tracer):
         env: str | None = None,
         version: str | None = None,
         agent: str | None = None,
+        encoder: Literal["datadog", "otlp"] = "datadog",
+        headers: Mapping[str, str] | None = None,
         max_spans: int = 65_536,
         max_bytes: int = 32 * 1024 * 1024,
         interval: float = 1.0,
         timeout: float = 2.0,
         messages: bool = False,
     ) -> Self:
-        environment = os.environ
-        service = service or environment.get("DD_SERVICE")
-        if not service:
-            raise ConfigError(
-                'a tracer needs the name of the service that it traces: Tracer("orders"), or DD_SERVICE',
-                setting="service",
-            )
+        targets = {"datadog": target.datadog, "otlp": target.otlp}
+        if encoder not in targets:
+            raise ConfigError(f'encoder={encoder!r} is none: "datadog" or "otlp"', setting="encoder")
+        to = targets[encoder](service, env, version, agent, headers)
         if max_spans < 1 or max_bytes < 1:
             name = "max_spans" if max_spans < 1 else "max_bytes"
             raise ConfigError(f"{name} has to be at least 1: without room, every span is dropped", setting=name)
         tracer = super().__new__(
             cls,
-            service=service,
-            env=environment.get("DD_ENV", "") if env is None else env,
-            version=environment.get("DD_VERSION", "") if version is None else version,
-            agent=agent or _agent(),
+            service=to.service,
+            env=to.env,
+            version=to.version,
+            agent=to.agent,
+            path=to.path,
+            headers=to.headers,
+            resource=to.resource,
             language=(platform.python_version(), platform.python_implementation()),
             max_spans=max_spans,
             max_bytes=max_bytes,
@@ -137,15 +144,6 @@ class Tracer(_core.Tracer):
         else:
             headers[:] = [header for header in headers if header[0].lower() not in HEADERS]
             headers.extend(told)
-
-
-def _agent() -> str:
-    environment = os.environ
-    if url := environment.get("DD_TRACE_AGENT_URL"):
-        return url
-    host = environment.get("DD_AGENT_HOST", "localhost")
-    port = environment.get("DD_TRACE_AGENT_PORT", "8126")
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 @atexit.register

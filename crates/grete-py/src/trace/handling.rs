@@ -139,9 +139,9 @@ fn begun(py: Python<'_>, trace: &Trace, name: &str, occurred: &Occurred) -> PyRe
 
 /// As a metric, unless a float does not hold it exactly.
 fn number(span: &mut Core, key: &str, number: i64) {
-    match super::span::exact(number) {
-        Some(float) => span.set_metric(key, float),
-        None => span.set_tag(key, &number.to_string()),
+    match super::span::is_exact(number) {
+        true => span.set_whole(key, number),
+        false => span.set_tag(key, &number.to_string()),
     }
 }
 

@@ -11,8 +11,8 @@ use super::context::SpanContext;
 use super::current;
 use super::text::{display, text};
 
-/// Beyond it, floats do not hold whole numbers exactly: such are written as text.
-const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
+/// From here on, floats do not hold whole numbers exactly: such are written as text.
+const LARGEST_EXACT: u64 = 1 << 53;
 
 /// A piece of work that is under way, or finished.
 #[pyclass(frozen, weakref, module = "grete._core")]
@@ -92,7 +92,10 @@ impl Span {
         if let Ok(value) = value.cast::<PyString>() {
             let value = text(value);
             self.change(|span| span.set_tag(&key, &value));
-        } else if let Some(number) = number(value) {
+        } else if let Some(number) = whole(value) {
+            self.change(|span| span.set_whole(&key, number));
+        } else if let Ok(number) = value.cast::<PyFloat>() {
+            let number = number.value();
             self.change(|span| span.set_metric(&key, number));
         } else if let Ok(value) = value.cast::<PyBool>() {
             let value = if value.is_true() { "true" } else { "false" };
@@ -193,18 +196,15 @@ pub(super) fn place(target: &Bound<'_, PyAny>) -> PyResult<Place> {
     }
 }
 
-/// A number that a float holds exactly enough; no bool.
-fn number(value: &Bound<'_, PyAny>) -> Option<f64> {
-    if let Ok(float) = value.cast::<PyFloat>() {
-        return Some(float.value());
-    }
+/// A whole number that a float holds exactly, too; no bool.
+fn whole(value: &Bound<'_, PyAny>) -> Option<i64> {
     let int = value.cast::<PyInt>().ok().filter(|int| !int.is_instance_of::<PyBool>())?;
-    int.extract::<i64>().ok().and_then(exact)
+    int.extract::<i64>().ok().filter(|&int| is_exact(int))
 }
 
-/// As a float that is the same number.
-pub(super) fn exact(int: i64) -> Option<f64> {
-    Some(int as f64).filter(|float| float.abs() < LARGEST_EXACT)
+/// Whether a float holds it, too.
+pub(super) fn is_exact(int: i64) -> bool {
+    int.unsigned_abs() < LARGEST_EXACT
 }
 
 /// The class of an exception, what it says, and where it came from.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use grete_trace::{Agent, Config, HEADERS, Span as Core, Trace};
+use grete_trace::{Agent, Config, Format, HEADERS, Span as Core, Trace};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyEllipsis, PyList, PyString, PyTuple};
@@ -18,8 +18,11 @@ use crate::event::Occurred;
 
 /// Nobody waits a day.
 const LONGEST: f64 = 86_400.0;
+/// Of URLs that give none: what each says of its own.
+const AGENTS_PORT: u16 = 8126;
+const COLLECTORS_PORT: u16 = 80;
 
-/// Begins spans, and has a thread that sends them to a Datadog agent.
+/// Begins spans, and has a thread that sends them to a Datadog agent, or to an OpenTelemetry collector.
 #[pyclass(subclass, frozen, module = "grete._core")]
 pub(crate) struct Tracer {
     tracer: Arc<grete_trace::Tracer>,
@@ -50,22 +53,34 @@ impl<'py> FromPyObject<'_, 'py> for Parent<'py> {
 #[pymethods]
 impl Tracer {
     #[new]
-    #[pyo3(signature = (service, env, version, agent, language, max_spans, max_bytes, interval, timeout))]
+    #[pyo3(signature = (
+        service, env, version, agent, path, headers, resource, language, max_spans, max_bytes, interval, timeout
+    ))]
     #[expect(clippy::too_many_arguments, reason = "one place calls it, by keywords")]
     fn new(
         service: &str,
         env: &str,
         version: &str,
         agent: &str,
+        path: Option<&str>,
+        headers: Vec<(String, String)>,
+        resource: Option<Vec<(String, String)>>,
         language: (String, String),
         max_spans: usize,
         max_bytes: usize,
         interval: f64,
         timeout: f64,
     ) -> PyResult<Self> {
-        let agent: Agent =
-            agent.parse().map_err(|error: grete_trace::AgentError| errors::tracer("agent", &error.to_string()))?;
+        let port = if resource.is_some() { COLLECTORS_PORT } else { AGENTS_PORT };
+        let agent = Agent::read(agent, port).map_err(|error| errors::tracer("agent", &error.to_string()))?;
         let mut config = Config::new(service, agent);
+        if let Some(resource) = resource {
+            config.format = Format::Otlp { resource: boxed(resource) };
+        }
+        if let Some(path) = path {
+            config.path = path.into();
+        }
+        config.headers = boxed(headers);
         config.env = env.into();
         config.version = version.into();
         config.language = (language.0.into(), language.1.into());
@@ -211,6 +226,10 @@ fn bytes<'a>(value: &'a Bound<'_, PyAny>) -> &'a [u8] {
         return bytes.as_bytes();
     }
     value.cast::<PyString>().ok().and_then(|text| text.to_str().ok()).map_or(b"\xff", str::as_bytes)
+}
+
+fn boxed(pairs: Vec<(String, String)>) -> Box<[(Box<str>, Box<str>)]> {
+    pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect()
 }
 
 fn seconds(setting: &str, value: f64) -> PyResult<Duration> {
