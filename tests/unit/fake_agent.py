@@ -37,8 +37,9 @@ def answer(status: int = 200, body: bytes = RATES, *headers: str) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-Answer = Callable[[Request], bytes | Iterator[bytes] | None]
-"""What is sent back, at once or piece by piece; None: the connection is reset."""
+Piece = bytes | None
+Answer = Callable[[Request], Piece | Iterator[Piece]]
+"""What is sent back, at once or piece by piece; None: the connection is reset; b"": it ends."""
 
 
 class FakeAgent:
@@ -69,7 +70,7 @@ class FakeAgent:
         self.released.wait()
         return b""
 
-    def drip(self, request: Request) -> Iterator[bytes]:
+    def drip(self, request: Request) -> Iterator[Piece]:
         """A good answer, a byte at a time: each comes soon, all of them take seconds."""
         for byte in answer():
             yield bytes([byte])
@@ -107,11 +108,12 @@ class FakeAgent:
                 request = Request(line, headers, stream.read(int(headers["content-length"])), number)
                 told = self.reply(request)
                 self.requests.append(request)
-                if told is None:
-                    # Linger with no time: what is unsent is thrown away, and the other side sees a reset.
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                    return
-                for piece in [told] if isinstance(told, bytes) else told:
+                for piece in [told] if told is None or isinstance(told, bytes) else told:
+                    if piece is None:
+                        # Linger with no time: what is unsent is thrown away, and the other side sees a reset.
+                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                    if not piece:
+                        return
                     connection.sendall(piece)
 
 

@@ -1,6 +1,8 @@
 """An agent that is away, slow, overloaded, or none: what is held is bounded, losses are counted, nobody waits."""
 
+import contextlib
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ import pytest
 
 from grete.instrumentation.datadog import Tracer
 from tests.kafka.waiting import eventually
-from tests.unit.fake_agent import FakeAgent, Request, answer, fake_agent
+from tests.unit.fake_agent import FakeAgent, Piece, Request, answer, fake_agent
 
 
 @pytest.fixture
@@ -142,6 +144,58 @@ def test_an_answer_that_takes_too_long_is_cut_off(agent: FakeAgent, how: str) ->
     tracer.start("job").finish()
     assert tracer.close(30)
     assert dropped(tracer) == {"slow": 1}
+
+
+@pytest.mark.parametrize(("end", "reason"), [(b"", "garbled"), (None, "away")])
+def test_an_answer_that_breaks_off_is_none(agent: FakeAgent, end: Piece, reason: str) -> None:
+    tracer = tracer_for(agent)
+    agent.reply = lambda request: iter([answer()[:20], end])
+    tracer.start("job").finish()
+    eventually(lambda: tracer.statistics()["retried"], 30)
+    assert tracer.close(30)
+    assert dropped(tracer) == {reason: 1}
+
+
+@contextlib.contextmanager
+def deaf_agent(every: float | None) -> Iterator[str]:
+    """One that takes connections, and reads nothing of what comes, or 16 bytes every so many seconds."""
+    over = threading.Event()
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while not over.is_set():
+                connection, _ = listener.accept()
+                threads.append(threading.Thread(target=read, args=(connection,)))
+                threads[-1].start()
+
+    def read(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            while not over.wait(every):
+                connection.recv(16)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threads = [threading.Thread(target=serve)]
+        threads[0].start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            over.set()
+            listener.shutdown(socket.SHUT_RDWR)
+            for thread in threads:
+                thread.join()
+
+
+@pytest.mark.parametrize("every", [None, 0.01])
+def test_an_agent_that_does_not_read_is_slow(every: float | None) -> None:
+    with deaf_agent(every) as url:
+        tracer = Tracer("orders", agent=url, interval=0.01, timeout=0.2)
+        for _ in range(400):
+            span = tracer.start("job", parent=None)
+            span.set_tag("text", "x" * 20_000)  # more than sockets hold
+            span.finish()
+        eventually(lambda: tracer.statistics()["retried"], 30)
+        assert tracer.close(30)
+        assert dropped(tracer) == {"slow": 400}
 
 
 def test_a_flush_does_not_wait_for_the_end_of_a_pause(agent: FakeAgent) -> None:

@@ -13,8 +13,9 @@ import grete
 from grete import _core
 from grete.instrumentation import Monitor
 from grete.instrumentation.datadog import Span, Tracer
+from tests.kafka.waiting import eventually
 from tests.unit.batches import Record, batch
-from tests.unit.fake_agent import FakeAgent, fake_agent
+from tests.unit.fake_agent import FakeAgent, answer, fake_agent
 from tests.unit.jobs import FakeJob
 from tests.unit.test_hooks import Rig
 
@@ -314,3 +315,36 @@ def test_the_end_of_an_app_sends_what_is_there(agent: FakeAgent, monitor: Monito
     monitor.instrument("app.stopped")
     assert len(agent.spans) == 1
     assert tracer.close()
+
+
+BAD: dict[str, Callable[[FakeAgent], object]] = {
+    "stalls": lambda agent: setattr(agent, "reply", agent.stall),
+    "drips": lambda agent: setattr(agent, "reply", agent.drip),
+    "429": lambda agent: setattr(agent, "reply", lambda request: answer(429)),
+    "500": lambda agent: setattr(agent, "reply", lambda request: answer(500)),
+    "garbage": lambda agent: setattr(agent, "reply", lambda request: b"\0\xff" * 500),
+    "resets": lambda agent: setattr(agent, "reply", lambda request: None),
+    "away": lambda agent: agent.close(),
+}
+
+
+@pytest.mark.parametrize("how", BAD)
+def test_jobs_go_on_whatever_the_agent_does(monitor: Monitor, how: str) -> None:
+    with fake_agent() as agent:
+        BAD[how](agent)
+        # Nothing that is given up in a minute: whoever waited for the agent would be seen.
+        timeout = 60.0 if how in ("stalls", "drips") else 2.0
+        tracer = Tracer("orders", agent=agent.url, interval=0.01, timeout=timeout, max_spans=100)
+        monitor.subscribe(tracer)
+        rig = Rig(nothing, monitor=monitor)
+        for _ in range(2_000):
+            rig.run(job_of([]))
+        told = tracer.statistics()
+        assert told["finished"] == 2_000
+        assert told["waiting"] <= 100
+        assert told["dropped"]["full"] > 0
+        tracer.close(0.1)
+        eventually(lambda: tracer.statistics()["waiting"] == 0 or how in ("stalls", "drips"), 30)
+    eventually(lambda: tracer.statistics()["waiting"] == 0, 30)
+    told = tracer.statistics()
+    assert told["sent"] + sum(told["dropped"].values()) == 2_000
