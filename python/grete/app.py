@@ -13,6 +13,7 @@ from grete.running import Running
 from grete.swarm.preload import Preloads
 
 if TYPE_CHECKING:
+    from grete.instrumentation.metrics import Family
     from grete.processing.embedded import Embedded
     from grete.processing.runner import Runner
     from grete.swarm.context import NodeContext
@@ -286,6 +287,10 @@ class App:
         It is what the probes' `/metrics` answers. Raises GreteError when the App does not run.
         """
         return self._running().metrics()
+
+    def families(self) -> "tuple[Family, ...]":
+        """The same as objects. Raises GreteError when the App does not run."""
+        return self._running().families()
 
     def _make(
         self, *, embedded: bool, node: "NodeContext | None" = None, resolved: config.Config | None = None

@@ -14,7 +14,7 @@ REGISTRY = ROOT / "python" / "grete" / "instrumentation" / "events.py"
 DOTTED = re.compile(r"[a-z][a-z_]*(\.[a-z][a-z_]*)+")
 FAMILIES = {name.split(".")[0] for name in EVENTS}
 # Called like events, and none.
-OTHERS = {"swarm.cpus", "swarm.max_rss"}
+OTHERS = {"swarm.cpus", "swarm.max_rss", "swarm.deaths", "swarm.restarts"}
 
 
 def settings() -> set[str]:
@@ -81,7 +81,7 @@ def test_what_is_described_makes_sense() -> None:
         assert all(DOTTED.fullmatch(f"a.{field}") for field in described.fields), name
         assert described.optional <= set(described.fields)
         kinds = {kind for kinds in described.types.values() for kind in re.findall(r"\w+", kinds)}
-        objects = {"BaseException", "Message", "Messages", "object"}
+        objects = {"BaseException", "Message", "Messages", "object", "tuple", "Family"}
         assert kinds <= objects | {"str", "int", "float", "bool", "list", "dict", "None"}, name
 
 

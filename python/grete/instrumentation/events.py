@@ -19,7 +19,11 @@ _NODE = "node: int, pid: int"
 
 APP = {
     "app.preloaded": Described((INFO,), "a function of `@app.preload` has run", "preload: str"),
-    "app.running": Described((INFO,), "clients and workers run", "topics: list[str], groups: list[str]"),
+    "app.running": Described(
+        (INFO,),
+        "clients and workers run; `node` is of a swarm",
+        "app: str, node: int | None, topics: list[str], groups: list[str]",
+    ),
     "app.scaled": Described((INFO,), "`App.scale` has set the number of workers", "workers: int"),
     "app.quiet": Described((INFO,), "no more records are handed out"),
     "app.stopping": Described((INFO,), "a signal has begun the stop"),
@@ -265,7 +269,7 @@ MANAGER = {
 """What the swarm's Manager decides."""
 
 SWARM = MANAGER | {
-    "swarm.starting": Described((INFO,), "the App is loaded, and all is checked", "nodes: int"),
+    "swarm.starting": Described((INFO,), "the App is loaded, and all is checked", "app: str, nodes: int"),
     "swarm.control": Described((INFO,), "the control socket listens", "path: str"),
     "swarm.probes": Described((INFO,), "the probes listen", "addresses: list[str]"),
     "swarm.command": Described((INFO,), "somebody asks through the control socket", "command: str, asked_by: int"),
@@ -288,11 +292,17 @@ SWARM = MANAGER | {
 }
 
 MONITOR = {
+    "dogstatsd.dropped": Described(
+        (WARNING,),
+        "the agent does not take all of a `DogStatsD`'s datagrams: how many by reason. Once until it does again",
+        "address: str, dropped: dict[str, int]",
+        emitted=False,
+    ),
     "statistics.emitted": Described(
         (),
-        "each `statistics_interval` (10 s) of a process that runs the App, and once more when it stops. Without a "
-        "listener nothing of it is made",
-        "statistics: dict[str, object]",
+        "each `statistics_interval` (10 s) of a process that runs the App, and once more when it stops: what "
+        "`App.statistics()` and `App.families()` return. Without a listener nothing of it is made",
+        "statistics: dict[str, object], metrics: tuple[Family, ...]",
     ),
     "error.occurred": Described(
         (ERROR,),

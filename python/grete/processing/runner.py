@@ -12,6 +12,7 @@ from grete import _core
 from grete.client import Producer
 from grete.config import Config
 from grete.errors import GreteError
+from grete.instrumentation.metrics import Family, families
 from grete.instrumentation.monitor import Monitor
 from grete.instrumentation.telling import tell
 from grete.processing import atexit
@@ -104,16 +105,15 @@ class Runner:
         engine = self._engine
         if engine is None:
             raise GreteError(f'App "{self._name}" does not run')
-        node = self._node.id if self._node is not None else None
-        return {"app": self._name, "node": node} | engine.statistics()
+        return {"app": self._name, "node": self._node_id} | engine.statistics()
 
     def metrics(self) -> str:
         """See `App.metrics`."""
         return self._measured().metrics()
 
-    def families(self) -> "list[_core._Family]":
-        """The same as objects."""
-        return self._measured().families()
+    def families(self) -> tuple[Family, ...]:
+        """See `App.families`."""
+        return families(self._measured().families())
 
     def owns(self, thread: threading.Thread) -> bool:
         """Whether the end of the run has to wait for this thread."""
@@ -152,7 +152,7 @@ class Runner:
         health = self._measured()
         if self._node is not None:
             # First: from now on the supervisor knows that we live, and what we wait for.
-            health.report(self._node.pipe, self._node.report_interval, board=self._node.board)
+            health.report(self._node.pipe, self._node.report_interval)
         routes = [route for members in self._groups.values() for route in members]
         by_route: dict[int, _core.Client] = {}
         groups: dict[int, str] = {}
@@ -181,7 +181,7 @@ class Runner:
             ", ".join(topics) or "no route is for this node, it only waits",
             ", ".join(self._groups) or "none",
             self._config["workers"],
-            fields={"topics": topics, "groups": list(self._groups)},
+            fields={"app": self._name, "node": self._node_id, "topics": topics, "groups": list(self._groups)},
         )
 
     def watch(self) -> None:
@@ -214,9 +214,13 @@ class Runner:
             self._clients = {}
             self._ended.set()
 
+    @property
+    def _node_id(self) -> int | None:
+        return self._node.id if self._node is not None else None
+
     def _make_client(self, group: str, members: Sequence[Route]) -> _core.Client:
         overrides = {"group.id": group, "enable.auto.commit": "true", "queued_bytes": str(self._config["queued_bytes"])}
-        if (instance := self._config.instance_id(self._node.id if self._node else None)) is not None:
+        if (instance := self._config.instance_id(self._node_id)) is not None:
             overrides[INSTANCE] = instance
         pairs = self._config.kafka_pairs(overrides)
         wanted = [route.core(self._config) for route in members]
@@ -227,7 +231,7 @@ class Runner:
 
     def _emitted(self) -> dict[str, object] | None:
         """The fields of `statistics.emitted`; None before the engine was there."""
-        return {"statistics": self.statistics()} if self._engine is not None else None
+        return {"statistics": self.statistics(), "metrics": self.families()} if self._engine is not None else None
 
     def _measured(self) -> _core.Health:
         health = self._health
