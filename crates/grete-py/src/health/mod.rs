@@ -2,13 +2,12 @@
 
 mod families;
 mod source;
-mod swarm;
 mod threads;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use grete_health::{Examiner, Pipe, Posting, Reporter, exposition};
+use grete_health::{Examiner, Pipe, Reporter, exposition};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -20,8 +19,6 @@ use crate::handle::Handle;
 use families::Families;
 use source::ProcessSource;
 use threads::Threads;
-
-pub(crate) use swarm::{Board, gather_metrics, metrics_catalogue};
 
 /// Longer, and nobody learns anything.
 const LONGEST_INTERVAL: f64 = 3600.0;
@@ -57,14 +54,14 @@ impl Health {
     }
 
     /// Starts a thread that writes reports. `fd`: the write end of a pipe. `interval`: seconds between two reports. `canary`:
-    /// measure how long the GIL is waited for. `board`: metrics are posted there with each report.
-    #[pyo3(signature = (fd, interval, canary=true, board=None))]
-    fn report(&self, py: Python<'_>, fd: i32, interval: f64, canary: bool, board: Option<&Board>) -> PyResult<()> {
+    /// measure how long the GIL is waited for.
+    #[pyo3(signature = (fd, interval, canary=true))]
+    fn report(&self, py: Python<'_>, fd: i32, interval: f64, canary: bool) -> PyResult<()> {
         let time = Duration::try_from_secs_f64(interval).ok();
         let time = time.filter(|time| !time.is_zero() && interval <= LONGEST_INTERVAL).ok_or_else(|| {
             PyValueError::new_err(format!("an interval is above 0 and at most {LONGEST_INTERVAL} s, not {interval}"))
         })?;
-        let (threads, source, examiner) = (self.threads.get()?, self.source.get()?, self.examiner.get()?);
+        let (threads, source) = (self.threads.get()?, self.source.get()?);
         if threads.reporter.get().is_some() {
             return Err(PyRuntimeError::new_err("it reports already"));
         }
@@ -73,11 +70,9 @@ impl Health {
         self.before_threads(py, threads)?;
         let watch = canary.then(|| threads.watch()).transpose().map_err(wrong)?;
         if let Some(watch) = watch.clone() {
-            examiner.watch(watch);
+            self.examiner.get()?.watch(watch);
         }
-        let posting = board.map(|board| Posting { board: board.share(), examiner: Arc::clone(examiner) });
-        let source = Arc::clone(source) as _;
-        let reporter = Reporter::start(pipe, time, source, watch, posting, grete_health::leave_orphaned);
+        let reporter = Reporter::start(pipe, time, Arc::clone(source) as _, watch, grete_health::leave_orphaned);
         if let Err(second) = threads.reporter.set(reporter.map_err(wrong)?) {
             second.close();
         }
