@@ -98,11 +98,8 @@ impl Driver {
         let mut state = self.dispatcher.lock();
         let outbox = state.dispatch.take_outbox(self.client);
         state.dispatch.take_wake(self.client);
-        let mut expired = 0;
-        let notices =
-            outbox.remarks.iter().filter_map(|remark| self.remarks.notice(remark, now, &mut expired)).collect();
-        state.counts.expired += expired;
         drop(state);
+        let notices = outbox.remarks.iter().filter_map(|remark| self.remarks.notice(remark, now)).collect();
         self.dispatcher.notify(notices);
         for corrupt in outbox.corrupt {
             let notice = report::corrupt(&corrupt);

@@ -27,8 +27,8 @@ pub use consumer::{Consumer, Route, Start, Statistics};
 pub use dispatcher::{Counts, Dispatcher, Job, JobToken, LaneReport, Next, Outcome, RunningJob, Started, Vitals, Wait};
 pub use error::{ClientError, Subject};
 pub use grete_core::dispatch::{
-    Batch, Concurrency, Decision, Failure, Fenced, JobKind, OffsetPolicy, Pool, PooledColumns, RatePolicy, RetryPolicy,
-    RoutePolicy, Stall, Trouble, Verdict,
+    Batch, Concurrency, Decision, Durations, Failure, Fenced, JobKind, OffsetPolicy, Pool, PooledColumns, RatePolicy,
+    RetryPolicy, RoutePolicy, Stall, Tally, Trouble, Verdict,
 };
 pub use grete_core::produce;
 pub use grete_net::process::{die_with_parent, is_subreaper};

@@ -25,8 +25,8 @@ struct Expired {
 }
 
 impl Remarks {
-    /// The notice, unless it was told lately. Adds expired records to `counted`.
-    pub(crate) fn notice(&mut self, remark: &Remark, now: Nanos, counted: &mut u64) -> Option<Notice> {
+    /// The notice, unless it was told lately.
+    pub(crate) fn notice(&mut self, remark: &Remark, now: Nanos) -> Option<Notice> {
         let (tp, handler) = (&remark.tp, &*remark.policy.name);
         let place = place(tp);
         match remark.what {
@@ -50,7 +50,6 @@ impl Remarks {
                 fields: fields(handler, tp, &[("offset", first.to_string()), ("open", records.to_string())]),
             }),
             RemarkKind::Expired { records, first, last } => {
-                *counted += records as u64;
                 let expired = self.expired.entry(tp.clone()).or_insert(Expired { untold: 0, told_at: 0 });
                 expired.untold += records as u64;
                 if expired.told_at != 0 && now.saturating_sub(expired.told_at) < EVERY {

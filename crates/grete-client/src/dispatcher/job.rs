@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use grete_core::dispatch::{Batch, Failure, JobKind, JobShared, LaneId, Lease, Pool, Trouble};
+use grete_core::dispatch::{Batch, Failure, JobKind, JobShared, LaneId, Lease, Pool, Tally, Trouble};
 
 /// What [`super::Dispatcher::next`] came to.
 #[derive(Debug)]
@@ -118,12 +118,12 @@ pub enum Outcome {
     Failed(Failure),
 }
 
-/// What is worth counting about jobs, since the dispatcher was made.
-#[derive(Debug, Clone, Copy, Default)]
+/// What is worth counting about jobs, since the dispatcher was made: of all handlers together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Jobs that ended, failed ones included.
     pub jobs: u64,
-    /// Records in consume jobs that ended well, as far as these came.
+    /// Records that are done.
     pub records: u64,
     /// Jobs that failed.
     pub failures: u64,
@@ -131,21 +131,19 @@ pub struct Counts {
     pub dead_letters: u64,
     /// Records passed over because they were too old.
     pub expired: u64,
-    /// Jobs told as stalled.
+    /// Jobs told as stalled: as longer than `stall_after`, and again as longer than `handler_timeout`.
     pub stalled: u64,
 }
 
 impl Counts {
-    pub(super) fn ended(&mut self, lease: &Lease, outcome: &Outcome) {
-        self.jobs += 1;
-        match outcome {
-            Outcome::Failed(_) => self.failures += 1,
-            Outcome::Done => match lease.kind {
-                JobKind::Consume if lease.shared.is_cut() => self.records += lease.shared.progressed() as u64,
-                JobKind::Consume => self.records += lease.shared.batch().map_or(0, |batch| batch.rows.len() as u64),
-                JobKind::DeadLetter if !lease.shared.is_fenced() => self.dead_letters += 1,
-                _ => {}
-            },
-        }
+    pub(super) fn of(tallies: &[Tally]) -> Self {
+        tallies.iter().fold(Self::default(), |sum, tally| Self {
+            jobs: sum.jobs + tally.jobs,
+            records: sum.records + tally.records,
+            failures: sum.failures + tally.failures,
+            dead_letters: sum.dead_letters + tally.dead_letters,
+            expired: sum.expired + tally.expired,
+            stalled: sum.stalled + tally.stalls + tally.timeouts,
+        })
     }
 }

@@ -87,7 +87,6 @@ pub(crate) struct State {
     polling: usize,
     /// Workers with a higher number end; `None`: nobody does.
     workers: Option<u32>,
-    pub(crate) counts: Counts,
 }
 
 #[derive(Debug)]
@@ -119,7 +118,6 @@ impl Dispatcher {
             sleepers: Sleepers::default(),
             polling: 0,
             workers: None,
-            counts: Counts::default(),
         };
         Ok(Self {
             shared: Arc::new(Shared {
@@ -345,7 +343,8 @@ impl Dispatcher {
     /// What happened since this was made.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.lock().counts
+        let now = self.shared.clock.now();
+        Counts::of(self.lock().dispatch.tallies(now))
     }
 
     /// A descriptor that is readable while notices wait or after a client has failed.
@@ -486,7 +485,6 @@ impl State {
     }
 
     fn complete(&mut self, now: Nanos, lease: Lease, outcome: Outcome) -> Option<Decision> {
-        self.counts.ended(&lease, &outcome);
         let finished = match outcome {
             Outcome::Done => Finished::Done,
             Outcome::Failed(failure) => Finished::Failed(failure),

@@ -74,7 +74,6 @@ impl Dispatcher {
         state.dispatch.set_wall(self.wall_minus_mono_ms(now));
         state.dispatch.advance(now);
         let stalls = state.dispatch.stalls(now, client);
-        state.counts.stalled += stalls.len() as u64;
         let lanes = state.keep_time(client);
         let stall = state.dispatch.stall_deadline(client);
         self.unlock(state);

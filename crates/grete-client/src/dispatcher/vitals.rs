@@ -1,5 +1,7 @@
 //! Everything about jobs and lanes that tells how a process does, as of one moment.
 
+use grete_core::dispatch::Tally;
+
 use super::{Counts, Dispatcher, LaneReport, RunningJob};
 
 /// One look at a dispatcher.
@@ -9,8 +11,8 @@ pub struct Vitals {
     pub lanes: Vec<LaneReport>,
     /// Jobs under way.
     pub running: Vec<RunningJob>,
-    /// What happened so far.
-    pub counts: Counts,
+    /// What happened so far, by handler.
+    pub tallies: Vec<Tally>,
     /// How many workers there are to be; `None`: nobody has said so yet.
     pub workers: Option<u32>,
     /// No more records are handed out.
@@ -19,20 +21,29 @@ pub struct Vitals {
     pub stopping: bool,
 }
 
+impl Vitals {
+    /// What happened so far, in all.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts::of(&self.tallies)
+    }
+}
+
 impl Dispatcher {
     /// One look, under one lock.
     #[must_use]
     pub fn vitals(&self) -> Vitals {
         let now = self.shared.clock.now();
-        let state = self.lock();
+        let mut state = self.lock();
+        let tallies = state.dispatch.tallies(now).to_vec();
         let (lanes, running) = (state.dispatch.statuses(None), state.dispatch.running());
         let (quiet, stopping) = (state.dispatch.is_quiet(), state.dispatch.is_stopping());
-        let (counts, workers) = (state.counts, state.workers);
+        let workers = state.workers;
         drop(state);
         Vitals {
             lanes: lanes.into_iter().map(|lane| LaneReport::new(lane, now)).collect(),
             running: running.into_iter().map(|job| RunningJob::new(job, now)).collect(),
-            counts,
+            tallies,
             workers,
             quiet,
             stopping,

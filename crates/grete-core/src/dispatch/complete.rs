@@ -19,6 +19,7 @@ use super::route::OffsetPolicy;
 use super::shared::JobShared;
 use super::spread::Parted;
 use super::take::hand_out;
+use super::tally::Ending;
 use super::{Dispatch, get_mut};
 use crate::rng::Rng;
 use crate::time::{MILLI, Nanos};
@@ -43,16 +44,20 @@ impl Dispatch {
         self.now = self.now.max(now);
         let (now, wall_ms) = (self.now, self.wall_ms());
         let (id, client, kind, slot) = (lease.lane, lease.client, lease.kind, lease.slot);
-        self.jobs.remove(lease.job);
+        let began = self.jobs.remove(lease.job).map_or(now, |running| running.since);
         // A job that stopped between two rows, because its lane leaves, is done as far as it came. The rest is run as if asked
         // for again, by the next owner: no failure of anything.
         let cut = matches!(finished, Finished::Done) && lease.shared.is_cut();
         let finished = if cut { Finished::Failed(Failure::new(Verdict::Later(0), "", "")) } else { finished };
         let failed = matches!(finished, Finished::Failed(_)) && !cut;
+        let asked_to_wait =
+            matches!(&finished, Finished::Failed(failure) if matches!(failure.verdict, Verdict::Later(_)));
+        let buried = kind == JobKind::DeadLetter && matches!(finished, Finished::Done) && !lease.shared.is_fenced();
+        let ran = kind != JobKind::Decode && matches!(finished, Finished::Done | Finished::Failed(_));
         let Some(lane) = get_mut(&mut self.lanes, id) else { return (client, failed.then_some(Decision::Refused)) };
         lane.jobs = lane.jobs.saturating_sub(1);
         lane.idle_since = now;
-        lane.touched |= kind != JobKind::Decode && matches!(finished, Finished::Done | Finished::Failed(_));
+        lane.touched |= ran;
         let mut ended = Ended { released: lease.release, ..Ended::default() };
         match kind {
             JobKind::Consume | JobKind::DeadLetter => {
@@ -72,6 +77,17 @@ impl Dispatch {
                 // The hook has run, whatever it came to; there is no instance any more.
                 lane.touched &= !matches!(kind, JobKind::Revoked { .. } | JobKind::Shutdown);
             }
+        }
+        if let Some(tally) = self.tallies.get_mut(lane.tally) {
+            if ran {
+                let (duration, failed) = (now.saturating_sub(began), failed && !asked_to_wait);
+                tally.ended(Ending { kind, duration, failed, decision: ended.decision });
+            }
+            if buried {
+                tally.dead_letters += 1;
+                lane.progress_at = Some(now);
+            }
+            lane.count(now, tally);
         }
         if let Some(wait) = ended.wait.filter(|_| lane.phase == Phase::Active) {
             let until = &mut lane.unit_mut(slot).until;
@@ -145,7 +161,7 @@ impl Dispatch {
 
 impl Lane {
     /// Whether a job's rows and feed are still the lane's.
-    fn goes_on(&self, lease: &Lease) -> bool {
+    pub(super) fn goes_on(&self, lease: &Lease) -> bool {
         self.phase == Phase::Active && Arc::ptr_eq(&lease.shared.marks, &self.marks) && !lease.shared.is_fenced()
     }
 
@@ -230,6 +246,7 @@ impl Lane {
                 ended.released += piece.parcel.finish(piece.len());
             }
         }
+        self.skip_once(dropped);
         self.in_flight = self.in_flight.saturating_sub(done + dropped);
     }
 
@@ -252,12 +269,18 @@ impl Lane {
             Finished::Failed(_) if !goes_on => {
                 // On its way out: what is not marked is the next owner's.
                 ended.decision = Some(Decision::Hold);
+                let done = self.done_once(lease, batch.rows.len());
+                self.skip_once(batch.rows.len() - done);
                 None
             }
             Finished::Failed(failure) => self.failed(lease, &batch, failure, rng, ended),
             _ => {
                 // Where marks alone count they say what is done; a dead letter was sent, and that is a mark.
-                if self.policy().offsets != OffsetPolicy::Manual || lease.kind == JobKind::DeadLetter {
+                if lease.kind == JobKind::DeadLetter {
+                    let _ = lease.shared.marks.with(|tracker| tracker.bury(batch.offsets()));
+                } else if self.policy().offsets == OffsetPolicy::AtMostOnce {
+                    self.records += if counts { batch.rows.len() as u64 } else { 0 };
+                } else if self.policy().offsets == OffsetPolicy::Auto {
                     let _ = lease.shared.marks.with(|tracker| tracker.mark_each(batch.offsets()));
                 }
                 None
@@ -291,7 +314,7 @@ impl Lane {
         let policy = Arc::clone(&self.spec.policy);
         let offsets = batch.offsets();
         let open: Vec<bool> = if policy.offsets == OffsetPolicy::AtMostOnce {
-            let done = if lease.kind == JobKind::Consume { lease.shared.progressed() } else { 0 };
+            let done = self.done_once(lease, offsets.len());
             (0..offsets.len()).map(|row| row >= done).collect()
         } else {
             let open =
@@ -308,8 +331,19 @@ impl Lane {
         }
         ended.decision = Some(decision);
         if decision == Decision::Skipped {
+            self.skip_once(open.iter().filter(|open| **open).count());
             return None;
         }
         batch.filtered(|row| open.get(row).copied().unwrap_or(false))
+    }
+
+    /// At most once: counts the rows of a failed job that its handler has said to be done, of so many; returns how many.
+    fn done_once(&mut self, lease: &Lease, rows: usize) -> usize {
+        if self.policy().offsets != OffsetPolicy::AtMostOnce || lease.kind != JobKind::Consume {
+            return 0;
+        }
+        let done = lease.shared.progressed().min(rows);
+        self.records += done as u64;
+        done
     }
 }

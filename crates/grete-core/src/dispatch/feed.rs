@@ -7,7 +7,7 @@ use grete_wire::records::{AbortedFilter, BatchHeader, Columns, Compression, Deco
 
 use super::batch::{Batch, ColumnsPool};
 use super::parcel::Parcel;
-use super::sieve::{Sieve, Sifted};
+use super::sieve::{Passed, Sieve, Sifted};
 use crate::fetch::Chunk;
 use crate::ids::TopicPartition;
 use crate::time::Nanos;
@@ -65,8 +65,7 @@ pub(super) struct Change {
     pub(super) charged: usize,
     /// Held bytes to release.
     pub(super) released: usize,
-    /// Rows that were passed over because they had expired, the first and the last of them.
-    pub(super) expired: Option<(usize, i64, i64)>,
+    pub(super) passed: Passed,
 }
 
 /// A batch that cannot be decoded. The feed behind it is of no use.
@@ -178,7 +177,7 @@ impl Feed {
                 self.rest = None;
             }
             let (next_offset, rows) = (head.next_offset, head.rows.len());
-            match sieve.sift(head, &mut change.expired) {
+            match sieve.sift(head, &mut change.passed) {
                 Sifted::All(batch) => return Ok(Filled::Batch(batch, parcel)),
                 Sifted::Some(batch) => {
                     change.released += parcel.finish(rows - batch.rows.len());

@@ -104,7 +104,7 @@ pub struct Running {
     pub kind: JobKind,
     /// The worker's name.
     pub worker: String,
-    /// When it began.
+    /// When it began: when its rows were ready.
     pub since: Nanos,
     /// Rows and marks.
     pub shared: Arc<JobShared>,

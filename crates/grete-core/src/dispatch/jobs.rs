@@ -35,6 +35,13 @@ impl Jobs {
         Some(running)
     }
 
+    /// Its rows are ready: its time runs from now on.
+    pub(super) fn begin(&mut self, number: usize, now: Nanos) {
+        if let Some(Some(running)) = self.jobs.get_mut(number) {
+            running.since = now;
+        }
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = &Running> {
         self.jobs.iter().flatten()
     }

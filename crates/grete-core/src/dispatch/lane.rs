@@ -11,6 +11,7 @@ use super::offset_map::OffsetMap;
 use super::piece::Piece;
 use super::ready::Claim;
 use super::route::{Concurrency, OffsetPolicy, RoutePolicy};
+use super::tally::Tally;
 use super::tracker::Measure;
 use super::unit::Unit;
 use crate::ids::{Slot, TopicPartition};
@@ -88,6 +89,15 @@ pub(super) struct Lane {
     /// What was done in an earlier life of the partition, beyond where this one began.
     pub(super) already: Option<Arc<OffsetMap>>,
     pub(super) marks: Arc<Marks>,
+    /// Where its route's tally stands.
+    pub(super) tally: usize,
+    /// Records done and passed over that the tally does not have yet, besides those that are marked.
+    pub(super) records: u64,
+    pub(super) skipped: u64,
+    /// Of the marks' records, those that the tally has.
+    counted: u64,
+    /// When it was last seen to be rid of records.
+    pub(super) progress_at: Option<Nanos>,
     /// What was last told to be committed.
     pub(super) committed: Option<(i64, OffsetMap)>,
     pub(super) units: Vec<Option<Box<Unit>>>,
@@ -118,7 +128,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(id: LaneId, spec: LaneSpec, waits_for: Option<LaneId>, now: Nanos) -> Self {
+    pub(super) fn new(id: LaneId, spec: LaneSpec, tally: usize, waits_for: Option<LaneId>, now: Nanos) -> Self {
         Self {
             id,
             spec,
@@ -135,6 +145,11 @@ impl Lane {
             position: None,
             already: None,
             marks: Arc::default(),
+            tally,
+            records: 0,
+            skipped: 0,
+            counted: 0,
+            progress_at: None,
             committed: None,
             units: Vec::new(),
             loose: VecDeque::new(),
@@ -162,6 +177,31 @@ impl Lane {
     /// Whether keys, or all records, are worked on side by side.
     pub(super) fn is_parted(&self) -> bool {
         self.spec.policy.concurrency != Concurrency::Partition
+    }
+
+    /// Marks from now on go here.
+    pub(super) fn renew_marks(&mut self, marks: Arc<Marks>) {
+        self.records += self.marks.done() - self.counted;
+        (self.marks, self.counted) = (marks, 0);
+    }
+
+    /// Lets the route's tally have what was done since the last time.
+    pub(super) fn count(&mut self, now: Nanos, tally: &mut Tally) {
+        let done = self.marks.done();
+        let records = std::mem::take(&mut self.records) + (done - self.counted);
+        self.counted = done;
+        tally.records += records;
+        tally.skipped += std::mem::take(&mut self.skipped);
+        if records > 0 {
+            self.progress_at = Some(now);
+        }
+    }
+
+    /// At most once, rows that were handed out are past: whoever drops them without a handler's word passes over them.
+    pub(super) fn skip_once(&mut self, rows: usize) {
+        if self.policy().offsets == OffsetPolicy::AtMostOnce && !self.marks.is_fenced() {
+            self.skipped += rows as u64;
+        }
     }
 
     /// Whether the lane's end still owes its handler a hook.
@@ -392,6 +432,7 @@ impl Lane {
             .chain(self.loose.drain(..))
             .fold((0, 0), |(rows, bytes), piece| (rows + piece.len(), bytes + piece.parcel.finish(piece.len())));
         self.in_flight = self.in_flight.saturating_sub(rows);
+        self.skip_once(rows);
         bytes
     }
 }

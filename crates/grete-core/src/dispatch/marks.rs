@@ -1,6 +1,6 @@
 //! A lane's tracker, shared with the jobs that mark into it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::tracker::Tracker;
@@ -13,6 +13,8 @@ use super::tracker::Tracker;
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     tracker: Mutex<Tracker>,
+    /// As the tracker counts it; written under the mutex, for those who look without it.
+    done: AtomicU64,
     /// Written under the mutex.
     fenced: AtomicBool,
     /// The lane is on its way out: what is not begun is the next owner's. Never taken back.
@@ -40,10 +42,16 @@ impl Marks {
             return Err(Fenced);
         }
         let result = act(&mut tracker);
+        self.done.store(tracker.done(), Ordering::Relaxed);
         if tracker.take_resumed() {
             self.resumed.store(true, Ordering::Release);
         }
         Ok(result)
+    }
+
+    /// Records that are done by marks.
+    pub(super) fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
     }
 
     /// Nothing counts any more.

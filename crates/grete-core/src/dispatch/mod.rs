@@ -14,7 +14,7 @@
 //! | `take`, `lease`, `complete`, `settle` | a job's life, and what follows from its end |
 //! | `tracker`, `span`, `marks`, `shared` | what is done |
 //! | `trouble`, `flow`, `offset_map` | failures, rates and delays, what is done beyond the committable offset |
-//! | `jobs`, `stall`, `status`, `outbox` | what there is to tell |
+//! | `jobs`, `stall`, `status`, `tally`, `outbox` | what there is to tell |
 //!
 //! Not obvious:
 //! - A job that decodes carries its lane's feed away. While it runs nobody else touches that data, so that decoding needs no
@@ -54,6 +54,7 @@ mod spread;
 mod stall;
 mod status;
 mod take;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod tracker;
@@ -75,6 +76,7 @@ pub use route::{Concurrency, OffsetPolicy, Pool, RatePolicy, RetryPolicy, RouteP
 pub use shared::JobShared;
 pub use stall::Stall;
 pub use status::{LaneState, LaneStatus};
+pub use tally::{Durations, Tally};
 pub use unit::UnitId;
 
 use crate::rng::Rng;
@@ -85,6 +87,7 @@ use flow::RateLimit;
 use jobs::Jobs;
 use lane::{Lane, Phase};
 use ready::{Place, Ready};
+use tally::Tallies;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -115,6 +118,7 @@ pub struct Dispatch {
     clients: Vec<Client>,
     /// Those that limit their rate.
     routes: HashMap<u32, Route>,
+    tallies: Tallies,
     wall_minus_mono_ms: i64,
     /// As last told.
     now: Nanos,
@@ -134,6 +138,7 @@ impl Dispatch {
             alarms: Alarms::default(),
             clients: Vec::new(),
             routes: HashMap::new(),
+            tallies: Tallies::default(),
             wall_minus_mono_ms: 0,
             now: 0,
             mode: Mode::Running,
@@ -149,6 +154,7 @@ impl Dispatch {
 
     /// A route whose lanes will come: what they share is made here.
     pub fn add_route(&mut self, policy: &RoutePolicy) {
+        self.tallies.place(policy);
         if let Some(rate) = policy.rate_limit {
             let limit = RateLimit::new(rate, self.now);
             self.routes.insert(policy.route, Route { limit, held: Vec::new(), alarm: None });
@@ -226,6 +232,12 @@ impl Dispatch {
     /// Jobs of this client that run for longer than their route expects; each is told once per limit.
     pub fn stalls(&mut self, now: Nanos, client: ClientId) -> Vec<Stall> {
         let (stalls, next) = self.jobs.stalls(now, client);
+        for stall in &stalls {
+            let place = self.tallies.place(&stall.policy);
+            if let Some(tally) = self.tallies.get_mut(place) {
+                *(if stall.overdue { &mut tally.timeouts } else { &mut tally.stalls }) += 1;
+            }
+        }
         if let Some(entry) = self.client_mut(client) {
             entry.stall_look = next;
         }
@@ -237,6 +249,16 @@ impl Dispatch {
     #[must_use]
     pub fn stall_deadline(&self, client: ClientId) -> Option<Nanos> {
         self.clients.get(client.0 as usize)?.stall_look
+    }
+
+    /// What became of each route's jobs and records, with what was marked up to now.
+    pub fn tallies(&mut self, now: Nanos) -> &[Tally] {
+        for lane in self.lanes.iter_mut().flatten() {
+            if let Some(tally) = self.tallies.get_mut(lane.tally) {
+                lane.count(now, tally);
+            }
+        }
+        self.tallies.all()
     }
 
     /// How each lane does.

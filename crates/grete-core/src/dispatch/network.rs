@@ -30,7 +30,9 @@ impl Dispatch {
                 && lane.spec.client == spec.client
                 && lane.spec.tp == spec.tp
         });
-        let mut lane = Lane::new(id, spec, ghost.map(|lane| lane.id), self.now);
+        let ghost = ghost.map(|lane| lane.id);
+        let tally = self.tallies.place(&spec.policy);
+        let mut lane = Lane::new(id, spec, tally, ghost, self.now);
         if self.mode == Mode::Stopping {
             lane.phase = Phase::Finished;
         }
@@ -90,7 +92,7 @@ impl Dispatch {
         let Some(lane) = self.lane_mut(id) else { return };
         lane.fetch_generation = Some(generation);
         lane.position = Some(offset);
-        lane.marks = Arc::new(Marks::new(Tracker::at(offset)));
+        lane.renew_marks(Arc::new(Marks::new(Tracker::at(offset))));
         lane.committed =
             committed.then(|| (offset, if lane.policy().offset_map { already.clone() } else { OffsetMap::default() }));
         lane.already = (!already.is_empty()).then(|| Arc::new(already));
@@ -152,7 +154,7 @@ impl Dispatch {
         lane.marks.fence();
         // A lane that is given up, or lost, stays fenced.
         if matches!(lane.phase, Phase::Active | Phase::Stopping | Phase::Finished) {
-            lane.marks = Arc::default();
+            lane.renew_marks(Arc::default());
         }
     }
 

@@ -215,6 +215,9 @@ impl Dispatch {
     /// Returns whether that made another lane ready: one of the same partition may have waited for this one.
     pub(super) fn remove(&mut self, id: LaneId) -> bool {
         if let Some(lane) = get_mut(&mut self.lanes, id) {
+            if let Some(tally) = self.tallies.get_mut(lane.tally) {
+                lane.count(self.now, tally);
+            }
             self.alarms.set(Alarm::Pause(id), &mut lane.paused_until, None);
             self.alarms.set(Alarm::Tick(id), &mut lane.tick_alarm, None);
         }

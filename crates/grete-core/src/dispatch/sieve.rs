@@ -17,6 +17,15 @@ pub(super) struct Sieve {
     already: Option<Arc<OffsetMap>>,
 }
 
+/// Rows that were passed over.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Passed {
+    /// They had expired: how many, the first, the last.
+    pub(super) expired: Option<(usize, i64, i64)>,
+    /// They were done already.
+    pub(super) known: usize,
+}
+
 /// What is left of a batch.
 #[derive(Debug)]
 pub(super) enum Sifted {
@@ -38,8 +47,8 @@ impl Sieve {
         }
     }
 
-    /// Passes over what has expired or is done already. `expired` counts along: how many, the first, the last.
-    pub(super) fn sift(&self, batch: Batch, expired: &mut Option<(usize, i64, i64)>) -> Sifted {
+    /// Passes over what has expired or is done already. `passed` counts along.
+    pub(super) fn sift(&self, batch: Batch, passed: &mut Passed) -> Sifted {
         let gone = self.expire_ms.and_then(|expire_ms| fresh(timestamps(&batch), expire_ms, self.wall_ms));
         let offsets = batch.offsets();
         let done = |offset: i64| self.already.as_ref().is_some_and(|already| already.contains(offset));
@@ -52,13 +61,15 @@ impl Sieve {
                 gone.kept.get(at).is_some_and(|range| range.contains(&row))
             })
         };
-        let mut too_old = offsets.iter().enumerate().filter(|(row, _)| !kept(*row)).map(|(_, offset)| *offset);
+        let too_old = offsets.iter().enumerate().filter(|(row, offset)| !kept(*row) && !done(**offset));
+        let mut too_old = too_old.map(|(_, offset)| *offset);
         if let Some(first) = too_old.next() {
             let (count, last) = too_old.fold((1, first), |(count, _), offset| (count + 1, offset));
-            let (before, first) = expired.map_or((0, first), |(count, first, _)| (count, first));
-            *expired = Some((before + count, first, last));
+            let (before, first) = passed.expired.map_or((0, first), |(count, first, _)| (count, first));
+            passed.expired = Some((before + count, first, last));
         }
         let wanted = |row: usize| kept(row) && offsets.get(row).is_some_and(|offset| !done(*offset));
+        passed.known += offsets.iter().filter(|offset| done(**offset)).count();
         batch.filtered(wanted).map_or(Sifted::None, Sifted::Some)
     }
 }

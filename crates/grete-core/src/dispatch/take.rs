@@ -10,7 +10,7 @@ use super::piece::Piece;
 use super::ready::{Claim, Place};
 use super::route::{OffsetPolicy, Pool};
 use super::shared::JobShared;
-use super::sieve::Sieve;
+use super::sieve::{Passed, Sieve};
 use super::span::Offsets;
 use super::trouble::Plan;
 use super::unit::UnitId;
@@ -221,15 +221,28 @@ impl Dispatch {
         }
         let Some(lane) = get_mut(&mut self.lanes, lease.lane) else { return };
         lane.queued_bytes += change.charged;
+        if prepared.finished.is_none() {
+            self.jobs.begin(lease.job, now);
+        }
         if handed_out > 0 && lease.feed.is_some() {
             lane.in_flight += handed_out;
             lease.shared.with_batch(|batch| hand_out(lane, &lease.shared, batch));
         }
         let (client, slot, tp) = (lane.spec.client, lane.spec.slot, &lane.spec.tp);
-        if change.charged == 0 && change.expired.is_none() {
+        let passed = change.passed;
+        // What was passed over for a lane that is not what it was comes to somebody again.
+        if passed != Passed::default()
+            && lane.goes_on(lease)
+            && let Some(tally) = self.tallies.get_mut(lane.tally)
+        {
+            tally.expired += passed.expired.map_or(0, |(records, ..)| records as u64);
+            tally.skipped += passed.known as u64;
+            lane.progress_at = Some(now);
+        }
+        if change.charged == 0 && passed.expired.is_none() {
             return;
         }
-        let expired = change.expired.map(|(records, first, last)| Remark {
+        let expired = passed.expired.map(|(records, first, last)| Remark {
             lane: lease.lane,
             tp: tp.clone(),
             policy: Arc::clone(&lease.policy),
@@ -294,6 +307,7 @@ impl Lane {
             bytes += piece.parcel.finish(piece.len());
         }
         self.in_flight = self.in_flight.saturating_sub(rows);
+        self.skip_once(rows);
         (row, bytes)
     }
 }

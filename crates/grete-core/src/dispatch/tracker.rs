@@ -18,6 +18,8 @@ pub(super) struct Tracker {
     open: usize,
     /// Records in spans, marked or not.
     rows: usize,
+    /// Records that were marked as done.
+    done: u64,
     /// Somebody waits until no more than so many records count.
     waits_for: Option<(Measure, usize)>,
 }
@@ -99,8 +101,21 @@ impl Tracker {
             new += span.mark(first, last);
         }
         self.open -= new;
+        self.done += new as u64;
         self.advance();
         new
+    }
+
+    /// Marks a record that is not done: it went elsewhere.
+    pub(super) fn bury(&mut self, offsets: &[i64]) {
+        let done = self.done;
+        self.mark_each(offsets);
+        self.done = done;
+    }
+
+    /// How many records were marked as done.
+    pub(super) fn done(&self) -> u64 {
+        self.done
     }
 
     /// Marks these offsets, ascending; what lies between them stays as it is.

@@ -62,15 +62,15 @@ catalogue! {
     START_TIME = Gauge "grete_process_start_time_seconds" [] "When the process began, in seconds since 1970.";
 
     JOBS = Counter "grete_jobs_total" ["handler"] "Jobs that ended, with or without an error.";
-    RECORDS = Counter "grete_records_total" ["handler"] "Records of the jobs that ended.";
-    JOB_FAILURES = Counter "grete_job_failures_total" ["handler"] "Jobs that ended with an error.";
-    RETRIES = Counter "grete_retries_total" ["handler"] "Jobs that were put off to run again after a failure.";
+    RECORDS = Counter "grete_records_total" ["handler"] "Records that are done.";
+    JOB_FAILURES = Counter "grete_job_failures_total" ["handler"] "Jobs that ended with an error, other than asking for their records again later.";
+    RETRIES = Counter "grete_retries_total" ["handler"] "Of the failed jobs, those whose records run again.";
     DEAD_LETTERS = Counter "grete_dead_letters_total" ["handler"] "Records that went to a dead letter topic.";
     EXPIRED = Counter "grete_expired_records_total" ["handler"] "Records passed over because they were older than expire.";
-    SKIPPED = Counter "grete_skipped_records_total" ["handler"] "Records passed over because their attempts were used up.";
+    SKIPPED = Counter "grete_skipped_records_total" ["handler"] "Records passed over because they were done before (offset_map), or, at most once, because their job failed.";
     STALLS = Counter "grete_stalls_total" ["handler"] "Jobs that ran longer than stall_after.";
     TIMEOUTS = Counter "grete_handler_timeouts_total" ["handler"] "Jobs that ran longer than handler_timeout.";
-    DURATION = Histogram "grete_handler_duration_seconds" ["handler"] "How long jobs took, failed ones, too.";
+    DURATION = Histogram "grete_handler_duration_seconds" ["handler"] "How long jobs of records took, failed ones, too; other hooks are not in it.";
     RUNNING = Gauge "grete_jobs_running" ["handler"] "Jobs under way.";
     OLDEST = Gauge "grete_oldest_job_seconds" ["handler"] "How long the oldest job under way has run; 0 when there is none.";
 

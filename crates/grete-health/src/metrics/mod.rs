@@ -43,11 +43,11 @@ pub struct Handler {
     pub handler: Arc<str>,
     /// Jobs that ended.
     pub jobs: Option<u64>,
-    /// Records of these jobs.
+    /// Records that are done.
     pub records: Option<u64>,
     /// Jobs that ended with an error.
     pub failures: Option<u64>,
-    /// Jobs that ran again after a failure.
+    /// Of these, those whose records run again.
     pub retries: Option<u64>,
     /// Records sent to a dead letter topic.
     pub dead_letters: Option<u64>,

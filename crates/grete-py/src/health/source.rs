@@ -9,11 +9,10 @@
 //! - a membership's: held by the network thread for a copy;
 //! - the list's below: held for an addition, or while memberships are copied.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use grete_client::{Consumer, Dispatcher, LaneReport, Membership};
+use grete_client::{Consumer, Dispatcher, Durations, LaneReport, Membership, Tally};
 use grete_health::{Group, LaneCounts, Metrics, Report, RunningJob, Source, metrics};
 
 /// The dispatcher and the clients of one process.
@@ -52,18 +51,19 @@ impl Source for ProcessSource {
         }
         report.lag = vitals.lanes.iter().filter_map(|lane| lane.lag).reduce(i64::saturating_add).map(natural);
         report.stalled = vitals.lanes.iter().filter(|lane| lane.stalled).map(place).collect();
+        let counts = vitals.counts();
         report.running = vitals.running.into_iter().map(job).collect();
-        report.jobs = vitals.counts.jobs;
-        report.records = vitals.counts.records;
-        report.failures = vitals.counts.failures;
-        report.dead_letters = vitals.counts.dead_letters;
+        report.jobs = counts.jobs;
+        report.records = counts.records;
+        report.failures = counts.failures;
+        report.dead_letters = counts.dead_letters;
         report.workers = vitals.workers.map_or(0, u64::from);
     }
 
     fn metrics(&self, metrics: &mut Metrics) {
         let vitals = self.dispatcher.vitals();
         metrics.groups = self.memberships().into_iter().map(group_metrics).collect();
-        metrics.handlers = under_way(&vitals.lanes, &vitals.running);
+        metrics.handlers = handlers(vitals.tallies, &vitals.running);
         let mut states = LaneCounts::default();
         for lane in &vitals.lanes {
             count(&mut states, lane.state);
@@ -74,24 +74,39 @@ impl Source for ProcessSource {
     }
 }
 
-/// One for each handler that has lanes.
-fn under_way(lanes: &[LaneReport], running: &[grete_client::RunningJob]) -> Vec<metrics::Handler> {
-    let mut handlers: BTreeMap<Arc<str>, metrics::Handler> = BTreeMap::new();
-    for handler in lanes.iter().map(|lane| &lane.handler).chain(running.iter().map(|job| &job.handler)) {
-        handlers.entry(Arc::clone(handler)).or_insert_with(|| metrics::Handler {
-            handler: Arc::clone(handler),
-            running: Some(0),
-            oldest: Some(0.0),
-            ..Default::default()
-        });
-    }
+/// One for each route, whether or not it has lanes here.
+fn handlers(tallies: Vec<Tally>, running: &[grete_client::RunningJob]) -> Vec<metrics::Handler> {
+    let mut handlers: Vec<metrics::Handler> = tallies.into_iter().map(handler).collect();
     for job in running {
-        if let Some(handler) = handlers.get_mut(&job.handler) {
+        if let Some(handler) = handlers.iter_mut().find(|handler| handler.handler == job.handler) {
             handler.running = handler.running.map(|jobs| jobs + 1);
             handler.oldest = handler.oldest.map(|oldest| oldest.max(job.seconds));
         }
     }
-    handlers.into_values().collect()
+    handlers
+}
+
+fn handler(tally: Tally) -> metrics::Handler {
+    let Durations { counts, sum } = tally.durations;
+    metrics::Handler {
+        handler: tally.handler,
+        jobs: Some(tally.jobs),
+        records: Some(tally.records),
+        failures: Some(tally.failures),
+        retries: Some(tally.retries),
+        dead_letters: Some(tally.dead_letters),
+        expired: Some(tally.expired),
+        skipped: Some(tally.skipped),
+        stalls: Some(tally.stalls),
+        timeouts: Some(tally.timeouts),
+        duration: Some(metrics::Histogram {
+            bounds: &Durations::BOUNDS,
+            counts: counts.into(),
+            sum: Duration::from_nanos(sum).as_secs_f64(),
+        }),
+        running: Some(0),
+        oldest: Some(0.0),
+    }
 }
 
 fn lane_metrics(lane: LaneReport) -> metrics::Lane {

@@ -51,6 +51,11 @@ pub struct Book {
     told: Option<i64>,
     /// Everything before it is settled.
     floor: i64,
+    /// The user has sought.
+    pub sought: bool,
+    /// Done before reading began where it did, the last time; and, of earlier times, how many were, and how many came to be done.
+    known: usize,
+    past: (usize, usize),
 }
 
 impl Book {
@@ -75,6 +80,9 @@ impl Book {
             ticks: 0,
             told: None,
             floor: 0,
+            sought: false,
+            known: 0,
+            past: (0, 0),
         }
     }
 
@@ -82,7 +90,9 @@ impl Book {
     /// What earlier assignments are known to have done is done.
     pub fn begin(&mut self, start: i64, done: impl Iterator<Item = i64>) {
         (self.start, self.floor, self.told) = (start, start, None);
+        self.past = (self.past.0 + self.known, self.past.1 + self.done.len() - self.known);
         self.done = done.collect();
+        self.known = self.done.len();
         self.returned.clear();
         self.count.reset();
         self.seen.clear();
@@ -92,7 +102,18 @@ impl Book {
     /// The user has sought: nothing is to be handed out until the new position is known.
     pub fn seek(&mut self) {
         self.start = i64::MAX;
+        self.sought = true;
         self.stale.extend(self.running.keys());
+    }
+
+    /// How many records were done before anybody here had seen them.
+    pub fn known(&self) -> u64 {
+        (self.past.0 + self.known) as u64
+    }
+
+    /// How many have come to be done, in whatever way.
+    pub fn rid(&self) -> u64 {
+        (self.past.1 + self.done.len() - self.known) as u64
     }
 
     pub fn is_returned(&self, offset: i64) -> bool {

@@ -345,6 +345,7 @@ impl World {
             self.check_commit(process, &commit, true);
             self.store(process, commit);
         }
+        self.processes[process].check_figures(self.now);
         self.say(|| format!("process {process} has stopped"));
         self.processes[process].alive = false;
         self.disown(process);

@@ -9,6 +9,7 @@ mod count;
 mod fate;
 mod fault;
 mod fetching;
+mod figures;
 mod group;
 mod handler;
 mod idle;

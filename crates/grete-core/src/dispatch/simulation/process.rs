@@ -6,6 +6,7 @@ use grete_wire::records::{DecodeLimits, Decoder};
 use grete_wire::slab::{Slab, SlabPool};
 
 use super::book::{Book, Stage};
+use super::figures::Ledger;
 use super::handler::Run;
 use super::log::Fetched;
 use super::queue::Queue;
@@ -59,6 +60,8 @@ pub struct Job {
     /// What it does no longer counts.
     pub void: bool,
     pub since: Nanos,
+    /// When its rows were ready.
+    pub began: Nanos,
     pub told_stalled: u32,
 }
 
@@ -82,6 +85,7 @@ pub struct Process {
     shortest_stall: Option<Nanos>,
     pub queue: Queue,
     pub rates: BTreeMap<u32, Rate>,
+    pub ledger: Ledger,
     pub starved: bool,
     /// Somebody has woken the network thread.
     pub woken: bool,
@@ -125,6 +129,7 @@ impl Process {
             shortest_stall: limits.min(),
             queue: Queue::default(),
             rates: BTreeMap::new(),
+            ledger: Ledger::default(),
             starved: false,
             woken: false,
             threads: scenario.threads,
@@ -287,7 +292,12 @@ impl Process {
     pub fn complete(&mut self, now: Nanos, lease: Lease, finished: Finished) -> Option<crate::dispatch::Decision> {
         self.queue.ended(now, lease.lane);
         let failed = matches!(finished, Finished::Failed(_)) && lease.kind.needs_session();
+        self.ledger.ends(&lease, &finished);
+        let handler = Arc::clone(&lease.policy.name);
         let (client, decision) = self.dispatch.complete(now, lease, finished);
+        if let Some(decision) = decision {
+            self.ledger.decided(&handler, decision);
+        }
         assert_eq!(client, self.client);
         assert!(decision.is_some() || !failed, "{decision:?}");
         decision.filter(|_| failed)

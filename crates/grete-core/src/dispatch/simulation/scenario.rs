@@ -80,7 +80,7 @@ impl Route {
         };
         let policy = RoutePolicy {
             route: number,
-            name: Arc::from("Orders"),
+            name: format!("Orders {number}").into(),
             pool: if chance(rng, 30) { Pool::Loop } else { Pool::Threads },
             concurrency,
             key_slots: pick(rng, &[1, 4, 64]),

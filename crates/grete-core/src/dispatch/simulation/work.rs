@@ -98,6 +98,7 @@ impl World {
             prepared: Some(prepared),
             void: false,
             since: now,
+            began: now,
             told_stalled: 0,
         };
         process_.jobs.insert(id, job);
@@ -121,6 +122,7 @@ impl World {
         self.network(process);
         let process_ = &mut self.processes[process];
         let mut job = process_.jobs.remove(&id).expect("it is there");
+        job.began = now;
         let seat = process_.lanes.get_mut(&job.lease.lane).expect("a known lane");
         let (partition, policy) = (seat.partition, Arc::clone(&seat.policy));
         let place = &mut self.partitions[partition];
@@ -310,7 +312,7 @@ impl World {
     fn bring_back(&mut self, process: usize, job: Job, finished: Finished) {
         let now = self.now;
         let limits = [job.lease.policy.stall_after, job.lease.policy.handler_timeout];
-        let passed = limits.into_iter().flatten().filter(|limit| now > job.since + limit).count();
+        let passed = limits.into_iter().flatten().filter(|limit| now > job.began + limit).count();
         let watched = job.lease.kind != JobKind::Decode && self.processes[process].woke_at < job.since;
         assert!(!watched || job.told_stalled as usize >= passed, "{} is late, nobody told", job.lease.tp);
         let Job { lease, rows, void, run, .. } = job;
@@ -444,8 +446,9 @@ impl World {
             let job = jobs.find(|job| job.lease.unit() == stall.unit && job.lease.kind == stall.kind);
             let job = job.unwrap_or_else(|| panic!("{stall:?} of no job"));
             let limit = if stall.overdue { stall.policy.handler_timeout } else { stall.policy.stall_after };
-            assert!(limit.is_some_and(|limit| now >= job.since + limit), "{stall:?} since {}", job.since);
+            assert!(limit.is_some_and(|limit| now >= job.began + limit), "{stall:?} since {}", job.began);
             job.told_stalled += 1;
+            process_.ledger.stalled(&stall);
             let limits =
                 u32::from(stall.policy.handler_timeout.is_some()) + u32::from(stall.policy.stall_after.is_some());
             assert!(job.told_stalled <= limits, "{stall:?} again");

@@ -16,6 +16,7 @@ mod ends;
 mod failing;
 mod lanes;
 mod manual;
+mod tallying;
 mod telling;
 mod units;
 mod waiting;

@@ -1,0 +1,170 @@
+//! What is counted by handler.
+
+use super::*;
+
+impl World {
+    fn tally(&mut self) -> Tally {
+        let now = self.now;
+        let [tally] = self.dispatch.tallies(now) else { panic!("one route") };
+        tally.clone()
+    }
+
+    /// jobs, records, failures, retries, dead letters, expired, skipped
+    fn told(&mut self) -> [u64; 7] {
+        let tally = self.tally();
+        let Tally { jobs, records, failures, retries, dead_letters, expired, skipped, .. } = tally;
+        [jobs, records, failures, retries, dead_letters, expired, skipped]
+    }
+}
+
+#[test]
+fn a_route_is_there_before_anything_happens() {
+    let mut world = World::new();
+    world.dispatch.add_route(&RoutePolicy { name: "Orders".into(), ..RoutePolicy::default() });
+    assert_eq!(world.tally(), Tally { handler: "Orders".into(), ..Tally::default() });
+}
+
+#[test]
+fn a_record_is_counted_once_however_often_it_runs() {
+    let mut world = World::new();
+    let retry = RetryPolicy { attempts: Some(2), ..RetryPolicy::default() };
+    let lane = world.lane_with(RoutePolicy { dead_letter: true, retry, ..RoutePolicy::default() });
+    world.push(lane, 0, 5);
+    let lease = world.take(0).expect("five rows");
+    lease.shared.progress(2);
+    world.end(lease, fails(Verdict::Retry, Some(2)));
+    assert_eq!(world.told(), [1, 2, 1, 1, 0, 0, 0], "what its handler was done with is done");
+    let at = world.pass();
+    let lease = world.take(at).expect("three rows");
+    world.end(lease, fails(Verdict::Retry, Some(2)));
+    assert_eq!(world.told(), [2, 2, 2, 1, 0, 0, 0]);
+    let lease = world.take(at).expect("a dead letter");
+    assert_eq!(lease.kind, JobKind::DeadLetter);
+    world.done(lease);
+    assert_eq!(world.told(), [3, 2, 2, 1, 1, 0, 0]);
+    assert_eq!(world.run(), [[3, 4]]);
+    assert_eq!(world.told(), [4, 4, 2, 1, 1, 0, 0]);
+    assert_eq!(world.tally().durations.counts.iter().sum::<u64>(), 3, "dead letters are no jobs of records");
+}
+
+#[test]
+fn whoever_asks_for_records_later_has_not_failed() {
+    let mut world = World::new();
+    let lane = world.lane(10);
+    world.push(lane, 0, 3);
+    let lease = world.take(0).expect("three rows");
+    world.end(lease, fails(Verdict::Later(SECOND), None));
+    assert_eq!(world.told(), [1, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn the_time_runs_from_when_rows_are_ready() {
+    let mut world = World::new();
+    let lane = world.lane(10);
+    world.push(lane, 0, 3);
+    let mut lease = world.dispatch.take(SECOND, "worker", Pool::Threads).expect("three rows");
+    let prepared = lease.prepare(&mut world.decoder, &world.pool, None);
+    world.dispatch.prepared(3 * SECOND, &lease, &prepared);
+    assert_eq!(world.dispatch.running()[0].since, 3 * SECOND);
+    world.now = 3 * SECOND + 7 * MILLI;
+    world.done(lease);
+    let durations = world.tally().durations;
+    let mut counts = durations.counts.iter().zip(Durations::BOUNDS);
+    assert_eq!(durations.sum, 7 * MILLI);
+    assert_eq!(counts.find(|(count, _)| **count > 0), Some((&1, 0.01)));
+}
+
+#[test]
+fn marks_count_when_they_come_and_not_again_at_the_end() {
+    let mut world = World::new();
+    let lane = world.lane_with(RoutePolicy { offsets: OffsetPolicy::Manual, ..RoutePolicy::default() });
+    world.push(lane, 0, 5);
+    let lease = world.take(0).expect("five rows");
+    let shared = Arc::clone(&lease.shared);
+    assert_eq!(shared.mark(0, 1), Ok(2));
+    assert_eq!(world.told(), [0, 2, 0, 0, 0, 0, 0]);
+    world.done(lease);
+    assert_eq!(world.told(), [1, 2, 0, 0, 0, 0, 0], "a return says nothing here");
+    assert_eq!(shared.mark(0, 2), Ok(1));
+    assert_eq!(world.told(), [1, 3, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn what_a_lane_did_outlasts_its_seeks_and_its_end() {
+    let mut world = World::new();
+    let lane = world.lane(10);
+    world.push(lane, 0, 3);
+    assert_eq!(world.run(), [[0, 1, 2]]);
+    world.push(lane, 3, 2);
+    let lease = world.take(world.now).expect("two rows");
+    assert_eq!(lease.shared.mark(3, 3), Ok(1));
+    world.dispatch.reset_lane(lane);
+    assert_eq!(world.told(), [1, 4, 0, 0, 0, 0, 0]);
+    world.done(lease);
+    assert_eq!(world.told(), [2, 4, 0, 0, 0, 0, 0], "what was fenced counts as a job, its records come again");
+    world.dispatch.set_position(lane, 3, 2, false, OffsetMap::default());
+    world.push_generation(lane, 2, 3, 4, build_batch(3, &[TestRecord::value(0, "v")], &BatchOptions::default()));
+    assert_eq!(world.run(), [[3]]);
+    world.dispatch.revoke(lane, false);
+    while let Some(hook) = world.take(world.now) {
+        world.done(hook);
+    }
+    assert!(world.dispatch.statuses(None).is_empty());
+    assert_eq!(world.told(), [4, 5, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn records_that_are_passed_over_are_counted_by_why() {
+    let mut world = World::new();
+    let lane = world.lane_with(RoutePolicy { expire_ms: Some(1000), ..by_key() });
+    let known = OffsetMap::from_runs([1..2, 3..4]);
+    world.dispatch.reset_lane(lane);
+    world.dispatch.set_position(lane, 0, 2, true, known);
+    world.dispatch.set_wall(1_000_000);
+    let records: Vec<_> = [0, 0, 999_500, 999_500, 999_500].map(|time| TestRecord::value(time, "v")).into();
+    world.push_generation(lane, 2, 0, 5, build_batch(0, &records, &BatchOptions::default()));
+    assert_eq!(world.run(), [[2, 4]]);
+    assert_eq!(world.told(), [1, 2, 0, 0, 0, 1, 2], "what is done is not called expired");
+    assert_eq!(world.committable(), [5]);
+}
+
+#[test]
+fn at_most_once_a_record_is_done_when_its_job_says_so() {
+    let once = RoutePolicy { offsets: OffsetPolicy::AtMostOnce, ..RoutePolicy::default() };
+    let mut world = World::new();
+    let lane = world.lane_with(once.clone());
+    world.push(lane, 0, 5);
+    let lease = world.take(0).expect("five rows");
+    assert_eq!(world.told(), [0; 7]);
+    lease.shared.progress(2);
+    assert_eq!(world.end(lease, failed()), Some(Decision::Skipped));
+    assert_eq!(world.told(), [1, 2, 1, 0, 0, 0, 3]);
+    world.push(lane, 5, 2);
+    assert_eq!(world.run(), [[5, 6]]);
+    assert_eq!(world.told(), [2, 4, 1, 0, 0, 0, 3]);
+
+    // With a dead letter topic: what comes before the culprit has gone by, the culprit and what is behind it goes there.
+    let mut world = World::new();
+    let lane = world.lane_with(RoutePolicy { dead_letter: true, ..once });
+    world.push(lane, 0, 5);
+    let lease = world.take(0).expect("five rows");
+    lease.shared.progress(1);
+    world.end(lease, fails(Verdict::Retry, Some(3)));
+    assert_eq!(world.run(), [[3], [4]]);
+    assert_eq!(world.told(), [3, 1, 1, 0, 2, 0, 2]);
+}
+
+#[test]
+fn jobs_that_take_too_long_are_counted_by_limit() {
+    let mut world = World::new();
+    let limits = (Some(SECOND), Some(3 * SECOND));
+    let lane = world.lane_with(RoutePolicy { stall_after: limits.0, handler_timeout: limits.1, ..Default::default() });
+    world.push(lane, 0, 1);
+    let lease = world.take(0).expect("a row");
+    for (now, counted) in [(SECOND / 2, (0, 0)), (2 * SECOND, (1, 0)), (4 * SECOND, (1, 1)), (5 * SECOND, (1, 1))] {
+        world.dispatch.stalls(now, world.client);
+        let tally = world.tally();
+        assert_eq!((tally.stalls, tally.timeouts), counted, "at {now}");
+    }
+    world.done(lease);
+}
