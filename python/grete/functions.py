@@ -3,11 +3,15 @@
 Those that go record by record stop between two of them when their partition is about to go: see `Job.cut_short`.
 """
 
-from collections.abc import Callable
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
-from grete._core import Job
+from grete._core import Job, Messages
 from grete.consumer import Consumer
+
+if TYPE_CHECKING:
+    from grete.processing.records import Records
 
 Function = Callable[[Any], Any]
 
@@ -23,27 +27,38 @@ class FunctionConsumer(Consumer):
         return self._function(self.messages)
 
 
-class EachMessage(FunctionConsumer):
-    """Calls the function with each message, and marks one by one: a failure repeats none that has succeeded."""
+class EachRecord(FunctionConsumer, ABC):
+    """Calls the function for one record after the other, and marks one by one: a failure repeats none before it."""
+
+    @abstractmethod
+    def consume_told(self, records: "Records") -> Any:
+        """As `consume`, and tells of each record."""
+
+
+class EachMessage(EachRecord):
+    """With each message."""
 
     def consume(self) -> None:
         """One call a message, straight from the native part."""
-        job, function, host = _job(self), self._function, self._host
-        if host is not None and host.records.heard.now:
-            function = host.records.told(job, function, decoded=False)
-        job.each(function)
+        _job(self).each(self._function)
+
+    def consume_told(self, records: "Records") -> None:
+        """The same."""
+        job = _job(self)
+        job.each(records.told(job, self._function, decoded=False))
 
 
-class EachPayload(FunctionConsumer):
-    """Calls the function with each payload, decoded, and marks one by one."""
+class EachPayload(EachRecord):
+    """With each payload, decoded."""
 
     def consume(self) -> None:
         """One call a payload, straight from the native part."""
-        job, function, host = _job(self), self._function, self._host
-        if host is not None and host.records.heard.now:
-            job.each(host.records.told(job, function, decoded=True))
-        else:
-            job.each_payload(function)
+        _job(self).each_payload(self._function)
+
+    def consume_told(self, records: "Records") -> None:
+        """The same."""
+        job = _job(self)
+        job.each(records.told(job, self._function, decoded=True))
 
 
 class AsyncFunctionConsumer(FunctionConsumer):
@@ -54,35 +69,43 @@ class AsyncFunctionConsumer(FunctionConsumer):
         await self._function(self.messages)
 
 
-class AsyncEachMessage(FunctionConsumer):
-    """Awaits the function for one message after the other, and marks one by one."""
+class AsyncEachMessage(EachRecord):
+    """Awaits the function for one message after the other."""
 
-    async def consume(self) -> None:
+    def consume(self) -> Awaitable[None]:
         """In order: the next message starts when the one before is done."""
-        job, function, host = _job(self), self._function, self._host
-        if host is not None and host.records.heard.now:
-            function = host.records.told_async(job, function, decoded=False)
-        for number, message in enumerate(self.messages, 1):
-            if job.cut_short():
-                return
-            await function(message)
-            job.progress(number)
+        return _in_turn(_job(self), self.messages, self._function)
+
+    def consume_told(self, records: "Records") -> Awaitable[None]:
+        """The same."""
+        job = _job(self)
+        return _in_turn(job, self.messages, records.told_async(job, self._function, decoded=False))
 
 
-class AsyncEachPayload(FunctionConsumer):
-    """Awaits the function for one payload after the other, and marks one by one."""
+class AsyncEachPayload(EachRecord):
+    """Awaits the function for one payload after the other."""
 
     async def consume(self) -> None:
         """In order: the next payload is decoded when the one before is done."""
-        job, function, host = _job(self), self._function, self._host
-        told = None
-        if host is not None and host.records.heard.now:
-            told = host.records.told_async(job, function, decoded=True)
+        function, job = self._function, _job(self)
         for number, message in enumerate(self.messages, 1):
             if job.cut_short():
                 return
-            await (function(message.payload) if told is None else told(message))
+            await function(message.payload)
             job.progress(number)
+
+    def consume_told(self, records: "Records") -> Awaitable[None]:
+        """The same."""
+        job = _job(self)
+        return _in_turn(job, self.messages, records.told_async(job, self._function, decoded=True))
+
+
+async def _in_turn(job: Job, messages: Messages, function: Function) -> None:
+    for number, message in enumerate(messages, 1):
+        if job.cut_short():
+            return
+        await function(message)
+        job.progress(number)
 
 
 def _job(consumer: Consumer) -> Job:

@@ -18,6 +18,8 @@ L = TypeVar("L", bound=Listener)
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# Of jobs that hand out records: what comes with each, or with each of their records.
+_OF_JOBS = ("consumer.consume", "consumer.consumed", "message.process", "message.processed")
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
 
 
@@ -41,10 +43,8 @@ class Monitor:
         self._faults = Faults(errors)
         emitted = (name for name, described in EVENTS.items() if described.emitted)
         self._events = {name: Event(name, self._faults) for name in emitted} | {errors.name: errors}
-        self.jobs = Heard(self._events["consumer.consume"], self._events["consumer.consumed"])
-        """Whether somebody listens to the events of all jobs, for those who ask before each: `if monitor.jobs.now:`."""
-        self.records = Heard(self._events["message.process"], self._events["message.processed"])
-        """The same of all records that handlers get one by one."""
+        self.jobs = Heard(*(self._events[name] for name in _OF_JOBS))
+        """Whether somebody listens to what goes on in jobs, for those who ask before each: `if monitor.jobs.now:`."""
 
     def event(self, name: str) -> Event:
         """The event of that name, to keep: `if event: event.emit(...)` costs next to nothing while nobody listens.

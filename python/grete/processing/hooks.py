@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from grete import _core
 from grete._core import Job
 from grete.errors import GreteError, RevokedError
+from grete.functions import EachRecord
 from grete.instrumentation.monitor import Monitor
 from grete.processing.dead_letters import DeadLetters
 from grete.processing.departure import Departure
@@ -101,16 +102,12 @@ class Hooks:
         consumer = instance.consumer
         consumer.attempt = job.attempt
         consumer.messages, consumer._job = messages, job  # noqa: SLF001
-        begun = self._reports.begin(job, messages) if self._heard.now else None
         try:
-            _consume(instance)
-        except BaseException as error:
-            if begun is not None:
-                self._reports.end(begun, error)
-            raise
-        else:
-            if begun is not None:
-                self._reports.end(begun, None)
+            if self._heard.now:
+                with self._reports.job(job, messages):
+                    _consume_told(instance)
+            else:
+                _consume(instance)
         finally:
             # The instance outlives the job; the batch's memory must not.
             consumer.messages = NO_MESSAGES
@@ -141,16 +138,12 @@ class Hooks:
         consumer = instance.consumer
         consumer.attempt = job.attempt
         consumer.messages, consumer._job = messages, job  # noqa: SLF001
-        begun = self._reports.begin(job, messages) if self._heard.now else None
         try:
-            await _call(instance, "consume")
-        except BaseException as error:
-            if begun is not None:
-                self._reports.end(begun, error)
-            raise
-        else:
-            if begun is not None:
-                self._reports.end(begun, None)
+            if self._heard.now:
+                with self._reports.job(job, messages):
+                    await _call_told(instance)
+            else:
+                await _call(instance, "consume")
         finally:
             consumer.messages = NO_MESSAGES
             if job.route not in self._keeps_job:
@@ -241,11 +234,34 @@ def _wait(route: Route, failures: int) -> float:
     return wait * random.uniform(1.0 - route.retry.jitter, 1.0)  # noqa: S311
 
 
-@runs_hooks(lambda names: (names["instance"].host, "consume"))
+_of_consume = runs_hooks(lambda names: (names["instance"].host, "consume"))
+
+
+@_of_consume
 def _consume(instance: Instance) -> None:
     result = instance.consumer.consume()
     if result is not None and inspect.isawaitable(result):
         drive(_awaited(result))
+
+
+@_of_consume
+def _consume_told(instance: Instance) -> None:
+    result = _told(instance)
+    if result is not None and inspect.isawaitable(result):
+        drive(_awaited(result))
+
+
+@_of_consume
+async def _call_told(instance: Instance) -> None:
+    result = _told(instance)
+    if result is not None and inspect.isawaitable(result):
+        await result
+
+
+def _told(instance: Instance) -> Any:
+    """Calls `consume`, with each record told if it goes record by record and somebody listens."""
+    consumer, records = instance.consumer, instance.host.records
+    return consumer.consume_told(records) if records and isinstance(consumer, EachRecord) else consumer.consume()
 
 
 async def _awaited(result: Awaitable[None]) -> None:

@@ -10,16 +10,18 @@ from grete.instrumentation.monitor import Monitor
 
 
 class Records:
-    """Of one handler. Whoever calls it asks before each job whether they are `heard`."""
+    """Of one handler. Whoever calls it asks before whether anybody listens: `if records:`."""
 
-    __slots__ = ("_handler", "_process", "_processed", "heard")
+    __slots__ = ("_handler", "_process", "_processed")
 
     def __init__(self, monitor: Monitor, handler: str) -> None:
         """`handler` is what it is called in events."""
         self._handler = handler
-        self.heard = monitor.records
         self._process = monitor.event("message.process")
         self._processed = monitor.event("message.processed")
+
+    def __bool__(self) -> bool:
+        return bool(self._process or self._processed)
 
     def told(self, job: Job, function: Callable[[Any], Any], *, decoded: bool) -> Callable[[Message], Any]:
         """For messages: tells around each call of the function, which gets the message, or its payload if `decoded`."""

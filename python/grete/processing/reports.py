@@ -9,7 +9,25 @@ from grete.instrumentation.clock import monotonic
 from grete.instrumentation.monitor import Monitor
 from grete.routes import Route
 
-Begun = tuple[dict[str, Any], float]
+
+class Told:
+    """A block, and the events before and after it."""
+
+    __slots__ = ("_after", "_before", "_begin", "_payload")
+
+    def __init__(self, before: Event, after: Event, payload: dict[str, Any]) -> None:
+        self._before = before
+        self._after = after
+        self._payload = payload
+
+    def __enter__(self) -> None:
+        if self._before:
+            self._before.emit(**self._payload)
+        self._begin = monotonic()
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self._after:
+            self._after.emit(**self._payload, time=monotonic() - self._begin, error=error)
 
 
 class Reports:
@@ -29,8 +47,8 @@ class Reports:
             "eof": monitor.event("consumer.eof"),
         }
 
-    def begin(self, job: Job, messages: Messages) -> Begun:
-        """`consume` is about to be called: for `end`."""
+    def job(self, job: Job, messages: Messages) -> "Told":
+        """Around `consume`."""
         payload = self._place(job) | {
             "attempt": job.attempt,
             "records": len(messages),
@@ -38,15 +56,7 @@ class Reports:
             "last_offset": messages.last_offset,
             "messages": messages,
         }
-        if self._consume:
-            self._consume.emit(**payload)
-        return payload, monotonic()
-
-    def end(self, begun: Begun, error: BaseException | None) -> None:
-        """It has returned, or raised this."""
-        payload, begin = begun
-        if self._consumed:
-            self._consumed.emit(**payload, time=monotonic() - begin, error=error)
+        return Told(self._consume, self._consumed, payload)
 
     def hook(self, job: Job) -> contextlib.AbstractContextManager[None]:
         """Around the hook of a lane's job."""
