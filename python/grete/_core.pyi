@@ -56,6 +56,7 @@ _GroupTold: TypeAlias = tuple[str, str, str, str, str, int, list[_MemberTold]]
 
 __all__ = [
     "Admin",
+    "Board",
     "Client",
     "Decision",
     "Deliveries",
@@ -85,7 +86,9 @@ __all__ = [
     "config_entries",
     "die_with_parent",
     "fork_generation",
+    "gather_metrics",
     "is_subreaper",
+    "metrics_catalogue",
 ]
 
 __version__: str
@@ -558,15 +561,15 @@ class Health:
         """
     def add_client(self, client: Client) -> None:
         """From now on its membership and what it does is told, too."""
-    def report(self, fd: int, interval: float, canary: bool = True) -> None:
+    def report(self, fd: int, interval: float, canary: bool = True, board: Board | None = None) -> None:
         """Writes reports to a pipe from now on, in a thread "grete-health" that needs no GIL; `grete.swarm.report`
         reads them. The process ends with status 3 as soon as nobody reads from the pipe any more.
 
         The first report is written at once, then one each `interval` seconds. They go to a duplicate of `fd`, the
         write end of a pipe; neither blocks from now on, and when the pipe is full, reports are dropped and counted.
-        `canary`: a thread "grete-canary" waits for the GIL each time, to tell how long that takes. Raises ValueError
-        for an interval that is none, GreteError for a descriptor that cannot be written to, RuntimeError the second
-        time.
+        `canary`: a thread "grete-canary" waits for the GIL each time, to tell how long that takes. `board`: all metrics
+        are posted there each time. Raises ValueError for an interval that is none, GreteError for a descriptor that
+        cannot be written to, RuntimeError the second time.
         """
     def metrics(self) -> str:
         """Everything that is measured, in Prometheus' text format 0.0.4."""
@@ -583,6 +586,24 @@ class Health:
 _Buckets: TypeAlias = tuple[tuple[float, int], ...]
 _Sample: TypeAlias = tuple[dict[str, str], int | float | tuple[_Buckets, float, int]]
 _Family: TypeAlias = tuple[str, str, str, list[_Sample]]
+
+@final
+class Board:
+    """A place for one text, in memory that this process shares with the one that it forks next; 512 KiB at most.
+
+    Whoever reads waits for nobody, and nobody waits for it: not for a process that is stopped, dies or holds its GIL.
+    """
+
+    def __new__(cls) -> Board:
+        """An empty one. GreteError: the system has no memory to give."""
+    def keep(self) -> None:
+        """Children that this process forks from now on do not have it. (The one that was forked before has.)"""
+    def post(self, text: bytes) -> bool:
+        """The text takes the place of the last one; of one that is too long, as many families of metrics are kept as
+        fit. One process posts, others read. False: this process has no part in it."""
+    def read(self) -> tuple[bytes, float, bool] | None:
+        """The last text (any bytes: who posted it may be mad), its age in seconds, whether its end is missing. None:
+        nothing was posted yet, or it cannot be read."""
 
 @final
 class Delivery:
@@ -940,3 +961,21 @@ class _TestingLane:
 def _testing_decode(
     data: bytes, topic: str, partition: int, high_watermark: int = 0, decoder: Callable[[bytes], object] | None = None
 ) -> Messages: ...
+def gather_metrics(
+    nodes: list[tuple[int, Board | None]], own: list[tuple[str, list[str], float]], oldest: float
+) -> bytes:
+    """The metrics of all nodes of a swarm and the supervisor's own, in Prometheus' text format 0.0.4.
+
+    Args:
+        nodes: each node's number and its board, if it has one.
+        own: name, values of the labels (as many and in the order as `metrics_catalogue` has their names), value.
+        oldest: what was posted more than so many seconds ago is left out, like what Grete cannot have written.
+
+    ValueError: `own` has what is not in the catalogue.
+    """
+
+def metrics_catalogue() -> list[tuple[str, str, str, list[str]]]:
+    """All metrics there are: name, kind ("counter", "gauge", "histogram"), help, names of labels.
+
+    The supervisor of a swarm puts `node` before the labels of what its nodes say.
+    """

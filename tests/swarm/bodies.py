@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import itertools
 import json
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -46,6 +48,30 @@ def obey(node: NodeContext) -> None:
         say(node=node.id, signal=signal.Signals(got.si_signo).name)
         if got.si_signo in (signal.SIGTERM, signal.SIGINT):
             return
+
+
+def post(node: NodeContext) -> None:
+    """As `obey`, and posts metrics all the time: whole when all numbers in a text are the same."""
+    say(up=node.id, board=node.board is not None)
+    report(node)
+    reported = time.monotonic()
+    for number in itertools.count():
+        if node.board is not None:
+            lines = (f'grete_jobs_total{{handler="h{at}"}} {number}\n' for at in range(number % 40 + 1))
+            node.board.post(f"grete_live 1\n{''.join(lines)}".encode())
+        got = signal.sigtimedwait(HELD, 0.001)
+        if got is not None and got.si_signo in (signal.SIGTERM, signal.SIGINT):
+            return
+        if time.monotonic() >= reported + node.report_interval:
+            report(node)
+            reported = time.monotonic()
+
+
+def deface(node: NodeContext) -> None:
+    """As `obey`, and posts what is not its to say, or nonsense."""
+    if node.board is not None:
+        node.board.post(b'grete_live{node="7"} 1\n' if node.id else os.urandom(100_000))
+    obey(node)
 
 
 def die(node: NodeContext) -> None:
@@ -156,7 +182,7 @@ def interrupt(node: NodeContext) -> NoReturn:
 BODIES: dict[str, Callable[[NodeContext], None]] = {
     body.__name__: body
     for body in (
-        obey, die, die_late, ignore, wedge, descriptors, close_pipe, garbage, orphan,
+        obey, post, deface, die, die_late, ignore, wedge, descriptors, close_pipe, garbage, orphan,
         at_the_end, fail, leave_1, leave_2, leave_9, interrupt,
     )
 }  # fmt: skip

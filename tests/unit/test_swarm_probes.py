@@ -10,11 +10,13 @@ import pytest
 
 from grete.errors import ConfigError
 from grete.swarm import probes, verdicts
+from grete.swarm.boards import Boards
 from grete.swarm.facts import NodeFacts, Phase
 from grete.swarm.http1 import Request
 from grete.swarm.probes import ProbeServer
 from grete.swarm.report import Group
 from grete.swarm.status import Status
+from tests.unit.exposed import Exposed
 from tests.unit.swarms import overdue, status, steady, talk
 from tests.unit.test_swarm_http import split
 
@@ -51,9 +53,8 @@ GONE: dict[str, Any] = {"pid": None, "forked_at": None}
 def test_when_exactly_the_probes_fail(told: Status, live: bool, ready: bool) -> None:
     assert verdicts.live(told)["ok"] is live
     assert verdicts.ready(told)["ok"] is ready
-    assert probes.answer(Request("GET", "/livez"), lambda: told).status == (200 if live else 503)
-    assert probes.answer(Request("HEAD", "/readyz"), lambda: told).status == (200 if ready else 503)
-    assert probes.answer(Request("GET", "/"), lambda: told).status == 200
+    for path, expected in (("/livez", live), ("/readyz", ready), ("/", True), ("/metrics", True)):
+        assert probes.answer(Request("GET", path), lambda: told, Boards()).status == (200 if expected else 503)
 
 
 def test_a_failing_one_says_who_and_since_when() -> None:
@@ -132,7 +133,7 @@ def opened() -> Any:
     servers: list[ProbeServer] = []
 
     def make(host: str, answer: Callable[[], Status] = lambda: status(steady())) -> ProbeServer:
-        made = probes.open_server((host, 0), lambda memory: answer())
+        made = probes.open_server((host, 0), lambda memory: answer(), Boards())
         assert made is not None
         servers.append(made)
         return made
@@ -161,9 +162,19 @@ def test_it_answers_over_http(opened: Any) -> None:
     assert (status_, body) == (200, None)
     status_, headers, body = get(server, b"POST /livez HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc")
     assert (status_, headers["Allow"]) == (405, "GET, HEAD")
-    assert get(server, b"GET /metrics HTTP/1.0\r\n\r\n")[0] == 404
+    assert get(server, b"GET /metric HTTP/1.0\r\n\r\n")[0] == 404
     body = get(server, b"GET / HTTP/1.0\r\n\r\n")[2]
     assert (body["live"]["ok"], body["ready"]["ok"], len(body["status"]["nodes"])) == (True, True, 1)
+
+
+def test_metrics_are_text(opened: Any) -> None:
+    server = opened("127.0.0.1")
+    host, _, port = server.addresses[0].rpartition(":")
+    client = socket.create_connection((host, int(port)), timeout=10)
+    head, _, body = talk(server, client, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
+    assert b"\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n" in head
+    assert f"\r\nContent-Length: {len(body)}\r\n".encode() in head
+    assert Exposed(body).one("grete_swarm_nodes", state="steady") == 1
 
 
 def test_a_status_that_fails_is_a_500_and_the_server_stays(opened: Any) -> None:
@@ -204,11 +215,11 @@ def test_what_is_in_the_way_is_named() -> None:
         with pytest.raises(
             ConfigError, match=f"cannot listen at 127.0.0.1:{port}: Address already in use; name another"
         ):
-            probes.open_server(("127.0.0.1", port), lambda memory: status())
+            probes.open_server(("127.0.0.1", port), lambda memory: status(), Boards())
     with pytest.raises(ConfigError, match=r"cannot listen at 203\.0\.113\.1:80: Cannot assign requested address"):
-        probes.open_server(("203.0.113.1", 80), lambda memory: status())
+        probes.open_server(("203.0.113.1", 80), lambda memory: status(), Boards())
     with pytest.raises(ConfigError, match=r"cannot listen at nowhere\.invalid:80: "):
-        probes.open_server(("nowhere.invalid", 80), lambda memory: status())
+        probes.open_server(("nowhere.invalid", 80), lambda memory: status(), Boards())
     with pytest.raises(ConfigError, match="cannot listen at"):
-        probes.open_server(("x" * 70 + ".y", 80), lambda memory: status())
-    assert probes.open_server(None, lambda memory: status()) is None
+        probes.open_server(("x" * 70 + ".y", 80), lambda memory: status(), Boards())
+    assert probes.open_server(None, lambda memory: status(), Boards()) is None

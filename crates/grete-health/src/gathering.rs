@@ -173,7 +173,7 @@ fn after_value(text: &str) -> Option<&str> {
 
 /// Rust takes more for a number than the format does: "infinity", say.
 fn is_number(text: &str) -> bool {
-    matches!(text, "NaN" | "+Inf" | "-Inf")
+    matches!(text, "NaN" | "+Inf" | "-Inf" | "inf" | "-inf")
         || (text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
             && text.parse::<f64>().is_ok())
 }

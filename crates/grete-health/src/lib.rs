@@ -2,7 +2,8 @@
 //!
 //! A [`Source`] knows how things are. The [`Reporter`]'s thread asks it once an interval and writes a [`Report`] to a pipe, for a
 //! supervisor to read; the [`Canary`]'s thread finds out how long an interpreter's lock is waited for. Both share one beat: the
-//! reporter wakes, and wakes the canary. Whatever else is to tell of a [`Source`] (a probe that answers over HTTP, say) shares
+//! reporter wakes, and wakes the canary. It also posts all metrics to a [`Board`], in memory that the supervisor shares, which
+//! puts together those of many processes ([`Gathering`]). Whatever else is to tell of a [`Source`] (a probe that answers over HTTP, say) shares
 //! it, writes with [`json`], and waits as [`wait`] does: for a descriptor, for its stop, or for a deadline.
 #![deny(unsafe_code)] // allowed in `sys` only
 
@@ -33,4 +34,4 @@ pub use gathering::{Gathering, MAX_GATHERED, Refused};
 pub use metrics::Metrics;
 pub use pipe::{Pipe, Sent};
 pub use report::{Group, LaneCounts, Report, RunningJob, Source};
-pub use reporter::{Reporter, leave_orphaned};
+pub use reporter::{Posting, Reporter, leave_orphaned};

@@ -5,8 +5,11 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::beat::Beat;
+use crate::board::Board;
 use crate::canary::Watch;
 use crate::error::HealthError;
+use crate::examiner::Examiner;
+use crate::exposition;
 use crate::frame::{self, Stamp};
 use crate::pipe::{Pipe, Sent};
 use crate::report::{Report, Source};
@@ -21,6 +24,14 @@ pub fn leave_orphaned() {
     sys::exit_now(ORPHANED)
 }
 
+/// Metrics that are posted with each report.
+pub struct Posting {
+    /// Where.
+    pub board: Arc<Board>,
+    /// Who knows them.
+    pub examiner: Arc<Examiner>,
+}
+
 /// A thread "grete-health" that writes a report to a pipe once an interval.
 #[derive(Debug)]
 pub struct Reporter {
@@ -29,7 +40,7 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// The first report is written at once. `orphaned` is called, in the thread, when nobody reads from the pipe any more: as
+    /// The first report is written at once; with each, `posting` gets all metrics. `orphaned` is called, in the thread, when nobody reads from the pipe any more: as
     /// soon as that happens, and not only when the next report is due.
     ///
     /// # Errors
@@ -39,11 +50,12 @@ impl Reporter {
         interval: Duration,
         source: Arc<dyn Source>,
         canary: Option<Watch>,
+        posting: Option<Posting>,
         orphaned: impl FnOnce() + Send + 'static,
     ) -> Result<Self, HealthError> {
         let stop = Arc::new(Stop::new()?);
         let beat = Beat::new(Instant::now(), interval);
-        let round = Round { pipe, beat, source, canary, seq: 0, buffer: Vec::new() };
+        let round = Round { pipe, beat, source, canary, posting, seq: 0, buffer: Vec::new(), text: Vec::new() };
         let run = {
             let stop = Arc::clone(&stop);
             move || round.run(&stop, orphaned)
@@ -68,8 +80,10 @@ struct Round {
     beat: Beat,
     source: Arc<dyn Source>,
     canary: Option<Watch>,
+    posting: Option<Posting>,
     seq: u64,
     buffer: Vec<u8>,
+    text: Vec<u8>,
 }
 
 impl Round {
@@ -105,6 +119,11 @@ impl Round {
         });
         let stamp = Stamp { seq: self.seq, uptime: self.beat.elapsed(now), gil_wait, dropped: self.pipe.dropped() };
         self.seq += 1;
+        // First: whoever has this report finds no older metrics.
+        if let Some(posting) = &self.posting {
+            self.text = exposition::write(posting.examiner.metrics(), std::mem::take(&mut self.text));
+            posting.board.post(&self.text);
+        }
         let mut report = Report::default();
         self.source.read(&mut report);
         self.buffer = frame::encode(&stamp, &report, std::mem::take(&mut self.buffer));

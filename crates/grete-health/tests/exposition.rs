@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use grete_health::metrics::{
     Client, Group, Handler, Histogram, Lane, MAX_GROUPS, MAX_HANDLERS, MAX_LANES, Process, Producer, catalogue,
 };
-use grete_health::{LaneCounts, Metrics, exposition};
+use grete_health::{Gathering, LaneCounts, Metrics, exposition};
 use proptest::prelude::*;
 
 type Labels = Vec<(String, String)>;
@@ -87,7 +87,19 @@ fn labels(text: &str) -> (Labels, &str) {
 
 fn scrape(metrics: Metrics) -> Scrape {
     let text = exposition::write(metrics, b"old".to_vec());
-    read(str::from_utf8(&text).expect("UTF-8"))
+    let scrape = read(str::from_utf8(&text).expect("UTF-8"));
+    // The supervisor of a swarm takes all of it, and adds nothing but the node.
+    let mut gathering = Gathering::new();
+    gathering.add(3, &text).expect("as Grete writes it");
+    let gathered = read(&gathering.finish());
+    assert_eq!(gathered.families, scrape.families);
+    let node = ("node".to_string(), "3".to_string());
+    let expected = scrape.series.iter().map(|((name, labels), value)| {
+        let labels: Labels = std::iter::once(node.clone()).chain(labels.iter().cloned()).collect();
+        ((name.clone(), labels), value.to_bits())
+    });
+    assert!(gathered.series.into_iter().map(|(series, value)| (series, value.to_bits())).eq(expected));
+    scrape
 }
 
 /// Everything is known.

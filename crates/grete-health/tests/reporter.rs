@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use grete_health::{Canary, Metrics, Pipe, Report, Reporter, Source, Watch};
+use grete_health::{Board, Canary, Examiner, Metrics, Pipe, Posting, Report, Reporter, Source, Watch};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const LONG: Duration = Duration::from_secs(60);
@@ -18,7 +18,9 @@ impl Source for Jobs {
         report.jobs = 7;
     }
 
-    fn metrics(&self, _: &mut Metrics) {}
+    fn metrics(&self, metrics: &mut Metrics) {
+        metrics.process.workers = Some(7);
+    }
 }
 
 fn start(interval: Duration, canary: Option<Watch>) -> (PipeReader, Reporter, Receiver<()>) {
@@ -26,7 +28,7 @@ fn start(interval: Duration, canary: Option<Watch>) -> (PipeReader, Reporter, Re
     let pipe = Pipe::new(writer.as_raw_fd()).expect("it can be written to");
     let (tell, orphaned) = channel();
     let orphan = move || tell.send(()).expect("the test listens");
-    (reader, Reporter::start(pipe, interval, Arc::new(Jobs), canary, orphan).expect("a thread"), orphaned)
+    (reader, Reporter::start(pipe, interval, Arc::new(Jobs), canary, None, orphan).expect("a thread"), orphaned)
 }
 
 fn report(reader: &mut PipeReader) -> String {
@@ -45,6 +47,25 @@ fn the_first_report_comes_at_once_and_the_others_in_order() {
         assert!(text.contains(&format!("\"seq\":{seq},")) && text.contains("\"jobs\":7"), "{text}");
     }
     reporter.close();
+    reporter.close();
+}
+
+#[test]
+fn metrics_are_posted_before_the_report_is_written() {
+    let (mut reader, writer) = pipe().expect("a pipe");
+    let pipe = Pipe::new(writer.as_raw_fd()).expect("it can be written to");
+    let board = Arc::new(Board::new().expect("memory"));
+    let posting = Posting { board: Arc::clone(&board), examiner: Arc::new(Examiner::new(Arc::new(Jobs))) };
+    let interval = Duration::from_millis(5);
+    let reporter = Reporter::start(pipe, interval, Arc::new(Jobs), None, Some(posting), || {}).expect("a thread");
+    for _ in 0..3 {
+        report(&mut reader);
+        let mut text = Vec::new();
+        let posted = board.read(&mut text).expect("it is there");
+        assert!(!posted.cut);
+        let text = String::from_utf8(text).expect("UTF-8");
+        assert!(text.contains("\ngrete_workers 7\n"), "{text}");
+    }
     reporter.close();
 }
 

@@ -50,7 +50,7 @@ mod _core {
     #[pymodule_export]
     use super::event::{Event, Occurred};
     #[pymodule_export]
-    use super::health::Health;
+    use super::health::{Board, Health, gather_metrics, metrics_catalogue};
     #[pymodule_export]
     use super::iterator::MessagesIterator;
     #[pymodule_export]

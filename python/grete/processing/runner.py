@@ -152,7 +152,7 @@ class Runner:
         health = self._measured()
         if self._node is not None:
             # First: from now on the supervisor knows that we live, and what we wait for.
-            health.report(self._node.pipe, self._node.report_interval)
+            health.report(self._node.pipe, self._node.report_interval, board=self._node.board)
         routes = [route for members in self._groups.values() for route in members]
         by_route: dict[int, _core.Client] = {}
         groups: dict[int, str] = {}

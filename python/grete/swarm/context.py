@@ -2,6 +2,10 @@
 
 import signal
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grete import _core
 
 # What a node gets from its supervisor. These stay blocked from before the fork until the node's Runner handles them:
 # one that comes earlier waits, so that it neither stops the process (TSTP, TTIN) nor ends it unasked (TERM).
@@ -17,6 +21,7 @@ class NodeContext:
     pipe: int  # the write end, non-blocking: reports go there
     report_interval: float  # seconds
     supervisor: int  # its pid
+    board: "_core.Board | None" = None  # metrics go there, if anybody wants to read them
 
     @property
     def name(self) -> str:

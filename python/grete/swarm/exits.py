@@ -8,6 +8,27 @@ FORCED = 2
 MEANING = ("", ": a node did not end well", ": a node did not stop in time")
 
 
+REASONS = (
+    # Somebody asked for it: `why_stopping`.
+    "memory",
+    "gil",
+    "handler",
+    "membership",
+    "report",
+    "pipe",
+    "restart",
+    "stop",
+    # Nobody did.
+    "itself",
+    "exit",
+    "SIGKILL",
+    "SIGSEGV",
+    "SIGABRT",
+    "SIGBUS",
+)
+"""Why nodes end, as it is counted. Any other signal is a reason by its name, too."""
+
+
 def name(signum: int) -> str:
     """The signal's name; "signal 64" for one without."""
     try:
@@ -19,6 +40,11 @@ def name(signum: int) -> str:
 def words(status: int) -> str:
     """As in "exit 1" and "killed by SIGSEGV". `status`: exit code, or -signal."""
     return f"exit {status}" if status >= 0 else f"killed by {name(-status)}"
+
+
+def reason(status: int, why_stopping: str | None) -> str:
+    """One of `REASONS`, or the name of another signal. `why_stopping`: why it was asked, or had said that it goes."""
+    return why_stopping or ("exit" if status >= 0 else name(-status))
 
 
 def clean(status: int, asked: bool) -> bool:

@@ -1,6 +1,7 @@
 """What is known of one node."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,8 @@ class NodeFacts:
     restarts: int = 0
     """Lives after the first."""
     deaths: int = 0
+    deaths_by_reason: Counter[str] = field(default_factory=Counter)
+    """By `exits.reason`."""
     last_death: str | None = None
     """As in "killed by SIGSEGV", "exit 1", "not forked: Resource temporarily unavailable"."""
 

@@ -43,11 +43,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status and what is sent as JSON. `allow`: the methods that would do."""
+    """A status and what is sent. `allow`: the methods that would do. `text`: the type of a body of bytes; else JSON."""
 
     status: int
     body: Any
     allow: str | None = None
+    text: str | None = None
 
 
 class HttpDialogue:
@@ -116,11 +117,11 @@ def parse(received: bytes) -> Request | Answer | None:
 
 def encode(answer: Answer, *, head: bool = False) -> bytes:
     """The answer as it goes over the wire; `head`: without the body, but with its length."""
-    body = json.dumps(answer.body, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    body: bytes = answer.body if answer.text else _json(answer.body)
     lines = [
         f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}",
         f"Date: {_date(time.time())}",
-        "Content-Type: application/json",
+        f"Content-Type: {answer.text or 'application/json'}",
         f"Content-Length: {len(body)}",
         "Cache-Control: no-store",
         "Connection: close",
@@ -128,6 +129,10 @@ def encode(answer: Answer, *, head: bool = False) -> bytes:
     if answer.allow:
         lines.append(f"Allow: {answer.allow}")
     return "\r\n".join([*lines, "", ""]).encode() + (b"" if head else body)
+
+
+def _json(body: Any) -> bytes:
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def _bad(text: str) -> Answer:

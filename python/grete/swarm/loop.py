@@ -14,6 +14,7 @@ from grete import _core
 from grete.instrumentation.monitor import Monitor
 from grete.instrumentation.telling import tell
 from grete.swarm.actions import Action, Dump, Event, Exit, Fork, Kill, Signal
+from grete.swarm.boards import Boards
 from grete.swarm.chores import Ticking
 from grete.swarm.inherit import Inherited
 from grete.swarm.manager import Manager
@@ -43,16 +44,21 @@ class Loop:
         *,
         pollables: Sequence[Pollable] = (),
         chores: Ticking | None = None,
+        boards: Boards | None = None,
         plain: bool | None = None,
         monitor: Monitor | None = None,
     ) -> None:
-        """`live(node, pipe, inherited)` is what a forked child does. `plain`: True forces the way without pidfds."""
+        """`live(node, pipe, inherited)` is what a forked child does. `plain`: True forces the way without pidfds.
+
+        `boards`: where nodes post their metrics, if anybody wants to read them.
+        """
         self.wakeups = 0
         self._manager = manager
         self._wishes = wishes
         self._live = live
         self._pollables = {pollable.fd: pollable for pollable in pollables}
         self._chores = chores
+        self._boards = boards
         self._tell = functools.partial(tell, monitor, logger)
         self._plain = fallback() if plain is None else plain
         self._nodes = [Node(facts.id, plain=self._plain) for facts in manager.nodes]
@@ -177,6 +183,8 @@ class Loop:
             status = node.reap()
             if status is None:
                 raise AssertionError(f"node {node.id} has ended and lives")
+            if self._boards is not None:
+                self._boards.drop(node.id)
             self._manager.died(now, node.id, status)
 
     def _reap_strangers(self, now: float) -> None:
@@ -212,11 +220,15 @@ class Loop:
                 self._status = status
 
     def _fork(self, node: Node) -> None:
+        if self._boards is not None:
+            self._boards.make(node.id)
         try:
             pid = node.fork(lambda pipe: self._live(node.id, pipe, self._inherited))
         except OSError as error:
             self._manager.fork_failed(time.monotonic(), node.id, error)
             return
+        if self._boards is not None:
+            self._boards.keep(node.id)
         self._manager.forked(time.monotonic(), node.id, pid)
         if node.pidfd is not None:
             # One that has ended meanwhile is readable all the same.

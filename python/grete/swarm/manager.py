@@ -157,6 +157,7 @@ class Manager:
         if facts is None:
             return
         facts.deaths += 1
+        facts.deaths_by_reason[exits.reason(status, facts.why_stopping)] += 1
         facts.last_death = exits.words(status)
         loops = self._backoff.count(now, facts, facts.why_stopping)
         restart_in = self._course.restart_in(facts, at_once=self._course.ended(now, facts, status))

@@ -1,7 +1,7 @@
 """What the swarm does just now, as one dict: the source of `grete ps`, of `grete info --swarm` and of the probes."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol, TypedDict, cast
 
@@ -65,6 +65,8 @@ class NodeStatus(TypedDict):
     """Of the process."""
     restarts: int
     deaths: int
+    deaths_by_reason: dict[str, int]
+    """Why it was stopped, or "exit", or the signal's name: "memory", "SIGSEGV"."""
     last_death: str | None
     """How the process before ended: "killed by SIGSEGV", "exit 1"."""
     report_age: float | None
@@ -143,6 +145,8 @@ class Facts(Protocol):
     @property
     def deaths(self) -> int: ...
     @property
+    def deaths_by_reason(self) -> Mapping[str, int]: ...
+    @property
     def last_death(self) -> str | None: ...
     @property
     def why_stopping(self) -> str | None: ...
@@ -211,6 +215,7 @@ def _node(facts: Facts, now: float, memory: bool) -> NodeStatus:
         "uptime": None if pid is None or facts.forked_at is None else _seconds(now - facts.forked_at),
         "restarts": facts.restarts,
         "deaths": facts.deaths,
+        "deaths_by_reason": dict(facts.deaths_by_reason),
         "last_death": facts.last_death,
         "report_age": None if report is None or facts.last_report_at is None else _seconds(now - facts.last_report_at),
         "steady": report is not None and report.steady,

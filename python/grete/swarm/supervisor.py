@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from grete.config import Config
 from grete.instrumentation.telling import tell
 from grete.swarm import child, control, cpus, files, headroom, imports, pins, preload, probes, threads
+from grete.swarm.boards import Boards
 from grete.swarm.chores import Chores
 from grete.swarm.context import NodeContext
 from grete.swarm.inherit import Inherited
@@ -33,6 +34,7 @@ class Supervisor:
         self._app = app
         self._config = config
         self._pid = os.getpid()
+        self._boards = Boards()
 
     def run(self) -> int:
         """Until all nodes have stopped: 0 cleanly, 1 for an error, 2 if one was stopped by force.
@@ -85,14 +87,19 @@ class Supervisor:
         if listening := control.open_server(swarm.control, self._app.name, status, wishes.commands, self._app.monitor):
             servers.append(opened.enter_context(contextlib.closing(listening)))
             about.control = listening.path
-        if probing := probes.open_server(swarm.probes, status, self._app.monitor):
+        if probing := probes.open_server(swarm.probes, status, self._boards, self._app.monitor):
             servers.append(opened.enter_context(contextlib.closing(probing)))
             about.probes = probing.addresses
-        return Loop(manager, wishes, self._live, pollables=servers, chores=chores, monitor=self._app.monitor)
+        # Nobody reads them where nobody can ask.
+        boards = self._boards if probing else None
+        return Loop(
+            manager, wishes, self._live, pollables=servers, chores=chores, boards=boards, monitor=self._app.monitor
+        )
 
     def _live(self, node: int, pipe: int, inherited: Inherited) -> NoReturn:
         swarm = self._config.swarm
-        context = NodeContext(node, swarm.nodes, pipe, swarm.report_interval, self._pid)
+        self._boards.keep(node)
+        context = NodeContext(node, swarm.nodes, pipe, swarm.report_interval, self._pid, self._boards.of(node))
         child.live(context, self._run_node, inherited, self._app.monitor)
 
     def _run_node(self, context: NodeContext) -> None:

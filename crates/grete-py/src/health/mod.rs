@@ -2,12 +2,13 @@
 
 mod families;
 mod source;
+mod swarm;
 mod threads;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use grete_health::{Examiner, Pipe, Reporter, exposition};
+use grete_health::{Examiner, Pipe, Posting, Reporter, exposition};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -19,6 +20,8 @@ use crate::handle::Handle;
 use families::Families;
 use source::ProcessSource;
 use threads::Threads;
+
+pub(crate) use swarm::{Board, gather_metrics, metrics_catalogue};
 
 /// Longer, and nobody learns anything.
 const LONGEST_INTERVAL: f64 = 3600.0;
@@ -54,14 +57,14 @@ impl Health {
     }
 
     /// Starts a thread that writes reports. `fd`: the write end of a pipe. `interval`: seconds between two reports. `canary`:
-    /// measure how long the GIL is waited for.
-    #[pyo3(signature = (fd, interval, canary=true))]
-    fn report(&self, py: Python<'_>, fd: i32, interval: f64, canary: bool) -> PyResult<()> {
+    /// measure how long the GIL is waited for. `board`: metrics are posted there with each report.
+    #[pyo3(signature = (fd, interval, canary=true, board=None))]
+    fn report(&self, py: Python<'_>, fd: i32, interval: f64, canary: bool, board: Option<&Board>) -> PyResult<()> {
         let time = Duration::try_from_secs_f64(interval).ok();
         let time = time.filter(|time| !time.is_zero() && interval <= LONGEST_INTERVAL).ok_or_else(|| {
             PyValueError::new_err(format!("an interval is above 0 and at most {LONGEST_INTERVAL} s, not {interval}"))
         })?;
-        let (threads, source) = (self.threads.get()?, self.source.get()?);
+        let (threads, source, examiner) = (self.threads.get()?, self.source.get()?, self.examiner.get()?);
         if threads.reporter.get().is_some() {
             return Err(PyRuntimeError::new_err("it reports already"));
         }
@@ -70,9 +73,11 @@ impl Health {
         self.before_threads(py, threads)?;
         let watch = canary.then(|| threads.watch()).transpose().map_err(wrong)?;
         if let Some(watch) = watch.clone() {
-            self.examiner.get()?.watch(watch);
+            examiner.watch(watch);
         }
-        let reporter = Reporter::start(pipe, time, Arc::clone(source) as _, watch, grete_health::leave_orphaned);
+        let posting = board.map(|board| Posting { board: board.share(), examiner: Arc::clone(examiner) });
+        let source = Arc::clone(source) as _;
+        let reporter = Reporter::start(pipe, time, source, watch, posting, grete_health::leave_orphaned);
         if let Err(second) = threads.reporter.set(reporter.map_err(wrong)?) {
             second.close();
         }

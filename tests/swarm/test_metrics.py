@@ -1,0 +1,128 @@
+"""`/metrics` of a whole supervisor, whatever becomes of its nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+from tests.kafka.waiting import eventually
+from tests.swarm.answered import Answering
+from tests.unit.exposed import Exposed
+
+
+def complete(exposed: Exposed) -> list[float]:
+    return [exposed.one("grete_swarm_metrics_complete", node=node) for node in ("0", "1")]
+
+
+def until_complete(run: Answering) -> Exposed:
+    eventually(lambda: complete(run.metrics()) == [1, 1], 20, lambda: f"both have posted: {complete(run.metrics())}")
+    return run.metrics()
+
+
+def shared_memory(pid: int) -> int:
+    """Boards that a process can reach."""
+    return Path(f"/proc/{pid}/maps").read_text().count("rw-s")
+
+
+def test_a_scrape_while_nodes_post_all_the_time(tmp_path: Path) -> None:
+    with Answering(tmp_path, "post") as run:
+        run.until_steady()
+        before = until_complete(run)
+        for _ in range(100):
+            now = run.metrics()
+            assert complete(now) == [1, 1]
+            for node in ("0", "1"):
+                jobs = now.of("grete_jobs_total", node=node)
+                (number,) = set(jobs.values())
+                assert len(jobs) == number % 40 + 1, "all of it is of one time"
+                assert number >= max(before.of("grete_jobs_total", node=node).values())
+            before = now
+        assert run.stop() == 0
+
+
+def test_nodes_reach_no_other_board(tmp_path: Path) -> None:
+    with Answering(tmp_path, "post") as run:
+        first, second = run.until_steady()
+        own = shared_memory(run.pid) - 2
+        assert [shared_memory(first) - own, shared_memory(second) - own] == [1, 1]
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: run.status()["nodes"][0]["restarts"] == 1, 20, "it is replaced")
+        first, second = run.until_steady()
+        assert [shared_memory(pid) - own for pid in (run.pid, first, second)] == [2, 1, 1]
+        assert run.stop() == 0
+
+
+def test_without_probes_nobody_posts(tmp_path: Path) -> None:
+    with Answering(tmp_path, "post", probes="none") as run:
+        run.until(2, up=..., board=False)
+        assert run.stop() == 0
+
+
+def test_killed_nodes_are_told_as_gone_and_counted(tmp_path: Path) -> None:
+    with Answering(tmp_path, "post", restart_backoff="3s") as run:
+        first, _ = run.until_steady()
+        until_complete(run)
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: run.status()["nodes"][0]["pid"] is None, 20, "it is dead")
+        gone = run.metrics()
+        assert gone.one("grete_swarm_nodes", state="backoff") == 1
+        assert complete(gone) == [0, 1]
+        assert not gone.of("grete_live", node="0")
+        assert gone.one("grete_swarm_deaths_total", node="0", reason="SIGKILL") == 1
+        assert gone.one("grete_swarm_restarts_total", node="0") == 0
+        back = until_complete(run)
+        assert back.one("grete_swarm_restarts_total", node="0") == 1
+        assert back.one("grete_swarm_deaths_total", node="0", reason="SIGKILL") == 1
+        assert run.stop() == 0
+
+
+def test_a_stopped_node_keeps_nobody_waiting(tmp_path: Path) -> None:
+    with Answering(tmp_path, "post", report_timeout="60s") as run:
+        first, _ = run.until_steady()
+        until_complete(run)
+        os.kill(first, signal.SIGSTOP)
+        slowest = 0.0
+
+        def old() -> bool:
+            nonlocal slowest
+            began = time.monotonic()
+            now = run.metrics()
+            slowest = max(slowest, time.monotonic() - began)
+            return complete(now) == [0, 1] and now.one("grete_swarm_report_age_seconds", node="0") > 2
+
+        eventually(old, 30, "what it said last is no news any more")
+        assert slowest < 5, "each is answered from memory"
+        now = run.metrics()
+        assert not now.of("grete_jobs_total", node="0")
+        assert now.one("grete_swarm_nodes", state="steady") == 2
+        os.kill(first, signal.SIGCONT)
+        until_complete(run)
+        assert run.stop() == 0
+
+
+def test_what_mad_nodes_say_is_left_out(tmp_path: Path) -> None:
+    with Answering(tmp_path, "deface") as run:
+        run.until_steady()
+        now = run.metrics()
+        assert complete(now) == [0, 0]
+        assert now.families == {name for name in now.families if name.startswith("grete_swarm_")}
+        assert run.stop() == 0
+
+
+def test_whoever_does_not_read_does_no_harm(tmp_path: Path) -> None:
+    with Answering(tmp_path, "post") as run:
+        run.until_steady()
+        (at,) = run.until(event="swarm.probes")["addresses"]
+        host, _, port = at.rpartition(":")
+        lazy = [socket.create_connection((host, int(port)), timeout=10) for _ in range(20)]
+        for one in lazy:
+            one.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert run.metrics().one("grete_swarm_nodes", state="steady") == 2
+        for one in lazy:
+            one.close()
+        assert json.loads(run.get("/readyz")[1])["ok"]
+        assert run.stop() == 0
