@@ -14,7 +14,7 @@ REGISTRY = ROOT / "python" / "grete" / "instrumentation" / "events.py"
 DOTTED = re.compile(r"[a-z][a-z_]*(\.[a-z][a-z_]*)+")
 FAMILIES = {name.split(".")[0] for name in EVENTS}
 # Called like events, and none.
-OTHERS = {"swarm.cpus", "swarm.max_rss", "swarm.deaths", "swarm.restarts"}
+OTHERS = {"swarm.cpus", "swarm.max_rss", "swarm.deaths", "swarm.restarts", "error.type"}
 
 
 def settings() -> set[str]:

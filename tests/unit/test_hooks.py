@@ -46,6 +46,7 @@ class Rig:
             self.departure,
             DeadLetters(no_producer, {0: "billing"}),
             clients,
+            {0: "billing"},
         ]
         arguments += [in_executor if asynchronous else here, monitor]
         self.hooks = Hooks(*arguments)

@@ -50,7 +50,7 @@ def test_each_job_has_a_line_with_its_fields(monitor: Monitor, caplog: pytest.Lo
     assert record.getMessage().endswith(" ms")
     fields = {key: value for key, value in vars(record).items() if key in EVENTS["consumer.consumed"].fields}
     assert 0 <= fields.pop("time") < 60
-    place = {"job": job.id, "handler": name, "topic": "orders", "partition": 3, "slot": 0}
+    place = {"job": job.id, "handler": name, "topic": "orders", "partition": 3, "slot": 0, "group": "billing"}
     batch = {"attempt": 2, "records": 2, "first_offset": 5, "last_offset": 6, "error": None}
     assert fields == fields | place | batch
     assert "messages" not in vars(record), "a log that is kept would keep the batch's memory"
@@ -116,7 +116,7 @@ from grete.instrumentation.logger import LoggerListener
 monitor = Monitor()
 monitor.subscribe(LoggerListener())
 batch = {"records": 2, "first_offset": 5, "last_offset": 6, "attempt": 1, "messages": object()}
-place = {"job": 1, "handler": "Orders.consume", "topic": "orders", "partition": 3, "slot": 0}
+place = {"job": 1, "handler": "Orders.consume", "topic": "orders", "partition": 3, "slot": 0, "group": "billing"}
 monitor.instrument("consumer.consumed", {**place, **batch, "time": 0.5, "error": None})
 try:
     raise ValueError("no")

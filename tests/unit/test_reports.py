@@ -69,7 +69,7 @@ def test_each_job_is_told_before_and_after(handler: Any, asynchronous: bool) -> 
     heard[:] = (occurred for occurred in heard if occurred.name.startswith("consumer."))
     assert heard.names() == ["consumer.initialized", "consumer.consume", "consumer.consumed", "consumer.shutdown"]
     initialized, consume, consumed, shutdown = heard
-    place = {"job": job.id, "handler": rig.route.name, "topic": "orders", "partition": 3, "slot": 0}
+    place = {"job": job.id, "handler": rig.route.name, "topic": "orders", "partition": 3, "slot": 0, "group": "billing"}
     told = place | {"attempt": 1, "records": 2, "first_offset": 5, "last_offset": 6, "messages": messages}
     assert dict(consume.payload) == told
     assert dict(consumed.payload) == told | {"time": consumed.time, "error": None}

@@ -9,9 +9,10 @@ from logging import CRITICAL, DEBUG, ERROR, INFO, WARNING
 from grete.instrumentation.described import Described
 
 _HERE = "topic: str, partition: int"
-_RUN = f"job: int, handler: str, {_HERE}, slot: int"
+_UNIT = f"job: int, handler: str, {_HERE}, slot: int"
+_RUN = f"{_UNIT}, group: str"
 _BEGUN = f"{_RUN}, attempt: int, records: int, first_offset: int, last_offset: int, messages: Messages"
-_RECORD = f"{_RUN}, offset: int, message: Message"
+_RECORD = f"{_UNIT}, offset: int, message: Message"
 _OVER = "time: float, error: BaseException | None"
 _LATE = f"handler: str, {_HERE}, slot: int, seconds: float, worker: str"
 _BATCH = "topic: str, partition: int, records: int"

@@ -56,6 +56,7 @@ class Engine:
             self._departure,
             DeadLetters(production.producer, groups, monitor),
             clients,
+            groups,
             monitor=monitor,
         )
         self._hooks = self._new_hooks()

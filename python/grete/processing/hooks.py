@@ -69,17 +69,18 @@ class Hooks:
         departure: Departure,
         dead_letters: DeadLetters,
         clients: Mapping[int, _core.Client],
+        groups: Mapping[int, str],
         blocking: Blocking = here,
         monitor: Monitor | None = None,
     ) -> None:
-        """`routes` and `clients` go by `Route.id`."""
+        """`routes`, `clients` and `groups` (the consumer groups' names) go by `Route.id`."""
         self._routes = routes
         self._instances = instances
         self._departure = departure
         self._dead_letters = dead_letters
         self._clients = clients
         self._blocking = blocking
-        self._reports = Reports(monitor or Monitor(), routes)
+        self._reports = Reports(monitor or Monitor(), routes, groups)
         self._heard = self._reports.jobs
         self._commits_first = {route.id for route in routes.values() if route.offsets == "at_most_once"}
         self._keeps_job = {route.id for route in routes.values() if route.offsets == "manual"}

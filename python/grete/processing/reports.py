@@ -33,9 +33,10 @@ class Told:
 class Reports:
     """For one run of an App. `jobs` is for those who ask before each job whether anybody listens."""
 
-    def __init__(self, monitor: Monitor, routes: Mapping[int, Route]) -> None:
-        """`routes` go by `Route.id`."""
+    def __init__(self, monitor: Monitor, routes: Mapping[int, Route], groups: Mapping[int, str]) -> None:
+        """`routes` and `groups` (the consumer groups' names) go by `Route.id`."""
         self._routes = routes
+        self._groups = groups
         self.jobs = monitor.jobs
         self._consume = monitor.event("consumer.consume")
         self._consumed = monitor.event("consumer.consumed")
@@ -86,4 +87,5 @@ class Reports:
             "topic": job.topic,
             "partition": job.partition,
             "slot": job.slot,
+            "group": self._groups[job.route],
         }

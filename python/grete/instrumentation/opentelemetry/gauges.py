@@ -1,0 +1,49 @@
+"""What /metrics tells, observed through a meter."""
+
+from collections.abc import Iterable, Sequence
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from grete.instrumentation.metrics import Family, Histogram
+
+# By the name's end, which says what is counted.
+_UNITS = {"seconds": "s", "bytes": "By", "records": "{record}", "jobs": "{job}"}
+
+
+class Gauges:
+    """Instruments that tell what was taken last. Made as the families come: nobody has to list them here.
+
+    `grete_lag_seconds` is `grete.lag_seconds` in `s`, `grete_jobs_total` is `grete.jobs`: an exporter to Prometheus
+    makes the same names of them again. Histograms are left out: `messaging.process.duration` is one already.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._latest: dict[str, Family] = {}
+        self._made: set[str] = set()
+
+    def take(self, families: Iterable[Family]) -> None:
+        """From the thread that emits; exporters ask from theirs. What is observed is all of one time, or of another."""
+        told = {family.name: family for family in families if family.kind != "histogram"}
+        self._latest = told
+        for name in told.keys() - self._made:
+            self._made.add(name)
+            self._make(told[name])
+
+    def clear(self) -> None:
+        """There is nothing to observe any more."""
+        self._latest = {}
+
+    def _make(self, family: Family) -> None:
+        def observe(_options: CallbackOptions) -> Sequence[Observation]:
+            latest = self._latest.get(family.name)
+            samples = latest.samples if latest is not None else ()
+            # Labels are those of /metrics, so that the same questions may be asked of both.
+            return [Observation(value, labels) for labels, value in samples if not isinstance(value, Histogram)]
+
+        name = family.name.removesuffix("_total")
+        unit = _UNITS.get(name.rpartition("_")[2], "1")
+        make = (
+            self._meter.create_observable_counter if family.kind == "counter" else self._meter.create_observable_gauge
+        )
+        make(name.replace("_", ".", 1), [observe], unit, family.help)
