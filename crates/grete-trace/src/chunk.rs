@@ -7,6 +7,8 @@ use crate::span::Span;
 pub(crate) struct Chunk {
     /// At least one. The order is that of their ends.
     pub(crate) spans: Vec<Span>,
+    /// What they hold.
+    pub(crate) span_bytes: usize,
     /// Which of them speaks for the trace: the one that has no parent in this process, or the first.
     pub(crate) head: usize,
     /// Whether the trace is to be kept.
@@ -24,7 +26,7 @@ pub(crate) struct Chunk {
 impl Chunk {
     /// Bytes that it holds.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.spans.iter().map(Span::bytes).sum::<usize>()
+        size_of::<Self>() + self.span_bytes
     }
 
     /// The spans, the head first.

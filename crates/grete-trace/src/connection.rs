@@ -1,6 +1,6 @@
 //! One connection to the agent, kept while it works.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ struct Open {
     // Goes first: a child must not close a descriptor that is somebody else's by then.
     _guard: CloseInChild,
     stream: Stream,
+    /// For how long a call waits, as the system was told last.
+    waits: Duration,
 }
 
 #[derive(Debug)]
@@ -54,9 +56,9 @@ impl Connection {
             Some(open) => open,
             None => self.connect(deadline).map_err(|error| reason(&error))?,
         };
-        let written = write(&mut open.stream, head, deadline).and_then(|()| write(&mut open.stream, body, deadline));
+        let written = open.write(head, body, deadline);
         // Who has read enough answers and closes: the answer counts, then.
-        let answer = match (written, self.read(&mut open.stream, deadline)) {
+        let answer = match (written, self.read(&mut open, deadline)) {
             (_, Ok(answer)) => answer,
             (Err(error), _) => return Err(reason(&error)),
             (Ok(()), Err(reason)) => return Err(reason),
@@ -88,14 +90,14 @@ impl Connection {
             Stream::Tcp(stream) => CloseInChild::new(stream),
             Stream::Unix(stream) => CloseInChild::new(stream),
         };
-        Ok(Open { _guard: guard, stream })
+        Ok(Open { _guard: guard, stream, waits: Duration::ZERO })
     }
 
-    fn read(&mut self, stream: &mut Stream, deadline: Instant) -> Result<Answer, Reason> {
+    fn read(&mut self, open: &mut Open, deadline: Instant) -> Result<Answer, Reason> {
         self.answer.clear();
         let mut buffer = [0; 4096];
         loop {
-            let count = read(stream, &mut buffer, deadline).map_err(|error| reason(&error))?;
+            let count = open.read(&mut buffer, deadline).map_err(|error| reason(&error))?;
             if count == 0 && self.answer.is_empty() {
                 return Err(Reason::Away);
             }
@@ -124,33 +126,62 @@ fn left(deadline: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left.max(Duration::from_millis(1))) }
 }
 
-fn write(stream: &mut Stream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let left = Some(left(deadline)?);
-        let written = match stream {
-            Stream::Tcp(stream) => stream.set_write_timeout(left).and_then(|()| stream.write(bytes)),
-            Stream::Unix(stream) => stream.set_write_timeout(left).and_then(|()| stream.write(bytes)),
-        };
-        match written {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+impl Open {
+    /// Has the next call wait until about the deadline, and at most a sixteenth longer: what was said for a call before it is
+    /// mostly good enough, and each word is two system calls.
+    fn wait_until(&mut self, deadline: Instant) -> io::Result<()> {
+        let left = left(deadline)?;
+        if self.waits.abs_diff(left) > left / 16 {
+            match &self.stream {
+                Stream::Tcp(stream) => {
+                    stream.set_read_timeout(Some(left)).and_then(|()| stream.set_write_timeout(Some(left)))?;
+                }
+                Stream::Unix(stream) => {
+                    stream.set_read_timeout(Some(left)).and_then(|()| stream.set_write_timeout(Some(left)))?;
+                }
+            }
+            self.waits = left;
+        }
+        Ok(())
+    }
+
+    /// Both in one go: a head alone would be a packet, and wake the agent, for nothing.
+    fn write(&mut self, head: &[u8], body: &[u8], deadline: Instant) -> io::Result<()> {
+        let mut parts = [IoSlice::new(head), IoSlice::new(body)];
+        let mut rest = &mut parts[..];
+        IoSlice::advance_slices(&mut rest, 0); // leaves out what is empty
+        while !rest.is_empty() {
+            self.wait_until(deadline)?;
+            let written = match &mut self.stream {
+                Stream::Tcp(stream) => stream.write_vectored(rest),
+                Stream::Unix(stream) => stream.write_vectored(rest),
+            };
+            match written {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => IoSlice::advance_slices(&mut rest, count),
+                Err(error) if goes_on(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
+        loop {
+            self.wait_until(deadline)?;
+            let count = match &mut self.stream {
+                Stream::Tcp(stream) => stream.read(buffer),
+                Stream::Unix(stream) => stream.read(buffer),
+            };
+            match count {
+                Err(error) if goes_on(&error) => {}
+                done => return done,
+            }
         }
     }
-    Ok(())
 }
 
-fn read(stream: &mut Stream, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
-    loop {
-        let left = Some(left(deadline)?);
-        let count = match stream {
-            Stream::Tcp(stream) => stream.set_read_timeout(left).and_then(|()| stream.read(buffer)),
-            Stream::Unix(stream) => stream.set_read_timeout(left).and_then(|()| stream.read(buffer)),
-        };
-        match count {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            done => return done,
-        }
-    }
+/// Whether there may be time left.
+fn goes_on(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
 }

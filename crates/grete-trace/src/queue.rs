@@ -233,6 +233,7 @@ mod tests {
     fn chunk(spans: usize) -> Chunk {
         let span = Span::new("service".into(), "name", None, "");
         Chunk {
+            span_bytes: spans * span.bytes(),
             spans: vec![span; spans],
             head: 0,
             priority: 1,

@@ -79,11 +79,8 @@ impl Sender {
     /// `sent`: all of them but so many, or none, and why.
     fn settle(&self, chunks: &mut VecDeque<Chunk>, count: usize, sent: Result<usize, Reason>) {
         let count = count.min(chunks.len());
-        let (mut spans, mut bytes) = (0, 0);
-        for chunk in chunks.drain(..count) {
-            spans += chunk.spans.len();
-            bytes += chunk.bytes();
-        }
+        let sizes = chunks.iter().take(count).map(|chunk| (chunk.spans.len(), chunk.bytes()));
+        let (spans, bytes) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         let counters = &self.core.counters;
         match sent {
             Err(reason) => counters.drop_spans(reason, spans),
@@ -96,6 +93,8 @@ impl Sender {
             }
         }
         self.core.queue.settle(count, spans, bytes);
+        // After whoever waits has been told: a thousand spans are some thousand blocks of memory.
+        chunks.drain(..count);
     }
 
     /// Sends what the payload holds, again and again where that may help.

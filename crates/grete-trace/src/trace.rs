@@ -135,13 +135,13 @@ impl Trace {
             return;
         }
         let spans = std::mem::take(&mut state.spans);
-        state.bytes = 0;
+        let span_bytes = std::mem::take(&mut state.bytes);
         drop(state);
         let root = self.root.load(Relaxed);
         let head = spans.iter().rposition(|span| span.span_id == root).unwrap_or(0);
         let Decision { priority, rate } = self.decision;
         let (origin, tracestate, tags) = (self.origin.clone(), self.tracestate.clone(), self.tags.clone());
-        self.core.push(Chunk { spans, head, priority, rate, origin, tracestate, tags });
+        self.core.push(Chunk { spans, span_bytes, head, priority, rate, origin, tracestate, tags });
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {

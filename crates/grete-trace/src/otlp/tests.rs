@@ -78,7 +78,8 @@ fn config() -> Config {
 
 fn chunk(spans: Vec<Span>) -> Chunk {
     let (origin, tracestate, tags) = ("".into(), "a=b".into(), [].into());
-    Chunk { spans, head: 0, priority: 1, rate: None, origin, tracestate, tags }
+    let span_bytes = spans.iter().map(Span::bytes).sum();
+    Chunk { spans, span_bytes, head: 0, priority: 1, rate: None, origin, tracestate, tags }
 }
 
 fn span(service: &str) -> Span {
