@@ -138,6 +138,8 @@ def test_unknown_events_are_refused_with_what_was_meant(monitor: Monitor) -> Non
             use()
     with pytest.raises(UnknownEventError, match="no event 3"):
         monitor.event(3)  # type: ignore[arg-type]
+    with pytest.raises(UnknownEventError, match="no event \\[\\]"):
+        monitor.event([])  # type: ignore[arg-type]
     assert issubclass(UnknownEventError, grete.GreteError)
 
 

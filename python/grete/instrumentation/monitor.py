@@ -54,6 +54,8 @@ class Monitor:
         try:
             return self._events[name]
         except (KeyError, TypeError):
+            if isinstance(name, str) and name in EVENTS:
+                raise UnknownEventError(f"{name!r} is logged only: there is nothing to listen to") from None
             raise UnknownEventError(f"there is no event {name!r}{did_you_mean(str(name), self._events)}") from None
 
     def __iter__(self) -> Iterator[str]:
