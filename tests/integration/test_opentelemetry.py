@@ -1,0 +1,138 @@
+"""Jobs of an App over a real broker, as OpenTelemetry's own SDK hears of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+import grete
+from grete.client import Producer
+from grete.instrumentation.opentelemetry import OpenTelemetry, inject
+from tests.integration.swarmrun import SwarmRun
+from tests.kafka import KafkaCluster, eventually
+
+pytestmark = pytest.mark.kafka
+
+
+def produce(kafka: KafkaCluster, topic: str, tracer: trace.Tracer, count: int) -> dict[int, int]:
+    """Each record from a span of its own. Returns these spans' ids by offset."""
+    sent: dict[int, int] = {}
+    with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+        for number in range(count):
+            headers: list[tuple[str, bytes]] = []
+            with tracer.start_as_current_span("send", kind=SpanKind.PRODUCER) as span:
+                inject(headers)
+                told = producer.produce_sync(topic, b"%d" % number, headers=headers, partition=0)
+            assert told.offset is not None
+            sent[told.offset] = span.get_span_context().span_id
+    return sent
+
+
+def own(span: ReadableSpan) -> trace.SpanContext:
+    place = span.get_span_context()
+    assert place is not None
+    return place
+
+
+def said(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+def points(reader: InMemoryMetricReader) -> dict[str, list[Any]]:
+    data = reader.get_metrics_data()
+    assert data is not None
+    metrics = data.resource_metrics[0].scope_metrics[0].metrics
+    return {metric.name: list(metric.data.data_points) for metric in metrics}
+
+
+def test_threads_tasks_batches_failures_and_retries(kafka: KafkaCluster, topic: str) -> None:
+    kafka.create_topic(topic)
+    exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    tracers, meters = TracerProvider(), MeterProvider([reader])
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = tracers.get_tracer("test")
+    sent = produce(kafka, topic, tracer, 20)
+    failures = [ValueError("out of stock")]
+    app = grete.App(topic, kafka={"bootstrap.servers": kafka.bootstrap_servers}, workers=2, statistics_interval="100ms")
+    app.monitor.subscribe(OpenTelemetry(tracers, meters))
+
+    @app.consumer(topic, retry=grete.Retry(backoff="10ms"))
+    def book(messages: grete.Messages) -> None:
+        with tracer.start_as_current_span("db.insert"):
+            if failures:
+                raise failures.pop()
+
+    @app.consumer(topic, group=f"{topic}-alone", max_messages=1)
+    async def alone(message: grete.Message) -> None:
+        with tracer.start_as_current_span("db.update"):
+            await asyncio.sleep(0)
+
+    with app.running():
+        eventually(lambda: not sum(kafka.admin.lag(group, [topic]) for group in (topic, f"{topic}-alone")), 60, "done")
+        eventually(lambda: "grete.lag.records" in points(reader), 60, "statistics are told")
+        observed = points(reader)
+    jobs = [span for span in exporter.get_finished_spans() if span.kind is SpanKind.CONSUMER]
+    batches = sorted(
+        (job for job in jobs if said(job)["grete.handler"].endswith("book")), key=lambda job: job.start_time or 0
+    )
+    singles = [job for job in jobs if said(job)["grete.handler"].endswith("alone")]
+    failed, again, *_ = batches
+    assert {job.name for job in jobs} == {f"process {topic}"}
+    assert (failed.status.status_code, failed.status.description) == (StatusCode.ERROR, "out of stock")
+    assert said(failed)["error.type"] == "ValueError"
+    assert [event.name for event in failed.events] == ["exception"]
+    assert all(job.status.status_code is StatusCode.UNSET for job in jobs if job is not failed)
+    assert [said(job)["grete.attempt"] for job in (failed, again)] == [1, 2]
+    for job in batches:
+        if said(job).get("messaging.batch.message_count"):
+            first, last = (said(job)[f"grete.{which}_offset"] for which in ("first", "last"))
+            assert [link.context.span_id for link in job.links] == [sent[offset] for offset in range(first, last + 1)]
+    assert len(singles) == 20
+    for job in singles:
+        assert job.parent is not None
+        assert job.parent.span_id == sent[said(job)["messaging.kafka.offset"]]
+        assert said(job)["messaging.consumer.group.name"] == f"{topic}-alone"
+    parents = {own(job).span_id: own(job).trace_id for job in jobs}
+    steps = [span for span in exporter.get_finished_spans() if span.name.startswith("db.")]
+    assert len(steps) == len(jobs)
+    assert all(step.parent is not None and parents[step.parent.span_id] == own(step).trace_id for step in steps)
+
+    counted = {
+        (point.attributes["messaging.consumer.group.name"], point.attributes.get("error.type")): point.value
+        for point in observed["messaging.client.consumed.messages"]
+    }
+    failed_records = int(said(failed).get("messaging.batch.message_count", 1))
+    assert counted == {(topic, None): 20, (topic, "ValueError"): failed_records, (f"{topic}-alone", None): 20}
+    assert sum(point.count for point in observed["messaging.process.duration"]) == len(jobs)
+    lag = {point.attributes["handler"].rpartition(".")[2]: point.value for point in observed["grete.lag.records"]}
+    assert lag.keys() == {"book", "alone"}
+    assert "grete.process.resident_memory_bytes" in observed
+    meters.shutdown()
+
+
+def test_nodes_of_a_swarm_export_by_themselves(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
+    kafka.create_topic(topic, partitions=4)
+    spans = tmp_path / "spans"
+    environment = {"OBSERVED_SERVERS": kafka.bootstrap_servers, "OBSERVED_TOPIC": topic, "OBSERVED_SPANS": str(spans)}
+    with SwarmRun("tests.integration.apps.observed:app", tmp_path, environment, nodes=2) as run:
+        run.until_steady()
+        with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+            for number in range(200):
+                producer.produce(topic, b"%d" % number, partition=number % 4)
+            producer.flush()
+        run.until(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "everything is processed and committed")
+        assert run.stop() == 0, run.output
+    told = [json.loads(line) for line in spans.read_text().splitlines()]
+    assert sum(span["records"] for span in told) == 200
+    assert len({span["instance"] for span in told}) == len({span["pid"] for span in told}) == 2
