@@ -9,6 +9,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 STAMPS := $(VENV)/stamps
 PYTEST = $(BIN)/python -m pytest
 PYTEST_ARGS ?=
+# So many at a time, each with brokers of its own (1 GB of memory): most of a test is waiting. A file's tests stay together,
+# for the brokers that they share, and those that take long come first. PYTEST_JOBS=0 for one after the other, in one process.
+PYTEST_JOBS ?= 3
 # For each fuzz target, in make soak.
 FUZZ_SECONDS ?= 900
 BENCH_ARGS ?=
@@ -60,7 +63,7 @@ test: build kafka agent  ## every test that fits 25 minutes
 	cargo test --workspace --quiet
 	libs=$$(KAFKA_VERSION=4.3.0 $(BIN)/python -m tests.kafka --jars) && \
 	    KAFKA_CLASSPATH="$$libs/*" cargo test --quiet -p grete-wire --test messages --test records -- --ignored
-	$(PYTEST) $(PYTEST_ARGS)
+	$(PYTEST) -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 .PHONY: soak
 soak: build kafka agent  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+import aiokafka
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -79,9 +83,25 @@ class TopicAdmin:
         return {(row.topic, row.partition): row.offset for row in self._stored(group, asked) if row.offset >= 0}
 
     def stored(self, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
-        """The group's committed offset in a partition, negative if there is none, and the metadata beside it."""
-        (row,) = self._stored(group, [TopicPartition(topic, partition)])
-        return row.offset, row.metadata or ""
+        """The group's committed offset in a partition, negative if there is none, and the metadata beside it.
+
+        Asked through aiokafka: confluent-kafka reads metadata up to a NUL that nobody has written, and rubbish with it.
+        """
+        at = aiokafka.TopicPartition(topic, partition)
+
+        async def ask() -> tuple[int, str]:
+            servers = str(self._settings["bootstrap.servers"])
+            admin = AIOKafkaAdminClient(bootstrap_servers=servers, request_timeout_ms=int(ONE_TRY * 1000))
+            try:
+                await admin.start()
+                found = await admin.list_consumer_group_offsets(group, partitions=[at])
+            except KafkaError as error:
+                raise KafkaException(str(error)) from error
+            finally:
+                await admin.close()
+            return (found[at].offset, found[at].metadata) if at in found else (-1, "")
+
+        return self._patiently(lambda: asyncio.run(ask()))
 
     def _stored(self, group: str, asked: list[TopicPartition]) -> list[TopicPartition]:
         def ask() -> list[TopicPartition]:

@@ -22,8 +22,8 @@ def chosen_version() -> str:
 
 
 def build_directory() -> Path:
-    """Where jars, compiled tools and broker data go; `GRETE_TEST_BUILD` moves it (several checkouts may share it)."""
-    return Path(os.environ.get("GRETE_TEST_BUILD") or ROOT / "build") / "kafka"
+    """Where jars, compiled tools and broker data go; `KAFKA_TEST_BUILD` moves it (several checkouts may share it)."""
+    return Path(os.environ.get("KAFKA_TEST_BUILD") or ROOT / "build") / "kafka"
 
 
 @contextmanager

@@ -16,8 +16,7 @@ import grete
 from grete.instrumentation import Monitor
 from grete.instrumentation.dogstatsd import DogStatsD
 from grete.instrumentation.dogstatsd.address import from_environment, parse
-from grete.instrumentation.dogstatsd.lines import name as metric_name
-from grete.instrumentation.metrics import families
+from grete.instrumentation.metrics import dotted, families
 from tests.kafka import eventually
 from tests.unit.fake_dogstatsd import Agent, Told, agent
 from tests.unit.test_stop import make
@@ -420,7 +419,7 @@ def test_an_app_tells_what_it_measures(listening: Agent, tmp_path: Path, monkeyp
     assert (told["grete.workers"].values, told["grete.workers"].tags) == ([3], {"service": "stop"})
     assert told["grete.process.resident_memory_bytes"].values[0] > 1 << 20
     assert told["grete.process.cpu_seconds"].kind == "c"
-    known = {f"grete.{metric_name(name)}" for name in names}
+    known = {f"grete.{dotted(name)}" for name in names}
     assert told.keys() <= known
 
 

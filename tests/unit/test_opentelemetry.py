@@ -338,15 +338,15 @@ def test_what_metrics_tell_is_observed(monitor: Monitor, told: Told) -> None:
     monitor.instrument("statistics.emitted", {"statistics": {}, "metrics": families(2.5)})
     metrics = told.metrics()
     assert {name: metric.unit for name, metric in metrics.items()} == {
-        "grete.lag_seconds": "s", "grete.retries": "1", "grete.workers": "1",
+        "grete.lag.seconds": "s", "grete.retries": "", "grete.workers": "",
     }  # fmt: skip
-    (lag,) = metrics["grete.lag_seconds"].data.data_points
+    (lag,) = metrics["grete.lag.seconds"].data.data_points
     assert (dict(lag.attributes), lag.value) == ({"handler": "book", "topic": "orders", "partition": "3"}, 2.5)
-    assert metrics["grete.lag_seconds"].description == "How late."
+    assert metrics["grete.lag.seconds"].description == "How late."
     (retries,) = metrics["grete.retries"].data.data_points
     assert (retries.value, metrics["grete.retries"].data.is_monotonic) == (7, True)
     monitor.instrument("statistics.emitted", {"statistics": {}, "metrics": families(2.5)[1:]})
-    assert "grete.lag_seconds" not in told.metrics(), "what is not known any more is not told"
+    assert "grete.lag.seconds" not in told.metrics(), "what is not known any more is not told"
     monitor.instrument("app.stopped")
     told.metrics()  # what was exported then
     assert not told.metrics()
@@ -411,3 +411,62 @@ def test_without_the_api_the_cure_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert 'pip install "grete[opentelemetry]"' in done.stderr
+
+
+SETUP = """
+import os
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from grete.instrumentation import Monitor, opentelemetry
+from tests.unit.test_opentelemetry import job_of, nothing, run
+
+exporter, reader, calls = InMemorySpanExporter(), InMemoryMetricReader(), []
+
+def setup():
+    calls.append(os.getpid())
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    metrics.set_meter_provider(MeterProvider([reader]))
+
+monitor = Monitor()
+monitor.subscribe(opentelemetry.OpenTelemetry(setup=setup))
+assert not calls
+for node in range(2):
+    pid = os.fork()
+    if pid == 0:
+        run(nothing, monitor, job_of([]), job_of([]))
+        monitor.instrument("app.stopped")
+        told = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics
+        names = sorted(metric.name for metric in told)
+        print(calls == [os.getpid()], len(exporter.get_finished_spans()), names, flush=True)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert not calls
+"""
+
+
+def test_each_forked_node_sets_up_an_sdk_of_its_own() -> None:
+    done = subprocess.run([sys.executable, "-c", SETUP], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    names = ["messaging.client.consumed.messages", "messaging.process.duration"]
+    assert done.stdout.splitlines() == [f"True 2 {names}"] * 2
+
+
+def test_a_setup_that_raises_is_told_once_and_no_job_is_kept_up(
+    monitor: Monitor, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails() -> None:
+        raise ConnectionError("no collector")
+
+    monitor.subscribe(opentelemetry.OpenTelemetry(setup=fails))
+    run(nothing, monitor, job_of([]), job_of([]))
+    assert [
+        record.getMessage() for record in caplog.records if "OpenTelemetry.on_consumer_consume " in record.getMessage()
+    ] != []
+    assert len(caplog.records) == 1

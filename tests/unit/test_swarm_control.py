@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import stat
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -23,13 +24,13 @@ from tests.unit.swarms import drive, status, steady, talk
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A runtime directory of our own; nothing of the real user's is looked at."""
-    runtime = tmp_path / "run"
-    runtime.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    monkeypatch.setattr(sockets, "directories", lambda environment, uid: [runtime / "grete"])
-    return runtime / "grete"
+    # Not below pytest's: a socket's path is short.
+    with tempfile.TemporaryDirectory() as runtime:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        monkeypatch.setattr(sockets, "directories", lambda environment, uid: [Path(runtime, "grete")])
+        yield Path(runtime, "grete")
 
 
 Opener = Callable[..., ControlServer]

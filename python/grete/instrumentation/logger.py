@@ -3,6 +3,7 @@
 import logging
 
 from grete._core import Occurred
+from grete.instrumentation.lines import lines
 from grete.instrumentation.telling import fields_for_log
 
 
@@ -62,7 +63,8 @@ class LoggerListener:
         text = "%s: %s, in %.1f ms%s"
         end = "" if told is None else f", {told}"
         args = (occurred["handler"], what, occurred["time"] * 1000, end)
-        self._logger.log(self._level, text, *args, extra={"event": occurred.name, **fields_for_log(fields)})
+        with lines:
+            self._logger.log(self._level, text, *args, extra={"event": occurred.name, **fields_for_log(fields)})
 
 
 def _place(occurred: Occurred) -> str:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from grete import _core
 
+# First words of metrics that are names of their own.
+_SPACES = frozenset({"handler", "lag", "process", "producer", "swarm"})
+
 Kind = Literal["counter", "gauge", "histogram"]
 
 
@@ -42,6 +45,13 @@ class Family:
         """The sum of its numbers; None without any, and for a histogram."""
         values = [sample.value for sample in self.samples if not isinstance(sample.value, Histogram)]
         return sum(values) if values else None
+
+
+def dotted(name: str) -> str:
+    """As those write it whose names have dots: "grete_lag_seconds" is "lag.seconds", "grete_jobs_total" is "jobs"."""
+    plain = name.removeprefix("grete_").removesuffix("_total")
+    first, _, rest = plain.partition("_")
+    return f"{first}.{rest}" if first in _SPACES and rest else plain
 
 
 def families(native: "Iterable[_core._Family]") -> tuple[Family, ...]:

@@ -18,7 +18,7 @@ impl Jar {
     /// Opens the jar that the tests have brought, or else that of the local Maven repository; Maven fetches it when it
     /// is not there yet.
     pub fn open(root: &Path) -> Result<Self, Box<dyn Error>> {
-        let build = std::env::var_os("GRETE_TEST_BUILD").map_or_else(|| root.join("build"), PathBuf::from);
+        let build = std::env::var_os("KAFKA_TEST_BUILD").map_or_else(|| root.join("build"), PathBuf::from);
         let mut path = build.join(format!("kafka/{KAFKA}/libs/kafka-clients-{KAFKA}.jar"));
         if !path.exists() {
             path = maven_path()?;

@@ -3,19 +3,10 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from grete.instrumentation.metrics import Family, Histogram
+from grete.instrumentation.metrics import Family, Histogram, dotted
 
-# First words of metrics that are names of their own, as DogStatsD's users write them: grete.lag.seconds.
-_SPACES = frozenset({"handler", "lag", "process", "producer", "swarm"})
 UNSAFE = str.maketrans({"|": "_", ",": "_", "#": "_", "\n": "_", "\r": "_"})
 _LONGEST_TAG = 200
-
-
-def name(metric: str) -> str:
-    """ "grete_lag_seconds" as "lag.seconds", "grete_jobs_total" as "jobs"."""
-    plain = metric.removeprefix("grete_").removesuffix("_total")
-    first, _, rest = plain.partition("_")
-    return f"{first}.{rest}" if first in _SPACES and rest else plain
 
 
 def tag(key: str, value: object) -> str:
@@ -84,7 +75,7 @@ class Told:
                     told, kind = value - known if value >= known else value, "c"
                     if late or not told:
                         continue
-                yield line(prefix + name(family.name), number(told), kind, [*_tags(labels), *tags])
+                yield line(prefix + dotted(family.name), number(told), kind, [*_tags(labels), *tags])
         self._before = now
 
 

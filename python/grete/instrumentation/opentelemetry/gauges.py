@@ -4,16 +4,16 @@ from collections.abc import Iterable, Sequence
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from grete.instrumentation.metrics import Family, Histogram
+from grete.instrumentation.metrics import Family, Histogram, dotted
 
-# By the name's end, which says what is counted.
+# By the name's end. Others have none: exporters to Prometheus would write "_ratio" behind a "1".
 _UNITS = {"seconds": "s", "bytes": "By", "records": "{record}", "jobs": "{job}"}
 
 
 class Gauges:
     """Instruments that tell what was taken last. Made as the families come: nobody has to list them here.
 
-    `grete_lag_seconds` is `grete.lag_seconds` in `s`, `grete_jobs_total` is `grete.jobs`: an exporter to Prometheus
+    `grete_lag_seconds` is `grete.lag.seconds` in `s`, `grete_jobs_total` is `grete.jobs`: an exporter to Prometheus
     makes the same names of them again. Histograms are left out: `messaging.process.duration` is one already.
     """
 
@@ -41,9 +41,8 @@ class Gauges:
             # Labels are those of /metrics, so that the same questions may be asked of both.
             return [Observation(value, labels) for labels, value in samples if not isinstance(value, Histogram)]
 
-        name = family.name.removesuffix("_total")
-        unit = _UNITS.get(name.rpartition("_")[2], "1")
+        unit = _UNITS.get(family.name.removesuffix("_total").rpartition("_")[2], "")
         make = (
             self._meter.create_observable_counter if family.kind == "counter" else self._meter.create_observable_gauge
         )
-        make(name.replace("_", ".", 1), [observe], unit, family.help)
+        make(f"grete.{dotted(family.name)}", [observe], unit, family.help)

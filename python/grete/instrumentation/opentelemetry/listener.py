@@ -12,6 +12,7 @@ from grete import __version__
 from grete._core import Messages, Occurred
 from grete.errors import RetryLater
 from grete.instrumentation.opentelemetry.gauges import Gauges
+from grete.instrumentation.opentelemetry.once import Once
 from grete.instrumentation.opentelemetry.propagation import extract, senders
 
 Attributes = dict[str, str | bool | int | float]
@@ -37,18 +38,24 @@ class OpenTelemetry:
     `error.type` where a handler raised; and all that docs/metrics.md lists but its histograms, observed as
     `statistics.emitted` tells it.
 
-    `tracer_provider` and `meter_provider` default to the process's own. One for each App.
+    `tracer_provider` and `meter_provider` default to the process's own. `setup` is called once in each process that
+    runs jobs, before the first of them: exporters have threads, which no node of a swarm inherits, so that they are to
+    be made there. One listener for each App.
     """
 
     def __init__(
         self,
         tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None,
+        *,
+        setup: Callable[[], object] | None = None,
     ) -> None:
-        self._tracers = tracer_provider or trace.get_tracer_provider()
-        self._meters = meter_provider or metrics.get_meter_provider()
-        self._tracer = self._tracers.get_tracer("grete", __version__, schema_url=_SCHEMA)
-        meter = self._meters.get_meter("grete", __version__, schema_url=_SCHEMA)
+        self._tracers = tracer_provider
+        self._meters = meter_provider
+        self._setup = Once(setup) if setup is not None else None
+        # Those of the process come to be what `setup`, or anybody, makes of them.
+        self._tracer = trace.get_tracer("grete", __version__, tracer_provider, _SCHEMA)
+        meter = metrics.get_meter("grete", __version__, meter_provider, _SCHEMA)
         self._duration = meter.create_histogram(
             "messaging.process.duration",
             unit="s",
@@ -70,6 +77,8 @@ class OpenTelemetry:
 
         This and the end come in the thread, and in the context, that the handler runs in.
         """
+        if self._setup is not None:
+            self._setup()
         job = occurred.payload
         messages: Messages = job["messages"]
         attributes = _place(job) | {
@@ -129,11 +138,16 @@ class OpenTelemetry:
 
     def on_statistics_emitted(self, occurred: Occurred) -> None:
         """What is observed from now on."""
+        if self._setup is not None:
+            self._setup()
         self._gauges.take(occurred["metrics"])
 
     def on_app_stopped(self, _occurred: Occurred) -> None:
         """Nobody works any more: exporters get what is there. A node of a swarm ends without another chance."""
-        for provider in (self._tracers, self._meters):
+        for provider in (
+            self._tracers or trace.get_tracer_provider(),
+            self._meters or metrics.get_meter_provider(),
+        ):
             flush: Callable[[int], object] | None = getattr(provider, "force_flush", None)
             if flush is not None:  # the SDK's; the API alone has none
                 with contextlib.suppress(Exception):  # of an exporter
