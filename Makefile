@@ -106,6 +106,10 @@ bench-process: build kafka $(STAMPS)/bench  ## the same for handlers (BENCH_ARGS
 bench-swarm: build kafka $(STAMPS)/bench  ## what nodes bring and cost (BENCH_ARGS="--parts memory --load 20")
 	$(BIN)/python -m benchmarks.swarm $(BENCH_ARGS)
 
+.PHONY: bench-instrument
+bench-instrument: build $(STAMPS)/bench  ## what events and listeners cost (BENCH_ARGS="--parts jobs --quick")
+	$(BIN)/python -m benchmarks.instrument $(BENCH_ARGS)
+
 .PHONY: clean
 clean:  ## remove all that was built, the jars too
 	rm -rf $(VENV) build target

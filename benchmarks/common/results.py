@@ -15,22 +15,19 @@ from .process import machine
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
-def circumstances(broker: Broker) -> dict[str, Any]:
-    """What belongs to every table: machine, versions, date."""
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "broker": {"version": broker.version, "settings": broker.settings},
-        "python": platform.python_version(),
-    }
+def circumstances(broker: Broker | None = None) -> dict[str, Any]:
+    """What belongs to every table: machine, versions, date; the broker, if there is one."""
+    facts = {"date": datetime.now(UTC).date().isoformat(), "machine": machine(), "python": platform.python_version()}
+    return facts if broker is None else facts | {"broker": {"version": broker.version, "settings": broker.settings}}
 
 
 def paragraph(facts: Mapping[str, Any]) -> str:
     """The same as a sentence."""
-    box, broker = facts["machine"], facts["broker"]
+    box, broker = facts["machine"], facts.get("broker")
+    kafka = f"loopback; Apache Kafka {broker['version']} ({broker['settings']})" if broker else "no broker"
     return (
-        f"Measured {facts['date']}: {box['cpu']}, {box['cores']} cores, {box['memory']}, {box['system']}, loopback; "
-        f"Apache Kafka {broker['version']} ({broker['settings']}); Python {facts['python']}."
+        f"Measured {facts['date']}: {box['cpu']}, {box['cores']} cores, {box['memory']}, {box['system']}, {kafka}; "
+        f"Python {facts['python']}."
     )
 
 

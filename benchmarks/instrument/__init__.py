@@ -1,0 +1,1 @@
+"""What it costs to tell what happens: mostly to nobody."""

@@ -1,0 +1,154 @@
+"""Single calls: nanoseconds each, less those of the loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import repeat
+from typing import Any
+
+from grete.instrumentation import Event, Monitor, clock
+
+from .measurement import Call
+
+Loop = Callable[[int], float]
+
+TIMES = 100_000
+
+
+def nothing() -> None:
+    """What is measured."""
+
+
+def listener(_: object, **__: object) -> None:
+    """Who listens."""
+
+
+def every() -> dict[str, tuple[str, Loop]]:
+    """By name: what it is called, and what makes so many calls and tells the seconds."""
+    monitor = Monitor()
+    silent, heard = monitor.event("app.running"), monitor.event("app.stopped")
+    heard.subscribe(listener)
+    return {
+        "guard": ("`if event:`, nobody listens", guard(silent)),
+        "guard-jobs": ("`if monitor.jobs.now:`, nobody listens", guard_of_jobs(monitor)),
+        "call": ("an empty call `f()`", calls(nothing)),
+        "measure": ("`monitor.measure(event, f)`, nobody listens", calls(monitor.measure, silent, nothing)),
+        "measure-heard": ("the same, one listener", calls(monitor.measure, heard, nothing)),
+        "instrument": ("`monitor.instrument(name)`, nobody listens", calls(monitor.instrument, silent.name)),
+        "emit": ('`event.emit(topic="orders")`, nobody listens', emit(silent)),
+        "emit-heard": ("the same, one listener", emit(heard)),
+        **peers(),
+        "monotonic": ("`clock.monotonic()`", calls(clock.monotonic)),
+        "realtime": ("`clock.realtime()`", calls(clock.realtime)),
+        "datetime": ("`datetime.now(UTC).timestamp()`", dates),
+    }
+
+
+def peers() -> dict[str, tuple[str, Loop]]:
+    """What others do to tell, or not to tell: blinker, and OpenTelemetry's API without its SDK."""
+    import blinker
+    from opentelemetry import trace
+
+    signal, connected = blinker.Signal(), blinker.Signal()
+    connected.connect(listener)
+    tracer = trace.get_tracer("benchmark")
+
+    def spans(times: int) -> float:
+        begin = time.perf_counter()
+        for _ in repeat(None, times):
+            tracer.start_span("x").end()
+        return time.perf_counter() - begin
+
+    def current(times: int) -> float:
+        begin = time.perf_counter()
+        for _ in repeat(None, times):
+            with tracer.start_as_current_span("x"):
+                nothing()
+        return time.perf_counter() - begin
+
+    return {
+        "blinker": ("blinker: `signal.send()`, no receiver", calls(signal.send)),
+        "blinker-heard": ("the same, one receiver", calls(connected.send)),
+        "otel": ("OpenTelemetry API, no SDK: `start_span(name).end()`", spans),
+        "otel-current": ("the same: `with start_as_current_span(name): f()`", current),
+    }
+
+
+def guard(event: Event) -> Loop:
+    """The look before a payload is built."""
+
+    def run(times: int) -> float:
+        begin = time.perf_counter()
+        for _ in repeat(None, times):
+            if event:
+                raise AssertionError
+        return time.perf_counter() - begin
+
+    return run
+
+
+def guard_of_jobs(monitor: Monitor) -> Loop:
+    """The look before each job."""
+    heard = monitor.jobs
+
+    def run(times: int) -> float:
+        begin = time.perf_counter()
+        for _ in repeat(None, times):
+            if heard.now:
+                raise AssertionError
+        return time.perf_counter() - begin
+
+    return run
+
+
+def emit(event: Event) -> Loop:
+    """With a payload."""
+
+    def run(times: int) -> float:
+        begin = time.perf_counter()
+        for _ in repeat(None, times):
+            event.emit(topic="orders")
+        return time.perf_counter() - begin
+
+    return run
+
+
+def dates(times: int) -> float:
+    """The way through an object."""
+    begin = time.perf_counter()
+    for _ in repeat(None, times):
+        datetime.now(UTC).timestamp()
+    return time.perf_counter() - begin
+
+
+def calls(function: Callable[..., Any], *args: object) -> Loop:
+    """Of a function with always the same arguments."""
+
+    def run(times: int) -> float:
+        begin = time.perf_counter()
+        for _ in repeat(None, times):
+            function(*args)
+        return time.perf_counter() - begin
+
+    return run
+
+
+def empty(times: int) -> float:
+    """The loop alone."""
+    begin = time.perf_counter()
+    for _ in repeat(None, times):
+        pass
+    return time.perf_counter() - begin
+
+
+def measure(rounds: int, times: int = TIMES) -> list[Call]:
+    """Rounds in which all take turns."""
+    loops = every()
+    found: dict[str, list[float]] = {name: [] for name in loops}
+    for _ in range(rounds):
+        loop = empty(times)
+        for name, (_title, run) in loops.items():
+            found[name].append((run(times) - loop) * 1e9 / times)
+    return [Call(name, title, tuple(found[name])) for name, (title, _) in loops.items()]

@@ -1,0 +1,117 @@
+"""The tables and the list of targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from benchmarks.common import results
+from benchmarks.common.table import number, table
+from benchmarks.common.verdicts import verdict_table
+
+from .measurement import Measurement
+from .targets import judge
+
+CALLS_HEAD = ("a single call", "ns (min..max)")
+ALLOCATED_HEAD = ("allocated", "calls", "bytes left", "bytes at the peak", "blocks left")
+JOBS_HEAD = ("a job", "without the calls, us", "with them: % of time (95 %)", "% of instructions")
+LISTENERS_HEAD = ("a job, and who listens", "nobody, us", "more, ns (95 %)", "jobs/s of a core")
+SCRAPES_HEAD = ("all that is measured, told once", "us", "% of a core, every 10 s")
+
+
+def calls_table(found: Measurement) -> str:
+    """One line per call."""
+    lines = [
+        (
+            call.title,
+            f"{number(call.typical)} ({number(min(call.nanoseconds))}..{number(max(call.nanoseconds))})",
+        )
+        for call in found.calls
+    ]
+    return table(CALLS_HEAD, lines)
+
+
+def allocated_table(found: Measurement) -> str:
+    """One line per call."""
+    lines = [
+        (row.title, f"{row.calls:,}", f"{row.left:,}", f"{row.peak:,}", f"{row.blocks:,}") for row in found.allocated
+    ]
+    return table(ALLOCATED_HEAD, lines)
+
+
+def jobs_table(found: Measurement) -> str:
+    """One line per handler."""
+    lines = [
+        (
+            pair.title,
+            number(pair.microseconds),
+            str(pair.slower),
+            "" if pair.longer is None else f"{pair.longer:.2f}",
+        )
+        for pair in found.jobs
+    ]
+    return table(JOBS_HEAD, lines)
+
+
+def listeners_table(found: Measurement) -> str:
+    """One line per listener."""
+    lines = []
+    for pair in found.listeners:
+        more = pair.nanoseconds
+        low, high = number(more.low), number(more.high)
+        lines.append(
+            (
+                pair.title,
+                number(pair.microseconds),
+                f"{number(more.middle)} ({low}..{high})",
+                f"{1e6 / (pair.whole + more.middle / 1e3):,.0f}",
+            )
+        )
+    return table(LISTENERS_HEAD, lines)
+
+
+def scrapes_table(found: Measurement) -> str:
+    """One line per way and number of partitions."""
+    lines = [(call.title, number(call.typical / 1e3), f"{100 * call.typical / 10e9:.4f}") for call in found.scrapes]
+    return table(SCRAPES_HEAD, lines)
+
+
+def markdown(facts: Mapping[str, Any], found: Measurement) -> str:
+    """The whole page."""
+    parts = ["# What it costs to tell what happens", results.paragraph(facts)]
+    parts.append(", ".join(f"{name} {version}" for name, version in facts["peers"].items()))
+    if found.calls:
+        parts += ["## Single calls", calls_table(found), allocated_table(found)]
+        parts.append(
+            f"{len(found.calls[0].nanoseconds)} rounds in which all take turns, medians; `f` is an empty function. The "
+            "share of the loop around them is taken off, in time and in memory."
+        )
+    if found.jobs:
+        parts += ["## Jobs that nobody listens to", jobs_table(found)]
+        parts.append(
+            "From the dispatcher through a worker thread, or the event loop, to the handler and back, without network "
+            "and broker, with one thread on one core. Beside it the same with all calls taken out of the source that "
+            f"tell of jobs: {len(found.jobs[0].rounds)} pairs of rounds in several processes, which of the two goes "
+            "first changes; medians of the ratios, and where 95 of 100 such medians would be. Where code and objects "
+            "happen to lie in memory is worth a per cent of time, but no instructions."
+        )
+    if found.listeners:
+        parts += ["## Jobs that somebody listens to", listeners_table(found)]
+        parts.append(
+            "What a job costs more, in time of all threads, until all that was told has been sent; the agent is a "
+            "process of its own. Jobs of one record that do nothing: nothing else makes a listener weigh as much."
+        )
+    if found.scrapes:
+        parts += [scrapes_table(found)]
+    parts += ["## Targets", verdict_table(judge(found))]
+    return "\n\n".join(parts)
+
+
+def data(facts: Mapping[str, Any], found: Measurement) -> dict[str, Any]:
+    """For machines: single rounds, verdicts."""
+    return {
+        **facts,
+        **asdict(found),
+        "targets": [asdict(verdict) | {"verdict": verdict.word} for verdict in judge(found)],
+    }

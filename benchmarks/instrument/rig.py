@@ -1,0 +1,161 @@
+"""Jobs from the dispatcher through a worker, or the event loop, to a handler and back: all but network and broker."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from benchmarks.common.instructions import Instructions
+from grete import _core
+from grete.instrumentation import Monitor
+from grete.processing.dead_letters import DeadLetters
+from grete.processing.departure import Departure
+from grete.processing.failures import Failures
+from grete.processing.hooks import Hooks
+from grete.processing.instances import Instances
+from grete.processing.leaks import Leaks
+from grete.processing.loop import LoopWorker
+from grete.processing.worker import Worker
+from grete.routes import Route, make
+from tests.unit.batches import Record, batch
+
+from .measurement import Cost
+from .shapes import Shape
+from .silenced import silenced_hooks
+
+LANES = 8
+# Of a round's jobs, so large a part runs before the clock starts.
+WARM_UP = 0.1
+
+SILENCED = silenced_hooks()
+
+
+@dataclass
+class Clock:
+    """Read by the handler itself, in its thread, when the first jobs are done and when all are."""
+
+    jobs: int
+    # Sends what waits, before the clock is read: that is part of the cost.
+    settle: Callable[[], object]
+    instructions: Instructions | None = None
+    begin: tuple[float, float, int | None] | None = None
+    cost: Cost | None = None
+
+    def reached(self) -> bool:
+        """The second time, True: that was all."""
+        if self.instructions is None:
+            self.instructions = Instructions()  # of this thread
+        self.settle()
+        thread, process, instructions = time.thread_time(), time.process_time(), self.instructions.read()
+        if self.begin is None:
+            self.begin = thread, process, instructions
+            return False
+        each = 1e6 / self.jobs
+        counted = None if instructions is None or self.begin[2] is None else (instructions - self.begin[2]) / self.jobs
+        self.cost = Cost((thread - self.begin[0]) * each, (process - self.begin[1]) * each, counted)
+        self.instructions.close()
+        return True
+
+
+class Control:
+    """Of a run that is not to fail."""
+
+    def __init__(self, dispatcher: _core.Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self.error: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """Kept, to be raised when the jobs have ended, which is now."""
+        self.error = self.error or error
+        self._dispatcher.release_workers()
+
+    def ending(self, thread: threading.Thread) -> None:
+        """Nobody waits for it."""
+
+
+def batches(shape: Shape, count: int) -> list[bytes]:
+    """One after the other, as a broker would have them: the same bytes at other offsets, which no checksum covers."""
+    data = batch([Record(at, shape.value) for at in range(shape.records)])
+    return [(number * shape.records).to_bytes(8, "big") + data[8:] for number in range(count)]
+
+
+def run(
+    shape: Shape, jobs: int, monitor: Monitor, *, silent: bool = False, settle: Callable[[], object] = lambda: None
+) -> Cost:
+    """So many jobs in the calling thread, and what one costs, `settle()` included.
+
+    `silent`: with all calls taken out that tell of them.
+    """
+    dispatcher, clock, warm_up = _core.Dispatcher(), Clock(jobs, settle), max(1, int(WARM_UP * jobs))
+    control = Control(dispatcher)
+
+    def reached() -> int:
+        if not clock.reached():
+            return jobs
+        if shape.asynchronous:
+            dispatcher.stop()
+        else:
+            dispatcher.set_workers(0)
+        return -1
+
+    route = make(0, ("orders",), shape.handler(reached, warm_up), {})
+    core = _core.Route(
+        id=0,
+        name=route.name,
+        topics=["orders"],
+        max_messages=shape.records,
+        pool="loop" if shape.asynchronous else "threads",
+    )
+    parts = _Parts(dispatcher, control, {0: route}, monitor, SILENCED if silent else Hooks)
+    each = (jobs + warm_up) // LANES + 1
+    data = batches(shape, each)
+    for partition in range(LANES):
+        lane = _core._TestingLane(dispatcher, core, "orders", partition)
+        for one in data:
+            lane.push(one)
+        parts.lanes.append(lane)
+    gc.collect()
+    parts.work(asynchronous=shape.asynchronous)
+    if control.error is not None:
+        raise control.error
+    if clock.cost is None:
+        raise AssertionError("the jobs ended before their time")
+    return clock.cost
+
+
+class _Parts:
+    """What an App has between its dispatcher and its handlers."""
+
+    def __init__(
+        self,
+        dispatcher: _core.Dispatcher,
+        control: Control,
+        routes: Mapping[int, Route],
+        monitor: Monitor,
+        kind: type[Hooks],
+    ) -> None:
+        nobody: Any = None
+        clients: Any = {0: None}
+        self.lanes: list[_core._TestingLane] = []
+        self._dispatcher = dispatcher
+        self._control = control
+        self._monitor = monitor
+        self._failures = Failures(routes, dispatcher, control, monitor)
+        instances = Instances(dispatcher, clients, nobody, monitor)
+        departure = Departure(Leaks(False), monitor)
+        letters = DeadLetters(nobody, {0: "billing"}, monitor)
+        groups = {0: "benchmark"}
+        self._new_hooks = partial(kind, routes, instances, departure, letters, clients, groups, monitor=monitor)
+
+    def work(self, *, asynchronous: bool) -> None:
+        """As a worker's thread, or the loop's, until the end."""
+        dispatcher, control = self._dispatcher, self._control
+        if asynchronous:
+            LoopWorker(dispatcher, self._new_hooks, self._failures, control, "auto", self._monitor).run()
+        else:
+            Worker(1, dispatcher, self._new_hooks(), self._failures, control, lambda _: None).run()

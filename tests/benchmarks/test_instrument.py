@@ -1,0 +1,205 @@
+"""Rounds, silenced sources, targets and pages of the benchmark of events."""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.common.instructions import Instructions
+from benchmarks.common.paired import Interval
+from benchmarks.common.verdicts import Verdict
+from benchmarks.instrument import allocations, jobs, report, rig, scrapes
+from benchmarks.instrument.calls import guard, guard_of_jobs, nothing
+from benchmarks.instrument.measurement import Allocated, Call, Cost, Measurement, Pair
+from benchmarks.instrument.shapes import SHAPES
+from benchmarks.instrument.silenced import mentions, silenced, silenced_hooks
+from benchmarks.instrument.targets import judge
+from grete.instrumentation import Monitor
+from grete.processing import hooks
+from tests.benchmarks.test_report import FACTS
+
+HERE = FACTS | {"peers": {"blinker": "1.9"}}
+CALLS = {"guard": 5.0, "measure": 80.0, "measure-heard": 500.0, "blinker": 110.0, "realtime": 36.0, "datetime": 280.0}
+
+
+def pair(name: str, *ratios: float, instructions: float | None = 1.001) -> Pair:
+    without = Cost(2.0, 2.5, None if instructions is None else 20_000.0)
+    counted = None if instructions is None else 20_000.0 * instructions
+    rounds = tuple((without, Cost(2.0 * ratio, 2.5 * ratio, counted)) for ratio in ratios)
+    return Pair(name, f"{name}, 1 record", 1, rounds)
+
+
+def complete() -> Measurement:
+    found = Measurement()
+    found.calls = [Call(name, name, (cost, cost - 1, cost + 1)) for name, cost in CALLS.items()]
+    found.allocated = [Allocated("guard", True, 1_000_000, 0, 0, 0), Allocated("heard", False, 1000, 5000, 5000, 4)]
+    found.jobs = [pair("empty", 0.99, 1.002, 1.2), pair("async", 1.0, instructions=None)]
+    found.listeners = [pair("tracer", 2.0, 3.0, 2.5)]
+    found.scrapes = [Call("scrape-8", "as text, 8 partitions", (14_000.0, 15_000.0))]
+    return found
+
+
+def change_call(name: str, cost: float) -> Measurement:
+    found = complete()
+    found.calls = [replace(call, nanoseconds=(cost,)) if call.name == name else call for call in found.calls]
+    return found
+
+
+def missed(found: Measurement) -> list[Verdict]:
+    return [verdict for verdict in judge(found) if verdict.missed]
+
+
+def test_a_run_that_reaches_all_has_no_miss() -> None:
+    assert len(judge(complete())) == 9
+    assert missed(complete()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "cost"), [("guard", 25.1), ("measure-heard", 199.0), ("blinker", 80.0), ("realtime", 83.0)]
+)
+def test_each_target_of_a_call_can_be_missed(name: str, cost: float) -> None:
+    (verdict,) = missed(change_call(name, cost))
+    assert verdict.word == "MISSED"
+
+
+@pytest.mark.parametrize(
+    ("left", "peak", "blocks", "unit"), [(1, 1, 0, "bytes"), (0, 1, 0, "bytes"), (0, 0, 1, "blocks")]
+)
+def test_an_allocation_is_a_miss(left: int, peak: int, blocks: int, unit: str) -> None:
+    found = complete()
+    found.allocated[0] = replace(found.allocated[0], left=left, peak=peak, blocks=blocks)
+    assert [verdict.text.rpartition(" ")[2] for verdict in missed(found)] == [unit]
+
+
+def test_a_job_that_pays_a_per_cent_is_a_miss() -> None:
+    found = complete()
+    found.jobs = [pair("empty", 1.005, 1.01, 1.02, instructions=1.01)]
+    assert [verdict.text.partition(":")[0] for verdict in missed(found)] == [
+        "calls that nobody hears, % of time",
+        "calls that nobody hears, % of instructions",
+    ]
+
+
+def test_the_page_and_the_data_have_all_parts() -> None:
+    found = complete()
+    page = report.markdown(HERE, found)
+    for title in ("Single calls", "Jobs that nobody listens to", "Jobs that somebody listens to", "Targets"):
+        assert f"## {title}\n" in page
+    assert "blinker 1.9" in page
+    assert "3,750 (2,500..5,000)" in page  # 2.5 us of the process more by half again, once, twice
+    again = json.loads(json.dumps(report.data(HERE, found)))
+    assert [target["verdict"] for target in again["targets"]] == ["ok"] * 9
+
+
+def test_a_part_alone_is_judged_alone() -> None:
+    found = Measurement(jobs=complete().jobs)
+    assert all("nobody hears" in verdict.text for verdict in judge(found))
+    assert "Single calls" not in report.markdown(HERE, found)
+
+
+def test_processes_come_together() -> None:
+    found, line = Measurement(), json.loads(json.dumps(asdict(complete())))
+    found.add(line)
+    assert asdict(found) == asdict(complete())
+    found.add(asdict(Measurement(jobs=[pair("empty", 1.5)])))
+    assert [len(each.rounds) for each in found.jobs] == [4, 1]
+
+
+def test_an_interval_holds_the_middle_and_no_outlier() -> None:
+    values = [*range(1, 100), 10_000]
+    assert Interval.of(values) == Interval(50.5, 41, 60)
+    assert Interval.of([3.0]) == Interval(3.0, 3.0, 3.0)
+    assert str(Interval(1.0, 0.5, 2.0)) == "1.00 (0.50..2.00)"
+
+
+def test_nothing_is_left_of_what_tells() -> None:
+    source = Path(hooks.__file__).read_text()
+    assert set(mentions(ast.parse(source))) >= {"_reports", "_heard"}
+    tree = silenced(source)
+    assert not set(mentions(tree))
+    assert "_consume(instance)" in ast.unparse(tree)
+    assert silenced_hooks().work is not hooks.Hooks.work
+    with pytest.raises(AssertionError, match="_heard"):
+        silenced("def f(self):\n    return self._heard.now")
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_jobs_run_in_both_ways_and_only_one_of_them_tells(name: str) -> None:
+    shape, monitor, heard, settled = SHAPES[name], Monitor(), list[int](), list[int]()
+    monitor.subscribe("consumer.consumed", lambda occurred: heard.append(occurred["records"]))
+    told = rig.run(shape, 20, monitor, settle=lambda: settled.append(len(heard)))
+    assert set(heard) == {shape.records}
+    assert settled[1] - settled[0] == 20  # what is measured: the last one is told after the clock is read
+    count = len(heard)
+    silent = rig.run(shape, 20, monitor, silent=True)
+    assert len(heard) == count
+    assert silent.thread > 0
+    assert told.process > 0
+
+
+@pytest.mark.parametrize("name", ["empty", "async"])
+def test_a_handler_that_fails_ends_the_benchmark(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rig.Clock, "reached", fail)
+    with pytest.raises(KeyboardInterrupt):
+        rig.run(SHAPES[name], 20, Monitor())
+
+
+def test_pairs_have_both_and_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[bool]()
+
+    def run(*_: object, silent: bool) -> Cost:
+        asked.append(silent)
+        return Cost(1.0 if silent else 3.0, 1.0, None)
+
+    monkeypatch.setattr(jobs, "run", run)
+    found = jobs.pair(SHAPES["empty"], 2)
+    assert asked == [False, True, True, False]
+    assert found.slower == Interval(200.0, 200.0, 200.0)
+    assert found.longer is None
+
+
+def test_instructions_are_counted_or_not_at_all() -> None:
+    counter = Instructions()
+    first = counter.read()
+    nothing()
+    second = counter.read()
+    counter.close()
+    assert counter.read() is None
+    assert not counter
+    if first is None:
+        assert second is None
+    else:
+        assert second is not None
+        assert first < second
+
+
+def test_what_is_allocated_is_seen() -> None:
+    monitor, kept = Monitor(), list[object]()
+
+    def keeps(times: int) -> None:
+        kept.extend(object() for _ in range(times))
+
+    def forgets(times: int) -> None:
+        for _ in range(times):
+            bytes(10_000)
+
+    quiet = allocations.allocated("guard", guard(monitor.event("app.running")), 1000)
+    # Of a thousand calls; other threads of the tests' process may have a few.
+    assert max(quiet.left, quiet.peak, quiet.blocks) < 500
+    assert allocations.allocated("jobs", guard_of_jobs(monitor), 1000).peak < 500
+    assert allocations.allocated("keeps", keeps, 1000).blocks > 900
+    forgotten = allocations.allocated("forgets", forgets, 1000)
+    assert forgotten.left < 10_000 < forgotten.peak
+
+
+def test_a_scrape_tells_of_all_lanes() -> None:
+    found = scrapes.measure(2, (3,))
+    assert [call.name for call in found] == ["scrape-3", "emit-3"]
+    assert all(len(call.nanoseconds) == 2 for call in found)
