@@ -401,6 +401,8 @@ class _Lane(TypedDict):
     high_watermark: int | None
     queued_bytes: int
     lag: int | None
+    lag_seconds: float | None
+    last_progress: float | None
     running_for: float | None
     stalled: bool
     attempt: int

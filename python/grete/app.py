@@ -270,8 +270,9 @@ class App:
         - "app": its name; "node": which of a swarm this process is, or None.
         - "lanes": one dict for each assigned partition: topic, partition, handler, route (its number), state, position
           (offset of the next record to hand out), committable (offset up to which all is done), high_watermark (of the
-          partition), lag and in_flight and unmarked (records), queued_bytes, attempt, running_for and paused_for
-          (seconds, None if it is neither), and whether it is stalled. What is not known yet is None.
+          partition), in_flight and unmarked (records), queued_bytes, attempt, running_for and paused_for (seconds, None
+          if it is neither), whether it is stalled, lag (records that are not done), lag_seconds (age of the oldest of
+          them) and last_progress (when the last one was done, seconds since 1970). What is not known yet is None.
         - "stalled": a text for each lane whose handler runs longer than `stall_after`: which handler, where, how long.
         - "counts": totals since the start: jobs, records, failures, dead_letters, expired, stalled.
         - "workers", "busy": worker threads, and how many of them run a job; "loop_jobs": jobs on the event loop.

@@ -215,9 +215,9 @@ impl Driver {
                 Some(id) => drop(dispatch.push(now, id, chunk)),
                 None => dispatch.release(self.client, chunk.slot, chunk.bytes),
             },
-            ConsumerAction::HighWatermark { slot, high_watermark } => {
+            ConsumerAction::HighWatermark { slot, high_watermark, readable_end } => {
                 if let Some(id) = lane(&slot) {
-                    dispatch.set_high_watermark(id, high_watermark);
+                    dispatch.set_end(id, high_watermark, readable_end);
                 }
             }
             ConsumerAction::Position { slot, offset, generation, committed, already } => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grete_core::dispatch::{ClientId, LaneId, LaneSpec, OffsetMap, RoutePolicy};
-use grete_core::fetch::Chunk;
+use grete_core::fetch::{Chunk, Times};
 use grete_core::ids::{Slot, TopicPartition};
 use grete_wire::records::walk;
 use grete_wire::slab::Slab;
@@ -45,6 +45,7 @@ impl TestLane {
             let (header, _) = batch.map_err(|error| ClientError::Invalid(error.to_string()))?;
             next_offset = header.next_offset();
         }
+        let times = Times::of(&data);
         let chunk = Chunk {
             slot: Slot(0),
             assignment_epoch: 1,
@@ -56,8 +57,10 @@ impl TestLane {
             next_offset,
             aborted: Vec::new(),
             high_watermark: next_offset,
+            readable_end: next_offset,
             log_start_offset: 0,
             leader_epoch: 0,
+            times,
         };
         self.position = next_offset;
         let now = self.dispatcher.clock().now();

@@ -10,7 +10,7 @@ use std::time::Instant;
 use grete_core::dispatch::{
     ColumnsPool, Concurrency, Dispatch, Finished, LaneId, LaneSpec, OffsetMap, OffsetPolicy, Pool, RoutePolicy,
 };
-use grete_core::fetch::Chunk;
+use grete_core::fetch::{Chunk, Times};
 use grete_core::ids::{Slot, TopicPartition};
 use grete_core::rng::Rng;
 use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch};
@@ -82,8 +82,10 @@ fn run(policy: &RoutePolicy) -> (f64, usize) {
                 next_offset: base + ROWS as i64,
                 aborted: Vec::new(),
                 high_watermark: base + ROWS as i64,
+                readable_end: base + ROWS as i64,
                 log_start_offset: 0,
                 leader_epoch: 0,
+                times: Times::of(&frame),
             };
             dispatch.push(now, *lane, chunk);
         }

@@ -272,7 +272,7 @@ impl Dispatcher {
     }
 
     /// The lanes: a list of dicts (topic, partition, route, handler, state, position, committable, high_watermark,
-    /// queued_bytes, lag, running_for, stalled, attempt, in_flight, unmarked, paused_for).
+    /// queued_bytes, lag, lag_seconds, last_progress, running_for, stalled, attempt, in_flight, unmarked, paused_for).
     fn lanes<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let lanes = self.get()?.lanes();
         lanes
@@ -289,6 +289,8 @@ impl Dispatcher {
                 fields.set_item("high_watermark", lane.high_watermark)?;
                 fields.set_item("queued_bytes", lane.queued_bytes)?;
                 fields.set_item("lag", lane.lag)?;
+                fields.set_item("lag_seconds", lane.lag_seconds)?;
+                fields.set_item("last_progress", lane.last_progress)?;
                 fields.set_item("running_for", lane.running_for)?;
                 fields.set_item("stalled", lane.stalled)?;
                 fields.set_item("attempt", lane.attempt)?;

@@ -369,8 +369,12 @@ impl Dispatcher {
     #[must_use]
     pub fn lanes(&self) -> Vec<LaneReport> {
         let now = self.shared.clock.now();
-        let statuses = self.lock().dispatch.statuses(None);
-        statuses.into_iter().map(|lane| LaneReport::new(lane, now)).collect()
+        let mut state = self.lock();
+        state.dispatch.tallies(now); // what was marked up to now is progress
+        let statuses = state.dispatch.statuses(None);
+        drop(state);
+        let wall = wall_seconds();
+        statuses.into_iter().map(|lane| LaneReport::new(lane, now, wall)).collect()
     }
 
     /// Bytes under batches that users kept after their job.
@@ -515,6 +519,11 @@ fn hand_out(state: &mut State, lease: Lease) -> Job {
     let job = Job::new(state.last_job, &lease, Arc::clone(&over));
     state.leases.insert(state.last_job, Lent { lease, over });
     job
+}
+
+/// Since the epoch.
+fn wall_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// From the kernel, after any fork: two children must not draw the same jitter.

@@ -66,8 +66,13 @@ pub struct LaneReport {
     pub high_watermark: Option<i64>,
     /// Bytes that wait.
     pub queued_bytes: usize,
-    /// Records from the position to the end, as last told.
+    /// Records that are not done, as the end was last told; `None` before it was.
     pub lag: Option<i64>,
+    /// For how many seconds the oldest record that is not done has been there, by its timestamp; 0 if there is none, `None` if
+    /// that is not known: see [`LaneStatus::oldest_ms`].
+    pub lag_seconds: Option<f64>,
+    /// When a record was last done or passed over, in seconds since the epoch; `None`: none was since the partition came.
+    pub last_progress: Option<f64>,
     /// For how many seconds its oldest job runs.
     pub running_for: Option<f64>,
     /// Whether that job has been told as stalled.
@@ -83,7 +88,8 @@ pub struct LaneReport {
 }
 
 impl LaneReport {
-    pub(super) fn new(lane: LaneStatus, now: Nanos) -> Self {
+    /// `wall`: now, in seconds since the epoch.
+    pub(super) fn new(lane: LaneStatus, now: Nanos, wall: f64) -> Self {
         let high_watermark = (lane.high_watermark >= 0).then_some(lane.high_watermark);
         Self {
             topic: lane.tp.topic,
@@ -95,7 +101,13 @@ impl LaneReport {
             committable: lane.committable,
             high_watermark,
             queued_bytes: lane.queued_bytes,
-            lag: high_watermark.zip(lane.position).map(|(end, position)| (end - position).max(0)),
+            lag: lane.lag.map(|lag| i64::try_from(lag).unwrap_or(i64::MAX)),
+            lag_seconds: if lane.lag == Some(0) {
+                Some(0.0)
+            } else {
+                lane.oldest_ms.map(|at| (wall - at as f64 / 1000.0).max(0.0))
+            },
+            last_progress: lane.progress_at.map(|at| wall - seconds(now.saturating_sub(at))),
             running_for: lane.running_since.map(|since| seconds(now.saturating_sub(since))),
             stalled: lane.stalled,
             attempt: lane.attempt,

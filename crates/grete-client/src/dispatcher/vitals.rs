@@ -2,7 +2,7 @@
 
 use grete_core::dispatch::Tally;
 
-use super::{Counts, Dispatcher, LaneReport, RunningJob};
+use super::{Counts, Dispatcher, LaneReport, RunningJob, wall_seconds};
 
 /// One look at a dispatcher.
 #[derive(Debug, Clone)]
@@ -40,8 +40,9 @@ impl Dispatcher {
         let (quiet, stopping) = (state.dispatch.is_quiet(), state.dispatch.is_stopping());
         let workers = state.workers;
         drop(state);
+        let wall = wall_seconds();
         Vitals {
-            lanes: lanes.into_iter().map(|lane| LaneReport::new(lane, now)).collect(),
+            lanes: lanes.into_iter().map(|lane| LaneReport::new(lane, now, wall)).collect(),
             running: running.into_iter().map(|job| RunningJob::new(job, now)).collect(),
             tallies,
             workers,

@@ -173,6 +173,8 @@ pub enum ConsumerAction {
         slot: Slot,
         /// As the broker told; -1 when unknown.
         high_watermark: i64,
+        /// End of what may be read: with read_committed the last stable offset; -1 when unknown.
+        readable_end: i64,
     },
     /// The partition leaves: end its job, run its hook, answer with [`ConsumerEvent::Drained`].
     Revoke {

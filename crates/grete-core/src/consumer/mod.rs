@@ -325,8 +325,8 @@ impl ConsumerCore {
             FetchAction::Send(outgoing) => self.cluster(now, ClusterEvent::Send(outgoing)),
             FetchAction::NeedNode(node) => self.cluster(now, ClusterEvent::NeedNode(node, Channel::Fetch)),
             FetchAction::Data(chunk) => out.push(ConsumerAction::Push(chunk)),
-            FetchAction::Nothing { slot, high_watermark } => {
-                out.push(ConsumerAction::HighWatermark { slot, high_watermark });
+            FetchAction::Nothing { slot, high_watermark, readable_end } => {
+                out.push(ConsumerAction::HighWatermark { slot, high_watermark, readable_end });
             }
             FetchAction::OutOfRange { slot, .. } => self.positions(now, PositionEvent::OutOfRange { slot }),
             FetchAction::Diverged { slot, epoch, end_offset } => {

@@ -133,6 +133,17 @@ impl Batch {
         self.columns.offsets.get(self.rows.clone()).unwrap_or_default()
     }
 
+    /// When the first of them was written, in milliseconds since the epoch; -1 if unknown.
+    pub(super) fn first_timestamp(&self) -> i64 {
+        self.columns.timestamps.get(self.rows.start).copied().unwrap_or(-1)
+    }
+
+    /// When the one with that offset was, if it is one of them.
+    pub(super) fn timestamp_of(&self, offset: i64) -> Option<i64> {
+        let row = self.offsets().binary_search(&offset).ok()?;
+        self.columns.timestamps.get(self.rows.start + row).copied()
+    }
+
     /// Some of its columns' rows (their views, not their bytes), by number. They keep no place for what lies between them.
     pub(super) fn gathered(&self, rows: &[u32]) -> Self {
         let columns = self.columns.gathered(rows);

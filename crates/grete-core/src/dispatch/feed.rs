@@ -8,7 +8,7 @@ use grete_wire::records::{AbortedFilter, BatchHeader, Columns, Compression, Deco
 use super::batch::{Batch, ColumnsPool};
 use super::parcel::Parcel;
 use super::sieve::{Passed, Sieve, Sifted};
-use crate::fetch::Chunk;
+use crate::fetch::{Chunk, Times};
 use crate::ids::TopicPartition;
 use crate::time::Nanos;
 
@@ -100,6 +100,19 @@ impl Feed {
     pub(super) fn since(&self) -> Option<Nanos> {
         let rest = self.rest.as_ref().map(|rest| rest.since);
         rest.or_else(|| self.chunks.front().map(|queued| queued.since))
+    }
+
+    /// Timestamp of the first record that waits, as far as it is known: what is decoded tells, else a batch's header.
+    pub(super) fn oldest(&self) -> Option<i64> {
+        if let Some(rest) = &self.rest {
+            return Some(rest.batch.first_timestamp()).filter(|timestamp| *timestamp >= 0);
+        }
+        let Queued { chunk, .. } = self.chunks.front()?;
+        let behind = || {
+            let bytes = chunk.frame.get(chunk.range.start + self.walked..chunk.range.end).unwrap_or_default();
+            Times::of(bytes).oldest.or_else(|| self.chunks.get(1)?.chunk.times.oldest)
+        };
+        if self.walked == 0 { chunk.times.oldest } else { behind() }
     }
 
     /// About how many records wait.

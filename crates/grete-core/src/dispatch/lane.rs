@@ -79,7 +79,13 @@ pub(super) struct Lane {
     pub(super) feed_alarm: Option<Nanos>,
     pub(super) queued_bytes: usize,
     pub(super) high_watermark: i64,
+    /// End of what may be read; -1 if unknown.
+    pub(super) readable_end: i64,
     pub(super) log_start_offset: i64,
+    /// Timestamp of the first record that is fetched and was not handed out, as far as it is known.
+    pub(super) next_ms: Option<i64>,
+    /// Timestamp of the last record that was fetched, as far as it is known.
+    pub(super) newest_ms: Option<i64>,
     /// What fetched data must carry; `None` while the position is being looked for.
     pub(super) fetch_generation: Option<u32>,
     /// A batch did not pass: fetching goes on from here, and all else stays as it is.
@@ -139,6 +145,9 @@ impl Lane {
             feed_alarm: None,
             queued_bytes: 0,
             high_watermark: -1,
+            readable_end: -1,
+            next_ms: None,
+            newest_ms: None,
             log_start_offset: -1,
             fetch_generation: None,
             refetch: None,
@@ -418,6 +427,7 @@ impl Lane {
     pub(super) fn drop_fetched(&mut self) -> usize {
         let bytes = self.feed.clear();
         self.feed_until = 0;
+        self.next_ms = None;
         bytes
     }
 

@@ -64,6 +64,8 @@ pub struct Lease {
 #[derive(Debug)]
 pub struct Prepared {
     pub(super) change: Change,
+    /// Timestamp of the first record that the feed has still, as far as it is known.
+    pub(super) left_ms: Option<i64>,
     /// There is nothing to run: complete the lease with this, and take another.
     pub finished: Option<Finished>,
 }
@@ -98,7 +100,8 @@ impl Lease {
             None => self.decode(decoder, pool, max_rows, &mut change),
         };
         self.release += change.released;
-        Prepared { change, finished }
+        let left_ms = self.feed.as_ref().and_then(Feed::oldest);
+        Prepared { change, left_ms, finished }
     }
 
     fn set_piece(&mut self, piece: Piece) {

@@ -274,6 +274,8 @@ impl Dispatch {
                 status.running_since = crate::time::earlier(status.running_since, Some(running.since));
                 status.stalled |= running.told.0 || running.told.1;
                 status.attempt = status.attempt.max(running.attempt);
+                let exact = status.first_open.and_then(|open| running.shared.with_batch(|b| b.timestamp_of(open))?);
+                status.oldest_ms = exact.filter(|timestamp| *timestamp >= 0).or(status.oldest_ms);
             }
         }
         statuses

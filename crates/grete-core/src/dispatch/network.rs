@@ -56,6 +56,9 @@ impl Dispatch {
             return false;
         }
         lane.high_watermark = chunk.high_watermark;
+        lane.readable_end = chunk.readable_end;
+        lane.next_ms = lane.next_ms.or(chunk.times.oldest);
+        lane.newest_ms = chunk.times.newest.or(lane.newest_ms);
         lane.log_start_offset = chunk.log_start_offset;
         lane.queued_bytes += chunk.bytes;
         lane.eof_told = false;
@@ -64,10 +67,11 @@ impl Dispatch {
         self.offer_feed(id)
     }
 
-    /// The broker told a newer high watermark along with no data. Returns whether a worker is worth waking.
-    pub fn set_high_watermark(&mut self, id: LaneId, high_watermark: i64) -> bool {
+    /// The broker told where the partition ends, along with no data: its high watermark, and the end of what may be read.
+    /// Returns whether a worker is worth waking.
+    pub fn set_end(&mut self, id: LaneId, high_watermark: i64, readable_end: i64) -> bool {
         let Some(lane) = self.lane_mut(id) else { return false };
-        lane.high_watermark = high_watermark;
+        (lane.high_watermark, lane.readable_end) = (high_watermark, readable_end);
         self.offer(id, Claim::Whole)
     }
 
@@ -148,6 +152,7 @@ impl Dispatch {
         lane.fetch_generation = None;
         lane.refetch = None;
         lane.position = None;
+        lane.newest_ms = None;
         lane.already = None;
         lane.eof_told = false;
         lane.unmarked_told = false;

@@ -57,6 +57,19 @@ impl Piece {
         (0..self.len()).filter_map(|index| self.offset(index))
     }
 
+    /// The timestamp of the row with that offset, if it is one of them.
+    pub(super) fn timestamp_of(&self, offset: i64) -> Option<i64> {
+        match &self.rows {
+            Rows::Run(batch) => batch.timestamp_of(offset),
+            Rows::Group(spread, range) => {
+                let rows = spread.order.get(range.clone())?;
+                let columns = &spread.batch.columns;
+                let place = rows.binary_search_by_key(&Some(offset), |row| columns.offsets.get(*row as usize).copied());
+                columns.timestamps.get(*rows.get(place.ok()?)? as usize).copied()
+            }
+        }
+    }
+
     /// Splits off the first `rows` rows.
     pub(super) fn split_to(&mut self, rows: usize) -> Self {
         let parcel = Arc::clone(&self.parcel);

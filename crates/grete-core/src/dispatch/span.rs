@@ -71,14 +71,16 @@ pub(super) struct Span {
     /// The offset to go on from once all are marked.
     pub(super) next_offset: i64,
     pub(super) leader_epoch: i32,
+    /// The first one's; -1 if unknown.
+    pub(super) timestamp: i64,
 }
 
 impl Span {
     /// `None` without records.
-    pub(super) fn new(offsets: Offsets, next_offset: i64, leader_epoch: i32) -> Option<Self> {
+    pub(super) fn new(offsets: Offsets, next_offset: i64, leader_epoch: i32, timestamp: i64) -> Option<Self> {
         let open = offsets.len();
         let (first, last) = (offsets.get(0)?, offsets.get(open.checked_sub(1)?)?);
-        Some(Self { offsets, first, last, open, marked: Vec::new(), next_offset, leader_epoch })
+        Some(Self { offsets, first, last, open, marked: Vec::new(), next_offset, leader_epoch, timestamp })
     }
 
     pub(super) fn first(&self) -> i64 {

@@ -54,6 +54,19 @@ pub struct LaneStatus {
     pub position: Option<i64>,
     /// The offset that may be committed.
     pub committable: Option<i64>,
+    /// Records that are not done: those handed out, and as many as there are offsets from there to the end of what may be
+    /// read, as last told.
+    pub lag: Option<u64>,
+    /// The first record handed out and not done.
+    pub first_open: Option<i64>,
+    /// Timestamp of the first record that is not done, in milliseconds since the epoch, if there is one and it is known.
+    ///
+    /// Of a record that its job has left unmarked, or that its lane has dropped on its way out, it is that of the first one that was handed out along with it; of one that
+    /// is fetched and not decoded, what its batch's header says; of one that is not fetched, that of the last record fetched:
+    /// it stands right before it in the log.
+    pub oldest_ms: Option<i64>,
+    /// When a record was last seen to be done, or passed over.
+    pub progress_at: Option<Nanos>,
     /// First offset still there, as last told; -1 if unknown.
     pub log_start_offset: i64,
     /// End of the partition as last told; -1 if unknown.
@@ -106,6 +119,25 @@ impl Lane {
         Drained { lane: self.id, slot: self.spec.slot, tp: self.spec.tp.clone(), lost, commit }
     }
 
+    /// Where what may be read ends.
+    fn end(&self) -> Option<i64> {
+        [self.readable_end, self.high_watermark].into_iter().filter(|end| *end >= 0).min()
+    }
+
+    /// Timestamp of the first record that is not done: of the first open one, and of what it was handed out with, or else of
+    /// what comes behind. Without what its jobs in flight know.
+    fn oldest(&self, open: Option<(i64, i64)>, more: bool) -> Option<i64> {
+        let known = match open {
+            Some((offset, at_most)) => {
+                let waiting = self.units.iter().flatten().flat_map(|unit| &unit.waiting).chain(&self.loose);
+                waiting.filter_map(|piece| piece.timestamp_of(offset)).next().or(Some(at_most))
+            }
+            None if more => self.next_ms.or(self.newest_ms),
+            None => None,
+        };
+        known.filter(|timestamp| *timestamp >= 0)
+    }
+
     /// Without what its jobs in flight add.
     pub(super) fn status(&self) -> LaneStatus {
         let units = || self.units.iter().flatten();
@@ -120,10 +152,14 @@ impl Lane {
             Phase::Active | Phase::Finished => LaneState::Idle,
             _ => LaneState::Leaving,
         };
-        let (committable, unmarked) = self
+        let (committable, unmarked, reach, open) = self
             .marks
-            .with(|tracker| (tracker.committable().map(|(offset, _)| offset), tracker.measure(Measure::Open)))
+            .with(|tracker| {
+                let committable = tracker.committable().map(|(offset, _)| offset);
+                (committable, tracker.measure(Measure::Open), tracker.reach(), tracker.oldest())
+            })
             .unwrap_or_default();
+        let behind = reach.zip(self.end()).map(|(reach, end)| u64::try_from(end - reach).unwrap_or(0));
         let user = if self.paused { self.paused_until } else { None };
         LaneStatus {
             lane: self.id,
@@ -132,6 +168,10 @@ impl Lane {
             state,
             position: self.position,
             committable,
+            lag: behind.map(|behind| behind + unmarked as u64),
+            first_open: open.map(|(offset, _)| offset),
+            oldest_ms: self.oldest(open, behind.is_some_and(|behind| behind > 0)),
+            progress_at: self.progress_at,
             log_start_offset: self.log_start_offset,
             high_watermark: self.high_watermark,
             assignment_epoch: self.spec.assignment_epoch,

@@ -221,6 +221,9 @@ impl Dispatch {
         }
         let Some(lane) = get_mut(&mut self.lanes, lease.lane) else { return };
         lane.queued_bytes += change.charged;
+        if lease.feed.is_some() && lane.goes_on(lease) {
+            lane.next_ms = prepared.left_ms.or_else(|| lane.feed.oldest());
+        }
         if prepared.finished.is_none() {
             self.jobs.begin(lease.job, now);
         }
@@ -268,7 +271,8 @@ pub(super) fn hand_out(lane: &mut Lane, shared: &JobShared, batch: &super::batch
         if once {
             tracker.pass(batch.next_offset, batch.leader_epoch);
         } else {
-            tracker.hand_out(Offsets::of(batch, outlives), batch.next_offset, batch.leader_epoch);
+            let (offsets, timestamp) = (Offsets::of(batch, outlives), batch.first_timestamp());
+            tracker.hand_out(offsets, batch.next_offset, batch.leader_epoch, timestamp);
         }
     });
     if lane.already.as_ref().is_some_and(|map| map.runs().last().is_none_or(|run| run.end <= batch.next_offset)) {

@@ -62,9 +62,10 @@ impl Tracker {
         self.spans.front().and_then(Span::first_open)
     }
 
-    /// Records with these offsets are handed out; `next_offset` is behind what follows them that holds nothing for us.
-    pub(super) fn hand_out(&mut self, offsets: Offsets, next_offset: i64, leader_epoch: i32) {
-        let Some(span) = Span::new(offsets, next_offset, leader_epoch) else {
+    /// Records with these offsets are handed out, the first of them with this timestamp; `next_offset` is behind what follows
+    /// them that holds nothing for us.
+    pub(super) fn hand_out(&mut self, offsets: Offsets, next_offset: i64, leader_epoch: i32, timestamp: i64) {
+        let Some(span) = Span::new(offsets, next_offset, leader_epoch, timestamp) else {
             return self.skip(next_offset);
         };
         // What lies before its first record was passed over.
@@ -137,6 +138,17 @@ impl Tracker {
         })
     }
 
+    /// The offset behind all that was handed out or passed over.
+    pub(super) fn reach(&self) -> Option<i64> {
+        self.spans.back().map_or(self.base, |span| Some(span.next_offset))
+    }
+
+    /// The first open record, and the timestamp of what it was handed out with: the oldest that it can be.
+    pub(super) fn oldest(&self) -> Option<(i64, i64)> {
+        let span = self.spans.front()?;
+        Some((span.first_open()?, span.timestamp))
+    }
+
     /// Whether that record is handed out and not marked.
     pub(super) fn is_open(&self, offset: i64) -> bool {
         let at = self.spans.partition_point(|span| span.last() < offset);
@@ -176,7 +188,7 @@ impl Tracker {
 
     /// A run of what is known to be done that begins where this ends is passed: nobody is going to hand it out.
     pub(super) fn pass_known(&mut self, further: &OffsetMap) {
-        let end = self.spans.back().map_or(self.base, |span| Some(span.next_offset));
+        let end = self.reach();
         let run = end.and_then(|end| further.runs().iter().find(|run| run.contains(&end)));
         if let Some(run) = run {
             self.skip(run.end);
@@ -185,7 +197,7 @@ impl Tracker {
 
     /// The same, with what is known to be done further on.
     pub(super) fn offset_map(&self, further: &OffsetMap) -> OffsetMap {
-        let end = self.spans.back().map_or(self.base, |span| Some(span.next_offset)).unwrap_or(i64::MAX);
+        let end = self.reach().unwrap_or(i64::MAX);
         let further = further.runs().iter().map(|run| run.start.max(end)..run.end);
         OffsetMap::from_runs(self.done_ahead().into_iter().chain(further))
     }
@@ -222,10 +234,10 @@ mod tests {
     #[test]
     fn what_was_passed_over_between_spans_is_passed() {
         let mut tracker = Tracker::at(17);
-        tracker.hand_out(Offsets::Dense(17..19), 19, 3);
+        tracker.hand_out(Offsets::Dense(17..19), 19, 3, 0);
         assert_eq!(tracker.mark(0, 100), 2);
         assert_eq!(tracker.committable(), Some((19, 3)));
-        tracker.hand_out(Offsets::Dense(21..23), 25, 4);
+        tracker.hand_out(Offsets::Dense(21..23), 25, 4, 0);
         assert_eq!(tracker.committable(), Some((21, 3)), "19 and 20 were not for us");
         assert_eq!(tracker.mark(22, 22), 1);
         assert_eq!(tracker.offset_map(&OffsetMap::default()), runs(&[(22, 25)]));
@@ -236,7 +248,7 @@ mod tests {
     fn what_is_known_to_be_done_is_passed_before_anybody_decodes_it() {
         let mut tracker = Tracker::at(37);
         let known = runs(&[(39, 40), (50, 60)]);
-        tracker.hand_out(Offsets::Dense(37..39), 39, 0);
+        tracker.hand_out(Offsets::Dense(37..39), 39, 0, 0);
         tracker.pass_known(&known);
         assert_eq!(tracker.committable(), Some((37, -1)));
         tracker.mark(37, 38);
@@ -247,7 +259,7 @@ mod tests {
     #[test]
     fn who_waits_for_marks_is_told_once() {
         let mut tracker = Tracker::at(0);
-        tracker.hand_out(Offsets::Dense(0..10), 10, 0);
+        tracker.hand_out(Offsets::Dense(0..10), 10, 0, 0);
         assert!(tracker.wait_for(Measure::Open, 10) && !tracker.take_resumed());
         assert!(!tracker.wait_for(Measure::Open, 7));
         tracker.mark(0, 1);
@@ -276,7 +288,7 @@ mod tests {
                 } else {
                     Offsets::Copied(offsets.into())
                 };
-                tracker.hand_out(offsets, next, 0);
+                tracker.hand_out(offsets, next, 0, 0);
             }
             let mut open = all.clone();
             for (from, len, each) in marks {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use grete_wire::records::AbortedTransaction;
 use grete_wire::slab::Slab;
 
+use super::times::Times;
 use crate::ids::Slot;
 
 /// Whole, header-walked batches of one slot. They may hold no record that the app sees (control or emptied batches):
@@ -29,10 +30,14 @@ pub struct Chunk {
     pub aborted: Vec<AbortedTransaction>,
     /// End of what is replicated; -1 when unknown.
     pub high_watermark: i64,
+    /// End of what may be read: with read_committed the last stable offset; -1 when unknown.
+    pub readable_end: i64,
     /// First offset that retention left; -1 when unknown.
     pub log_start_offset: i64,
     /// What it costs of the budget until it is released: the batches' bytes.
     pub bytes: usize,
     /// Leader epoch of the last batch; -1 when unknown.
     pub leader_epoch: i32,
+    /// Of what time the records are.
+    pub times: Times,
 }

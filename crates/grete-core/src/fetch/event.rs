@@ -70,6 +70,8 @@ pub enum FetchAction {
         slot: Slot,
         /// End of what is replicated; -1 when unknown.
         high_watermark: i64,
+        /// End of what may be read: with read_committed the last stable offset; -1 when unknown.
+        readable_end: i64,
     },
     /// The leader does not have the offset: for the position machine. The slot is not fetched until it is ready again.
     OutOfRange {
@@ -132,4 +134,6 @@ pub struct RawFetchStats {
     pub chunks: u64,
     /// Bytes of batches handed on.
     pub bytes: u64,
+    /// Records in them, as their headers say.
+    pub records: u64,
 }

@@ -17,9 +17,11 @@ mod response;
 mod session;
 #[cfg(test)]
 mod tests;
+mod times;
 mod walk;
 
 pub use chunk::Chunk;
 pub use config::FetchConfig;
 pub use event::{FetchAction, FetchEvent, RawFetchStats};
 pub use machine::FetchMachine;
+pub use times::Times;

@@ -171,13 +171,17 @@ impl FetchMachine {
         let Context { slot, asked, response, .. } = *context;
         let records = response.body().get(item.records.clone()).unwrap_or_default();
         let walked = walk_records(records, asked.fetch_offset, item.high_watermark);
+        let read_committed = self.config.read_committed;
+        let readable_end = if read_committed { item.last_stable_offset } else { item.high_watermark };
         self.lane(slot).succeeded();
         if walked.bytes == 0 {
             match walked.fault {
                 Some(cause) => self.strike(context, cause, partitions, out),
                 None if !records.is_empty() => self.grow(context, partitions, out),
                 // A session names a partition without records when its end has moved, or for the first time.
-                None => out.push(FetchAction::Nothing { slot, high_watermark: item.high_watermark }),
+                None => {
+                    out.push(FetchAction::Nothing { slot, high_watermark: item.high_watermark, readable_end });
+                }
             }
             return;
         }
@@ -186,7 +190,6 @@ impl FetchMachine {
         lane.struck = None;
         lane.max_bytes = 0;
         let start = response.frame.offset_in_slab() + response.body + item.records.start;
-        let read_committed = self.config.read_committed;
         let aborted = if read_committed { item.aborted().collect() } else { Vec::new() };
         out.push(FetchAction::Data(Chunk {
             slot,
@@ -198,9 +201,11 @@ impl FetchMachine {
             next_offset: walked.next_offset,
             aborted,
             high_watermark: item.high_watermark,
+            readable_end,
             log_start_offset: item.log_start_offset,
             bytes: walked.bytes,
             leader_epoch: walked.leader_epoch,
+            times: walked.times,
         }));
         partitions.charge(slot, walked.bytes);
         partitions.set_fetch_offset(slot, walked.next_offset);
@@ -210,6 +215,7 @@ impl FetchMachine {
         partitions.set_last_fetched_epoch(slot, if plausible { epoch } else { -1 });
         self.stats.chunks += 1;
         self.stats.bytes = self.stats.bytes.saturating_add(walked.bytes as u64);
+        self.stats.records = self.stats.records.saturating_add(walked.records);
     }
 
     /// The first batch cannot be believed: fetch it once more, then stop.

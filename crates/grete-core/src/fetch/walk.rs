@@ -2,6 +2,7 @@
 
 use grete_wire::records::walk;
 
+use super::times::Times;
 use crate::slot_error::Corruption;
 
 /// What a partition's records amount to.
@@ -13,6 +14,10 @@ pub struct Walked {
     pub bytes: usize,
     /// Leader epoch of the last good batch; -1 without one.
     pub leader_epoch: i32,
+    /// Records of the good batches, as their headers say; markers are none.
+    pub records: u64,
+    /// Of what time they are.
+    pub times: Times,
     /// Why the walk ended before the last whole batch.
     pub fault: Option<Corruption>,
 }
@@ -23,7 +28,8 @@ pub struct Walked {
 /// A batch beyond the high watermark need not be corrupt: a broker notes the watermark before it reads, so an append in
 /// between shows up as data beyond it. Fetched once more, the same batch lies below: the watermark only grows.
 pub fn walk_records(records: &[u8], fetch_offset: i64, high_watermark: i64) -> Walked {
-    let mut walked = Walked { next_offset: fetch_offset, bytes: 0, leader_epoch: -1, fault: None };
+    let times = Times::default();
+    let mut walked = Walked { next_offset: fetch_offset, bytes: 0, leader_epoch: -1, records: 0, times, fault: None };
     for item in walk(records) {
         let (header, range) = match item {
             Ok(item) => item,
@@ -49,6 +55,8 @@ pub fn walk_records(records: &[u8], fetch_offset: i64, high_watermark: i64) -> W
         walked.next_offset = header.next_offset();
         walked.bytes = range.end;
         walked.leader_epoch = header.leader_epoch;
+        walked.records += if header.is_control() { 0 } else { u64::try_from(header.record_count).unwrap_or(0) };
+        walked.times.add(&header);
     }
     walked
 }

@@ -111,12 +111,13 @@ fn handler(tally: Tally) -> metrics::Handler {
 
 fn lane_metrics(lane: LaneReport) -> metrics::Lane {
     metrics::Lane {
-        lag: lane.high_watermark.zip(lane.committable.or(lane.position)).map(|(end, done)| natural(end - done)),
+        lag: lane.lag.map(natural),
+        lag_seconds: lane.lag_seconds,
+        last_progress: lane.last_progress,
         handler: lane.handler,
         topic: lane.topic,
         partition: natural(lane.partition),
         queued_bytes: Some(natural(lane.queued_bytes)),
-        ..Default::default()
     }
 }
 

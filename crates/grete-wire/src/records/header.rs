@@ -159,6 +159,16 @@ impl BatchHeader {
         self.attributes & 0x20 != 0
     }
 
+    /// Timestamp of the first record, as far as the header tells: never a later one than the newest record's. `None`: the
+    /// records have none.
+    ///
+    /// With a delete horizon (KIP-534) the base is the time at which tombstones go, and only the largest is a record's.
+    #[must_use]
+    pub fn first_timestamp(&self) -> Option<i64> {
+        let base = if self.log_append_time() || self.attributes & 0x40 != 0 { i64::MAX } else { self.base_timestamp };
+        Some(base.min(self.max_timestamp)).filter(|timestamp| *timestamp >= 0)
+    }
+
     /// Offset of the last record, which compaction may have removed.
     #[must_use]
     pub fn last_offset(&self) -> i64 {

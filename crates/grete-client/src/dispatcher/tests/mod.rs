@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use grete_core::dispatch::{JobKind, LaneId, LaneSpec, OffsetMap, RoutePolicy, Verdict};
-use grete_core::fetch::Chunk;
+use grete_core::fetch::{Chunk, Times};
 use grete_core::ids::{Slot, TopicPartition};
 use grete_net::{EventLoop, NetAction, NetEvent, Protocol};
 use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch};
@@ -49,6 +49,7 @@ fn push(dispatcher: &Dispatcher, lane: LaneId, partition: u32, base: i64, count:
 fn push_records(dispatcher: &Dispatcher, lane: LaneId, partition: u32, base: i64, records: &[TestRecord]) {
     let count = i64::try_from(records.len()).expect("few");
     let bytes = build_batch(base, records, &BatchOptions::default());
+    let times = Times::of(&bytes);
     let chunk = Chunk {
         slot: Slot(partition),
         assignment_epoch: 1,
@@ -60,8 +61,10 @@ fn push_records(dispatcher: &Dispatcher, lane: LaneId, partition: u32, base: i64
         next_offset: base + count,
         aborted: Vec::new(),
         high_watermark: base + count,
+        readable_end: base + count,
         log_start_offset: 0,
         leader_epoch: 0,
+        times,
     };
     let mut state = dispatcher.lock();
     state.dispatch.push(dispatcher.clock().now(), lane, chunk);

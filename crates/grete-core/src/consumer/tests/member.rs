@@ -169,9 +169,9 @@ impl Member {
                 }
                 None => self.dispatch.release(self.client, chunk.slot, chunk.bytes),
             },
-            ConsumerAction::HighWatermark { slot, high_watermark } => {
+            ConsumerAction::HighWatermark { slot, high_watermark, readable_end } => {
                 if let Some(id) = lane(&slot) {
-                    self.dispatch.set_high_watermark(id, high_watermark);
+                    self.dispatch.set_end(id, high_watermark, readable_end);
                 }
             }
             ConsumerAction::Position { slot, offset, generation, committed, already } => {

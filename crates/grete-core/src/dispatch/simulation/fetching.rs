@@ -39,6 +39,7 @@ impl World {
             }
             self.hear_of_stalls(process);
             self.processes[process].check_bytes();
+            self.processes[process].check_lags(&self.partitions);
             self.plan_fetches(process);
             if !again {
                 return;
@@ -91,7 +92,7 @@ impl World {
             }
         }
         for (lane, end) in ends {
-            self.processes[process].dispatch.set_high_watermark(lane, end);
+            self.processes[process].dispatch.set_end(lane, end, end);
         }
         for (at, event) in fetches {
             self.post(at, event);

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::book::Stage;
 use super::process::Process;
+use super::world::Partition;
 use crate::dispatch::{Decision, Finished, JobKind, Lease, OffsetPolicy, Stall, Tally, Verdict};
 
 /// The figures of one handler, as they should be.
@@ -80,6 +82,25 @@ impl Process {
             let exact = steady && seats().all(|seat| seat.policy.expire_ms.is_none());
             assert!(counted == rid || (!exact && counted < rid), "{tally:?}, and {rid} are done");
             assert!(tally.skipped <= known, "{tally:?}, and {known} were done before");
+        }
+    }
+
+    /// What lanes say to be left is no less than what is, and the oldest of it as old as it is.
+    pub fn check_lags(&self, partitions: &[Partition]) {
+        for status in self.dispatch.statuses(None) {
+            let seat = &self.lanes[&status.lane];
+            let Some(lag) = status.lag.filter(|_| seat.generation.is_some() && !seat.book.void) else { continue };
+            let log = &partitions[seat.partition].log;
+            let told = log.records.range(seat.book.start..status.high_watermark.max(seat.book.start));
+            let left = told.filter(|(offset, _)| !seat.book.done.contains(offset)).count();
+            // (At most once they are done when they are handed out, and the book hears of that a little later.)
+            let once = seat.policy.offsets == OffsetPolicy::AtMostOnce;
+            assert!(once || lag >= left as u64, "{left} are left: {status:?}");
+            assert!(lag > 0 || status.first_open.is_none(), "{status:?}");
+            let here = seat.book.stage == Stage::Active && seat.policy.offsets != OffsetPolicy::Manual;
+            if let Some(open) = status.first_open.filter(|_| here) {
+                assert_eq!(status.oldest_ms, Some(log.records[&open].timestamp), "{status:?}");
+            }
         }
     }
 }

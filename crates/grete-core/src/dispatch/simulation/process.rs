@@ -15,7 +15,7 @@ use super::scenario::Scenario;
 use crate::dispatch::{
     ClientId, ColumnsPool, Dispatch, Finished, LaneId, LaneSpec, Lease, OffsetMap, Outbox, Pool, Prepared, RoutePolicy,
 };
-use crate::fetch::Chunk;
+use crate::fetch::{Chunk, Times};
 use crate::ids::{Slot, TopicPartition};
 use crate::rng::Rng;
 use crate::time::{Nanos, SECOND, earlier};
@@ -208,6 +208,7 @@ impl Process {
     ) {
         let Some(seat) = self.lanes.get_mut(&id) else { return };
         let bytes = fetched.bytes.len();
+        let times = Times::of(&fetched.bytes);
         let chunk = Chunk {
             slot: seat.slot,
             assignment_epoch: seat.epoch,
@@ -219,8 +220,10 @@ impl Process {
             next_offset: fetched.next_offset,
             aborted: fetched.aborted,
             high_watermark,
+            readable_end: high_watermark,
             log_start_offset: 0,
             leader_epoch: 0,
+            times,
         };
         *self.held.entry(seat.slot).or_default() += bytes as i64;
         if seat.book.stage == Stage::Gone {

@@ -7,13 +7,14 @@ use grete_wire::records::{DecodeLimits, Decoder};
 use grete_wire::slab::{Slab, SlabPool};
 
 use super::*;
-use crate::fetch::Chunk;
+use crate::fetch::{Chunk, Times};
 use crate::ids::{Slot, TopicPartition};
 use crate::time::{MILLI, SECOND};
 
 mod balance;
 mod ends;
 mod failing;
+mod lagging;
 mod lanes;
 mod manual;
 mod tallying;
@@ -92,6 +93,7 @@ impl World {
     }
 
     fn push_generation(&mut self, lane: LaneId, generation: u32, from: i64, next: i64, bytes: Vec<u8>) -> bool {
+        let times = Times::of(&bytes);
         let chunk = Chunk {
             slot: Slot(lane.index),
             assignment_epoch: 1,
@@ -103,8 +105,10 @@ impl World {
             next_offset: next,
             aborted: Vec::new(),
             high_watermark: next,
+            readable_end: next,
             log_start_offset: 0,
             leader_epoch: 0,
+            times,
         };
         self.held += chunk.bytes;
         self.dispatch.push(self.now, lane, chunk)

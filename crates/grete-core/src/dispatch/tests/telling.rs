@@ -8,7 +8,7 @@ fn the_end_is_told_once_until_there_is_more() {
         let mut world = World::new();
         let lane = world.lane_with(RoutePolicy { eof: true, concurrency, ..RoutePolicy::default() });
         assert!(world.take(0).is_none(), "nobody knows yet where the end is");
-        assert!(world.dispatch.set_high_watermark(lane, 0), "there is nothing at all");
+        assert!(world.dispatch.set_end(lane, 0, 0), "there is nothing at all");
         for base in 0..3 {
             let eof = world.take(0).expect("the end");
             assert_eq!(eof.kind, JobKind::Eof);
@@ -21,9 +21,9 @@ fn the_end_is_told_once_until_there_is_more() {
         }
         let eof = world.take(0).expect("the end again");
         world.done(eof);
-        assert!(!world.dispatch.set_high_watermark(lane, 3));
+        assert!(!world.dispatch.set_end(lane, 3, 3));
         assert!(world.take(0).is_none(), "told already");
-        assert!(!world.dispatch.set_high_watermark(lane, 9), "records that we are yet to see");
+        assert!(!world.dispatch.set_end(lane, 9, 9), "records that we are yet to see");
     }
 }
 
@@ -31,7 +31,7 @@ fn the_end_is_told_once_until_there_is_more() {
 fn data_that_comes_before_the_end_is_told_puts_it_off() {
     let mut world = World::new();
     let lane = world.lane_with(RoutePolicy { eof: true, ..RoutePolicy::default() });
-    world.dispatch.set_high_watermark(lane, 0);
+    world.dispatch.set_end(lane, 0, 0);
     world.push(lane, 0, 1);
     let kinds = std::iter::from_fn(|| {
         let lease = world.take(0)?;

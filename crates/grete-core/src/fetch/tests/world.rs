@@ -206,7 +206,7 @@ impl World {
                     assert_eq!((bytes, chunk.bytes), (chunk.range.len(), chunk.range.len()), "whole batches only");
                     self.chunks.push(chunk);
                 }
-                FetchAction::Nothing { slot, high_watermark } => self.ends.push((slot, high_watermark)),
+                FetchAction::Nothing { slot, high_watermark, .. } => self.ends.push((slot, high_watermark)),
                 other => self.actions.push(other),
             }
         }
