@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -19,10 +23,16 @@ from opentelemetry.trace import SpanKind, StatusCode
 import grete
 from grete.client import Producer
 from grete.instrumentation.opentelemetry import OpenTelemetry, inject
+from tests.integration.apprun import AppRun
+from tests.integration.reading import consumer, read_to
 from tests.integration.swarmrun import SwarmRun
 from tests.kafka import KafkaCluster, eventually
+from tests.unit.fake_agent import answer, fake_agent
 
 pytestmark = pytest.mark.kafka
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "opentelemetry.md"
 
 
 def produce(kafka: KafkaCluster, topic: str, tracer: trace.Tracer, count: int) -> dict[int, int]:
@@ -136,3 +146,61 @@ def test_nodes_of_a_swarm_export_by_themselves(kafka: KafkaCluster, topic: str, 
     told = [json.loads(line) for line in spans.read_text().splitlines()]
     assert sum(span["records"] for span in told) == 200
     assert len({span["instance"] for span in told}) == len({span["pid"] for span in told}) == 2
+
+
+def test_the_documentations_program_tells_a_collector(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
+    (source,) = re.findall("```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    booked = f"{topic}-booked"
+    for here, there in {
+        "localhost:9092": kafka.bootstrap_servers,
+        'App("shop"': f'App("{topic}"',
+        '"orders"': f'"{topic}"',
+        '"booked"': f'"{booked}"',
+    }.items():
+        assert here in source
+        source = source.replace(here, there)
+    (tmp_path / "documented.py").write_text(source)
+    kafka.create_topic(topic)
+    kafka.create_topic(booked)
+    sent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+        producer.produce_sync(topic, b"one", headers=[("traceparent", sent.encode()), ("other", b"x")])
+    with fake_agent() as collector:
+        collector.reply = lambda request: answer(200, b"")
+        path = os.pathsep.join([str(tmp_path), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "PYTHONPATH": path}
+        with AppRun("documented:app", tmp_path, environment) as run:
+            run.until(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "the record is processed")
+            assert run.stop() == 0, run.output
+        requests = list(collector.requests)
+    traces = [
+        ExportTraceServiceRequest.FromString(request.body) for request in requests if "/v1/traces" in request.line
+    ]
+    spans = {
+        span.name: span
+        for told in traces
+        for resource in told.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    }
+    job, insert = spans[f"process {topic}"], spans["db.insert"]
+    assert (job.trace_id.hex(), job.parent_span_id.hex()) == (sent[3:35], sent[36:52])
+    assert (insert.trace_id, insert.parent_span_id) == (job.trace_id, job.span_id)
+    with consumer(kafka.bootstrap_servers) as reader:
+        reader.assign([(booked, 0, 0)])
+        (record,) = read_to(reader, {(booked, 0): 1})[booked, 0]
+    (other, context) = record.headers
+    assert other == ("other", b"x")
+    assert context[0] == "traceparent"
+    assert (context[1] or b"").decode().split("-")[1:3] == [job.trace_id.hex(), job.span_id.hex()]
+    told = [
+        ExportMetricsServiceRequest.FromString(request.body) for request in requests if "/v1/metrics" in request.line
+    ]
+    names = {
+        metric.name
+        for one in told
+        for resource in one.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    assert {"messaging.process.duration", "messaging.client.consumed.messages", "grete.records"} <= names
