@@ -90,3 +90,27 @@ def test_its_checks_do_find_something(agent: Agent, tracer: Tracer) -> None:
     assert "trace_count_header" in agent.checks("Failed")
     agent.ask("/test/trace_check/clear?clear_all=true")
     assert agent.checks("Failed") == {}
+
+
+def test_its_collector_takes_what_we_write(agent: Agent) -> None:
+    tracer = Tracer("orders", encoder="otlp", env="test", agent=agent.otlp_url)
+    with tracer.start("job", resource="orders[0]") as job:
+        job.set_tag("span.kind", "consumer")
+        job.set_tag("records", 20)
+        with pytest.raises(ValueError, match="out of stock"), tracer.start("book", service="ledger"):
+            raise ValueError("out of stock")
+    assert tracer.close(30)
+    assert (tracer.statistics()["sent"], sum(tracer.statistics()["dropped"].values())) == (2, 0)
+    (request,) = agent.otlp()
+    told = {
+        span["name"]: (resource["resource"]["attributes"][0]["value"]["string_value"], span)
+        for resource in request["resource_spans"]
+        for scope in resource["scope_spans"]
+        for span in scope["spans"]
+    }
+    (orders, whole), (ledger, book) = told["job"], told["book"]
+    assert (orders, ledger) == ("orders", "ledger")
+    assert (whole["kind"], book["kind"]) == ("SPAN_KIND_CONSUMER", "SPAN_KIND_INTERNAL")
+    assert (book["trace_id"], book["parent_span_id"]) == (whole["trace_id"], whole["span_id"])
+    assert {"key": "records", "value": {"int_value": "20"}} in whole["attributes"]
+    assert (book["status"]["code"], book["events"][0]["name"]) == ("STATUS_CODE_ERROR", "exception")

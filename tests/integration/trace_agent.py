@@ -26,13 +26,11 @@ needs_agent = pytest.mark.skipif(not PROGRAM.exists(), reason="there is no test 
 class Agent:
     """One that runs."""
 
-    def __init__(self, url: str, socket: Path) -> None:
-        self.url, self.socket = url, socket
+    def __init__(self, url: str, otlp_url: str, socket: Path) -> None:
+        self.url, self.otlp_url, self.socket = url, otlp_url, socket
 
     def ask(self, path: str) -> Any:
-        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
-            text = answer.read().decode()
-        return json.loads(text) if text.startswith(("[", "{")) else text
+        return _get(self.url + path)
 
     def is_up(self) -> bool:
         try:
@@ -49,6 +47,17 @@ class Agent:
     def spans(self) -> list[dict[str, Any]]:
         return [span for trace in self.ask("/test/traces") for span in trace]
 
+    def otlp(self) -> list[dict[str, Any]]:
+        """What came to its collector's port, as it has decoded it: a request each."""
+        told: list[dict[str, Any]] = _get(self.otlp_url + "/test/session/traces")
+        return told
+
+
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        text = answer.read().decode()
+    return json.loads(text) if text.startswith(("[", "{")) else text
+
 
 @contextlib.contextmanager
 def running_agent(folder: Path) -> Iterator[Agent]:
@@ -60,7 +69,7 @@ def running_agent(folder: Path) -> Iterator[Agent]:
         "--web-ui-port", str(ui), "--snapshot-dir", str(folder),
         "--vcr-cassettes-directory", str(folder), "--trace-uds-socket", str(folder / "apm.socket"),
     ]  # fmt: skip
-    agent = Agent(f"http://127.0.0.1:{http}", folder / "apm.socket")
+    agent = Agent(f"http://127.0.0.1:{http}", f"http://127.0.0.1:{otlp_http}", folder / "apm.socket")
     with (folder / "log").open("wb") as log:
         # Its option for the checks takes each letter for one.
         environment = {**os.environ, "ENABLED_CHECKS": CHECKS}
