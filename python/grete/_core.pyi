@@ -556,8 +556,17 @@ class Occurred:
 class Health:
     """How this process does, told to whoever asks. In a forked child every use raises ForkedClientError."""
 
-    def __new__(cls, dispatcher: Dispatcher) -> Health:
-        """Starts no thread: `report` does.
+    def __new__(
+        cls,
+        dispatcher: Dispatcher,
+        app: str = "",
+        gil_timeout: float | None = None,
+        unsteady_timeout: float | None = None,
+    ) -> Health:
+        """Starts no thread: `report` and `serve` do.
+
+        `app`: its name. `gil_timeout`: seconds that the GIL may be held; `unsteady_timeout`: seconds that a member may
+        be without its place in its group; None or infinite: for ever.
 
         It is steady once the dispatcher has workers and all clients are steady: add them before workers start.
         """
@@ -573,6 +582,14 @@ class Health:
         are posted there each time. Raises ValueError for an interval that is none, GreteError for a descriptor that
         cannot be written to, RuntimeError the second time.
         """
+    def serve(self, listeners: list[int]) -> None:
+        """Answers HTTP at these listening sockets from now on, in a thread "grete-probes" that needs no GIL: `/livez`,
+        `/readyz`, `/metrics`, and `/` with everything. It has duplicates of its own, which do not block; neither do the
+        originals from now on. A thread "grete-canary" waits for the GIL once a second. RuntimeError the second time.
+        """
+    def leave_to_parent(self) -> None:
+        """In a forked child, and the only use there: closes the child's copies of the sockets that the parent's thread
+        answers at. Nothing elsewhere."""
     def metrics(self) -> str:
         """Everything that is measured, in Prometheus' text format 0.0.4."""
     def families(self) -> list[_Family]:

@@ -54,6 +54,7 @@ class AppSettings(TypedDict, total=False):
     log_level: str
     leak_report: bool
     loop: Literal["auto", "asyncio", "uvloop"]
+    probes: str | int
     swarm: SwarmTable
     nodes: Mapping[int, Sequence[str]]
 

@@ -211,6 +211,8 @@ def resolve(code: Layer, command_line: Layer, environment: Mapping[str, str] | N
         for name, value in one.kafka.items():
             kafka.pop(name, None)  # so that the later one also comes later: of two spellings the last one wins
             kafka[name] = value
+    if swarm["probes"].origin == "default":
+        swarm["probes"] = settings["probes"]
     config = Config(settings, kafka, swarm)
     check_kafka(config)
     return config

@@ -101,7 +101,7 @@ def _positive_seconds(value: str | float) -> float:
 
 def _limit(value: str | float) -> float:
     """A duration that is watched, or "none"; infinite then."""
-    if isinstance(value, str) and value.strip().lower() == "none":
+    if is_none(value):
         return math.inf
     try:
         return _positive_seconds(value)
@@ -115,6 +115,30 @@ def _interval(value: str | float) -> float:
     if seconds < 0.1:
         raise ValueError(f"it is at least 100ms, not {value!r}")
     return seconds
+
+
+def is_none(value: object) -> bool:
+    """Whether it says that something is switched off."""
+    return isinstance(value, str) and value.strip().lower() == "none"
+
+
+def address(value: object) -> tuple[str, int] | None:
+    """Host and port to listen at; host "": all interfaces. None: nowhere."""
+    if is_none(value):
+        return None
+    advice = 'it is a port or "HOST:PORT", like "8080", "127.0.0.1:8080" or "[::1]:8080", or "none"'
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError(f"{advice}, not {value!r}")
+    host, _, port = str(value).strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{advice}, not {value!r}: an IPv6 address goes into brackets")
+    if not (port.isascii() and port.isdigit()):
+        raise ValueError(f"{advice}, not {value!r}")
+    if int(port) > 65535:
+        raise ValueError(f"a port is a number up to 65535, or 0 for a free one, which the log tells; not {port}")
+    return host, int(port)
 
 
 def _bytes(value: str | int) -> int:
@@ -268,6 +292,7 @@ SETTINGS: dict[str, Setting] = {
     "loop": Setting(
         _loop, "auto", 'the event loop of async handlers: "asyncio", "uvloop", or "auto": uvloop if installed'
     ),
+    "probes": Setting(address, "none", '[HOST:]PORT of /livez, /readyz and /metrics; or "none"'),
     "nodes": Setting(_node_topics, None, "which nodes of a swarm process which topics; all that are not named: any"),
 }
 

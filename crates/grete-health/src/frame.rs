@@ -48,19 +48,7 @@ pub fn encode(stamp: &Stamp, report: &Report, mut buffer: Vec<u8>) -> Vec<u8> {
     json.name("gil_wait").seconds(stamp.gil_wait);
     json.name("rss").known(report.rss, Json::count);
     json.name("pss").known(report.pss, Json::count);
-    json.name("lanes").open(b'{');
-    json.name("idle").count(report.lanes.idle);
-    json.name("ready").count(report.lanes.ready);
-    json.name("running").count(report.lanes.running);
-    json.name("paused").count(report.lanes.paused);
-    json.name("leaving").count(report.lanes.leaving);
-    json.close(b'}');
-    json.name("lag").known(report.lag, Json::count);
-    json.name("jobs").count(report.jobs);
-    json.name("records").count(report.records);
-    json.name("failures").count(report.failures);
-    json.name("dead_letters").count(report.dead_letters);
-    json.name("workers").count(report.workers);
+    totals(&mut json, report);
     json.name("dropped").count(stamp.dropped);
     let mut running: Vec<&RunningJob> = report.running.iter().collect();
     running.sort_by_key(|job| Reverse(job.elapsed));
@@ -88,6 +76,23 @@ pub fn encode(stamp: &Stamp, report: &Report, mut buffer: Vec<u8>) -> Vec<u8> {
     frame
 }
 
+/// Fields of an object that is open: lanes by state, and what happened so far.
+pub(crate) fn totals(json: &mut Json, report: &Report) {
+    json.name("lanes").open(b'{');
+    json.name("idle").count(report.lanes.idle);
+    json.name("ready").count(report.lanes.ready);
+    json.name("running").count(report.lanes.running);
+    json.name("paused").count(report.lanes.paused);
+    json.name("leaving").count(report.lanes.leaving);
+    json.close(b'}');
+    json.name("lag").known(report.lag, Json::count);
+    json.name("jobs").count(report.jobs);
+    json.name("records").count(report.records);
+    json.name("failures").count(report.failures);
+    json.name("dead_letters").count(report.dead_letters);
+    json.name("workers").count(report.workers);
+}
+
 /// The first items, as many as there is room for.
 fn list<T>(json: &mut Json, name: &str, items: impl IntoIterator<Item = T>, write: impl Fn(&mut Json, T)) {
     json.name(name).open(b'[');
@@ -103,7 +108,7 @@ fn list<T>(json: &mut Json, name: &str, items: impl IntoIterator<Item = T>, writ
 }
 
 /// The fields that all jobs have, of an object that is still open.
-fn named(json: &mut Json, job: &RunningJob) {
+pub(crate) fn named(json: &mut Json, job: &RunningJob) {
     json.open(b'{');
     json.name("handler").text(&job.handler);
     json.name("topic").text(&job.topic);
@@ -111,7 +116,7 @@ fn named(json: &mut Json, job: &RunningJob) {
     json.name("seconds").seconds(job.elapsed);
 }
 
-fn group(json: &mut Json, group: &Group) {
+pub(crate) fn group(json: &mut Json, group: &Group) {
     json.open(b'{');
     json.name("group").text(&group.group);
     json.name("state").text(group.state);

@@ -3,8 +3,8 @@
 //! A [`Source`] knows how things are. The [`Reporter`]'s thread asks it once an interval and writes a [`Report`] to a pipe, for a
 //! supervisor to read; the [`Canary`]'s thread finds out how long an interpreter's lock is waited for. Both share one beat: the
 //! reporter wakes, and wakes the canary. It also posts all metrics to a [`Board`], in memory that the supervisor shares, which
-//! puts together those of many processes ([`Gathering`]). Whatever else is to tell of a [`Source`] (a probe that answers over HTTP, say) shares
-//! it, writes with [`json`], and waits as [`wait`] does: for a descriptor, for its stop, or for a deadline.
+//! puts together those of many processes ([`Gathering`]). An [`Examiner`] puts together what the source, the system and the canary
+//! know; [`probes`] answer with its [`verdict`]s over HTTP.
 #![deny(unsafe_code)] // allowed in `sys` only
 
 mod beat;
@@ -20,10 +20,13 @@ pub mod json;
 pub mod memory;
 pub mod metrics;
 mod pipe;
+pub mod probes;
 mod process;
 mod report;
 mod reporter;
+mod status;
 mod sys;
+pub mod verdict;
 pub mod wait;
 
 pub use board::{Board, MAX_TEXT, Posted, Unread};
@@ -35,3 +38,4 @@ pub use metrics::Metrics;
 pub use pipe::{Pipe, Sent};
 pub use report::{Group, LaneCounts, Report, RunningJob, Source};
 pub use reporter::{Posting, Reporter, leave_orphaned};
+pub use verdict::Limits;

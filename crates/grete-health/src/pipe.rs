@@ -50,12 +50,12 @@ impl Pipe {
     /// Whether the descriptor still stands for it.
     #[must_use]
     pub fn is_there(&self) -> bool {
-        self.end.file().is_some()
+        self.end.get().is_some()
     }
 
     /// What is left of the last frame goes first; if the pipe is full by then, the new one is dropped.
     pub fn send(&mut self, frame: &[u8]) -> Sent {
-        let Some(mut file) = self.end.file() else { return Sent::Lost };
+        let Some(mut file) = self.end.get() else { return Sent::Lost };
         let rest = std::mem::take(&mut self.rest);
         let sent = match write(&mut file, &rest) {
             Ok(written) if written < rest.len() => {

@@ -44,21 +44,43 @@ pub(crate) fn poll(
     readable: BorrowedFd<'_>,
     timeout: Duration,
 ) -> io::Result<(libc::c_short, libc::c_short)> {
-    let mut fds = [
-        // Hang-up and errors are told unasked.
-        libc::pollfd { fd: watched.as_raw_fd(), events: 0, revents: 0 },
-        libc::pollfd { fd: readable.as_raw_fd(), events: libc::POLLIN, revents: 0 },
-    ];
+    // Hang-up and errors are told unasked.
+    let mut fds = [watch(Some(watched), 0), watch(Some(readable), libc::POLLIN)];
+    poll_all(&mut fds, timeout)?;
+    Ok((fds[0].revents, fds[1].revents))
+}
+
+/// For [`poll_all`]. `None`: nothing will happen there.
+pub(crate) fn watch(fd: Option<BorrowedFd<'_>>, events: libc::c_short) -> libc::pollfd {
+    libc::pollfd { fd: fd.map_or(-1, |fd| fd.as_raw_fd()), events, revents: 0 }
+}
+
+/// Fills in what has happened: nothing when the time is up, or a signal came.
+pub(crate) fn poll_all(fds: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
     let timeout = libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
     };
-    // SAFETY: two live pollfds and a live timespec; no signal mask.
-    let count = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, &raw const timeout, std::ptr::null()) };
-    match check(count) {
-        Ok(_) => Ok((fds[0].revents, fds[1].revents)),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok((0, 0)),
+    let count = libc::nfds_t::try_from(fds.len()).unwrap_or_default();
+    // SAFETY: so many live pollfds and a live timespec; no signal mask. ppoll keeps neither.
+    let result = unsafe { libc::ppoll(fds.as_mut_ptr(), count, &raw const timeout, std::ptr::null()) };
+    match check(result) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            fds.iter_mut().for_each(|fd| fd.revents = 0);
+            Ok(())
+        }
         Err(error) => Err(error),
+    }
+}
+
+/// Closes it if it still is that file.
+pub(crate) fn close_if(fd: RawFd, identity_then: Identity) {
+    // SAFETY: borrowed for a question about what it is; nothing is read, written or closed.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    if fd >= 0 && identity(borrowed).is_ok_and(|now| now == identity_then) {
+        // SAFETY: takes a plain number. Whoever had opened it does not use it any more: that is the caller's to know.
+        unsafe { libc::close(fd) };
     }
 }
 

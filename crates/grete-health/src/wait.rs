@@ -43,9 +43,14 @@ impl Stop {
 
     /// All waits end, now and from now on. Once is enough.
     pub fn stop(&self) {
-        if let Some(mut tell) = self.tell.file() {
+        if let Some(mut tell) = self.tell.get() {
             let _ = tell.write(&[0]); // there is a reader, and there is room
         }
+    }
+
+    /// Readable once somebody has said stop; `None`: nobody can say it.
+    pub(crate) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.told.as_fd()
     }
 
     /// Waits until `due`, or until it is told to stop, or nobody reads from `watched` (a pipe's write end).

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use grete_health::{Board, Canary, Examiner, Metrics, Pipe, Posting, Report, Reporter, Source, Watch};
+use grete_health::{Board, Canary, Examiner, Limits, Metrics, Pipe, Posting, Report, Reporter, Source, Watch};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const LONG: Duration = Duration::from_secs(60);
@@ -55,7 +55,10 @@ fn metrics_are_posted_before_the_report_is_written() {
     let (mut reader, writer) = pipe().expect("a pipe");
     let pipe = Pipe::new(writer.as_raw_fd()).expect("it can be written to");
     let board = Arc::new(Board::new().expect("memory"));
-    let posting = Posting { board: Arc::clone(&board), examiner: Arc::new(Examiner::new(Arc::new(Jobs))) };
+    let posting = Posting {
+        board: Arc::clone(&board),
+        examiner: Arc::new(Examiner::new("shop".into(), Limits::default(), Arc::new(Jobs))),
+    };
     let interval = Duration::from_millis(5);
     let reporter = Reporter::start(pipe, interval, Arc::new(Jobs), None, Some(posting), || {}).expect("a thread");
     for _ in 0..3 {

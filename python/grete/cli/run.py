@@ -12,6 +12,7 @@ from grete.swarm.logs import name_lines
 
 @click.command()
 @app_options
+@click.option("--probes", metavar="[HOST:]PORT", help='Where /livez, /readyz and /metrics answer, or "none".')
 def run(target: str, bootstrap: str | None, pairs: tuple[str, ...], **settings: Any) -> None:
     """Runs an App until SIGINT or SIGTERM: `grete run shop.app:app`.
 

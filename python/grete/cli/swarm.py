@@ -16,7 +16,7 @@ from grete.swarm.logs import name_lines
 @click.option("--nodes", metavar="N", help="Processes; one for each CPU if not said.")
 @click.option("--max-rss", metavar="SIZE", help='Resident memory beyond which a node is replaced, like "500MiB".')
 @click.option("--control", metavar="PATH", help='Socket for `grete ps`, or "none".')
-@click.option("--probes", metavar="[HOST:]PORT", help='Where /livez and /readyz answer, or "none".')
+@click.option("--probes", metavar="[HOST:]PORT", help='Where /livez, /readyz and /metrics answer, or "none".')
 @click.option("--cpus", metavar="LIST", help='The CPUs of the nodes, one each: "auto", "none" or like "0-3".')
 def swarm(
     target: str,

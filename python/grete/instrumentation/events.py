@@ -26,6 +26,7 @@ APP = {
         "app: str, node: int | None, topics: list[str], groups: list[str]",
     ),
     "app.scaled": Described((INFO,), "`App.scale` has set the number of workers", "workers: int"),
+    "app.probes": Described((INFO,), "the probes listen", "addresses: list[str]"),
     "app.quiet": Described((INFO,), "no more records are handed out"),
     "app.stopping": Described((INFO,), "a signal has begun the stop"),
     "app.hurried": Described((WARNING,), "a second SIGINT: no handler is waited for"),

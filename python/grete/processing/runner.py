@@ -60,7 +60,7 @@ class Runner:
         self._timeout: float = config["shutdown_timeout"]
         self._stopping = False
         self._dispatcher = _core.Dispatcher()
-        self._health: _core.Health | None = _core.Health(self._dispatcher)
+        self._health: _core.Health | None = self._new_health()
         self._stop = _core.Stop(self._dispatcher, self._timeout)
         self._production = Production(dict(config.kafka_pairs()), self._made, monitor)
         self._teller = Teller(monitor)
@@ -153,6 +153,11 @@ class Runner:
         if self._node is not None:
             # First: from now on the supervisor knows that we live, and what we wait for.
             health.report(self._node.pipe, self._node.report_interval, board=self._node.board)
+        elif self._config["probes"] is not None:
+            from grete.processing import probing
+
+            # They answer while everything else starts. In a swarm the supervisor has them.
+            probing.serve(health, self._config["probes"], self._monitor)
         routes = [route for members in self._groups.values() for route in members]
         by_route: dict[int, _core.Client] = {}
         groups: dict[int, str] = {}
@@ -206,7 +211,7 @@ class Runner:
             atexit.forget(self)
             health, self._health = self._health, None
             if health is not None:
-                health.close()
+                health.close()  # last of all: until here the probes tell how the stop goes
             self._lookout.close()
             self._statistics.close()
             # Workers and engine know us: without this, descriptors would wait for the garbage collector.
@@ -232,6 +237,10 @@ class Runner:
     def _emitted(self) -> dict[str, object] | None:
         """The fields of `statistics.emitted`; None before the engine was there."""
         return {"statistics": self.statistics(), "metrics": self.families()} if self._engine is not None else None
+
+    def _new_health(self) -> _core.Health:
+        limits = self._config.swarm
+        return _core.Health(self._dispatcher, self._name, limits.gil_timeout, limits.unsteady_timeout)
 
     def _measured(self) -> _core.Health:
         health = self._health

@@ -1,12 +1,10 @@
 """Liveness, readiness and metrics over HTTP, of the supervisor and all nodes on one port."""
 
-import errno
 import logging
-import os
 import socket
 from collections.abc import Callable, Iterable
 
-from grete.errors import ConfigError
+from grete.instrumentation.listening import listen, shown
 from grete.instrumentation.monitor import Monitor
 from grete.instrumentation.telling import tell
 from grete.swarm import metrics, verdicts
@@ -17,7 +15,6 @@ from grete.swarm.status import Status
 
 logger = logging.getLogger("grete")
 
-_BACKLOG = 64
 _PATHS = ("/", "/livez", "/readyz", "/metrics")
 _METHODS = ("GET", "HEAD")
 _EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
@@ -65,48 +62,8 @@ def open_server(
     """
     if address is None:
         return None
-    listeners = _listen(*address)
+    listeners = listen(*address)
     server = ProbeServer(listeners, status, boards)
     fields = {"addresses": list(server.addresses)}
     tell(monitor, logger, logging.INFO, "swarm.probes", "probes at %s", ", ".join(server.addresses), fields=fields)
     return server
-
-
-def shown(name: tuple[str, int]) -> str:
-    """Host and port as people write them."""
-    host, port = name[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _listen(host: str, port: int) -> list[socket.socket]:
-    try:
-        if not host and socket.has_dualstack_ipv6():
-            return [socket.create_server(("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True)]
-        found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)  # noqa: S104
-    except (OSError, UnicodeError) as error:
-        raise _refusal(host, port, error) from None
-    listeners: list[socket.socket] = []
-    # "localhost" is two addresses; each once, in the order of the resolver.
-    for family, where in dict.fromkeys((one[0], one[4]) for one in found):
-        # A port of the system's choice is one port.
-        chosen = (where[0], listeners[0].getsockname()[1] if listeners else where[1], *where[2:])
-        try:
-            listeners.append(socket.create_server(chosen, family=family, backlog=_BACKLOG))
-        except OSError as error:
-            if listeners and not _taken(error):
-                continue  # a host name may have an address that this machine has not, as ::1 in many containers
-            for listener in listeners:
-                listener.close()
-            raise _refusal(host, port, error) from None
-    return listeners
-
-
-def _taken(error: OSError) -> bool:
-    return error.errno in (errno.EADDRINUSE, errno.EACCES)
-
-
-def _refusal(host: str, port: int, error: Exception) -> ConfigError:
-    at = shown((host or "*", port))
-    why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno and error.errno > 0 else str(error)
-    cure = "name another with --probes [HOST:]PORT, or switch them off with --probes none"
-    return ConfigError(f"the probes cannot listen at {at}: {why}; {cure}", setting="probes")

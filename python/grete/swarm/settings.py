@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grete import units
 from grete.retry import waits_of
-from grete.settings import Setting, count
+from grete.settings import Setting, address, count, is_none
 from grete.swarm.limits import Limits
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _nodes(value: object) -> int:
 
 
 def _rss(value: Any) -> int | None:
-    if _is_none(value):
+    if is_none(value):
         return None
     size = units.size(value)
     if size < _LEAST_RSS:
@@ -95,7 +95,7 @@ def _rss(value: Any) -> int | None:
 
 def _at_least(least: float, why: str = "", *, never: bool = False) -> Any:
     def parse(value: Any) -> float:
-        if never and _is_none(value):
+        if never and is_none(value):
             return math.inf
         seconds = units.seconds(value)
         if seconds < least:
@@ -111,7 +111,7 @@ def _backoff(value: object) -> tuple[float, float]:
 
 
 def _control(value: object) -> str | None:
-    if _is_none(value):
+    if is_none(value):
         return None
     path = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(path, str) or not path.strip() or "\0" in path:
@@ -124,27 +124,9 @@ def _control(value: object) -> str | None:
     return path
 
 
-def _probes(value: object) -> tuple[str, int] | None:
-    if _is_none(value):
-        return None
-    advice = 'it is a port or "HOST:PORT", like "8080", "127.0.0.1:8080" or "[::1]:8080", or "none"'
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise ValueError(f"{advice}, not {value!r}")
-    host, _, port = str(value).strip().rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(f"{advice}, not {value!r}: an IPv6 address goes into brackets")
-    if not (port.isascii() and port.isdigit()):
-        raise ValueError(f"{advice}, not {value!r}")
-    if int(port) > 65535:
-        raise ValueError(f"a port is a number up to 65535, or 0 for a free one, which the log tells; not {port}")
-    return host, int(port)
-
-
 def _cpus(value: object) -> str | tuple[int, ...]:
     advice = 'it is "auto", "none" or a list of CPU numbers, like [0, 1] or "0-3"'
-    if _is_none(value):
+    if is_none(value):
         return "none"
     if isinstance(value, str):
         if value.strip().lower() == "auto":
@@ -177,10 +159,6 @@ def _ranges(text: str, advice: str) -> list[int]:
     return numbers
 
 
-def _is_none(value: object) -> bool:
-    return isinstance(value, str) and value.strip().lower() == "none"
-
-
 SWARM_SETTINGS: dict[str, Setting] = {
     "nodes": Setting(_nodes, "auto", 'processes; "auto": one for each CPU that this process may use'),
     "max_rss": Setting(_rss, "none", 'resident memory beyond which a node is replaced; or "none"'),
@@ -199,6 +177,6 @@ SWARM_SETTINGS: dict[str, Setting] = {
     ),
     "crash_loop_after": Setting(count, 5, "ends in a row, each sooner than steady_after, that make a crash loop"),
     "control": Setting(_control, "auto", 'path of the socket for `grete ps`; "auto" or "none"'),
-    "probes": Setting(_probes, "none", '[HOST:]PORT of /livez and /readyz; or "none"'),
+    "probes": Setting(address, "none", '[HOST:]PORT of the probes; or "none"; else the App\'s'),
     "cpus": Setting(_cpus, "none", 'the CPUs of the nodes, one each: "auto", "none" or a list'),
 }

@@ -5,10 +5,12 @@ mod source;
 mod swarm;
 mod threads;
 
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use grete_health::{Examiner, Pipe, Posting, Reporter, exposition};
+use grete_health::probes::Server;
+use grete_health::{Examiner, Limits, Pipe, Posting, Reporter, Watch, exposition};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -27,7 +29,7 @@ pub(crate) use swarm::{Board, gather_metrics, metrics_catalogue};
 const LONGEST_INTERVAL: f64 = 3600.0;
 
 /// How this process does, told to whoever asks, by threads that need no GIL.
-#[pyclass(frozen, module = "grete._core")]
+#[pyclass(frozen, weakref, module = "grete._core")]
 pub(crate) struct Health {
     threads: Handle<Arc<Threads>>,
     source: Handle<Arc<ProcessSource>>,
@@ -38,10 +40,19 @@ pub(crate) struct Health {
 
 #[pymethods]
 impl Health {
+    /// `app`: its name. The timeouts are seconds; `None` or infinite: no limit.
     #[new]
-    fn new(dispatcher: &Dispatcher) -> PyResult<Self> {
+    #[pyo3(signature = (dispatcher, app="", gil_timeout=None, unsteady_timeout=None))]
+    fn new(
+        dispatcher: &Dispatcher,
+        app: &str,
+        gil_timeout: Option<f64>,
+        unsteady_timeout: Option<f64>,
+    ) -> PyResult<Self> {
         let source = Arc::new(ProcessSource::new(dispatcher.get()?.clone()));
-        let examiner = Arc::new(Examiner::new(Arc::clone(&source) as _));
+        let limit = |seconds: Option<f64>| seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let limits = Limits { gil_timeout: limit(gil_timeout), unsteady_timeout: limit(unsteady_timeout) };
+        let examiner = Arc::new(Examiner::new(app.into(), limits, Arc::clone(&source) as _));
         Ok(Self {
             threads: Handle::new(Arc::default()),
             source: Handle::new(source),
@@ -71,10 +82,7 @@ impl Health {
         let wrong = |error| errors::health(&error);
         let pipe = Pipe::new(fd).map_err(wrong)?;
         self.before_threads(py, threads)?;
-        let watch = canary.then(|| threads.watch()).transpose().map_err(wrong)?;
-        if let Some(watch) = watch.clone() {
-            examiner.watch(watch);
-        }
+        let watch = canary.then(|| self.watch(threads)).transpose()?;
         let posting = board.map(|board| Posting { board: board.share(), examiner: Arc::clone(examiner) });
         let source = Arc::clone(source) as _;
         let reporter = Reporter::start(pipe, time, source, watch, posting, grete_health::leave_orphaned);
@@ -82,6 +90,29 @@ impl Health {
             second.close();
         }
         Ok(())
+    }
+
+    /// Starts a thread that answers probes. `listeners`: descriptors of listening sockets; it has duplicates of its own.
+    fn serve(&self, py: Python<'_>, listeners: Vec<RawFd>) -> PyResult<()> {
+        let threads = self.threads.get()?;
+        if threads.server.get().is_some() {
+            return Err(PyRuntimeError::new_err("it serves already"));
+        }
+        self.before_threads(py, threads)?;
+        self.watch(threads)?;
+        let server = Server::start(&listeners, Arc::clone(self.examiner.get()?) as _);
+        if let Err(second) = threads.server.set(server.map_err(|error| errors::health(&error))?) {
+            second.close();
+        }
+        Ok(())
+    }
+
+    /// In a forked child: closes its copies of the probes' sockets.
+    fn leave_to_parent(&self) {
+        // Plain memory and system calls: the parent's threads are not here, and nothing of theirs is waited for.
+        if let Some(server) = self.threads.memory().server.get().filter(|_| self.threads.get().is_err()) {
+            server.abandon();
+        }
     }
 
     /// Everything that is measured, in Prometheus' text format.
@@ -113,6 +144,12 @@ impl Health {
 }
 
 impl Health {
+    fn watch(&self, threads: &Threads) -> PyResult<Watch> {
+        let watch = threads.watch().map_err(|error| errors::health(&error))?;
+        self.examiner.get()?.watch(watch.clone());
+        Ok(watch)
+    }
+
     /// The interpreter is told to end them, once.
     fn before_threads(&self, py: Python<'_>, threads: &Arc<Threads>) -> PyResult<()> {
         let known = |at_exit: &Mutex<Option<_>>| at_exit.lock().unwrap_or_else(PoisonError::into_inner).is_some();

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use grete_client::fork_generation;
+use grete_health::probes::Server;
 use grete_health::{Canary, HealthError, Reporter, Watch};
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
@@ -11,6 +12,7 @@ use pyo3::types::PyCFunction;
 #[derive(Default)]
 pub(super) struct Threads {
     pub(super) reporter: OnceLock<Reporter>,
+    pub(super) server: OnceLock<Server>,
     canary: OnceLock<Canary>,
 }
 
@@ -29,6 +31,9 @@ impl Threads {
     pub(super) fn close(&self) {
         if let Some(reporter) = self.reporter.get() {
             reporter.close();
+        }
+        if let Some(server) = self.server.get() {
+            server.close();
         }
         if let Some(canary) = self.canary.get() {
             canary.close();

@@ -1,0 +1,57 @@
+"""Asks probes, as Kubernetes does, only more often."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.kafka.waiting import Deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came, and after how many seconds."""
+
+    status: int
+    body: Any
+    """Of JSON what it says, else the text."""
+    seconds: float
+    type: str
+
+    @property
+    def reasons(self) -> list[str]:
+        """Of a verdict: what is amiss."""
+        return [problem["reason"] for problem in self.body["problems"]]
+
+
+def ask(address: str, path: str, method: str = "GET") -> Answer:
+    """One question on a connection of its own."""
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=60)
+    began = time.perf_counter()
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        text = response.read().decode()
+    finally:
+        connection.close()
+    seconds = time.perf_counter() - began
+    kind = response.headers["Content-Type"]
+    return Answer(response.status, json.loads(text) if text and "json" in kind else text, seconds, kind)
+
+
+def ask_until(
+    address: str, path: str, condition: Callable[[Answer], bool], what: str, every: float = 0.005
+) -> list[Answer]:
+    """All answers up to the first one of which this is true. `every`: seconds between two questions."""
+    deadline = Deadline(120.0)
+    answers = [ask(address, path)]
+    while not condition(answers[-1]):
+        assert not deadline.over, f"no {what}: {answers[-1]}"
+        time.sleep(every)  # not to wait for something: that is how often a probe asks
+        answers.append(ask(address, path))
+    return answers
