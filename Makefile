@@ -10,8 +10,11 @@ STAMPS := $(VENV)/stamps
 PYTEST = $(BIN)/python -m pytest
 PYTEST_ARGS ?=
 # So many at a time, each with brokers of its own (1 GB of memory): most of a test is waiting. A file's tests stay together,
-# for the brokers that they share, and those that take long come first. PYTEST_JOBS=0 for one after the other, in one process.
+# for the brokers that they share, and those that take long come first. A process that ends in the middle (see
+# faulthandler_exit_on_timeout) ends the run: its test would only do the same to another one. PYTEST_JOBS=0 for one after the
+# other, in one process.
 PYTEST_JOBS ?= 3
+SIDE_BY_SIDE = -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # For each fuzz target, in make soak.
 FUZZ_SECONDS ?= 900
 BENCH_ARGS ?=
@@ -63,7 +66,7 @@ test: build kafka agent  ## every test that fits 25 minutes
 	cargo test --workspace --quiet
 	libs=$$(KAFKA_VERSION=4.3.0 $(BIN)/python -m tests.kafka --jars) && \
 	    KAFKA_CLASSPATH="$$libs/*" cargo test --quiet -p grete-wire --test messages --test records -- --ignored
-	$(PYTEST) -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(PYTEST) $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 .PHONY: soak
 soak: build kafka agent  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions
