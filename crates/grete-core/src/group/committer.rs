@@ -361,7 +361,7 @@ fn judge(
         Verdict::Error(code @ ErrorCode::FENCED_INSTANCE_ID) => match standing {
             Standing::Standalone => Some(Err(CommitError::Fenced(code))),
             Standing::Refuted => {
-                ctx.effect(Effect::CommitInstanceFenced { lookup });
+                ctx.effect(Effect::CommitInstanceFenced);
                 Some(Err(CommitError::Fenced(code)))
             }
             // Perhaps fenced by ourselves: the join under way may have replaced the id that the commit carried.

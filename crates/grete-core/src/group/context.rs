@@ -42,10 +42,8 @@ pub(super) enum Effect {
     Lost(LostReason),
     /// A commit was refused because of its generation or member id.
     CommitFenced(ErrorCode),
-    /// A commit was refused, by the coordinator of this lookup, because somebody else has our `group.instance.id`.
-    CommitInstanceFenced {
-        lookup: u32,
-    },
+    /// A commit was refused because somebody else has our `group.instance.id`.
+    CommitInstanceFenced,
     /// A commit learnt that a rebalance is on.
     CommitSawRebalance,
     Left,

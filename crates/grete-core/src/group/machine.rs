@@ -309,9 +309,9 @@ impl GroupMachine {
             Effect::CommitFenced(code) => {
                 self.member.fence(&mut context!(self, now, out), LostReason::Fenced(code));
             }
-            Effect::CommitInstanceFenced { .. } if self.member.generation() < 0 => {}
-            Effect::CommitInstanceFenced { lookup } => {
-                self.member.instance_fenced(&mut context!(self, now, out), lookup, "OffsetCommit");
+            Effect::CommitInstanceFenced if self.member.generation() < 0 => {}
+            Effect::CommitInstanceFenced => {
+                self.member.instance_fenced(&mut context!(self, now, out), "OffsetCommit");
             }
             Effect::CommitSawRebalance => {
                 if self.member.state() == State::Stable {

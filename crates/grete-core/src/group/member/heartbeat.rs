@@ -116,7 +116,7 @@ impl Member {
                 self.fail(ctx, GroupError::GroupAuthorization { group });
             }
             Verdict::Error(ErrorCode::FENCED_INSTANCE_ID) => {
-                self.instance_fenced(ctx, flight.located.lookup, "Heartbeat");
+                self.instance_fenced(ctx, "Heartbeat");
             }
             // Not an acknowledgement; if it stays so, the session expires.
             Verdict::Error(_) => {}

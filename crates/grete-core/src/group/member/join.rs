@@ -67,15 +67,15 @@ impl Member {
     ) -> Result<(), RequestError> {
         let answer = response.decode(JoinGroupResponse::decode).map_err(RequestError::Protocol)?;
         match ctx.verdict(at.located.lookup, ErrorCode(answer.error_code)) {
-            Verdict::Ok => self.joined(ctx, at, response.version, &answer),
+            Verdict::Ok => self.joined(ctx, response.version, &answer),
             Verdict::Retry => self.retry_later(ctx, ErrorCode(answer.error_code).to_string()),
-            Verdict::Error(ErrorCode::FENCED_INSTANCE_ID) => self.instance_fenced(ctx, at.located.lookup, "JoinGroup"),
+            Verdict::Error(ErrorCode::FENCED_INSTANCE_ID) => self.instance_fenced(ctx, "JoinGroup"),
             Verdict::Error(code) => self.join_refused(ctx, code, &answer.member_id),
         }
         Ok(())
     }
 
-    fn joined(&mut self, ctx: &mut Context<'_>, at: &Attempt, version: i16, answer: &JoinGroupResponse<'_>) {
+    fn joined(&mut self, ctx: &mut Context<'_>, version: i16, answer: &JoinGroupResponse<'_>) {
         let elected = answer.protocol_name.as_deref().unwrap_or_default();
         let Some(protocol) = Assignor::by_name(elected).filter(|elected| ctx.config().assignors.contains(elected))
         else {
@@ -84,11 +84,13 @@ impl Member {
         };
         // The generation has its assignment already, and we lead it from where we were (KIP-814).
         let returned = answer.skip_assignment || self.leads_unnamed(ctx, version, answer);
-        self.member_id = answer.member_id.clone().into_owned();
+        if self.member_id != answer.member_id {
+            self.member_id = answer.member_id.clone().into_owned();
+            self.origin.renamed();
+        }
         self.generation = answer.generation_id;
         self.protocol = Some(protocol);
         self.leader = answer.leader == answer.member_id || returned;
-        self.origin.let_in(at.located.lookup);
         self.heartbeat.joined(ctx.now, ctx.config().heartbeat_interval);
         self.retry_at = ctx.now;
         ctx.notice(GroupNotice::Joined {

@@ -5,9 +5,11 @@
 //! - a JoinGroup of ours without an id was given up (a lost connection, a moved coordinator) and carried out late, after the
 //!   one that took its place (KAFKA-20985);
 //! - the coordinator that let us in has gone before the generation was complete: its successor has only the log, and in it
-//!   the id that we had replaced.
+//!   the id that we had replaced. The successor may well be found under the same name: the group moved twice while the
+//!   answer that let us in was on its way, or while this process slept.
 //!
-//! Each is forgiven once; a second refusal on the same grounds is another process.
+//! Each is forgiven once, the second until a generation is complete with us in it: a second refusal on the same grounds is
+//! another process.
 
 use grete_wire::ErrorCode;
 
@@ -20,8 +22,10 @@ use crate::time::Nanos;
 /// Where our member id comes from.
 #[derive(Debug, Default)]
 pub(super) struct Origin {
-    /// The coordinator's lookup by which we were let in, until the generation is complete and our id in its log.
-    unsettled: Option<u32>,
+    /// We were let in under a new id, and no generation has been complete since: it need not be in the group's log.
+    unsettled: bool,
+    /// That has been an excuse once since a generation was complete.
+    excused: bool,
     /// A JoinGroup without an id was given up, and may be carried out until then.
     unheard_until: Nanos,
 }
@@ -31,25 +35,27 @@ impl Origin {
         self.unheard_until = until;
     }
 
-    pub fn let_in(&mut self, lookup: u32) {
-        self.unsettled = Some(lookup);
+    /// We were let in under a new id.
+    pub fn renamed(&mut self) {
+        self.unsettled = true;
     }
 
     pub fn settled(&mut self) {
-        self.unsettled = None;
+        (self.unsettled, self.excused) = (false, false);
     }
 
     /// Whether the other member may be ourselves; yes only once for each reason.
-    pub fn may_be_our_own(&mut self, now: Nanos, lookup: u32) -> bool {
-        let Self { unsettled, unheard_until } = std::mem::take(self);
-        now < unheard_until || unsettled.is_some_and(|let_in_by| let_in_by != lookup)
+    pub fn may_be_our_own(&mut self, now: Nanos) -> bool {
+        let unheard = now < std::mem::take(&mut self.unheard_until);
+        let unsettled = std::mem::take(&mut self.unsettled) && !std::mem::replace(&mut self.excused, true);
+        unheard || unsettled
     }
 }
 
 impl Member {
-    /// The coordinator of this lookup knows another member by our `group.instance.id`.
-    pub fn instance_fenced(&mut self, ctx: &mut Context<'_>, lookup: u32, request: &'static str) {
-        if self.origin.may_be_our_own(ctx.now, lookup) {
+    /// The coordinator knows another member by our `group.instance.id`.
+    pub fn instance_fenced(&mut self, ctx: &mut Context<'_>, request: &'static str) {
+        if self.origin.may_be_our_own(ctx.now) {
             self.fence(ctx, LostReason::Fenced(ErrorCode::FENCED_INSTANCE_ID));
         } else {
             self.fail_instance(ctx, request, ErrorCode::FENCED_INSTANCE_ID);

@@ -121,7 +121,7 @@ impl Member {
             Verdict::Error(ErrorCode::GROUP_AUTHORIZATION_FAILED) => {
                 self.fail(ctx, GroupError::GroupAuthorization { group });
             }
-            Verdict::Error(ErrorCode::FENCED_INSTANCE_ID) => self.instance_fenced(ctx, at.located.lookup, "SyncGroup"),
+            Verdict::Error(ErrorCode::FENCED_INSTANCE_ID) => self.instance_fenced(ctx, "SyncGroup"),
             Verdict::Error(code @ ErrorCode::INCONSISTENT_GROUP_PROTOCOL) => {
                 self.fail(ctx, GroupError::Refused { group, request: "SyncGroup", code });
             }

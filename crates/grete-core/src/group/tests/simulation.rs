@@ -8,8 +8,9 @@ use crate::time::{MILLI, SECOND};
 const BOTH: [Assignor; 2] = [Assignor::CooperativeSticky, Assignor::Range];
 
 /// Seeds that have failed once. 154: joined again before the assignment was taken in. 1384: lost, while JoinGroup was under
-/// way, what that JoinGroup claimed, and left it to nobody.
-const REGRESSIONS: [u64; 2] = [154, 1384];
+/// way, what that JoinGroup claimed, and left it to nobody. 1562: took itself for another process, when the group had moved
+/// twice while it slept.
+const REGRESSIONS: [u64; 3] = [154, 1384, 1562];
 
 /// What members of a seed's group run.
 fn assignors(seed: u64, member: usize) -> Vec<Assignor> {
