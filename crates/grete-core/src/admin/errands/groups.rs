@@ -10,7 +10,7 @@ use grete_wire::messages::{DeleteGroupsRequest, DeleteGroupsResponse, ListGroups
 use super::super::errand::{Errand, Outcomes, Place, outcome};
 use super::super::error::AdminError;
 use super::super::operation::AdminReply;
-use super::{by_name, owned};
+use super::{done_by_name, owned};
 use crate::cluster::Cluster;
 use crate::ids::NodeId;
 use crate::request::{Request, Response};
@@ -122,12 +122,7 @@ impl Errand for DeleteGroups {
         out: &mut Outcomes<()>,
     ) -> Result<(), WireError> {
         let answer = response.decode(DeleteGroupsResponse::decode)?;
-        let places = by_name(items, &self.groups);
-        for group in &answer.results {
-            if let Some(&item) = places.get(&*group.group_id) {
-                out.push((item, outcome(group.error_code, None, || ())));
-            }
-        }
+        done_by_name(items, &self.groups, answer.results.iter().map(|g| (&*g.group_id, g.error_code, None)), out);
         Ok(())
     }
 

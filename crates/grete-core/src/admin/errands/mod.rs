@@ -30,6 +30,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::errand::{Outcomes, outcome};
+
 /// A name as messages want it.
 fn owned(name: &str) -> Cow<'static, str> {
     Cow::Owned(name.to_owned())
@@ -38,4 +40,16 @@ fn owned(name: &str) -> Cow<'static, str> {
 /// Which of the items has which name.
 fn by_name<'n>(items: &[usize], names: &'n [Arc<str>]) -> HashMap<&'n str, usize> {
     items.iter().filter_map(|&item| names.get(item).map(|name| (&**name, item))).collect()
+}
+
+/// What became of the items, by answers that name each; an answer for something else is none.
+fn done_by_name<'a>(
+    items: &[usize],
+    names: &[Arc<str>],
+    answers: impl IntoIterator<Item = (&'a str, i16, Option<&'a str>)>,
+    out: &mut Outcomes<()>,
+) {
+    let places = by_name(items, names);
+    let of = |(name, code, message)| Some((*places.get(name)?, outcome(code, message, || ())));
+    out.extend(answers.into_iter().filter_map(of));
 }

@@ -11,7 +11,7 @@ use grete_wire::messages::{LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 use super::super::errand::{Errand, Outcomes, Place, outcome};
 use super::super::error::AdminError;
 use super::super::operation::AdminReply;
-use super::{by_name, owned};
+use super::{done_by_name, owned};
 use crate::cluster::Cluster;
 use crate::ids::NodeId;
 use crate::request::{Request, Response};
@@ -63,12 +63,8 @@ impl Errand for RemoveMembers {
             out.extend(items.iter().map(|&item| (item, outcome(answer.error_code, None, || ()))));
             return Ok(());
         }
-        let places = by_name(items, &self.instances);
-        for member in &answer.members {
-            if let Some(&item) = member.group_instance_id.as_deref().and_then(|instance| places.get(instance)) {
-                out.push((item, outcome(member.error_code, None, || ())));
-            }
-        }
+        let members = answer.members.iter().filter_map(|m| Some((m.group_instance_id.as_deref()?, m.error_code, None)));
+        done_by_name(items, &self.instances, members, out);
         Ok(())
     }
 

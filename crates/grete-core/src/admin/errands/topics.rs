@@ -12,10 +12,10 @@ use grete_wire::messages::{
     CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse,
 };
 
-use super::super::errand::{Errand, Outcomes, Place, outcome};
+use super::super::errand::{Errand, Outcomes, Place};
 use super::super::error::AdminError;
 use super::super::operation::AdminReply;
-use super::{by_name, owned};
+use super::{done_by_name, owned};
 use crate::cluster::Cluster;
 use crate::ids::NodeId;
 use crate::request::{Request, Response};
@@ -101,12 +101,8 @@ impl Errand for CreateTopics {
         out: &mut Outcomes<()>,
     ) -> Result<(), WireError> {
         let answer = response.decode(CreateTopicsResponse::decode)?;
-        let places = by_name(items, &self.names);
-        for topic in &answer.topics {
-            if let Some(&item) = places.get(&*topic.name) {
-                out.push((item, outcome(topic.error_code, topic.error_message.as_deref(), || ())));
-            }
-        }
+        let topics = answer.topics.iter().map(|t| (&*t.name, t.error_code, t.error_message.as_deref()));
+        done_by_name(items, &self.names, topics, out);
         Ok(())
     }
 
@@ -160,12 +156,9 @@ impl Errand for DeleteTopics {
         out: &mut Outcomes<()>,
     ) -> Result<(), WireError> {
         let answer = response.decode(DeleteTopicsResponse::decode)?;
-        let places = by_name(items, &self.names);
-        for topic in &answer.responses {
-            if let Some(&item) = topic.name.as_deref().and_then(|name| places.get(name)) {
-                out.push((item, outcome(topic.error_code, topic.error_message.as_deref(), || ())));
-            }
-        }
+        let named = answer.responses.iter().filter_map(|t| Some((t.name.as_deref()?, t)));
+        let topics = named.map(|(name, t)| (name, t.error_code, t.error_message.as_deref()));
+        done_by_name(items, &self.names, topics, out);
         Ok(())
     }
 
@@ -227,12 +220,8 @@ impl Errand for CreatePartitions {
         out: &mut Outcomes<()>,
     ) -> Result<(), WireError> {
         let answer = response.decode(CreatePartitionsResponse::decode)?;
-        let places = by_name(items, &self.names);
-        for topic in &answer.results {
-            if let Some(&item) = places.get(&*topic.name) {
-                out.push((item, outcome(topic.error_code, topic.error_message.as_deref(), || ())));
-            }
-        }
+        let topics = answer.results.iter().map(|t| (&*t.name, t.error_code, t.error_message.as_deref()));
+        done_by_name(items, &self.names, topics, out);
         Ok(())
     }
 
