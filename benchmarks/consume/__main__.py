@@ -9,10 +9,11 @@ from pathlib import Path
 from benchmarks.common import results
 from benchmarks.common.broker import broker
 from benchmarks.common.pinning import Cores
+from benchmarks.common.progress import say
 
 from . import report
 from .catalogue import CLIENTS
-from .driver import measure, named, say
+from .driver import measure, named
 from .rows import rows
 from .targets import judge
 from .topics import TOPICS

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.common.broker import Broker
 from benchmarks.common.pinning import Cores
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError, run_client
 
 from .catalogue import Client
 from .rows import Run
 from .topics import Filled, Topic, fill
-
-
-def say(text: str) -> None:
-    """Progress; standard output is for the result."""
-    print(text, file=sys.stderr, flush=True)
 
 
 @dataclass

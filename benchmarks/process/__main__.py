@@ -9,11 +9,12 @@ from pathlib import Path
 from benchmarks.common import results
 from benchmarks.common.broker import broker
 from benchmarks.common.pinning import Cores
+from benchmarks.common.progress import say
 from benchmarks.consume.topics import JSON, Topic, fill
 
 from . import calls, report, stuck, waiting, wakeups
 from .catalogue import PARTS, RECORDS, TOPIC
-from .measurement import Bench, Measurement, say
+from .measurement import Bench, Measurement
 from .targets import judge
 
 MORE_PARTS = ("waiting", "wakeups", "stuck")

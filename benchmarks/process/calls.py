@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError, run_client
 from benchmarks.consume.rows import Run
 
 from .catalogue import Client, Part
-from .measurement import Bench, Measurement, say
+from .measurement import Bench, Measurement
 
 
 def measure(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -11,12 +10,8 @@ from typing import Any
 
 from benchmarks.common.broker import Broker
 from benchmarks.common.pinning import Cores
+from benchmarks.common.progress import Failures
 from benchmarks.consume.rows import Run
-
-
-def say(text: str) -> None:
-    """Progress; standard output is for the result."""
-    print(text, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,7 @@ class Stuck:
 
 
 @dataclass
-class Measurement:
+class Measurement(Failures):
     """By part."""
 
     runs: list[Run] = field(default_factory=list)
@@ -92,12 +87,6 @@ class Measurement:
     idle: list[Idle] = field(default_factory=list)
     crowds: list[Crowd] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-
-    def failed(self, what: str, error: Exception) -> None:
-        """Goes on without it."""
-        self.failures.append(f"{what}: {error}")
-        say(f"  FAILED {self.failures[-1]}")
 
 
 @dataclass(frozen=True)

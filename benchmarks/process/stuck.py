@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError, run_client
 
-from .measurement import Bench, Measurement, Stuck, say
+from .measurement import Bench, Measurement, Stuck
 from .waiting import TOPICS
 
 WORKERS = 16

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError, run_client
 from benchmarks.consume.topics import Topic
 
-from .measurement import Bench, Measurement, Waiting, over_windows, say, typical
+from .measurement import Bench, Measurement, Waiting, over_windows, typical
 
 WORKERS = 10
 JSON = "JSON values of ~107 B, 1,000 keys"

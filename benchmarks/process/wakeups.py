@@ -16,12 +16,13 @@ from typing import Any
 from benchmarks.common.build import ROOT, c_program
 from benchmarks.common.pinning import pinned
 from benchmarks.common.process import usage
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError, run_client
 from benchmarks.idle.driver import wait_for_partitions
 from tests.kafka.processes import end, spawn
 
 from .catalogue import TOPIC as CROWDED
-from .measurement import Bench, Crowd, Idle, Measurement, Wakeups, say
+from .measurement import Bench, Crowd, Idle, Measurement, Wakeups
 from .waiting import TOPICS
 
 WORKERS = 4

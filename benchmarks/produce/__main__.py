@@ -13,10 +13,11 @@ from typing import TypeVar
 from benchmarks.common import results
 from benchmarks.common.broker import broker
 from benchmarks.common.pinning import Cores
+from benchmarks.common.progress import say
 
 from . import report, waiting
 from .catalogue import RECORDS, SHAPES, SYNC, SYNC_RECORDS, THROUGHPUT
-from .driver import Driver, say
+from .driver import Driver
 
 PARTS = ("sync", "throughput", "waiting")
 T = TypeVar("T")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 
 from benchmarks.common.broker import Broker
 from benchmarks.common.pinning import Cores
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError, run_client
 
 from .catalogue import SYNC, Client, Shape
@@ -19,11 +19,6 @@ from .rows import SyncRun, ThroughputRun, Waited
 BROKER_WARM_UP = 100_000
 # What is written is read by nobody: it may go soon after the topic has.
 TOPIC = {"retention.ms": -1, "file.delete.delay.ms": 1000}
-
-
-def say(text: str) -> None:
-    """Progress; standard output is for the result."""
-    print(text, file=sys.stderr, flush=True)
 
 
 @dataclass

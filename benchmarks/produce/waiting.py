@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from benchmarks.common.build import ROOT
 from benchmarks.common.pinning import pinned
 from benchmarks.common.process import Usage, usage
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError
 from tests.kafka.processes import end, spawn
 
-from .driver import Driver, say
+from .driver import Driver
 from .rows import Waited
 
 SECONDS = 5.0

@@ -9,10 +9,11 @@ from pathlib import Path
 from benchmarks.common import results
 from benchmarks.common.broker import broker
 from benchmarks.common.pinning import Cores
+from benchmarks.common.progress import say
 from benchmarks.consume.topics import fill
 
 from . import cpu, delays, idle, memory, report
-from .measurement import Bench, Measurement, say
+from .measurement import Bench, Measurement
 from .targets import judge
 
 PARTS = ("cpu", "memory", "delays", "idle")

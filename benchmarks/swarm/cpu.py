@@ -6,12 +6,13 @@ import itertools
 import time
 from dataclasses import dataclass
 
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError
 from benchmarks.consume.topics import JSON, Topic
 
 from .apps.counts import total
 from .fleet import Plan, fleet
-from .measurement import Bench, Cpu, Measurement, say
+from .measurement import Bench, Cpu, Measurement
 
 TOPIC = Topic("cpu", 400_000, "json", JSON, partitions=4)
 # About two milliseconds for a record: beside that, the broker has nothing to do.

@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError
 from benchmarks.consume.topics import JSON, Topic
 
 from .fleet import Fleet, Note, Plan, fleet
-from .measurement import Bench, Delays, Measurement, say
+from .measurement import Bench, Delays, Measurement
 
 TOPIC = Topic("delays", 1_000_000, "json", JSON, partitions=8)
 NODES = 4

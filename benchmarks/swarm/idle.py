@@ -8,10 +8,11 @@ from contextlib import ExitStack
 from statistics import mean
 
 from benchmarks.common.process import ThreadUsage, by_thread
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError
 
 from .fleet import Plan, fleet
-from .measurement import Bench, Idle, Measurement, say
+from .measurement import Bench, Idle, Measurement
 
 TOPIC, PARTITIONS = "idle", 20
 NODES = 4

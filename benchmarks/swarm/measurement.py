@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 from benchmarks.common.broker import Broker
-
-
-def say(text: str) -> None:
-    """Progress; standard output is for the result."""
-    print(text, file=sys.stderr, flush=True)
+from benchmarks.common.progress import Failures
 
 
 @dataclass(frozen=True)
@@ -83,19 +78,13 @@ class Idle:
 
 
 @dataclass
-class Measurement:
+class Measurement(Failures):
     """By part."""
 
     cpu: list[Cpu] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
     delays: list[Delays] = field(default_factory=list)
     idle: list[Idle] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-
-    def failed(self, what: str, error: Exception) -> None:
-        """Goes on without it."""
-        self.failures.append(f"{what}: {error}")
-        say(f"  FAILED {self.failures[-1]}")
 
     def delay(self, name: str) -> Delays | None:
         """If it was measured."""

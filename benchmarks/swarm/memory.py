@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from statistics import median
 
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError
 from benchmarks.consume.topics import JSON, Topic
 from grete.swarm import memory
@@ -13,7 +14,7 @@ from grete.swarm import memory
 from . import smaps
 from .apps.counts import total
 from .fleet import Fleet, Plan, fleet
-from .measurement import Bench, Measurement, Memory, say
+from .measurement import Bench, Measurement, Memory
 
 TOPIC = Topic("memory", 3_000_000, "json", JSON, partitions=8)
 PROCESSES, WORKERS = 4, 5
