@@ -1,19 +1,14 @@
 """What an App accepts and what it refuses, without running it."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import grete
 
+pytestmark = pytest.mark.usefixtures("empty_directory")
+
 KAFKA = {"bootstrap.servers": "localhost:9092"}
-
-
-@pytest.fixture(autouse=True)
-def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No grete.toml."""
-    monkeypatch.chdir(tmp_path)
 
 
 def make() -> grete.App:

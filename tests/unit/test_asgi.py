@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +15,10 @@ from starlette.routing import Route
 import grete
 from tests.unit.test_stop import make
 
+pytestmark = pytest.mark.usefixtures("empty_directory")
+
 Message = dict[str, Any]
 Asgi = Callable[[Message, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
-
-
-@pytest.fixture(autouse=True)
-def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No grete.toml."""
-    monkeypatch.chdir(tmp_path)
 
 
 async def serve(asgi: Asgi, while_up: Callable[[Message], Awaitable[None]]) -> list[Message]:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +17,7 @@ from tests.unit.test_reports import Async, rig_of
 from tests.unit.test_stop import make
 from tests.unit.test_telling import Everything
 
-
-@pytest.fixture(autouse=True)
-def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No grete.toml."""
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("empty_directory")
 
 
 class Raises:

@@ -25,20 +25,9 @@ from grete.swarm.status import About, Status, snapshot
 from tests.unit.swarms import FakeManager, drive, overdue, steady
 
 MIB = 1 << 20
-HEADINGS = [
-    "NODE",
-    "PID",
-    "STATE",
-    "LANES",
-    "LAG",
-    "OLDEST JOB",
-    "GIL WAIT",
-    "RSS",
-    "PSS",
-    "RESTARTS",
-    "LAST DEATH",
-    "UPTIME",
-]
+HEADINGS = re.split(
+    " {2,}", "NODE  PID  STATE  LANES  LAG  OLDEST JOB  GIL WAIT  RSS  PSS  RESTARTS  LAST DEATH  UPTIME"
+)
 BUSY = ["4 (3 idle, 1 running)", "1200", "Orders.consume orders[3] 12.5s"]
 
 

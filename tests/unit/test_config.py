@@ -9,15 +9,11 @@ import pytest
 import grete
 from grete import config, settings
 from grete.config import Layer, environment_layer, layer, resolve
+from tests.unit.layers import one_after_the_other, winners
+
+pytestmark = pytest.mark.usefixtures("empty_directory")
 
 KAFKA = {"bootstrap.servers": "localhost:9092"}
-
-
-@pytest.fixture(autouse=True)
-def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No grete.toml but the test's own."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def resolved(
@@ -40,26 +36,12 @@ def test_defaults() -> None:
 
 
 def test_each_layer_goes_before_those_below(empty_directory: Path) -> None:
-    toml = empty_directory / "grete.toml"
-    origins = []
-    for write_toml, environment, code, command_line in [
-        (False, {}, {}, {}),
-        (True, {}, {}, {}),
-        (True, {"GRETE_WORKERS": "3"}, {}, {}),
-        (True, {"GRETE_WORKERS": "3"}, {"workers": 4}, {}),
-        (True, {"GRETE_WORKERS": "3"}, {"workers": 4}, {"workers": 6}),
-    ]:
-        if write_toml:
-            toml.write_text("workers = 2\n")
-        value = resolved(code, command_line, environment).settings["workers"]
-        origins.append((value.value, value.origin))
-    assert origins == [
-        (5, "default"),
-        (2, "grete.toml"),
-        (3, "environment variable GRETE_WORKERS"),
-        (4, "code"),
-        (6, "command line"),
-    ]
+    found = [resolved()]
+    (empty_directory / "grete.toml").write_text("workers = 2\n")
+    for environment, code, command_line in one_after_the_other("GRETE_WORKERS", "workers"):
+        found.append(resolved(code, command_line, environment))
+    values = [each.settings["workers"] for each in found]
+    assert [(value.value, value.origin) for value in values] == [(5, "default"), *winners("GRETE_WORKERS")]
 
 
 def test_kafka_settings_come_from_all_layers_too(empty_directory: Path) -> None:

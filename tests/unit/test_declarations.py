@@ -13,14 +13,10 @@ import pytest
 import grete
 from grete import config
 
+pytestmark = pytest.mark.usefixtures("empty_directory")
+
 HERE = Path(__file__)
 KAFKA = {"bootstrap.servers": "localhost:9092"}
-
-
-@pytest.fixture(autouse=True)
-def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No grete.toml."""
-    monkeypatch.chdir(tmp_path)
 
 
 @dataclass

@@ -19,13 +19,9 @@ import grete
 from tests.kafka import eventually
 from tests.unit.test_stop import NOWHERE, descriptors, make, threads
 
+pytestmark = pytest.mark.usefixtures("empty_directory")
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN)
-
-
-@pytest.fixture(autouse=True)
-def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No grete.toml."""
-    monkeypatch.chdir(tmp_path)
 
 
 def alive() -> set[str]:

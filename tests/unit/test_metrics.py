@@ -14,9 +14,9 @@ import grete
 from grete import _core
 from tests.kafka import eventually
 from tests.unit.feeding import Feed
-from tests.unit.test_stop import NOWHERE, empty_directory, make, threads
+from tests.unit.test_stop import NOWHERE, make, threads
 
-__all__ = ["empty_directory"]
+pytestmark = pytest.mark.usefixtures("empty_directory")
 
 ROOT = Path(__file__).parents[2]
 

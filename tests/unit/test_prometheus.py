@@ -3,7 +3,6 @@
 import math
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import prometheus_client
@@ -16,11 +15,7 @@ from grete.instrumentation.prometheus import Collector
 from tests.kafka import eventually
 from tests.unit.test_stop import make
 
-
-@pytest.fixture(autouse=True)
-def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No grete.toml."""
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("empty_directory")
 
 
 Read = dict[tuple[str, str], dict[tuple[str, frozenset[tuple[str, str]]], float]]

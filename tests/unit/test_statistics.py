@@ -18,13 +18,9 @@ from tests.kafka import eventually
 from tests.unit.test_stop import make
 from tests.unit.test_telling import Everything, as_described
 
+pytestmark = pytest.mark.usefixtures("empty_directory")
+
 FIGURES = Path(__file__).parents[2] / "docs" / "processing.md"
-
-
-@pytest.fixture(autouse=True)
-def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No grete.toml."""
-    monkeypatch.chdir(tmp_path)
 
 
 class Rig:

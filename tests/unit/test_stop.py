@@ -18,6 +18,8 @@ import pytest
 import grete
 from tests.kafka import eventually
 
+pytestmark = pytest.mark.usefixtures("empty_directory")
+
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
 
@@ -25,12 +27,6 @@ def make(**settings: object) -> grete.App:
     app = grete.App("stop", kafka=NOWHERE, **settings)  # type: ignore[arg-type]
     app.consumer("orders")(lambda messages: None)
     return app
-
-
-@pytest.fixture(autouse=True)
-def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No grete.toml."""
-    monkeypatch.chdir(tmp_path)
 
 
 def threads() -> set[str]:

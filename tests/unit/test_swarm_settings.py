@@ -16,15 +16,11 @@ from grete import config
 from grete.config import Layer, environment_layer, layer, resolve
 from grete.settings import ROUTE_SETTINGS, SETTINGS, Setting
 from grete.swarm.settings import SWARM_SETTINGS
+from tests.unit.layers import one_after_the_other, winners
+
+pytestmark = pytest.mark.usefixtures("empty_directory")
 
 KAFKA = {"bootstrap.servers": "localhost:9092"}
-
-
-@pytest.fixture(autouse=True)
-def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No grete.toml but the test's own."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def resolved(
@@ -47,24 +43,13 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_layer_goes_before_those_below(empty_directory: Path) -> None:
-    toml = empty_directory / "grete.toml"
-    origins = []
-    for write, environment, code, command_line in [
-        (True, {}, {}, {}),
-        (True, {"GRETE_SWARM_NODES": "3"}, {}, {}),
-        (True, {"GRETE_SWARM_NODES": "3"}, {"nodes": 4}, {}),
-        (True, {"GRETE_SWARM_NODES": "3"}, {"nodes": 4}, {"nodes": 6}),
-    ]:
-        if write:
-            toml.write_text('[swarm]\nnodes = 2\nmax_rss = "1GiB"\n')
-        value = resolved(code, command_line, environment).swarm_values["nodes"]
-        origins.append((value.value, value.origin))
-    assert origins == [
-        (2, "grete.toml"),
-        (3, "environment variable GRETE_SWARM_NODES"),
-        (4, "code"),
-        (6, "command line"),
+    (empty_directory / "grete.toml").write_text('[swarm]\nnodes = 2\nmax_rss = "1GiB"\n')
+    variable = "GRETE_SWARM_NODES"
+    values = [
+        resolved(code, command_line, environment).swarm_values["nodes"]
+        for environment, code, command_line in one_after_the_other(variable, "nodes")
     ]
+    assert [(value.value, value.origin) for value in values] == winners(variable)
     assert resolved({"nodes": None}).swarm.max_rss == 1 << 30
 
 
