@@ -170,6 +170,18 @@ def test_a_supervisor_that_fails_takes_its_nodes_along(mode: list[str]) -> None:
                 os.kill(pid, 0)
 
 
+@MODES
+def test_a_supervisor_that_fails_waits_for_no_node_for_ever(mode: list[str]) -> None:
+    with Run("obey", "--nodes", "3", "--twist", "tests.swarm.twists:unkillable_node", *mode) as run:
+        pids = run.nodes(3)
+        os.kill(pids[0], signal.SIGKILL)
+        assert run.wait() == 1
+        told = run.until(event="swarm.node.unkillable")
+        assert (told["node"], told["pid"]) == (1, pids[1])
+        with pytest.raises(ProcessLookupError):
+            os.kill(pids[2], 0)
+
+
 def test_a_log_handler_that_raises_costs_no_node() -> None:
     with Run("obey", "--nodes", "2", "--twist", "tests.swarm.twists:broken_logging") as run:
         pids = run.nodes(2)

@@ -12,6 +12,7 @@ import time
 import weakref
 from pathlib import Path
 
+from grete.swarm import loop as loop_module
 from grete.swarm.actions import Signal
 from grete.swarm.loop import Loop
 from tests.swarm.bodies import say
@@ -110,6 +111,13 @@ def broken_manager(loop: Loop) -> None:
         raise RuntimeError("a bug of ours")
 
     loop._manager.died = died  # type: ignore[method-assign]
+
+
+def unkillable_node(loop: Loop) -> None:
+    """The same, and SIGKILL does nothing to the second node, as if it waited for a disk that is gone."""
+    broken_manager(loop)
+    loop_module.UNKILLABLE = 0.2
+    loop._nodes[1].signal = lambda signum: True  # type: ignore[method-assign]
 
 
 def broken_logging(loop: Loop) -> None:

@@ -32,6 +32,9 @@ TICK = 1.0
 
 FAILED = 1
 
+UNKILLABLE = 5.0
+"""Seconds after SIGKILL. By then a process has ended, or it will not."""
+
 
 class Loop:
     """Brings what happens to the Manager, and does what it says. Decides nothing itself."""
@@ -240,13 +243,29 @@ class Loop:
             self._epoll.register(node.pipe, 0)
 
     def _kill_all(self) -> None:
+        """Who waits in the kernel, for a disk that is gone, outlives SIGKILL: it is named and left behind."""
         for node in self._nodes:
             node.signal(signal.SIGKILL)
-        for node in self._nodes:
-            while node.reap() is None and node.pid is not None:
-                # Soon, or never: if it waits in the kernel for a disk that is gone.
-                with contextlib.suppress(ChildProcessError):
-                    os.waitid(os.P_PID, node.pid, os.WEXITED | os.WNOWAIT)
+        until = time.monotonic() + UNKILLABLE
+        # Blocked before the look: a child that ends between the look and the wait ends the wait.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        try:
+            while living := [node for node in self._nodes if node.reap() is None and node.pid is not None]:
+                left = until - time.monotonic()
+                if left <= 0:
+                    break
+                # Not for all of it: a thread of some library may get the signal in our place.
+                signal.sigtimedwait({signal.SIGCHLD}, min(left, 0.1))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for node in living:
+            text = (
+                f"node {node.id} (pid {node.pid}) lives {UNKILLABLE:g} s after SIGKILL, and the supervisor ends "
+                f"without it: /proc/{node.pid}/stack says where the kernel keeps it"
+            )
+            fields = {"node": node.id, "pid": node.pid, "seconds": UNKILLABLE}
+            with contextlib.suppress(Exception):
+                self._tell(logging.ERROR, "swarm.node.unkillable", "%s", text, fields=fields)
 
     def _fds(self) -> Iterable[int]:
         yield self._epoll.fileno()
