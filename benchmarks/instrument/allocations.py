@@ -40,11 +40,11 @@ def allocated(title: str, loop: Loop, times: int, *, silent: bool = True) -> All
 
 def _look(loop: Loop, times: int) -> tuple[int, int, int]:
     """Bytes that are left, bytes at the peak, blocks that are left."""
-    for _ in range(3):
-        loop(1000)  # what is made once is made now
     gc.collect()
     gc.disable()
     try:
+        for _ in range(3):
+            loop(1000)  # what is made once, or kept to be used again, is made now
         before = sys.getallocatedblocks()
         loop(times)
         blocks = sys.getallocatedblocks() - before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,13 +27,13 @@ from tests.unit.batches import Record, batch
 
 from .measurement import Cost
 from .shapes import Shape
-from .silenced import silenced_hooks
+from .silenced import both
 
 LANES = 8
 # Of a round's jobs, so large a part runs before the clock starts.
 WARM_UP = 0.1
 
-SILENCED = silenced_hooks()
+HOOKS = both(random.random() < 0.5)
 
 
 @dataclass
@@ -111,7 +112,7 @@ def run(
         max_messages=shape.records,
         pool="loop" if shape.asynchronous else "threads",
     )
-    parts = _Parts(dispatcher, control, {0: route}, monitor, SILENCED if silent else Hooks)
+    parts = _Parts(dispatcher, control, {0: route}, monitor, HOOKS[silent])
     each = (jobs + warm_up) // LANES + 1
     data = batches(shape, each)
     for partition in range(LANES):

@@ -16,7 +16,7 @@ from benchmarks.instrument import allocations, jobs, report, rig, scrapes
 from benchmarks.instrument.calls import guard, guard_of_jobs, nothing
 from benchmarks.instrument.measurement import Allocated, Call, Cost, Measurement, Pair
 from benchmarks.instrument.shapes import SHAPES
-from benchmarks.instrument.silenced import mentions, silenced, silenced_hooks
+from benchmarks.instrument.silenced import both, mentions, silenced
 from benchmarks.instrument.targets import judge
 from grete.instrumentation import Monitor
 from grete.processing import hooks
@@ -122,9 +122,17 @@ def test_nothing_is_left_of_what_tells() -> None:
     tree = silenced(source)
     assert not set(mentions(tree))
     assert "_consume(instance)" in ast.unparse(tree)
-    assert silenced_hooks().work is not hooks.Hooks.work
     with pytest.raises(AssertionError, match="_heard"):
         silenced("def f(self):\n    return self._heard.now")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_both_ways_are_made_of_the_same_source(first: bool) -> None:
+    made = both(first)
+    assert next(iter(made)) is first
+    assert vars(made[False]).keys() == vars(hooks.Hooks).keys()
+    assert made[False].work.__code__.co_code == hooks.Hooks.work.__code__.co_code
+    assert made[True].work.__code__.co_code != hooks.Hooks.work.__code__.co_code
 
 
 @pytest.mark.parametrize("name", SHAPES)
