@@ -76,6 +76,7 @@ def test_a_job_has_a_span_that_says_what_it_was(agent: FakeAgent, monitor: Monit
     assert said == {
         "component": "grete", "span.kind": "consumer", "messaging.system": "kafka",
         "messaging.destination.name": "orders", "messaging.destination.partition.id": "3",
+        "messaging.consumer.group.name": "billing",
     }  # fmt: skip
     numbers = {key: value for key, value in span["metrics"].items() if key.startswith(("messaging", "grete"))}
     assert numbers == {

@@ -120,6 +120,13 @@ impl Span {
         span
     }
 
+    /// Has room for so many tags and metrics, and bytes of text of all of them, from the beginning.
+    pub fn reserve(&mut self, tags: usize, metrics: usize, text: usize) {
+        self.tags.reserve_exact(tags.min(MOST));
+        self.metrics.reserve_exact(metrics.min(MOST));
+        self.text.reserve_exact(text);
+    }
+
     fn text(&self, piece: Piece) -> &str {
         let at = piece.at as usize;
         self.text.get(at..at + piece.length as usize).unwrap_or_default()
@@ -187,7 +194,7 @@ impl Span {
             let value = self.replace(self.tags[index].1, value);
             self.tags[index].1 = value;
         } else if self.tags.len() < MOST {
-            if self.tags.is_empty() {
+            if self.tags.capacity() == 0 {
                 self.tags.reserve_exact(6);
             }
             let pair = (self.add(key, LONGEST_KEY), self.add(value, LONGEST_VALUE));

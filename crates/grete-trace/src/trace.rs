@@ -115,6 +115,11 @@ impl Trace {
         }
         let mut state = self.lock();
         state.bytes += span.bytes();
+        if state.spans.capacity() == 0 {
+            // Most traces are small, and a vector's own first step would be to four spans.
+            let open = state.open.clamp(1, 16);
+            state.spans.reserve_exact(open);
+        }
         state.spans.push(span);
         self.leave(state);
     }
@@ -135,7 +140,8 @@ impl Trace {
             return;
         }
         let spans = std::mem::take(&mut state.spans);
-        let span_bytes = std::mem::take(&mut state.bytes);
+        let unused = (spans.capacity() - spans.len()) * size_of::<Span>();
+        let span_bytes = std::mem::take(&mut state.bytes) + unused;
         drop(state);
         let root = self.root.load(Relaxed);
         let head = spans.iter().rposition(|span| span.span_id == root).unwrap_or(0);
