@@ -113,6 +113,10 @@ bench-swarm: build kafka $(STAMPS)/bench  ## what nodes bring and cost (BENCH_AR
 bench-instrument: build $(STAMPS)/bench  ## what events and listeners cost (BENCH_ARGS="--parts jobs --quick")
 	$(BIN)/python -m benchmarks.instrument $(BENCH_ARGS)
 
+.PHONY: bench-trace
+bench-trace: build $(STAMPS)/bench  ## what spans cost, and agents that do not take them (BENCH_ARGS="--parts send")
+	$(BIN)/python -m benchmarks.trace $(BENCH_ARGS)
+
 .PHONY: clean
 clean:  ## remove all that was built, the jars too
 	rm -rf $(VENV) build target

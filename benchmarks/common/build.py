@@ -55,6 +55,17 @@ def c_program(source: str) -> Path:
 
 
 @cache
+def plain_c(source: str, *flags: str) -> Path:
+    """A C program on nothing but the system; with "-shared" a library to preload. `source` is in benchmarks/native."""
+    path = HERE / "native" / source
+    target = OUT / "c" / (path.stem + (".so" if "-shared" in flags else ""))
+    if _newer(target, [path]):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _run(["cc", "-O2", "-Wall", "-Wextra", "-pthread", *flags, path, "-o", target], path.stem)
+    return target
+
+
+@cache
 def floor_program() -> Path:
     """The raw socket loop, a release build."""
     directory = HERE / "floor"

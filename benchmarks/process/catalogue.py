@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.common.environments import python_of
 from benchmarks.consume.catalogue import RDKAFKA_TUNED
-
-from .environments import python_of
 
 MILLION = 1_000_000
 TOPIC, RECORDS = "T100", 5 * MILLION
@@ -61,12 +60,12 @@ def _faststream(backend: str, payload: str, title: str, limit: int) -> Client:
     # Without a type it decodes JSON all the same: its handler gets a dict in both parts.
     settings = {"backend": backend, "payload": payload}
     note = f"async handler, no logger; first {limit:,} records"
-    python = lambda: python_of("faststream")  # noqa: E731
+    python = lambda: python_of("process", "faststream")  # noqa: E731
     return Client(f"faststream-{backend}", title, python, "faststream_app", "dict", settings, note, limit)
 
 
 def _quix(payload: str, title: str, got: str, limit: int) -> Client:
-    python = lambda: python_of("quixstreams")  # noqa: E731
+    python = lambda: python_of("process", "quixstreams")  # noqa: E731
     note = f"loglevel WARNING; first {limit:,} records"
     return Client("quixstreams", title, python, "quix", got, {"payload": payload}, note, limit)
 

@@ -1,0 +1,1 @@
+"""One process for each client, started by the driver."""

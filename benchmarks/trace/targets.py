@@ -1,0 +1,62 @@
+"""What tracing has to reach, and whether it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.common.verdicts import Verdict
+
+from .measurement import Measurement, handlers
+
+# Calls per second over those of the faster ddtrace, by spans.
+FASTER = {1: 1.3, 10: 1.3, 100: 3.0, 1_000: 10.0}
+# Of the others' time.
+CHILD = 0.1
+# Jobs per second beside those with an agent that is well: noise, and nothing else.
+BAD_AGENT = 0.95
+# Beyond the process without a tracer: `max_bytes` of spans (32 MiB), and what malloc and the encoder take beside them.
+MEMORY_MB = 64.0
+
+
+def judge(found: Measurement) -> list[Verdict]:
+    """Every target of the parts that were run."""
+    return [*_sent(found), *_written(found), *_jobs(found)]
+
+
+def _sent(found: Measurement) -> Iterator[Verdict]:
+    for spans, wanted in FASTER.items():
+        rows = found.of_size(spans)
+        if not rows:
+            continue
+        ours = rows.get("grete")
+        theirs = [row for name, row in rows.items() if name.startswith("ddtrace")]
+        faster = None if ours is None or not theirs else min(row.typical for row in theirs) / ours.typical
+        yield Verdict(f"send, {spans:,} spans: calls/s over ddtrace's", ">=", wanted, faster)
+        sizes = [row.bytes for row in theirs if row.bytes is not None]
+        less = None if ours is None or ours.bytes is None or not sizes else ours.bytes / min(sizes)
+        yield Verdict(f"send, {spans:,} spans: bytes allocated over ddtrace's", "<", 1.0, less)
+
+
+def _written(found: Measurement) -> Iterator[Verdict]:
+    by_name = {row.name: row for row in found.written}
+    ours = by_name.pop("grete", None)
+    for row in by_name.values():
+        ratio = None if ours is None else ours.typical / row.typical
+        yield Verdict(f"child: over {row.title}'s time", "<=", CHILD, ratio)
+
+
+def _jobs(found: Measurement) -> Iterator[Verdict]:
+    for handler in handlers(found.jobs):
+        rows = found.of_handler(handler)
+        well, without = rows.get("well"), rows.get("none")
+        for agent, row in rows.items():
+            if agent in ("none", "well"):
+                continue
+            ratio = None if well is None else row.typical / well.typical
+            yield Verdict(f"jobs, {handler}: agent {row.title}, jobs/s over a good one's", ">=", BAD_AGENT, ratio)
+        traced = [row for agent, row in rows.items() if agent != "none"]
+        if traced:
+            most = None if without is None else (max(row.rss for row in traced) - without.rss) / 1e6
+            yield Verdict(f"jobs, {handler}: memory of the tracer, MB", "<=", MEMORY_MB, most)
+            lost = float(max(row.unaccounted for row in traced))
+            yield Verdict(f"jobs, {handler}: spans that nobody has counted", "<=", 0.0, lost)
