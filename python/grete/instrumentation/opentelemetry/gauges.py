@@ -30,9 +30,9 @@ class Gauges:
             self._made.add(name)
             self._make(told[name])
 
-    def clear(self) -> None:
-        """There is nothing to observe any more."""
-        self._latest = {}
+    def keep_counters(self) -> None:
+        """Gauges tell nothing any more; the last word of counters stays true."""
+        self._latest = {name: family for name, family in self._latest.items() if family.kind == "counter"}
 
     def _make(self, family: Family) -> None:
         def observe(_options: CallbackOptions) -> Sequence[Observation]:

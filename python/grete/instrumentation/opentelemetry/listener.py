@@ -23,8 +23,6 @@ _SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 # Of a job's span, to spans that sent its records.
 _MOST_LINKS = 128
-# What exporters have, in seconds, to take what is left when the App stops.
-_LAST = 2.0
 
 
 class OpenTelemetry:
@@ -50,8 +48,6 @@ class OpenTelemetry:
         *,
         setup: Callable[[], object] | None = None,
     ) -> None:
-        self._tracers = tracer_provider
-        self._meters = meter_provider
         self._setup = Once(setup) if setup is not None else None
         # Those of the process come to be what `setup`, or anybody, makes of them.
         self._tracer = trace.get_tracer("grete", __version__, tracer_provider, _SCHEMA)
@@ -143,16 +139,8 @@ class OpenTelemetry:
         self._gauges.take(occurred["metrics"])
 
     def on_app_stopped(self, _occurred: Occurred) -> None:
-        """Nobody works any more: exporters get what is there. A node of a swarm ends without another chance."""
-        for provider in (
-            self._tracers or trace.get_tracer_provider(),
-            self._meters or metrics.get_meter_provider(),
-        ):
-            flush: Callable[[int], object] | None = getattr(provider, "force_flush", None)
-            if flush is not None:  # the SDK's; the API alone has none
-                with contextlib.suppress(Exception):  # of an exporter
-                    flush(int(_LAST * 1000))
-        self._gauges.clear()
+        """Nothing runs that could be observed. What exporters still hold is the SDK's to send when the process ends."""
+        self._gauges.keep_counters()
 
 
 def _place(job: Mapping[str, Any]) -> Attributes:
