@@ -87,7 +87,13 @@ impl Watch {
     #[must_use]
     pub fn wait(&self, now: Instant) -> Duration {
         let state = self.shared.lock();
-        state.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)).max(state.last)
+        state.waiting(now).max(state.last)
+    }
+
+    /// How long it has waited by now; nothing when it does not wait.
+    #[must_use]
+    pub fn waiting(&self, now: Instant) -> Duration {
+        self.shared.lock().waiting(now)
     }
 
     /// The whole process has slept until `now`: that was no wait for the lock. One that is under way counts from then.
@@ -98,6 +104,12 @@ impl Watch {
         let mut state = self.shared.lock();
         state.last = Duration::ZERO;
         state.since = state.since.map(|_| now);
+    }
+}
+
+impl State {
+    fn waiting(&self, now: Instant) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 }
 

@@ -75,7 +75,7 @@ impl Examiner {
         let process = &mut metrics.process;
         process::look(process);
         process.start_time = self.start_time;
-        process.gil_wait = look.gil_wait.map(|wait| wait.as_secs_f64());
+        process.gil_wait = self.canary.get().map(|canary| canary.wait(now).as_secs_f64());
         process.live = Some(verdict::live(&look, &self.limits).ok);
         process.ready = Some(verdict::ready(&look, &self.limits).ok);
         metrics
@@ -85,7 +85,8 @@ impl Examiner {
     pub(crate) fn look(&self, now: Instant) -> Look {
         let mut report = Report::default();
         self.source.read(&mut report);
-        let gil_wait = self.canary.get().map(|canary| canary.wait(now));
+        // One that is over is no reason for anything; metrics tell of it, too.
+        let gil_wait = self.canary.get().map(|canary| canary.waiting(now));
         let unsteady = self.unsteady_since(&report, now);
         Look { report, gil_wait, unsteady }
     }

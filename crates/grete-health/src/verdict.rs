@@ -25,7 +25,7 @@ pub struct Limits {
 pub struct Look {
     /// What the source says.
     pub report: Report,
-    /// How long the GIL is waited for, or was last; `None`: nobody measures it.
+    /// How long the GIL has been waited for; nothing: it is not. `None`: nobody measures it.
     pub gil_wait: Option<Duration>,
     /// For how long each of the report's groups has not been steady.
     pub unsteady: Vec<Duration>,

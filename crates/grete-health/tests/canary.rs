@@ -44,9 +44,11 @@ fn a_wait_under_way_grows_and_stays_known_when_it_is_over() {
     assert_eq!(watch.wait(now + Duration::from_secs(7)), Duration::from_secs(7));
     watch.ask(now + Duration::from_secs(8)); // changes nothing: it waits since then
     assert_eq!(watch.wait(now + Duration::from_secs(9)), Duration::from_secs(9));
+    assert_eq!(watch.waiting(now + Duration::from_secs(9)), Duration::from_secs(9));
     release();
     let took = noted(&watch);
     assert!(took > Duration::ZERO && took <= now.elapsed(), "{took:?}");
+    assert_eq!(watch.waiting(Instant::now()), Duration::ZERO);
     // The next one counts from its own beginning, and the last one is known meanwhile.
     let again = Instant::now();
     watch.ask(again);

@@ -1,0 +1,109 @@
+"""`grete run --probes`: what a process says of itself, from outside, while it can say nothing in Python."""
+
+from __future__ import annotations
+
+import socket
+import statistics
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.integration.apprun import AppRun
+from tests.kafka import KafkaCluster, eventually, fill
+from tests.unit.probing import Answer, ask, ask_until
+
+pytestmark = pytest.mark.kafka
+GRIPPING = "tests.integration.apps.gripping:app"
+
+
+def value(metrics: str, name: str, **labels: str) -> float:
+    """Of one series."""
+    for family in text_string_to_metric_families(metrics):
+        for sample in family.samples:
+            if sample.name == name and sample.labels == labels:
+                return sample.value
+    raise AssertionError(f"no {name} {labels} in {metrics}")
+
+
+def start(kafka: KafkaCluster, topic: str, group: str, directory: Path, seconds: float) -> AppRun:
+    environment = {
+        "GRIPPING_SERVERS": kafka.bootstrap_servers,
+        "GRIPPING_TOPIC": topic,
+        "GRIPPING_GROUP": group,
+        "GRIPPING_SECONDS": seconds,
+    }
+    return AppRun(GRIPPING, directory, environment, ["--probes", "127.0.0.1:0"])
+
+
+def where(run: AppRun) -> str:
+    run.until_event("probes")
+    address: str = next(row["address"] for row in run.seen if row["event"] == "probes")
+    return address
+
+
+def named(answer: Answer, reason: str) -> bool:
+    """Whether this problem is there, with the lane and the handler that it comes from."""
+    for problem in answer.body["problems"]:
+        if problem["reason"] == reason and problem["seconds"] > problem["limit"]:
+            job = problem["jobs"][0] if reason == "gil" else problem
+            return (job["handler"], job["partition"]) == ("Gripping.consume", 0) and job["seconds"] > 1.0
+    return False
+
+
+def test_it_is_ready_once_it_has_its_partitions(kafka: KafkaCluster, topic: str, group: str, tmp_path: Path) -> None:
+    kafka.create_topic(topic, partitions=3)
+    fill(kafka.bootstrap_servers, topic, 300, partitions=3)
+    with start(kafka, topic, group, tmp_path, 0.0) as run:
+        address = where(run)
+        before = ask_until(address, "/readyz", lambda answer: answer.status == 200, "readiness")
+        assert {answer.status for answer in before[:-1]} <= {503}
+        assert ask(address, "/livez").reasons == []
+        done = {"handler": "Gripping.consume"}
+        run.until(
+            lambda: value(ask(address, "/metrics").body, "grete_records_total", **done) == 300,
+            30.0,
+            "all are processed",
+        )
+        metrics = ask(address, "/metrics").body
+        assert value(metrics, "grete_partitions", group=group) == 3
+        assert value(metrics, "grete_group_steady", group=group) == 1
+        assert value(metrics, "grete_ready") == 1
+        for partition in "012":
+            assert value(metrics, "grete_lag_records", **done, topic=topic, partition=partition) == 0
+        assert run.stop() == 0
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])))
+
+
+@pytest.mark.parametrize("seconds", [3.5, pytest.param(30.0, marks=pytest.mark.soak)])
+def test_it_answers_while_a_handler_holds_the_gil_in_a_c_call(
+    kafka: KafkaCluster, topic: str, group: str, tmp_path: Path, seconds: float
+) -> None:
+    kafka.create_topic(topic)
+    fill(kafka.bootstrap_servers, topic, 10)
+    with start(kafka, topic, group, tmp_path, seconds) as run:
+        address = where(run)
+        run.until_event("holds")
+        answers = ask_until(address, "/livez", lambda answer: named(answer, "handler"), "handler's time over")
+        assert answers[-1].status == 503
+        text = f"Gripping.consume has run for 1.0 s on {topic}[0], and its handler_timeout is 1 s"
+        assert answers[-1].body["why"] == text
+        answers += ask_until(address, "/livez", lambda answer: named(answer, "gil"), "GIL held for too long")
+        assert value(ask(address, "/metrics").body, "grete_gil_wait_seconds") > 2.0
+        assert value(ask(address, "/metrics").body, "grete_live") == 0
+        answers += ask_until(address, "/livez", lambda answer: answer.status == 200, "end of it")
+        failed = [answer for answer in answers if answer.status == 503]
+        assert all(answer.reasons[0] == "handler" for answer in failed)
+        run.until_event("lets go")
+        # Who had waited for the GIL would have waited for most of the time.
+        times = sorted(answer.seconds for answer in answers)
+        assert times[-1] < 1.0
+        p50, p99 = statistics.quantiles(times, n=100)[49], statistics.quantiles(times, n=100)[98]
+        print(
+            f"\nthe GIL held for {seconds:g} s: {len(times)} answers of /livez, {len(failed)} of them 503; "
+            f"p50 {p50 * 1e3:.2f} ms, p99 {p99 * 1e3:.2f} ms, max {times[-1] * 1e3:.2f} ms"
+        )
+        eventually(lambda: kafka.admin.lag(group, [topic]) == 0, 30.0, "all is committed")
+        assert ask(address, "/livez").reasons == []
+        assert run.stop() == 0
