@@ -12,9 +12,15 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+import grete
+from grete import _core
 from grete.errors import ConfigError
+from grete.instrumentation import Monitor
 from grete.instrumentation.datadog import Tracer
+from tests.unit.batches import Record, batch
 from tests.unit.fake_agent import FakeAgent, Request, answer, fake_agent
+from tests.unit.jobs import FakeJob
+from tests.unit.test_hooks import Rig
 
 VARIABLES = [
     "OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -342,3 +348,32 @@ def test_a_child_tells_of_itself(collector: FakeAgent) -> None:
         for resource, spans in decoded(request)
     ]
     assert told == [(os.getpid(), ["parents"]), (pid, ["childs"])]
+
+
+def test_spans_of_jobs_are_called_by_the_conventions(collector: FakeAgent) -> None:
+    monitor = Monitor()
+    tracer = tracer_for(collector, messages=True)
+    monitor.subscribe(tracer)
+
+    def take(message: grete.Message) -> None:
+        assert message.value == b"x"
+
+    record = Record(5, b"x", headers=[("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")])
+    Rig(take, monitor=monitor).run(FakeJob(messages=_core._testing_decode(batch([record]), "orders", 3)))
+    assert tracer.close()
+    one, job = spans(collector)
+    assert (job.name, job.kind, job.parent_span_id.hex()) == (
+        "process orders",
+        Span.SPAN_KIND_CONSUMER,
+        "00f067aa0ba902b7",
+    )
+    assert values(job.attributes) == {
+        "component": "grete", "messaging.system": "kafka", "messaging.operation.name": "process",
+        "messaging.operation.type": "process", "messaging.destination.name": "orders",
+        "messaging.destination.partition.id": "3", "messaging.consumer.group.name": "billing",
+        "messaging.batch.message_count": 1, "messaging.kafka.first_offset": 5, "messaging.kafka.last_offset": 5,
+        "grete.attempt": 1, "resource.name": values(job.attributes)["resource.name"], "span.type": "worker",
+    }  # fmt: skip
+    assert (one.name, one.parent_span_id) == ("handle orders", job.span_id)
+    assert values(one.attributes)["messaging.operation.name"] == "handle"
+    assert values(one.attributes)["messaging.kafka.offset"] == 5

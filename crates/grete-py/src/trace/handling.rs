@@ -3,10 +3,11 @@
 //! Both events come in the thread, and in the context, that the handler runs in: what is current from one to the other is so
 //! inside of the handler, and in whatever it awaits.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use grete_trace::{Link, Span as Core, Trace};
+use grete_trace::{Format, Link, Span as Core, Trace};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -63,7 +64,7 @@ impl Handling {
             Some(sender) => tracer.continued(None, sender),
             None => tracer.trace(None, None),
         };
-        let mut span = begun(py, &trace, "kafka.consume", occurred)?;
+        let mut span = begun(py, tracer, &trace, &JOB, occurred)?;
         let group = field::<PyString>(py, occurred, intern!(py, "group"))?;
         span.set_tag("messaging.consumer.group.name", &text(&group));
         number(&mut span, "messaging.batch.message_count", i64::try_from(count).unwrap_or(i64::MAX));
@@ -93,7 +94,7 @@ impl Handling {
         let job = current::get(py)?;
         let job = job.as_ref().map(|span| span.get());
         let (trace, parent_id) = tracer.trace(None, job.map(|span| (&span.trace, span.span_id)));
-        let mut span = begun(py, &trace, "kafka.process", occurred)?;
+        let mut span = begun(py, tracer, &trace, &RECORD, occurred)?;
         number(&mut span, "messaging.kafka.offset", message.get().offset());
         // The job's span has counted what is broken.
         let (sender, _) = parents::of_row(message.get().batch.get(), message.get().row());
@@ -125,13 +126,42 @@ impl Handling {
     }
 }
 
+/// What a span is called.
+struct Named {
+    datadog: &'static str,
+    /// By OpenTelemetry's conventions for messaging, with the topic behind it.
+    operation: &'static str,
+}
+
+const JOB: Named = Named { datadog: "kafka.consume", operation: "process" };
+const RECORD: Named = Named { datadog: "kafka.process", operation: "handle" };
+
 /// What all of these spans say.
-fn begun(py: Python<'_>, trace: &Trace, name: &str, occurred: &Occurred) -> PyResult<Core> {
+fn begun(
+    py: Python<'_>,
+    tracer: &grete_trace::Tracer,
+    trace: &Trace,
+    named: &Named,
+    occurred: &Occurred,
+) -> PyResult<Core> {
     let handler = field::<PyString>(py, occurred, intern!(py, "handler"))?;
     let topic = field::<PyString>(py, occurred, intern!(py, "topic"))?;
     let partition: i32 = occurred.field(py, intern!(py, "partition"))?.extract()?;
-    let mut span = Core::new(trace.service().clone(), name, Some(&text(&handler)), "worker");
-    span.reserve(6, 4, 320); // what is set here and by `begin_job`, with names that are not long
+    let conventional = tracer.config().format != Format::Datadog;
+    let name = match conventional {
+        true => Cow::Owned(format!("{} {}", named.operation, text(&topic))),
+        false => Cow::Borrowed(named.datadog),
+    };
+    let mut span = Core::new(trace.service().clone(), &name, Some(&text(&handler)), "worker");
+    // What is set here and by `begin_job`, with names that are not long.
+    match conventional {
+        true => span.reserve(8, 4, 420),
+        false => span.reserve(6, 4, 320),
+    }
+    if conventional {
+        span.set_tag("messaging.operation.name", named.operation);
+        span.set_tag("messaging.operation.type", "process");
+    }
     span.set_tag("component", "grete");
     span.set_tag("span.kind", "consumer");
     span.set_tag("messaging.system", "kafka");
