@@ -572,6 +572,8 @@ class Health:
         """
     def add_client(self, client: Client) -> None:
         """From now on its membership and what it does is told, too."""
+    def add_producer(self, producer: Producer) -> None:
+        """From now on what it does is told, too, even after its end."""
     def report(self, fd: int, interval: float, canary: bool = True, board: Board | None = None) -> None:
         """Writes reports to a pipe from now on, in a thread "grete-health" that needs no GIL; `grete.swarm.report`
         reads them. The process ends with status 3 as soon as nobody reads from the pipe any more.

@@ -17,10 +17,11 @@ use grete_net::EventLoop;
 use crate::admin;
 use crate::command::{Commands, NoAnswer};
 use crate::config::ConsumerConfig;
-use crate::dispatcher::{Dispatcher, JobToken, seed};
+use crate::dispatcher::{Dispatcher, JobToken, LaneReport, seed};
 use crate::driver::{Counters, Driver};
 use crate::ending::Ending;
 use crate::error::{ClientError, Subject};
+use crate::figures::Figures;
 use crate::membership::Membership;
 use crate::report;
 
@@ -377,14 +378,32 @@ impl Consumer {
     /// Figures as of now.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let counters = &self.shared.counters;
+        let figures = self.figures();
         Statistics {
-            bytes_received: counters.bytes_received.load(Ordering::Relaxed),
-            fetches: counters.fetches.load(Ordering::Relaxed),
-            reconnects: counters.reconnects.load(Ordering::Relaxed),
+            bytes_received: figures.fetched_bytes,
+            fetches: figures.fetches,
+            reconnects: figures.reconnects,
             queued_bytes: self.statuses().iter().map(|lane| lane.queued_bytes).sum(),
             pinned_bytes: self.shared.dispatcher.pinned_bytes(),
         }
+    }
+
+    /// What the network thread has counted, as it told last. Waits for nobody.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.shared.counters.figures.look()
+    }
+
+    /// `client.id`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.shared.config.client_id()
+    }
+
+    /// Whether the lane is one of its partitions.
+    #[must_use]
+    pub fn has(&self, lane: &LaneReport) -> bool {
+        lane.client == self.shared.client
     }
 
     /// What the client is to its group, as the network thread told last. Waits for nobody.

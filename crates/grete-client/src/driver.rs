@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use grete_core::consumer::{ConsumerAction, ConsumerCore, ConsumerEvent, ConsumerReply, Standing};
 use grete_core::dispatch::{ClientId, Dispatch, LaneId, LaneSpec, RoutePolicy};
@@ -13,6 +12,7 @@ use grete_net::{NetAction, NetEvent, Protocol};
 use crate::command::{Commands, Question};
 use crate::consumer::Route;
 use crate::dispatcher::Dispatcher;
+use crate::figures::{Figures, Left};
 use crate::membership::Told;
 use crate::remarks::{self, Remarks};
 use crate::report;
@@ -28,9 +28,7 @@ impl Question for ConsumerEvent {
 /// Figures that other threads read.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) bytes_received: AtomicU64,
-    pub(crate) fetches: AtomicU64,
-    pub(crate) reconnects: AtomicU64,
+    pub(crate) figures: Left,
     pub(crate) membership: Told,
 }
 
@@ -54,6 +52,7 @@ pub(crate) struct Driver {
     shortest_stall: Option<Nanos>,
     /// What was told last.
     standing: Option<Standing>,
+    reconnects: u64,
     finished: bool,
 }
 
@@ -88,6 +87,7 @@ impl Driver {
                 .flatten()
                 .min(),
             standing: None,
+            reconnects: 0,
             finished: false,
         }
     }
@@ -135,6 +135,18 @@ impl Driver {
         }
     }
 
+    fn leave_figures(&self) {
+        let fetch = self.core.fetch_stats();
+        self.counters.figures.leave(Figures {
+            fetched_bytes: fetch.bytes,
+            fetched_records: fetch.records,
+            fetches: fetch.fetches,
+            reconnects: self.reconnects,
+            connections: self.core.connections(),
+            group: self.core.group_stats(),
+        });
+    }
+
     /// Carries out what the core wishes, until it wishes nothing more.
     fn perform(&mut self, now: Nanos, actions: &mut Vec<NetAction>) {
         let mut notices = Vec::new();
@@ -157,7 +169,7 @@ impl Driver {
                     ConsumerAction::Reply(id, reply) => self.commands.answer(id, reply),
                     ConsumerAction::Notice(notice) => {
                         if report::is_disconnect(&notice) {
-                            self.counters.reconnects.fetch_add(1, Ordering::Relaxed);
+                            self.reconnects += 1;
                         }
                         if let Some(fatal) = report::fatal_notice(&notice).filter(|_| self.hooks) {
                             drop(state);
@@ -275,9 +287,7 @@ impl Protocol for Driver {
             self.perform(now, actions);
         }
         self.keep_time(now);
-        let stats = self.core.fetch_stats();
-        self.counters.bytes_received.store(stats.bytes, Ordering::Relaxed);
-        self.counters.fetches.store(stats.fetches, Ordering::Relaxed);
+        self.leave_figures();
         self.tell_standing();
     }
 

@@ -12,6 +12,7 @@ mod dispatcher;
 mod driver;
 mod ending;
 mod error;
+mod figures;
 mod membership;
 mod notice;
 mod producer;
@@ -26,6 +27,7 @@ pub use config::{AdminConfig, ConfigError, ConsumerConfig, ProducerConfig};
 pub use consumer::{Consumer, Route, Start, Statistics};
 pub use dispatcher::{Counts, Dispatcher, Job, JobToken, LaneReport, Next, Outcome, RunningJob, Started, Vitals, Wait};
 pub use error::{ClientError, Subject};
+pub use figures::Figures;
 pub use grete_core::dispatch::{
     Batch, Concurrency, Decision, Durations, Failure, Fenced, JobKind, OffsetPolicy, Pool, PooledColumns, RatePolicy,
     RetryPolicy, RoutePolicy, Stall, Tally, Trouble, Verdict,

@@ -251,6 +251,9 @@ class Runner:
     def _made(self, producer: Producer) -> bool:
         in_time = self._stop.add_producer(producer)
         if in_time:
+            health = self._health
+            if health is not None:
+                health.add_producer(producer)
             self._lookout.add_producer(producer)
         return in_time
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use grete_core::dispatch::{JobKind, LaneStatus, Running};
+use grete_core::dispatch::{ClientId, JobKind, LaneStatus, Pool, Running};
 use grete_core::time::Nanos;
 
 /// A job under way.
 #[derive(Debug, Clone)]
 pub struct RunningJob {
+    /// Who runs it.
+    pub pool: Pool,
     /// The topic's name.
     pub topic: Arc<str>,
     /// The partition's number.
@@ -32,6 +34,7 @@ pub struct RunningJob {
 impl RunningJob {
     pub(super) fn new(job: Running, now: Nanos) -> Self {
         Self {
+            pool: job.policy.pool,
             topic: job.tp.topic,
             partition: job.tp.partition,
             slot: job.unit.slot,
@@ -48,6 +51,8 @@ impl RunningJob {
 /// How one lane does.
 #[derive(Debug, Clone)]
 pub struct LaneReport {
+    /// Whose.
+    pub(crate) client: ClientId,
     /// The topic's name.
     pub topic: Arc<str>,
     /// The partition's number.
@@ -92,6 +97,7 @@ impl LaneReport {
     pub(super) fn new(lane: LaneStatus, now: Nanos, wall: f64) -> Self {
         let high_watermark = (lane.high_watermark >= 0).then_some(lane.high_watermark);
         Self {
+            client: lane.client,
             topic: lane.tp.topic,
             partition: lane.tp.partition,
             route: lane.policy.route,

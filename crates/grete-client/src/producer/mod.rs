@@ -386,6 +386,12 @@ impl Producer {
         self.shared.stamps.clock().now()
     }
 
+    /// `client.id`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
     /// Figures as of now.
     #[must_use]
     pub fn statistics(&self) -> ProducerStatistics {

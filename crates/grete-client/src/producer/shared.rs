@@ -32,6 +32,8 @@ pub(super) struct Shared {
     pub(super) attention: Arc<Attention>,
     /// `linger.ms` is 0.
     pub(super) prompt: bool,
+    /// `client.id`.
+    pub(super) name: Box<str>,
     pub(super) max_block: Duration,
     pub(super) buffer_memory: usize,
     /// When the closing gives up; the network thread passes it on.
@@ -61,6 +63,7 @@ impl Shared {
             counters: Counters::default(),
             attention,
             prompt: produce.linger == 0,
+            name: config.client_id().into(),
             max_block: config.millis("max.block.ms"),
             buffer_memory: produce.buffer_memory,
             closing: Mutex::default(),

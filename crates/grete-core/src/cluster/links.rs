@@ -31,7 +31,7 @@ impl Cluster {
         conn.mute(node.muted_until);
         node.set_conn(channel, Some(name));
         out.push(ClusterAction::Connect { conn: name, address: (Arc::clone(&node.address.host), node.address.port) });
-        self.links.insert(name, Link { node: id, channel, conn });
+        self.links.insert(name, Link { node: id, channel, conn, ready: false });
         self.dirty = true;
         Some(name)
     }
@@ -86,6 +86,9 @@ impl Cluster {
     }
 
     fn became_ready(&mut self, now: Nanos, name: ConnId, id: NodeId, channel: Channel, out: &mut ClusterActions) {
+        if let Some(link) = self.links.get_mut(&name) {
+            self.connections += usize::from(!std::mem::replace(&mut link.ready, true));
+        }
         if let Some(versions) = self.links.get(&name).and_then(|link| link.conn.versions()) {
             let newer = self.features.as_ref().is_none_or(|f| versions.features_epoch() >= f.features_epoch());
             if newer {
@@ -110,6 +113,7 @@ impl Cluster {
     /// The connection is gone; its requests have had their replies.
     fn lost(&mut self, now: Nanos, name: ConnId, reason: CloseReason, out: &mut ClusterActions) {
         let Some(link) = self.links.remove(&name) else { return };
+        self.connections -= usize::from(link.ready);
         let (id, channel) = (link.node, link.channel);
         let negotiated = link.conn.versions().is_some();
         let silent = channel == Channel::Control && matches!(reason, CloseReason::RequestTimeout { .. });

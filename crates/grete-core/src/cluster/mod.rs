@@ -61,6 +61,7 @@ struct Link {
     node: NodeId,
     channel: Channel,
     conn: Connection,
+    ready: bool,
 }
 
 /// A request to any broker while none is ready.
@@ -78,6 +79,8 @@ pub struct Cluster {
     rng: Rng,
     nodes: BTreeMap<NodeId, Node>,
     links: BTreeMap<ConnId, Link>,
+    /// Links that have become ready.
+    connections: usize,
     next_conn: u32,
     metadata: Metadata,
     refresh: Refresh,
@@ -122,6 +125,7 @@ impl Cluster {
             nodes: nodes.collect(),
             conn_config: Arc::new(conn_config),
             links: BTreeMap::new(),
+            connections: 0,
             next_conn: 0,
             metadata: Metadata::default(),
             refresh: Refresh::new(&config),
@@ -323,6 +327,12 @@ impl Cluster {
         let Some(address) = Address::from_wire(host, port).filter(|_| !is_bootstrap(node)) else { return false };
         self.list_node(node, address);
         true
+    }
+
+    /// How many connections are ready.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections
     }
 
     fn ready_conn(&self, node: NodeId, channel: Channel) -> Option<&Connection> {

@@ -26,7 +26,7 @@ use crate::admin::OperationsEvent;
 use crate::cluster::{Cluster, ClusterAction, ClusterEvent, ClusterNotice};
 use crate::dispatch::OffsetMap;
 use crate::fetch::{FetchAction, FetchEvent, FetchMachine};
-use crate::group::{GroupAction, GroupEvent, GroupMachine};
+use crate::group::{GroupAction, GroupEvent, GroupMachine, GroupStats};
 use crate::ids::Slot;
 use crate::partitions::{Partitions, SlotState};
 use crate::position::{PositionAction, PositionEvent, PositionMachine, StartAt};
@@ -197,6 +197,18 @@ impl ConsumerCore {
     #[must_use]
     pub fn fetch_stats(&self) -> crate::fetch::RawFetchStats {
         self.fetch.stats()
+    }
+
+    /// Counts of the group, if there is one.
+    #[must_use]
+    pub fn group_stats(&self) -> Option<GroupStats> {
+        self.group.as_ref().map(GroupMachine::stats)
+    }
+
+    /// How many connections are ready.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        if self.finished { 0 } else { self.cluster.connections() }
     }
 
     fn is_fetching(&self, slot: Slot) -> bool {

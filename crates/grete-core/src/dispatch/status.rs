@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::client::ClientId;
 use super::lane::{Lane, LaneId, Phase};
 use super::offset_map::OffsetMap;
 use super::outbox::{Committable, Drained};
@@ -44,6 +45,8 @@ impl LaneState {
 pub struct LaneStatus {
     /// Its name.
     pub lane: LaneId,
+    /// Whose.
+    pub client: ClientId,
     /// The partition.
     pub tp: TopicPartition,
     /// The route's settings.
@@ -163,6 +166,7 @@ impl Lane {
         let user = if self.paused { self.paused_until } else { None };
         LaneStatus {
             lane: self.id,
+            client: self.spec.client,
             tp: self.spec.tp.clone(),
             policy: Arc::clone(&self.spec.policy),
             state,

@@ -70,6 +70,9 @@ pub(super) struct Committer {
     plain: bool,
     retry_at: Nanos,
     backoff: Backoff,
+    /// Offsets that are stored, and those that never will be.
+    pub stored: u64,
+    pub failed: u64,
 }
 
 impl Committer {
@@ -81,6 +84,8 @@ impl Committer {
             plain: false,
             retry_at: 0,
             backoff: Backoff::new(retry_backoff, retry_backoff_max),
+            stored: 0,
+            failed: 0,
         }
     }
 
@@ -271,6 +276,11 @@ impl Committer {
         let mut background = Vec::new();
         let mut touched = check.to_vec();
         for (entry, result) in done {
+            match &result {
+                Ok(()) => self.stored += 1,
+                Err(CommitError::StaleAssignment) => {}
+                Err(_) => self.failed += 1,
+            }
             let CommitOffset { tp, offset, .. } = entry.commit;
             let unattended = background.len();
             for id in entry.waiters {

@@ -158,6 +158,19 @@ pub enum GroupAction {
     Fatal(GroupError),
 }
 
+/// Counts since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupStats {
+    /// Assignments that were taken in.
+    pub rebalances: u64,
+    /// Partitions that went without a revocation.
+    pub lost_partitions: u64,
+    /// Offsets that the coordinator has stored; of several of a partition that were folded into one, that one.
+    pub commits: u64,
+    /// Offsets that it has not stored, and never will. (Not those of partitions that had been given up meanwhile.)
+    pub commit_failures: u64,
+}
+
 /// Why partitions were lost without a revocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LostReason {

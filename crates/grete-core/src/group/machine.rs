@@ -7,7 +7,7 @@ use super::committer::{Committer, Standing};
 use super::config::GroupConfig;
 use super::context::{ClusterView, Context, Effect, Shared};
 use super::coordinator::Coordinator;
-use super::event::{GroupAction, GroupEvent, GroupNotice, LostReason};
+use super::event::{GroupAction, GroupEvent, GroupNotice, GroupStats, LostReason};
 use super::loader::Loader;
 use super::member::{Member, Stamp, State};
 use super::reconciler::{Reconciler, Revocation};
@@ -38,6 +38,8 @@ pub struct GroupMachine {
     /// Something was revoked because the assignment said so: the others wait for us to say that it is free.
     must_rejoin: bool,
     leave_by: Option<Nanos>,
+    rebalances: u64,
+    lost_partitions: u64,
 }
 
 /// Borrows what machines share, and leaves the machines free to be borrowed.
@@ -64,6 +66,8 @@ impl GroupMachine {
             acked: Vec::new(),
             must_rejoin: false,
             leave_by: None,
+            rebalances: 0,
+            lost_partitions: 0,
         }
     }
 
@@ -346,6 +350,7 @@ impl GroupMachine {
         if self.leave_by.is_some() {
             return;
         }
+        self.rebalances += 1;
         let target: BTreeSet<TopicPartition> = target.into_iter().collect();
         let revoke_by = self.revoke_by(now);
         self.revoke(revoke_by, out, |tp| target.contains(tp));
@@ -362,10 +367,19 @@ impl GroupMachine {
         let tps = self.reconciler.lose_all();
         self.loader.forget_all();
         self.must_rejoin = false;
+        self.lost_partitions += tps.len() as u64;
         if !tps.is_empty() {
             out.push(GroupAction::Lost { tps: tps.clone() });
             out.push(GroupAction::Notice(GroupNotice::Lost { tps, reason }));
         }
+    }
+
+    /// Counts since the start.
+    #[must_use]
+    pub fn stats(&self) -> GroupStats {
+        let Self { rebalances, lost_partitions, committer, .. } = self;
+        let (rebalances, lost_partitions) = (*rebalances, *lost_partitions);
+        GroupStats { rebalances, lost_partitions, commits: committer.stored, commit_failures: committer.failed }
     }
 
     /// When the last heartbeat that was acknowledged had been sent. Work on group partitions must stop when that is longer

@@ -38,5 +38,5 @@ pub use assignor::Assignor;
 pub use config::{GroupConfig, GroupConfigError};
 pub use context::ClusterView;
 pub use error::{CommitError, GroupError};
-pub use event::{CommitOffset, CommitOutcome, GroupAction, GroupEvent, GroupNotice, LostReason};
+pub use event::{CommitOffset, CommitOutcome, GroupAction, GroupEvent, GroupNotice, GroupStats, LostReason};
 pub use machine::GroupMachine;

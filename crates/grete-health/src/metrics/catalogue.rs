@@ -88,17 +88,17 @@ catalogue! {
     GROUP_STEADY = Gauge "grete_group_steady" ["group"] "1: this member has its place in the group; 0: it has not.";
     REBALANCES = Counter "grete_rebalances_total" ["group"] "Assignments that were taken in.";
     LOST_PARTITIONS = Counter "grete_lost_partitions_total" ["group"] "Partitions that were taken away without asking.";
-    COMMITS = Counter "grete_commits_total" ["group"] "Commits of offsets that were confirmed.";
-    COMMIT_FAILURES = Counter "grete_commit_failures_total" ["group"] "Commits of offsets that failed.";
+    COMMITS = Counter "grete_commits_total" ["group"] "Offsets of partitions that the group's coordinator has stored.";
+    COMMIT_FAILURES = Counter "grete_commit_failures_total" ["group"] "Offsets of partitions that could not be stored.";
 
     FETCHED_BYTES = Counter "grete_fetched_bytes_total" ["client"] "Bytes of records that were fetched, compressed as they came.";
-    FETCHED_RECORDS = Counter "grete_fetched_records_total" ["client"] "Records that were fetched.";
+    FETCHED_RECORDS = Counter "grete_fetched_records_total" ["client"] "Records that were fetched, as their batches say.";
     BUFFER_BYTES = Gauge "grete_buffer_bytes" ["client"] "Memory of records that are fetched and not done.";
     CONNECTIONS = Gauge "grete_connections" ["client"] "Connections to brokers that are open.";
-    RECONNECTS = Counter "grete_reconnects_total" ["client"] "Connections to brokers that were opened again.";
+    RECONNECTS = Counter "grete_reconnects_total" ["client"] "Connections to brokers that broke; they are opened again.";
 
     PRODUCED_RECORDS = Counter "grete_produced_records_total" ["client"] "Records that the broker has acknowledged.";
-    PRODUCED_BYTES = Counter "grete_produced_bytes_total" ["client"] "Bytes of batches that the broker has acknowledged.";
+    PRODUCED_BYTES = Counter "grete_produced_bytes_total" ["client"] "Bytes of batches that were sent, compressed as they went; what is sent again counts again.";
     PRODUCE_FAILURES = Counter "grete_produce_failures_total" ["client"]
         "Records that were not written, or of which it is not known.";
     PRODUCE_RETRIES = Counter "grete_produce_retries_total" ["client"] "Batches that were sent again.";

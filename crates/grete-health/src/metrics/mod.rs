@@ -99,9 +99,9 @@ pub struct Group {
     pub rebalances: Option<u64>,
     /// Partitions that went away without being given back.
     pub lost_partitions: Option<u64>,
-    /// Commits that were confirmed.
+    /// Offsets that were stored.
     pub commits: Option<u64>,
-    /// Commits that failed.
+    /// Offsets that could not be stored.
     pub commit_failures: Option<u64>,
 }
 
@@ -118,7 +118,7 @@ pub struct Client {
     pub buffer_bytes: Option<u64>,
     /// Connections that are open.
     pub connections: Option<u64>,
-    /// Connections that were opened again after they broke.
+    /// Connections that broke.
     pub reconnects: Option<u64>,
 }
 
@@ -129,7 +129,7 @@ pub struct Producer {
     pub client: Arc<str>,
     /// Records that are written.
     pub records: Option<u64>,
-    /// Bytes of batches that are written.
+    /// Bytes of batches that were sent, each time they were.
     pub bytes: Option<u64>,
     /// Records that could not be written, or of which nobody knows.
     pub failures: Option<u64>,

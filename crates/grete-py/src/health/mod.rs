@@ -19,6 +19,7 @@ use crate::client::Client;
 use crate::dispatcher::Dispatcher;
 use crate::errors;
 use crate::handle::Handle;
+use crate::producer::Producer;
 use families::Families;
 use source::ProcessSource;
 use threads::Threads;
@@ -64,6 +65,12 @@ impl Health {
     /// From now on its membership and what it does is told, too.
     fn add_client(&self, client: &Client) -> PyResult<()> {
         self.source.get()?.add(client.get()?.clone());
+        Ok(())
+    }
+
+    /// From now on what it does is told, too, even after its end.
+    fn add_producer(&self, producer: &Producer) -> PyResult<()> {
+        self.source.get()?.add_producer(producer.client()?.clone());
         Ok(())
     }
 

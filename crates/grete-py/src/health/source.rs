@@ -6,39 +6,49 @@
 //! - the dispatcher's: inside `grete-client`, which knows no Python and takes no callback of ours while it holds the lock; each
 //!   of its calls has given it back when it returns, that is, before the caller attaches again or while the caller is attached
 //!   all the time. Under it lie the locks of lanes' marks, of which the same is true;
-//! - a membership's: held by the network thread for a copy;
-//! - the list's below: held for an addition, or while memberships are copied.
+//! - a membership's, and that of a client's or producer's figures: held by the network thread for a copy;
+//! - a producer's accumulator: held while records are appended, by a thread that has the GIL and goes on having it, or by one that
+//!   knows none;
+//! - the lists' below: held for an addition, or for a copy.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use grete_client::{Consumer, Dispatcher, Durations, LaneReport, Membership, Tally};
+use grete_client::{Consumer, Dispatcher, Durations, LaneReport, Membership, Pool, Producer, Tally};
 use grete_health::{Group, LaneCounts, Metrics, Report, RunningJob, Source, metrics};
 
-/// The dispatcher and the clients of one process.
+/// The dispatcher, the clients and the producers of one App's process.
 pub(super) struct ProcessSource {
     dispatcher: Dispatcher,
     clients: Mutex<Vec<Consumer>>,
+    producers: Mutex<Vec<Producer>>,
 }
 
 impl ProcessSource {
     pub(super) fn new(dispatcher: Dispatcher) -> Self {
-        Self { dispatcher, clients: Mutex::default() }
+        Self { dispatcher, clients: Mutex::default(), producers: Mutex::default() }
     }
 
     pub(super) fn add(&self, client: Consumer) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).push(client);
     }
 
-    fn memberships(&self) -> Vec<Membership> {
-        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.iter().map(Consumer::membership).collect()
+    pub(super) fn add_producer(&self, producer: Producer) {
+        self.producers.lock().unwrap_or_else(PoisonError::into_inner).push(producer);
+    }
+
+    fn clients(&self) -> Vec<Consumer> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn producers(&self) -> Vec<Producer> {
+        self.producers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Source for ProcessSource {
     fn read(&self, report: &mut Report) {
-        let memberships = self.memberships();
+        let memberships: Vec<Membership> = self.clients().iter().map(Consumer::membership).collect();
         let vitals = self.dispatcher.vitals();
         // Workers come last when an App starts, so all clients are there by then; without one there is nothing to wait for.
         report.steady = vitals.workers.is_some() && memberships.iter().all(|membership| membership.steady);
@@ -62,7 +72,11 @@ impl Source for ProcessSource {
 
     fn metrics(&self, metrics: &mut Metrics) {
         let vitals = self.dispatcher.vitals();
-        metrics.groups = self.memberships().into_iter().map(group_metrics).collect();
+        let clients = self.clients();
+        metrics.groups = clients.iter().map(group_metrics).collect();
+        metrics.clients = clients.iter().map(|client| client_metrics(client, &vitals.lanes)).collect();
+        metrics.producers = self.producers().iter().map(producer_metrics).collect();
+        metrics.process.busy_workers = Some(busy_workers(&vitals.running));
         metrics.handlers = handlers(vitals.tallies, &vitals.running);
         let mut states = LaneCounts::default();
         for lane in &vitals.lanes {
@@ -121,13 +135,49 @@ fn lane_metrics(lane: LaneReport) -> metrics::Lane {
     }
 }
 
-fn group_metrics(membership: Membership) -> metrics::Group {
+fn group_metrics(client: &Consumer) -> metrics::Group {
+    let (membership, counted) = (client.membership(), client.figures().group);
     metrics::Group {
         group: membership.group.into(),
         partitions: Some(natural(membership.partitions)),
         steady: Some(membership.steady),
-        ..Default::default()
+        rebalances: counted.map(|group| group.rebalances),
+        lost_partitions: counted.map(|group| group.lost_partitions),
+        commits: counted.map(|group| group.commits),
+        commit_failures: counted.map(|group| group.commit_failures),
     }
+}
+
+fn client_metrics(client: &Consumer, lanes: &[LaneReport]) -> metrics::Client {
+    let figures = client.figures();
+    let buffered = lanes.iter().filter(|lane| client.has(lane)).map(|lane| natural(lane.queued_bytes)).sum();
+    metrics::Client {
+        client: client.name().into(),
+        fetched_bytes: Some(figures.fetched_bytes),
+        fetched_records: Some(figures.fetched_records),
+        buffer_bytes: Some(buffered),
+        connections: Some(natural(figures.connections)),
+        reconnects: Some(figures.reconnects),
+    }
+}
+
+fn producer_metrics(producer: &Producer) -> metrics::Producer {
+    let statistics = producer.statistics();
+    let produce = statistics.produce;
+    metrics::Producer {
+        client: producer.name().into(),
+        records: Some(produce.written),
+        bytes: Some(produce.bytes),
+        failures: Some(produce.not_written + produce.unknown),
+        retries: Some(produce.retries),
+        buffer_bytes: Some(natural(statistics.buffered_bytes)),
+        pending_records: Some(statistics.pending_records),
+    }
+}
+
+/// Each thread has one job at most; those of an event loop are none of theirs.
+fn busy_workers(running: &[grete_client::RunningJob]) -> u64 {
+    natural(running.iter().filter(|job| job.pool == Pool::Threads).count())
 }
 
 fn group(membership: Membership) -> Group {

@@ -20,11 +20,18 @@ fn count(fake: &Fake, wanted: &str) -> usize {
     fake.actions.iter().filter(|action| format!("{action:?}") == wanted).count()
 }
 
+/// Connections that can be used.
+fn open(fake: &Fake) -> usize {
+    fake.cluster.links.values().filter(|link| link.conn.is_ready()).count()
+}
+
 #[test]
 fn a_broker_that_dies_is_one_failure_and_three_channels_lost() {
     let mut fake = Fake::ready(&[0, 1], &[("orders", 7, &[(0, 3), (1, 4)])]);
     fake.set_topic("orders", 7, &[(1, 4), (1, 4)]);
+    assert_eq!(fake.cluster.connections(), open(&fake));
     fake.kill("b0", 9092);
+    assert_eq!(fake.cluster.connections(), open(&fake));
     for channel in ["Control", "Fetch", "Join"] {
         assert_eq!(count(&fake, &format!("NodeLost {{ node: 0, channel: {channel} }}")), 1);
     }
@@ -223,6 +230,7 @@ fn idle_connections_are_closed_in_peace_and_opened_again_on_demand() {
     let mut fake = Fake::ready(&[0], &[("orders", 7, &[(0, 3)])]);
     fake.advance(541 * SECOND);
     assert_eq!(count(&fake, "NodeLost { node: 0, channel: Join }"), 1);
+    assert_eq!(fake.cluster.connections(), open(&fake));
     assert!(!fake.notices.iter().any(|notice| matches!(notice, ClusterNotice::Disconnected { .. })));
     assert!(fake.cluster.is_ready(0, Channel::Control), "metadata keeps it busy");
     fake.send(Target::Node(0), Channel::Join, heartbeat(), 1);

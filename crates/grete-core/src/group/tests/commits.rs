@@ -4,7 +4,7 @@ use grete_wire::{ApiKey, ErrorCode};
 
 use super::rig::*;
 use super::world::commit;
-use crate::group::{CommitError, CommitOffset, GroupAction, GroupEvent, GroupNotice};
+use crate::group::{CommitError, CommitOffset, GroupAction, GroupEvent, GroupNotice, GroupStats};
 use crate::request::RequestError;
 use crate::time::SECOND;
 
@@ -30,6 +30,8 @@ fn one_request_at_a_time_and_the_newest_offset_wins() {
     rig.answer_commit(&second, &[(0, ErrorCode::NONE), (1, ErrorCode::NONE)]);
     assert_eq!(rig.result(2), [(0, 12, Ok(())), (1, 5, Ok(()))]);
     assert_eq!(rig.result(3), [(0, 12, Ok(()))]);
+    let stats = GroupStats { rebalances: 1, commits: 3, ..GroupStats::default() };
+    assert_eq!(rig.machine.stats(), stats, "offset 11 went along with 12");
 }
 
 /// P27: an old offset that is retried does not come back over a newer one.
@@ -97,6 +99,8 @@ fn p28_commits_count_until_the_revocation_is_over_and_it_waits_for_those_under_w
     rig.take(ApiKey::JoinGroup);
     rig.step(GroupEvent::Commit { offsets: vec![commit(&tp(1), 31, epoch)], id: 2 });
     assert_eq!(rig.result(2), [(1, 31, Err(CommitError::StaleAssignment))]);
+    let stats = rig.machine.stats();
+    assert_eq!((stats.commits, stats.commit_failures), (1, 0), "it is the next owner's, and no failure");
     rig.pass_with_heartbeats(5 * SECOND);
     rig.sends_no(ApiKey::OffsetCommit);
 }
@@ -113,6 +117,8 @@ fn a_commit_that_is_told_that_we_are_out_puts_us_out() {
         let told = rig.actions.iter().filter(|a| matches!(a, GroupAction::Notice(GroupNotice::CommitFailed { .. })));
         assert_eq!(told.count(), 2);
         assert_eq!(rig.news(), ["lost 0 1"]);
+        let stats = GroupStats { rebalances: 1, lost_partitions: 2, commits: 0, commit_failures: 2 };
+        assert_eq!(rig.machine.stats(), stats);
         assert_eq!(claim(&rig.take(ApiKey::JoinGroup)), (vec![], -1));
     }
 }
