@@ -25,6 +25,9 @@ _OPTIONAL = (
     "protobuf",
     "confluent-kafka",
     "uvloop",
+    "setproctitle",
+    "prometheus-client",
+    "opentelemetry-api",
     "pyarrow",
     "polars",
 )
