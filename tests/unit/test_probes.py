@@ -21,9 +21,9 @@ from tests.kafka import eventually
 from tests.unit.feeding import Feed
 from tests.unit.probing import Answer, ask, ask_until
 from tests.unit.test_embedded import nothing_left_behind
-from tests.unit.test_stop import NOWHERE, empty_directory, make, threads
+from tests.unit.test_stop import NOWHERE, make, threads
 
-__all__ = ["empty_directory"]
+pytestmark = pytest.mark.usefixtures("empty_directory")
 
 ROOT = Path(__file__).parents[2]
 HERE = "127.0.0.1:0"
