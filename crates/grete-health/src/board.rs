@@ -108,13 +108,11 @@ impl Board {
         fence(Ordering::Release); // W2
         store(slot, LENGTH, kept.len() as u64 | if kept.len() < text.len() { CUT } else { 0 }); // W3, and the next lines
         store(slot, POSTED, sys::monotonic_nanos());
-        let bytes = kept.chunks(WORD);
-        for (word, chunk) in slot.iter().skip(TEXT).zip(bytes) {
-            let mut whole = [0; WORD];
-            for (to, from) in whole.iter_mut().zip(chunk) {
-                *to = *from;
-            }
-            word.store(u64::from_le_bytes(whole), Ordering::Relaxed);
+        let (whole, rest) = kept.as_chunks::<WORD>();
+        let mut last = [0; WORD];
+        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        for (word, chunk) in slot.iter().skip(TEXT).zip(whole.iter().chain([&last])) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
         }
         if let Some(done) = counts.get(DONE) {
             done.store(number, Ordering::Release); // W4
@@ -128,9 +126,16 @@ impl Board {
     /// # Errors
     /// Why there is none; `bytes` is empty then.
     pub fn read(&self, bytes: &mut Vec<u8>) -> Result<Posted, Unread> {
+        let read = self.copy(bytes);
+        if read.is_err() {
+            bytes.clear();
+        }
+        read
+    }
+
+    fn copy(&self, bytes: &mut Vec<u8>) -> Result<Posted, Unread> {
         let words = self.shared.words().ok_or(Unread::Withheld)?;
         for _ in 0..TRIES {
-            bytes.clear();
             let done = words.get(DONE).map_or(0, |done| done.load(Ordering::Acquire)); // R1
             if done == 0 {
                 return Err(Unread::Nothing);
@@ -140,8 +145,9 @@ impl Board {
             let at = load(slot, POSTED);
             // Bounded before anything is copied: it may be garbage, or half of another post's.
             let count = usize::try_from(length & !CUT).unwrap_or(usize::MAX).min(MAX_TEXT);
-            for word in slot.iter().skip(TEXT).take(count.div_ceil(WORD)) {
-                bytes.extend(word.load(Ordering::Relaxed).to_le_bytes());
+            bytes.resize(count.next_multiple_of(WORD), 0);
+            for (chunk, word) in bytes.as_chunks_mut::<WORD>().0.iter_mut().zip(slot.iter().skip(TEXT)) {
+                *chunk = word.load(Ordering::Relaxed).to_le_bytes();
             }
             bytes.truncate(count);
             fence(Ordering::Acquire); // R3
@@ -155,7 +161,6 @@ impl Board {
             };
             return Ok(Posted { age: Duration::from_nanos(age), cut: length & CUT != 0 });
         }
-        bytes.clear();
         Err(Unread::Broken)
     }
 
