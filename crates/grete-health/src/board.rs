@@ -1,33 +1,15 @@
-//! A text that one process posts and another reads, without either waiting for the other.
+//! A text that one process posts and another reads, without either waiting for the other: see [`crate::overtaking`] for who may
+//! write and read when.
 //!
-//! # Who writes and reads when
-//!
-//! The mapping holds two counts and two slots. Post number n goes to slot n % 2, between `begun = n` and `done = n`:
-//!
-//! ```text
-//! writer                               reader
-//! W1  begun = n        (relaxed)       R1  d = done           (acquire)   0: nothing was posted yet
-//! W2  fence            (release)       R2  copy of slot d % 2 (relaxed)
-//! W3  slot n % 2       (relaxed)       R3  fence              (acquire)
-//! W4  done = n         (release)       R4  b = begun          (relaxed)   whole if b is d or d + 1
-//! ```
-//!
-//! - W4 and R1 pair: whoever sees `done = d` finds all of post d in its slot, or what was written over it since.
-//! - Over it goes post d + 2, and its W1 comes before. If R2 has read a single word of W3 of that post, then W2 and R3 pair,
-//!   through that word: R4 sees `begun` at d + 2 or later, and the copy is thrown away. That holds on processors that reorder
-//!   stores or loads (ARM), too: the fences are what orders them, and each word is an atomic of its own, so that reading what is
-//!   just being written is no data race.
-//! - Post d + 1 goes to the other slot. So a writer that is stopped or dies anywhere between W1 and W4 takes nothing away:
-//!   post d stays legible. And a reader is too slow only if the writer has begun the next but one meanwhile, with an interval
-//!   between: it tries again, a few times.
-//! - There is one writer: the node. One that has gone mad can write anything there. Then counts, length and age are out of
-//!   bounds, or the text is no text: all are looked at, nothing else follows from them, and what is wrong is left out.
+//! What is read is not to be trusted: a node that has gone mad can write anything there. Then length or age are out of bounds,
+//! or the text is no text. Both are looked at here, the text by who reads it, and what is wrong is left out.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::error::HealthError;
+use crate::overtaking;
 use crate::sys::{self, Shared};
 
 /// Bytes of a text, at most.
@@ -103,20 +85,19 @@ impl Board {
         let Some(words) = self.shared.words() else { return false };
         let kept = fitting(text);
         let number = posted.wrapping_add(1);
-        let (Some(counts), Some(slot)) = (words.get(..FIRST_SLOT), slot(words, number)) else { return false };
-        store(counts, BEGUN, number); // W1
-        fence(Ordering::Release); // W2
-        store(slot, LENGTH, kept.len() as u64 | if kept.len() < text.len() { CUT } else { 0 }); // W3, and the next lines
-        store(slot, POSTED, sys::monotonic_nanos());
-        let (whole, rest) = kept.as_chunks::<WORD>();
-        let mut last = [0; WORD];
-        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-        for (word, chunk) in slot.iter().skip(TEXT).zip(whole.iter().chain([&last])) {
-            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
-        }
-        if let Some(done) = counts.get(DONE) {
-            done.store(number, Ordering::Release); // W4
-        }
+        let (Some(begun), Some(done), Some(slot)) = (words.get(BEGUN), words.get(DONE), slot(words, number)) else {
+            return false;
+        };
+        overtaking::write(begun, done, number, || {
+            store(slot, LENGTH, kept.len() as u64 | if kept.len() < text.len() { CUT } else { 0 });
+            store(slot, POSTED, sys::monotonic_nanos());
+            let (whole, rest) = kept.as_chunks::<WORD>();
+            let mut last = [0; WORD];
+            last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+            for (word, chunk) in slot.iter().skip(TEXT).zip(whole.iter().chain([&last])) {
+                word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+            }
+        });
         *posted = number;
         true
     }
@@ -135,31 +116,13 @@ impl Board {
 
     fn copy(&self, bytes: &mut Vec<u8>) -> Result<Posted, Unread> {
         let words = self.shared.words().ok_or(Unread::Withheld)?;
+        let (begun, done) = words.get(BEGUN).zip(words.get(DONE)).ok_or(Unread::Broken)?;
         for _ in 0..TRIES {
-            let done = words.get(DONE).map_or(0, |done| done.load(Ordering::Acquire)); // R1
-            if done == 0 {
-                return Err(Unread::Nothing);
+            let read = overtaking::read(begun, done, |number| copy_slot(words, number, bytes));
+            // Overtaken by a whole interval and more, or never: of a mad one there may be no next time.
+            if let Some(read) = read {
+                return read;
             }
-            let slot = slot(words, done).ok_or(Unread::Broken)?;
-            let length = load(slot, LENGTH); // R2, and the next lines
-            let at = load(slot, POSTED);
-            // Bounded before anything is copied: it may be garbage, or half of another post's.
-            let count = usize::try_from(length & !CUT).unwrap_or(usize::MAX).min(MAX_TEXT);
-            bytes.resize(count.next_multiple_of(WORD), 0);
-            for (chunk, word) in bytes.as_chunks_mut::<WORD>().0.iter_mut().zip(slot.iter().skip(TEXT)) {
-                *chunk = word.load(Ordering::Relaxed).to_le_bytes();
-            }
-            bytes.truncate(count);
-            fence(Ordering::Acquire); // R3
-            let begun = load(words, BEGUN); // R4
-            if begun.wrapping_sub(done) > 1 {
-                continue;
-            }
-            // Nothing was posted after now, nor was more than fits. Else it is broken for good: no further try.
-            let Some(age) = sys::monotonic_nanos().checked_sub(at).filter(|_| length & !CUT <= MAX_TEXT as u64) else {
-                break;
-            };
-            return Ok(Posted { age: Duration::from_nanos(age), cut: length & CUT != 0 });
         }
         Err(Unread::Broken)
     }
@@ -171,6 +134,26 @@ impl Board {
             to.store(word, Ordering::Relaxed);
         }
     }
+}
+
+/// Post `number` into `bytes`, in order or not.
+fn copy_slot(words: &[AtomicU64], number: u64, bytes: &mut Vec<u8>) -> Result<Posted, Unread> {
+    if number == 0 {
+        return Err(Unread::Nothing);
+    }
+    let slot = slot(words, number).ok_or(Unread::Broken)?;
+    let length = load(slot, LENGTH);
+    let at = load(slot, POSTED);
+    // Bounded before anything is copied: it may be garbage, or half of another post's.
+    let count = usize::try_from(length & !CUT).ok().filter(|count| *count <= MAX_TEXT).ok_or(Unread::Broken)?;
+    bytes.resize(count.next_multiple_of(WORD), 0);
+    for (chunk, word) in bytes.as_chunks_mut::<WORD>().0.iter_mut().zip(slot.iter().skip(TEXT)) {
+        *chunk = word.load(Ordering::Relaxed).to_le_bytes();
+    }
+    bytes.truncate(count);
+    // Nothing was posted after now.
+    let age = sys::monotonic_nanos().checked_sub(at).ok_or(Unread::Broken)?;
+    Ok(Posted { age: Duration::from_nanos(age), cut: length & CUT != 0 })
 }
 
 /// The text, or as many of its families as fit.

@@ -19,6 +19,7 @@ mod held;
 pub mod json;
 pub mod memory;
 pub mod metrics;
+mod overtaking;
 mod pipe;
 pub mod probes;
 mod process;
