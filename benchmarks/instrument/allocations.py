@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from grete.instrumentation import Monitor
 
-from .calls import calls, empty, guard, guard_of_jobs, nothing
+from .calls import calls, empty, guard, nothing
 from .measurement import Allocated
 
 CALLS = 1_000_000
@@ -24,7 +24,6 @@ def measure(times: int = CALLS) -> list[Allocated]:
     loud.subscribe(heard.append)
     found = [
         allocated("`if event:`, nobody listens", guard(silent), times),
-        allocated("`if monitor.jobs.now:`, nobody listens", guard_of_jobs(monitor), times),
         allocated("`monitor.measure(event, f)`, nobody listens", calls(monitor.measure, silent, nothing), times),
     ]
     few = max(1, times // 1000)

@@ -32,7 +32,6 @@ def every() -> dict[str, tuple[str, Loop]]:
     heard.subscribe(listener)
     return {
         "guard": ("`if event:`, nobody listens", guard(silent)),
-        "guard-jobs": ("`if monitor.jobs.now:`, nobody listens", guard_of_jobs(monitor)),
         "call": ("an empty call `f()`", calls(nothing)),
         "measure": ("`monitor.measure(event, f)`, nobody listens", calls(monitor.measure, silent, nothing)),
         "measure-heard": ("the same, one listener", calls(monitor.measure, heard, nothing)),
@@ -83,20 +82,6 @@ def guard(event: Event) -> Loop:
         begin = time.perf_counter()
         for _ in repeat(None, times):
             if event:
-                raise AssertionError
-        return time.perf_counter() - begin
-
-    return run
-
-
-def guard_of_jobs(monitor: Monitor) -> Loop:
-    """The look before each job."""
-    heard = monitor.jobs
-
-    def run(times: int) -> float:
-        begin = time.perf_counter()
-        for _ in repeat(None, times):
-            if heard.now:
                 raise AssertionError
         return time.perf_counter() - begin
 

@@ -92,8 +92,8 @@ def run(
 
     `silent`: with all calls taken out that tell of them.
     """
-    dispatcher, clock, warm_up = _core.Dispatcher(), Clock(jobs, settle), max(1, int(WARM_UP * jobs))
-    control = Control(dispatcher)
+    dispatcher = _core.Dispatcher(events=() if silent else monitor.of_jobs)
+    control, clock, warm_up = Control(dispatcher), Clock(jobs, settle), max(1, int(WARM_UP * jobs))
 
     def reached() -> int:
         if not clock.reached():

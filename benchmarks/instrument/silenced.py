@@ -10,7 +10,7 @@ from typing import Any
 from grete.processing import hooks
 
 # The names by which that source knows that something is told.
-WORDS = frozenset({"Reports", "_reports", "_heard"})
+WORDS = frozenset({"Reports", "_reports"})
 
 
 def mentions(node: ast.AST) -> Iterator[str]:
@@ -22,17 +22,16 @@ def mentions(node: ast.AST) -> Iterator[str]:
 
 
 class Silencer(ast.NodeTransformer):
-    """Takes out statements that mention a word."""
+    """Takes out what tells."""
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
         """What events are told with."""
         return None if any(mentions(node)) else node
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt] | None:
-        """Nobody listens: what comes otherwise."""
-        silent = any(mentions(node.test))
+        """Nobody listens: a job that brings records is plain."""
         self.generic_visit(node)
-        return (node.orelse or None) if silent else node
+        return node.body if isinstance(node.test, ast.Name) and node.test.id == "plain" else node
 
     def visit_With(self, node: ast.With) -> ast.AST | list[ast.stmt]:
         """What tells around a block."""

@@ -273,6 +273,9 @@ class Job:
     @property
     def kind(self) -> Literal["consume", "dead_letter", "revoked", "shutdown", "eof", "tick"]: ...
     @property
+    def plain(self) -> bool:
+        """Its records are to be consumed, and when it was handed out nobody listened to that: most jobs."""
+    @property
     def lost(self) -> bool:
         """Whether a revoked partition is already somebody else's."""
     @property
@@ -424,7 +427,8 @@ _Verdict: TypeAlias = Literal["retry", "give_up", "reject", "later", "fatal"]
 class Dispatcher:
     """Knows which lanes are ready and hands jobs to workers. For all clients of one App, or for one consumer."""
 
-    def __new__(cls, *, interruptible: bool = False) -> Dispatcher: ...
+    def __new__(cls, *, interruptible: bool = False, events: Sequence[Event] = ...) -> Dispatcher:
+        """`events`: those of jobs that hand out records, for `Job.plain`."""
     def next(self, worker: Worker, done: Job | None = None) -> Job | None:
         """Gives `done` back as done, waits for the next job. `None`: the worker is to end, because all is over or
         there are to be fewer workers.

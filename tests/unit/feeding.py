@@ -12,8 +12,14 @@ from tests.unit.batches import Record, batch
 class Feed:
     """A dispatcher with one lane, "orders"[0], and one worker."""
 
-    def __init__(self, *, decoder: Callable[[bytes], object] | None = None, **route: Any) -> None:
-        self.dispatcher = _core.Dispatcher()
+    def __init__(
+        self,
+        *,
+        decoder: Callable[[bytes], object] | None = None,
+        events: Sequence[_core.Event] = (),
+        **route: Any,
+    ) -> None:
+        self.dispatcher = _core.Dispatcher(events=events)
         settings: dict[str, Any] = {"id": 0, "name": "Orders.consume", "topics": ["orders"], "backoff": (0.0, 0.0)}
         self.route = _core.Route(**settings | route)
         if decoder is not None:

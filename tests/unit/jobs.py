@@ -39,9 +39,14 @@ class FakeJob:
     messages: grete.Messages | None = None
     trouble: tuple[int, str, str, int, int] | None = None
     failing: int | None = None
+    heard: bool = False
     marks: list[tuple[object, bool]] = field(default_factory=list)
     done_rows: int = 0
     id: int = field(default_factory=lambda: next(_ids))
+
+    @property
+    def plain(self) -> bool:
+        return self.kind == "consume" and not self.heard
 
     def mark(self, x: object, through: bool) -> int:
         self.marks.append((x, through))

@@ -50,13 +50,16 @@ class Rig:
         ]
         arguments += [in_executor if asynchronous else here, monitor]
         self.hooks = Hooks(*arguments)
+        self._events = () if monitor is None else monitor.of_jobs
 
     def run(self, *jobs: FakeJob) -> None:
         for job in jobs:
+            job.heard = any(self._events)
             self.hooks.work(job)  # type: ignore[arg-type]
 
     async def run_async(self, *jobs: FakeJob) -> None:
         for job in jobs:
+            job.heard = any(self._events)
             await self.hooks.run(job)  # type: ignore[arg-type]
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import grete
 from grete import _core
+from grete.instrumentation import Monitor
 from tests.unit.feeding import Feed, offsets, values
 
 
@@ -37,6 +38,26 @@ def test_each_hands_over_all_records_in_order() -> None:
         "expired": 0,
         "stalled": 0,
     }
+
+
+def test_a_job_is_plain_while_nobody_listens_and_it_brings_records() -> None:
+    monitor = Monitor()
+    feed = Feed(events=monitor.of_jobs, max_messages=1)
+    feed.push([*values(20)])
+    job, found = None, list[bool]()
+    for event in ("consumer.consume", "consumer.consumed", "message.process", "message.processed"):
+        for change in (monitor.subscribe, monitor.unsubscribe):
+            job = feed.next(job)
+            found.append(job.plain)
+            change(event, print)
+            assert job.plain is found[-1]
+    assert found == [True, False] * 4
+    monitor.subscribe("consumer.tick", print)
+    job = feed.next(job)
+    assert job.plain
+    feed.lane.revoke()
+    job = feed.next(job)
+    assert (job.kind, job.plain) == ("revoked", False)
 
 
 def test_messages_that_are_kept_stay_what_they_are() -> None:

@@ -17,7 +17,6 @@ import pytest
 import grete
 from grete import UnknownEventError
 from grete.instrumentation import Event, Monitor, Occurred, clock
-from grete.instrumentation.heard import Heard
 
 
 @pytest.fixture
@@ -49,54 +48,6 @@ def test_an_event_is_true_while_somebody_listens(monitor: Monitor) -> None:
         occurred["groups"]
     assert repr(occurred) == "<Occurred app.running: {'topics': ['a'], 'time': 0.5}>"
     assert repr(event) == "<Event app.running: 0 listeners>"
-
-
-def test_it_is_known_whether_somebody_listens_to_jobs(monitor: Monitor) -> None:
-    heard, found = monitor.jobs, list[bool]()
-    for change in (
-        lambda: None,
-        lambda: monitor.subscribe("consumer.consume", print),
-        lambda: monitor.subscribe("message.processed", print),
-        lambda: monitor.unsubscribe("consumer.consume", print),
-        lambda: monitor.event("message.processed").unsubscribe(print),
-    ):
-        change()
-        found.append(heard.now)
-    assert found == [False, True, True, True, False]
-
-
-def test_who_listened_before_is_known(monitor: Monitor) -> None:
-    event = monitor.event("app.running")
-    event.subscribe(print)
-    assert Heard(monitor.event("app.stopped"), event).now
-
-
-def test_who_comes_while_another_goes_is_known(monitor: Monitor) -> None:
-    """A look that is overtaken by a change between seeing and noting looks again."""
-
-    class Event:
-        """Somebody comes just after it has been seen that nobody is there."""
-
-        def __init__(self) -> None:
-            self.watcher: Any = None
-            self.answers = [True, False, True, True, True]
-            self.overtaken = False
-
-        def watch(self, watcher: Any) -> None:
-            self.watcher = watcher
-
-        def __bool__(self) -> bool:
-            answer = self.answers.pop(0)
-            if not answer and not self.overtaken:
-                self.overtaken = True
-                self.watcher()
-            return answer
-
-    event: Any = Event()
-    heard = Heard(event)  # looks until it has seen what is noted
-    assert heard.now
-    assert event.overtaken
-    assert not event.answers
 
 
 def test_nobody_changes_what_others_hear(monitor: Monitor) -> None:

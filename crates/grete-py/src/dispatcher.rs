@@ -1,7 +1,8 @@
 //! Where workers take their jobs.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use grete_client::{Failure, JobKind, Next, Outcome, Verdict, Wait};
@@ -11,6 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::decision::Decision;
 use crate::errors;
+use crate::event::Event;
 use crate::handle::Handle;
 use crate::job::Job;
 use crate::notice::Notice;
@@ -32,6 +34,8 @@ pub(crate) struct Dispatcher {
     inner: Handle<grete_client::Dispatcher>,
     /// What makes payloads, by route and topic.
     decoders: Mutex<HashMap<(u32, String), Py<PyAny>>>,
+    /// How many listen to what is told of jobs that hand out records.
+    listening: Vec<Arc<AtomicUsize>>,
 }
 
 impl Dispatcher {
@@ -73,7 +77,8 @@ impl Dispatcher {
             false => decoders.get(&(job.route, job.topic.to_string())).map(|decoder| decoder.clone_ref(py)),
         };
         drop(decoders);
-        Job::new(py, self.get()?, job, decoder)
+        let heard = self.listening.iter().any(|count| count.load(Ordering::Relaxed) != 0);
+        Job::new(py, self.get()?, job, decoder, heard)
     }
 }
 
@@ -83,13 +88,14 @@ struct Busy;
 #[pymethods]
 impl Dispatcher {
     /// `interruptible`: waits can be interrupted by signals, as a main thread needs it; otherwise each worker has its own
-    /// sleep.
+    /// sleep. `events`: those of jobs that hand out records, for `Job.plain`.
     #[new]
-    #[pyo3(signature = (*, interruptible=false))]
-    fn new(interruptible: bool) -> PyResult<Self> {
+    #[pyo3(signature = (*, interruptible=false, events=Vec::new()))]
+    fn new(interruptible: bool, events: Vec<Bound<'_, Event>>) -> PyResult<Self> {
         let wait = if interruptible { Wait::Interruptible } else { Wait::Parked };
         let inner = Handle::new(grete_client::Dispatcher::new(wait).map_err(errors::client)?);
-        Ok(Self { inner, decoders: Mutex::default() })
+        let listening = events.iter().map(|event| event.get().count()).collect();
+        Ok(Self { inner, decoders: Mutex::default(), listening })
     }
 
     /// Gives `done` back, waits for the next job. `None`: the worker is to end, because all is over or there are to be fewer

@@ -1,7 +1,7 @@
 //! Events that cost next to nothing while nobody listens.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::exceptions::{PyException, PyKeyError};
@@ -17,8 +17,8 @@ pub(crate) struct Event {
     name: Py<PyString>,
     /// Called with what happened, the listener and its error.
     report: Py<PyAny>,
-    /// How many there are in the tuple: a look at it needs no lock.
-    count: AtomicUsize,
+    /// How many there are in the tuple: a look at it needs no lock. Shared with those who look without Python.
+    count: Arc<AtomicUsize>,
     /// Never changed, only replaced: a dispatch goes on with the one that it has begun with. None: there are none.
     listeners: Mutex<Listeners>,
     /// Called after each change of them.
@@ -33,6 +33,11 @@ impl Event {
 
     pub(crate) fn listens(&self) -> bool {
         self.count.load(Ordering::Relaxed) != 0
+    }
+
+    /// See there.
+    pub(crate) fn count(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.count)
     }
 
     fn snapshot(&self, py: Python<'_>) -> Listeners {
@@ -86,7 +91,7 @@ impl Event {
     #[new]
     fn new(name: Bound<'_, PyString>, report: Py<PyAny>) -> Self {
         let (listeners, watcher) = (Mutex::new(None), Mutex::new(None));
-        Self { name: name.unbind(), report, count: AtomicUsize::new(0), listeners, watcher }
+        Self { name: name.unbind(), report, count: Arc::default(), listeners, watcher }
     }
 
     /// As in "consumer.stalled".

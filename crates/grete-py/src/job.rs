@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use grete_client::{ClientError, Dispatcher as ClientDispatcher, JobKind, JobToken, Trouble};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use crate::calls;
 use crate::errors;
@@ -38,7 +37,13 @@ pub(crate) struct Job {
     /// From 1; counts the runs of the first unmarked record.
     #[pyo3(get)]
     attempt: u32,
-    kind: JobKind,
+    /// "consume", "dead_letter", "revoked", "shutdown", "eof" or "tick".
+    #[pyo3(get)]
+    kind: &'static str,
+    /// Its records are to be consumed, and when it was handed out nobody listened to that: most jobs. One look at it says
+    /// that there is nothing else to look at.
+    #[pyo3(get)]
+    plain: bool,
     /// Whether a revoked partition is already somebody else's.
     #[pyo3(get)]
     lost: bool,
@@ -55,6 +60,7 @@ impl Job {
         dispatcher: &ClientDispatcher,
         job: grete_client::Job,
         decoder: Option<Py<PyAny>>,
+        heard: bool,
     ) -> PyResult<Self> {
         let messages = job.batch.map(|batch| Py::new(py, Messages::new(py, batch, decoder))).transpose()?;
         Ok(Self {
@@ -65,7 +71,8 @@ impl Job {
             slot: job.slot,
             partition: job.partition,
             attempt: job.attempt,
-            kind: job.kind,
+            kind: job.kind.name(),
+            plain: job.kind == JobKind::Consume && !heard,
             lost: job.kind == JobKind::Revoked { lost: true },
             topic: job.topic,
             trouble: job.trouble,
@@ -132,22 +139,12 @@ impl Job {
     }
 
     fn describe(&self) -> String {
-        format!("<Job {} {}[{}] attempt {}>", self.kind.name(), self.topic, self.partition, self.attempt)
+        format!("<Job {} {}[{}] attempt {}>", self.kind, self.topic, self.partition, self.attempt)
     }
 }
 
 #[pymethods]
 impl Job {
-    /// "consume", "dead_letter", "revoked", "shutdown", "eof" or "tick".
-    #[getter]
-    fn kind<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
-        match self.kind {
-            // Asked for with each job: always the same object.
-            JobKind::Consume => pyo3::intern!(py, "consume").clone(),
-            other => PyString::new(py, other.name()),
-        }
-    }
-
     #[getter]
     fn topic(&self) -> &str {
         &self.topic

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ParamSpec, TypeAlias, TypeVar, overload
 
 from grete._core import Event, Occurred
@@ -11,14 +11,12 @@ from grete.errors import UnknownEventError
 from grete.instrumentation.clock import monotonic
 from grete.instrumentation.events import EVENTS
 from grete.instrumentation.faults import Faults
-from grete.instrumentation.heard import Heard
 
 Listener: TypeAlias = Callable[[Occurred], object]
 L = TypeVar("L", bound=Listener)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Of jobs that hand out records: what comes with each, or with each of their records.
 _OF_JOBS = ("consumer.consume", "consumer.consumed", "message.process", "message.processed")
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
 
@@ -43,8 +41,6 @@ class Monitor:
         self._faults = Faults(errors)
         emitted = (name for name, described in EVENTS.items() if described.emitted)
         self._events = {name: Event(name, self._faults) for name in emitted} | {errors.name: errors}
-        self.jobs = Heard(*(self._events[name] for name in _OF_JOBS))
-        """Whether somebody listens to what goes on in jobs, for those who ask before each: `if monitor.jobs.now:`."""
 
     def event(self, name: str) -> Event:
         """The event of that name, to keep: `if event: event.emit(...)` costs next to nothing while nobody listens.
@@ -61,6 +57,11 @@ class Monitor:
     def __iter__(self) -> Iterator[str]:
         """The names of all events."""
         return iter(tuple(self._events))
+
+    @property
+    def of_jobs(self) -> Sequence[Event]:
+        """The events of jobs that hand out records: what comes with each, or with each of their records."""
+        return [self._events[name] for name in _OF_JOBS]
 
     def declare(self, name: str) -> Event:
         """Adds an event of your own, and returns it. Like `shop.charged`: parts of lower case letters, digits and

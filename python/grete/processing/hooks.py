@@ -81,7 +81,6 @@ class Hooks:
         self._clients = clients
         self._blocking = blocking
         self._reports = Reports(monitor or Monitor(), routes, groups)
-        self._heard = self._reports.jobs
         self._commits_first = {route.id for route in routes.values() if route.offsets == "at_most_once"}
         self._keeps_job = {route.id for route in routes.values() if route.offsets == "manual"}
         self._single = {route.id for route in routes.values() if route.concurrency == "partition"}
@@ -89,8 +88,8 @@ class Hooks:
         self._failed: dict[tuple[int, int], int] = {}
 
     def work(self, job: Job) -> None:
-        """As `run`, in a worker thread. `consume` goes without coroutines: they would be a sixth of an empty job."""
-        if job.kind != "consume":
+        """As `run`, in a worker thread. Plain jobs go without coroutines: these would be a sixth of an empty one."""
+        if not job.plain:
             drive(self.run(job))
             return
         instance = self._instances.get(job) or drive(self._initialized(job))
@@ -104,11 +103,7 @@ class Hooks:
         consumer.attempt = job.attempt
         consumer.messages, consumer._job = messages, job  # noqa: SLF001
         try:
-            if self._heard.now:
-                with self._reports.job(job, messages):
-                    _consume_told(instance)
-            else:
-                _consume(instance)
+            _consume(instance)
         finally:
             # The instance outlives the job; the batch's memory must not.
             consumer.messages = NO_MESSAGES
@@ -117,17 +112,17 @@ class Hooks:
 
     async def run(self, job: Job) -> None:
         """Runs what the job stands for; raises what the hook raises."""
-        kind = job.kind
-        if kind == "consume":
-            await self._consume(job)
+        plain = job.plain
+        if plain or (kind := job.kind) == "consume":
+            await self._consume(job, plain)
         elif kind == "dead_letter":
             await self._blocking(self._dead_letters.send, self._routes[job.route], job)
         else:
             with self._reports.hook(job):
                 await (self._leave(job) if kind in ("revoked", "shutdown") else self._call_all(job))
 
-    async def _consume(self, job: Job) -> None:
-        """As in `work`, on the event loop."""
+    async def _consume(self, job: Job, plain: bool) -> None:
+        """As in `work`, where `consume` may be a coroutine, and somebody may listen."""
         instance = self._instances.get(job)
         if instance is None:
             instance = await self._initialized(job)
@@ -140,11 +135,11 @@ class Hooks:
         consumer.attempt = job.attempt
         consumer.messages, consumer._job = messages, job  # noqa: SLF001
         try:
-            if self._heard.now:
+            if plain:
+                await _call(instance, "consume")
+            else:
                 with self._reports.job(job, messages):
                     await _call_told(instance)
-            else:
-                await _call(instance, "consume")
         finally:
             consumer.messages = NO_MESSAGES
             if job.route not in self._keeps_job:
@@ -245,28 +240,17 @@ def _consume(instance: Instance) -> None:
         drive(_awaited(result))
 
 
-@_of_consume
-def _consume_told(instance: Instance) -> None:
-    result = _told(instance)
-    if result is not None and inspect.isawaitable(result):
-        drive(_awaited(result))
+async def _awaited(result: Awaitable[None]) -> None:
+    await result
 
 
 @_of_consume
 async def _call_told(instance: Instance) -> None:
-    result = _told(instance)
+    """Calls `consume`, with each record told if it goes record by record and somebody listens to that."""
+    consumer, records = instance.consumer, instance.host.records
+    result = consumer.consume_told(records) if isinstance(consumer, EachRecord) and records else consumer.consume()
     if result is not None and inspect.isawaitable(result):
         await result
-
-
-def _told(instance: Instance) -> Any:
-    """Calls `consume`, with each record told if it goes record by record and somebody listens."""
-    consumer, records = instance.consumer, instance.host.records
-    return consumer.consume_told(records) if records and isinstance(consumer, EachRecord) else consumer.consume()
-
-
-async def _awaited(result: Awaitable[None]) -> None:
-    await result
 
 
 @runs_hooks(lambda names: (names["instance"].host, names["hook"]))

@@ -31,13 +31,12 @@ class Told:
 
 
 class Reports:
-    """For one run of an App. `jobs` is for those who ask before each job whether anybody listens."""
+    """For one run of an App."""
 
     def __init__(self, monitor: Monitor, routes: Mapping[int, Route], groups: Mapping[int, str]) -> None:
         """`routes` and `groups` (the consumer groups' names) go by `Route.id`."""
         self._routes = routes
         self._groups = groups
-        self.jobs = monitor.jobs
         self._consume = monitor.event("consumer.consume")
         self._consumed = monitor.event("consumer.consumed")
         self.initialized = monitor.event("consumer.initialized")
@@ -50,7 +49,8 @@ class Reports:
 
     def job(self, job: Job, messages: Messages) -> "Told":
         """Around `consume`."""
-        payload = self._place(job) | {
+        payload = {
+            **self._place(job),
             "attempt": job.attempt,
             "records": len(messages),
             "first_offset": messages.first_offset,

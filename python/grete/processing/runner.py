@@ -59,7 +59,7 @@ class Runner:
         self._tell = functools.partial(tell, monitor, logger)
         self._timeout: float = config["shutdown_timeout"]
         self._stopping = False
-        self._dispatcher = _core.Dispatcher()
+        self._dispatcher = _core.Dispatcher(events=() if monitor is None else monitor.of_jobs)
         self._health: _core.Health | None = self._new_health()
         self._stop = _core.Stop(self._dispatcher, self._timeout)
         self._production = Production(dict(config.kafka_pairs()), self._made, monitor)
