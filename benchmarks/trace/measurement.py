@@ -64,6 +64,8 @@ class Traced:
     title: str
     handler: str
     per_second: tuple[float, ...]
+    # CPU of all threads for one job.
+    microseconds: tuple[float, ...]
     # The highest of all rounds.
     rss: int
     # Of the last round.
@@ -77,6 +79,11 @@ class Traced:
     def typical(self) -> float:
         """Jobs per second."""
         return median(self.per_second)
+
+    @property
+    def cpu(self) -> float:
+        """Microseconds for one job."""
+        return median(self.microseconds)
 
     @property
     def unaccounted(self) -> int:

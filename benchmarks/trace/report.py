@@ -18,7 +18,7 @@ from .targets import judge
 
 SENT_HEAD = ("encode and send", "spans", "calls/s (min..max)", "us", "CPU us", "bytes", "objects", "Grete / this")
 WRITTEN_HEAD = ("a child span with two tags", "us (min..max)", "Grete / this", "us until sent", "Grete / this")
-JOBS_HEAD = ("agent", "jobs/s (min..max)", "/ a good one", "/ no tracer", "peak RSS MB", "sent", "waiting", "dropped")
+JOBS_HEAD = ("agent", "jobs/s (min..max)", "/ a good one", "CPU us", "peak RSS MB", "sent", "waiting", "dropped")
 
 
 def sent_table(found: Measurement) -> str:
@@ -65,13 +65,13 @@ def written_table(found: Measurement) -> str:
 def jobs_table(found: Measurement, handler: str) -> str:
     """One line per agent."""
     rows = found.of_handler(handler)
-    well, without = rows.get("well"), rows.get("none")
+    well = rows.get("well")
     lines = [
         (
             row.title,
             f"{row.typical:,.0f} ({min(row.per_second):,.0f}..{max(row.per_second):,.0f})",
-            "" if well is None or row is without else f"{row.typical / well.typical:.2f}",
-            "" if without is None else f"{row.typical / without.typical:.2f}",
+            "" if well is None or row.agent == "none" else f"{row.typical / well.typical:.2f}",
+            number(row.cpu),
             f"{row.rss / 1e6:.0f}",
             f"{row.sent:,}",
             f"{row.waiting:,}",
@@ -109,8 +109,9 @@ def markdown(facts: Mapping[str, Any], found: Measurement) -> str:
     if found.jobs:
         parts.append(
             "Jobs of one record, from the dispatcher through a worker to the handler and back, without a broker; a "
-            "span for each. `empty` does nothing, `works` some fifty microseconds of Python. Sent, waiting and dropped "
-            "are counted from the process's start to the end of its window, in the last round."
+            "span for each, sent every 0.2 s. `empty` does nothing, `works` some fifty microseconds of Python. CPU is "
+            "that of all threads for one job. Sent, waiting and dropped are counted from the process's start to the "
+            "end of its window, in the last round."
         )
     parts += ["## Targets", verdict_table(judge(found))]
     if found.failures:

@@ -52,8 +52,10 @@ def _jobs(found: Measurement) -> Iterator[Verdict]:
         for agent, row in rows.items():
             if agent in ("none", "well"):
                 continue
-            ratio = None if well is None else row.typical / well.typical
-            yield Verdict(f"jobs, {handler}: agent {row.title}, jobs/s over a good one's", ">=", BAD_AGENT, ratio)
+            about = f"jobs, {handler}: agent {row.title}"
+            rate, cpu = (None, None) if well is None else (row.typical / well.typical, row.cpu / well.cpu)
+            yield Verdict(f"{about}, jobs/s over a good one's", ">=", BAD_AGENT, rate)
+            yield Verdict(f"{about}, CPU over a good one's", "<=", 1 / BAD_AGENT, cpu)
         traced = [row for agent, row in rows.items() if agent != "none"]
         if traced:
             most = None if without is None else (max(row.rss for row in traced) - without.rss) / 1e6

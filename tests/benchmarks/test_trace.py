@@ -39,7 +39,7 @@ def sent(name: str, spans: int, seconds: float, size: float) -> Sent:
 
 def traced(agent: str, per_second: float, rss: int, sent: int = 90) -> Traced:
     rates = (per_second, 1.0, 9e9)
-    return Traced(agent, AGENTS[agent][0], "empty", rates, rss, 100, sent, 4, 400, {"full": 6})
+    return Traced(agent, AGENTS[agent][0], "empty", rates, (3.0, 4.0, 5.0), rss, 100, sent, 4, 400, {"full": 6})
 
 
 def complete() -> Measurement:
@@ -62,7 +62,7 @@ def missed(found: Measurement) -> list[Verdict]:
 
 
 def test_a_run_that_reaches_all_has_no_miss() -> None:
-    assert len(judge(complete())) == 2 * len(SIZES) + 2 + 3
+    assert len(judge(complete())) == 2 * len(SIZES) + 2 + 4
     assert missed(complete()) == []
 
 
@@ -81,6 +81,7 @@ def test_a_run_that_reaches_all_has_no_miss() -> None:
             lambda found: found.jobs.__setitem__(2, traced("slow", 700.0, 50_000_000)),
             "jobs, empty: agent",
         ),
+        (lambda found: found.jobs.__setitem__(2, replace(found.jobs[2], microseconds=(4.5,))), "jobs, empty: agent"),
         (lambda found: found.jobs.__setitem__(2, traced("slow", 800.0, 90_000_000)), "jobs, empty: memory"),
         (
             lambda found: found.jobs.__setitem__(1, traced("well", 800.0, 50_000_000, 89)),
@@ -218,8 +219,9 @@ def test_allocations_are_counted_in_all_threads() -> None:
 
 def test_rounds_become_a_row() -> None:
     line = {
-        "jobs": 100, "seconds": 2.0, "peak_rss": 7, "finished": 3, "sent": 1, "waiting": 1, "waiting_bytes": 9,
-        "dropped": {"full": 1},
+        "jobs": 100, "seconds": 2.0, "cpu_seconds": 0.003, "peak_rss": 7, "finished": 3, "sent": 1, "waiting": 1,
+        "waiting_bytes": 9, "dropped": {"full": 1},
     }  # fmt: skip
     found = row("slow", "empty", [line, {**line, "jobs": 300, "peak_rss": 5}])
     assert (found.typical, found.rss, found.unaccounted) == (100.0, 7, 0)
+    assert found.cpu == 20.0
