@@ -50,7 +50,6 @@ def test_one_connection_is_kept(agent: FakeAgent) -> None:
         (answer(429), "busy"),
         (answer(503), "failing"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "garbled"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", "garbled"),
         (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 10_000, "garbled"),
         (None, "away"),
     ],
@@ -78,6 +77,16 @@ def test_what_will_not_pass_is_dropped_at_once(agent: FakeAgent, status: int, re
     tracer.start("job").finish()
     assert tracer.flush()
     assert (len(agent.requests), dropped(tracer)) == (1, {reason: 1})
+    assert tracer.close()
+
+
+def test_an_endless_answer_is_not_asked_for_again(agent: FakeAgent) -> None:
+    """Whoever answers so may have taken the spans."""
+    tracer = tracer_for(agent)
+    agent.reply = lambda request: b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"
+    tracer.start("job").finish()
+    assert tracer.flush(30)
+    assert (len(agent.requests), dropped(tracer)) == (1, {"garbled": 1})
     assert tracer.close()
 
 

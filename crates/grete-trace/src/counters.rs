@@ -19,7 +19,7 @@ pub enum Reason {
     TooLarge,
     /// It answered another 4xx, sent us elsewhere, or said that it has not taken these.
     Refused,
-    /// What it answered was no HTTP.
+    /// What it answered was no HTTP, or would not end.
     Garbled,
     /// The tracer was closed before they could be sent.
     Closed,

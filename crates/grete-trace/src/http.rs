@@ -15,14 +15,15 @@ pub(crate) const LONGEST: usize = LONGEST_HEAD + 2 * LONGEST_BODY;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
+    /// None: it is longer than anybody needs, and was not read to its end.
+    pub(crate) body: Option<Vec<u8>>,
     /// Whether the connection may be used again.
     pub(crate) keep: bool,
     /// For how long to leave it alone, where it says so.
     pub(crate) retry_after: Option<Duration>,
 }
 
-/// It is no HTTP, or more of it than anybody needs.
+/// It is no HTTP, or has more of a head than anybody needs.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Garbage;
 
@@ -66,22 +67,23 @@ pub(crate) fn parse(bytes: &[u8], ended: bool) -> Result<Option<Answer>, Garbage
         return parse(rest, ended); // "go on": the answer comes after it
     }
     let (body, left) = match body {
-        _ if status == 204 || status == 304 => (Vec::new(), rest),
-        Body::Length(length) if length > LONGEST_BODY => return Err(Garbage),
+        _ if status == 204 || status == 304 => (Some(Vec::new()), rest),
+        Body::Length(length) if length > LONGEST_BODY => (None, rest),
         Body::Length(length) => match rest.split_at_checked(length) {
-            Some((body, left)) => (body.to_vec(), left),
+            Some((body, left)) => (Some(body.to_vec()), left),
             None => return if ended { Err(Garbage) } else { Ok(None) },
         },
         Body::Chunked => match chunks(rest)? {
             Some(whole) => whole,
             None => return if ended { Err(Garbage) } else { Ok(None) },
         },
-        Body::UntilEnd if rest.len() > LONGEST_BODY => return Err(Garbage),
-        Body::UntilEnd if ended => (rest.to_vec(), &[][..]),
+        Body::UntilEnd if rest.len() > LONGEST_BODY => (None, rest),
+        Body::UntilEnd if ended => (Some(rest.to_vec()), &[][..]),
         Body::UntilEnd => return Ok(None),
     };
     // Whatever comes after the answer is an answer to nothing.
-    Ok(Some(Answer { status, body, keep: keep && left.is_empty() && !ended, retry_after }))
+    keep = keep && body.is_some() && left.is_empty() && !ended;
+    Ok(Some(Answer { status, body, keep, retry_after }))
 }
 
 fn status(line: &str) -> Option<u16> {
@@ -89,8 +91,8 @@ fn status(line: &str) -> Option<u16> {
     digits.parse().ok().filter(|status| (100..600).contains(status))
 }
 
-/// The body, and the bytes after it.
-type Unchunked<'a> = (Vec<u8>, &'a [u8]);
+/// The body, if it is not too long, and the bytes after it.
+type Unchunked<'a> = (Option<Vec<u8>>, &'a [u8]);
 
 /// The chunks put together, and what comes after the last one.
 fn chunks(mut rest: &[u8]) -> Result<Option<Unchunked<'_>>, Garbage> {
@@ -105,7 +107,7 @@ fn chunks(mut rest: &[u8]) -> Result<Option<Unchunked<'_>>, Garbage> {
             break;
         }
         if body.len().saturating_add(size) > LONGEST_BODY {
-            return Err(Garbage);
+            return Ok(Some((None, rest)));
         }
         let Some((chunk, after)) = rest.split_at_checked(size) else { return Ok(None) };
         let Some((line_end, after)) = after.split_at_checked(2) else { return Ok(None) };
@@ -121,7 +123,7 @@ fn chunks(mut rest: &[u8]) -> Result<Option<Unchunked<'_>>, Garbage> {
         };
         rest = &rest[end + 2..];
         if end == 0 {
-            return Ok(Some((body, rest)));
+            return Ok(Some((Some(body), rest)));
         }
     }
 }
@@ -146,20 +148,20 @@ mod tests {
     #[test]
     fn an_answer_is_read_however_it_comes() {
         let plain = whole(b"HTTP/1.1 200 OK\r\nContent-Type: x\r\ncontent-length: 2\r\n\r\n{}");
-        assert_eq!(plain, Answer { status: 200, body: b"{}".into(), keep: true, retry_after: None });
+        assert_eq!(plain, Answer { status: 200, body: Some(b"{}".into()), keep: true, retry_after: None });
         let chunked =
             whole(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nA: b\r\n\r\n");
-        assert_eq!(chunked, Answer { status: 200, body: b"abcde".into(), keep: true, retry_after: None });
+        assert_eq!(chunked, Answer { status: 200, body: Some(b"abcde".into()), keep: true, retry_after: None });
         let closing =
             whole(b"HTTP/1.1 503 Not now\r\nConnection: close\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n");
         let seven = Some(Duration::from_secs(7));
-        assert_eq!(closing, Answer { status: 503, body: vec![], keep: false, retry_after: seven });
+        assert_eq!(closing, Answer { status: 503, body: Some(vec![]), keep: false, retry_after: seven });
         let empty = whole(b"HTTP/1.1 204 No Content\r\n\r\n");
-        assert_eq!(empty, Answer { status: 204, body: vec![], keep: true, retry_after: None });
+        assert_eq!(empty, Answer { status: 204, body: Some(vec![]), keep: true, retry_after: None });
         let twice = whole(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 202 Accepted\r\nContent-Length: 1\r\n\r\nx");
         assert_eq!(twice.status, 202);
         let old = parse(b"HTTP/1.0 200 OK\r\n\r\nall", true);
-        assert_eq!(old, Ok(Some(Answer { status: 200, body: b"all".into(), keep: false, retry_after: None })));
+        assert_eq!(old, Ok(Some(Answer { status: 200, body: Some(b"all".into()), keep: false, retry_after: None })));
         let more =
             parse(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200", false).expect("HTTP").expect("whole");
         assert!(!more.keep);
@@ -177,14 +179,25 @@ mod tests {
             (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", false),
             (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", false),
             (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", false),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\n", false),
             (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", true),
             (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", false),
-            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", false),
             (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc", false),
             (&long, false),
         ] {
             assert_eq!(parse(bytes, ended), Err(Garbage), "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_too_long_is_not_awaited() {
+        let forever = [b"HTTP/1.1 200 OK\r\n\r\n".as_slice(), &[0; LONGEST_BODY + 1]].concat();
+        for bytes in [
+            b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\n".as_slice(),
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+            &forever,
+        ] {
+            let answer = parse(bytes, false).expect("HTTP").expect("enough of it");
+            assert_eq!(answer, Answer { status: 200, body: None, keep: false, retry_after: None });
         }
     }
 

@@ -11,6 +11,7 @@ use crate::chunk::Chunk;
 use crate::config::Format;
 use crate::connection::Connection;
 use crate::counters::Reason;
+use crate::http::Answer;
 use crate::otlp;
 use crate::payload::Payload;
 use crate::tracer::Core;
@@ -111,16 +112,19 @@ impl Sender {
             let timeout = left.map_or(self.core.config.timeout, |left| left.min(self.core.config.timeout));
             let answer = self.connection.exchange(self.payload.head.as_bytes(), &self.payload.body, timeout);
             let (reason, asked) = match answer {
-                Ok(answer) => match judge(answer.status, &self.core.config.format) {
-                    Verdict::Good => {
-                        self.backoff.succeeded();
-                        return Outcome::Sent { rejected: self.hear(&answer.body) };
+                Ok(Answer { body: None, .. }) => return Outcome::Dropped(Reason::Garbled),
+                Ok(Answer { body: Some(body), status, retry_after, .. }) => {
+                    match judge(status, &self.core.config.format) {
+                        Verdict::Good => {
+                            self.backoff.succeeded();
+                            return Outcome::Sent { rejected: self.hear(&body) };
+                        }
+                        Verdict::TooLarge if count > 1 => return Outcome::Smaller,
+                        Verdict::TooLarge => return Outcome::Dropped(Reason::TooLarge),
+                        Verdict::Bad(reason) => return Outcome::Dropped(reason),
+                        Verdict::NotNow(reason) => (reason, retry_after),
                     }
-                    Verdict::TooLarge if count > 1 => return Outcome::Smaller,
-                    Verdict::TooLarge => return Outcome::Dropped(Reason::TooLarge),
-                    Verdict::Bad(reason) => return Outcome::Dropped(reason),
-                    Verdict::NotNow(reason) => (reason, answer.retry_after),
-                },
+                }
                 Err(reason) => (reason, None),
             };
             attempts += 1;
