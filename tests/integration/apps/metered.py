@@ -1,0 +1,42 @@
+"""Moves every metric: forwards what it reads, fails at what it is told to, retries it, and gives it up."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import grete
+from tests.integration.apps.eventlog import EventLog
+
+logging.getLogger("grete").addHandler(EventLog())
+
+app = grete.App(
+    os.environ["METERED_GROUP"],
+    kafka={
+        "bootstrap.servers": os.environ["METERED_SERVERS"],
+        "auto.commit.interval.ms": 200,
+        # Who is killed and comes back finds its place at once.
+        "group.instance.id": "metered-{hostname}",
+        "session.timeout.ms": 20_000,
+    },
+    workers=2,
+    shutdown_timeout="5s",
+)
+
+
+@app.consumer(
+    os.environ["METERED_TOPIC"],
+    retry=grete.Retry(attempts=2, backoff="10ms..10ms"),
+    dead_letter=os.environ["METERED_DEAD"],
+    expire="1h",
+    max_messages=50,
+)
+class Metered(grete.Consumer):
+    """Of the value "bad" it says so."""
+
+    def consume(self) -> None:
+        for message in self.messages:
+            if message.value == b"bad":
+                raise ValueError("this one is bad")
+            self.producer.produce(os.environ["METERED_TO"], message.value)
+            self.mark(message)
