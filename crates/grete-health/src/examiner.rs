@@ -159,6 +159,7 @@ mod tests {
                 generation: None,
                 partitions: 0,
                 instance: None,
+                connections: None,
             };
             report.groups = self.0.lock().expect("a lock").iter().map(group).collect();
         }

@@ -67,6 +67,8 @@ pub struct Group {
     pub partitions: u64,
     /// Of a static member.
     pub instance: Option<String>,
+    /// Brokers that it is connected to; `None`: not known.
+    pub connections: Option<u64>,
 }
 
 /// Lanes by state.

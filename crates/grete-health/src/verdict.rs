@@ -70,8 +70,8 @@ impl<'a> Problem<'a> {
 }
 
 /// Whether the process should be left alone: no job has run longer than its `handler_timeout`, nobody holds the GIL for longer
-/// than `gil_timeout`, and no member has lacked its place in its group for longer than `unsteady_timeout`. While it stops, it is
-/// alive: nobody is to cut the stop short, which has its own limit.
+/// than `gil_timeout`, and no member that is connected has lacked its place in its group for longer than `unsteady_timeout`. While
+/// it stops, it is alive: nobody is to cut the stop short, which has its own limit.
 #[must_use]
 pub fn live<'a>(look: &'a Look, limits: &Limits) -> Verdict<'a> {
     let problems = problems(look, limits);
@@ -151,10 +151,13 @@ fn gil<'a>(look: &Look, limits: &Limits, running: &[&'a RunningJob]) -> Option<P
 }
 
 fn member<'a>(group: &'a Group, since: Duration, limits: &Limits) -> Problem<'a> {
-    let fatal = limits.unsteady_timeout.is_some_and(|limit| since > limit);
+    let away = group.connections == Some(0);
+    // No restart brings brokers back.
+    let fatal = !away && limits.unsteady_timeout.is_some_and(|limit| since > limit);
     let name =
         if group.group.is_empty() { "a client without a group".into() } else { format!("group \"{}\"", group.group) };
-    let text = format!("{name} is {} and has not been steady for {:.1} s", group.state, since.as_secs_f64());
+    let nobody = if away { "; no broker is connected" } else { "" };
+    let text = format!("{name} is {} and has not been steady for {:.1} s{nobody}", group.state, since.as_secs_f64());
     let (seconds, group) = (Some(since), Some(group));
     Problem { seconds, limit: limits.unsteady_timeout, group, fatal, ..Problem::new("membership", text) }
 }

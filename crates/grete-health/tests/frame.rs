@@ -42,6 +42,7 @@ fn group(name: &str) -> Group {
         generation: Some(4),
         partitions: 3,
         instance: Some(name.into()),
+        connections: None,
     }
 }
 

@@ -63,6 +63,7 @@ fn well() -> Report {
         generation: Some(1),
         partitions: 2,
         instance: None,
+        connections: None,
     };
     Report { steady: true, workers: 2, groups: vec![group], ..Report::default() }
 }

@@ -24,7 +24,16 @@ fn job(partition: u64, elapsed: u64, limit: Option<u64>) -> RunningJob {
 }
 
 fn group(name: &str, state: &'static str, steady: bool) -> Group {
-    Group { group: name.into(), state, since: seconds(1), steady, generation: None, partitions: 1, instance: None }
+    Group {
+        group: name.into(),
+        state,
+        since: seconds(1),
+        steady,
+        generation: None,
+        partitions: 1,
+        instance: None,
+        connections: None,
+    }
 }
 
 fn well() -> Look {
@@ -93,6 +102,12 @@ fn a_member_without_its_place_is_not_ready_and_not_alive_after_a_while() {
     look.unsteady[1] = seconds(301);
     assert!(!live(&look, &limits()).ok);
     assert!(live(&look, &Limits::default()).ok, "without a limit nothing is too long");
+    look.report.groups[1].connections = Some(1);
+    assert!(!live(&look, &limits()).ok);
+    look.report.groups[1].connections = Some(0);
+    let alive = live(&look, &limits());
+    assert!(alive.ok, "no restart brings brokers back");
+    assert!(alive.problems[0].text.ends_with("has not been steady for 301.0 s; no broker is connected"));
 }
 
 #[test]

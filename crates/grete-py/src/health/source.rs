@@ -14,7 +14,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use grete_client::{Consumer, Dispatcher, Durations, LaneReport, Membership, Pool, Producer, Tally};
+use grete_client::{Consumer, Dispatcher, Durations, LaneReport, Pool, Producer, Tally};
 use grete_health::{Group, LaneCounts, Metrics, Report, RunningJob, Source, metrics};
 
 /// The dispatcher, the clients and the producers of one App's process.
@@ -48,14 +48,13 @@ impl ProcessSource {
 
 impl Source for ProcessSource {
     fn read(&self, report: &mut Report) {
-        let memberships: Vec<Membership> = self.clients().iter().map(Consumer::membership).collect();
+        report.groups = self.clients().iter().map(group).collect();
         let vitals = self.dispatcher.vitals();
         // Workers come last when an App starts, so all clients are there by then; without one there is nothing to wait for.
-        report.steady = vitals.workers.is_some() && memberships.iter().all(|membership| membership.steady);
+        report.steady = vitals.workers.is_some() && report.groups.iter().all(|group| group.steady);
         report.quiet = vitals.quiet;
         report.stopping = vitals.stopping;
         report.rss = grete_health::memory::rss();
-        report.groups = memberships.into_iter().map(group).collect();
         for lane in &vitals.lanes {
             count(&mut report.lanes, lane.state);
         }
@@ -180,7 +179,8 @@ fn busy_workers(running: &[grete_client::RunningJob]) -> u64 {
     natural(running.iter().filter(|job| job.pool == Pool::Threads).count())
 }
 
-fn group(membership: Membership) -> Group {
+fn group(client: &Consumer) -> Group {
+    let (membership, figures) = (client.membership(), client.figures());
     Group {
         group: membership.group,
         state: membership.state,
@@ -189,6 +189,7 @@ fn group(membership: Membership) -> Group {
         generation: u64::try_from(membership.generation).ok(),
         partitions: membership.partitions as u64,
         instance: membership.instance,
+        connections: Some(natural(figures.connections)),
     }
 }
 
