@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import grete
-from examples import accounts, enrich, orders, swarm
+from examples import accounts, enrich, observe, orders, swarm
 from tests.integration.apprunning import dead_letters, header, running, until_done
 from tests.integration.producing import producer, values
 from tests.kafka import KafkaCluster
@@ -88,6 +88,25 @@ def test_accounts(kafka: KafkaCluster) -> None:
         (b"-8", "grete.errors.Reject"),
         (b"much", "grete.errors.DecodeError"),
     ]
+
+
+def test_observe(kafka: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    prepare(kafka, observe.app, "payments", "payments.dlq")
+    write(kafka, "payments", (b"ada", b'{"amount": 3}'), (b"ada", b'{"amount": -1}'), (b"ada", b'{"amount": 4}'))
+    with running(observe.app):
+        until_done(kafka, observe.app, "payments")
+    assert errors(kafka, "payments.dlq") == [(b'{"amount": -1}', "grete.errors.Reject")]
+    own = [record for record in caplog.records if record.name == "observe-example"]
+    assert [record.getMessage() for record in own if record.levelno == logging.ERROR] == [
+        "charge has given up offset 1 of payments[0]"
+    ]
+    assert own[-1].getMessage() == "charged 7 so far; 0 records wait, 0 of 2 workers are busy"
+    jobs = [record for record in caplog.records if record.name == "grete.jobs"]
+    assert {record.__dict__["handler"] for record in jobs} == {"charge"}
+    done = [record.__dict__ for record in jobs if record.__dict__["event"] == "consumer.consumed"]
+    assert [fields["error"] for fields in done] == ["Reject: a payment of -1", None]
+    assert done[-1]["last_offset"] == 2
 
 
 def test_the_demo_tells_its_story() -> None:

@@ -181,9 +181,13 @@ def test_times_go_when_they_are_many_or_old(listening: Agent, monkeypatch: pytes
 def test_no_times_are_no_times(listening: Agent) -> None:
     listener = DogStatsD(listening.address, times=None)
     monitor = heard(listener)
+    assert not monitor.event("consumer.consumed"), "so that jobs cost nothing more"
+    assert monitor.event("statistics.emitted")
     job(monitor)
     listener.close()
     assert listening.take() == []
+    monitor.unsubscribe(listener)
+    assert not monitor.event("statistics.emitted")
 
 
 def test_figures_are_gauges_and_counts(listening: Agent) -> None:

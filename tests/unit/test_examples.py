@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from examples import accounts, enrich, orders
+from examples import accounts, enrich, observe, orders
 from grete import DecodeError
 from grete.routes import Route
 
@@ -39,6 +39,14 @@ def test_accounts_go_key_by_key() -> None:
     decoders = route.decoders()
     assert decoders is not None
     assert decoders["movements"](b"-3") == -3
+
+
+def test_an_app_that_one_can_look_into_has_listeners_of_its_own_and_of_others() -> None:
+    (route,) = observe.app.routes
+    assert declared(route) == (("payments",), "payload", False, "partition", "payments.dlq")
+    monitor = observe.app.monitor
+    heard = {name: len(monitor.event(name)) for name in monitor if monitor.event(name)}
+    assert heard["shop.charged"] == heard["consumer.consumed"] == heard["statistics.emitted"] == 1
 
 
 def test_a_swarm_loads_once_what_its_nodes_share(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,10 +27,10 @@ _living: "weakref.WeakSet[DogStatsD]" = weakref.WeakSet()
 class DogStatsD:
     """Tells a Datadog agent: `app.monitor.subscribe(DogStatsD())`.
 
-    The time of each job goes as the distribution `grete.handler.duration_seconds` (with `times="histogram"` as a
-    histogram, which the agent sums up; None: not at all), tagged by handler, topic and result (ok or error). All that
-    /metrics tells goes as gauges and counts whenever `statistics.emitted` comes: `grete_lag_seconds` as
-    `grete.lag.seconds`, `grete_jobs_total` as the count `grete.jobs`, labels as tags.
+    The time of each job goes as the distribution `grete.handler.duration_seconds`, tagged by handler, topic and result
+    (ok or error); with `times="histogram"` as a histogram, which the agent sums up; with None not at all, and jobs cost
+    nothing more. All that /metrics tells goes as gauges and counts whenever `statistics.emitted` comes:
+    `grete_lag_seconds` as `grete.lag.seconds`, `grete_jobs_total` as the count `grete.jobs`, labels as tags.
 
     `address` is "HOST:PORT" or "unix:///PATH/OF/SOCKET"; else DD_DOGSTATSD_URL, DD_AGENT_HOST and DD_DOGSTATSD_PORT
     tell, else it is localhost:8125. `service`, `env` and `version` default to DD_SERVICE (else the App's name), DD_ENV
@@ -75,6 +75,9 @@ class DogStatsD:
         self._tags = self._all_tags(None, None)
         self._prefix = prefix
         self._times = None if times is None else times[0]
+        if times is None:
+            # No method to the monitor: then jobs go on as if nobody listened.
+            vars(self)["on_consumer_consumed"] = None
         self._flush_interval = flush_interval
         self._told = lines.Told()
         self._complained = False
@@ -118,8 +121,6 @@ class DogStatsD:
 
     def on_consumer_consumed(self, occurred: Occurred) -> None:
         """A job's time."""
-        if self._times is None:
-            return
         key = occurred["handler"], occurred["topic"], occurred["error"] is not None
         with self._lock:
             self._waiting.setdefault(key, []).append(occurred["time"])

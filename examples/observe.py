@@ -1,0 +1,80 @@
+"""An App that one can look into: what listeners hear, and what they make of it.
+
+    grete topics create payments --partitions 2
+    grete topics create payments.dlq --partitions 1
+    grete run examples.observe:app --log-level debug
+    echo 'ada {"amount": 3}' | grete produce payments --key-separator ' '
+    echo 'ada {"amount": -3}' | grete produce payments --key-separator ' '
+
+With an agent of Datadog's at hand (DD_AGENT_HOST or DD_DOGSTATSD_URL), that one is told, too.
+"""
+
+import logging
+import os
+import threading
+from dataclasses import dataclass
+
+import grete
+from grete.instrumentation import Occurred
+from grete.instrumentation.dogstatsd import DogStatsD
+from grete.instrumentation.logger import LoggerListener
+
+app = grete.App("observe-example", kafka={"bootstrap.servers": "localhost:9092"}, workers=2, statistics_interval="5s")
+logger = logging.getLogger("observe-example")
+
+# An event of our own. To look at it costs a few nanoseconds while nobody listens.
+CHARGED = app.monitor.declare("shop.charged")
+
+
+@dataclass
+class Payment:
+    """What a value is decoded to."""
+
+    amount: int
+
+
+@app.consumer("payments", retry=grete.Retry(attempts=2, backoff="100ms..1s"), dead_letter="payments.dlq")
+def charge(payment: Payment) -> None:
+    """Tells whoever wants to know what it has charged."""
+    if payment.amount < 0:
+        raise grete.Reject(f"a payment of {payment.amount}")
+    if CHARGED:
+        CHARGED.emit(amount=payment.amount)
+
+
+class Cashier:
+    """Its methods are called like the events that they hear of, in the thread where these happen."""
+
+    def __init__(self) -> None:
+        # Handlers run in several threads, and so do those who listen to them.
+        self.lock = threading.Lock()
+        self.charged = 0
+
+    def on_shop_charged(self, occurred: Occurred) -> None:
+        """Ours."""
+        with self.lock:
+            self.charged += occurred["amount"]
+
+    def on_consumer_dead_letter(self, occurred: Occurred) -> None:
+        """Here somebody would be called. Fields with a question mark in docs/events.md are not always there."""
+        if "dead_letter" in occurred:  # else it could not be written there, and waits
+            place = f"{occurred['topic']}[{occurred['partition']}]"
+            logger.error("%s has given up offset %d of %s", occurred["handler"], occurred["offset"], place)
+
+    def on_statistics_emitted(self, occurred: Occurred) -> None:
+        """Each `statistics_interval`, and at the end."""
+        statistics = occurred["statistics"]
+        waiting = sum(lane["lag"] or 0 for lane in statistics["lanes"])
+        logger.info(
+            "charged %d so far; %d records wait, %d of %d workers are busy",
+            self.charged,
+            waiting,
+            statistics["busy"],
+            statistics["workers"],
+        )
+
+
+app.monitor.subscribe(Cashier())
+app.monitor.subscribe(LoggerListener())
+if "DD_AGENT_HOST" in os.environ or "DD_DOGSTATSD_URL" in os.environ:
+    app.monitor.subscribe(DogStatsD())
