@@ -173,7 +173,8 @@ def test_a_supervisor_that_fails_takes_its_nodes_along(mode: list[str]) -> None:
 @MODES
 def test_a_supervisor_that_fails_waits_for_no_node_for_ever(mode: list[str]) -> None:
     with Run("obey", "--nodes", "3", "--twist", "tests.swarm.twists:unkillable_node", *mode) as run:
-        pids = run.nodes(3)
+        run.nodes(3)
+        pids = {line["up"]: line["pid"] for line in run.lines(up=...)}
         os.kill(pids[0], signal.SIGKILL)
         assert run.wait() == 1
         told = run.until(event="swarm.node.unkillable")
