@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from opentelemetry import baggage, propagate, trace
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from prometheus_client import REGISTRY, generate_latest
 
 import grete
 from grete import _core
@@ -350,6 +352,21 @@ def test_what_metrics_tell_is_observed(monitor: Monitor, told: Told) -> None:
     monitor.instrument("app.stopped")
     (last,) = told.points("grete.retries")
     assert (last.value, list(told.metrics())) == (7, ["grete.retries"])
+
+
+def test_an_exporter_to_prometheus_has_the_names_of_metrics(monitor: Monitor) -> None:
+    reader = PrometheusMetricReader()
+    meters = MeterProvider([reader])
+    monitor.subscribe(opentelemetry.OpenTelemetry(meter_provider=meters))
+    known = [entry for entry in _core.metrics_catalogue() if entry[1] != "histogram"]
+    told = [Family(name, kind, help, (Sample(dict.fromkeys(labels, "x"), 1),)) for name, kind, help, labels in known]  # type: ignore[arg-type]  # noqa: A001
+    monitor.instrument("statistics.emitted", {"statistics": {}, "metrics": told})
+    try:
+        lines = generate_latest(REGISTRY).decode().splitlines()
+    finally:
+        meters.shutdown()
+    exported = {tuple(line.split()[2:]) for line in lines if line.startswith("# TYPE grete_")}
+    assert exported == {(name, kind) for name, kind, *_ in known}
 
 
 def test_without_an_sdk_nothing_is_told_and_contexts_go_through(monitor: Monitor) -> None:
