@@ -56,6 +56,27 @@ def test_nodes_reach_no_other_board(tmp_path: Path) -> None:
         assert run.stop() == 0
 
 
+def test_scrapes_while_nodes_die_and_come_back(tmp_path: Path) -> None:
+    with Answering(tmp_path, "post", crash_loop_after=1000) as run:
+        run.until_steady()
+        until_complete(run)
+        boards = shared_memory(run.pid)
+        for number in range(1, 21):
+            victim = run.status()["nodes"][number % 2]
+            if victim["pid"] is not None:
+                os.kill(victim["pid"], signal.SIGKILL)
+            # Whatever moment this is, what is told is whole, and of one life.
+            for node in ("0", "1"):
+                jobs = run.metrics().of("grete_jobs_total", node=node)
+                assert len(set(jobs.values())) <= 1
+            eventually(lambda: run.status()["nodes"][number % 2]["pid"] not in (None, victim["pid"]), 20, "a successor")  # noqa: B023
+        last = until_complete(run)
+        assert shared_memory(run.pid) == boards, "those of the dead are gone"
+        restarts = sum(last.of("grete_swarm_restarts_total").values())
+        assert restarts == sum(last.of("grete_swarm_deaths_total", reason="SIGKILL").values()) == 20
+        assert run.stop() == 0
+
+
 def test_without_probes_nobody_posts(tmp_path: Path) -> None:
     with Answering(tmp_path, "post", probes="none") as run:
         run.until(2, up=..., board=False)

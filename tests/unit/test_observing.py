@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from grete.cli import COMMANDS
 from grete.instrumentation import events
@@ -26,3 +27,13 @@ def test_events_metrics_and_commands_are_there(page: str) -> None:
     assert metrics <= CATALOGUE.keys() | parts
     commands = set(re.findall(r"`grete ([a-z]+)\b", text))
     assert commands <= set(COMMANDS)
+
+
+def test_snippets_are_yaml() -> None:
+    snippets = re.findall(r"```yaml\n(.*?)```", (DOCS / "observing.md").read_text(), flags=re.DOTALL)
+    documents = [document for snippet in snippets for document in yaml.safe_load_all(snippet)]
+    assert len(documents) == 3
+    (container,) = documents[1]["spec"]["containers"]
+    ports = {port["name"] for port in container["ports"]} | {port["containerPort"] for port in container["ports"]}
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["port"] in ports
