@@ -2,9 +2,10 @@
 
     grete topics create payments --partitions 2
     grete topics create payments.dlq --partitions 1
-    grete run examples.observe:app --log-level debug
+    grete run examples.observe:app --log-level debug --probes 8080
     echo 'ada {"amount": 3}' | grete produce payments --key-separator ' '
     echo 'ada {"amount": -3}' | grete produce payments --key-separator ' '
+    curl localhost:8080/metrics
 
 With an agent of Datadog's at hand (DD_AGENT_HOST or DD_DOGSTATSD_URL), that one is told, too.
 """

@@ -12,10 +12,12 @@ import pytest
 
 import grete
 from examples import accounts, enrich, observe, orders, swarm
+from grete.instrumentation.dogstatsd import DogStatsD
 from tests.integration.apprunning import dead_letters, header, running, until_done
 from tests.integration.producing import producer, values
 from tests.kafka import KafkaCluster
 from tests.kafka.jars import ROOT
+from tests.unit.fake_dogstatsd import agent
 
 pytestmark = pytest.mark.kafka
 
@@ -94,8 +96,17 @@ def test_observe(kafka: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     prepare(kafka, observe.app, "payments", "payments.dlq")
     write(kafka, "payments", (b"ada", b'{"amount": 3}'), (b"ada", b'{"amount": -1}'), (b"ada", b'{"amount": 4}'))
-    with running(observe.app):
-        until_done(kafka, observe.app, "payments")
+    with agent() as datadog:
+        listener = DogStatsD(datadog.address)
+        observe.app.monitor.subscribe(listener)
+        with running(observe.app):
+            until_done(kafka, observe.app, "payments")
+        observe.app.monitor.unsubscribe(listener)
+        told = datadog.take()
+    sums = {name: sum(sum(line.values) for line in told if line.name == name) for name in {line.name for line in told}}
+    assert (sums["grete.records"], sums["grete.dead_letters"], sums["grete.job_failures"]) == (2, 1, 1)
+    times = [line for line in told if line.name == "grete.handler.duration_seconds"]
+    assert {line.tags["result"]: len(line.values) for line in times} == {"ok": 1, "error": 1}
     assert errors(kafka, "payments.dlq") == [(b'{"amount": -1}', "grete.errors.Reject")]
     own = [record for record in caplog.records if record.name == "observe-example"]
     assert [record.getMessage() for record in own if record.levelno == logging.ERROR] == [
