@@ -104,7 +104,8 @@ def run(
             dispatcher.set_workers(0)
         return -1
 
-    route = make(0, ("orders",), shape.handler(reached, warm_up), {})
+    shape.start(reached, warm_up)
+    route = make(0, ("orders",), shape.handler, {})
     core = _core.Route(
         id=0,
         name=route.name,

@@ -11,6 +11,8 @@ import grete
 
 # Called when so many jobs are done as were asked for; it answers after how many more it is to be called again.
 Reached = Callable[[], int]
+# Before a round: what is called, and after how many jobs first.
+Start = Callable[[Reached, int], None]
 
 PAYLOAD = json.dumps(
     {"id": 4711, "customer": "c-000815", "items": [{"sku": "a-1", "count": 2}], "total": 17.5}
@@ -19,19 +21,25 @@ PAYLOAD = json.dumps(
 
 @dataclass(frozen=True)
 class Shape:
-    """Jobs of one kind."""
+    """Jobs of one kind. The handler is the same one in all rounds: Python learns whom it calls."""
 
     name: str
     title: str
-    # Of a callback and the number after which it is called first.
-    handler: Callable[[Reached, int], Any]
+    handler: Any
+    start: Start
     records: int = 1
     value: bytes = b"x"
     asynchronous: bool = False
 
 
-def empty(reached: Reached, left: int) -> Any:
+def never() -> int:
+    """Before the first round."""
+    raise AssertionError("nobody has said what to count")
+
+
+def empty() -> tuple[Any, Start]:
     """A class that only counts."""
+    left, reached = 0, never
 
     class Empty(grete.Consumer):
         def consume(self) -> None:
@@ -40,11 +48,16 @@ def empty(reached: Reached, left: int) -> Any:
             if not left:
                 left = reached()
 
-    return Empty
+    def start(call: Reached, first: int) -> None:
+        nonlocal left, reached
+        left, reached = first, call
+
+    return Empty, start
 
 
-def function(reached: Reached, left: int) -> Any:
+def function() -> tuple[Any, Start]:
     """A function for each message that only counts."""
+    left, reached = 0, never
 
     def handle(_: grete.Message) -> None:
         nonlocal left
@@ -52,11 +65,16 @@ def function(reached: Reached, left: int) -> Any:
         if not left:
             left = reached()
 
-    return handle
+    def start(call: Reached, first: int) -> None:
+        nonlocal left, reached
+        left, reached = first, call
+
+    return handle, start
 
 
-def parsing(reached: Reached, left: int) -> Any:
+def parsing() -> tuple[Any, Start]:
     """A class that parses each record of a batch."""
+    left, reached = 0, never
 
     class Parsing(grete.Consumer):
         def consume(self) -> None:
@@ -67,11 +85,16 @@ def parsing(reached: Reached, left: int) -> Any:
             if not left:
                 left = reached()
 
-    return Parsing
+    def start(call: Reached, first: int) -> None:
+        nonlocal left, reached
+        left, reached = first, call
+
+    return Parsing, start
 
 
-def coroutine(reached: Reached, left: int) -> Any:
+def coroutine() -> tuple[Any, Start]:
     """The same as `empty` on the event loop."""
+    left, reached = 0, never
 
     class Empty(grete.Consumer):
         async def consume(self) -> None:
@@ -80,15 +103,19 @@ def coroutine(reached: Reached, left: int) -> Any:
             if not left:
                 left = reached()
 
-    return Empty
+    def start(call: Reached, first: int) -> None:
+        nonlocal left, reached
+        left, reached = first, call
+
+    return Empty, start
 
 
 SHAPES = {
     shape.name: shape
     for shape in (
-        Shape("empty", "a class that does nothing, 1 record", empty),
-        Shape("function", "a function that does nothing, 1 record", function),
-        Shape("async", "`async def` that does nothing, 1 record", coroutine, asynchronous=True),
-        Shape("parsing", "`json.loads` of each record, 100 records", parsing, 100, PAYLOAD),
+        Shape("empty", "a class that does nothing, 1 record", *empty()),
+        Shape("function", "a function that does nothing, 1 record", *function()),
+        Shape("async", "`async def` that does nothing, 1 record", *coroutine(), asynchronous=True),
+        Shape("parsing", "`json.loads` of each record, 100 records", *parsing(), 100, PAYLOAD),
     )
 }

@@ -81,8 +81,6 @@ class Hooks:
         self._clients = clients
         self._blocking = blocking
         self._reports = Reports(monitor or Monitor(), routes, groups)
-        self._commits_first = {route.id for route in routes.values() if route.offsets == "at_most_once"}
-        self._keeps_job = {route.id for route in routes.values() if route.offsets == "manual"}
         self._single = {route.id for route in routes.values() if route.concurrency == "partition"}
         # How often in a row a unit's records could not be handed out, by lane and slot.
         self._failed: dict[tuple[int, int], int] = {}
@@ -93,8 +91,7 @@ class Hooks:
             drive(self.run(job))
             return
         instance = self._instances.get(job) or drive(self._initialized(job))
-        route = job.route
-        if route in self._commits_first:
+        if instance.commits_first:
             self._commit_first(job)
         messages = job.messages
         if messages is None:
@@ -107,7 +104,7 @@ class Hooks:
         finally:
             # The instance outlives the job; the batch's memory must not.
             consumer.messages = NO_MESSAGES
-            if route not in self._keeps_job:
+            if not instance.keeps_job:
                 consumer._job = None  # noqa: SLF001
 
     async def run(self, job: Job) -> None:
@@ -126,7 +123,7 @@ class Hooks:
         instance = self._instances.get(job)
         if instance is None:
             instance = await self._initialized(job)
-        if job.route in self._commits_first:
+        if instance.commits_first:
             await self._blocking(self._commit_first, job)
         messages = job.messages
         if messages is None:
@@ -142,7 +139,7 @@ class Hooks:
                     await _call_told(instance)
         finally:
             consumer.messages = NO_MESSAGES
-            if job.route not in self._keeps_job:
+            if not instance.keeps_job:
                 consumer._job = None  # noqa: SLF001
 
     async def _initialized(self, job: Job) -> Instance:

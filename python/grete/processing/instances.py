@@ -22,6 +22,9 @@ class Instance:
 
     consumer: Consumer
     host: Host
+    # Of its route: whether records are committed before they are handed over, or may be marked after their job.
+    commits_first: bool
+    keeps_job: bool
 
 
 class Instances:
@@ -84,4 +87,4 @@ def construct(route: Route, job: Job, host: Host) -> Instance:
     consumer.topic, consumer.partition = job.topic, job.partition
     consumer.messages = NO_MESSAGES
     consumer._host = host  # noqa: SLF001
-    return Instance(consumer, host)
+    return Instance(consumer, host, route.offsets == "at_most_once", route.offsets == "manual")

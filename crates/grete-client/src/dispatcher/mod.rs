@@ -470,7 +470,9 @@ impl Dispatcher {
         let Lent { lease, over } = state.leases.remove(&token.id)?;
         over.store(true, Ordering::Release);
         let decision = state.complete(now, lease, outcome);
-        if let Some(looping) = self.looping().filter(|_| token.pool == Pool::Loop) {
+        if token.pool == Pool::Loop
+            && let Some(looping) = self.looping()
+        {
             looping.forget(token.id);
         }
         decision
