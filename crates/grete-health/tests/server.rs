@@ -2,7 +2,7 @@
 
 mod parse;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -243,6 +243,31 @@ fn who_takes_its_time_gets_all_of_it() {
         assert_eq!(status, 200);
         assert!(body.len() > 60_000 && body.ends_with(b"\n"));
     }
+}
+
+#[test]
+fn who_does_not_come_to_an_end_is_cut_off() {
+    let serving = serve(well());
+    let (mut silent, mut slow, mut deaf) = (serving.connect(), serving.connect(), serving.connect());
+    write!(slow, "GET /livez HTTP/1.1\r\nHost").expect("it listens");
+    // It asks and asks and reads nothing, until somebody hangs up.
+    deaf.set_write_timeout(Some(Duration::from_millis(100))).expect("a time");
+    let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100);
+    let over = Instant::now() + LONG;
+    let cut = loop {
+        match deaf.write(&request) {
+            Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                break error.kind();
+            }
+            _ => assert!(Instant::now() < over, "it is not cut off"),
+        }
+    };
+    assert!(matches!(cut, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{cut:?}");
+    let mut said = String::new();
+    slow.read_to_string(&mut said).expect("an answer");
+    assert_eq!(status(&said), 408);
+    assert!(is_cut(&mut silent));
+    assert_eq!(serving.get("/livez").0, 200);
 }
 
 #[test]
