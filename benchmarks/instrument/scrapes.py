@@ -1,4 +1,4 @@
-"""What it takes to tell all that is measured, once: for /metrics, and for those who listen to `statistics.emitted`."""
+"""What it takes to tell all that is measured, once: for /metrics, of a swarm, too, and for `statistics.emitted`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from grete.instrumentation.metrics import families
 from .measurement import Call
 from .rig import batches
 from .shapes import SHAPES
+
+NODES = 8
 
 
 def measure(rounds: int, lanes: tuple[int, ...] = (8, 500)) -> list[Call]:
@@ -28,9 +30,17 @@ def _of(count: int, rounds: int) -> list[Call]:
         lane.push(data)
         kept.append(lane)
     health = _core.Health(dispatcher)
+    text = health.metrics().encode()
+    boards = [_core.Board() for _ in range(NODES)]
+    for board in boards:
+        board.post(text)
+    nodes: list[tuple[int, _core.Board | None]] = list(enumerate(boards))
     ways: dict[str, tuple[str, Callable[[], object]]] = {
         "scrape": ("as text, for /metrics", health.metrics),
         "emit": ("as objects, for `statistics.emitted`", lambda: (dispatcher.lanes(), families(health.families()))),
+        # What a node's thread does natively, once a second, is "as text" and this.
+        "post": ("posted by a node for its supervisor", lambda: boards[0].post(text)),
+        "gather": (f"gathered by a supervisor from {NODES} such nodes", lambda: _core.gather_metrics(nodes, [], 60.0)),
     }
     found: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):

@@ -209,5 +209,5 @@ def test_what_is_allocated_is_seen() -> None:
 
 def test_a_scrape_tells_of_all_lanes() -> None:
     found = scrapes.measure(2, (3,))
-    assert [call.name for call in found] == ["scrape-3", "emit-3"]
+    assert [call.name for call in found] == ["scrape-3", "emit-3", "post-3", "gather-3"]
     assert all(len(call.nanoseconds) == 2 for call in found)
