@@ -41,9 +41,18 @@ def test_a_swarm_tells_all_that_is_documented(kafka: KafkaCluster, topic: str, t
         assert total(now, "grete_lanes") == PARTITIONS
         assert set(now.of("grete_live").values()) == set(now.of("grete_ready").values()) == {1}
         assert all(value > 0 for value in now.of("grete_connections").values())
-        # A node that is killed begins anew; the other one goes on.
+        # A node that keeps its GIL in a C call goes on telling.
         assert isinstance(swarm.run, SwarmRun)
         pids = swarm.run.pids()
+        swarm.run.harm(0, "gil")
+        swarm.feed()
+        held = swarm.until("grete_gil_wait_seconds", 2)
+        assert held.one("grete_gil_wait_seconds", node="0") > held.one("grete_gil_wait_seconds", node="1")
+        assert held.one("grete_jobs_running", node="0") >= 1
+        assert held.one("grete_oldest_job_seconds", node="0") >= 1
+        assert total(held, "grete_lag_records", node="0") > 0
+        assert total(held, "grete_swarm_metrics_complete") == 2
+        # One that is killed begins anew; the other one goes on.
         os.kill(pids[0], signal.SIGKILL)
         swarm.run.until_replaced(0, pids[0])
         again = swarm.until("grete_swarm_restarts_total", 1)

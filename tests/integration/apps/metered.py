@@ -1,4 +1,7 @@
-"""Moves every metric: forwards what it reads, fails at what it is told to, retries it, and gives it up."""
+"""Moves every metric: forwards what it reads, fails at what it is told to, retries it, and gives it up.
+
+In a swarm it harms its node when told to: see `harm`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import logging
 import os
 
 import grete
+from tests.integration.apps import harm
 from tests.integration.apps.eventlog import EventLog
 
 logging.getLogger("grete").addHandler(EventLog())
@@ -35,6 +39,7 @@ class Metered(grete.Consumer):
     """Of the value "bad" it says so."""
 
     def consume(self) -> None:
+        harm.obey(app.node)
         for message in self.messages:
             if message.value == b"bad":
                 raise ValueError("this one is bad")
