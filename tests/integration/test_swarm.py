@@ -152,8 +152,9 @@ def test_dead_nodes_are_replaced_without_pidfds(kafka: KafkaCluster, filled: str
     port = ReservedPort()
     probes = f"127.0.0.1:{port.number}"
     # The App's own: where the nodes listened, too, all but one process would end.
-    environment = {"GRETE_PROBES": probes, "GRETE_SWARM_PIDFD": "no"}
-    with start_worker(kafka, filled, tmp_path, kafka_settings=STATIC, **environment) as run:
+    with start_worker(
+        kafka, filled, tmp_path, kafka_settings=STATIC, GRETE_PROBES=probes, GRETE_SWARM_PIDFD="no"
+    ) as run:
         pids = run.until_steady()
         assert not any("pidfd" in kind for kind in run.descriptors())
         at_first = run.descriptors_at_rest(listeners=2)
