@@ -55,17 +55,17 @@ def peers() -> dict[str, tuple[str, Loop]]:
     tracer = trace.get_tracer("benchmark")
 
     def spans(times: int) -> float:
-        begin = time.perf_counter()
+        begin = time.thread_time()
         for _ in repeat(None, times):
             tracer.start_span("x").end()
-        return time.perf_counter() - begin
+        return time.thread_time() - begin
 
     def current(times: int) -> float:
-        begin = time.perf_counter()
+        begin = time.thread_time()
         for _ in repeat(None, times):
             with tracer.start_as_current_span("x"):
                 nothing()
-        return time.perf_counter() - begin
+        return time.thread_time() - begin
 
     return {
         "blinker": ("blinker: `signal.send()`, no receiver", calls(signal.send)),
@@ -79,11 +79,11 @@ def guard(event: Event) -> Loop:
     """The look before a payload is built."""
 
     def run(times: int) -> float:
-        begin = time.perf_counter()
+        begin = time.thread_time()
         for _ in repeat(None, times):
             if event:
                 raise AssertionError
-        return time.perf_counter() - begin
+        return time.thread_time() - begin
 
     return run
 
@@ -92,40 +92,40 @@ def emit(event: Event) -> Loop:
     """With a payload."""
 
     def run(times: int) -> float:
-        begin = time.perf_counter()
+        begin = time.thread_time()
         for _ in repeat(None, times):
             event.emit(topic="orders")
-        return time.perf_counter() - begin
+        return time.thread_time() - begin
 
     return run
 
 
 def dates(times: int) -> float:
     """The way through an object."""
-    begin = time.perf_counter()
+    begin = time.thread_time()
     for _ in repeat(None, times):
         datetime.now(UTC).timestamp()
-    return time.perf_counter() - begin
+    return time.thread_time() - begin
 
 
 def calls(function: Callable[..., Any], *args: object) -> Loop:
     """Of a function with always the same arguments."""
 
     def run(times: int) -> float:
-        begin = time.perf_counter()
+        begin = time.thread_time()
         for _ in repeat(None, times):
             function(*args)
-        return time.perf_counter() - begin
+        return time.thread_time() - begin
 
     return run
 
 
 def empty(times: int) -> float:
     """The loop alone."""
-    begin = time.perf_counter()
+    begin = time.thread_time()
     for _ in repeat(None, times):
         pass
-    return time.perf_counter() - begin
+    return time.thread_time() - begin
 
 
 def measure(rounds: int, times: int = TIMES) -> list[Call]:

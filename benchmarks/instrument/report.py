@@ -10,7 +10,7 @@ from benchmarks.common import results
 from benchmarks.common.table import number, table
 from benchmarks.common.verdicts import verdict_table
 
-from .measurement import Measurement
+from .measurement import Measurement, Pair
 from .targets import judge
 
 CALLS_HEAD = ("a single call", "ns (min..max)")
@@ -108,10 +108,27 @@ def markdown(facts: Mapping[str, Any], found: Measurement) -> str:
     return "\n\n".join(parts)
 
 
+def _summed(pair: Pair) -> dict[str, Any]:
+    """Hundreds of rounds in a few figures."""
+    return {
+        "name": pair.name,
+        "title": pair.title,
+        "records": pair.records,
+        "rounds": len(pair.rounds),
+        "without_us": pair.microseconds,
+        "without_us_of_all_threads": pair.whole,
+        "slower_percent": asdict(pair.slower),
+        "instructions_percent": pair.longer,
+        "more_ns_of_all_threads": asdict(pair.nanoseconds),
+    }
+
+
 def data(facts: Mapping[str, Any], found: Measurement) -> dict[str, Any]:
-    """For machines: single rounds, verdicts."""
+    """For machines: single rounds of calls, sums of jobs, verdicts."""
     return {
         **facts,
         **asdict(found),
+        "jobs": [_summed(pair) for pair in found.jobs],
+        "listeners": [_summed(pair) for pair in found.listeners],
         "targets": [asdict(verdict) | {"verdict": verdict.word} for verdict in judge(found)],
     }

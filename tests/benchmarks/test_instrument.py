@@ -93,6 +93,8 @@ def test_the_page_and_the_data_have_all_parts() -> None:
     assert "3,750 (2,500..5,000)" in page  # 2.5 us of the process more by half again, once, twice
     again = json.loads(json.dumps(report.data(HERE, found)))
     assert [target["verdict"] for target in again["targets"]] == ["ok"] * 9
+    assert [pair["rounds"] for pair in again["jobs"]] == [3, 1]
+    assert again["listeners"][0]["more_ns_of_all_threads"]["middle"] == pytest.approx(3750)
 
 
 def test_a_part_alone_is_judged_alone() -> None:
