@@ -1,5 +1,6 @@
 //! The hand-over between threads: nothing is lost, nothing hangs, order holds.
 
+mod figures;
 mod keys;
 mod looping;
 mod waking;

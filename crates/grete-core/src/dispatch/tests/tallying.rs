@@ -114,6 +114,23 @@ fn what_a_lane_did_outlasts_its_seeks_and_its_end() {
 }
 
 #[test]
+fn marks_that_nobody_has_looked_at_count_when_the_lane_leaves() {
+    let mut world = World::new();
+    let policy = RoutePolicy { offsets: OffsetPolicy::Manual, hooks: false, ..RoutePolicy::default() };
+    let lane = world.lane_with(policy);
+    world.push(lane, 0, 3);
+    let lease = world.take(0).expect("three rows");
+    let shared = Arc::clone(&lease.shared);
+    world.done(lease);
+    assert_eq!(shared.mark(0, 1), Ok(2));
+    world.dispatch.revoke(lane, false);
+    assert!(world.dispatch.statuses(None).is_empty());
+    assert_eq!(world.told(), [1, 2, 0, 0, 0, 0, 0]);
+    assert_eq!(shared.mark(2, 2), Ok(1), "in time, as far as it can know");
+    assert_eq!(world.told(), [1, 2, 0, 0, 0, 0, 0], "too late: it is the next owner's");
+}
+
+#[test]
 fn records_that_are_passed_over_are_counted_by_why() {
     let mut world = World::new();
     let lane = world.lane_with(RoutePolicy { expire_ms: Some(1000), ..by_key() });
