@@ -39,7 +39,6 @@ impl World {
             }
             self.hear_of_stalls(process);
             self.processes[process].check_bytes();
-            self.processes[process].check_lags(&self.partitions);
             self.plan_fetches(process);
             if !again {
                 return;

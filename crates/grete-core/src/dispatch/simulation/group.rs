@@ -167,6 +167,7 @@ impl World {
             return;
         }
         self.network(process);
+        self.processes[process].check_lags(&self.partitions);
         let process_ = &mut self.processes[process];
         let all = self.rng.below(4) == 0;
         let offsets = process_.dispatch.committables(process_.client, all);
