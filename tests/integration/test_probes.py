@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.apprun import AppRun
 from tests.kafka import KafkaCluster, eventually, fill
+from tests.kafka.ports import ReservedPort
+from tests.kafka.processes import end, spawn
 from tests.unit.probing import Answer, ask, ask_until
 
 pytestmark = pytest.mark.kafka
@@ -76,34 +82,77 @@ def test_it_is_ready_once_it_has_its_partitions(kafka: KafkaCluster, topic: str,
             socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])))
 
 
-@pytest.mark.parametrize("seconds", [3.5, pytest.param(30.0, marks=pytest.mark.soak)])
+@contextlib.contextmanager
+def plain_server() -> Iterator[str]:
+    """Python's own HTTP server, with nothing to do: what an answer takes here and now."""
+    port = ReservedPort()
+    words = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port.number)]
+    process = spawn(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def listens() -> bool:
+        with contextlib.suppress(ConnectionRefusedError):
+            return ask(f"127.0.0.1:{port.number}", "/").status == 200
+        return False
+
+    try:
+        eventually(listens, 30.0, "a plain server")
+        yield f"127.0.0.1:{port.number}"
+    finally:
+        end(process)
+        port.release()
+
+
+def told(what: str, seconds: list[float]) -> str:
+    """Percentiles."""
+    times = [second * 1000 for second in seconds]
+    at = statistics.quantiles(times, n=100)
+    return f"{what}: {len(times)} answers, p50 {at[49]:.2f} ms, p99 {at[98]:.2f} ms, max {max(times):.2f} ms"
+
+
+def until_handler_gil_and_end(address: str, topic: str, between: Callable[[], object] = lambda: None) -> list[Answer]:
+    """All answers of `/livez` while the GIL is held, and what they have to say."""
+    answers = ask_until(address, "/livez", lambda answer: named(answer, "handler"), "overdue call", between=between)
+    assert answers[-1].status == 503
+    text = f"Gripping.consume has run for 1.0 s on {topic}[0], and its handler_timeout is 1 s"
+    assert answers[-1].body["why"] == text
+    answers += ask_until(address, "/livez", lambda answer: named(answer, "gil"), "GIL held too long", between=between)
+    assert value(ask(address, "/metrics").body, "grete_gil_wait_seconds") > 2.0
+    assert value(ask(address, "/metrics").body, "grete_live") == 0
+    answers += ask_until(address, "/livez", lambda answer: answer.status == 200, "end of it", between=between)
+    assert all(answer.reasons[0] == "handler" for answer in answers if answer.status == 503)
+    # Who had waited for the GIL would have waited for most of the time.
+    assert max(answer.seconds for answer in answers) < 1.0
+    return answers
+
+
 def test_it_answers_while_a_handler_holds_the_gil_in_a_c_call(
-    kafka: KafkaCluster, topic: str, group: str, tmp_path: Path, seconds: float
+    kafka: KafkaCluster, topic: str, group: str, tmp_path: Path
 ) -> None:
     kafka.create_topic(topic)
     fill(kafka.bootstrap_servers, topic, 10)
-    with start(kafka, topic, group, tmp_path, seconds) as run:
+    with start(kafka, topic, group, tmp_path, 3.5) as run:
         address = where(run)
         run.until_event("holds")
-        answers = ask_until(address, "/livez", lambda answer: named(answer, "handler"), "handler's time over")
-        assert answers[-1].status == 503
-        text = f"Gripping.consume has run for 1.0 s on {topic}[0], and its handler_timeout is 1 s"
-        assert answers[-1].body["why"] == text
-        answers += ask_until(address, "/livez", lambda answer: named(answer, "gil"), "GIL held for too long")
-        assert value(ask(address, "/metrics").body, "grete_gil_wait_seconds") > 2.0
-        assert value(ask(address, "/metrics").body, "grete_live") == 0
-        answers += ask_until(address, "/livez", lambda answer: answer.status == 200, "end of it")
-        failed = [answer for answer in answers if answer.status == 503]
-        assert all(answer.reasons[0] == "handler" for answer in failed)
+        until_handler_gil_and_end(address, topic)
         run.until_event("lets go")
-        # Who had waited for the GIL would have waited for most of the time.
-        times = sorted(answer.seconds for answer in answers)
-        assert times[-1] < 1.0
-        p50, p99 = statistics.quantiles(times, n=100)[49], statistics.quantiles(times, n=100)[98]
-        print(
-            f"\nthe GIL held for {seconds:g} s: {len(times)} answers of /livez, {len(failed)} of them 503; "
-            f"p50 {p50 * 1e3:.2f} ms, p99 {p99 * 1e3:.2f} ms, max {times[-1] * 1e3:.2f} ms"
-        )
         eventually(lambda: kafka.admin.lag(group, [topic]) == 0, 30.0, "all is committed")
         assert ask(address, "/livez").reasons == []
+        assert run.stop() == 0
+
+
+@pytest.mark.soak
+def test_how_long_answers_take_while_the_gil_is_held_for_thirty_seconds(
+    kafka: KafkaCluster, topic: str, group: str, tmp_path: Path
+) -> None:
+    kafka.create_topic(topic)
+    fill(kafka.bootstrap_servers, topic, 10)
+    with plain_server() as plain, start(kafka, topic, group, tmp_path, 30.0) as run:
+        address = where(run)
+        run.until_event("holds")
+        beside: list[float] = []
+        answers = until_handler_gil_and_end(address, topic, lambda: beside.append(ask(plain, "/livez").seconds))
+        assert sum(answer.status == 503 for answer in answers) > 100
+        print()
+        print(told("the GIL is held", [answer.seconds for answer in answers]))
+        print(told("an idle http.server beside it", beside))
         assert run.stop() == 0

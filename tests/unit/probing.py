@@ -45,13 +45,21 @@ def ask(address: str, path: str, method: str = "GET") -> Answer:
 
 
 def ask_until(
-    address: str, path: str, condition: Callable[[Answer], bool], what: str, every: float = 0.005
+    address: str,
+    path: str,
+    condition: Callable[[Answer], bool],
+    what: str,
+    every: float = 0.005,
+    between: Callable[[], object] = lambda: None,
 ) -> list[Answer]:
-    """All answers up to the first one of which this is true. `every`: seconds between two questions."""
+    """All answers up to the first one of which this is true. `every`: seconds between two questions; `between`: what
+    else is to be done there.
+    """
     deadline = Deadline(120.0)
     answers = [ask(address, path)]
     while not condition(answers[-1]):
         assert not deadline.over, f"no {what}: {answers[-1]}"
+        between()
         time.sleep(every)  # not to wait for something: that is how often a probe asks
         answers.append(ask(address, path))
     return answers
