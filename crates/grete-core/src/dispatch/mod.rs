@@ -260,26 +260,6 @@ impl Dispatch {
         }
         self.tallies.all()
     }
-
-    /// How each lane does.
-    #[must_use]
-    pub fn statuses(&self, client: Option<ClientId>) -> Vec<LaneStatus> {
-        let of_client = |lane: &&Lane| client.is_none_or(|client| lane.spec.client == client);
-        let mut statuses: Vec<LaneStatus> = self.lanes.iter().flatten().filter(of_client).map(Lane::status).collect();
-        let places: HashMap<LaneId, usize> =
-            statuses.iter().enumerate().map(|(at, status)| (status.lane, at)).collect();
-        for running in self.jobs.all() {
-            let place = places.get(&running.unit.lane).and_then(|at| statuses.get_mut(*at));
-            if let Some(status) = place {
-                status.running_since = crate::time::earlier(status.running_since, Some(running.since));
-                status.stalled |= running.told.0 || running.told.1;
-                status.attempt = status.attempt.max(running.attempt);
-                let exact = status.first_open.and_then(|open| running.shared.with_batch(|b| b.timestamp_of(open))?);
-                status.oldest_ms = exact.filter(|timestamp| *timestamp >= 0).or(status.oldest_ms);
-            }
-        }
-        statuses
-    }
 }
 
 fn get_mut(lanes: &mut [Option<Lane>], id: LaneId) -> Option<&mut Lane> {

@@ -1,7 +1,9 @@
 //! How lanes do, for people to look at; and what of them is to be committed.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::Dispatch;
 use super::client::ClientId;
 use super::lane::{Lane, LaneId, Phase};
 use super::offset_map::OffsetMap;
@@ -9,7 +11,7 @@ use super::outbox::{Committable, Drained};
 use super::route::RoutePolicy;
 use super::tracker::Measure;
 use crate::ids::TopicPartition;
-use crate::time::Nanos;
+use crate::time::{Nanos, earlier};
 
 /// For status displays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +94,35 @@ pub struct LaneStatus {
     pub paused_until: Option<Nanos>,
 }
 
+impl Dispatch {
+    /// How each lane does.
+    #[must_use]
+    pub fn statuses(&self, client: Option<ClientId>) -> Vec<LaneStatus> {
+        let of_client = |lane: &&Lane| client.is_none_or(|client| lane.spec.client == client);
+        let lanes: Vec<&Lane> = self.lanes.iter().flatten().filter(of_client).collect();
+        let mut statuses: Vec<LaneStatus> = lanes.iter().map(|lane| lane.status()).collect();
+        let places: HashMap<LaneId, usize> =
+            statuses.iter().enumerate().map(|(at, status)| (status.lane, at)).collect();
+        // When their first open record was written, as the job that works on it knows.
+        let mut written: Vec<Option<i64>> = vec![None; statuses.len()];
+        for running in self.jobs.all() {
+            let Some(&place) = places.get(&running.unit.lane) else { continue };
+            let (Some(status), Some(written)) = (statuses.get_mut(place), written.get_mut(place)) else { continue };
+            status.running_since = earlier(status.running_since, Some(running.since));
+            status.stalled |= running.told.0 || running.told.1;
+            status.attempt = status.attempt.max(running.attempt);
+            let known = status.first_open.and_then(|open| running.shared.with_batch(|b| b.timestamp_of(open))?);
+            *written = known.or(*written);
+        }
+        for ((status, lane), written) in statuses.iter_mut().zip(lanes).zip(written) {
+            // Looking for it among all that wait takes a while: only if it has to be.
+            let known = status.first_open.and_then(|open| written.or_else(|| lane.written_at(open)));
+            status.oldest_ms = known.or(status.oldest_ms).filter(|timestamp| *timestamp >= 0);
+        }
+        statuses
+    }
+}
+
 impl Lane {
     /// The offset to commit, if it has grown since the last time.
     pub(super) fn take_committable(&mut self, all: bool) -> Option<Committable> {
@@ -127,27 +158,23 @@ impl Lane {
         [self.readable_end, self.high_watermark].into_iter().filter(|end| *end >= 0).min()
     }
 
-    /// Timestamp of the first record that is not done: of the first open one, and of what it was handed out with, or else of
-    /// what comes behind. Without what its jobs in flight know.
-    fn oldest(&self, open: Option<(i64, i64)>, more: bool) -> Option<i64> {
-        let known = match open {
-            Some((offset, at_most)) => {
-                let waiting = self.units.iter().flatten().flat_map(|unit| &unit.waiting).chain(&self.loose);
-                waiting.filter_map(|piece| piece.timestamp_of(offset)).next().or(Some(at_most))
-            }
-            None if more => self.next_ms.or(self.newest_ms),
-            None => None,
-        };
-        known.filter(|timestamp| *timestamp >= 0)
+    /// Timestamp of the record with that offset, if it waits for a job.
+    fn written_at(&self, offset: i64) -> Option<i64> {
+        let mut waiting = self.units.iter().flatten().flat_map(|unit| &unit.waiting).chain(&self.loose);
+        waiting.find_map(|piece| piece.timestamp_of(offset))
     }
 
-    /// Without what its jobs in flight add.
-    pub(super) fn status(&self) -> LaneStatus {
-        let units = || self.units.iter().flatten();
-        let waits = units().filter_map(|unit| unit.until).min();
+    /// Without what its jobs in flight add, and rows that wait.
+    fn status(&self) -> LaneStatus {
+        // In one go: there may be hundreds of slots.
+        let (mut waits, mut held, mut attempt) = (None, false, 1);
+        for unit in self.units.iter().flatten() {
+            waits = earlier(waits, unit.until);
+            held |= unit.held;
+            attempt = attempt.max(unit.attempts.attempt());
+        }
         let full = self.unmarked().is_some();
-        let paused =
-            self.paused || full || self.feed_until > 0 || units().any(|unit| unit.until.is_some() || unit.held);
+        let paused = self.paused || full || self.feed_until > 0 || waits.is_some() || held;
         let state = match self.phase {
             Phase::Active | Phase::Finished if self.jobs > 0 => LaneState::Running,
             Phase::Active | Phase::Finished if self.is_ready() && !self.paused => LaneState::Ready,
@@ -162,6 +189,7 @@ impl Lane {
                 (committable, tracker.measure(Measure::Open), tracker.reach(), tracker.oldest())
             })
             .unwrap_or_default();
+        let ahead = self.next_ms.or(self.newest_ms);
         let behind = reach.zip(self.end()).map(|(reach, end)| u64::try_from(end - reach).unwrap_or(0));
         let user = if self.paused { self.paused_until } else { None };
         LaneStatus {
@@ -174,7 +202,7 @@ impl Lane {
             committable,
             lag: behind.map(|behind| behind + unmarked as u64),
             first_open: open.map(|(offset, _)| offset),
-            oldest_ms: self.oldest(open, behind.is_some_and(|behind| behind > 0)),
+            oldest_ms: open.map(|(_, at_most)| at_most).or(behind.filter(|behind| *behind > 0).and(ahead)),
             progress_at: self.progress_at,
             log_start_offset: self.log_start_offset,
             high_watermark: self.high_watermark,
@@ -182,7 +210,7 @@ impl Lane {
             queued_bytes: self.queued_bytes,
             running_since: None,
             stalled: false,
-            attempt: units().map(|unit| unit.attempts.attempt()).max().unwrap_or(1),
+            attempt,
             in_flight: self.in_flight,
             unmarked,
             paused_until: user.or(waits).or_else(|| Some(self.feed_until).filter(|until| *until > 0)),
