@@ -33,9 +33,18 @@ def measure(bench: Bench, found: Measurement) -> None:
                 except ClientFailedError as error:
                     found.failed(f"jobs, {name}", error)
                     continue
+                if url != "none" and not traced(told):
+                    found.failed(f"jobs, {name}", ValueError("there are jobs without spans"))
+                    continue
                 for line in told:
                     lines.setdefault((line["handler"], name), []).append(line)
     found.jobs += [row(name, handler, rows) for (handler, name), rows in sorted(lines.items(), key=_place)]
+
+
+def traced(lines: list[dict[str, Any]]) -> bool:
+    """Whether each job has had a span. Spans are counted from the process's start, jobs in each window."""
+    spans: int = lines[-1]["finished"]
+    return spans >= sum(line["jobs"] for line in lines)
 
 
 def _place(item: tuple[tuple[str, str], object]) -> tuple[str, int]:

@@ -70,7 +70,7 @@ class Feed:
         self._data = batch([Record(at, b"x") for at in range(PUSHED)])
         self._first = itertools.count(0, PUSHED)
         self._begin: tuple[int, float, float] | None = None
-        self._dispatcher = _core.Dispatcher()
+        self._dispatcher = _core.Dispatcher(events=monitor.of_jobs)
         self._route = make(0, ("orders",), self.handle, {"max_messages": 1})
         core = _core.Route(id=0, name=self._route.name, topics=["orders"], max_messages=1)
         self._lane = _core._TestingLane(self._dispatcher, core, "orders", 0)
