@@ -43,8 +43,8 @@ def measure(bench: Bench, found: Measurement) -> None:
 
 def traced(lines: list[dict[str, Any]]) -> bool:
     """Whether each job has had a span. Spans are counted from the process's start, jobs in each window."""
-    spans: int = lines[-1]["finished"]
-    return spans >= sum(line["jobs"] for line in lines)
+    spans, jobs = int(lines[-1]["finished"]), sum(int(line["jobs"]) for line in lines)
+    return spans >= jobs
 
 
 def _place(item: tuple[tuple[str, str], object]) -> tuple[str, int]:
