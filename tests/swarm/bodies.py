@@ -30,9 +30,9 @@ def say(**what: object) -> None:
     os.write(1, json.dumps({**what, "pid": os.getpid()}).encode() + b"\n")
 
 
-def report(node: NodeContext) -> None:
+def report(node: NodeContext, steady: bool = True) -> None:
     """To the supervisor: all is well."""
-    text = json.dumps(REPORT).encode()
+    text = json.dumps(REPORT | {"steady": steady}).encode()
     os.write(node.pipe, len(text).to_bytes(4, "big") + text)
 
 
@@ -48,6 +48,13 @@ def obey(node: NodeContext) -> None:
         say(node=node.id, signal=signal.Signals(got.si_signo).name)
         if got.si_signo in (signal.SIGTERM, signal.SIGINT):
             return
+
+
+def settle(node: NodeContext) -> None:
+    """As `obey`, and is steady a while after it has said that it is not."""
+    report(node, steady=False)
+    signal.sigtimedwait((), node.report_interval)
+    obey(node)
 
 
 def post(node: NodeContext) -> None:
@@ -182,7 +189,7 @@ def interrupt(node: NodeContext) -> NoReturn:
 BODIES: dict[str, Callable[[NodeContext], None]] = {
     body.__name__: body
     for body in (
-        obey, post, deface, die, die_late, ignore, wedge, descriptors, close_pipe, garbage, orphan,
+        obey, settle, post, deface, die, die_late, ignore, wedge, descriptors, close_pipe, garbage, orphan,
         at_the_end, fail, leave_1, leave_2, leave_9, interrupt,
     )
 }  # fmt: skip

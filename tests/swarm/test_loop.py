@@ -159,6 +159,16 @@ def test_a_fork_that_fails_is_tried_again(twist: str, error: str) -> None:
 
 
 @MODES
+def test_whoever_is_not_steady_yet_is_heard_before_the_tick(mode: list[str]) -> None:
+    limits = json.dumps({"report_timeout": 600.0})
+    with Run("settle", "--nodes", "2", "--limits", limits, "--twist", "tests.swarm.twists:no_tick", *mode) as run:
+        assert {run.until(count, event="swarm.node.steady")["node"] for count in (1, 2)} == {0, 1}
+        assert run.stop() == 0
+        # Steady ones report once a second, and wake nobody.
+        assert run.until(wakeups=...)["wakeups"] <= 12
+
+
+@MODES
 def test_a_supervisor_that_fails_takes_its_nodes_along(mode: list[str]) -> None:
     with Run("obey", "--nodes", "3", "--twist", "tests.swarm.twists:broken_manager", *mode) as run:
         pids = run.nodes(3)

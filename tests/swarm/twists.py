@@ -104,6 +104,11 @@ def no_processes(loop: Loop) -> None:
     os.fork = fail
 
 
+def no_tick(loop: Loop) -> None:
+    """Nobody looks after pipes in the next hour, unless something has come."""
+    loop_module.TICK = 3600.0
+
+
 def broken_manager(loop: Loop) -> None:
     """The first death is too much for it."""
 
@@ -116,7 +121,7 @@ def broken_manager(loop: Loop) -> None:
 def unkillable_node(loop: Loop) -> None:
     """The same, and SIGKILL does nothing to the second node, as if it waited for a disk that is gone."""
     broken_manager(loop)
-    loop_module.UNKILLABLE = 0.2
+    loop_module.UNKILLABLE = 0.2  # type: ignore[attr-defined]
     loop._nodes[1].signal = lambda signum: True  # type: ignore[method-assign]
 
 

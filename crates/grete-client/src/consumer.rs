@@ -406,6 +406,12 @@ impl Consumer {
         lane.client == self.shared.client
     }
 
+    /// Has this called by the network thread, outside of all locks, whenever the client has become steady or is it no more:
+    /// it must not wait for anything. The first call of this counts.
+    pub fn when_steadiness_turns(&self, call: impl Fn() + Send + Sync + 'static) {
+        self.shared.counters.membership.when_turned(Box::new(call));
+    }
+
     /// What the client is to its group, as the network thread told last. Waits for nobody.
     #[must_use]
     pub fn membership(&self) -> Membership {

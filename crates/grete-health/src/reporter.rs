@@ -32,7 +32,7 @@ pub struct Posting {
     pub examiner: Arc<Examiner>,
 }
 
-/// A thread "grete-health" that writes a report to a pipe once an interval.
+/// A thread "grete-health" that writes a report to a pipe once an interval, and when it is nudged.
 #[derive(Debug)]
 pub struct Reporter {
     stop: Arc<Stop>,
@@ -65,6 +65,11 @@ impl Reporter {
         Ok(Self { stop, thread: Mutex::new(Some(thread)) })
     }
 
+    /// A report is written at once, from any thread: something has changed that others wait for.
+    pub fn nudge(&self) {
+        self.stop.nudge();
+    }
+
     /// Ends the thread and waits for that, which is not for long. A second call does nothing.
     pub fn close(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -90,13 +95,16 @@ impl Round {
     fn run(mut self, stop: &Stop, orphaned: impl FnOnce()) {
         loop {
             match stop.wait(self.pipe.as_fd(), self.beat.due()) {
-                Woken::Due => {}
+                Woken::Due | Woken::Nudged => {}
                 Woken::Stopped | Woken::Lost => return,
                 // Of another descriptor in the pipe's place it says nothing.
                 Woken::HungUp if !self.pipe.is_there() => return,
                 Woken::HungUp => return orphaned(),
             }
-            match self.report(Instant::now()) {
+            let now = Instant::now();
+            // What comes between two beats leaves beats and canary as they are.
+            let gil_wait = if now < self.beat.due() { self.gil_wait(now) } else { self.beat(now) };
+            match self.report(now, gil_wait) {
                 Sent::Yes | Sent::Dropped => {}
                 Sent::HungUp => return orphaned(),
                 // The supervisor sees that the pipe is closed, and knows what to do.
@@ -105,18 +113,26 @@ impl Round {
         }
     }
 
-    fn report(&mut self, now: Instant) -> Sent {
+    fn gil_wait(&self, now: Instant) -> Duration {
+        self.canary.as_ref().map_or(Duration::ZERO, |canary| canary.wait(now))
+    }
+
+    /// Takes the beat; how long the GIL was waited for since the one before.
+    fn beat(&mut self, now: Instant) -> Duration {
         let (beat, slept) = self.beat.take(now);
-        let gil_wait = self.canary.as_ref().map_or(Duration::ZERO, |canary| {
-            if slept {
-                canary.forgive(beat);
-            }
-            let wait = canary.wait(now);
-            // A wait counts from its beat, not from when we woke for it: else it would reach a limit of so many beats just before
-            // that many, or just after, by chance.
+        if let Some(canary) = self.canary.as_ref().filter(|_| slept) {
+            canary.forgive(beat);
+        }
+        let wait = self.gil_wait(now);
+        if let Some(canary) = &self.canary {
+            // A wait counts from its beat, not from when we woke for it: else it would reach a limit of so many beats just
+            // before that many, or just after, by chance.
             canary.ask(beat);
-            wait
-        });
+        }
+        wait
+    }
+
+    fn report(&mut self, now: Instant, gil_wait: Duration) -> Sent {
         let stamp = Stamp { seq: self.seq, uptime: self.beat.elapsed(now), gil_wait, dropped: self.pipe.dropped() };
         self.seq += 1;
         // First: whoever has this report finds no older metrics.

@@ -109,3 +109,18 @@ fn it_asks_the_canary_and_tells_how_long_that_waits() {
     canary.close();
     reporter.close();
 }
+
+#[test]
+fn a_nudge_brings_a_report_an_hour_early_and_many_at_once_bring_few() {
+    let (mut reader, reporter, _orphaned) = start(HOUR, None);
+    assert!(report(&mut reader).contains("\"seq\":0,"));
+    for seq in 1..4 {
+        reporter.nudge();
+        assert!(report(&mut reader).contains(&format!("\"seq\":{seq},")));
+    }
+    // More than a pipe has room for: nobody waits.
+    for _ in 0..100_000 {
+        reporter.nudge();
+    }
+    reporter.close();
+}

@@ -16,7 +16,9 @@ from grete.instrumentation.telling import tell
 from grete.swarm.actions import Action, Dump, Event, Exit, Fork, Kill, Signal
 from grete.swarm.boards import Boards
 from grete.swarm.chores import Ticking
+from grete.swarm.facts import Phase
 from grete.swarm.inherit import Inherited
+from grete.swarm.limits import UNKILLABLE
 from grete.swarm.manager import Manager
 from grete.swarm.node import Node
 from grete.swarm.pidfd import fallback
@@ -30,10 +32,11 @@ logger = logging.getLogger("grete")
 TICK = 1.0
 """Seconds. Pipes are read then, all at once: nodes report that often, and to wake up for each would be N times that."""
 
-FAILED = 1
+EAGER = 30.0
+"""Seconds for which a node that is not steady is listened to at once: it says so when it is, and others may wait for
+that. One that takes longer, because no broker answers, is heard at the tick like all others."""
 
-UNKILLABLE = 5.0
-"""Seconds after SIGKILL. By then a process has ended, or it will not."""
+FAILED = 1
 
 
 class Loop:
@@ -66,6 +69,8 @@ class Loop:
         self._plain = fallback() if plain is None else plain
         self._nodes = [Node(facts.id, plain=self._plain) for facts in manager.nodes]
         self._by_pipe: dict[int, Node] = {}
+        # Pipes whose reports wake us up.
+        self._eager: set[int] = set()
         self._by_pidfd: dict[int, Node] = {}
         self._status: int | None = None
         self._next_tick = 0.0
@@ -93,6 +98,7 @@ class Loop:
                 self._next_tick = now + TICK
                 self._manager.start(now)
                 self._act()
+                self._prick_up(now)
                 while self._status is None:
                     self._round(self._epoll.poll(self._timeout()))
                 return self._status
@@ -141,6 +147,7 @@ class Loop:
         if self._chores is not None and (ticks or _passed(self._chores.deadline(), now)):
             self._chores.tick(now)
         self._act()
+        self._prick_up(now)
 
     def _on_signal(self, signum: int, now: float) -> None:
         if signum != signal.SIGCHLD:
@@ -151,6 +158,15 @@ class Loop:
             self._bury(self._nodes, now)
         if self._reaps_all:
             self._reap_strangers(now)
+
+    def _prick_up(self, now: float) -> None:
+        """Listens eagerly to those from whom news is expected, and at the tick to the others."""
+        for pipe, node in self._by_pipe.items():
+            facts = self._manager.nodes[node.id]
+            eager = facts.phase in (Phase.STARTING, Phase.UNSTEADY) and now - facts.since < EAGER
+            if eager != (pipe in self._eager):
+                self._eager.symmetric_difference_update({pipe})
+                self._epoll.modify(pipe, select.EPOLLIN if eager else 0)
 
     def _ended(self, ready: dict[int, int]) -> list[Node]:
         return [self._by_pidfd[fd] for fd in ready if fd in self._by_pidfd]
@@ -170,6 +186,7 @@ class Loop:
         if not node.listens() and node.pipe in self._by_pipe:
             # A hang-up cannot be masked, and would wake us until the process has ended.
             del self._by_pipe[node.pipe]
+            self._eager.discard(node.pipe)
             self._epoll.unregister(node.pipe)
 
     def _bury(self, nodes: Iterable[Node], now: float) -> None:
@@ -182,6 +199,7 @@ class Loop:
             # closes what it inherited, and the epoll would go on telling of the numbers that we have closed.
             for fds, fd in ((self._by_pipe, node.pipe), (self._by_pidfd, node.pidfd)):
                 if fd is not None and fds.pop(fd, None) is not None:
+                    self._eager.discard(fd)
                     self._epoll.unregister(fd)
             status = node.reap()
             if status is None:
@@ -238,7 +256,7 @@ class Loop:
             self._by_pidfd[node.pidfd] = node
             self._epoll.register(node.pidfd, select.EPOLLIN)
         if node.pipe is not None:
-            # For hang-up only, which needs no mask: what it brings is read at the tick.
+            # For hang-up, which needs no mask; `_prick_up` adds what it brings as long as it is not steady.
             self._by_pipe[node.pipe] = node
             self._epoll.register(node.pipe, 0)
 

@@ -62,9 +62,18 @@ impl Health {
         })
     }
 
-    /// From now on its membership and what it does is told, too.
+    /// From now on its membership and what it does is told, too; at once when it has become steady, or is it no more.
     fn add_client(&self, client: &Client) -> PyResult<()> {
-        self.source.get()?.add(client.get()?.clone());
+        let client = client.get()?;
+        let threads = Arc::downgrade(self.threads.get()?);
+        client.when_steadiness_turns(move || {
+            if let Some(threads) = threads.upgrade()
+                && let Some(reporter) = threads.reporter.get()
+            {
+                reporter.nudge();
+            }
+        });
+        self.source.get()?.add(client.clone());
         Ok(())
     }
 
