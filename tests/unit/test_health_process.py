@@ -13,13 +13,19 @@ from tests.unit.reporting import Reporting, wakeups
 
 
 def test_a_wedged_interpreter_goes_on_reporting_and_says_how_long_it_waits() -> None:
+    began: dict[float, Report] = {}
+
+    def goes_on(report: Report) -> bool:
+        # A machine that lets the reporter sleep through a beat makes the wait begin anew: that is forgiven.
+        if not report.gil_wait:
+            return False
+        first = began.setdefault(round(report.uptime - report.gil_wait, 3), report)
+        return report.gil_wait - first.gil_wait > 1.0
+
     with Reporting("health = start(); ctypes.PyDLL(None).sleep(3600)") as node:
-        long = node.until(lambda report: report.gil_wait > 1.0, "a wait for the GIL")
-        longer = node.until(lambda report: report.gil_wait > 2.0, "a longer one")
-        assert longer.seq > long.seq
-        assert longer.gil_wait - long.gil_wait == pytest.approx(longer.uptime - long.uptime, abs=1e-4)
+        long = node.until(goes_on, "a wait for the GIL that goes on from report to report")
         # It counts from a beat, so that it reaches a limit with one and not a beat later.
-        asked = (longer.uptime - longer.gil_wait) / 0.05
+        asked = (long.uptime - long.gil_wait) / 0.05
         assert asked == pytest.approx(round(asked), abs=1e-3)
 
 
