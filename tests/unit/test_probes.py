@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from grete import _core
 from tests.kafka import eventually
 from tests.unit.feeding import Feed
 from tests.unit.probing import Answer, ask, ask_until
+from tests.unit.reporting import wakeups
 from tests.unit.test_embedded import nothing_left_behind
 from tests.unit.test_stop import NOWHERE, make, threads
 
@@ -328,6 +330,55 @@ def test_what_closes_all_descriptors_ends_the_probes_and_harms_nobody() -> None:
     print(all(os.write(other, b"x") for other in others))
     """
     assert in_a_process(code) == "True\n"
+
+
+CROWDED = """
+import os, resource, socket, sys
+from grete import _core
+
+health = _core.Health(_core.Dispatcher())
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    health.serve([listener.fileno()])
+    print(f"127.0.0.1:{listener.getsockname()[1]}", flush=True)
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+highest = max(int(fd) for fd in os.listdir("/proc/self/fd"))
+spare = [os.dup(0) for _ in range(highest)]
+resource.setrlimit(resource.RLIMIT_NOFILE, (spare[-1] + 1 + int(sys.argv[1]), limits[1]))
+print("crowded", flush=True)
+sys.stdin.readline()
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+sys.stdin.readline()
+health.close()
+"""
+
+
+@pytest.mark.parametrize("room", [0, 2])
+def test_few_descriptors_are_no_end_and_no_reason_to_burn_the_cpu(room: int) -> None:
+    command = [sys.executable, "-c", CROWDED, str(room)]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin
+    assert process.stdout
+    try:
+        address = process.stdout.readline().strip()
+        assert process.stdout.readline() == "crowded\n"
+        host, _, port = address.rpartition(":")
+        with contextlib.ExitStack() as stack:
+            for _ in range(10):
+                stack.enter_context(socket.create_connection((host, int(port))))
+            began, before = time.monotonic(), wakeups("grete-probes", process.pid)
+            if room:
+                # It takes leave of those who say nothing.
+                assert ask(address, "/livez").status == 200
+            else:
+                # Nobody is there to go: once a second it looks, once a second it tries.
+                eventually(lambda: wakeups("grete-probes", process.pid) >= before + 4, 60.0, "looks")
+                assert time.monotonic() - began > 1.0
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert ask(address, "/livez").status == 200
+    finally:
+        process.communicate("\n", timeout=60)
+    assert process.returncode == 0
 
 
 def test_it_serves_once() -> None:

@@ -190,10 +190,11 @@ impl Loop {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // It has gone before its turn came.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                    // No descriptor is left, most likely. Those who are in have their turn before the next is let in.
                     Err(_) => {
-                        // No descriptor is left, most likely.
-                        self.make_room(0);
-                        self.no_room_until = Some(now + NO_ROOM);
+                        if !self.make_room(0) {
+                            self.no_room_until = Some(now + NO_ROOM);
+                        }
                         break;
                     }
                 }
@@ -209,15 +210,16 @@ impl Loop {
         self.connections.push(Connection::new(peer, now));
     }
 
-    /// Takes leave of one, unless there are at most so many.
-    fn make_room(&mut self, most: usize) {
+    /// Takes leave of one, unless there are at most so many; whether it has.
+    fn make_room(&mut self, most: usize) -> bool {
         if self.connections.len() <= most {
-            return;
+            return false;
         }
         let whom = (0..self.connections.len()).max_by_key(|at| self.connections.get(*at).map(Connection::dispensable));
         if let Some(at) = whom {
             self.connections.swap_remove(at).stream().forget(&self.doors);
         }
+        whom.is_some()
     }
 }
 
