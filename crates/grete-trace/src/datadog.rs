@@ -53,16 +53,7 @@ impl Datadog {
             out.extend_from_slice(key!("type"));
             string(out, span.kind());
         }
-        out.extend_from_slice(key!("trace_id"));
-        unsigned(out, span.trace_id as u64);
-        out.extend_from_slice(key!("span_id"));
-        unsigned(out, span.span_id);
-        out.extend_from_slice(key!("parent_id"));
-        unsigned(out, span.parent_id);
-        out.extend_from_slice(key!("start"));
-        unsigned(out, span.start);
-        out.extend_from_slice(key!("duration"));
-        unsigned(out, span.duration);
+        numbers(out, [span.trace_id as u64, span.span_id, span.parent_id, span.start, span.duration]);
         out.extend_from_slice(key!("error"));
         unsigned(out, u64::from(span.error));
         self.meta(out, span, head, origin);
@@ -142,6 +133,18 @@ impl Datadog {
             float(out, rate);
         }
     }
+}
+
+/// The numbers that each span has, with their keys, in one piece: ids are large, and so all of them have eight bytes.
+fn numbers(out: &mut Vec<u8>, numbers: [u64; 5]) {
+    const TEMPLATE: &[u8; 87] = b"\xa8trace_id\xcf........\xa7span_id\xcf........\xa9parent_id\xcf........\
+        \xa5start\xcf........\xa8duration\xcf........";
+    const PLACES: [usize; 5] = [10, 27, 46, 61, 79];
+    let mut block = *TEMPLATE;
+    for (number, at) in numbers.into_iter().zip(PLACES) {
+        block[at..at + 8].copy_from_slice(&number.to_be_bytes());
+    }
+    out.extend_from_slice(&block);
 }
 
 /// The upper half of a trace's id is told from the id itself.

@@ -52,6 +52,7 @@ pub(crate) fn map(out: &mut Vec<u8>, length: usize) {
     }
 }
 
+#[inline]
 pub(crate) fn string(out: &mut Vec<u8>, text: &str) {
     match text.len() {
         length @ 0..32 => out.push(0xa0 | length as u8),

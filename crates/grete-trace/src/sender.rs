@@ -94,7 +94,9 @@ impl Sender {
             }
         }
         self.core.queue.settle(count, spans, bytes);
-        // After whoever waits has been told: a thousand spans are some thousand blocks of memory.
+        // After whoever waits has been told, and on one core has had the core: a thousand spans are some thousand blocks of
+        // memory.
+        thread::yield_now();
         chunks.drain(..count);
     }
 
