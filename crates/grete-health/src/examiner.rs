@@ -19,13 +19,16 @@ pub struct Examiner {
     made: Instant,
     start_time: Option<f64>,
     /// Held for a look at it, nothing else.
-    unsteady: Mutex<Unsteady>,
+    past: Mutex<Past>,
 }
 
+/// What only those know who have looked before.
 #[derive(Default)]
-struct Unsteady {
+struct Past {
     /// Since when groups have not been steady.
-    since: HashMap<String, Instant>,
+    unsteady: HashMap<String, Instant>,
+    /// Since when work has waited without a job under way, and how many jobs had ended by then.
+    idle: Option<(u64, Instant)>,
     /// What was before does not count.
     not_before: Option<Instant>,
 }
@@ -41,7 +44,7 @@ impl Examiner {
             canary: OnceLock::new(),
             made: Instant::now(),
             start_time: process::start_time(),
-            unsteady: Mutex::default(),
+            past: Mutex::default(),
         }
     }
 
@@ -87,15 +90,18 @@ impl Examiner {
         self.source.read(&mut report);
         // One that is over is no reason for anything; metrics tell of it, too.
         let gil_wait = self.canary.get().map(|canary| canary.waiting(now));
-        let unsteady = self.unsteady_since(&report, now);
-        Look { report, gil_wait, unsteady }
+        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        let unsteady = past.unsteady_since(&report, now);
+        let idle = past.idle_since(&report, now);
+        drop(past);
+        Look { report, gil_wait, unsteady, idle }
     }
 
-    /// Once a second, also while nobody asks: has the canary take the lock, and sees who is steady.
+    /// Once a second, also while nobody asks: has the canary take the lock, and sees who is steady and what goes on.
     pub(crate) fn beat(&self, beat: Instant, slept: bool, now: Instant) {
         if slept {
             // The whole process was stopped, or had no CPU: nobody can be blamed for what took long meanwhile.
-            self.unsteady.lock().unwrap_or_else(PoisonError::into_inner).not_before = Some(beat);
+            self.past.lock().unwrap_or_else(PoisonError::into_inner).not_before = Some(beat);
         }
         if let Some(canary) = self.canary.get() {
             if slept {
@@ -106,10 +112,16 @@ impl Examiner {
         self.look(now);
     }
 
+    /// How long it has been there.
+    pub(crate) fn uptime(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.made)
+    }
+}
+
+impl Past {
     /// For each group, for how long. A member that changes from one state to the next is not steady all the while, so its state's
     /// age does not tell.
-    fn unsteady_since(&self, report: &Report, now: Instant) -> Vec<Duration> {
-        let mut known = self.unsteady.lock().unwrap_or_else(PoisonError::into_inner);
+    fn unsteady_since(&mut self, report: &Report, now: Instant) -> Vec<Duration> {
         let mut since = HashMap::new();
         let mut all = Vec::with_capacity(report.groups.len());
         for group in &report.groups {
@@ -119,18 +131,28 @@ impl Examiner {
             }
             // Not less than the state's age: nobody may have looked before.
             let age = now.checked_sub(group.since).unwrap_or(now);
-            let begin = known.since.get(&group.group).map_or(age, |before| age.min(*before));
-            let begin = known.not_before.map_or(begin, |point| begin.max(point));
+            let begin = self.unsteady.get(&group.group).map_or(age, |before| age.min(*before));
+            let begin = self.not_before.map_or(begin, |point| begin.max(point));
             since.insert(group.group.clone(), begin);
             all.push(now.saturating_duration_since(begin));
         }
-        known.since = since;
+        self.unsteady = since;
         all
     }
 
-    /// How long it has been there.
-    pub(crate) fn uptime(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.made)
+    /// For how long records have waited although nothing is under way and no job has ended meanwhile.
+    fn idle_since(&mut self, report: &Report, now: Instant) -> Duration {
+        let may = report.workers > 0 && !report.quiet && !report.stopping;
+        if !may || !report.work_waits || !report.running.is_empty() {
+            self.idle = None;
+            return Duration::ZERO;
+        }
+        let begin = match self.idle {
+            Some((jobs, begin)) if jobs == report.jobs => self.not_before.map_or(begin, |point| begin.max(point)),
+            _ => now,
+        };
+        self.idle = Some((report.jobs, begin));
+        now.saturating_duration_since(begin)
     }
 }
 
@@ -165,6 +187,35 @@ mod tests {
         }
 
         fn metrics(&self, _: &mut Metrics) {}
+    }
+
+    #[test]
+    fn records_that_wait_for_nobody_are_seen() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut past = Past::default();
+        let waits = Report { workers: 5, jobs: 7, work_waits: true, ..Report::default() };
+        let mut idle = |report: &Report, seconds| past.idle_since(report, at(seconds)).as_secs();
+        assert_eq!((idle(&waits, 0), idle(&waits, 9)), (0, 9));
+        let ended = Report { jobs: 8, ..waits.clone() };
+        assert_eq!((idle(&ended, 10), idle(&ended, 14)), (0, 4), "a job ended meanwhile");
+        for well in [
+            Report { quiet: true, ..ended.clone() },
+            Report { stopping: true, ..ended.clone() },
+            Report { workers: 0, ..ended.clone() },
+            Report { work_waits: false, ..ended.clone() },
+            Report { running: vec![job()], ..ended.clone() },
+        ] {
+            assert_eq!((idle(&well, 20), idle(&ended, 20), idle(&ended, 23)), (0, 0, 3), "{well:?}");
+        }
+        // The process was stopped, and goes on at 100.
+        past.not_before = Some(at(100));
+        assert_eq!(past.idle_since(&ended, at(102)).as_secs(), 2);
+    }
+
+    fn job() -> crate::report::RunningJob {
+        let (handler, topic) = ("h".into(), "t".into());
+        crate::report::RunningJob { handler, topic, partition: 0, elapsed: Duration::ZERO, limit: None }
     }
 
     #[test]

@@ -34,9 +34,10 @@ mod tests {
 
     #[test]
     fn this_process_occupies_what_it_has_touched() {
-        let before = rss().expect("Linux");
-        let touched = vec![1_u8; 64 << 20];
-        let after = rss().expect("Linux");
-        assert!(after >= before + (60 << 20), "{before} {after} {}", touched.len());
+        // Not by difference: other tests give memory back meanwhile.
+        let touched = vec![1_u8; 256 << 20];
+        let occupied = rss().expect("Linux");
+        let most = 4 * touched.len() as u64;
+        assert!((touched.len() as u64..most).contains(&occupied), "{occupied} {}", touched.len());
     }
 }

@@ -20,6 +20,8 @@ pub trait Source: Send + Sync {
 pub struct Report {
     /// All groups are steady, and workers run.
     pub steady: bool,
+    /// Something is ready, and no worker has come for it yet.
+    pub work_waits: bool,
     /// No more records are handed out.
     pub quiet: bool,
     /// A stop is under way.

@@ -10,6 +10,11 @@ use crate::report::{Group, Report, RunningJob};
 const MAX_NAMED: usize = 20;
 /// A wait for the GIL that is worth to be told.
 const GIL_WAIT: Duration = Duration::from_secs(1);
+/// Records that wait while nothing is under way, and no handler is called, for so long: the workers are gone, or hang outside of
+/// handlers.
+const NO_PROGRESS: Duration = Duration::from_secs(60);
+/// From here on it is told.
+const SLOW: Duration = Duration::from_secs(5);
 
 /// What a process is measured by.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +34,8 @@ pub struct Look {
     pub gil_wait: Option<Duration>,
     /// For how long each of the report's groups has not been steady.
     pub unsteady: Vec<Duration>,
+    /// For how long records have waited for a worker while nothing was under way.
+    pub idle: Duration,
 }
 
 /// A probe's answer.
@@ -45,7 +52,7 @@ pub struct Verdict<'a> {
 /// Something amiss.
 #[derive(Debug)]
 pub struct Problem<'a> {
-    /// In one word: handler, gil, membership, stalled, stopping, quiet, starting.
+    /// In one word: handler, gil, progress, membership, stalled, stopping, quiet, starting.
     pub reason: &'static str,
     /// All of it, for people.
     pub text: String,
@@ -70,7 +77,7 @@ impl<'a> Problem<'a> {
 }
 
 /// Whether the process should be left alone: no job has run longer than its `handler_timeout`, nobody holds the GIL for longer
-/// than `gil_timeout`, and no member that is connected has lacked its place in its group for longer than `unsteady_timeout`. While
+/// than `gil_timeout`, records do not wait for a minute while no handler is called, and no member that is connected has lacked its place in its group for longer than `unsteady_timeout`. While
 /// it stops, it is alive: nobody is to cut the stop short, which has its own limit.
 #[must_use]
 pub fn live<'a>(look: &'a Look, limits: &Limits) -> Verdict<'a> {
@@ -107,6 +114,9 @@ fn problems<'a>(look: &'a Look, limits: &Limits) -> Vec<Problem<'a>> {
     let late = running.iter().filter_map(|job| job.limit.filter(|_| job.is_overdue()).map(|limit| overdue(job, limit)));
     let mut found: Vec<Problem<'a>> = late.take(MAX_NAMED).collect();
     found.extend(gil(look, limits, &running));
+    if look.idle >= SLOW {
+        found.push(standing(look));
+    }
     let waiting = report.groups.iter().zip(look.unsteady.iter().copied().chain(std::iter::repeat(Duration::ZERO)));
     found.extend(
         waiting.filter(|(group, _)| !group.steady).take(MAX_NAMED).map(|(group, since)| member(group, since, limits)),
@@ -148,6 +158,13 @@ fn gil<'a>(look: &Look, limits: &Limits, running: &[&'a RunningJob]) -> Option<P
     let text = format!("somebody has held the GIL for {:.1} s{under_way}", seconds.as_secs_f64());
     let jobs = running.iter().copied().take(MAX_NAMED).collect();
     Some(Problem { seconds: Some(seconds), limit: limits.gil_timeout, jobs, fatal, ..Problem::new("gil", text) })
+}
+
+fn standing(look: &Look) -> Problem<'static> {
+    let seconds = look.idle;
+    let text = format!("records wait for a worker, and no handler has been called for {:.1} s", seconds.as_secs_f64());
+    let (limit, fatal) = (Some(NO_PROGRESS), seconds > NO_PROGRESS);
+    Problem { seconds: Some(seconds), limit, fatal, ..Problem::new("progress", text) }
 }
 
 fn member<'a>(group: &'a Group, since: Duration, limits: &Limits) -> Problem<'a> {

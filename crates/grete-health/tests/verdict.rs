@@ -38,7 +38,7 @@ fn group(name: &str, state: &'static str, steady: bool) -> Group {
 
 fn well() -> Look {
     let report = Report { steady: true, workers: 5, groups: vec![group("g", "stable", true)], ..Report::default() };
-    Look { report, gil_wait: Some(Duration::from_micros(5)), unsteady: vec![Duration::ZERO] }
+    Look { report, gil_wait: Some(Duration::from_micros(5)), unsteady: vec![Duration::ZERO], idle: Duration::ZERO }
 }
 
 fn reasons(verdict: &Verdict<'_>) -> Vec<&'static str> {
@@ -67,6 +67,20 @@ fn jobs_within_their_time_are_no_problem_and_the_longest_overdue_one_comes_first
     );
     assert_eq!(reasons(&verdict), ["handler", "handler", "handler"]);
     assert!(ready(&look, &limits()).ok);
+}
+
+#[test]
+fn work_that_nobody_takes_is_told_and_fail_after_a_minute() {
+    let mut look = well();
+    look.idle = seconds(4);
+    assert!(live(&look, &limits()).problems.is_empty(), "workers may be slow to start");
+    look.idle = seconds(60);
+    let verdict = live(&look, &limits());
+    assert_eq!((verdict.ok, reasons(&verdict)), (true, vec!["progress"]));
+    look.idle = seconds(61);
+    let verdict = live(&look, &limits());
+    assert!(!verdict.ok);
+    assert_eq!(verdict.why, "records wait for a worker, and no handler has been called for 61.0 s");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Everything about jobs and lanes that tells how a process does, as of one moment.
 
-use grete_core::dispatch::Tally;
+use grete_core::dispatch::{Pool, Tally};
 
 use super::{Counts, Dispatcher, LaneReport, RunningJob, wall_seconds};
 
@@ -15,6 +15,8 @@ pub struct Vitals {
     pub tallies: Vec<Tally>,
     /// How many workers there are to be; `None`: nobody has said so yet.
     pub workers: Option<u32>,
+    /// Something is ready, and no worker has come for it yet. What a rate, a delay or a lost session holds back is not.
+    pub work_waits: bool,
     /// No more records are handed out.
     pub quiet: bool,
     /// A stop is under way.
@@ -39,6 +41,7 @@ impl Dispatcher {
         let (lanes, running) = (state.dispatch.statuses(None), state.dispatch.running());
         let (quiet, stopping) = (state.dispatch.is_quiet(), state.dispatch.is_stopping());
         let workers = state.workers;
+        let work_waits = Pool::ALL.into_iter().any(|pool| state.dispatch.has_ready(pool));
         drop(state);
         let wall = wall_seconds();
         Vitals {
@@ -46,6 +49,7 @@ impl Dispatcher {
             running: running.into_iter().map(|job| RunningJob::new(job, now)).collect(),
             tallies,
             workers,
+            work_waits,
             quiet,
             stopping,
         }

@@ -52,6 +52,7 @@ impl Source for ProcessSource {
         let vitals = self.dispatcher.vitals();
         // Workers come last when an App starts, so all clients are there by then; without one there is nothing to wait for.
         report.steady = vitals.workers.is_some() && report.groups.iter().all(|group| group.steady);
+        report.work_waits = vitals.work_waits;
         report.quiet = vitals.quiet;
         report.stopping = vitals.stopping;
         report.rss = grete_health::memory::rss();

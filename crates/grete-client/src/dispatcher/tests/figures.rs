@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::Instant;
 
-use grete_core::dispatch::OffsetPolicy;
+use grete_core::dispatch::{OffsetPolicy, RatePolicy};
 
 use super::*;
 
@@ -102,4 +102,25 @@ fn ages_are_seconds_of_the_wall_clock() {
     assert_eq!(told().1, Some(0.0), "what is not written yet is not old");
     dispatcher.complete(&third.token, Outcome::Done).expect("no fork");
     assert_eq!((told().0, told().1), (Some(0), Some(0.0)));
+}
+
+#[test]
+fn what_a_rate_holds_back_does_not_wait_for_a_worker() {
+    let dispatcher = Dispatcher::new(Wait::Parked).expect("descriptors");
+    let hour = RatePolicy { records: 1, per: 3_600_000 * MILLI };
+    let policy = RoutePolicy { max_messages: 1, rate_limit: Some(hour), ..RoutePolicy::default() };
+    dispatcher.lock().dispatch.add_route(&policy);
+    let id = lane_with(&dispatcher, dispatcher.attach(), 0, policy);
+    let waits = || dispatcher.vitals().work_waits;
+    assert!(!waits());
+    push(&dispatcher, id, 0, 0, 2);
+    assert!(waits(), "nobody has come for it");
+    let mut worker = Worker::new("worker", &dispatcher, 1);
+    let Next::Job(job) = dispatcher.next(&mut worker, None, Some(PATIENCE)).expect("no fork") else {
+        panic!("there are records")
+    };
+    assert!(!waits());
+    assert!(matches!(dispatcher.next(&mut worker, Some(&job.token), Some(Duration::ZERO)), Ok(Next::TimedOut)));
+    let [lane] = dispatcher.lanes().try_into().expect("one lane");
+    assert_eq!((lane.lag, waits()), (Some(1), false));
 }
