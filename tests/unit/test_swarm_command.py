@@ -129,7 +129,7 @@ def started(self):
     own.write("own")
     if app.node == 1:
         between.write(b"tween")
-    print("started")
+    sys.stdout.write("started\\n")  # in one piece, also where PYTHONUNBUFFERED has print write two
     open(f"started-{app.node}", "w").close()
 grete.processing.runner.Runner.start = started
 """
