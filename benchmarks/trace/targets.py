@@ -12,7 +12,7 @@ from .measurement import Measurement, handlers
 FASTER = {1: 1.3, 10: 1.3, 100: 3.0, 1_000: 10.0}
 # Of the others' time.
 CHILD = 0.1
-# Beside an agent that is well: jobs per second, and CPU for each. On a quiet machine: what else one does moves both by more.
+# Beside an agent that is well: jobs per second, and CPU for each. On a quiet machine; else both move by more.
 BAD_AGENT = 0.95
 BAD_AGENT_CPU = 1.05
 # Beyond the process without a tracer: `max_bytes` of spans (32 MiB), and what malloc and the encoder take beside them.
