@@ -9,10 +9,11 @@ from pathlib import Path
 
 from benchmarks.common import results
 from benchmarks.common.pinning import Cores
+from benchmarks.common.progress import say
 from benchmarks.common.run import run_client
 
 from . import report
-from .measurement import Measurement, say
+from .measurement import Measurement
 from .targets import judge
 
 PARTS = ("calls", "jobs", "listeners")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from benchmarks.common.progress import say
 from grete.instrumentation import Monitor
 
-from .measurement import Pair, say
+from .measurement import Pair
 from .rig import run
 from .shapes import SHAPES, Shape
 

@@ -8,13 +8,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.common.progress import say
 from grete.instrumentation import Monitor
 from grete.instrumentation.datadog import Tracer
 from grete.instrumentation.dogstatsd import DogStatsD
 from grete.instrumentation.logger import LoggerListener
 
 from .agent import agent
-from .measurement import Cost, Pair, say
+from .measurement import Cost, Pair
 from .rig import run
 from .shapes import SHAPES, Shape
 

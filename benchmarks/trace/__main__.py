@@ -7,9 +7,10 @@ from pathlib import Path
 
 from benchmarks.common import results
 from benchmarks.common.pinning import Cores
+from benchmarks.common.progress import say
 
 from . import jobs, report, sending, writing
-from .measurement import Bench, Measurement, say
+from .measurement import Bench, Measurement
 from .targets import judge
 
 PARTS = {"send": sending.measure, "child": writing.measure, "jobs": jobs.measure}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError, run_client
 
 from .catalogue import AGENTS, JOBS
-from .measurement import Bench, Measurement, Traced, say
+from .measurement import Bench, Measurement, Traced
 from .sink import sink
 
 TIMEOUT = 60.0

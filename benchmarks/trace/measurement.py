@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-
-def say(text: str) -> None:
-    """Progress; standard output is for the result."""
-    print(text, file=sys.stderr, flush=True)
+from benchmarks.common.progress import Failures
 
 
 @dataclass(frozen=True)
@@ -92,18 +88,12 @@ class Traced:
 
 
 @dataclass
-class Measurement:
+class Measurement(Failures):
     """By part."""
 
     sent: list[Sent] = field(default_factory=list)
     written: list[Written] = field(default_factory=list)
     jobs: list[Traced] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-
-    def failed(self, what: str, error: Exception) -> None:
-        """Goes on without it."""
-        self.failures.append(f"{what}: {error}")
-        say(f"  FAILED {self.failures[-1]}")
 
     def of_size(self, spans: int) -> dict[str, Sent]:
         """By name."""

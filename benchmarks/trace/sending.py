@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.common.build import plain_c
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError, run_client
 
 from .catalogue import SENDERS, SIZES, Client
 from .clients.shape import TAGS
-from .measurement import Bench, Measurement, Sent, say
+from .measurement import Bench, Measurement, Sent
 from .sink import last_spans, sink
 
 TIMEOUT = 120.0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError, run_client
 
 from .catalogue import WRITERS
-from .measurement import Bench, Measurement, Written, say
+from .measurement import Bench, Measurement, Written
 from .sink import sink
 
 TIMEOUT = 60.0
