@@ -1,4 +1,4 @@
-//! What can go wrong, as users see it.
+//! Errors of the client API, as users see them.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use grete_wire::error_code::ErrorCode;
 
 use crate::config::ConfigError;
 
-/// What an operation is about.
+/// Resource that an operation is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// A topic.
@@ -15,9 +15,9 @@ pub enum Subject {
     Partition(String, i32),
     /// A group.
     Group(String),
-    /// A group's static member, by its `group.instance.id`.
+    /// Static member of a group, by its `group.instance.id`.
     Member(String, String),
-    /// Something else, by its name.
+    /// Any other resource, by name.
     Other(String),
 }
 
@@ -33,182 +33,212 @@ impl fmt::Display for Subject {
     }
 }
 
-/// What can be done about it.
-fn cure(code: ErrorCode, subject: &Subject) -> &'static str {
+/// Returns the cure for an error code, to be appended to the message; empty: none is known.
+fn hint(code: ErrorCode, subject: &Subject) -> &'static str {
     match code {
         ErrorCode::UNKNOWN_MEMBER_ID if matches!(subject, Subject::Member(..)) => {
-            "; look with describe_groups for who is in the group, and under which group.instance.id"
+            "; list the group's members and their group.instance.id with describe_groups"
         }
-        ErrorCode::TOPIC_ALREADY_EXISTS => "; to take it as it is, ask with if_not_exists",
+        ErrorCode::TOPIC_ALREADY_EXISTS => "; to accept the existing topic, pass if_not_exists",
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => "; check the name against the list of topics",
         ErrorCode::GROUP_ID_NOT_FOUND => "; check the id against the list of groups",
         ErrorCode::NON_EMPTY_GROUP | ErrorCode::UNKNOWN_MEMBER_ID => {
             "; stop the group's members first (static ones stay for their session timeout, or until remove_members)"
         }
         ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC => "; stop the members that read it first",
-        ErrorCode::INVALID_REPLICATION_FACTOR => "; ask for no more replicas than there are brokers",
+        ErrorCode::INVALID_REPLICATION_FACTOR => "; request no more replicas than there are brokers",
         _ => "",
     }
 }
 
-/// An error of a client's call, or the end of the client.
+/// Error of a client's call, or the reason for the end of the client.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// A setting is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The handle was made before a fork.
+    /// The handle was created before a fork.
     #[error(
         "this {what} was made before a fork and belongs to the parent process; make a new one in the child, after the fork"
     )]
     Forked {
-        /// Which kind of handle.
+        /// Kind of handle, for example "producer".
         what: &'static str,
     },
     /// The handle was closed.
     #[error("this {what} is closed; make a new one")]
     Closed {
-        /// Which kind of handle.
+        /// Kind of handle, for example "producer".
         what: &'static str,
     },
-    /// The time was up.
+    /// The timeout of the call has passed.
     #[error("{operation} had no answer within {seconds:.1} s; {hint}")]
     TimedOut {
-        /// What was waited for.
+        /// Operation that timed out.
         operation: String,
-        /// How long.
+        /// Timeout in seconds.
         seconds: f64,
-        /// What to look at.
+        /// Cure to suggest to the user.
         hint: &'static str,
     },
-    /// The time was up, and this is how far it had come.
+    /// The timeout of the call has passed while parts of the result were missing.
     #[error("{operation} had no answer within {seconds:.1} s: {detail}")]
-    Unfinished {
-        /// What was waited for.
+    Incomplete {
+        /// Operation that timed out.
         operation: String,
-        /// How long.
+        /// Timeout in seconds.
         seconds: f64,
-        /// What was missing, and what went wrong on the way.
+        /// Missing parts, and the errors so far.
         detail: String,
     },
-    /// The partition has gone to somebody else, or was sought.
+    /// The partition was revoked or lost, or its position was moved.
     #[error(
-        "the partition is not this job's any more: it was given up, taken away, or sought elsewhere meanwhile. What was not \
-         marked before is processed again by whoever has the partition now; end the handler"
+        "the partition is not this job's any more: it was revoked or lost, or its position was moved meanwhile. \
+         Records that were not marked before are processed again by the partition's new owner; end the handler"
     )]
     Revoked,
+    /// A record that the job produced before a mark was not written, so the mark does not count.
+    #[error(
+        "a record that was produced before this mark was not written: the mark does not count, and the record behind it is \
+         processed again; see the error of its delivery"
+    )]
+    Undelivered,
     /// A signal handler ended the wait.
     #[error("{operation} was interrupted")]
     Interrupted {
-        /// What was waited for.
+        /// Operation that was interrupted.
         operation: String,
     },
-    /// The broker refused to do that with a topic or a group.
-    #[error("{operation} of {subject}: {} ({}){}", .message.trim_end_matches('.'), .code.name(), cure(*.code, .subject))]
+    /// The broker refused an operation on a topic or a group.
+    #[error("{operation} of {subject}: {} ({}){}", .message.trim_end_matches('.'), .code.name(), hint(*.code, .subject))]
     Refused {
-        /// What was asked.
+        /// Operation that was refused.
         operation: String,
-        /// With what.
+        /// Resource that the operation is about.
         subject: Subject,
-        /// Kafka's code for the error.
+        /// Kafka's error code.
         code: ErrorCode,
-        /// The broker's words for it, or ours.
+        /// Message of the broker, or the client's text for the code.
         message: String,
     },
-    /// The broker refused.
+    /// The broker answered with an error.
     #[error("{operation}: the broker answered {name} ({code}): {message}")]
     Kafka {
-        /// What was asked.
+        /// Operation that failed.
         operation: String,
-        /// Kafka's number for the error.
+        /// Number of Kafka's error code.
         code: i16,
-        /// Kafka's name for it.
+        /// Name of Kafka's error code.
         name: &'static str,
-        /// What it means.
+        /// Meaning of the error code.
         message: String,
     },
-    /// No address of `bootstrap.servers` speaks Kafka.
+    /// No address of `bootstrap.servers` is a Kafka broker.
     #[error("{0}")]
     NotKafka(String),
-    /// Authentication or authorisation refused.
+    /// Authentication or authorization failed.
     #[error("{0}")]
     Authorization(String),
-    /// A batch that stays broken after it was fetched again.
+    /// A batch is still corrupt after a second fetch.
     #[error("{topic}[{partition}]: the batch at offset {offset} cannot be read: {message}")]
     CorruptBatch {
-        /// Of this topic.
+        /// Topic of the partition.
         topic: String,
-        /// And partition.
+        /// Partition of the batch.
         partition: i32,
-        /// The batch's base offset.
+        /// Base offset of the batch.
         offset: i64,
-        /// What is wrong with it.
+        /// Defect of the batch.
         message: String,
     },
-    /// Another member of the group has the `group.instance.id` of this one.
+    /// Another member of the group uses the same `group.instance.id`.
     #[error("{message}")]
     FencedInstance {
         /// `group.id`.
         group: String,
         /// `group.instance.id`.
         instance: String,
-        /// Who is out, and what to do.
+        /// Message for the user: which member was fenced, and the cure.
         message: String,
     },
-    /// The group will not have this member.
+    /// The group refuses this member.
     #[error("{0}")]
     Group(String),
     /// The partition has no valid offset, and `auto.offset.reset` is none.
     #[error("{0}")]
     NoOffset(String),
-    /// `buffer.memory` stayed full.
+    /// A partition cannot be read, and `on_failed_partition="stop"` ends the App.
+    #[error("{message}; on_failed_partition is \"stop\", so the App ends")]
+    PartitionFailed {
+        /// Topic of the partition.
+        topic: String,
+        /// Partition that cannot be read.
+        partition: i32,
+        /// Reason as one word, as in the field `reason` of the log event.
+        reason: &'static str,
+        /// Message for the user: the error and the cure.
+        message: String,
+    },
+    /// The partition is assigned to another member or to none.
+    #[error(
+        "{topic}[{partition}] is not assigned to {owner}: only the positions of assigned partitions can be moved or held"
+    )]
+    NotAssigned {
+        /// Topic of the partition.
+        topic: String,
+        /// Partition that is not assigned.
+        partition: i32,
+        /// Client that does not own the partition, for example "this consumer".
+        owner: &'static str,
+    },
+    /// `buffer.memory` stayed full until the deadline.
     #[error(
         "the producer's memory is full ({limit} bytes, buffer.memory), so the record for topic {topic:?} was not taken: \
          records come faster than brokers take them, or no broker takes any"
     )]
-    QueueFull {
-        /// Where the record was going.
+    BufferFull {
+        /// Topic of the record.
         topic: String,
-        /// The setting.
+        /// `buffer.memory` in bytes.
         limit: usize,
     },
-    /// A record that cannot be sent, ever.
+    /// A record is larger than the limits allow, so it can never be sent.
     #[error(
         "topic {topic:?}: a record of {bytes} bytes is above the {limit} that max.request.size and buffer.memory allow"
     )]
     RecordTooLarge {
-        /// Where the record was going.
+        /// Topic of the record.
         topic: String,
-        /// What it takes.
+        /// Size of the record in bytes.
         bytes: usize,
-        /// The limit.
+        /// Limit in bytes.
         limit: usize,
     },
-    /// No such topic, or no such partition of it.
+    /// The topic, or the partition of the topic, does not exist.
     #[error("{message}")]
     UnknownTopic {
-        /// Its name.
+        /// Name of the topic.
         topic: String,
-        /// What to do about it.
+        /// Message for the user: the error and the cure.
         message: String,
     },
-    /// A call that does not fit the handle's state.
+    /// The call does not fit the state of the handle.
     #[error("{0}")]
     Invalid(String),
-    /// The operating system refused.
+    /// A system call failed.
     #[error("{what}: {cause}")]
     Os {
-        /// What was tried.
+        /// Operation that was tried.
         what: &'static str,
-        /// What it said.
+        /// Message of the system error.
         cause: String,
     },
 }
 
 impl ClientError {
-    /// A thread of ours has panicked.
-    pub(crate) fn fault() -> Self {
+    /// Returns the error for a panic of the network thread.
+    pub(crate) fn network_thread_panicked() -> Self {
         Self::Os {
             what: "the network thread has ended on a fault of Grete's own",
             cause: "stderr says where; please report it".into(),

@@ -1,50 +1,74 @@
-//! Floor 3: threads, queues, condvars, config: the Rust API of consumer, producer and admin client.
+//! Floor 3: the Rust API of consumer, producer and admin client, with their threads, queues and configuration.
 //!
-//! A [`Dispatcher`] hands jobs to worker threads; a [`Consumer`] is one Kafka client (one group) that feeds it from its
-//! own network thread. The network thread never waits for a worker, and no thread here knows Python.
+//! Each client has a network thread, which never waits for a worker. No thread of this crate knows Python. The three
+//! types to start with:
+//!
+//! - [`Dispatcher`] hands jobs (batches of records of one partition) to worker threads.
+//! - [`Consumer`] is one Kafka client in one group; its network thread feeds the dispatcher.
+//! - [`Producer`] sends records; [`Admin`] manages topics, groups and offsets.
+//!
+//! ```no_run
+//! use grete_client::{Consumer, ConsumerConfig, Dispatcher, NextJob, WaitMode};
+//!
+//! let settings = [("bootstrap.servers", "localhost:9092"), ("group.id", "billing")];
+//! let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+//! let dispatcher = Dispatcher::new(WaitMode::Parked)?;
+//! let consumer = Consumer::start(ConsumerConfig::from_pairs(&settings)?, &dispatcher, Vec::new())?;
+//! consumer.subscribe(vec!["orders".to_owned()])?;
+//! let (mut worker, mut done) = (dispatcher.worker_context("worker-1", 1), None);
+//! while let NextJob::Job(job) = dispatcher.next(&mut worker, done.as_ref(), None)? {
+//!     println!("{}[{}]: {} records", job.topic, job.partition, job.batch.map_or(0, |batch| batch.rows.len()));
+//!     done = Some(job.token); // completes the job in the next call
+//! }
+//! # Ok::<(), grete_client::ClientError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod admin;
-mod command;
 pub mod config;
 mod consumer;
 mod dispatcher;
-mod driver;
-mod ending;
 mod error;
-mod figures;
-mod membership;
-mod notice;
+mod log_event;
+mod log_messages;
 mod producer;
-mod remarks;
-mod report;
-mod stop;
+mod published;
+mod request_queue;
+mod shutdown;
 mod testing;
-mod worker;
+mod thread_guard;
 
-pub use admin::{Admin, Call, Each, GroupList, PartitionLag, ResetPlan, ResetTo};
+pub use admin::{Admin, CallContext, GroupList, ItemResults, PartitionLag, ResetPlan, ResetTo};
 pub use config::{AdminConfig, ConfigError, ConsumerConfig, ProducerConfig};
-pub use consumer::{Consumer, Route, Start, Statistics};
-pub use dispatcher::{Counts, Dispatcher, Job, JobToken, LaneReport, Next, Outcome, RunningJob, Started, Vitals, Wait};
+pub use consumer::{Consumer, ConsumerNetStats, ConsumerStatistics, Membership, Route, Start};
+pub use dispatcher::{
+    AsyncJobs, BlockingJob, Dispatcher, DispatcherSnapshot, EventLoopStatus, FailureReport, Job, JobCounts, JobToken,
+    LaneReport, NextJob, Outcome, RunningJob, Settling, WaitMode, WorkerContext,
+};
 pub use error::{ClientError, Subject};
-pub use figures::Figures;
-pub use grete_core::dispatch::{
-    Batch, Concurrency, Decision, Durations, Failure, Fenced, JobKind, OffsetPolicy, Pool, PooledColumns, RatePolicy,
-    RetryPolicy, RoutePolicy, Stall, Tally, Trouble, Verdict,
+pub use grete_net::process::{is_subreaper, set_parent_death_signal};
+pub use grete_proto::dispatch::{
+    Concurrency, Decision, DecodedBatch, DurationHistogram, Failure, FailureHistory, FailureKind, Fenced, JobKind,
+    OffsetPolicy, PendingTimers, Pool, PooledColumns, RatePolicy, RetryPolicy, RouteConfig, RouteStats, StalledJob,
 };
-pub use grete_core::produce;
-pub use grete_net::process::{die_with_parent, is_subreaper};
-pub use membership::Membership;
-pub use notice::{Level, Notice};
+pub use grete_proto::ids::TopicPartition;
+pub use grete_proto::producer as produce;
+pub use log_event::{Level, LogEvent, LogEventQueue, LogSink, TimestampedLogEvent};
 pub use producer::{
-    Asked, Closing, Deadline, Flush, Flushing, Producer, ProducerStatistics, Slept, Stamp, Undelivered, Watch,
+    ClockReading, CloseStatus, CompletionQueue, Deadline, Flush, FlushStatus, PartitionsStatus, Producer,
+    ProducerStatistics, Undelivered, WaitOutcome,
 };
-pub use stop::{Parting, SignalNumbers, SignalWatch, Stages, Stop};
+pub use shutdown::{Shutdown, ShutdownDeadlines, ShutdownReport, SignalNumbers, SignalWatch};
 pub use testing::TestLane;
-pub use worker::Worker;
 
-/// Counts forks; a handle made under another number refuses to work.
+/// Returns the number of forks so far. A handle that was created before a fork refuses to work after it.
 #[must_use]
 pub fn fork_generation() -> u32 {
-    grete_net::fork::generation()
+    grete_sys::fork::generation()
+}
+
+/// Returns a random seed from the kernel. It is drawn after any fork, because two children must not draw the same
+/// jitter.
+pub(crate) fn random_seed() -> Result<u64, ClientError> {
+    getrandom::u64().map_err(|e| ClientError::Os { what: "asking the kernel for randomness", cause: e.to_string() })
 }

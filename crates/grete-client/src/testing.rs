@@ -1,99 +1,115 @@
-//! A lane that is fed by hand: everything behind the network, without one.
+//! Test lane that is fed by hand: everything behind the network, without a network.
 
 use std::sync::Arc;
 
-use grete_core::dispatch::{ClientId, LaneId, LaneSpec, OffsetMap, RoutePolicy};
-use grete_core::fetch::{Chunk, Times};
-use grete_core::ids::{Slot, TopicPartition};
-use grete_wire::records::walk;
-use grete_wire::slab::Slab;
+use grete_proto::dispatch::{ClientId, LaneId, LaneSpec, OffsetMap, RouteConfig};
+use grete_proto::fetch::{CompletedFetch, TimestampRange};
+use grete_proto::ids::{PartitionHandle, TopicPartition};
+use grete_wire::buffer_pool::PooledBuf;
+use grete_wire::records::iter_batches;
 
 use crate::dispatcher::Dispatcher;
+use crate::dispatcher::lane_events;
 use crate::error::ClientError;
-use crate::remarks;
 
-/// One assigned partition of a client of its own.
+/// One assigned partition of its own client.
 #[derive(Debug)]
 pub struct TestLane {
     dispatcher: Dispatcher,
     client: ClientId,
     lane: LaneId,
     position: i64,
+    generation: u32,
 }
 
 impl TestLane {
-    /// Assigned, to be read from `position` on.
-    #[must_use]
-    pub fn new(dispatcher: &Dispatcher, policy: Arc<RoutePolicy>, topic: &str, partition: i32, position: i64) -> Self {
+    /// Creates the lane of an assigned partition that is read from `position`.
+    pub fn new(dispatcher: &Dispatcher, policy: Arc<RouteConfig>, topic: &str, partition: i32, position: i64) -> Self {
         let client = dispatcher.attach();
         let tp = TopicPartition::new(topic.to_owned(), partition);
         let mut state = dispatcher.lock();
         state.dispatch.add_route(&policy);
-        let lane = state.dispatch.add_lane(LaneSpec { client, slot: Slot(0), tp, assignment_epoch: 1, policy });
+        let lane =
+            state.dispatch.add_lane(LaneSpec { client, handle: PartitionHandle(0), tp, assignment_epoch: 1, policy });
         state.dispatch.set_position(lane, position, 1, false, OffsetMap::default());
         drop(state);
-        Self { dispatcher: dispatcher.clone(), client, lane, position }
+        Self { dispatcher: dispatcher.clone(), client, lane, position, generation: 1 }
     }
 
-    /// Whole record batches, as a broker would send them.
+    /// Pushes whole record batches, as a broker would send them.
     ///
     /// # Errors
-    /// When a header does not parse; nothing is pushed then.
+    /// Fails if a batch header cannot be parsed; nothing is pushed then.
     pub fn push(&mut self, data: Vec<u8>) -> Result<(), ClientError> {
         let mut next_offset = self.position;
-        for batch in walk(&data) {
+        for batch in iter_batches(&data) {
             let (header, _) = batch.map_err(|error| ClientError::Invalid(error.to_string()))?;
             next_offset = header.next_offset();
         }
-        let times = Times::of(&data);
-        let chunk = Chunk {
-            slot: Slot(0),
+        let times = TimestampRange::from_batches(&data);
+        let chunk = CompletedFetch {
+            slot: PartitionHandle(0),
             assignment_epoch: 1,
-            fetch_generation: 1,
+            fetch_generation: self.generation,
             range: 0..data.len(),
             bytes: data.len(),
-            frame: Slab::from(data),
+            frame: PooledBuf::from(data),
             fetch_offset: self.position,
             next_offset,
-            aborted: Vec::new(),
+            aborted_transactions: Vec::new(),
             high_watermark: next_offset,
             readable_end: next_offset,
             log_start_offset: 0,
             leader_epoch: 0,
-            times,
+            timestamps: times,
         };
         self.position = next_offset;
-        let now = self.dispatcher.clock().now();
+        let now = self.dispatcher.now();
         let mut state = self.dispatcher.lock();
         state.dispatch.push(now, self.lane, chunk);
-        self.dispatcher.unlock(state);
+        self.dispatcher.unlock_and_wake(state);
         Ok(())
     }
 
-    /// The partition goes: its job ends, then its hook runs.
+    /// Moves the position of the partition, as a seek does: what was pushed and not handed out is dropped.
+    pub fn seek(&mut self, position: i64) {
+        self.position = position;
+        self.generation += 1;
+        let mut state = self.dispatcher.lock();
+        state.dispatch.reset_lane(self.lane);
+        state.dispatch.set_position(self.lane, position, self.generation, false, OffsetMap::default());
+        self.dispatcher.unlock_and_wake(state);
+    }
+
+    /// Returns those of the ascending `offsets` that are done. Empty after the partition is lost or abandoned.
+    #[must_use]
+    pub fn done_offsets(&self, offsets: &[i64]) -> Vec<i64> {
+        self.dispatcher.lock().dispatch.done_offsets(self.lane, offsets)
+    }
+
+    /// Revokes the partition: its job ends, then its hook runs.
     pub fn revoke(&self, lost: bool) {
         let mut state = self.dispatcher.lock();
         state.dispatch.revoke(self.lane, lost);
-        self.dispatcher.unlock(state);
+        self.dispatcher.unlock_and_wake(state);
     }
 
-    /// The time to give the partition up has run out.
+    /// Abandons the partition, as if the time for revoking it had run out.
     pub fn abandon(&self) {
-        let now = self.dispatcher.clock().now();
+        let now = self.dispatcher.now();
         let mut state = self.dispatcher.lock();
-        let cancelled = state.loop_jobs(self.lane);
+        let cancelled = state.async_job_ids(self.lane);
         let running = state.dispatch.abandon(self.lane);
-        self.dispatcher.unlock(state);
-        self.dispatcher.cancel_loop_jobs(cancelled);
-        self.dispatcher.notify(running.iter().map(|job| remarks::abandoned(job, now)).collect());
+        self.dispatcher.unlock_and_wake(state);
+        self.dispatcher.cancel_async_jobs(cancelled);
+        self.dispatcher.emit(running.iter().map(|job| lane_events::abandoned(job, now)).collect());
     }
 
-    /// What could be committed now: the next offset to read. `None`: nothing has been earned since the last call.
-    #[must_use]
+    /// Returns the next offset that could be committed now; `None`: nothing new since the last call.
     pub fn committable(&self) -> Option<i64> {
         let mut state = self.dispatcher.lock();
         let drained = state.dispatch.take_outbox(self.client).drained.into_iter().filter_map(|drained| drained.commit);
         let last = drained.last();
-        state.dispatch.committables(self.client, false).into_iter().next().or(last).map(|commit| commit.offset)
+        state.dispatch.take_committables(self.client, false).into_iter().next().or(last).map(|commit| commit.offset)
     }
 }

@@ -1,25 +1,25 @@
-//! What keeps health from being told.
+//! Errors of this crate.
 
 use std::io;
 use std::os::fd::RawFd;
 
-/// What keeps health from being told.
+/// Error that prevents reports or probes from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum HealthError {
-    /// Nothing can be written there.
+    /// The descriptor cannot be written to.
     #[error("health reports cannot go to descriptor {fd}: {error}; give the write end of an open pipe")]
     Descriptor {
-        /// Which one.
+        /// Number of the descriptor.
         fd: RawFd,
-        /// Why.
+        /// Cause.
         error: io::Error,
     },
-    /// The system has none to give.
+    /// A system call failed, or a resource is exhausted.
     #[error("{what}: {error}")]
     Os {
-        /// What was asked for.
+        /// The operation that failed, as a participle: "opening a pipe".
         what: &'static str,
-        /// Why not.
+        /// Cause.
         error: io::Error,
     },
 }

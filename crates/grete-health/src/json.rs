@@ -1,119 +1,117 @@
-//! Writes JSON. Commas are its own business; brackets must be closed by whoever opens them.
+//! JSON writer. It places commas; the caller closes the brackets that it opens.
 
 use std::time::Duration;
 
-/// Longer texts are cut, at a character.
-pub const MAX_TEXT: usize = 256;
+/// Maximum length of a string in bytes. Longer strings are truncated at a character boundary.
+pub const MAX_STRING_BYTES: usize = 256;
 
-/// Text that grows.
+/// JSON text under construction.
 #[derive(Debug, Default)]
 pub struct Json {
     text: Vec<u8>,
-    /// What comes next needs a comma before it.
+    /// The next value needs a comma before it.
     comma: bool,
 }
 
-/// Where the text was once.
+/// Position in the text, to which [`Json::truncate_to`] returns.
 #[derive(Debug, Clone, Copy)]
-pub struct Mark {
+pub struct Checkpoint {
     len: usize,
     comma: bool,
 }
 
 impl Json {
-    /// Begins after these bytes, which are not JSON.
+    /// Starts after `prefix`, which is kept and is not JSON.
     #[must_use]
-    pub fn after(prefix: Vec<u8>) -> Self {
+    pub fn with_prefix(prefix: Vec<u8>) -> Self {
         Self { text: prefix, comma: false }
     }
 
-    /// All that was written, the prefix included.
+    /// Returns the whole text, including the prefix.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.text
     }
 
-    /// How long it is so far, the prefix included.
-    #[must_use]
+    /// Returns the length in bytes, including the prefix.
     pub fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Whether nothing has been written.
-    #[must_use]
+    /// Returns whether the text is empty, including the prefix.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// For [`Json::back_to`].
+    /// Returns a position for [`Json::truncate_to`].
     #[must_use]
-    pub fn mark(&self) -> Mark {
-        Mark { len: self.text.len(), comma: self.comma }
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint { len: self.text.len(), comma: self.comma }
     }
 
-    /// Takes back what was written since.
-    pub fn back_to(&mut self, mark: Mark) {
-        self.text.truncate(mark.len);
-        self.comma = mark.comma;
+    /// Removes everything that was written since `checkpoint`.
+    pub fn truncate_to(&mut self, checkpoint: Checkpoint) {
+        self.text.truncate(checkpoint.len);
+        self.comma = checkpoint.comma;
     }
 
-    /// `{` or `[`.
+    /// Opens an object or a list: `{` or `[`.
     pub fn open(&mut self, bracket: u8) -> &mut Self {
-        self.separate();
+        self.write_comma();
         self.text.push(bracket);
         self.comma = false;
         self
     }
 
-    /// `}` or `]`.
+    /// Closes an object or a list: `}` or `]`.
     pub fn close(&mut self, bracket: u8) -> &mut Self {
         self.text.push(bracket);
         self.comma = true;
         self
     }
 
-    /// A field's name; its value is to follow.
+    /// Writes a field's name; the caller writes its value next.
     pub fn name(&mut self, name: &str) -> &mut Self {
-        self.text(name);
+        self.string(name);
         self.text.push(b':');
         self.comma = false;
         self
     }
 
-    /// A whole number.
-    pub fn count(&mut self, count: u64) {
-        // As far as all readers count; what is more is wrong anyway.
+    /// Writes an integer.
+    pub fn number(&mut self, count: u64) {
+        // i64 is as far as all JSON readers count; a larger value is wrong anyway.
         let count = count.min(i64::MAX.unsigned_abs());
         self.raw(count.to_string().as_bytes());
     }
 
-    /// Seconds, to the microsecond.
+    /// Writes seconds with microsecond precision.
     pub fn seconds(&mut self, time: Duration) {
         let seconds = time.as_secs().min(1_000_000_000);
         self.raw(format!("{seconds}.{:06}", time.subsec_micros()).as_bytes());
     }
 
-    /// `true` or `false`.
-    pub fn flag(&mut self, flag: bool) {
+    /// Writes `true` or `false`.
+    pub fn boolean(&mut self, flag: bool) {
         self.raw(if flag { b"true" } else { b"false" });
     }
 
-    /// `null`, unless there is something to write.
-    pub fn known<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+    /// Writes the value with `write`; `None`: writes `null`.
+    pub fn nullable<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
         match value {
             Some(value) => write(self, value),
             None => self.raw(b"null"),
         }
     }
 
-    /// A string, cut at [`MAX_TEXT`] bytes, with everything escaped that has to be.
-    pub fn text(&mut self, text: &str) {
-        self.separate();
+    /// Writes a string: truncated at [`MAX_STRING_BYTES`], and escaped.
+    pub fn string(&mut self, text: &str) {
+        self.write_comma();
         self.text.push(b'"');
-        for byte in text[..text.floor_char_boundary(MAX_TEXT)].bytes() {
+        for byte in text[..text.floor_char_boundary(MAX_STRING_BYTES)].bytes() {
             match byte {
                 b'"' | b'\\' => self.text.extend([b'\\', byte]),
-                // DEL is allowed as it is, and upsets terminals.
+                // JSON allows a raw DEL, but it upsets terminals.
                 0..0x20 | 0x7f => self.text.extend(format!("\\u{byte:04x}").into_bytes()),
                 _ => self.text.push(byte),
             }
@@ -123,12 +121,12 @@ impl Json {
     }
 
     fn raw(&mut self, value: &[u8]) {
-        self.separate();
+        self.write_comma();
         self.text.extend_from_slice(value);
         self.comma = true;
     }
 
-    fn separate(&mut self) {
+    fn write_comma(&mut self) {
         if self.comma {
             self.text.push(b',');
         }

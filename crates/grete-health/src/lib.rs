@@ -1,42 +1,60 @@
-//! Apart: what a process says of its health, from threads that need no interpreter.
+//! Health of a process: reports to a supervisor, Prometheus metrics and HTTP probes, from threads that need no
+//! interpreter.
 //!
-//! A [`Source`] knows how things are. The [`Reporter`]'s thread asks it once an interval and writes a [`Report`] to a pipe, for a
-//! supervisor to read; the [`Canary`]'s thread finds out how long an interpreter's lock is waited for. Both share one beat: the
-//! reporter wakes, and wakes the canary. It also posts all metrics to a [`Board`], in memory that the supervisor shares, which
-//! puts together those of many processes ([`Gathering`]). An [`Examiner`] puts together what the source, the system and the canary
-//! know; [`probes`] answer with its [`verdict`]s over HTTP.
-#![deny(unsafe_code)] // allowed in `sys` only
+//! - [`HealthSource`]: trait of the application. Fills in a [`Report`] and its [`Metrics`], without taking the GIL.
+//! - [`Reporter`]: thread that writes a report to a [`Pipe`] once an interval, and publishes metrics in a
+//!   [`SharedText`]. Its ticks also wake the [`GilProbe`], which measures how long a thread waits for the GIL.
+//! - [`HealthCollector`]: combines the source, OS statistics and the GIL probe. [`probes`] serve its [`checks`] over
+//!   HTTP.
+//!
+//! The supervisor merges the metrics of many processes with a [`MetricsAggregator`].
+//!
+//! ```
+//! use std::sync::Arc;
+//! use grete_health::probes::{Request, RequestHandler};
+//! use grete_health::{HealthCollector, HealthSource, Limits, Metrics, Report};
+//!
+//! struct App;
+//! impl HealthSource for App {
+//!     fn read(&self, report: &mut Report) {
+//!         report.workers = 4;
+//!     }
+//!     fn metrics(&self, metrics: &mut Metrics) {
+//!         metrics.process.workers = Some(4);
+//!     }
+//! }
+//!
+//! let collector = HealthCollector::new("shop".into(), Limits::default(), Arc::new(App));
+//! let request = Request { method: "GET".into(), path: "/readyz".into(), keep_alive: false };
+//! assert_eq!(collector.handle(&request).status, 200);
+//! ```
+#![deny(unsafe_code)] // allowed in `sys` and `shm::mapping` only
 
-mod beat;
-mod board;
-mod canary;
+mod checked_fd;
+pub mod checks;
+mod collector;
 mod error;
-mod examiner;
-pub mod exposition;
-pub mod frame;
-mod gathering;
-mod held;
+mod gil_probe;
 pub mod json;
-pub mod memory;
 pub mod metrics;
-mod overtaking;
-mod pipe;
 pub mod probes;
-mod process;
-mod report;
+pub mod procfs;
+pub mod report;
 mod reporter;
+mod shm;
 mod status;
+pub mod stop_event;
 mod sys;
-pub mod verdict;
-pub mod wait;
+mod thread_fds;
+mod ticker;
 
-pub use board::{Board, MAX_TEXT, Posted, Unread};
-pub use canary::{Canary, Watch};
+pub use checks::{FailedPartitionProbe, Limits};
+pub use collector::{HealthCollector, HealthSource};
 pub use error::HealthError;
-pub use examiner::Examiner;
-pub use gathering::{Gathering, MAX_GATHERED, Refused};
+pub use gil_probe::{GilProbe, GilProbeHandle};
 pub use metrics::Metrics;
-pub use pipe::{Pipe, Sent};
-pub use report::{Group, LaneCounts, Report, RunningJob, Source};
-pub use reporter::{Posting, Reporter, leave_orphaned};
-pub use verdict::Limits;
+pub use metrics::aggregate::{InvalidExposition, MAX_AGGREGATED_BYTES, MetricsAggregator};
+pub use report::pipe::{Pipe, SendOutcome};
+pub use report::{EventLoop, FailedPartition, GroupStatus, LaneCounts, MissingTopic, Report, RunningJob};
+pub use reporter::{MetricsPublisher, Reporter, exit_orphaned};
+pub use shm::text_segment::{MAX_TEXT, PublishInfo, ReadError, SharedText};

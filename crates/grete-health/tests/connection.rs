@@ -1,20 +1,22 @@
-//! One connection, with a peer that does as it likes and a clock that is ours.
+//! Tests of one connection, with a scripted peer and the test's own clock.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
-use grete_health::probes::{Answer, Connection, IDLE, MAX_HEAD, PATIENCE, Request, Stream};
+use grete_health::probes::{
+    Connection, KEEP_ALIVE_TIMEOUT, MAX_HEAD_BYTES, REQUEST_TIMEOUT, Request, Response, Stream,
+};
 use proptest::prelude::*;
 
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// What the peer sends, piece by piece, and takes.
+/// Scripted peer: the pieces that it sends, and the bytes that it accepts.
 #[derive(Debug, Default)]
 struct Peer {
     sends: VecDeque<Vec<u8>>,
     hung_up: bool,
-    /// Bytes that it takes just now.
+    /// Bytes that the peer accepts now.
     takes: usize,
     taken: Vec<u8>,
     finished: bool,
@@ -53,7 +55,7 @@ impl Write for Peer {
 }
 
 impl Stream for Peer {
-    fn finish(&mut self) {
+    fn shutdown_write(&mut self) {
         self.finished = true;
     }
 }
@@ -62,23 +64,23 @@ fn peer(pieces: &[&[u8]]) -> Peer {
     Peer { sends: pieces.iter().map(|piece| piece.to_vec()).collect(), takes: usize::MAX, ..Peer::default() }
 }
 
-fn echo(request: &Request) -> Answer {
-    Answer { status: 200, content_type: "text/plain", body: request.path.clone().into_bytes() }
+fn echo(request: &Request) -> Response {
+    Response { status: 200, content_type: "text/plain", body: request.path.clone().into_bytes() }
 }
 
-/// Until nothing more happens by itself.
+/// Steps the connection until it changes no more.
 fn settle(connection: &mut Connection<Peer>, now: Instant) {
     for _ in 0..10_000 {
         let before = format!("{connection:?}");
         connection.step(now, &mut echo);
-        if connection.is_over() || (format!("{connection:?}") == before && !connection.is_busy()) {
+        if connection.is_closed() || (format!("{connection:?}") == before && !connection.has_buffered_request()) {
             return;
         }
     }
-    panic!("it goes on for ever: {connection:?}");
+    panic!("the connection does not settle: {connection:?}");
 }
 
-/// Status and body of each answer, as a strict client reads them.
+/// Parses the responses as a strict client does; returns status and body of each.
 fn answers(mut bytes: &[u8], heads: bool) -> Vec<(u16, String)> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -100,13 +102,13 @@ fn requests_are_answered_in_order_and_one_a_step() {
     let mut connection = Connection::new(peer(&[&three]), now);
     connection.step(now, &mut echo);
     assert_eq!(answers(&connection.stream().taken, false).len(), 1);
-    assert!(connection.is_busy());
+    assert!(connection.has_buffered_request());
     settle(&mut connection, now);
     let taken = answers(&connection.stream().taken, false);
     assert_eq!(taken, [(200, "/a".into()), (200, "/a".into()), (200, "/b".into())]);
-    assert!(connection.stream().finished && !connection.is_over(), "it waits for the peer to hang up");
-    connection.late(now);
-    assert!(connection.is_over());
+    assert!(connection.stream().finished && !connection.is_closed(), "it waits for the peer to hang up");
+    connection.on_deadline(now);
+    assert!(connection.is_closed());
 }
 
 #[test]
@@ -114,12 +116,12 @@ fn a_peer_that_hangs_up_between_requests_is_let_go() {
     let now = Instant::now();
     let mut connection = Connection::new(Peer { hung_up: true, ..peer(&[GET]) }, now);
     settle(&mut connection, now);
-    assert!(connection.is_over());
+    assert!(connection.is_closed());
     assert_eq!(answers(&connection.stream().taken, false), [(200, "/a".into())]);
 }
 
 #[test]
-fn half_a_request_is_told_so() {
+fn an_incomplete_request_gets_400() {
     let now = Instant::now();
     let mut connection = Connection::new(Peer { hung_up: true, ..peer(&[b"GET /a"]) }, now);
     settle(&mut connection, now);
@@ -132,29 +134,29 @@ fn half_a_request_is_told_so() {
 fn who_sends_byte_by_byte_has_no_more_time_than_others() {
     let start = Instant::now();
     let mut connection = Connection::new(Peer { takes: usize::MAX, ..Peer::default() }, start);
-    assert_eq!(connection.deadline(), start + PATIENCE);
-    // The second request: its time begins with its first byte.
+    assert_eq!(connection.deadline(), start + REQUEST_TIMEOUT);
+    // The time for the second request begins with its first byte.
     let mut peer = peer(&[GET]);
     peer.sends.extend(GET[..GET.len() - 1].iter().map(|byte| vec![*byte]));
     let mut second = Connection::new(peer, start);
     second.step(start, &mut echo);
-    assert_eq!(second.deadline(), start + IDLE);
+    assert_eq!(second.deadline(), start + KEEP_ALIVE_TIMEOUT);
     let mut now = start + Duration::from_secs(30);
     second.step(now, &mut echo);
     let due = second.deadline();
-    assert_eq!(due, now + PATIENCE);
+    assert_eq!(due, now + REQUEST_TIMEOUT);
     for _ in 1..GET.len() - 1 {
         now += Duration::from_millis(1);
         second.step(now, &mut echo);
         assert_eq!(second.deadline(), due);
     }
-    second.late(now);
+    second.on_deadline(now);
     settle(&mut second, now);
     let taken = answers(&second.stream().taken, false);
     assert_eq!(taken.iter().map(|(status, _)| *status).collect::<Vec<_>>(), [200, 408]);
-    // Who says nothing is told nothing.
-    connection.late(start);
-    assert!(connection.is_over() && connection.stream().taken.is_empty());
+    // A peer that sent nothing gets no response.
+    connection.on_deadline(start);
+    assert!(connection.is_closed() && connection.stream().taken.is_empty());
 }
 
 #[test]
@@ -164,23 +166,23 @@ fn who_takes_no_answer_is_let_go_and_asked_no_more() {
     for _ in 0..1000 {
         connection.step(now, &mut echo);
     }
-    assert!(connection.writes() && !connection.is_busy());
+    assert!(connection.wants_write() && !connection.has_buffered_request());
     assert_eq!(connection.stream().taken.len(), 10);
-    assert_eq!(connection.deadline(), now + PATIENCE);
+    assert_eq!(connection.deadline(), now + REQUEST_TIMEOUT);
     assert!(connection.stream().sends.iter().map(Vec::len).sum::<usize>() < 100 * GET.len());
-    connection.late(now + PATIENCE);
-    assert!(connection.is_over());
+    connection.on_deadline(now + REQUEST_TIMEOUT);
+    assert!(connection.is_closed());
 }
 
 #[test]
 fn a_flood_after_a_refusal_is_thrown_away_up_to_a_point() {
     let now = Instant::now();
-    let junk = vec![0; MAX_HEAD];
+    let junk = vec![0; MAX_HEAD_BYTES];
     let mut connection = Connection::new(peer(&[junk.as_slice(); 200]), now);
     settle(&mut connection, now);
-    assert!(connection.is_over());
+    assert!(connection.is_closed());
     assert_eq!(answers(&connection.stream().taken, false).len(), 1);
-    assert!(connection.stream().sends.len() > 100, "it does not read for ever");
+    assert!(connection.stream().sends.len() > 100, "reading has a limit");
 }
 
 #[test]
@@ -192,12 +194,12 @@ fn those_who_get_an_answer_stay_longest() {
     idle.step(now, &mut echo);
     let mut writing = Connection::new(Peer { takes: 0, ..peer(&[GET]) }, now);
     writing.step(now, &mut echo);
-    let order = [&old, &new, &idle, &writing].map(Connection::dispensable);
+    let order = [&old, &new, &idle, &writing].map(Connection::eviction_priority);
     assert!(order.is_sorted_by(|one, two| one > two), "{order:?}");
 }
 
 proptest! {
-    /// Whatever comes in whatever pieces, and however it is taken: it ends, and what was taken are whole answers.
+    /// The connection ends, and its output is whole responses: for any input, in any pieces, accepted in any way.
     #[test]
     fn hostile_peers_get_answers_or_nothing(
         pieces in proptest::collection::vec(
@@ -216,7 +218,7 @@ proptest! {
         let mut connection = Connection::new(Peer { hung_up: true, takes: 0, ..peer(&pieces) }, now);
         for more in takes {
             let before = connection.stream().taken.len();
-            connection.step(now, &mut |request| Answer { body: Vec::new(), ..echo(request) });
+            connection.step(now, &mut |request| Response { body: Vec::new(), ..echo(request) });
             prop_assert!(connection.stream().taken.len() >= before);
             if let Some(peer) = connection_peer(&mut connection) {
                 peer.takes = more;
@@ -226,16 +228,16 @@ proptest! {
             if let Some(peer) = connection_peer(&mut connection) {
                 peer.takes = usize::MAX;
             }
-            connection.step(now, &mut |request| Answer { body: Vec::new(), ..echo(request) });
+            connection.step(now, &mut |request| Response { body: Vec::new(), ..echo(request) });
         }
-        prop_assert!(connection.is_over());
+        prop_assert!(connection.is_closed());
         for (status, _) in answers(&connection.stream().taken, false) {
             prop_assert!([200, 400, 431, 505].contains(&status));
         }
     }
 }
 
-/// Unless it is over.
+/// Returns the peer, unless the connection is closed.
 fn connection_peer(connection: &mut Connection<Peer>) -> Option<&mut Peer> {
-    (!connection.is_over()).then(|| connection.stream_mut())
+    (!connection.is_closed()).then(|| connection.stream_mut())
 }

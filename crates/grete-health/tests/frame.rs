@@ -1,26 +1,26 @@
-//! Frames hold JSON that says what the report says, whatever names there are, and are never too long.
+//! Frames hold JSON with the content of the report, for any names, and are never too long.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use grete_health::frame::{self, MAX_FRAME, MAX_NAMED, Stamp};
-use grete_health::json::MAX_TEXT;
-use grete_health::{Group, LaneCounts, Report, RunningJob};
+use grete_health::json::MAX_STRING_BYTES;
+use grete_health::report::frame::{self, MAX_FRAME_BYTES, MAX_NAMED, ReporterInfo};
+use grete_health::{EventLoop, FailedPartition, GroupStatus, LaneCounts, MissingTopic, Report, RunningJob};
 use parse::Value;
 use proptest::prelude::*;
 
 mod parse;
 
-fn body(stamp: &Stamp, report: &Report) -> Vec<u8> {
+fn body(stamp: &ReporterInfo, report: &Report) -> Vec<u8> {
     let frame = frame::encode(stamp, report, vec![7; 10]);
     let (header, body) = frame.split_first_chunk().expect("four bytes");
     assert_eq!(u32::from_be_bytes(*header) as usize, body.len());
-    assert!(body.len() <= MAX_FRAME, "{}", body.len());
+    assert!(body.len() <= MAX_FRAME_BYTES, "{}", body.len());
     body.to_vec()
 }
 
 fn read(report: &Report) -> Value {
-    parse::parse(std::str::from_utf8(&body(&Stamp::default(), report)).expect("UTF-8"))
+    parse::parse(std::str::from_utf8(&body(&ReporterInfo::default(), report)).expect("UTF-8"))
 }
 
 fn job(handler: &str, topic: &str, elapsed: f64, limit: Option<f64>) -> RunningJob {
@@ -33,15 +33,15 @@ fn job(handler: &str, topic: &str, elapsed: f64, limit: Option<f64>) -> RunningJ
     }
 }
 
-fn group(name: &str) -> Group {
-    Group {
+fn group(name: &str) -> GroupStatus {
+    GroupStatus {
         group: name.into(),
         state: "stable",
-        since: Duration::from_millis(3200),
-        steady: true,
+        state_age: Duration::from_millis(3200),
+        ready: true,
         generation: Some(4),
         partitions: 3,
-        instance: Some(name.into()),
+        group_instance_id: Some(name.into()),
         connections: None,
     }
 }
@@ -49,7 +49,7 @@ fn group(name: &str) -> Group {
 #[test]
 fn a_report_in_full() {
     let report = Report {
-        steady: true,
+        ready: true,
         rss: Some(12_345_678),
         groups: vec![group("shop")],
         lanes: LaneCounts { idle: 3, running: 1, ..LaneCounts::default() },
@@ -59,22 +59,33 @@ fn a_report_in_full() {
             job("Orders.consume", "orders", 12.5, Some(10.0)),
         ],
         stalled: vec!["orders[3]".into()],
+        missing: vec![MissingTopic { topic: "dlq".into(), text: "none".into() }],
+        failed: vec![FailedPartition {
+            handler: "Orders.consume".into(),
+            topic: "orders".into(),
+            partition: 4,
+            reason: "no_offset",
+            error: "it has none".into(),
+            failed_for: Duration::from_secs(2),
+        }],
         jobs: 1000,
         records: 100_000,
         workers: 5,
+        event_loop: Some(EventLoop { wait: Duration::from_millis(250), ..EventLoop::default() }),
         ..Report::default()
     };
     let stamp =
-        Stamp { seq: 17, uptime: Duration::from_millis(12_300), gil_wait: Duration::from_micros(4), dropped: 1 };
+        ReporterInfo { seq: 17, uptime: Duration::from_millis(12_300), gil_wait: Duration::from_micros(4), dropped: 1 };
     let text = String::from_utf8(body(&stamp, &report)).expect("UTF-8");
     let expected = concat!(
-        r#"{"v":1,"seq":17,"uptime":12.300000,"steady":true,"quiet":false,"stopping":false,"gil_wait":0.000004,"#,
-        r#""rss":12345678,"pss":null,"lanes":{"idle":3,"ready":0,"running":1,"paused":0,"leaving":0},"lag":1200,"#,
+        r#"{"v":1,"seq":17,"uptime":12.300000,"ready":true,"quiet":false,"stopping":false,"gil_wait":0.000004,"#,
+        r#""loop_wait":0.250000,"rss":12345678,"pss":null,"lanes":{"idle":3,"ready":0,"running":1,"paused":0,"failed":0,"leaving":0},"lag":1200,"#,
         r#""jobs":1000,"records":100000,"failures":0,"dead_letters":0,"workers":5,"dropped":1,"#,
         r#""oldest":{"handler":"Orders.consume","topic":"orders","partition":3,"seconds":12.500000,"overdue":true},"#,
         r#""overdue":[{"handler":"Orders.consume","topic":"orders","partition":3,"seconds":12.500000,"limit":10.000000}],"#,
-        r#""groups":[{"group":"shop","state":"stable","since":3.200000,"steady":true,"generation":4,"partitions":3,"instance":"shop"}],"#,
-        r#""stalled":["orders[3]"]}"#,
+        r#""groups":[{"group":"shop","state":"stable","since":3.200000,"ready":true,"generation":4,"partitions":3,"instance":"shop","connections":null}],"#,
+        r#""stalled":["orders[3]"],"missing":[{"topic":"dlq","text":"none"}],"#,
+        r#""failed":[{"handler":"Orders.consume","topic":"orders","partition":4,"failure":"no_offset","error":"it has none","seconds":2.000000}]}"#,
     );
     assert_eq!(text, expected);
 }
@@ -115,17 +126,17 @@ fn a_frame_has_room_for_all_but_what_would_make_it_too_long() {
         stalled: vec![name.clone(); 30],
         ..Report::default()
     };
-    let text = body(&Stamp::default(), &report);
-    assert!(text.len() > MAX_FRAME - 2 * 6 * MAX_TEXT - 200, "{}", text.len());
+    let text = body(&ReporterInfo::default(), &report);
+    assert!(text.len() > MAX_FRAME_BYTES - 2 * 6 * MAX_STRING_BYTES - 200, "{}", text.len());
     let value = read(&report);
     assert!(value.get("overdue").items().len() > 10);
 }
 
 fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_TEXT)]
+    &text[..text.floor_char_boundary(MAX_STRING_BYTES)]
 }
 
-/// A few characters, and all of them again and again: long names are cheap to make that way.
+/// Short strings, and long ones that repeat them, which are cheap to generate.
 fn hostile() -> impl Strategy<Value = String> {
     let characters = prop_oneof![
         any::<char>(),
@@ -152,7 +163,12 @@ fn reports() -> impl Strategy<Value = Report> {
             .collect(),
         groups: groups
             .into_iter()
-            .map(|(group, instance, partitions)| Group { group, instance, partitions, ..self::group("") })
+            .map(|(group, instance, partitions)| GroupStatus {
+                group,
+                group_instance_id: instance,
+                partitions,
+                ..self::group("")
+            })
             .collect(),
         stalled,
         ..Report::default()
@@ -177,7 +193,7 @@ proptest! {
         }
         for (named, group) in value.get("groups").items().iter().zip(&report.groups) {
             prop_assert_eq!(named.get("group"), &Value::Text(cut(&group.group).into()));
-            let instance = group.instance.as_deref().map_or(Value::Null, |name| Value::Text(cut(name).into()));
+            let instance = group.group_instance_id.as_deref().map_or(Value::Null, |name| Value::Text(cut(name).into()));
             prop_assert_eq!(named.get("instance"), &instance);
         }
         for (named, lane) in value.get("stalled").items().iter().zip(&report.stalled) {

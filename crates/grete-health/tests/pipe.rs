@@ -1,12 +1,12 @@
-//! A pipe that is full, in pieces, or gone.
+//! Tests of a pipe that is full, drained in pieces, or closed.
 
 use std::fs::File;
 use std::io::{PipeReader, Read, pipe};
 use std::os::fd::AsRawFd;
 
-use grete_health::{Pipe, Sent};
+use grete_health::{Pipe, SendOutcome};
 
-/// A pipe as it comes from the kernel holds 64 KiB, in pages; small enough to fill.
+/// Capacity of a new pipe on Linux: 64 KiB, in pages; small enough to fill.
 const CAPACITY: usize = 65_536;
 
 fn made() -> (PipeReader, Pipe) {
@@ -23,10 +23,13 @@ fn take(reader: &mut PipeReader, count: usize) -> Vec<u8> {
 #[test]
 fn a_full_pipe_drops_the_newest_and_counts_it() {
     let (mut reader, mut pipe) = made();
-    assert_eq!(pipe.send(&[1; CAPACITY]), Sent::Yes);
-    assert_eq!((pipe.send(&[2; 10]), pipe.send(&[3; 10]), pipe.dropped()), (Sent::Dropped, Sent::Dropped, 2));
+    assert_eq!(pipe.send(&[1; CAPACITY]), SendOutcome::Sent);
+    assert_eq!(
+        (pipe.send(&[2; 10]), pipe.send(&[3; 10]), pipe.dropped()),
+        (SendOutcome::Dropped, SendOutcome::Dropped, 2)
+    );
     assert_eq!(take(&mut reader, CAPACITY), [1; CAPACITY]);
-    assert_eq!(pipe.send(&[4; 10]), Sent::Yes);
+    assert_eq!(pipe.send(&[4; 10]), SendOutcome::Sent);
     assert_eq!(take(&mut reader, 10), [4; 10]);
     assert_eq!(pipe.dropped(), 2);
 }
@@ -34,12 +37,12 @@ fn a_full_pipe_drops_the_newest_and_counts_it() {
 #[test]
 fn what_is_left_of_a_frame_goes_first() {
     let (mut reader, mut pipe) = made();
-    assert_eq!(pipe.send(&[1; CAPACITY - 4096]), Sent::Yes);
-    // Larger than what a pipe takes as a whole or not at all: a page of it gets in.
-    assert_eq!(pipe.send(&[2; 10_000]), Sent::Yes);
-    assert_eq!((pipe.send(&[3; 10]), pipe.dropped()), (Sent::Dropped, 1));
+    assert_eq!(pipe.send(&[1; CAPACITY - 4096]), SendOutcome::Sent);
+    // More than PIPE_BUF, so the write is not atomic: one page of it gets in.
+    assert_eq!(pipe.send(&[2; 10_000]), SendOutcome::Sent);
+    assert_eq!((pipe.send(&[3; 10]), pipe.dropped()), (SendOutcome::Dropped, 1));
     assert_eq!(take(&mut reader, CAPACITY - 4096), [1; CAPACITY - 4096]);
-    assert_eq!(pipe.send(&[4; 10]), Sent::Yes);
+    assert_eq!(pipe.send(&[4; 10]), SendOutcome::Sent);
     assert_eq!(take(&mut reader, 10_000), [2; 10_000]);
     assert_eq!(take(&mut reader, 10), [4; 10]);
     assert_eq!(pipe.dropped(), 1);
@@ -48,13 +51,13 @@ fn what_is_left_of_a_frame_goes_first() {
 #[test]
 fn what_is_left_may_need_several_attempts() {
     let (mut reader, mut pipe) = made();
-    assert_eq!(pipe.send(&[1; CAPACITY]), Sent::Yes);
+    assert_eq!(pipe.send(&[1; CAPACITY]), SendOutcome::Sent);
     take(&mut reader, 4096);
-    assert_eq!(pipe.send(&[2; 20_000]), Sent::Yes);
+    assert_eq!(pipe.send(&[2; 20_000]), SendOutcome::Sent);
     take(&mut reader, 4096);
-    assert_eq!((pipe.send(&[3; 10]), pipe.dropped()), (Sent::Dropped, 1));
+    assert_eq!((pipe.send(&[3; 10]), pipe.dropped()), (SendOutcome::Dropped, 1));
     take(&mut reader, CAPACITY - 2 * 4096);
-    assert_eq!(pipe.send(&[4; 10]), Sent::Yes);
+    assert_eq!(pipe.send(&[4; 10]), SendOutcome::Sent);
     assert_eq!(take(&mut reader, 20_000), [2; 20_000]);
     assert_eq!(take(&mut reader, 10), [4; 10]);
 }
@@ -63,7 +66,7 @@ fn what_is_left_may_need_several_attempts() {
 fn without_a_reader_it_says_so() {
     let (reader, mut pipe) = made();
     drop(reader);
-    assert_eq!(pipe.send(&[1; 10]), Sent::HungUp);
+    assert_eq!(pipe.send(&[1; 10]), SendOutcome::ReaderClosed);
 }
 
 #[test]

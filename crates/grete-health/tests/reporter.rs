@@ -1,4 +1,4 @@
-//! When reports are written, and what ends that.
+//! Tests of when reports are written, and of what ends the reporter.
 
 use std::io::{PipeReader, Read, pipe};
 use std::os::fd::AsRawFd;
@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use grete_health::{Board, Canary, Examiner, Limits, Metrics, Pipe, Posting, Report, Reporter, Source, Watch};
+use grete_health::{
+    GilProbe, GilProbeHandle, HealthCollector, HealthSource, Limits, Metrics, MetricsPublisher, Pipe, Report, Reporter,
+    SharedText,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const LONG: Duration = Duration::from_secs(60);
 
 struct Jobs;
 
-impl Source for Jobs {
+impl HealthSource for Jobs {
     fn read(&self, report: &mut Report) {
         report.jobs = 7;
     }
@@ -23,12 +26,12 @@ impl Source for Jobs {
     }
 }
 
-fn start(interval: Duration, canary: Option<Watch>) -> (PipeReader, Reporter, Receiver<()>) {
+fn start(interval: Duration, probe: Option<GilProbeHandle>) -> (PipeReader, Reporter, Receiver<()>) {
     let (reader, writer) = pipe().expect("a pipe");
     let pipe = Pipe::new(writer.as_raw_fd()).expect("it can be written to");
-    let (tell, orphaned) = channel();
-    let orphan = move || tell.send(()).expect("the test listens");
-    (reader, Reporter::start(pipe, interval, Arc::new(Jobs), canary, None, orphan).expect("a thread"), orphaned)
+    let (report_orphan, orphaned) = channel();
+    let orphan = move || report_orphan.send(()).expect("the test listens");
+    (reader, Reporter::start(pipe, interval, Arc::new(Jobs), probe, None, orphan).expect("a thread"), orphaned)
 }
 
 fn report(reader: &mut PipeReader) -> String {
@@ -54,10 +57,10 @@ fn the_first_report_comes_at_once_and_the_others_in_order() {
 fn metrics_are_posted_before_the_report_is_written() {
     let (mut reader, writer) = pipe().expect("a pipe");
     let pipe = Pipe::new(writer.as_raw_fd()).expect("it can be written to");
-    let board = Arc::new(Board::new().expect("memory"));
-    let posting = Posting {
-        board: Arc::clone(&board),
-        examiner: Arc::new(Examiner::new("shop".into(), Limits::default(), Arc::new(Jobs))),
+    let board = Arc::new(SharedText::new().expect("memory"));
+    let posting = MetricsPublisher {
+        shared_text: Arc::clone(&board),
+        collector: Arc::new(HealthCollector::new("shop".into(), Limits::default(), Arc::new(Jobs))),
     };
     let interval = Duration::from_millis(5);
     let reporter = Reporter::start(pipe, interval, Arc::new(Jobs), None, Some(posting), || {}).expect("a thread");
@@ -65,7 +68,7 @@ fn metrics_are_posted_before_the_report_is_written() {
         report(&mut reader);
         let mut text = Vec::new();
         let posted = board.read(&mut text).expect("it is there");
-        assert!(!posted.cut);
+        assert!(!posted.truncated);
         let text = String::from_utf8(text).expect("UTF-8");
         assert!(text.contains("\ngrete_workers 7\n"), "{text}");
     }
@@ -89,38 +92,38 @@ fn closing_needs_no_report_and_closes_the_pipe() {
     assert!(begun.elapsed() < HOUR);
     let mut rest = Vec::new();
     reader.read_to_end(&mut rest).expect("its end comes");
-    assert!(orphaned.recv().is_err(), "nobody is orphaned");
+    assert!(orphaned.recv().is_err(), "`orphaned` was called");
 }
 
 #[test]
-fn it_asks_the_canary_and_tells_how_long_that_waits() {
+fn reports_contain_the_sampled_gil_wait() {
     let (release, released) = channel::<()>();
-    let canary = Canary::start(move || released.recv().is_ok()).expect("a thread");
-    let (mut reader, reporter, _orphaned) = start(Duration::from_millis(50), Some(canary.watch()));
+    let probe = GilProbe::start(move || released.recv().is_ok()).expect("a thread");
+    let (mut reader, reporter, _orphaned) = start(Duration::from_millis(50), Some(probe.handle()));
     let wait = |text: &str| -> f64 {
-        let (_, rest) = text.split_once("\"gil_wait\":").expect("it is told");
+        let (_, rest) = text.split_once("\"gil_wait\":").expect("the report has the wait");
         rest.split_once(',').and_then(|(number, _)| number.parse().ok()).expect("a number")
     };
     assert!(wait(&report(&mut reader)) == 0.0);
-    // Asked with the first report, it has waited for two intervals with the third; a machine that stops this process for longer
-    // than one starts it anew.
+    // A wait sampled with the first report has lasted for two intervals at the third. If the machine stops this process
+    // for longer than one interval, the wait starts anew.
     while wait(&report(&mut reader)) < 0.1 {}
     drop(release);
-    canary.close();
+    probe.close();
     reporter.close();
 }
 
 #[test]
-fn a_nudge_brings_a_report_an_hour_early_and_many_at_once_bring_few() {
+fn report_now_sends_immediately_and_calls_coalesce() {
     let (mut reader, reporter, _orphaned) = start(HOUR, None);
     assert!(report(&mut reader).contains("\"seq\":0,"));
     for seq in 1..4 {
-        reporter.nudge();
+        reporter.report_now();
         assert!(report(&mut reader).contains(&format!("\"seq\":{seq},")));
     }
-    // More than a pipe has room for: nobody waits.
+    // More wake-ups than a pipe has room for: no call blocks.
     for _ in 0..100_000 {
-        reporter.nudge();
+        reporter.report_now();
     }
     reporter.close();
 }

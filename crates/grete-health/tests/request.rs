@@ -1,15 +1,15 @@
-//! What a request is, and what is none.
+//! Tests of valid and invalid requests.
 
-use grete_health::probes::{Answer, MAX_HEAD, Parsed, Request, parse};
+use grete_health::probes::{MAX_HEAD_BYTES, ParseOutcome, Request, Response, parse};
 use proptest::prelude::*;
 
 const GOOD: &[u8] = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
 
 fn asked(text: &[u8]) -> (String, String, bool) {
     match parse(text, 0) {
-        Parsed::Request(request, length) => {
+        ParseOutcome::Request(request, length) => {
             assert_eq!(length, text.len());
-            (request.method, request.path, request.keep)
+            (request.method, request.path, request.keep_alive)
         }
         other => panic!("{other:?}"),
     }
@@ -17,7 +17,7 @@ fn asked(text: &[u8]) -> (String, String, bool) {
 
 fn refused(text: &[u8]) -> (u16, String) {
     match parse(text, 0) {
-        Parsed::Refused(Answer { status, body, .. }) => (status, String::from_utf8(body).expect("UTF-8")),
+        ParseOutcome::Invalid(Response { status, body, .. }) => (status, String::from_utf8(body).expect("UTF-8")),
         other => panic!("{other:?}"),
     }
 }
@@ -53,7 +53,8 @@ fn who_asks_says_whether_the_connection_goes_on() {
 
 #[test]
 fn everything_else_is_refused() {
-    let long = [b"GET / HTTP/1.1\r\nHost: a\r\nX: ".as_slice(), &[b'y'; MAX_HEAD]].concat();
+    let long = [b"GET / HTTP/1.1\r\nHost: a\r\nX: ".as_slice(), &[b'y'; MAX_HEAD_BYTES]].concat();
+    let many = [b"GET / HTTP/1.1\r\nHost: a\r\n".as_slice(), &b"X:y\n".repeat(100), b"\r\n"].concat();
     for (text, status, says) in [
         (&b"\x16\x03\x01\x02\x00"[..], 400, "TLS"),
         (b"\x00", 400, "not HTTP"),
@@ -65,19 +66,23 @@ fn everything_else_is_refused() {
         (b"GET /\xc3\xa9 HTTP/1.1\r\n\r\n", 400, "begins like"),
         (b"GET / HTTP/11\r\n\r\n", 400, "begins like"),
         (b"GET / HTTP/1.x\r\n\r\n", 400, "begins like"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "HTTP/1.1 is"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "use HTTP/1.1"),
+        (b"GET / HTTP/1.2\r\nHost: a\r\n\r\n", 505, "HTTP/1.2"),
+        (b"GET / HTTP/2.0 \r\n\r\n", 400, "begins like"),
         (b"GET / HTTP/1.1\r\n\r\n", 400, "Host"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n", 400, "Host"),
         (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400, "header"),
         (b"GET / HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n", 400, "header"),
         (b"GET / HTTP/1.1\r\nHost: a\x00\r\n\r\n", 400, "header"),
         (b"GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n", 400, "header"),
+        (b"GET / HTTP/1.1\r\nHost: a\x7f\r\n\r\n", 400, "header"),
+        (&many, 431, "100 headers"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nGET /", 400, "no body"),
         (b"GET / HTTP/1.1\r\nHost: a\r\ncontent-length: 0, 5\r\n\r\n", 400, "no body"),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "no body"),
         (&long, 431, "8192"),
-        (&[b'\n'; MAX_HEAD], 431, "8192"),
-        (&[b'A'; MAX_HEAD], 431, "8192"),
+        (&[b'\n'; MAX_HEAD_BYTES], 431, "8192"),
+        (&[b'A'; MAX_HEAD_BYTES], 431, "8192"),
     ] {
         let (found, body) = refused(text);
         assert_eq!(found, status, "{}", String::from_utf8_lossy(text));
@@ -88,15 +93,18 @@ fn everything_else_is_refused() {
 #[test]
 fn half_a_request_waits_for_the_rest() {
     for length in 0..GOOD.len() {
-        assert_eq!(parse(&GOOD[..length], 0), Parsed::More);
+        assert_eq!(parse(&GOOD[..length], 0), ParseOutcome::Incomplete);
     }
 }
 
 #[test]
 fn of_two_requests_the_first_one_is_read() {
     let both = [GOOD, b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
-    let Parsed::Request(first, length) = parse(&both, 0) else { panic!("a request") };
-    assert_eq!((first, length), (Request { method: "GET".into(), path: "/livez".into(), keep: true }, GOOD.len()));
+    let ParseOutcome::Request(first, length) = parse(&both, 0) else { panic!("a request") };
+    assert_eq!(
+        (first, length),
+        (Request { method: "GET".into(), path: "/livez".into(), keep_alive: true }, GOOD.len())
+    );
     assert_eq!(asked(&both[length..]).1, "/metrics");
 }
 
@@ -134,7 +142,7 @@ fn garbage() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// It never panics, and it does not matter in which pieces the bytes come.
+    /// The parser never panics, and the result does not depend on the pieces in which the bytes arrive.
     #[test]
     fn whatever_comes_in_whatever_pieces_is_the_same(text in garbage(), cuts in proptest::collection::vec(1_usize..40, 0..20)) {
         let whole = parse(&text, 0);
@@ -142,7 +150,7 @@ proptest! {
         loop {
             end = (end + cuts.next().unwrap_or(text.len())).min(text.len());
             let parsed = parse(&text[..end], scanned);
-            if parsed != Parsed::More || end == text.len() {
+            if parsed != ParseOutcome::Incomplete || end == text.len() {
                 prop_assert_eq!(parsed, whole);
                 break;
             }
@@ -151,8 +159,8 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_longer_than_a_request_may_be(filler in proptest::collection::vec(any::<u8>(), MAX_HEAD..MAX_HEAD + 100)) {
+    fn nothing_is_longer_than_a_request_may_be(filler in proptest::collection::vec(any::<u8>(), MAX_HEAD_BYTES..MAX_HEAD_BYTES + 100)) {
         let endless = [b"GET / HTTP/1.1\r\nHost: a\r\n", filler.as_slice()].concat();
-        prop_assert_ne!(parse(&endless, 0), Parsed::More);
+        prop_assert_ne!(parse(&endless, 0), ParseOutcome::Incomplete);
     }
 }

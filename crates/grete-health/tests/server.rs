@@ -1,4 +1,4 @@
-//! The probes' thread at real sockets.
+//! Tests of the probes' thread with real sockets.
 
 mod parse;
 
@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use grete_health::probes::{CONNECTIONS, Server};
-use grete_health::{Examiner, Group, Limits, Metrics, Report, RunningJob, Source, metrics};
+use grete_health::probes::{MAX_CONNECTIONS, Server};
+use grete_health::{GroupStatus, HealthCollector, HealthSource, Limits, Metrics, Report, RunningJob, metrics};
 use parse::Value;
 
-/// Long enough for everything that happens at all.
+/// Timeout of every wait: longer than anything takes.
 const LONG: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
@@ -23,7 +23,7 @@ struct Jobs {
     reads: AtomicU64,
 }
 
-impl Source for Jobs {
+impl HealthSource for Jobs {
     fn read(&self, report: &mut Report) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         assert!(!self.panics.load(Ordering::Relaxed), "the test says so");
@@ -32,8 +32,11 @@ impl Source for Jobs {
 
     fn metrics(&self, metrics: &mut Metrics) {
         // A text that does not fit into a socket's buffers.
-        let handler =
-            |number| metrics::Handler { handler: format!("{number:0250}").into(), jobs: Some(1), ..Default::default() };
+        let handler = |number| metrics::HandlerMetrics {
+            handler: format!("{number:0250}").into(),
+            jobs: Some(1),
+            ..Default::default()
+        };
         metrics.handlers = (0..250).map(handler).collect();
     }
 }
@@ -47,25 +50,25 @@ struct Serving {
 fn serve(report: Report) -> Serving {
     let jobs = Arc::new(Jobs { report: Mutex::new(report), ..Jobs::default() });
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let limits = Limits { gil_timeout: None, unsteady_timeout: Some(Duration::from_secs(300)) };
-    let examiner = Arc::new(Examiner::new("shop".into(), limits, Arc::clone(&jobs) as _));
+    let limits = Limits { gil_timeout: None, not_ready_timeout: Some(Duration::from_secs(300)), ..Limits::default() };
+    let examiner = Arc::new(HealthCollector::new("shop".into(), limits, Arc::clone(&jobs) as _));
     let server = Server::start(&[listener.as_raw_fd()], examiner).expect("a thread");
     let address = listener.local_addr().expect("an address");
     Serving { server, jobs, address }
 }
 
 fn well() -> Report {
-    let group = Group {
+    let group = GroupStatus {
         group: "g".into(),
         state: "stable",
-        since: Duration::ZERO,
-        steady: true,
+        state_age: Duration::ZERO,
+        ready: true,
         generation: Some(1),
         partitions: 2,
-        instance: None,
+        group_instance_id: None,
         connections: None,
     };
-    Report { steady: true, workers: 2, groups: vec![group], ..Report::default() }
+    Report { ready: true, workers: 2, groups: vec![group], ..Report::default() }
 }
 
 impl Serving {
@@ -77,20 +80,20 @@ impl Serving {
 
     fn get(&self, path: &str) -> (u16, String) {
         let mut socket = self.connect();
-        ask(&mut socket, path, "close");
+        send_request(&mut socket, path, "close");
         let mut answer = String::new();
         socket.read_to_string(&mut answer).expect("an answer");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         (status(head), body.into())
     }
 
-    fn verdict(&self, path: &str) -> (u16, Value) {
+    fn check(&self, path: &str) -> (u16, Value) {
         let (status, body) = self.get(path);
         (status, parse::parse(body.trim_end()))
     }
 }
 
-fn ask(socket: &mut TcpStream, path: &str, connection: &str) {
+fn send_request(socket: &mut TcpStream, path: &str, connection: &str) {
     write!(socket, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: {connection}\r\n\r\n").expect("it listens");
 }
 
@@ -98,8 +101,8 @@ fn status(head: &str) -> u16 {
     head.strip_prefix("HTTP/1.1 ").expect(head)[..3].parse().expect("a status")
 }
 
-/// One answer on a connection that goes on.
-fn answer(socket: &mut TcpStream) -> (u16, Vec<u8>) {
+/// Reads one response on a connection that stays open.
+fn read_response(socket: &mut TcpStream) -> (u16, Vec<u8>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -121,7 +124,7 @@ fn until(condition: impl Fn() -> bool, what: &str) {
     }
 }
 
-/// Whether the other side has hung up.
+/// Returns whether the server has closed the connection.
 fn is_cut(socket: &mut TcpStream) -> bool {
     let mut rest = Vec::new();
     socket.read_to_end(&mut rest).map_or(true, |_| rest.is_empty())
@@ -131,12 +134,12 @@ fn is_cut(socket: &mut TcpStream) -> bool {
 fn all_is_well() {
     let serving = serve(well());
     for path in ["/livez", "/readyz"] {
-        let (status, verdict) = serving.verdict(path);
-        assert_eq!((status, verdict.get("ok")), (200, &Value::Flag(true)));
-        assert_eq!(verdict.get("app"), &Value::Text("shop".into()));
-        assert_eq!(verdict.get("problems").items(), []);
+        let (status, result) = serving.check(path);
+        assert_eq!((status, result.get("ok")), (200, &Value::Flag(true)));
+        assert_eq!(result.get("app"), &Value::Text("shop".into()));
+        assert_eq!(result.get("problems").items(), []);
     }
-    let (status, all) = serving.verdict("/");
+    let (status, all) = serving.check("/");
     assert_eq!(status, 200);
     assert_eq!(all.get("live").get("ok"), &Value::Flag(true));
     assert_eq!(all.get("ready").get("ok"), &Value::Flag(true));
@@ -158,11 +161,11 @@ fn a_job_that_is_overdue_is_named() {
         limit: Some(Duration::from_secs(10)),
     };
     let serving = serve(Report { running: vec![job], ..well() });
-    let (status, verdict) = serving.verdict("/livez");
-    assert_eq!((status, verdict.get("ok")), (503, &Value::Flag(false)));
+    let (status, result) = serving.check("/livez");
+    assert_eq!((status, result.get("ok")), (503, &Value::Flag(false)));
     let text = "Orders.consume has run for 12.5 s on orders[3], and its handler_timeout is 10 s";
-    assert_eq!(verdict.get("why"), &Value::Text(text.into()));
-    let problem = &verdict.get("problems").items()[0];
+    assert_eq!(result.get("why"), &Value::Text(text.into()));
+    let problem = &result.get("problems").items()[0];
     assert_eq!(problem.get("reason"), &Value::Text("handler".into()));
     assert_eq!(problem.get("handler"), &Value::Text("Orders.consume".into()));
     assert_eq!(problem.get("topic"), &Value::Text("orders".into()));
@@ -196,34 +199,34 @@ fn a_connection_is_used_again_and_requests_may_come_together() {
     let serving = serve(well());
     let mut socket = serving.connect();
     for _ in 0..3 {
-        ask(&mut socket, "/livez", "keep-alive");
-        assert_eq!(answer(&mut socket).0, 200);
+        send_request(&mut socket, "/livez", "keep-alive");
+        assert_eq!(read_response(&mut socket).0, 200);
     }
     for path in ["/livez", "/metrics", "/nothing", "/metrics"] {
-        ask(&mut socket, path, "keep-alive");
+        send_request(&mut socket, path, "keep-alive");
     }
-    let statuses = [(); 4].map(|()| answer(&mut socket).0);
+    let statuses = [(); 4].map(|()| read_response(&mut socket).0);
     assert_eq!(statuses, [200, 200, 404, 200]);
 }
 
 #[test]
 fn those_who_say_nothing_make_room() {
     let serving = serve(well());
-    let mut silent: Vec<TcpStream> = (0..3 * CONNECTIONS).map(|_| serving.connect()).collect();
+    let mut silent: Vec<TcpStream> = (0..3 * MAX_CONNECTIONS).map(|_| serving.connect()).collect();
     for _ in 0..10 {
         assert_eq!(serving.get("/livez").0, 200);
     }
-    // The oldest are gone.
-    assert!(silent[..CONNECTIONS].iter_mut().all(is_cut));
+    // The oldest connections are closed.
+    assert!(silent[..MAX_CONNECTIONS].iter_mut().all(is_cut));
 }
 
 #[test]
-fn those_who_take_nothing_keep_nobody_waiting() {
+fn slow_readers_do_not_block_other_connections() {
     let serving = serve(well());
     let mut greedy: Vec<TcpStream> = (0..8).map(|_| serving.connect()).collect();
     for socket in &mut greedy {
         for _ in 0..100 {
-            ask(socket, "/metrics", "keep-alive");
+            send_request(socket, "/metrics", "keep-alive");
         }
     }
     for _ in 0..10 {
@@ -236,10 +239,10 @@ fn who_takes_its_time_gets_all_of_it() {
     let serving = serve(well());
     let mut socket = serving.connect();
     for _ in 0..100 {
-        ask(&mut socket, "/metrics", "keep-alive");
+        send_request(&mut socket, "/metrics", "keep-alive");
     }
     for _ in 0..100 {
-        let (status, body) = answer(&mut socket);
+        let (status, body) = read_response(&mut socket);
         assert_eq!(status, 200);
         assert!(body.len() > 60_000 && body.ends_with(b"\n"));
     }
@@ -250,7 +253,7 @@ fn who_does_not_come_to_an_end_is_cut_off() {
     let serving = serve(well());
     let (mut silent, mut slow, mut deaf) = (serving.connect(), serving.connect(), serving.connect());
     write!(slow, "GET /livez HTTP/1.1\r\nHost").expect("it listens");
-    // It asks and asks and reads nothing, until somebody hangs up.
+    // This peer sends requests and reads nothing, until the server closes the connection.
     deaf.set_write_timeout(Some(Duration::from_millis(100))).expect("a time");
     let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100);
     let over = Instant::now() + LONG;
@@ -291,8 +294,8 @@ fn it_looks_once_a_second_without_being_asked() {
 fn its_end_closes_everything() {
     let serving = serve(well());
     let mut socket = serving.connect();
-    ask(&mut socket, "/livez", "keep-alive");
-    answer(&mut socket);
+    send_request(&mut socket, "/livez", "keep-alive");
+    read_response(&mut socket);
     let started = Instant::now();
     serving.server.close();
     serving.server.close();

@@ -1,5 +1,6 @@
-//! What one small request costs: a caller steps the loop and sleeps until the network thread has read the answer, against a
-//! plain blocking socket; then several callers at once. `taskset -c 0,1 cargo run --release -p grete-net --example round_trip`
+//! Measures the cost of one small request. A caller steps the loop and sleeps until the network thread has read the
+//! response; a plain blocking socket is the reference. Then several callers run at once. Run it with `taskset -c 0,1
+//! cargo run --release -p grete-net --example round_trip`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,84 +9,84 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use grete_core::ids::ConnId;
-use grete_core::time::{Nanos, SECOND};
-use grete_net::futex::{wait_on, wake_on};
-use grete_net::{Clock, EventLoop, NetAction, NetEvent, Protocol, Remote};
-use grete_wire::slab::SlabPool;
+use grete_net::futex::{futex_wait, futex_wake_all};
+use grete_net::{Clock, EventLoop, LoopHandle, NetEvent, Protocol, TransportAction};
+use grete_proto::ids::ConnId;
+use grete_proto::time::{Nanos, SECOND};
+use grete_wire::buffer_pool::BufferPool;
 
 const CONN: ConnId = ConnId(1);
 const WARM: usize = 2_000;
 const ROUNDS: usize = 50_000;
-/// As long as a Produce request with one record of 100 bytes.
+/// Size of a Produce request with one record of 100 bytes.
 const BYTES: usize = 260;
 
-/// What one caller and the network thread share.
+/// Response state that one caller and the network thread share.
 #[derive(Default)]
-struct Desk {
-    /// Counts answers; the highest bit: somebody sleeps on it.
+struct ResponseCell {
+    /// Number of responses; the highest bit is set while a thread sleeps on this word.
     word: AtomicU32,
     read_at: AtomicU64,
 }
 
-const WAITED: u32 = 1 << 31;
+const WAITER_BIT: u32 = 1 << 31;
 
-impl Desk {
-    fn answered(&self, now: Nanos) {
+impl ResponseCell {
+    fn complete(&self, now: Nanos) {
         self.read_at.store(now, Ordering::Relaxed);
         let before = self.word.load(Ordering::Relaxed);
-        // Nobody else changes the count; whoever sets the bit meanwhile is woken, too.
-        let before = self.word.swap((before & !WAITED) + 1, Ordering::SeqCst);
-        if before & WAITED != 0 {
-            wake_on(&self.word);
+        // No other thread changes the count. A thread that sets the bit meanwhile is woken too.
+        let before = self.word.swap((before & !WAITER_BIT) + 1, Ordering::SeqCst);
+        if before & WAITER_BIT != 0 {
+            futex_wake_all(&self.word);
         }
     }
 
     fn seen(&self) -> u32 {
-        self.word.load(Ordering::SeqCst) & !WAITED
+        self.word.load(Ordering::SeqCst) & !WAITER_BIT
     }
 
     fn wait(&self, seen: u32) {
         loop {
             let now = self.word.load(Ordering::SeqCst);
-            if now & !WAITED != seen {
+            if now & !WAITER_BIT != seen {
                 return;
             }
-            let announced = now | WAITED;
+            let announced = now | WAITER_BIT;
             if self.word.compare_exchange(now, announced, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-                wait_on(&self.word, announced, None);
+                futex_wait(&self.word, announced, None);
             }
         }
     }
 }
 
-struct Office {
+struct SharedState {
     out: Mutex<Vec<Vec<u8>>>,
-    connected: Desk,
-    desks: [Desk; 8],
+    connected: ResponseCell,
+    cells: [ResponseCell; 8],
 }
 
-struct Asker {
-    office: Arc<Office>,
+struct EchoClient {
+    office: Arc<SharedState>,
     port: u16,
     deadline: Option<Nanos>,
     started: bool,
 }
 
-impl Protocol for Asker {
-    fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<NetAction>) {
+impl Protocol for EchoClient {
+    fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<TransportAction>) {
         match event {
             NetEvent::Tick if !self.started => {
                 self.started = true;
-                actions.push(NetAction::Connect { conn: CONN, host: "127.0.0.1".into(), port: self.port });
+                actions.push(TransportAction::Connect { conn: CONN, host: "127.0.0.1".into(), port: self.port });
             }
             NetEvent::Tick => {
                 self.deadline = Some(now + 30 * SECOND);
                 let mut out = self.office.out.lock().expect("no panic elsewhere");
-                actions.extend(out.drain(..).map(|bytes| NetAction::Write { conn: CONN, bytes: bytes.into() }));
+                actions.extend(out.drain(..).map(|bytes| TransportAction::Write { conn: CONN, bytes: bytes.into() }));
             }
-            NetEvent::Connected(_) => self.office.connected.answered(now),
-            NetEvent::Frame(_, frame) => self.office.desks[usize::from(frame[0])].answered(now),
+            NetEvent::Connected(_) => self.office.connected.complete(now),
+            NetEvent::Frame(_, frame) => self.office.cells[usize::from(frame[0])].complete(now),
             NetEvent::Closed(_, reason) => panic!("{reason:?}"),
         }
     }
@@ -118,13 +119,13 @@ fn request(caller: u8) -> Vec<u8> {
     [&size[..], &[caller; BYTES]].concat()
 }
 
-fn show(what: &str, mut times: Vec<u64>) {
+fn print_percentiles(what: &str, mut times: Vec<u64>) {
     times.sort_unstable();
     let at = |share: f64| times[(times.len() as f64 * share) as usize] as f64 / 1e3;
     println!("{what:<34} p10 {:6.1}  p50 {:6.1}  p90 {:6.1}  p99 {:6.1} us", at(0.1), at(0.5), at(0.9), at(0.99));
 }
 
-fn plain() -> Vec<u64> {
+fn measure_blocking_socket() -> Vec<u64> {
     let mut stream = TcpStream::connect(echo()).expect("a peer");
     stream.set_nodelay(true).expect("an option");
     let mut answer = [0; BYTES + 4];
@@ -140,32 +141,33 @@ fn plain() -> Vec<u64> {
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-struct Loop {
-    office: Arc<Office>,
-    remote: Remote<Asker>,
+struct RunningLoop {
+    office: Arc<SharedState>,
+    handle: LoopHandle<EchoClient>,
     clock: Clock,
 }
 
-impl Loop {
+impl RunningLoop {
     fn start() -> Self {
-        let (clock, connected) = (Clock::new(), Desk::default());
-        let office = Arc::new(Office { out: Mutex::default(), connected, desks: Default::default() });
-        let asker = Asker { office: Arc::clone(&office), port: echo().port(), deadline: None, started: false };
-        let event_loop = EventLoop::new(clock, SlabPool::new(1 << 20), 1 << 20, |_| asker).expect("a loop");
-        let event_loop = event_loop.with_longest_sleep(Duration::from_secs(10));
-        let remote = event_loop.remote();
+        let (clock, connected) = (Clock::new(), ResponseCell::default());
+        let office = Arc::new(SharedState { out: Mutex::default(), connected, cells: Default::default() });
+        let asker = EchoClient { office: Arc::clone(&office), port: echo().port(), deadline: None, started: false };
+        let event_loop = EventLoop::new(clock, BufferPool::new(1 << 20), 1 << 20, |_| asker).expect("a loop");
+        let event_loop = event_loop.with_max_sleep(Duration::from_secs(10));
+        let remote = event_loop.handle();
         thread::spawn(move || event_loop.run());
         office.connected.wait(0);
-        Self { office, remote, clock }
+        Self { office, handle: remote, clock }
     }
 
-    /// The whole time, the part of it after the answer was read, and whether the caller wrote the request itself.
+    /// Returns the total time, the part of it after the response was read, and whether the caller wrote the request
+    /// itself.
     fn round(&self, caller: u8) -> (u64, u64, bool) {
-        let desk = &self.office.desks[usize::from(caller)];
+        let desk = &self.office.cells[usize::from(caller)];
         let start = self.clock.now();
         let seen = desk.seen();
         self.office.out.lock().expect("no panic elsewhere").push(request(caller));
-        let here = self.remote.step_here();
+        let here = self.handle.step_here();
         desk.wait(seen);
         let end = self.clock.now();
         (end - start, end.saturating_sub(desk.read_at.load(Ordering::Relaxed)), here)
@@ -173,17 +175,17 @@ impl Loop {
 }
 
 fn main() {
-    show("blocking socket, round trip", plain());
-    let one = Loop::start();
+    print_percentiles("blocking socket, round trip", measure_blocking_socket());
+    let one = RunningLoop::start();
     (0..WARM).for_each(|_| {
         one.round(0);
     });
     let rounds: Vec<_> = (0..ROUNDS).map(|_| one.round(0)).collect();
-    show("step_here, round trip", rounds.iter().map(|round| round.0).collect());
-    show("  of it: answer read to caller runs", rounds.iter().map(|round| round.1).collect());
+    print_percentiles("step_here, round trip", rounds.iter().map(|round| round.0).collect());
+    print_percentiles("  of it: answer read to caller runs", rounds.iter().map(|round| round.1).collect());
     println!("  {} of {ROUNDS} requests found the lock taken", rounds.iter().filter(|round| !round.2).count());
     for callers in [1, 2, 4, 8] {
-        let (many, start) = (Loop::start(), Instant::now());
+        let (many, start) = (RunningLoop::start(), Instant::now());
         let elsewhere: usize = thread::scope(|scope| {
             let rounds = |caller| (0..ROUNDS).filter(|_| !many.round(caller).2).count();
             let threads: Vec<_> = (0..callers).map(|caller| scope.spawn(move || rounds(caller))).collect();

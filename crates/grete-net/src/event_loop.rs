@@ -1,100 +1,102 @@
-//! The loop: waits for sockets, for the next deadline or for a wake-up, steps the protocol, performs what it asks for.
+//! Event loop: waits for sockets, the next deadline or a wake-up, steps the protocol, and performs its actions.
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grete_wire::slab::SlabPool;
-use mio::{Events, Poll};
+use grete_sys::{EventFd, NotInherited};
+use grete_wire::buffer_pool::BufferPool;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll};
 
 use crate::clock::Clock;
-use crate::fork::CloseInChild;
+use crate::handle::{LoopHandle, SharedLoop};
+use crate::loop_state::{LoopState, WAKE};
 use crate::protocol::{Protocol, Waker};
-use crate::remote::{Remote, Shared};
 use crate::resolver::Resolver;
-use crate::state::{State, WAKE};
 
-/// The poll of one client; sockets and protocol are shared with its [`Remote`]s.
+/// Event loop of one client. The sockets and the protocol are shared with its [`LoopHandle`]s.
 pub struct EventLoop<P: Protocol> {
-    _close_in_child: CloseInChild,
-    poll: Poll,
-    shared: Arc<Shared<P>>,
+    poll: NotInherited<Poll>,
+    shared: Arc<SharedLoop<P>>,
 }
 
 impl<P: Protocol> EventLoop<P> {
-    /// Opens the poll; connects nowhere. `max_frame_bytes` bounds what one response may be.
+    /// Opens the poll without connecting. `max_frame_bytes` limits the size of a response, in bytes.
     ///
     /// # Errors
-    /// What the kernel says, descriptors exhausted for one.
+    /// The error of the system call, for example when descriptors are exhausted.
     pub fn new(
         clock: Clock,
-        slabs: SlabPool,
+        slabs: BufferPool,
         max_frame_bytes: usize,
         protocol: impl FnOnce(Waker) -> P,
     ) -> io::Result<Self> {
-        let poll = Poll::new()?;
-        let close_in_child = CloseInChild::new(poll.as_raw_fd());
-        let waker = Waker(Arc::new(mio::Waker::new(poll.registry(), WAKE)?));
-        let registry = poll.registry().try_clone()?;
+        let poll = NotInherited::create(Poll::new)?;
+        let wake = EventFd::new()?;
+        // Edge-triggered: each signal is an event, even without a read in between.
+        poll.registry().register(&mut SourceFd(&wake.as_raw_fd()), WAKE, Interest::READABLE)?;
+        let waker = Waker(Arc::new(wake));
+        let registry = NotInherited::create(|| poll.registry().try_clone())?;
         let resolver = Resolver::new(waker.clone());
-        let state = State::new(registry, resolver, clock, slabs, max_frame_bytes, protocol(waker.clone()));
-        Ok(Self { _close_in_child: close_in_child, poll, shared: Arc::new(Shared::new(state, waker)) })
+        let state = LoopState::new(registry, resolver, clock, slabs, max_frame_bytes, protocol(waker.clone()));
+        Ok(Self { poll, shared: Arc::new(SharedLoop::new(state, waker)) })
     }
 
-    /// Lets the network thread never sleep longer than that in one go. Deadlines that callers set beyond it wake nobody: a
-    /// request timeout per request would else be a wake-up per request.
+    /// Limits each sleep of the network thread to `longest`. A caller's deadline beyond this limit does not wake the
+    /// network thread. Otherwise each request would cost a wake-up for its request timeout.
     #[must_use]
-    pub fn with_longest_sleep(self, longest: Duration) -> Self {
+    pub fn with_max_sleep(self, longest: Duration) -> Self {
         if let Some(state) = self.shared.lock().as_mut() {
-            state.set_longest_sleep(longest);
+            state.set_max_sleep(longest);
         }
         self
     }
 
-    /// A handle for other threads.
+    /// Returns a handle with which other threads wake the network thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.shared.waker().clone()
     }
 
-    /// A handle for threads that step the protocol themselves.
+    /// Returns a handle for threads that step the protocol themselves.
     #[must_use]
-    pub fn remote(&self) -> Remote<P> {
-        Remote(Arc::clone(&self.shared))
+    pub fn handle(&self) -> LoopHandle<P> {
+        LoopHandle(Arc::clone(&self.shared))
     }
 
-    /// Runs until the protocol has finished. Then, or on a panic, protocol and sockets are dropped.
+    /// Runs until the protocol has finished. After that, or on a panic, the protocol and its sockets are dropped.
     ///
     /// # Errors
-    /// When the poll itself fails, which only a broken kernel or a stolen descriptor can cause.
+    /// Fails if the poll itself fails, which only a broken kernel or a stolen descriptor can cause.
     ///
     /// # Panics
-    /// When the protocol does, here or on the thread of a [`Remote`].
+    /// Panics if the protocol panics, here or on the thread of a [`LoopHandle`].
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
-        // No events: the first turn is a tick.
-        while let Some(sleep) = self.turn(&events) {
-            // Without the lock, so that nobody's wish is left lying: see `remote`.
-            let sleep = if self.shared.is_wanted() { Some(Duration::ZERO) } else { sleep };
+        // There are no events yet, so the first turn is a tick.
+        while let Some(sleep) = self.handle_events(&events) {
+            // Checked without the lock, so that no step request is left unserved: see the module `handle`.
+            let sleep = if self.shared.is_step_requested() { Some(Duration::ZERO) } else { sleep };
             match self.poll.poll(&mut events, sleep) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {} // no events: a tick more
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {} // no events: one more tick
                 other => other?,
             }
         }
         Ok(())
     }
 
-    fn turn(&self, events: &Events) -> Option<Option<Duration>> {
+    fn handle_events(&self, events: &Events) -> Option<Option<Duration>> {
         let mut guard = self.shared.lock();
         let state = guard.as_mut()?;
-        state.turn(events, self.shared.wanted());
-        state.sleep()
+        state.handle_events(events, self.shared.step_requested());
+        state.next_sleep()
     }
 }
 
 impl<P: Protocol> Drop for EventLoop<P> {
     fn drop(&mut self) {
-        self.shared.end();
+        self.shared.shut_down();
     }
 }

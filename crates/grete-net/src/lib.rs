@@ -1,25 +1,53 @@
-//! Floor 2: the only Kafka client I/O: one mio loop, DNS, timers, fork generation.
+//! Floor 2: the only I/O of the Kafka clients. One mio event loop per client, with DNS, timers and wake-ups.
 //!
-//! The loop owns sockets and nothing else. What to connect to, what to write and what a frame means is said by a
-//! [`Protocol`], a sans-IO machine that the loop steps. Other threads may step it, too: [`remote`] walks through the races.
+//! The loop owns sockets and nothing else. A sans-IO [`Protocol`] decides where to connect, what to write, and what a
+//! frame means. The three types to start with:
+//!
+//! - [`EventLoop`] runs on the network thread, steps the protocol and performs its [`TransportAction`]s.
+//! - [`Protocol`] is the trait of the sans-IO machines that the loop drives.
+//! - [`LoopHandle`] lets other threads step the protocol; the module [`handle`] walks through the races.
+//!
+//! ```
+//! use grete_net::{Clock, EventLoop, NetEvent, Protocol, TransportAction};
+//! use grete_proto::time::Nanos;
+//! use grete_wire::buffer_pool::BufferPool;
+//!
+//! struct OneTick(bool);
+//!
+//! impl Protocol for OneTick {
+//!     fn step(&mut self, _now: Nanos, event: NetEvent, _actions: &mut Vec<TransportAction>) {
+//!         self.0 = matches!(event, NetEvent::Tick);
+//!     }
+//!
+//!     fn deadline(&self) -> Option<Nanos> {
+//!         None
+//!     }
+//!
+//!     fn is_finished(&self) -> bool {
+//!         self.0
+//!     }
+//! }
+//!
+//! let event_loop = EventLoop::new(Clock::new(), BufferPool::new(1 << 20), 1 << 20, |_waker| OneTick(false))?;
+//! event_loop.run()?; // on this thread, until the protocol has finished
+//! # Ok::<(), std::io::Error>(())
+//! ```
 #![deny(unsafe_code)]
 
 pub mod clock;
-pub mod event_fd;
 pub mod event_loop;
-pub mod fork;
 pub mod futex;
+pub mod handle;
+mod loop_state;
 pub mod process;
 pub mod protocol;
-pub mod remote;
 mod resolver;
 mod socket;
-mod state;
-mod unwritten;
+mod write_buffer;
 
 pub use clock::Clock;
-pub use event_fd::EventFd;
 pub use event_loop::EventLoop;
-pub use futex::{Futex, Waited};
-pub use protocol::{NetAction, NetEvent, Protocol, Waker};
-pub use remote::Remote;
+pub use futex::{Futex, WakeReason};
+pub use grete_proto::transport::TransportAction;
+pub use handle::LoopHandle;
+pub use protocol::{NetEvent, Protocol, Waker};

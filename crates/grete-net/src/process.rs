@@ -1,29 +1,23 @@
-//! Ending this process without help from any interpreter, and with its parent.
+//! Process control without an interpreter: signals, forced exits, and exit with the parent.
 #![allow(unsafe_code)]
 
 use std::io;
 
-/// Raises `signal` (0: none) on the calling thread; its handler has returned when this does.
-pub fn raise_here(signal: i32) {
+/// Raises `signal` on the calling thread; 0 raises none. The signal's handler has returned when this function returns.
+pub fn raise_signal(signal: i32) {
     if signal > 0 {
         // SAFETY: raise(3) delivers to this thread synchronously and takes no pointers.
         unsafe { libc::raise(signal) };
     }
 }
 
-/// Leaves at once with `status`: no exit handlers, no destructors, because the process is past asking.
-pub fn exit_now(status: i32) -> ! {
-    // SAFETY: _exit(2) takes no pointers and does not return.
-    unsafe { libc::_exit(status) }
-}
+/// Exit status of a process that is ended by force.
+pub const EXIT_FORCED: i32 = 2;
 
-/// Status of a process that is ended by force.
-pub const FORCED: i32 = 2;
-
-/// From now on a crash of this process is its forced end, without a core dump.
-pub fn exit_on_crash() {
+/// Turns every later crash of this process into a forced exit, without a core dump.
+pub fn install_crash_exit() {
     extern "C" fn exit(_signal: libc::c_int) {
-        exit_now(FORCED)
+        grete_sys::exit_now(EXIT_FORCED)
     }
     let handler = exit as extern "C" fn(libc::c_int) as libc::sighandler_t;
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
@@ -32,10 +26,11 @@ pub fn exit_on_crash() {
     }
 }
 
-/// From now on SIGKILL comes to this process when the thread that forked it ends. `false`: the system has no such thing.
+/// Makes the kernel send SIGKILL to this process when the thread that forked it ends. Returns `false` if the system has
+/// no such feature.
 ///
-/// A parent that was gone before does not count: whoever calls this looks at its parent's pid afterwards.
-pub fn die_with_parent() -> io::Result<bool> {
+/// A parent that ended before the call goes unnoticed, so the caller must check its parent's pid afterwards.
+pub fn set_parent_death_signal() -> io::Result<bool> {
     #[cfg(target_os = "linux")]
     {
         // SAFETY: PR_SET_PDEATHSIG takes one number and no pointers.
@@ -48,14 +43,14 @@ pub fn die_with_parent() -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether orphans become children of this process, as they do of PID 1.
+/// Returns whether orphans become children of this process, as they do of PID 1.
 pub fn is_subreaper() -> bool {
     #[cfg(target_os = "linux")]
     {
-        let mut answer: libc::c_int = 0;
+        let mut flag: libc::c_int = 0;
         // SAFETY: PR_GET_CHILD_SUBREAPER writes one int, through a pointer that lives as long as the call.
-        let status = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut answer, 0, 0, 0) };
-        status == 0 && answer != 0
+        let status = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut flag, 0, 0, 0) };
+        status == 0 && flag != 0
     }
     #[cfg(not(target_os = "linux"))]
     false

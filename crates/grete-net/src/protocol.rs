@@ -1,70 +1,46 @@
-//! What the loop and the sans-IO machine that it drives say to each other.
+//! Interface between the event loop and the sans-IO machine that it drives.
 
 use std::sync::Arc;
 
-use grete_core::conn::CloseReason;
-use grete_core::ids::ConnId;
-use grete_core::time::Nanos;
-use grete_wire::Outbound;
+use grete_proto::connection::CloseReason;
+use grete_proto::ids::ConnId;
+use grete_proto::time::Nanos;
+use grete_proto::transport::TransportAction;
+use grete_sys::EventFd;
 use grete_wire::frame::Frame;
 
-/// What the loop tells the protocol.
+/// Event that the loop passes to the protocol.
 #[derive(Debug)]
 pub enum NetEvent {
-    /// A deadline has passed, or somebody called [`Waker::wake`] or [`Remote::step_here`](crate::Remote::step_here).
+    /// A deadline has passed, or a thread called [`Waker::wake`] or
+    /// [`LoopHandle::step_here`](crate::LoopHandle::step_here).
     Tick,
-    /// The connection asked for is up.
+    /// The requested connection is established.
     Connected(ConnId),
     /// A whole frame arrived.
     Frame(ConnId, Frame),
-    /// The connection is gone, or was never made. Nothing further comes from it.
+    /// The connection was closed or could not be made. No further events of this connection follow.
     Closed(ConnId, CloseReason),
 }
 
-/// What the protocol asks of the loop.
-#[derive(Debug)]
-pub enum NetAction {
-    /// Resolve and connect; answered by `Connected` or `Closed`.
-    Connect {
-        /// Its name from now on.
-        conn: ConnId,
-        /// Host name or literal address.
-        host: Arc<str>,
-        /// TCP port.
-        port: u16,
-    },
-    /// Write these bytes, in order.
-    Write {
-        /// To this connection.
-        conn: ConnId,
-        /// Whole frames.
-        bytes: Outbound,
-    },
-    /// Drop the connection; not answered.
-    Close {
-        /// Which one.
-        conn: ConnId,
-    },
-}
-
-/// A sans-IO machine that the loop drives.
+/// Sans-IO machine that the loop drives.
 pub trait Protocol {
-    /// One event; what is to be done is pushed to `actions`.
-    fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<NetAction>);
-    /// When to step with `Tick` at the latest.
+    /// Handles one event and pushes the requested actions to `actions`.
+    fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<TransportAction>);
+    /// Returns the time by which the loop must step with `Tick`; `None`: no deadline.
     fn deadline(&self) -> Option<Nanos>;
-    /// Whether the loop may end.
+    /// Returns whether the loop may end.
     fn is_finished(&self) -> bool;
 }
 
 /// Wakes the loop from any thread.
 #[derive(Debug, Clone)]
-pub struct Waker(pub(crate) Arc<mio::Waker>);
+pub struct Waker(pub(crate) Arc<EventFd>);
 
 impl Waker {
-    /// The loop steps the protocol with `Tick` soon. Cheap when the loop has not yet seen the last one.
+    /// Makes the loop step the protocol with `Tick` soon. Cheap while the loop has not yet handled the previous
+    /// wake-up.
     pub fn wake(&self) {
-        // The only failure is a closed descriptor, which means that the loop has ended.
-        let _ = self.0.wake();
+        self.0.signal();
     }
 }

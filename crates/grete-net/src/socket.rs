@@ -1,40 +1,39 @@
-//! One TCP connection: addresses still to try, bytes still to write, the frame being read.
+//! TCP connection: addresses still to try, bytes still to write, and the frame being read.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 
-use grete_wire::Outbound;
+use grete_sys::NotInherited;
+use grete_wire::SegmentedBuf;
 use grete_wire::error::WireError;
 use grete_wire::frame::{Frame, FrameReader};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use socket2::SockRef;
 
-use crate::fork::CloseInChild;
-use crate::unwritten::Unwritten;
+use crate::write_buffer::WriteBuffer;
 
-/// Bytes read from one socket before the others get their turn.
-const READ_TURN: usize = 4 << 20;
+/// Bytes to read from one socket before the other sockets get their turn.
+const READ_BUDGET: usize = 4 << 20;
 
 pub(crate) struct Socket {
-    stream: Option<(CloseInChild, TcpStream)>,
-    /// Tried from the back.
+    stream: Option<NotInherited<TcpStream>>,
+    /// Remaining addresses, the next one last.
     addresses: Vec<SocketAddr>,
     connected: bool,
     reader: FrameReader,
-    unwritten: Unwritten,
-    /// The kernel took less than we had: it is asked to tell when there is room.
-    wants_room: bool,
+    write_buffer: WriteBuffer,
+    /// Whether the socket is registered for writability, because the kernel accepted less than the write buffer held.
+    wants_writable: bool,
 }
 
-/// What reading came to.
-pub(crate) enum ReadEnd {
-    /// The kernel has no more for now.
+/// Reason why reading stopped.
+pub(crate) enum ReadOutcome {
+    /// The kernel has no more bytes for now.
     Drained,
-    /// There may be more; come back without waiting for an event.
-    TurnOver,
-    /// The peer has closed.
+    /// There may be more bytes: read again without waiting for an event.
+    BudgetSpent,
+    /// The peer has closed the connection.
     Eof,
     Io(io::Error),
     Wire(WireError),
@@ -47,8 +46,8 @@ impl Socket {
             addresses: Vec::new(),
             connected: false,
             reader,
-            unwritten: Unwritten::default(),
-            wants_room: true,
+            write_buffer: WriteBuffer::default(),
+            wants_writable: true,
         }
     }
 
@@ -57,16 +56,17 @@ impl Socket {
         self.addresses = addresses;
     }
 
-    /// Starts to connect to the next address. An error: none is left, the last one failed like this.
-    pub(crate) fn try_next(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+    /// Starts connecting to the next address. Returns the error of the last address if none is left.
+    pub(crate) fn connect_next(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
         self.stream = None;
         while let Some(address) = self.addresses.pop() {
-            match TcpStream::connect(address) {
+            // Does not block: mio connects in the background.
+            match NotInherited::create(|| TcpStream::connect(address)) {
                 Ok(mut stream) => {
-                    registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-                    self.wants_room = true;
-                    self.stream = Some((CloseInChild::new(stream.as_raw_fd()), stream));
+                    registry.register(&mut *stream, token, Interest::READABLE | Interest::WRITABLE)?;
+                    self.wants_writable = true;
+                    self.stream = Some(stream);
                     return Ok(());
                 }
                 Err(error) => last = error,
@@ -79,18 +79,18 @@ impl Socket {
         self.connected
     }
 
-    /// After a writability event while connecting: `Ok(true)` once connected, `Ok(false)` for "not yet".
+    /// Handles a writability event while connecting. Returns `Ok(true)` once connected and `Ok(false)` for "not yet".
     pub(crate) fn finish_connecting(&mut self, registry: &Registry, token: Token) -> io::Result<bool> {
-        let Some((_, stream)) = &self.stream else { return Ok(false) };
+        let Some(stream) = &self.stream else { return Ok(false) };
         if let Some(error) = stream.take_error()? {
             return Err(error);
         }
         match stream.peer_addr() {
             Ok(_) => {
                 stream.set_nodelay(true)?;
-                SockRef::from(stream).set_keepalive(true)?;
+                SockRef::from(&**stream).set_keepalive(true)?;
                 self.connected = true;
-                self.watch_room(registry, token, false)?;
+                self.update_write_interest(registry, token, false)?;
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
@@ -98,75 +98,78 @@ impl Socket {
         }
     }
 
-    /// Reads what is there, handing over each whole frame.
+    /// Reads the available bytes and passes each whole frame to `on_frame`. Returns the number of bytes read and
+    /// the reason for stopping.
     ///
-    /// Registration is edge-triggered. A read that fills less than it was offered has emptied the socket: whatever
-    /// comes after it raises a new edge, so no further read is needed to see `WouldBlock`. The end of the stream is the
-    /// exception: it may have arrived together with the last bytes, and then there is no other edge; the event says so
-    /// (`ended`), and reading goes on until the end is seen.
-    pub(crate) fn read(&mut self, ended: bool, mut on_frame: impl FnMut(Frame)) -> (usize, ReadEnd) {
-        let Some((_, stream)) = &mut self.stream else { return (0, ReadEnd::Drained) };
+    /// Registration is edge-triggered. A read that returns fewer bytes than its buffer holds has emptied the socket.
+    /// Later bytes raise a new edge, so no further read is needed to see `WouldBlock`. The end of the stream is the
+    /// exception, because it may arrive together with the last bytes, without another edge. The event then reports the
+    /// end (`ended`), and reading continues until the end is seen.
+    pub(crate) fn read(&mut self, ended: bool, mut on_frame: impl FnMut(Frame)) -> (usize, ReadOutcome) {
+        let Some(stream) = &mut self.stream else { return (0, ReadOutcome::Drained) };
         let mut total = 0;
         loop {
-            let space = self.reader.space();
+            let space = self.reader.read_buf();
             let offered = space.len();
             let n = match stream.read(space) {
-                Ok(0) => return (total, ReadEnd::Eof),
+                Ok(0) => return (total, ReadOutcome::Eof),
                 Ok(n) => n,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return (total, ReadEnd::Drained),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return (total, ReadOutcome::Drained),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return (total, ReadEnd::Io(error)),
+                Err(error) => return (total, ReadOutcome::Io(error)),
             };
             total += n;
-            self.reader.filled(n);
+            self.reader.advance(n);
             loop {
                 match self.reader.next() {
                     Ok(Some(frame)) => on_frame(frame),
                     Ok(None) => break,
-                    Err(error) => return (total, ReadEnd::Wire(error)),
+                    Err(error) => return (total, ReadOutcome::Wire(error)),
                 }
             }
             if n < offered && !ended {
-                return (total, ReadEnd::Drained);
+                return (total, ReadOutcome::Drained);
             }
-            if total >= READ_TURN {
-                return (total, ReadEnd::TurnOver);
+            if total >= READ_BUDGET {
+                return (total, ReadOutcome::BudgetSpent);
             }
         }
     }
 
-    /// Queues `bytes` and writes what the kernel takes.
-    pub(crate) fn write(&mut self, bytes: Outbound, registry: &Registry, token: Token) -> io::Result<()> {
-        self.unwritten.push(bytes);
+    /// Queues `bytes` and writes as many as the kernel accepts.
+    pub(crate) fn write(&mut self, bytes: SegmentedBuf, registry: &Registry, token: Token) -> io::Result<()> {
+        self.write_buffer.push(bytes);
         self.flush(registry, token)
     }
 
-    /// Being told about room costs a wake-up for each acknowledged write, so it is asked for only while something waits.
-    fn watch_room(&mut self, registry: &Registry, token: Token, wanted: bool) -> io::Result<()> {
-        if self.wants_room == wanted {
+    /// Registers for writability events only while bytes wait, because each event costs a wake-up per acknowledged
+    /// write.
+    fn update_write_interest(&mut self, registry: &Registry, token: Token, wanted: bool) -> io::Result<()> {
+        if self.wants_writable == wanted {
             return Ok(());
         }
-        self.wants_room = wanted;
-        let Some((_, stream)) = &mut self.stream else { return Ok(()) };
+        self.wants_writable = wanted;
+        let Some(stream) = &mut self.stream else { return Ok(()) };
         let interest = if wanted { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-        registry.reregister(stream, token, interest)
+        registry.reregister(&mut **stream, token, interest)
     }
 
-    /// Goes on writing after a writability event.
+    /// Continues writing after a writability event.
     pub(crate) fn flush(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         if !self.connected {
             return Ok(());
         }
-        let Some((_, stream)) = &mut self.stream else { return Ok(()) };
-        let done = self.unwritten.write_to(Quiet(SockRef::from(&*stream)))?;
-        self.watch_room(registry, token, !done)
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        let done = self.write_buffer.write_to(NoSigpipe(SockRef::from(&**stream)))?;
+        self.update_write_interest(registry, token, !done)
     }
 }
 
-/// Writes without SIGPIPE, whatever the program does with that signal: a broker that hangs up must not end the process.
-struct Quiet<'a>(SockRef<'a>);
+/// Writer that never raises SIGPIPE, however the program handles that signal. A broker that closes its connection must
+/// not end the process.
+struct NoSigpipe<'a>(SockRef<'a>);
 
-impl Write for Quiet<'_> {
+impl Write for NoSigpipe<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.send_with_flags(bytes, libc::MSG_NOSIGNAL)
     }

@@ -1,65 +1,48 @@
-//! One Kafka client: one group, one network thread.
+//! Kafka client: one consumer group, one network thread.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use grete_client::{Consumer, ConsumerConfig, Start};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use grete_client::{ClientError, Consumer, ConsumerConfig, Settling, TopicPartition};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::PyDict;
 
-use crate::dispatcher::{Dispatcher, seconds};
+use crate::convert::timeout_or_forever;
+use crate::dispatch::dispatcher::Dispatcher;
+use crate::dispatch::job::Job;
+use crate::dispatch::route::Route;
 use crate::errors;
-use crate::handle::Handle;
-use crate::job::Job;
-use crate::route::Route;
+use crate::ffi::fork_guarded::ForkGuarded;
+use crate::log_event;
+use crate::start_offset_arg::StartOffsetArg;
 
-/// Where to start: None = committed, an offset, "earliest", "latest", or a datetime (naive ones are local time).
-pub(crate) struct StartAt(pub(crate) Start);
+/// Runs a call that waits, without the GIL. Log events are logged meanwhile, and an exception of the log ends the wait.
+fn call_blocking<T: Send>(py: Python<'_>, call: impl FnOnce() -> Result<T, ClientError> + Send) -> PyResult<T> {
+    let result = py.detach(call);
+    log_event::take_raised()?;
+    result.map_err(errors::client)
+}
 
-impl<'py> FromPyObject<'_, 'py> for StartAt {
-    type Error = PyErr;
-
-    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        if object.is_none() {
-            return Ok(Self(Start::Committed));
+/// Waits without the GIL until the call returns, and lets signal handlers run. Returns false after `timeout` seconds.
+fn wait_interruptibly(
+    py: Python<'_>,
+    timeout: f64,
+    wait: impl Fn(Option<Duration>) -> Result<Settling, ClientError> + Sync,
+) -> PyResult<bool> {
+    let deadline = Instant::now().checked_add(timeout_or_forever(Some(timeout))?);
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        match call_blocking(py, || wait(left))? {
+            Settling::Settled => return Ok(true),
+            Settling::TimedOut => return Ok(false),
+            Settling::Interrupted => py.check_signals()?,
         }
-        if let Ok(name) = object.cast::<PyString>() {
-            return match name.to_str()? {
-                "earliest" => Ok(Self(Start::Earliest)),
-                "latest" => Ok(Self(Start::Latest)),
-                other => Err(PyValueError::new_err(format!(
-                    "an offset is an int, \"earliest\", \"latest\", a datetime, or None for the committed one, not {other:?}"
-                ))),
-            };
-        }
-        if let Ok(offset) = object.extract::<i64>() {
-            if offset < 0 {
-                return Err(PyValueError::new_err(format!("offset {offset} is negative: offsets start at 0")));
-            }
-            return Ok(Self(Start::Offset(offset)));
-        }
-        if let Ok(timestamp) = object.call_method0("timestamp") {
-            let milliseconds = (timestamp.extract::<f64>()? * 1000.0).ceil();
-            return Ok(Self(Start::Timestamp(milliseconds as i64)));
-        }
-        Err(PyTypeError::new_err(format!(
-            "an offset is an int, \"earliest\", \"latest\", a datetime, or None for the committed one, not {}",
-            object.get_type().name()?
-        )))
     }
 }
 
-/// "For ever", in a number that deadlines can still be added to.
-const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-
-pub(crate) fn limit(timeout: Option<f64>) -> PyResult<Duration> {
-    Ok(seconds(timeout)?.map_or(YEAR, |timeout| timeout.min(YEAR)))
-}
-
 /// One Kafka client: one consumer group, one "grete-net" thread.
-#[pyclass(frozen, module = "grete._core")]
+#[pyclass(frozen, module = "grete._native")]
 pub(crate) struct Client {
-    inner: Handle<Consumer>,
+    inner: ForkGuarded<Consumer>,
 }
 
 impl Client {
@@ -70,19 +53,24 @@ impl Client {
 
 #[pymethods]
 impl Client {
-    /// `config`: Kafka's settings as pairs. `routes`: (id, topics, max_messages).
+    /// `config`: Kafka's settings as pairs. `routes` empty: a low-level consumer, without hooks.
+    /// `stop_on_failed_partition`: an unreadable partition of a route is an error of the dispatcher.
     #[new]
+    #[pyo3(signature = (config, dispatcher, routes, *, stop_on_failed_partition=false))]
     fn new(
         py: Python<'_>,
         config: Vec<(String, String)>,
         dispatcher: &Dispatcher,
         routes: Vec<PyRef<'_, Route>>,
+        stop_on_failed_partition: bool,
     ) -> PyResult<Self> {
         let config = ConsumerConfig::from_pairs(&config).map_err(errors::config)?;
         let routes = routes.iter().map(|route| route.get().clone()).collect::<Vec<_>>();
         let dispatcher = dispatcher.get()?;
-        let consumer = py.detach(|| Consumer::start(config, dispatcher, routes)).map_err(errors::client)?;
-        Ok(Self { inner: Handle::new(consumer) })
+        let consumer = py
+            .detach(|| Consumer::start_app(config, dispatcher, routes, stop_on_failed_partition))
+            .map_err(errors::client)?;
+        Ok(Self { inner: ForkGuarded::new(consumer) })
     }
 
     fn subscribe(&self, py: Python<'_>, topics: Vec<String>) -> PyResult<()> {
@@ -90,34 +78,32 @@ impl Client {
         py.detach(|| consumer.subscribe(topics)).map_err(errors::client)
     }
 
-    /// Replaces the assignment: (topic, partition, where to start).
-    fn assign(&self, py: Python<'_>, partitions: Vec<(String, i32, StartAt)>) -> PyResult<()> {
+    /// Replaces the assignment: (topic, partition, start offset).
+    fn assign(&self, py: Python<'_>, partitions: Vec<(String, i32, StartOffsetArg)>) -> PyResult<()> {
         let consumer = self.inner.get()?;
         let partitions = partitions.into_iter().map(|(topic, partition, start)| (topic, partition, start.0)).collect();
-        py.detach(|| consumer.assign(partitions)).map_err(errors::client)
+        call_blocking(py, || consumer.assign(partitions))
     }
 
-    /// Commits and waits for the answer. `offsets`: (topic, partition, next offset to read); None: all completed.
-    #[pyo3(signature = (offsets, timeout))]
+    /// Commits and waits for the response. `offsets`: (topic, partition, next offset to read); None: all completed.
     fn commit(&self, py: Python<'_>, offsets: Option<Vec<(String, i32, i64)>>, timeout: Option<f64>) -> PyResult<()> {
-        let (consumer, timeout) = (self.inner.get()?, limit(timeout)?);
-        py.detach(|| consumer.commit(offsets, timeout)).map_err(errors::client)
+        let (consumer, timeout) = (self.inner.get()?, timeout_or_forever(timeout)?);
+        call_blocking(py, || consumer.commit(offsets, timeout))
     }
 
-    /// The group's committed offsets; None where there is none.
-    #[pyo3(signature = (partitions, timeout))]
+    /// Returns the group's committed offsets; None for a partition without one.
     fn committed(
         &self,
         py: Python<'_>,
         partitions: Vec<(String, i32)>,
         timeout: Option<f64>,
     ) -> PyResult<Vec<Option<i64>>> {
-        let (consumer, timeout) = (self.inner.get()?, limit(timeout)?);
-        py.detach(|| consumer.committed(partitions, timeout)).map_err(errors::client)
+        let (consumer, timeout) = (self.inner.get()?, timeout_or_forever(timeout)?);
+        call_blocking(py, || consumer.committed(partitions, timeout))
     }
 
-    /// Goes on elsewhere in an assigned partition.
-    fn seek(&self, py: Python<'_>, topic: &str, partition: i32, to: StartAt) -> PyResult<()> {
+    /// Moves the position in an assigned partition.
+    fn seek(&self, py: Python<'_>, topic: &str, partition: i32, to: StartOffsetArg) -> PyResult<()> {
         let consumer = self.inner.get()?;
         py.detach(|| consumer.seek(topic, partition, to.0)).map_err(errors::client)
     }
@@ -136,65 +122,92 @@ impl Client {
         Ok(self.inner.get()?.assignment())
     }
 
-    /// The next offset to hand out; None if not (yet) known.
+    /// Returns the next offset to hand out; None if not (yet) known.
     fn position(&self, topic: &str, partition: i32) -> PyResult<Option<i64>> {
         Ok(self.inner.get()?.position(topic, partition))
     }
 
-    /// (low, high) as last fetched; None if not (yet) known.
+    /// Returns (low, high) of the last fetch; None if not (yet) known.
     fn watermarks(&self, topic: &str, partition: i32) -> PyResult<Option<(i64, i64)>> {
         Ok(self.inner.get()?.watermarks(topic, partition))
     }
 
-    /// Asks the brokers which offsets these starts mean.
-    #[pyo3(signature = (partitions, timeout))]
+    /// Looks up the offsets of these start positions at the brokers.
     fn list_offsets(
         &self,
         py: Python<'_>,
-        partitions: Vec<(String, i32, StartAt)>,
+        partitions: Vec<(String, i32, StartOffsetArg)>,
         timeout: Option<f64>,
     ) -> PyResult<Vec<i64>> {
-        let (consumer, timeout) = (self.inner.get()?, limit(timeout)?);
+        let (consumer, timeout) = (self.inner.get()?, timeout_or_forever(timeout)?);
         let partitions = partitions.into_iter().map(|(topic, partition, start)| (topic, partition, start.0)).collect();
-        py.detach(|| consumer.list_offsets(partitions, timeout)).map_err(errors::client)
+        call_blocking(py, || consumer.list_offsets(partitions, timeout))
     }
 
-    /// Asks the brokers for a topic's partitions.
-    #[pyo3(signature = (topic, timeout))]
+    /// Looks up the partitions of a topic at the brokers.
     fn partitions(&self, py: Python<'_>, topic: &str, timeout: Option<f64>) -> PyResult<Vec<i32>> {
-        let (consumer, timeout) = (self.inner.get()?, limit(timeout)?);
-        py.detach(|| consumer.partitions(topic, timeout)).map_err(errors::client)
+        let (consumer, timeout) = (self.inner.get()?, timeout_or_forever(timeout)?);
+        call_blocking(py, || consumer.partitions(topic, timeout))
     }
 
-    /// Commits what is marked of the job's partition; it is stored when this returns. Raises `RevokedError` when the
-    /// partition is not the job's any more.
+    /// Commits the marked records of the job's partition. The commit is stored when this returns. Raises `RevokedError`
+    /// when the partition no longer belongs to the job.
     fn commit_marks(&self, py: Python<'_>, job: &Job, timeout: f64) -> PyResult<()> {
-        let (consumer, token, timeout) = (self.inner.get()?, job.token()?, limit(Some(timeout))?);
-        py.detach(|| consumer.commit_marks(token, timeout)).map_err(errors::client)
+        let (consumer, token, timeout) = (self.inner.get()?, job.token()?, timeout_or_forever(Some(timeout))?);
+        call_blocking(py, || consumer.commit_marks(token, timeout))
+    }
+
+    /// Waits until this client has its assignment and has processed it: each partition is read up to its end in `ends`
+    /// (topic, partition, offset), and no record waits for a job, a backoff, a delay or the end of a pause. Returns
+    /// False after `timeout` seconds. `end_backoffs`: backoffs end at once.
+    fn wait_until_settled(
+        &self,
+        py: Python<'_>,
+        ends: Vec<(String, i32, i64)>,
+        timeout: f64,
+        end_backoffs: bool,
+    ) -> PyResult<bool> {
+        let ends =
+            ends.into_iter().map(|(topic, partition, end)| (TopicPartition::new(topic, partition), end)).collect();
+        let consumer = self.inner.get()?;
+        wait_interruptibly(py, timeout, |left| consumer.wait_until_settled(&ends, left, end_backoffs))
+    }
+
+    /// Waits until this client has its assignment, and the position of each of its partitions. Returns False after
+    /// `timeout` seconds.
+    fn wait_until_assigned(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
+        let consumer = self.inner.get()?;
+        wait_interruptibly(py, timeout, |left| consumer.wait_until_assigned(left))
+    }
+
+    /// Makes a static member leave its group on close, so that other members get its partitions at once. Otherwise the
+    /// coordinator keeps its partitions for `session.timeout.ms`.
+    fn leave_group_on_close(&self) -> PyResult<()> {
+        self.inner.get()?.leave_group_on_close();
+        Ok(())
     }
 
     /// Commits what is committable, leaves the group, ends the thread. A second call does nothing.
-    #[pyo3(signature = (timeout))]
     fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        let (consumer, timeout) = (self.inner.get()?, limit(timeout)?);
-        py.detach(|| consumer.close(timeout)).map_err(errors::client)
+        let (consumer, timeout) = (self.inner.get()?, timeout_or_forever(timeout)?);
+        call_blocking(py, || consumer.close(timeout))
     }
 
-    /// What the client is to its group, by name; `since` in seconds.
+    /// Returns the client's membership in its group, by name; `since` in seconds.
     fn membership<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let membership = self.inner.get()?.membership();
         let fields = PyDict::new(py);
         fields.set_item("group", membership.group)?;
         fields.set_item("state", membership.state)?;
         fields.set_item("since", membership.since.elapsed().as_secs_f64())?;
-        fields.set_item("steady", membership.steady)?;
+        fields.set_item("ready", membership.ready)?;
         fields.set_item("generation", membership.generation)?;
         fields.set_item("partitions", membership.partitions)?;
         fields.set_item("instance", membership.instance)?;
         Ok(fields)
     }
 
-    /// Counters by name.
+    /// Returns counters by name.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let statistics = self.inner.get()?.statistics();
         let fields = PyDict::new(py);

@@ -1,118 +1,139 @@
-//! From Rust's errors to the classes of `grete.errors`, which are imported when the first one is raised.
+//! Conversion of Rust's errors to the classes of `grete.errors`, which are imported when the first one is raised.
 
 use grete_client::config::ConfigErrorKind;
 use std::time::Duration;
 
-use grete_client::produce::{Outcome, Receipt, Settled};
+use grete_client::produce::{BatchPromise, Outcome, RecordResult};
 use grete_client::{ClientError, ConfigError, Subject};
 use grete_health::HealthError;
 use grete_wire::error_code::ErrorCode;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::producer::outcome_name;
+use crate::convert::outcome_name;
 
-/// An instance of `grete.errors.<class>(message, **attributes)`.
-fn make(class: &str, message: &str, attributes: impl FnOnce(&Bound<'_, PyDict>) -> PyResult<()>) -> PyErr {
+/// Makes an instance of `grete.errors.<class>(message, **attributes)`.
+fn new_error(class: &str, message: &str, attributes: impl FnOnce(&Bound<'_, PyDict>) -> PyResult<()>) -> PyErr {
     Python::attach(|py| {
-        let made = (|| {
+        let instance = (|| {
             let class = py.import("grete.errors")?.getattr(class)?;
             let keywords = PyDict::new(py);
             attributes(&keywords)?;
             class.call(PyTuple::new(py, [message])?, Some(&keywords))
         })();
-        match made {
+        match instance {
             Ok(error) => PyErr::from_value(error),
             Err(error) => error,
         }
     })
 }
 
-/// For a handle that is used in a child of the process that made it.
+/// Makes an instance of `grete.errors.<class>(message, **attributes)` from variables that have the attributes' names, or
+/// from `name = value`.
+macro_rules! new_error {
+    ($class:expr, $message:expr $(, $name:ident $(= $value:expr)?)*) => {
+        new_error($class, $message, |_keywords| {
+            $(_keywords.set_item(stringify!($name), new_error!(@value $name $($value)?))?;)*
+            Ok(())
+        })
+    };
+    (@value $name:ident) => { $name };
+    (@value $name:ident $value:expr) => { $value };
+}
+
+/// Makes the error of a handle that is used in a child of the process that made it.
 pub(crate) fn forked() -> PyErr {
     client(ClientError::Forked { what: "handle" })
 }
 
-/// For a handle that has been closed.
+/// Makes the error of a handle that has been closed.
 pub(crate) fn closed(what: &'static str) -> PyErr {
     client(ClientError::Closed { what })
 }
 
-/// `ConfigError`, or `NotBuiltError` for a setting that Kafka has and Grete does not have yet.
+/// Makes a `ConfigError`, or `NotSupportedError` for a Kafka setting that Grete does not have yet.
 pub(crate) fn config(error: ConfigError) -> PyErr {
     let class = match error.kind {
-        ConfigErrorKind::NotBuilt => "NotBuiltError",
+        ConfigErrorKind::NotSupported => "NotSupportedError",
         _ => "ConfigError",
     };
-    make(class, &error.to_string(), |keywords| keywords.set_item("setting", &error.setting))
+    new_error!(class, &error.to_string(), setting = &error.setting)
 }
 
-/// For health that cannot be told.
+/// Makes the error of a `Health` that cannot report.
 pub(crate) fn health(error: &HealthError) -> PyErr {
-    make("GreteError", &error.to_string(), |_| Ok(()))
+    new_error!("GreteError", &error.to_string())
 }
 
-/// For a tracer that cannot be made as it is told.
+/// Makes the error of embedded brokers that do not start, or cannot do a command.
+pub(crate) fn broker(message: &str) -> PyErr {
+    new_error("BrokerError", message, |_| Ok(()))
+}
+
+/// Makes the error of embedded brokers with an invalid setting.
+pub(crate) fn broker_setting(setting: &str, message: &str) -> PyErr {
+    new_error("ConfigError", message, |keywords| keywords.set_item("setting", setting))
+}
+
+/// Makes the error of a tracer with invalid settings.
 pub(crate) fn tracer(setting: &str, message: &str) -> PyErr {
-    make("ConfigError", message, |keywords| keywords.set_item("setting", setting))
+    new_error!("ConfigError", message, setting)
 }
 
-/// The Python error of a client's error.
+/// Makes the Python error of a client's error.
 pub(crate) fn client(error: ClientError) -> PyErr {
     let message = error.to_string();
     match error {
         ClientError::Config(error) => config(error),
-        ClientError::Forked { .. } => make("ForkedClientError", &message, |_| Ok(())),
-        ClientError::Closed { .. } => make("ClosedError", &message, |_| Ok(())),
-        ClientError::TimedOut { .. } | ClientError::Unfinished { .. } => make("TimeoutError", &message, |_| Ok(())),
-        ClientError::Refused { subject, code, .. } => refused(&message, &subject, code),
-        ClientError::Kafka { code, name, .. } => make("KafkaError", &message, |keywords| {
-            keywords.set_item("code", code)?;
-            keywords.set_item("name", name)
-        }),
-        ClientError::NotKafka(_) => make("NotKafkaError", &message, |_| Ok(())),
-        ClientError::Authorization(_) => make("AuthorizationError", &message, |_| Ok(())),
-        ClientError::CorruptBatch { topic, partition, offset, .. } => make("CorruptBatchError", &message, |keywords| {
-            keywords.set_item("topic", &*topic)?;
-            keywords.set_item("partition", partition)?;
-            keywords.set_item("offset", offset)
-        }),
-        ClientError::QueueFull { .. } => make("QueueFull", &message, |_| Ok(())),
-        ClientError::RecordTooLarge { topic, .. } => {
-            make("RecordTooLargeError", &message, |keywords| keywords.set_item("topic", topic))
+        ClientError::Forked { .. } => new_error!("ForkedClientError", &message),
+        ClientError::Closed { .. } => new_error!("ClosedError", &message),
+        ClientError::TimedOut { .. } | ClientError::Incomplete { .. } => new_error!("TimeoutError", &message),
+        ClientError::Refused { subject, code, .. } => broker_error(&message, &subject, code),
+        ClientError::Kafka { code, name, .. } => new_error!("KafkaError", &message, code, name),
+        ClientError::NotKafka(_) => new_error!("NotKafkaError", &message),
+        ClientError::Authorization(_) => new_error!("AuthorizationError", &message),
+        ClientError::CorruptBatch { topic, partition, offset, .. } => {
+            new_error!("CorruptBatchError", &message, topic, partition, offset)
         }
-        ClientError::UnknownTopic { topic, .. } => {
-            make("UnknownTopicError", &message, |keywords| keywords.set_item("topic", topic))
+        ClientError::PartitionFailed { topic, partition, reason, .. } => {
+            new_error!("PartitionFailedError", &message, topic, partition, reason)
         }
-        ClientError::Revoked => make("RevokedError", &message, |_| Ok(())),
-        ClientError::NoOffset(_) => make("OffsetError", &message, |_| Ok(())),
-        ClientError::FencedInstance { group, instance, .. } => make("FencedInstanceError", &message, |keywords| {
-            keywords.set_item("group", group)?;
-            keywords.set_item("instance", instance)
-        }),
-        ClientError::Group(_) => make("GroupError", &message, |_| Ok(())),
-        _ => make("GreteError", &message, |_| Ok(())),
+        ClientError::NotAssigned { topic, partition, .. } => {
+            new_error!("NotAssignedError", &message, topic, partition)
+        }
+        ClientError::BufferFull { .. } => new_error!("BufferFullError", &message),
+        ClientError::RecordTooLarge { topic, .. } => new_error!("RecordTooLargeError", &message, topic),
+        ClientError::UnknownTopic { topic, .. } => new_error!("UnknownTopicError", &message, topic),
+        ClientError::Revoked => new_error!("RevokedError", &message),
+        // A mark knows the record: see `mark_after`.
+        ClientError::Undelivered => new_error!("DeliveryError", &message, topic = ""),
+        ClientError::NoOffset(_) => new_error!("OffsetError", &message),
+        ClientError::FencedInstance { group, instance, .. } => {
+            new_error!("FencedInstanceError", &message, group, instance)
+        }
+        ClientError::Group(_) => new_error!("GroupError", &message),
+        _ => new_error!("GreteError", &message),
     }
 }
 
-/// A payload is asked for where nothing decodes values.
+/// Makes the error of a payload access on a route without a decoder.
 pub(crate) fn no_payload(topic: &str) -> PyErr {
     let message = format!(
         "records of {topic:?} have no payload: nothing says how to decode their values. Give the route one, like \
          @app.consumer({topic:?}, payload=\"json\"), or use .value"
     );
-    make("NoPayloadError", &message, |_| Ok(()))
+    new_error!("NoPayloadError", &message)
 }
 
-/// Seconds, if a handler has asked for another try after them.
-pub(crate) fn retry_later(error: &Bound<'_, PyAny>) -> Option<f64> {
+/// Returns the delay in seconds if the handler's error is a `RetryLater`.
+pub(crate) fn retry_later_delay(error: &Bound<'_, PyAny>) -> Option<f64> {
     let class = error.py().import("grete.errors").and_then(|errors| errors.getattr("RetryLater"));
-    let asked = !error.is_none() && class.is_ok_and(|class| error.is_instance(&class).unwrap_or(false));
-    asked.then(|| error.getattr("delay").and_then(|delay| delay.extract()).unwrap_or(0.0))
+    let is_retry_later = !error.is_none() && class.is_ok_and(|class| error.is_instance(&class).unwrap_or(false));
+    is_retry_later.then(|| error.getattr("delay").and_then(|delay| delay.extract()).unwrap_or(0.0))
 }
 
-/// Whether a decoder's exception is the route's to answer as it is: `Reject`, `RetryLater`.
-pub(crate) fn is_users_word(py: Python<'_>, error: &PyErr) -> bool {
+/// Returns whether the route handles a decoder's exception unchanged: `Reject`, `RetryLater`.
+pub(crate) fn is_reject_or_retry_later(py: Python<'_>, error: &PyErr) -> bool {
     let is = |class: &str| {
         let class = py.import("grete.errors").and_then(|errors| errors.getattr(class));
         class.is_ok_and(|class| error.is_instance(py, &class))
@@ -120,66 +141,72 @@ pub(crate) fn is_users_word(py: Python<'_>, error: &PyErr) -> bool {
     is("Reject") || is("RetryLater")
 }
 
-/// The `DecodeError` of a record, raised from what its decoder raised.
-pub(crate) fn undecodable(topic: &str, partition: i32, offset: i64, message: Py<PyAny>, cause: PyErr) -> PyErr {
+/// Makes the `DecodeError` of a record, raised from the decoder's exception.
+pub(crate) fn decode_error(topic: &str, partition: i32, offset: i64, message: Py<PyAny>, cause: PyErr) -> PyErr {
     Python::attach(|py| {
         let reason = cause.value(py);
         let kind = reason.get_type().name().map_or_else(|_| "an error".to_owned(), |name| name.to_string());
         let text = format!("{topic}[{partition}] offset {offset} does not decode: {kind}: {reason}");
-        let error = make("DecodeError", &text, |keywords| {
-            keywords.set_item("topic", topic)?;
-            keywords.set_item("partition", partition)?;
-            keywords.set_item("offset", offset)?;
-            keywords.set_item("message", message)
-        });
+        let error = new_error!("DecodeError", &text, topic, partition, offset, message);
         error.set_cause(py, Some(cause));
         error
     })
 }
 
-/// For a plain function that returned what has to be awaited: nothing of it has run.
+/// Makes the error of a plain function that returned an awaitable, of which no step has run.
 pub(crate) fn not_awaited(function: &Bound<'_, PyAny>, result: &Bound<'_, PyAny>) -> PyErr {
     let name = function.getattr("__qualname__").unwrap_or_else(|_| function.clone());
     let kind = result.get_type().name().map_or_else(|_| "an awaitable".to_owned(), |name| format!("a {name}"));
-    // A coroutine that is not closed warns of itself when it goes, at some place that has nothing to do with it.
+    // A coroutine that is not closed warns when it is collected, at some unrelated place.
     let _ = result.call_method0("close");
     let text = format!(
-        "{name} is no async def and returned {kind}, that nobody awaits: declare it async def, or let what decorates it be one"
+        "{name} is no async def and returned {kind}, which was not awaited: declare it async def, \
+         and its decorator's wrapper, too"
     );
-    make("GreteError", &text, |_| Ok(()))
+    new_error!("GreteError", &text)
 }
 
-/// Something given for a record is not of a type that can be sent.
-pub(crate) fn record_type(message: &str, topic: &str) -> PyErr {
-    make("RecordTypeError", message, |keywords| keywords.set_item("topic", topic))
+/// Makes the error of a value that cannot be sent because of its type. `index`: of the record among several.
+pub(crate) fn record_type(message: &str, topic: &str, index: Option<usize>) -> PyErr {
+    new_error!("RecordTypeError", message, topic, index)
 }
 
-/// The `DeliveryError` of a settled record, if it has one.
-pub(crate) fn delivery(receipt: &Receipt, settled: &Settled) -> Option<PyErr> {
+/// Makes the `DeliveryError` of a settled record; `None` if the record was written.
+pub(crate) fn delivery(receipt: &BatchPromise, settled: &RecordResult) -> Option<PyErr> {
     let error = settled.error.as_ref()?;
-    Some(make("DeliveryError", &error.to_string(), |keywords| {
-        keywords.set_item("topic", &**receipt.topic())?;
-        keywords.set_item("partition", receipt.partition())?;
-        keywords.set_item("outcome", outcome_name(settled.outcome))?;
-        keywords.set_item("code", error.code().map(|code| code.0))?;
-        keywords.set_item("name", error.code().map(|code| code.name()))
-    }))
+    Some(delivery_with(&error.to_string(), receipt, settled))
 }
 
-/// The `DeliveryError` of a record whose producer has ended without a word about it.
-pub(crate) fn lost(receipt: &Receipt, end: &ClientError) -> PyErr {
-    make("DeliveryError", &end.to_string(), |keywords| {
-        keywords.set_item("topic", &**receipt.topic())?;
-        keywords.set_item("partition", receipt.partition())?;
-        keywords.set_item("outcome", outcome_name(Outcome::Unknown))
-    })
+/// Makes the `DeliveryError` of a mark after a record that was not written.
+pub(crate) fn mark_after(receipt: &BatchPromise, settled: &RecordResult) -> PyErr {
+    let cause = settled.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
+    delivery_with(&format!("{}{cause}", ClientError::Undelivered), receipt, settled)
 }
 
-/// The same error, which says that it is one of several.
-pub(crate) fn first_of(py: Python<'_>, error: &PyErr, number: usize, count: usize, all: usize) -> PyErr {
+fn delivery_with(message: &str, receipt: &BatchPromise, settled: &RecordResult) -> PyErr {
+    let code = settled.error.as_ref().and_then(|error| error.code());
+    new_error!(
+        "DeliveryError",
+        message,
+        topic = &**receipt.topic(),
+        partition = receipt.partition(),
+        outcome = outcome_name(settled.outcome),
+        code = code.map(|code| code.0),
+        name = code.map(|code| code.name())
+    )
+}
+
+/// Makes the `DeliveryError` of a record whose producer has ended without an outcome for it.
+pub(crate) fn outcome_unknown(receipt: &BatchPromise, end: &ClientError) -> PyErr {
+    let (topic, partition, outcome) = (&**receipt.topic(), receipt.partition(), outcome_name(Outcome::Unknown));
+    new_error!("DeliveryError", &end.to_string(), topic, partition, outcome)
+}
+
+/// Makes a copy of an error that says that it is one of several.
+pub(crate) fn first_of_several(py: Python<'_>, error: &PyErr, number: usize, count: usize, all: usize) -> PyErr {
     let value = error.value(py);
     let message = format!("{count} of {all} records were not delivered; the first of them, record {number}: {value}");
-    make("DeliveryError", &message, |keywords| {
+    new_error("DeliveryError", &message, |keywords| {
         for name in ["topic", "partition", "outcome", "code", "name"] {
             keywords.set_item(name, value.getattr(name)?)?;
         }
@@ -187,55 +214,54 @@ pub(crate) fn first_of(py: Python<'_>, error: &PyErr, number: usize, count: usiz
     })
 }
 
-/// The `TimeoutError` of a wait for a record.
-pub(crate) fn unanswered(receipt: &Receipt, timeout: Option<Duration>) -> PyErr {
+/// Makes the `TimeoutError` of a wait for a record.
+pub(crate) fn delivery_wait_timeout(receipt: &BatchPromise, timeout: Option<Duration>) -> PyErr {
     let (topic, partition) = (receipt.topic(), receipt.partition());
     let seconds = timeout.unwrap_or_default().as_secs_f64();
-    let message = format!(
-        "no answer for a record of {topic}[{partition}] within {seconds} s; it is on its way still, and may be waited for again"
-    );
-    make("TimeoutError", &message, |_| Ok(()))
+    let message =
+        format!("no answer for a record of {topic}[{partition}] within {seconds} s; it is still in flight: wait again");
+    new_error!("TimeoutError", &message)
 }
 
-/// The `TimeoutError` of a flush.
-pub(crate) fn unflushed(pending: u64, timeout: Option<Duration>) -> PyErr {
+/// Makes the `TimeoutError` of a flush.
+pub(crate) fn flush_timeout(pending: u64, timeout: Option<Duration>) -> PyErr {
     let seconds = timeout.unwrap_or_default().as_secs_f64();
-    let message = format!("flush: {pending} records are still on their way after {seconds} s");
-    make("TimeoutError", &message, |_| Ok(()))
+    let message = format!("flush: {pending} records are still in flight after {seconds} s");
+    new_error!("TimeoutError", &message)
 }
 
-/// `KafkaError`, or the class of its own that a code has which programs want to tell from others.
-fn refused(message: &str, subject: &Subject, code: ErrorCode) -> PyErr {
-    let about = match subject {
+/// Makes a `KafkaError`, or its own class for a code that programs want to distinguish.
+fn broker_error(message: &str, subject: &Subject, code: ErrorCode) -> PyErr {
+    let resource = match subject {
         Subject::Topic(name) | Subject::Partition(name, _) => Some(("topic", name)),
         Subject::Group(name) => Some(("group", name)),
         Subject::Member(..) | Subject::Other(_) => None,
     };
-    let class = match (code, about) {
+    let class = match (code, resource) {
         (
             ErrorCode::TOPIC_AUTHORIZATION_FAILED
             | ErrorCode::GROUP_AUTHORIZATION_FAILED
             | ErrorCode::CLUSTER_AUTHORIZATION_FAILED,
             _,
-        ) => return make("AuthorizationError", message, |_| Ok(())),
+        ) => return new_error!("AuthorizationError", message),
         (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Some(("topic", _))) => "UnknownTopicError",
         (ErrorCode::TOPIC_ALREADY_EXISTS, Some(("topic", _))) => "TopicExistsError",
         (ErrorCode::GROUP_ID_NOT_FOUND, Some(("group", _))) => "UnknownGroupError",
         (ErrorCode::NON_EMPTY_GROUP | ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC, Some(("group", _))) => "GroupNotEmptyError",
         _ => "KafkaError",
     };
-    make(class, message, |keywords| {
+    new_error(class, message, |keywords| {
         keywords.set_item("code", code.0)?;
         keywords.set_item("name", code.name())?;
-        match about {
+        match resource {
             Some((what, name)) if class != "KafkaError" => keywords.set_item(what, name),
             _ => Ok(()),
         }
     })
 }
 
-/// All values, or the first error; what else went wrong is noted on it.
-pub(crate) fn each<T>(py: Python<'_>, results: Vec<Result<T, ClientError>>) -> PyResult<Vec<T>> {
+/// Returns all values, or the first error, with the other errors as notes.
+pub(crate) fn all_or_first_error<T>(py: Python<'_>, results: Vec<Result<T, ClientError>>) -> PyResult<Vec<T>> {
     let mut values = Vec::with_capacity(results.len());
     let mut first: Option<PyErr> = None;
     for result in results {

@@ -1,4 +1,4 @@
-//! Events that cost next to nothing while nobody listens.
+//! Events that cost next to nothing without listeners.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,32 +11,34 @@ use pyo3::types::{PyDict, PyMappingProxy, PyString, PyTuple};
 
 type Listeners = Option<Py<PyTuple>>;
 
-/// One kind of event of one monitor. True while somebody listens.
-#[pyclass(frozen, module = "grete._core")]
-pub(crate) struct Event {
+/// Channel of one kind of event of one monitor. True while it has listeners.
+#[pyclass(frozen, module = "grete._native")]
+pub(crate) struct EventChannel {
+    /// Name of the event, such as "consumer.stalled".
+    #[pyo3(get)]
     name: Py<PyString>,
-    /// Called with what happened, the listener and its error.
+    /// Called with the event, the listener that raised, and its exception.
     report: Py<PyAny>,
-    /// How many there are in the tuple: a look at it needs no lock. Shared with those who look without Python.
+    /// Number of listeners in the tuple, readable without a lock. Shared with readers that do not use Python.
     count: Arc<AtomicUsize>,
-    /// Never changed, only replaced: a dispatch goes on with the one that it has begun with. None: there are none.
+    /// Never changed, only replaced: an emission finishes with the tuple that it began with. None: no listeners.
     listeners: Mutex<Listeners>,
-    /// Called after each change of them.
+    /// Called after each change of the listeners.
     watcher: Mutex<Option<Py<PyAny>>>,
 }
 
-impl Event {
-    /// Nothing of Python's runs under this lock, so nobody ever waits for it while it holds the GIL.
+impl EventChannel {
+    /// Locks the listeners. No Python code runs under this lock, so no thread waits for it while it holds the GIL.
     fn lock(&self) -> MutexGuard<'_, Listeners> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn listens(&self) -> bool {
+    pub(crate) fn has_listeners(&self) -> bool {
         self.count.load(Ordering::Relaxed) != 0
     }
 
-    /// See there.
-    pub(crate) fn count(&self) -> Arc<AtomicUsize> {
+    /// Returns the shared number of listeners.
+    pub(crate) fn listener_count(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.count)
     }
 
@@ -44,11 +46,11 @@ impl Event {
         self.lock().as_ref().map(|listeners| listeners.clone_ref(py))
     }
 
-    /// Replaces the listeners by what `change` makes of them; None from it: nothing is to be changed.
+    /// Replaces the listeners by the result of `change`; None from `change` keeps them.
     ///
-    /// To make a tuple or to compare listeners may run Python code, in which another thread, or this very one, changes
-    /// the listeners. Then the change is made anew to what they are now.
-    fn change<'py>(
+    /// Making a tuple and comparing listeners may run Python code, in which another thread, or the same thread, changes
+    /// the listeners. Then the change is applied again to the present listeners.
+    fn update_listeners<'py>(
         &self,
         py: Python<'py>,
         mut change: impl FnMut(Vec<Bound<'py, PyAny>>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>>,
@@ -60,23 +62,23 @@ impl Event {
             let count = changed.len();
             let after = if count == 0 { None } else { Some(PyTuple::new(py, changed)?.unbind()) };
             let mut now = self.lock();
-            let same = match (&before, &*now) {
+            let unchanged = match (&before, &*now) {
                 (None, None) => true,
                 (Some(before), Some(now)) => before.is(now),
                 _ => false,
             };
-            if same {
-                let gone = std::mem::replace(&mut *now, after);
+            if unchanged {
+                let replaced = std::mem::replace(&mut *now, after);
                 self.count.store(count, Ordering::Release);
                 drop(now);
-                drop(gone); // without the lock: it may be the last to know a listener
-                self.tell_watcher(py)?;
+                drop(replaced); // without the lock: it may hold the last reference to a listener
+                self.notify_watcher(py)?;
                 return Ok(true);
             }
         }
     }
 
-    fn tell_watcher(&self, py: Python<'_>) -> PyResult<()> {
+    fn notify_watcher(&self, py: Python<'_>) -> PyResult<()> {
         let watcher = self.watcher().as_ref().map(|watcher| watcher.clone_ref(py));
         watcher.map_or(Ok(()), |watcher| watcher.call0(py).map(drop))
     }
@@ -87,37 +89,32 @@ impl Event {
 }
 
 #[pymethods]
-impl Event {
+impl EventChannel {
     #[new]
     fn new(name: Bound<'_, PyString>, report: Py<PyAny>) -> Self {
         let (listeners, watcher) = (Mutex::new(None), Mutex::new(None));
         Self { name: name.unbind(), report, count: Arc::default(), listeners, watcher }
     }
 
-    /// As in "consumer.stalled".
-    #[getter]
-    fn name<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
-        self.name.bind(py).clone()
-    }
-
-    /// Whether somebody listens.
+    /// Returns whether the event has listeners.
     fn __bool__(&self) -> bool {
-        self.listens()
+        self.has_listeners()
     }
 
-    /// How many listen.
+    /// Returns the number of listeners.
     fn __len__(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Calls the listeners, in the order of their subscriptions, here and now. One that raises is reported, and the
-    /// others are called all the same; only what is no `Exception` (`KeyboardInterrupt`) comes out.
+    /// Calls the listeners in the calling thread, in the order of their subscriptions. A listener that raises is
+    /// reported, and the others are called all the same. Only an exception that is no `Exception` (`KeyboardInterrupt`)
+    /// propagates.
     #[pyo3(signature = (**payload))]
     fn emit(&self, py: Python<'_>, payload: Option<Bound<'_, PyDict>>) -> PyResult<()> {
         let Some(listeners) = self.snapshot(py) else { return Ok(()) };
         let occurred = Bound::new(
             py,
-            Occurred {
+            Event {
                 name: self.name.clone_ref(py),
                 payload: payload.unwrap_or_else(|| PyDict::new(py)).unbind(),
                 at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()),
@@ -136,16 +133,16 @@ impl Event {
 
     /// Calls `listener` with each event from now on, once more for each subscription.
     fn subscribe<'py>(&self, py: Python<'py>, listener: &Bound<'py, PyAny>) -> PyResult<()> {
-        let with = |mut listeners: Vec<Bound<'py, PyAny>>| {
+        let append = |mut listeners: Vec<Bound<'py, PyAny>>| {
             listeners.push(listener.clone());
             Ok(Some(listeners))
         };
-        self.change(py, with).map(drop)
+        self.update_listeners(py, append).map(drop)
     }
 
-    /// Ends one subscription of `listener`, the last one; False if it has none.
+    /// Ends the last subscription of `listener`; False if it has none.
     fn unsubscribe<'py>(&self, py: Python<'py>, listener: &Bound<'py, PyAny>) -> PyResult<bool> {
-        self.change(py, |mut listeners| {
+        self.update_listeners(py, |mut listeners| {
             for at in (0..listeners.len()).rev() {
                 if listeners.get(at).map_or(Ok(false), |one| one.eq(listener))? {
                     listeners.remove(at);
@@ -156,9 +153,8 @@ impl Event {
         })
     }
 
-    /// Calls `watcher()` whenever somebody has come or gone, in the thread that did it: for who has something to do only
-    /// while somebody listens. There is one at a time; None ends it.
-    #[pyo3(signature = (watcher))]
+    /// Calls `watcher()` after each subscription and unsubscription, in the thread that made it: for work that is
+    /// needed only while there are listeners. There is one watcher at a time; None ends it.
     fn watch(&self, watcher: Option<Py<PyAny>>) {
         let before = std::mem::replace(&mut *self.watcher(), watcher);
         drop(before); // without the lock
@@ -166,13 +162,14 @@ impl Event {
 
     fn __repr__(&self, py: Python<'_>) -> String {
         let count = self.__len__();
-        format!("<Event {}: {count} listener{}>", self.name.bind(py), if count == 1 { "" } else { "s" })
+        format!("<EventChannel {}: {count} listener{}>", self.name.bind(py), if count == 1 { "" } else { "s" })
     }
 
-    /// Listeners often know what knows us. They are not let go here: their own parts of the circle are.
+    /// Visits the listeners, which often refer back to the channel. The channel does not clear them: the listeners' own
+    /// references break the cycle.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.report)?;
-        // One that is locked is seen as kept from outside, until the next collection.
+        // A locked field counts as reachable until the next collection.
         if let Ok(watcher) = self.watcher.try_lock() {
             visit.call(&*watcher)?;
         }
@@ -183,16 +180,20 @@ impl Event {
     }
 }
 
-/// What a listener is called with. All listeners of one event get the same one.
+/// One emitted event. All listeners of an event get the same object.
 #[pyclass(frozen, mapping, module = "grete.instrumentation")]
-pub(crate) struct Occurred {
+pub(crate) struct Event {
+    /// Name of the event.
+    #[pyo3(get)]
     name: Py<PyString>,
     payload: Py<PyDict>,
+    /// Time of the emission: seconds since 1970, UTC.
+    #[pyo3(get)]
     at: f64,
 }
 
-impl Occurred {
-    /// A field that the event always has.
+impl Event {
+    /// Returns a field that the event always has.
     pub(crate) fn field<'py>(&self, py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
         let found = self.payload.bind(py).get_item(name)?;
         found.ok_or_else(|| PyKeyError::new_err(format!("{} comes without {name}", self.name.bind(py))))
@@ -200,29 +201,17 @@ impl Occurred {
 }
 
 #[pymethods]
-impl Occurred {
-    /// The event's name.
-    #[getter]
-    fn name<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
-        self.name.bind(py).clone()
-    }
-
-    /// What is known about it, by field. Read-only.
+impl Event {
+    /// Fields of the event by name. Read-only.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> Bound<'py, PyMappingProxy> {
         PyMappingProxy::new(py, self.payload.bind(py).as_mapping())
     }
 
-    /// Seconds that it took; None for an event that takes none.
+    /// Duration in seconds; None for an event without a duration.
     #[getter]
     fn time<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.payload.bind(py).get_item(pyo3::intern!(py, "time"))
-    }
-
-    /// When it was emitted: seconds since 1970, UTC.
-    #[getter]
-    fn at(&self) -> f64 {
-        self.at
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, field: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -234,7 +223,7 @@ impl Occurred {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("<Occurred {}: {}>", self.name.bind(py), self.payload.bind(py).repr()?))
+        Ok(format!("<Event {}: {}>", self.name.bind(py), self.payload.bind(py).repr()?))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

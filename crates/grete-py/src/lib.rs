@@ -1,34 +1,27 @@
 //! Floor 4: PyO3 classes, conversion and GIL policy, nothing else.
 //!
-//! The policy: every call that can block runs with the GIL detached; a job crosses the boundary once
-//! (`Dispatcher.next` completes the last one and returns the next one); columns become Python objects only when a row
-//! is looked at. No Rust lock is held across attaching or detaching.
-#![deny(unsafe_code)] // allowed in `buffers`, `calls`, `truth` and `untracked` only
+//! The policy: every call that can block runs with the GIL detached. A job crosses the boundary once (`Dispatcher.next`
+//! completes the last job and returns the next one). Columns become Python objects only when a row is accessed. No Rust
+//! lock is held across attaching or detaching.
+#![deny(unsafe_code)] // allowed in `ffi` (except `fork_guarded`) and one method of `int64_column` only
 
 mod admin;
-mod buffers;
-mod calls;
+mod avro;
+mod broker;
 mod client;
-mod columns;
-mod decision;
-mod dispatcher;
+mod consumer;
+mod convert;
+mod dispatch;
 mod errors;
 mod event;
-mod handle;
+mod ffi;
 mod health;
-mod iterator;
-mod job;
-mod message;
-mod messages;
-mod notice;
+mod log_event;
 mod producer;
-mod route;
-mod rows;
-mod stop;
+mod shutdown;
+mod start_offset_arg;
 mod testing;
 mod trace;
-mod truth;
-mod untracked;
 
 use grete_client::{AdminConfig, ConsumerConfig, ProducerConfig};
 use pyo3::exceptions::PyValueError;
@@ -36,39 +29,49 @@ use pyo3::prelude::*;
 
 /// Grete's native part. Private: the names that users need are re-exported by `grete`.
 #[pymodule(gil_used = true)]
-mod _core {
+mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
     use super::admin::Admin;
     #[pymodule_export]
+    use super::avro::codec::AvroCodec;
+    #[pymodule_export]
+    use super::avro::columns::{ArrowColumns, avro_columns};
+    #[pymodule_export]
+    use super::broker::{EmbeddedBroker, broker_features};
+    #[pymodule_export]
     use super::client::Client;
     #[pymodule_export]
-    use super::decision::Decision;
+    use super::consumer::message::Message;
     #[pymodule_export]
-    use super::dispatcher::{Dispatcher, Worker};
+    use super::consumer::messages::{Messages, MessagesIterator};
     #[pymodule_export]
-    use super::event::{Event, Occurred};
+    use super::consumer::record_batches::{_testing_decode, _testing_encode};
     #[pymodule_export]
-    use super::health::{Board, Health, gather_metrics, metrics_catalogue};
+    use super::dispatch::decision::Decision;
     #[pymodule_export]
-    use super::iterator::MessagesIterator;
+    use super::dispatch::dispatcher::{Dispatcher, Worker};
     #[pymodule_export]
-    use super::job::Job;
+    use super::dispatch::job::Job;
     #[pymodule_export]
-    use super::message::Message;
+    use super::dispatch::job_producer::JobProducer;
     #[pymodule_export]
-    use super::messages::Messages;
+    use super::dispatch::route::{Route, route_defaults};
     #[pymodule_export]
-    use super::notice::Notice;
+    use super::event::{Event, EventChannel};
     #[pymodule_export]
-    use super::producer::{Deliveries, DeliveriesIterator, Delivery, LoopWatch, Producer};
+    use super::health::{Health, HttpProtocol, SharedText, aggregate_metrics, metric_descriptors};
     #[pymodule_export]
-    use super::route::Route;
+    use super::log_event::LogEvent;
     #[pymodule_export]
-    use super::stop::{SignalWatch, Stop};
+    use super::producer::{_TestingLog, AsyncioDeliveryWatcher, Deliveries, DeliveriesIterator, Delivery, Producer};
     #[pymodule_export]
-    use super::testing::{_TestingLane, _testing_decode};
+    use super::shutdown::{Shutdown, SignalWatch};
+    #[pymodule_export]
+    use super::testing::lane::_TestingLane;
+    #[pymodule_export]
+    use super::testing::stepper::_TestingStepper;
     #[pymodule_export]
     use super::trace::{Span, SpanContext, Tracer};
     #[pymodule_export]
@@ -76,33 +79,34 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        super::truth::install(module.py());
+        super::ffi::bool_slot::install_bool_slot(module.py());
+        super::health::add_constants(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }
 
-/// How often this process has been forked since the library was loaded, as its children count it.
+/// Returns how often this process has been forked since the library was loaded, by the count that its children inherit.
 #[pyfunction]
 fn fork_generation() -> u32 {
     grete_client::fork_generation()
 }
 
-/// SIGKILL comes to this process when its parent is gone. False where the system has no such thing.
+/// Makes the system send SIGKILL to this process when its parent dies. Returns False where the system cannot.
 ///
-/// A parent that was gone before does not count: compare `os.getppid()` afterwards.
+/// A parent that died before does not count: compare `os.getppid()` afterwards.
 #[pyfunction]
 fn die_with_parent() -> std::io::Result<bool> {
-    grete_client::die_with_parent()
+    grete_client::set_parent_death_signal()
 }
 
-/// Whether orphans become children of this process, as they do of PID 1.
+/// Returns whether orphans become children of this process, as they do of PID 1.
 #[pyfunction]
 fn is_subreaper() -> bool {
     grete_client::is_subreaper()
 }
 
-/// Every Kafka setting of a role ("consumer", "producer" or "admin") with its effective value: (name, value, whether it is
-/// the default). Raises `ConfigError`.
+/// Returns every Kafka setting of a role ("consumer", "producer" or "admin") with its effective value: (name, value,
+/// whether it is the default). Raises `ConfigError`.
 #[pyfunction]
 #[pyo3(signature = (pairs, role="consumer"))]
 fn config_entries(pairs: Vec<(String, String)>, role: &str) -> PyResult<Vec<(&'static str, String, bool)>> {

@@ -1,28 +1,28 @@
-//! Times of spans.
+//! Clock for span times.
 
 use std::time::{Instant, SystemTime};
 
-/// A point on both clocks. What is timed from it is a point in real time that is never before an earlier one, whatever is
-/// done to the real clock meanwhile.
+/// One point in time on both clocks. Times derived from it are wall-clock times that never go back, even if the wall
+/// clock is set meanwhile.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Anchor {
-    real: u64,
-    steady: Instant,
+pub(crate) struct ClockAnchor {
+    unix_nanos: u64,
+    monotonic: Instant,
 }
 
-impl Anchor {
+impl ClockAnchor {
     pub(crate) fn now() -> Self {
         let real = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Self { real: u64::try_from(real.as_nanos()).unwrap_or(u64::MAX), steady: Instant::now() }
+        Self { unix_nanos: u64::try_from(real.as_nanos()).unwrap_or(u64::MAX), monotonic: Instant::now() }
     }
 
-    /// Nanoseconds since 1970 at the anchor.
-    pub(crate) fn real(&self) -> u64 {
-        self.real
+    /// Returns nanoseconds since 1970 at the anchor.
+    pub(crate) fn anchor_nanos(&self) -> u64 {
+        self.unix_nanos
     }
 
-    /// Nanoseconds since 1970, now.
-    pub(crate) fn read(&self) -> u64 {
-        self.real.saturating_add(u64::try_from(self.steady.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    /// Returns the current time in nanoseconds since 1970.
+    pub(crate) fn now_nanos(&self) -> u64 {
+        self.unix_nanos.saturating_add(u64::try_from(self.monotonic.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 }

@@ -1,56 +1,56 @@
-//! What a tracer is told when it is made.
+//! Configuration of a tracer.
 
 use std::time::Duration;
 
-use crate::agent::Agent;
+use crate::endpoint::AgentEndpoint;
 
-/// How spans are written, and what is asked of whoever gets them.
+/// Wire format of spans, and the kind of receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Format {
-    /// Datadog's agent: MessagePack, v0.4. It gets the spans of all traces, computes statistics, and says how many to keep.
+    /// Datadog's agent: MessagePack, v0.4. It receives the spans of all traces, computes statistics, and returns
+    /// sampling rates.
     Datadog,
-    /// An OpenTelemetry collector: OTLP over HTTP in Protocol Buffers. It gets those of traces that are kept.
+    /// OpenTelemetry collector: OTLP over HTTP in Protocol Buffers. It receives the spans of sampled traces only.
     Otlp {
-        /// What else is said of the process: `("cloud.region", "eu-west-1")`.
+        /// Additional resource attributes, as `("cloud.region", "eu-west-1")`.
         resource: Box<[(Box<str>, Box<str>)]>,
     },
 }
 
-/// What a tracer is told when it is made.
+/// Configuration of a tracer.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Who this is.
+    /// Name of the service.
     pub service: Box<str>,
-    /// Where it runs ("production"); may be empty.
+    /// Environment ("production"); may be empty.
     pub env: Box<str>,
-    /// Which version of it; may be empty.
+    /// Version of the service; may be empty.
     pub version: Box<str>,
-    /// Where the agent, or the collector, listens.
-    pub agent: Agent,
-    /// What it wants.
+    /// Endpoint of the agent or collector.
+    pub agent: AgentEndpoint,
+    /// Wire format of the receiver.
     pub format: Format,
-    /// What is asked for there, behind the agent's own prefix: "/v0.4/traces", "/v1/traces".
+    /// Request path after the endpoint's own prefix: "/v0.4/traces", "/v1/traces".
     pub path: Box<str>,
-    /// Headers of each request beside those that belong to the format.
+    /// Headers of each request, in addition to those of the format.
     pub headers: Box<[(Box<str>, Box<str>)]>,
-    /// What the headers say of the language: its version, and the implementation.
+    /// Language version and implementation, for the headers or resource attributes.
     pub language: (Box<str>, Box<str>),
-    /// Finished spans that wait to be sent, at most; beyond it the newest are dropped.
+    /// Maximum number of finished spans in the queue; beyond it the newest are dropped.
     pub max_spans: usize,
-    /// And their bytes.
+    /// Maximum bytes of these spans in memory.
     pub max_bytes: usize,
-    /// Bytes of a request's body, at most.
+    /// Maximum bytes of a request's body.
     pub max_payload: usize,
-    /// Spans wait this long for others before they are sent.
+    /// How long spans wait for others before they are sent.
     pub interval: Duration,
-    /// For a connection, and for an exchange from the request's first byte to the answer's last one.
+    /// Timeout of a connection attempt, and of an exchange from the request's first byte to the response's last.
     pub timeout: Duration,
 }
 
 impl Config {
-    /// For `service` and an agent, with what is usual.
-    #[must_use]
-    pub fn new(service: &str, agent: Agent) -> Self {
+    /// Creates the default configuration for `service` and a Datadog agent.
+    pub fn new(service: &str, agent: AgentEndpoint) -> Self {
         Self {
             service: service.into(),
             env: "".into(),

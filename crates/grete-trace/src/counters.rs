@@ -1,95 +1,95 @@
-//! What has become of spans.
+//! Counters of started, sent and dropped spans.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Why spans were dropped.
+/// Reason why spans were dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// Too many were waiting already.
-    Full,
-    /// The agent could not be reached, or went away in the midst of it.
-    Away,
-    /// It did not answer in time.
-    Slow,
-    /// It answered 429: it has too much to do.
-    Busy,
-    /// It answered 5xx.
-    Failing,
-    /// It answered 413, or one trace alone is larger than a request may be.
+pub enum SpanDropReason {
+    /// The queue was full.
+    QueueFull,
+    /// The agent could not be reached, or the connection broke during the exchange.
+    Unreachable,
+    /// The agent did not respond in time.
+    TimedOut,
+    /// The agent responded with 429 (overloaded).
+    Throttled,
+    /// The agent responded with 5xx.
+    ServerError,
+    /// The agent responded with 413, or a single trace exceeds the maximum request size.
     TooLarge,
-    /// It answered another 4xx, sent us elsewhere, or said that it has not taken these.
-    Refused,
-    /// What it answered was no HTTP, or would not end.
-    Garbled,
-    /// The tracer was closed before they could be sent.
+    /// The agent responded with another 4xx or a redirect, or reported the spans as rejected.
+    Rejected,
+    /// The response was not HTTP, or exceeded the maximum size.
+    InvalidResponse,
+    /// The tracer was closed before the spans were sent.
     Closed,
-    /// Whoever began the trace does not want it kept, and a collector gets only those that are.
-    Unsampled,
+    /// The trace is not sampled, and a collector receives only sampled traces.
+    NotSampled,
 }
 
-impl Reason {
-    /// All of them, in the order of their numbers.
+impl SpanDropReason {
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Self; 10] = [
-        Self::Full,
-        Self::Away,
-        Self::Slow,
-        Self::Busy,
-        Self::Failing,
+        Self::QueueFull,
+        Self::Unreachable,
+        Self::TimedOut,
+        Self::Throttled,
+        Self::ServerError,
         Self::TooLarge,
-        Self::Refused,
-        Self::Garbled,
+        Self::Rejected,
+        Self::InvalidResponse,
         Self::Closed,
-        Self::Unsampled,
+        Self::NotSampled,
     ];
 
-    /// As statistics have it.
+    /// Returns the name used in statistics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Full => "full",
-            Self::Away => "away",
-            Self::Slow => "slow",
-            Self::Busy => "busy",
-            Self::Failing => "failing",
+            Self::QueueFull => "full",
+            Self::Unreachable => "away",
+            Self::TimedOut => "slow",
+            Self::Throttled => "busy",
+            Self::ServerError => "failing",
             Self::TooLarge => "too_large",
-            Self::Refused => "refused",
-            Self::Garbled => "garbled",
+            Self::Rejected => "refused",
+            Self::InvalidResponse => "garbled",
             Self::Closed => "closed",
-            Self::Unsampled => "unsampled",
+            Self::NotSampled => "unsampled",
         }
     }
 }
 
-/// Dropped spans by reason.
-pub type Drops = [(Reason, u64); Reason::ALL.len()];
+/// Number of dropped spans by reason.
+pub type Drops = [(SpanDropReason, u64); SpanDropReason::ALL.len()];
 
-/// Of one tracer in one process, since it was made or forked.
+/// Statistics of one tracer in one process, since it was created or forked.
 #[derive(Debug, Clone)]
 pub struct Statistics {
-    /// Spans that were begun.
+    /// Spans that were started.
     pub started: u64,
-    /// And finished.
+    /// Spans that were finished.
     pub finished: u64,
-    /// Spans that nobody holds any more and nobody has finished: they are not sent.
+    /// Spans that were dropped by the application without being finished; they are not sent.
     pub abandoned: u64,
-    /// Values that were too long, too many, or no numbers.
-    pub cut: u64,
-    /// Spans that the agent has taken.
+    /// Values that were too long, too many, or not finite numbers.
+    pub truncated: u64,
+    /// Spans that the agent has accepted.
     pub sent: u64,
-    /// The requests for that.
+    /// Requests with accepted spans.
     pub payloads: u64,
-    /// And their bytes, without heads.
+    /// Bytes of the bodies of these requests.
     pub bytes: u64,
-    /// Requests that were sent again.
+    /// Requests that were repeated.
     pub retried: u64,
-    /// Spans that the agent has not got, and why.
+    /// Spans that the agent has not accepted, by reason.
     pub dropped: Drops,
-    /// Headers that said nothing that could be understood.
+    /// Trace headers that could not be parsed.
     pub broken_headers: u64,
-    /// Finished spans that wait, those under way included.
-    pub waiting: usize,
-    /// Their bytes.
-    pub waiting_bytes: usize,
+    /// Finished spans in the queue, including those that are being sent.
+    pub pending_spans: usize,
+    /// Bytes of these spans in memory.
+    pub pending_bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -97,37 +97,38 @@ pub(crate) struct Counters {
     pub(crate) started: AtomicU64,
     pub(crate) finished: AtomicU64,
     pub(crate) abandoned: AtomicU64,
-    pub(crate) cut: AtomicU64,
+    pub(crate) truncated: AtomicU64,
     pub(crate) sent: AtomicU64,
     pub(crate) payloads: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) retried: AtomicU64,
     pub(crate) broken_headers: AtomicU64,
-    dropped: [AtomicU64; Reason::ALL.len()],
+    dropped: [AtomicU64; SpanDropReason::ALL.len()],
 }
 
 impl Counters {
-    pub(crate) fn drop_spans(&self, reason: Reason, count: usize) {
+    pub(crate) fn count_dropped(&self, reason: SpanDropReason, count: usize) {
         if let Some(counter) = self.dropped.get(reason as usize) {
             counter.fetch_add(count as u64, Relaxed);
         }
     }
 
-    pub(crate) fn read(&self, waiting: usize, waiting_bytes: usize) -> Statistics {
-        let dropped = |reason: Reason| self.dropped.get(reason as usize).map_or(0, |counter| counter.load(Relaxed));
+    pub(crate) fn snapshot(&self, waiting: usize, waiting_bytes: usize) -> Statistics {
+        let dropped =
+            |reason: SpanDropReason| self.dropped.get(reason as usize).map_or(0, |counter| counter.load(Relaxed));
         Statistics {
             started: self.started.load(Relaxed),
             finished: self.finished.load(Relaxed),
             abandoned: self.abandoned.load(Relaxed),
-            cut: self.cut.load(Relaxed),
+            truncated: self.truncated.load(Relaxed),
             sent: self.sent.load(Relaxed),
             payloads: self.payloads.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             retried: self.retried.load(Relaxed),
-            dropped: Reason::ALL.map(|reason| (reason, dropped(reason))),
+            dropped: SpanDropReason::ALL.map(|reason| (reason, dropped(reason))),
             broken_headers: self.broken_headers.load(Relaxed),
-            waiting,
-            waiting_bytes,
+            pending_spans: waiting,
+            pending_bytes: waiting_bytes,
         }
     }
 }

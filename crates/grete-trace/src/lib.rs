@@ -1,44 +1,50 @@
-//! Apart: spans, from plain structs to a Datadog agent or an OpenTelemetry collector, by a thread of their own.
+//! Tracing: spans as plain structs, sent to a Datadog agent or an OpenTelemetry collector by a background thread.
 //!
-//! A [`Trace`] collects the spans that this process adds to one trace; when none of them is open any more they go, as one
-//! chunk, into a queue that is bounded by count and bytes. The sender's thread takes them out, encodes them into one
-//! buffer that it keeps, and sends that over a connection that it keeps. What does not fit, or cannot be sent, is dropped
-//! and counted; nobody waits for an agent but who asks for it ([`Tracer::flush`], [`Tracer::close`]).
-#![deny(unsafe_code)] // allowed in `sys` only
+//! - [`Tracer`]: creates traces. It has a queue, which is bounded by count and bytes, and the sender's thread.
+//! - [`LocalTrace`]: the spans that this process adds to one trace. When none of them is open any more, they go into
+//!   the queue as one chunk.
+//! - [`Span`]: name, resource, tags, metrics and links of one operation.
+//!
+//! The sender's thread encodes chunks into one reused buffer and sends that over one kept connection. Spans that do not
+//! fit or cannot be sent are dropped and counted. Only [`Tracer::flush`] and [`Tracer::close`] wait for an agent.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use grete_trace::{AgentEndpoint, Config, Span, Tracer};
+//!
+//! let tracer = Tracer::new(Config::new("orders", AgentEndpoint::from_url("http://localhost:8126", 8126)?));
+//! let (trace, parent_id) = tracer.trace(None, None);
+//! let mut span = Span::new(Arc::clone(trace.service()), "kafka.process", Some("orders"), "worker");
+//! trace.start_span(&mut span, parent_id);
+//! span.set_tag("messaging.system", "kafka");
+//! trace.finish_span(span);
+//! # Ok::<(), grete_trace::EndpointError>(())
+//! ```
+#![deny(unsafe_code)]
 
-mod agent;
-mod backoff;
 mod chunk;
 mod clock;
 mod config;
-mod connection;
 mod context;
 mod counters;
-mod datadog;
-mod error;
-mod http;
+mod encode;
+mod endpoint;
 mod ids;
-mod msgpack;
-mod otlp;
-mod payload;
+mod local_trace;
+mod process_state;
 mod propagation;
-mod protobuf;
-mod queue;
-mod rates;
-mod retry_after;
-mod sampler;
-mod sender;
+mod sampling;
 mod span;
-mod sys;
-mod trace;
+mod span_queue;
 mod tracer;
+mod transport;
 
-pub use agent::Agent;
 pub use config::{Config, Format};
 pub use context::SpanContext;
-pub use counters::{Drops, Reason, Statistics};
-pub use error::AgentError;
-pub use propagation::{Extracted, HEADERS, extract, inject};
+pub use counters::{Drops, SpanDropReason, Statistics};
+pub use endpoint::{AgentEndpoint, EndpointError};
+pub use local_trace::LocalTrace;
+pub use propagation::{ExtractedContext, HEADERS, extract, inject};
 pub use span::{Link, Number, Span};
-pub use trace::Trace;
 pub use tracer::Tracer;

@@ -1,14 +1,14 @@
-//! A span's place, in headers and back: Datadog's own (`x-datadog-*`) and W3C's (`traceparent`, `tracestate`).
+//! Propagation of span contexts in headers: Datadog's (`x-datadog-*`) and W3C's (`traceparent`, `tracestate`).
 //!
-//! What comes in was written by anybody: whatever cannot be understood is left out and counted, and never an error. Where both
-//! kinds are there, Datadog's counts; W3C's adds the upper half of the id and other vendors' state if it speaks of the same
-//! trace.
+//! Incoming headers are untrusted: a malformed value is ignored and counted, and never an error. If both kinds are
+//! present, Datadog's are used. W3C's headers add the upper half of the trace id and other vendors' state if they refer
+//! to the same trace.
 
 use std::fmt::Write as _;
 
 use crate::context::SpanContext;
 
-/// The headers that are read and written, in lower case.
+/// Names of the headers that are read and written, in lower case.
 pub const HEADERS: [&str; 7] = [
     "x-datadog-trace-id",
     "x-datadog-parent-id",
@@ -19,27 +19,27 @@ pub const HEADERS: [&str; 7] = [
     "tracestate",
 ];
 
-/// As other tracers bound them.
-const LONGEST_TAGS: usize = 512;
-const LONGEST_STATE: usize = 512;
-const LONGEST_ORIGIN: usize = 128;
-const MOST_MEMBERS: usize = 32;
+/// Limits of other tracers.
+const MAX_TAGS_BYTES: usize = 512;
+const MAX_TRACESTATE_BYTES: usize = 512;
+const MAX_ORIGIN_BYTES: usize = 128;
+const MAX_TRACESTATE_MEMBERS: usize = 32;
 
 type Tags = Vec<(Box<str>, Box<str>)>;
 
-/// What headers say.
+/// Result of reading headers.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Extracted {
-    /// The span that they tell of, if any.
+pub struct ExtractedContext {
+    /// Context in the headers, if any.
     pub context: Option<SpanContext>,
-    /// How many of them could not be understood.
+    /// Number of malformed headers.
     pub broken: u32,
 }
 
-/// Reads the values of [`HEADERS`], in that order; of a header that comes twice, either.
+/// Parses the values of [`HEADERS`], in that order. Of a repeated header, the caller may give any value.
 #[must_use]
-pub fn extract(values: [Option<&[u8]>; HEADERS.len()]) -> Extracted {
-    let mut reader = Reader { broken: 0 };
+pub fn extract(values: [Option<&[u8]>; HEADERS.len()]) -> ExtractedContext {
+    let mut reader = HeaderReader { broken: 0 };
     let [trace, parent, priority, origin, tags, traceparent, tracestate] = values.map(|value| reader.text(value));
     let datadog = reader.datadog(trace, parent, priority, origin, tags);
     let w3c = reader.w3c(traceparent, tracestate);
@@ -55,14 +55,14 @@ pub fn extract(values: [Option<&[u8]>; HEADERS.len()]) -> Extracted {
         }
         (datadog, w3c) => datadog.or(w3c),
     };
-    Extracted { context, broken: reader.broken }
+    ExtractedContext { context, broken: reader.broken }
 }
 
-struct Reader {
+struct HeaderReader {
     broken: u32,
 }
 
-impl Reader {
+impl HeaderReader {
     fn text<'a>(&mut self, value: Option<&'a [u8]>) -> Option<&'a str> {
         let value = value?;
         let text = std::str::from_utf8(value).ok().map(str::trim);
@@ -70,8 +70,8 @@ impl Reader {
         text
     }
 
-    /// What was there and is no such thing is counted.
-    fn or_broken<'a, T>(&mut self, text: Option<&'a str>, read: impl FnOnce(&'a str) -> Option<T>) -> Option<T> {
+    /// Parses a value; a value that is present and malformed is counted.
+    fn or_count_broken<'a, T>(&mut self, text: Option<&'a str>, read: impl FnOnce(&'a str) -> Option<T>) -> Option<T> {
         let found = read(text?);
         self.broken += u32::from(found.is_none());
         found
@@ -88,15 +88,15 @@ impl Reader {
         let id = |text: &str| {
             text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok().filter(|&id| id != 0))?
         };
-        let lower: Option<u64> = self.or_broken(trace, id);
-        let span_id = self.or_broken(parent, id);
-        let priority = self.or_broken(priority, priority_of);
-        let origin = self.or_broken(origin, |origin| {
-            (is_printable(origin) && origin.len() <= LONGEST_ORIGIN).then(|| origin.into())
+        let lower: Option<u64> = self.or_count_broken(trace, id);
+        let span_id = self.or_count_broken(parent, id);
+        let priority = self.or_count_broken(priority, parse_priority);
+        let origin = self.or_count_broken(origin, |origin| {
+            (is_printable(origin) && origin.len() <= MAX_ORIGIN_BYTES).then(|| origin.into())
         });
-        let mut tags = self.or_broken(tags, propagated).unwrap_or_default();
+        let mut tags = self.or_count_broken(tags, parse_tags).unwrap_or_default();
         let upper = tags.iter().position(|(key, _)| **key == *"_dd.p.tid").map(|index| tags.remove(index).1);
-        let upper = self.or_broken(upper.as_deref(), |upper| (upper.len() == 16).then(|| hexadecimal(upper))?);
+        let upper = self.or_count_broken(upper.as_deref(), |upper| (upper.len() == 16).then(|| parse_hex(upper))?);
         let trace_id = u128::from(upper.unwrap_or(0)) << 64 | u128::from(lower?);
         let tags = tags.into();
         Some(SpanContext {
@@ -110,7 +110,7 @@ impl Reader {
     }
 
     fn w3c(&mut self, traceparent: Option<&str>, tracestate: Option<&str>) -> Option<SpanContext> {
-        let (trace_id, span_id, flags) = self.or_broken(traceparent, parse_traceparent)?;
+        let (trace_id, span_id, flags) = self.or_count_broken(traceparent, parse_traceparent)?;
         let sampled = flags & 1 == 1;
         let mut context = SpanContext {
             trace_id,
@@ -120,12 +120,12 @@ impl Reader {
             tags: [].into(),
             tracestate: "".into(),
         };
-        let Some((datadog, others)) = self.or_broken(tracestate, parse_tracestate) else { return Some(context) };
+        let Some((datadog, others)) = self.or_count_broken(tracestate, parse_tracestate) else { return Some(context) };
         let mut tags = Tags::new();
         for (key, value) in datadog.split(';').filter_map(|pair| pair.split_once(':')) {
             match key {
-                // More certain than the flag, where it says the same.
-                "s" => match priority_of(value) {
+                // More precise than the sampled flag, if both agree.
+                "s" => match parse_priority(value) {
                     Some(priority) if (priority > 0) == sampled => context.priority = Some(priority),
                     Some(_) => {}
                     None => self.broken += 1,
@@ -149,24 +149,24 @@ fn parse_traceparent(text: &str) -> Option<(u128, u64, u8)> {
     let mut part = |length| parts.next().filter(|part| part.len() == length && part.bytes().all(is_lower_hex));
     let version = part(2)?;
     let trace_id = u128::from_str_radix(part(32)?, 16).ok().filter(|&id| id != 0)?;
-    let span_id = hexadecimal(part(16)?).filter(|&id| id != 0)?;
+    let span_id = parse_hex(part(16)?).filter(|&id| id != 0)?;
     let flags = u8::from_str_radix(part(2)?, 16).ok()?;
-    // Later versions may have more at the end; "ff" is none.
+    // Later versions may append fields; version "ff" is invalid.
     (version != "ff" && (version != "00" || parts.next().is_none())).then_some((trace_id, span_id, flags))
 }
 
-/// Datadog's member, and the others as they came.
+/// Returns Datadog's member, and the others unchanged.
 fn parse_tracestate(text: &str) -> Option<(&str, String)> {
     let mut datadog = "";
     let mut others = String::new();
     if !is_printable(text) {
         return None;
     }
-    for member in text.split(',').map(str::trim).filter(|member| !member.is_empty()).take(MOST_MEMBERS) {
+    for member in text.split(',').map(str::trim).filter(|member| !member.is_empty()).take(MAX_TRACESTATE_MEMBERS) {
         let (key, value) = member.split_once('=')?;
         if key == "dd" {
             datadog = value;
-        } else if others.len() + member.len() < LONGEST_STATE {
+        } else if others.len() + member.len() < MAX_TRACESTATE_BYTES {
             if !others.is_empty() {
                 others.push(',');
             }
@@ -176,9 +176,9 @@ fn parse_tracestate(text: &str) -> Option<(&str, String)> {
     Some((datadog, others))
 }
 
-/// `key=value,key=value`; only those that go with a trace are kept.
-fn propagated(text: &str) -> Option<Tags> {
-    if text.len() > LONGEST_TAGS || !is_printable(text) {
+/// Parses `key=value,key=value`; keeps only tags that are propagated with a trace.
+fn parse_tags(text: &str) -> Option<Tags> {
+    if text.len() > MAX_TAGS_BYTES || !is_printable(text) {
         return None;
     }
     let mut tags = Tags::new();
@@ -191,18 +191,18 @@ fn propagated(text: &str) -> Option<Tags> {
     Some(tags)
 }
 
-/// The first of a key counts.
+/// Adds a tag unless the key is present: the first one is kept.
 fn add(tags: &mut Tags, key: &str, value: &str) {
     if !tags.iter().any(|(known, _)| **known == *key) {
         tags.push((key.into(), value.into()));
     }
 }
 
-fn priority_of(text: &str) -> Option<i32> {
+fn parse_priority(text: &str) -> Option<i32> {
     text.parse().ok().filter(|priority| (-1..=2).contains(priority))
 }
 
-fn hexadecimal(text: &str) -> Option<u64> {
+fn parse_hex(text: &str) -> Option<u64> {
     text.bytes().all(is_lower_hex).then(|| u64::from_str_radix(text, 16).ok())?
 }
 
@@ -214,7 +214,7 @@ fn is_printable(text: &str) -> bool {
     text.bytes().all(|byte| (0x20..0x7f).contains(&byte))
 }
 
-/// The headers that tell of a span, in Datadog's words and in W3C's.
+/// Returns the headers for a span context, in Datadog's form and in W3C's.
 #[must_use]
 pub fn inject(context: &SpanContext) -> Vec<(&'static str, String)> {
     let [trace, parent, priority, origin, tags, traceparent, tracestate] = HEADERS;
@@ -244,7 +244,7 @@ fn tags_header(context: &SpanContext) -> String {
         let _ = write!(text, "_dd.p.tid={upper:016x}");
     }
     for (key, value) in &context.tags {
-        if text.len() + key.len() + value.len() + 2 <= LONGEST_TAGS && !value.contains(',') {
+        if text.len() + key.len() + value.len() + 2 <= MAX_TAGS_BYTES && !value.contains(',') {
             let comma = if text.is_empty() { "" } else { "," };
             let _ = write!(text, "{comma}{key}={value}");
         }
@@ -268,15 +268,15 @@ fn tracestate_header(context: &SpanContext) -> String {
             let _ = write!(text, ";t.{}:{}", member(name), member(value));
         }
     }
-    for other in context.tracestate.split(',').filter(|other| !other.is_empty()).take(MOST_MEMBERS - 1) {
-        if text.len() + other.len() < LONGEST_STATE {
+    for other in context.tracestate.split(',').filter(|other| !other.is_empty()).take(MAX_TRACESTATE_MEMBERS - 1) {
+        if text.len() + other.len() < MAX_TRACESTATE_BYTES {
             let _ = write!(text, ",{other}");
         }
     }
     text
 }
 
-/// As it can stand in a member: `=` is written `~`, and what separates becomes `_`.
+/// Escapes a text for a member: `=` becomes `~`, and separators become `_`.
 fn member(text: &str) -> String {
     let safe = |character| match character {
         '=' => '~',
@@ -292,7 +292,7 @@ mod tests {
 
     use super::*;
 
-    fn read(headers: &[(&str, &str)]) -> Extracted {
+    fn read(headers: &[(&str, &str)]) -> ExtractedContext {
         extract(HEADERS.map(|name| headers.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_bytes())))
     }
 
@@ -301,7 +301,8 @@ mod tests {
     #[test]
     fn w3c_is_read() {
         let state = "foo=1, dd=s:2;o:rum;t.dm:-4;t.usr.id:a~b;p:00f067aa0ba902b7,bar=x=y";
-        let Extracted { context: Some(context), broken: 0 } = read(&[("traceparent", PARENT), ("tracestate", state)])
+        let ExtractedContext { context: Some(context), broken: 0 } =
+            read(&[("traceparent", PARENT), ("tracestate", state)])
         else {
             panic!("it says something")
         };
@@ -347,16 +348,16 @@ mod tests {
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0g",
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-+1",
         ] {
-            assert_eq!(read(&[("traceparent", broken)]), Extracted { context: None, broken: 1 }, "{broken}");
+            assert_eq!(read(&[("traceparent", broken)]), ExtractedContext { context: None, broken: 1 }, "{broken}");
         }
         for id in ["0", "-1", "+1", "x", "99999999999999999999"] {
             let both = read(&[("x-datadog-trace-id", id), ("x-datadog-parent-id", "1")]);
-            assert_eq!(both, Extracted { context: None, broken: 1 }, "{id}");
+            assert_eq!(both, ExtractedContext { context: None, broken: 1 }, "{id}");
         }
         let half = read(&[("traceparent", PARENT), ("tracestate", "no member"), ("x-datadog-sampling-priority", "9")]);
         assert_eq!((half.context.is_some(), half.broken), (true, 2));
-        assert_eq!(extract([Some(b"\xff"); 7]), Extracted { context: None, broken: 7 });
-        assert_eq!(read(&[]), Extracted::default());
+        assert_eq!(extract([Some(b"\xff"); 7]), ExtractedContext { context: None, broken: 7 });
+        assert_eq!(read(&[]), ExtractedContext::default());
     }
 
     proptest! {
@@ -372,9 +373,9 @@ mod tests {
             };
             let written = inject(&context);
             let all: Vec<(&str, &str)> = written.iter().map(|(key, value)| (*key, &**value)).collect();
-            prop_assert_eq!(read(&all), Extracted { context: Some(context.clone()), broken: 0 });
+            prop_assert_eq!(read(&all), ExtractedContext { context: Some(context.clone()), broken: 0 });
             let w3c: Vec<_> = all.into_iter().filter(|(key, _)| key.starts_with("trace")).collect();
-            prop_assert_eq!(read(&w3c), Extracted { context: Some(context), broken: 0 });
+            prop_assert_eq!(read(&w3c), ExtractedContext { context: Some(context), broken: 0 });
         }
 
         #[test]

@@ -1,36 +1,36 @@
-//! One span: a plain struct, whose text lies in one string.
+//! Span: a plain struct with all of its text in one string.
 
 use std::sync::Arc;
 
 use crate::context::SpanContext;
 
-/// In bytes, as Datadog's agent cuts them.
-const LONGEST_NAME: usize = 100;
-const LONGEST_RESOURCE: usize = 5_000;
-const LONGEST_KEY: usize = 200;
-const LONGEST_VALUE: usize = 25_000;
-/// Of tags, of metrics, and of links of a span.
-const MOST: usize = 256;
+/// Limits in bytes, those of Datadog's agent.
+const MAX_NAME_BYTES: usize = 100;
+const MAX_RESOURCE_BYTES: usize = 5_000;
+const MAX_KEY_BYTES: usize = 200;
+const MAX_VALUE_BYTES: usize = 25_000;
+/// Maximum number of tags, of metrics, and of links of a span.
+const MAX_ENTRIES: usize = 256;
 
-/// Where in a span's text something stands.
+/// Range in a span's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct TextRange {
     at: u32,
     length: u32,
 }
 
-/// Another span that has to do with this one and is not its parent: a record's, of the batch that a job is about.
+/// Link to a related span that is not the parent, as that of a record in the batch of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Its trace.
+    /// Trace id of the other span.
     pub trace_id: u128,
-    /// Its id.
+    /// Span id of the other span.
     pub span_id: u64,
-    /// W3C's flags, where they came with it.
+    /// W3C's trace flags, if known.
     pub flags: Option<u8>,
     /// W3C's tracestate; may be empty.
     pub tracestate: Box<str>,
-    /// What is said of it.
+    /// Attributes of the link.
     pub attributes: Vec<(Box<str>, Box<str>)>,
 }
 
@@ -42,57 +42,58 @@ impl From<SpanContext> for Link {
     }
 }
 
-/// A number that says something of a span.
+/// Value of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
-    /// A whole one.
-    Whole(i64),
-    /// Any other, always finite.
-    Real(f64),
+    /// Integer.
+    Int(i64),
+    /// Finite floating-point number.
+    Double(f64),
 }
 
 impl From<Number> for f64 {
     fn from(number: Number) -> Self {
         match number {
-            Number::Whole(number) => number as Self,
-            Number::Real(number) => number,
+            Number::Int(number) => number as Self,
+            Number::Double(number) => number,
         }
     }
 }
 
-/// A piece of work: who did what, when, for how long, with what result.
+/// Span: one operation with its service, time, duration and result.
 ///
-/// Two allocations hold it: its text, and the places of its tags therein; a third one its metrics, if it has any.
+/// A span takes two allocations, the text and the ranges of its tags, and a third one if it has metrics.
 #[derive(Debug, Clone)]
 pub struct Span {
-    /// The trace's id. Datadog's wire format has the lower half here and the upper one in a tag of the chunk's first span.
+    /// Trace id. Datadog's wire format has its lower half in each span, and the upper half in a tag of the chunk's
+    /// first span.
     pub trace_id: u128,
-    /// Its own id, never 0.
+    /// Span id, never 0.
     pub span_id: u64,
-    /// The parent's id, or 0.
+    /// Id of the parent span; 0: none.
     pub parent_id: u64,
-    /// Nanoseconds since 1970.
+    /// Start in nanoseconds since 1970.
     pub start: u64,
-    /// Nanoseconds.
+    /// Duration in nanoseconds.
     pub duration: u64,
-    /// Whether it failed.
+    /// Whether the operation failed.
     pub error: bool,
     service: Arc<str>,
     text: String,
-    name: Piece,
-    resource: Piece,
-    kind: Piece,
-    tags: Vec<(Piece, Piece)>,
-    metrics: Vec<(Piece, Number)>,
+    name: TextRange,
+    resource: TextRange,
+    kind: TextRange,
+    tags: Vec<(TextRange, TextRange)>,
+    metrics: Vec<(TextRange, Number)>,
     links: Vec<Link>,
-    cut: u32,
-    /// Bytes of the text that nothing refers to any more.
-    wasted: u32,
+    truncated: u32,
+    /// Bytes of the text that are no longer referenced.
+    wasted_bytes: u32,
 }
 
 impl Span {
-    /// A span that has begun. The resource is the name where it is not given; the type ("worker", "web") may be empty.
-    #[must_use]
+    /// Creates a span. `resource`: `None` or empty is `name`. `kind`: Datadog's span type ("worker", "web"); may be
+    /// empty.
     pub fn new(service: Arc<str>, name: &str, resource: Option<&str>, kind: &str) -> Self {
         let resource = resource.filter(|resource| !resource.is_empty());
         let length = name.len() + resource.map_or(0, str::len) + kind.len();
@@ -104,202 +105,195 @@ impl Span {
             duration: 0,
             error: false,
             service,
-            text: String::with_capacity(length.min(LONGEST_RESOURCE) + 96),
-            name: Piece { at: 0, length: 0 },
-            resource: Piece { at: 0, length: 0 },
-            kind: Piece { at: 0, length: 0 },
+            text: String::with_capacity(length.min(MAX_RESOURCE_BYTES) + 96),
+            name: TextRange { at: 0, length: 0 },
+            resource: TextRange { at: 0, length: 0 },
+            kind: TextRange { at: 0, length: 0 },
             tags: Vec::new(),
             metrics: Vec::new(),
             links: Vec::new(),
-            cut: 0,
-            wasted: 0,
+            truncated: 0,
+            wasted_bytes: 0,
         };
-        span.name = span.add(name, LONGEST_NAME);
-        span.resource = resource.map_or(span.name, |resource| span.add(resource, LONGEST_RESOURCE));
-        span.kind = span.add(kind, LONGEST_NAME);
+        span.name = span.push_text(name, MAX_NAME_BYTES);
+        span.resource = resource.map_or(span.name, |resource| span.push_text(resource, MAX_RESOURCE_BYTES));
+        span.kind = span.push_text(kind, MAX_NAME_BYTES);
         span
     }
 
-    /// Has room for so many tags and metrics, and bytes of text of all of them, from the beginning.
+    /// Reserves memory for this many tags and metrics, and for `text` bytes of all their text.
     pub fn reserve(&mut self, tags: usize, metrics: usize, text: usize) {
-        self.tags.reserve_exact(tags.min(MOST));
-        self.metrics.reserve_exact(metrics.min(MOST));
+        self.tags.reserve_exact(tags.min(MAX_ENTRIES));
+        self.metrics.reserve_exact(metrics.min(MAX_ENTRIES));
         self.text.reserve_exact(text);
     }
 
-    fn text(&self, piece: Piece) -> &str {
-        let at = piece.at as usize;
-        self.text.get(at..at + piece.length as usize).unwrap_or_default()
+    fn text(&self, range: TextRange) -> &str {
+        let at = range.at as usize;
+        self.text.get(at..at + range.length as usize).unwrap_or_default()
     }
 
-    /// Who did it.
-    #[must_use]
+    /// Returns the name of the service.
     pub fn service(&self) -> &Arc<str> {
         &self.service
     }
 
-    /// Of another service than the tracer's.
+    /// Sets the service, if it is not the tracer's.
     pub fn set_service(&mut self, service: &str) {
-        let cut = capped(service, LONGEST_NAME);
-        self.cut += u32::from(cut.len() < service.len());
+        let cut = truncate(service, MAX_NAME_BYTES);
+        self.truncated += u32::from(cut.len() < service.len());
         self.service = cut.into();
     }
 
-    /// What kind of work it is: the operation's name.
-    #[must_use]
+    /// Returns the operation name.
     pub fn name(&self) -> &str {
         self.text(self.name)
     }
 
-    /// What it was done to.
-    #[must_use]
+    /// Returns the resource: the object of the operation.
     pub fn resource(&self) -> &str {
         self.text(self.resource)
     }
 
-    /// Another resource.
+    /// Sets the resource.
     pub fn set_resource(&mut self, resource: &str) {
         if self.resource != self.name {
-            self.waste(self.resource);
+            self.mark_wasted(self.resource);
         }
-        self.resource = if resource.is_empty() { self.name } else { self.add(resource, LONGEST_RESOURCE) };
+        self.resource = if resource.is_empty() { self.name } else { self.push_text(resource, MAX_RESOURCE_BYTES) };
     }
 
-    /// What Datadog calls the span's type; may be empty.
-    #[must_use]
+    /// Returns Datadog's span type; may be empty.
     pub fn kind(&self) -> &str {
         self.text(self.kind)
     }
 
-    /// Its tags, in the order in which they came.
+    /// Returns the tags, in the order of insertion.
     pub fn tags(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.tags.iter().map(|&(key, value)| (self.text(key), self.text(value)))
     }
 
-    /// Its metrics, in the order in which they came.
+    /// Returns the metrics, in the order of insertion.
     pub fn metrics(&self) -> impl ExactSizeIterator<Item = (&str, Number)> {
         self.metrics.iter().map(|&(key, value)| (self.text(key), value))
     }
 
-    /// Its links.
-    #[must_use]
+    /// Returns the links.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// A tag, in place of one of the same key. Long ones are cut; of more than 256 the newest are left out.
+    /// Sets a tag, replacing one of the same key. Long texts are truncated; beyond 256 tags, new ones are dropped.
     pub fn set_tag(&mut self, key: &str, value: &str) {
-        let key = self.key(key);
+        let key = self.truncate_key(key);
         if let Some(index) = self.tags.iter().position(|&(known, _)| self.text(known) == key) {
             let value = self.replace(self.tags[index].1, value);
             self.tags[index].1 = value;
-        } else if self.tags.len() < MOST {
+        } else if self.tags.len() < MAX_ENTRIES {
             if self.tags.capacity() == 0 {
                 self.tags.reserve_exact(6);
             }
-            let pair = (self.add(key, LONGEST_KEY), self.add(value, LONGEST_VALUE));
+            let pair = (self.push_text(key, MAX_KEY_BYTES), self.push_text(value, MAX_VALUE_BYTES));
             self.tags.push(pair);
         } else {
-            self.cut += 1;
+            self.truncated += 1;
         }
     }
 
-    /// A number, in place of one of the same key. Those that are none (NaN, infinities) are left out: agents refuse a whole
-    /// payload for one.
+    /// Sets a metric, replacing one of the same key. NaN and infinities are dropped, because agents refuse a whole
+    /// payload for one of them.
     pub fn set_metric(&mut self, key: &str, value: f64) {
         if value.is_finite() {
-            self.set_number(key, Number::Real(value));
+            self.set_number(key, Number::Double(value));
         } else {
-            self.cut += 1;
+            self.truncated += 1;
         }
     }
 
-    /// A whole number, in place of a number of the same key.
-    pub fn set_whole(&mut self, key: &str, value: i64) {
-        self.set_number(key, Number::Whole(value));
+    /// Sets an integer metric, replacing one of the same key.
+    pub fn set_i64(&mut self, key: &str, value: i64) {
+        self.set_number(key, Number::Int(value));
     }
 
     fn set_number(&mut self, key: &str, value: Number) {
-        let key = self.key(key);
+        let key = self.truncate_key(key);
         if let Some(index) = self.metrics.iter().position(|&(known, _)| self.text(known) == key) {
             self.metrics[index].1 = value;
-        } else if self.metrics.len() < MOST {
-            let key = self.add(key, LONGEST_KEY);
+        } else if self.metrics.len() < MAX_ENTRIES {
+            let key = self.push_text(key, MAX_KEY_BYTES);
             self.metrics.push((key, value));
         } else {
-            self.cut += 1;
+            self.truncated += 1;
         }
     }
 
-    /// A link. Of more than 256 the newest are left out.
+    /// Adds a link. Beyond 256 links, new ones are dropped.
     pub fn add_link(&mut self, mut link: Link) {
-        if self.links.len() >= MOST {
-            self.cut += 1;
+        if self.links.len() >= MAX_ENTRIES {
+            self.truncated += 1;
             return;
         }
         let before = link.attributes.len();
-        link.attributes.truncate(MOST);
-        self.cut += u32::from(link.attributes.len() < before);
+        link.attributes.truncate(MAX_ENTRIES);
+        self.truncated += u32::from(link.attributes.len() < before);
         for (key, value) in &mut link.attributes {
-            for (text, longest) in [(key, LONGEST_KEY), (value, LONGEST_VALUE)] {
+            for (text, longest) in [(key, MAX_KEY_BYTES), (value, MAX_VALUE_BYTES)] {
                 if text.len() > longest {
-                    *text = capped(text, longest).into();
-                    self.cut += 1;
+                    *text = truncate(text, longest).into();
+                    self.truncated += 1;
                 }
             }
         }
         self.links.push(link);
     }
 
-    /// How many things of it were too long, too many, or no numbers.
-    #[must_use]
-    pub fn cut(&self) -> u32 {
-        self.cut
+    /// Returns the number of values that were too long, too many, or not finite numbers.
+    pub fn truncated(&self) -> u32 {
+        self.truncated
     }
 
-    /// Bytes that it holds.
-    #[must_use]
+    /// Returns the bytes of the span in memory.
     pub fn bytes(&self) -> usize {
         let links: usize = self.links.iter().map(link_bytes).sum();
-        let pairs = self.tags.capacity() * size_of::<(Piece, Piece)>();
+        let pairs = self.tags.capacity() * size_of::<(TextRange, TextRange)>();
         size_of::<Self>()
             + self.text.capacity()
             + pairs
-            + self.metrics.capacity() * size_of::<(Piece, Number)>()
+            + self.metrics.capacity() * size_of::<(TextRange, Number)>()
             + links
     }
 
-    fn key<'a>(&mut self, key: &'a str) -> &'a str {
-        let kept = capped(key, LONGEST_KEY);
-        self.cut += u32::from(kept.len() < key.len());
+    fn truncate_key<'a>(&mut self, key: &'a str) -> &'a str {
+        let kept = truncate(key, MAX_KEY_BYTES);
+        self.truncated += u32::from(kept.len() < key.len());
         kept
     }
 
-    fn add(&mut self, text: &str, longest: usize) -> Piece {
-        let kept = capped(text, longest);
-        self.cut += u32::from(kept.len() < text.len());
-        let at = self.text.len() as u32; // all that fits into a span is some tens of megabytes
+    fn push_text(&mut self, text: &str, max: usize) -> TextRange {
+        let kept = truncate(text, max);
+        self.truncated += u32::from(kept.len() < text.len());
+        let at = self.text.len() as u32; // cannot overflow: a span has at most some tens of megabytes
         self.text.push_str(kept);
-        Piece { at, length: kept.len() as u32 }
+        TextRange { at, length: kept.len() as u32 }
     }
 
-    /// What is in place of `old`, which is of no use then: when such make up most of the text, it is written anew.
-    fn replace(&mut self, old: Piece, value: &str) -> Piece {
-        self.waste(old);
-        self.add(value, LONGEST_VALUE)
+    /// Replaces the text `old`. When unreferenced text is the greater part, the text is compacted.
+    fn replace(&mut self, old: TextRange, value: &str) -> TextRange {
+        self.mark_wasted(old);
+        self.push_text(value, MAX_VALUE_BYTES)
     }
 
-    fn waste(&mut self, old: Piece) {
-        self.wasted += old.length;
-        if self.wasted as usize > 4096.max(self.text.len() / 2) {
-            self.tidy();
+    fn mark_wasted(&mut self, old: TextRange) {
+        self.wasted_bytes += old.length;
+        if self.wasted_bytes as usize > 4096.max(self.text.len() / 2) {
+            self.compact();
         }
     }
 
-    fn tidy(&mut self) {
+    fn compact(&mut self) {
         let old = std::mem::take(&mut self.text);
         let text = &mut self.text;
-        let mut moved = |piece: &mut Piece| {
+        let mut moved = |piece: &mut TextRange| {
             let from = piece.at as usize;
             piece.at = text.len() as u32;
             text.push_str(old.get(from..from + piece.length as usize).unwrap_or_default());
@@ -310,7 +304,7 @@ impl Span {
             moved(value);
         }
         self.metrics.iter_mut().for_each(|(key, _)| moved(key));
-        self.wasted = 0;
+        self.wasted_bytes = 0;
     }
 }
 
@@ -319,9 +313,9 @@ fn link_bytes(link: &Link) -> usize {
     size_of::<Link>() + link.tracestate.len() + attributes
 }
 
-/// What of `text` fits into `longest` bytes, in whole characters.
-fn capped(text: &str, longest: usize) -> &str {
-    if text.len() <= longest { text } else { &text[..text.floor_char_boundary(longest)] }
+/// Returns the part of `text` that fits into `max` bytes, in whole characters.
+fn truncate(text: &str, max: usize) -> &str {
+    if text.len() <= max { text } else { &text[..text.floor_char_boundary(max)] }
 }
 
 #[cfg(test)]
@@ -345,26 +339,26 @@ mod tests {
         span.set_service("ledger");
         assert_eq!((span.name(), span.resource(), span.kind()), ("handle", "orders[3]", "worker"));
         assert_eq!(span.tags().collect::<Vec<_>>(), [("topic", "orders.v2"), ("group", "billing")]);
-        span.set_whole("offset", 7);
-        assert_eq!(span.metrics().collect::<Vec<_>>(), [("records", Number::Real(4.0)), ("offset", Number::Whole(7))]);
-        assert_eq!((&**span.service(), span.cut()), ("ledger", 0));
+        span.set_i64("offset", 7);
+        assert_eq!(span.metrics().collect::<Vec<_>>(), [("records", Number::Double(4.0)), ("offset", Number::Int(7))]);
+        assert_eq!((&**span.service(), span.truncated()), ("ledger", 0));
         assert_eq!(Span::new("a".into(), "name", Some(""), "").resource(), "name");
     }
 
     #[test]
     fn what_is_too_much_is_cut_and_counted() {
         let mut span = Span::new("s".into(), &"n".repeat(101), Some(&"\u{1F600}".repeat(2000)), "");
-        assert_eq!((span.name().len(), span.resource().len(), span.cut()), (100, 5000, 2));
+        assert_eq!((span.name().len(), span.resource().len(), span.truncated()), (100, 5000, 2));
         span.set_tag(&"k".repeat(500), &"\u{e9}".repeat(20_000));
         let (key, value) = span.tags().next().expect("a tag");
-        assert_eq!((key.len(), value.len(), span.cut()), (200, 25_000, 4));
+        assert_eq!((key.len(), value.len(), span.truncated()), (200, 25_000, 4));
         for index in 0..300 {
             span.set_tag(&index.to_string(), "x");
             span.set_metric(&index.to_string(), 1.0);
         }
         span.set_metric("none", f64::NAN);
         span.set_metric("endless", f64::INFINITY);
-        assert_eq!((span.tags().len(), span.metrics().len(), span.cut()), (256, 256, 4 + 45 + 44 + 2));
+        assert_eq!((span.tags().len(), span.metrics().len(), span.truncated()), (256, 256, 4 + 45 + 44 + 2));
     }
 
     #[test]

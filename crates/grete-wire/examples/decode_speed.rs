@@ -1,4 +1,4 @@
-//! Nanoseconds per record of decoding to columns, checksum included:
+//! Benchmark: nanoseconds per record of decoding to columns, including the checksum:
 //! `taskset -c 1 cargo run --release -p grete-wire --features testing --example decode_speed [FILTER [ROUNDS]]`
 // A benchmark needs a clock.
 #![allow(clippy::disallowed_methods)]
@@ -6,9 +6,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch};
-use grete_wire::records::{Columns, Compression, DecodeLimits, Decoder, walk};
-use grete_wire::slab::{Slab, SlabPool};
+use grete_wire::buffer_pool::{BufferPool, PooledBuf};
+use grete_wire::records::test_encoder::{BatchOptions, TestRecord, build_batch};
+use grete_wire::records::{Columns, Compression, DecodeLimits, Decoder, iter_batches};
 
 const RECORDS: usize = 16_384;
 
@@ -18,7 +18,7 @@ fn main() {
     let mut noise = 1u64;
     let mut byte = move || {
         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // Half random, half repeated: real data packs to something like that.
+        // Half random, half repeated: real data compresses to about that.
         if noise >> 63 == 0 { b'a' } else { (noise >> 40) as u8 }
     };
     for (name, value, key, headers) in [
@@ -29,7 +29,7 @@ fn main() {
         ("100 B, key 8 B", 100, 8, 0),
         ("100 B, key 36 B", 100, 36, 0),
         ("100 B, 2 headers", 100, 0, 2),
-        // Lengths, keys and timestamps that no branch predictor foresees.
+        // Lengths, keys and timestamps that a branch predictor cannot foresee.
         ("mixed", usize::MAX, 8, 0),
         ("1 KB", 1000, 0, 0),
         ("10 KB", 10_000, 0, 0),
@@ -63,14 +63,14 @@ fn main() {
 
 fn measure(label: &str, batch: Vec<u8>, count: usize) {
     let bytes = batch.len();
-    let slab = Slab::from(batch);
-    let mut decoder = Decoder::new(SlabPool::new(256 << 20), DecodeLimits::default());
+    let slab = PooledBuf::from(batch);
+    let mut decoder = Decoder::new(BufferPool::new(256 << 20), DecodeLimits::default());
     let mut columns = Columns::default();
     let mut rounds = Vec::new();
     for _ in 0..count {
         let start = Instant::now();
         columns.clear();
-        for item in walk(&slab) {
+        for item in iter_batches(&slab) {
             let (header, range) = item.expect("a batch of our own");
             decoder.decode(&slab, range, &header, 0, &mut columns).expect("a batch of our own");
         }

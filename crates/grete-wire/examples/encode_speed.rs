@@ -1,5 +1,5 @@
-//! Nanoseconds per record of encoding into a buffer that has been used before (records one by one, and their values at
-//! once), and of finishing and stamping batches, with what is left of their size:
+//! Benchmark: nanoseconds per record of encoding into a reused buffer (records one by one, and many values at once),
+//! and of finishing and stamping batches, with their compressed size:
 //! `taskset -c 1 cargo run --release -p grete-wire --example encode_speed [FILTER [ROUNDS]]`
 // A benchmark needs a clock.
 #![allow(clippy::disallowed_methods)]
@@ -7,13 +7,15 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use grete_wire::records::{BatchBuilder, Compression, Compressor, NewHeader, NewRecord};
+use grete_wire::records::{BatchBuilder, Compression, Compressor, ProducerHeader, ProducerRecord};
 
 const BATCH: usize = 256 * 1024;
-/// Larger than the nearest caches: values come from a program's heap, not from a loop's.
+/// Larger than the nearest caches: an application's values come from its heap, not from a loop.
 const VALUES: usize = 8 << 20;
-const HEADERS: [NewHeader<'_>; 2] =
-    [NewHeader { key: "trace", value: Some(b"0123456789") }, NewHeader { key: "agent", value: Some(b"0123456789") }];
+const HEADERS: [ProducerHeader<'_>; 2] = [
+    ProducerHeader { key: "trace", value: Some(b"0123456789") },
+    ProducerHeader { key: "agent", value: Some(b"0123456789") },
+];
 
 fn main() {
     let filter = std::env::args().nth(1).unwrap_or_default();
@@ -22,7 +24,7 @@ fn main() {
     let text: Vec<u8> = (0..VALUES)
         .map(|_| {
             noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Half random, half repeated: real data packs to something like that.
+            // Half random, half repeated: real data compresses to about that.
             if noise >> 63 == 0 { b'a' } else { (noise >> 40) as u8 }
         })
         .collect();
@@ -45,8 +47,8 @@ fn main() {
     }
 }
 
-/// Somewhat more than fit a batch.
-fn records(text: &[u8], value: usize, key: usize, headers: usize) -> Vec<NewRecord<'_>> {
+/// Returns slightly more records than fit into a batch.
+fn records(text: &[u8], value: usize, key: usize, headers: usize) -> Vec<ProducerRecord<'_>> {
     let (mut at, mut records) = (0, Vec::new());
     let mut next = |len: usize| {
         at = (at + len) % (VALUES - 16_384);
@@ -59,7 +61,7 @@ fn records(text: &[u8], value: usize, key: usize, headers: usize) -> Vec<NewReco
         let value = if mixed { random as usize % 60 } else { value };
         let key = if mixed && random & 64 == 0 { 0 } else { key };
         let jitter = if mixed { (random >> 8) as i64 % 100 } else { 0 };
-        records.push(NewRecord {
+        records.push(ProducerRecord {
             timestamp: 1_700_000_000_000 + i as i64 / 50 + jitter,
             key: (key > 0).then(|| next(key)),
             value: Some(next(value)),
@@ -69,25 +71,25 @@ fn records(text: &[u8], value: usize, key: usize, headers: usize) -> Vec<NewReco
     records
 }
 
-fn fill(records: &[NewRecord<'_>], buffer: Vec<u8>) -> BatchBuilder {
+fn fill(records: &[ProducerRecord<'_>], buffer: Vec<u8>) -> BatchBuilder {
     let mut builder = BatchBuilder::new(buffer);
     for record in records {
-        if builder.append_within(record, BATCH).is_none() {
+        if builder.try_append(record, BATCH).is_none() {
             break;
         }
     }
     builder
 }
 
-fn fill_values(records: &[NewRecord<'_>], buffer: Vec<u8>) -> BatchBuilder {
+fn fill_values(records: &[ProducerRecord<'_>], buffer: Vec<u8>) -> BatchBuilder {
     let mut builder = BatchBuilder::new(buffer);
     builder.append_values(1_700_000_000_000, records.iter().map(|record| record.value), BATCH);
     builder
 }
 
-fn measure(name: &str, records: &[NewRecord<'_>], rounds: usize) {
+fn measure(name: &str, records: &[ProducerRecord<'_>], rounds: usize) {
     let mut buffer = Vec::with_capacity(BATCH);
-    let mut time = |fill: fn(&[NewRecord<'_>], Vec<u8>) -> BatchBuilder| {
+    let mut time = |fill: fn(&[ProducerRecord<'_>], Vec<u8>) -> BatchBuilder| {
         let mut times = Vec::new();
         for _ in 0..rounds {
             let start = Instant::now();
@@ -110,10 +112,10 @@ fn measure(name: &str, records: &[NewRecord<'_>], rounds: usize) {
             let (count, plain) = (builder.count(), builder.len());
             let start = Instant::now();
             let mut batch = builder.finish(codec, None, &mut compressor).expect("a batch");
-            batch.stamp(1, 1, 1);
+            batch.set_producer_info(1, 1, 1);
             times.push(start.elapsed().as_nanos() as f64 / f64::from(count));
             ratio = batch.len() as f64 / plain as f64;
-            buffer = batch.into_buffer().expect("nobody else's buffer");
+            buffer = batch.into_buffer().expect("a buffer without other owners");
         }
         print!("  {codec} {:.1} ({:.0}%)", best_and_median(times).0, ratio * 100.0);
     }

@@ -1,6 +1,8 @@
-//! What can be wrong with bytes.
+//! Errors of encoding and decoding.
 
-/// Bytes that do not mean what they should, or a value that has no form in the asked version.
+use crate::compression::Compression;
+
+/// Error in decoded bytes, or a value that cannot be encoded in the requested version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -12,100 +14,100 @@ pub enum WireError {
         /// Bytes that were left.
         had: usize,
     },
-    /// A variable-length integer that is longer than its type.
+    /// A variable-length integer is longer than its type.
     #[error("a variable-length integer has too many bytes")]
     BadVarint,
-    /// A length or count that this field cannot have (negative where null is not allowed, or below -1).
-    #[error("{what} has the impossible length {value}")]
+    /// A length or count is invalid for its field: negative where null is not allowed, or below -1.
+    #[error("{what} has the invalid length {value}")]
     BadLength {
-        /// Which kind of value.
+        /// Kind of the value.
         what: &'static str,
-        /// The length on the wire.
+        /// Length on the wire.
         value: i64,
     },
-    /// A value that this field cannot have, or that contradicts another field.
+    /// A value is invalid for its field, or contradicts another field.
     #[error("{what} cannot be {value}")]
     BadValue {
-        /// Which field.
+        /// Field.
         what: &'static str,
-        /// What the wire says.
+        /// Value on the wire.
         value: i64,
     },
-    /// A string that is not UTF-8.
+    /// A string is not UTF-8.
     #[error("a string is not UTF-8")]
     BadUtf8,
-    /// The message exists, but not in this version.
-    #[error("{api} has no version {version} here")]
+    /// The message does not exist in this version.
+    #[error("{api} version {version} is not supported")]
     UnsupportedVersion {
-        /// Message or API name.
+        /// Name of the message or API.
         api: &'static str,
-        /// The version asked for.
+        /// Requested version.
         version: i16,
     },
-    /// A field was set that the version cannot carry and must not drop.
+    /// A field is set that the version cannot carry and must not drop.
     #[error("{message} cannot carry {field} in version {version}: leave it at its default or use another version")]
     UnsupportedField {
         /// Struct name as in Kafka's schema.
         message: &'static str,
-        /// Field name.
+        /// Name of the field.
         field: &'static str,
-        /// The version asked for.
+        /// Requested version.
         version: i16,
     },
-    /// A null where the version demands a value.
+    /// A value is null where the version requires one.
     #[error("{message} needs a value in {field} in version {version}")]
     UnexpectedNull {
         /// Struct name as in Kafka's schema.
         message: &'static str,
-        /// Field name.
+        /// Name of the field.
         field: &'static str,
-        /// The version asked for.
+        /// Requested version.
         version: i16,
     },
-    /// A value to be sent is longer than its length field can say.
+    /// A value to encode exceeds the range of its length field.
     #[error("{what} is too long for the protocol: {len} where {limit} is the limit")]
     TooLong {
-        /// Which kind of value.
+        /// Kind of the value.
         what: &'static str,
-        /// Its length.
+        /// Length of the value.
         len: usize,
-        /// The longest that the protocol can carry.
+        /// Maximum length in the protocol.
         limit: usize,
     },
-    /// A codec does not pack.
-    #[error("{codec} cannot pack a batch: {cause}")]
-    Pack {
-        /// The codec.
-        codec: crate::records::Compression,
-        /// What the codec says.
+    /// A codec failed to compress.
+    #[error("{codec} failed to compress a batch: {cause}")]
+    Compress {
+        /// Codec.
+        codec: Compression,
+        /// Message of the codec.
         cause: &'static str,
     },
-    /// An API key that we do not know.
+    /// The API key is unknown.
     #[error("unknown API key {key}")]
     UnknownApi {
-        /// The key on the wire.
+        /// Key on the wire.
         key: i16,
     },
-    /// A record batch of a format that is not spoken here.
+    /// The record batch has an unsupported format.
     #[error("a record batch at offset {base_offset} has magic {magic}; only magic 2 (Kafka 0.11 and later) is read")]
     UnsupportedMagic {
-        /// The magic byte.
+        /// Magic byte.
         magic: i8,
-        /// The batch's base offset.
+        /// Base offset of the batch.
         base_offset: i64,
     },
-    /// A frame announces more than the connection allows.
+    /// A frame announces more bytes than the connection allows.
     #[error("a frame of {size} bytes exceeds the limit of {limit} bytes")]
     FrameTooLarge {
         /// Announced size in bytes.
         size: usize,
-        /// The limit in bytes.
+        /// Limit in bytes.
         limit: usize,
     },
-    /// The peer answers in HTTP.
+    /// The peer responds in HTTP.
     #[error("the peer speaks HTTP, not Kafka: check the port")]
     LooksLikeHttp,
-    /// The peer answers with a TLS record.
+    /// The peer responds with a TLS record.
     #[error(
         "the peer speaks TLS on a connection that was opened in plain: use its plaintext port, or security.protocol=SSL"
     )]
@@ -113,7 +115,7 @@ pub enum WireError {
     /// A message ends before its frame does.
     #[error("{left} bytes are left after the end of the message")]
     TrailingBytes {
-        /// How many.
+        /// Bytes left over.
         left: usize,
     },
 }

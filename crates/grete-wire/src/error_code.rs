@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// An error code as brokers send it. Codes that we do not know are kept as they are.
+/// Error code as sent by brokers. Unknown codes are kept unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ErrorCode(pub i16);
 
@@ -11,22 +11,22 @@ macro_rules! codes {
         impl ErrorCode {
             $(#[doc = $message] pub const $name: ErrorCode = ErrorCode($code);)*
 
-            /// Every code that Kafka 4.3 has.
+            /// All codes of Kafka 4.3.
             pub const ALL: &[ErrorCode] = &[$(ErrorCode($code),)*];
 
-            /// Kafka's name, or `UNKNOWN_ERROR_CODE` for a code that is newer than this table.
+            /// Returns Kafka's name, or `UNKNOWN_ERROR_CODE` for a code that is newer than this table.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self.0 { $($code => stringify!($name),)* _ => "UNKNOWN_ERROR_CODE" }
             }
 
-            /// Whether the same request may succeed later, perhaps at another broker.
+            /// Returns whether the same request may succeed later, perhaps at another broker.
             #[must_use]
             pub const fn is_retriable(self) -> bool {
                 match self.0 { $($code => $retriable,)* _ => false }
             }
 
-            /// What happened and what helps, in one line.
+            /// Returns the cause and the cure in one line.
             #[must_use]
             pub const fn message(self) -> &'static str {
                 match self.0 { $($code => $message,)* _ => "The broker sent an error code that this version of Grete does not know." }
@@ -35,8 +35,9 @@ macro_rules! codes {
     };
 }
 
-// Retriable means the same as in Kafka's Java client (RetriableException). That leaves out what a group member cures by
-// joining again (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS): repeating the request would not help.
+// Retriable means the same as in Kafka's Java client (RetriableException). That excludes the errors that a group member
+// cures by joining again (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS): repeating the request would
+// not help.
 codes! {
     UNKNOWN_SERVER_ERROR = -1, false, "The broker failed unexpectedly: its log has the cause.";
     NONE = 0, false, "No error.";
@@ -102,7 +103,7 @@ codes! {
     REASSIGNMENT_IN_PROGRESS = 60, false, "The partition is being reassigned.";
     DELEGATION_TOKEN_AUTH_DISABLED = 61, false, "The broker has delegation tokens switched off.";
     DELEGATION_TOKEN_NOT_FOUND = 62, false, "The broker does not have this delegation token.";
-    DELEGATION_TOKEN_OWNER_MISMATCH = 63, false, "The delegation token belongs to somebody else.";
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63, false, "The delegation token belongs to another user.";
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64, false, "Delegation tokens cannot be managed over this kind of connection.";
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, false, "This user may not do that with the delegation token.";
     DELEGATION_TOKEN_EXPIRED = 66, false, "The delegation token has expired.";
@@ -176,15 +177,16 @@ codes! {
 }
 
 impl ErrorCode {
-    /// Whether there is no error.
+    /// Returns whether the code is NONE (0).
     #[must_use]
     pub const fn is_ok(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether fresh metadata is (part of) the cure: Java's InvalidMetadataException, and the epochs that are ahead.
+    /// Returns whether the client needs fresh metadata: Java's InvalidMetadataException, and leader epochs that are
+    /// ahead.
     #[must_use]
-    pub const fn wants_metadata(self) -> bool {
+    pub const fn requires_metadata_refresh(self) -> bool {
         matches!(
             self,
             Self::UNKNOWN_TOPIC_OR_PARTITION
@@ -244,10 +246,10 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_must_rejoin_is_not_told_to_retry() {
+    fn rejoin_errors_are_not_retriable() {
         assert!(!ErrorCode::REBALANCE_IN_PROGRESS.is_retriable());
         assert!(!ErrorCode::ILLEGAL_GENERATION.is_retriable());
         assert!(ErrorCode::NOT_COORDINATOR.is_retriable());
-        assert!(ErrorCode::NOT_LEADER_OR_FOLLOWER.wants_metadata());
+        assert!(ErrorCode::NOT_LEADER_OR_FOLLOWER.requires_metadata_refresh());
     }
 }

@@ -1,4 +1,4 @@
-//! Frames: one message each, after four bytes of size; and the headers that messages begin with.
+//! Frames: one message each, after a size field of four bytes. Also the headers of requests and responses.
 
 mod reader;
 
@@ -7,28 +7,26 @@ pub use reader::FrameReader;
 use std::fmt;
 use std::ops::Deref;
 
-use crate::api_key::ApiKey;
+use crate::api::ApiKey;
+use crate::buffer_pool::PooledBuf;
 use crate::error::WireError;
-use crate::outbound::Outbound;
 use crate::primitives::{Reader, writer};
-use crate::slab::Slab;
+use crate::segmented_buf::SegmentedBuf;
 
-/// One message without its size. Clones share the bytes.
+/// One message without its size field. Clones share the bytes.
 #[derive(Clone)]
 pub struct Frame {
-    slab: Slab,
+    buffer: PooledBuf,
 }
 
 impl Frame {
-    /// The bytes' owner: keep it, and ranges of this frame stay readable.
-    #[must_use]
-    pub fn slab(&self) -> &Slab {
-        &self.slab
+    /// Returns the buffer that holds the bytes; ranges of the frame stay readable as long as it lives.
+    pub fn buffer(&self) -> &PooledBuf {
+        &self.buffer
     }
 
-    /// Where the frame begins in its slab.
-    #[must_use]
-    pub fn offset_in_slab(&self) -> usize {
+    /// Returns the start of the frame in its buffer.
+    pub fn offset_in_buffer(&self) -> usize {
         0
     }
 }
@@ -36,19 +34,19 @@ impl Frame {
 impl Deref for Frame {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.slab
+        &self.buffer
     }
 }
 
-impl From<Slab> for Frame {
-    fn from(slab: Slab) -> Self {
-        Self { slab }
+impl From<PooledBuf> for Frame {
+    fn from(slab: PooledBuf) -> Self {
+        Self { buffer: slab }
     }
 }
 
 impl From<Vec<u8>> for Frame {
     fn from(bytes: Vec<u8>) -> Self {
-        Self { slab: bytes.into() }
+        Self { buffer: bytes.into() }
     }
 }
 
@@ -58,41 +56,43 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// A whole request: size, header, and what `body` writes. `hint` is about how many bytes of it are not shared.
+/// Encodes a whole request: size, header, and the body that `body` writes. `hint`: approximate number of bytes that are
+/// not shared.
 pub fn encode_request(
     api: ApiKey,
     version: i16,
     correlation_id: i32,
     client_id: &str,
     hint: usize,
-    body: impl FnOnce(&mut Outbound) -> Result<(), WireError>,
-) -> Result<Outbound, WireError> {
-    let mut out = Outbound::from(Vec::with_capacity(hint));
+    body: impl FnOnce(&mut SegmentedBuf) -> Result<(), WireError>,
+) -> Result<SegmentedBuf, WireError> {
+    let mut out = SegmentedBuf::from(Vec::with_capacity(hint));
     let head = out.tail();
     writer::put_i32(head, 0);
     writer::put_i16(head, api.key());
     writer::put_i16(head, version);
     writer::put_i32(head, correlation_id);
-    // The client id stays classic in flexible headers, so that any broker can read the header of any ApiVersions.
+    // The client id has a classic length even in flexible headers, so that any broker can read the header of any
+    // ApiVersions request.
     writer::put_str(head, false, client_id)?;
     if api.request_header_version(version) >= 2 {
         writer::put_uvarint(head, 0);
     }
     body(&mut out)?;
     let size = frame_size(out.len())?;
-    if let Some(place) = out.head_mut().and_then(|head| head.get_mut(..4)) {
-        place.copy_from_slice(&size.to_be_bytes());
+    if let Some(size_field) = out.first_segment_mut().and_then(|head| head.get_mut(..4)) {
+        size_field.copy_from_slice(&size.to_be_bytes());
     }
     Ok(out)
 }
 
-/// What the size field says of so many bytes, itself included.
+/// Returns the value of the size field for a frame of `bytes` bytes, which include the size field.
 fn frame_size(bytes: usize) -> Result<i32, WireError> {
     let len = bytes.saturating_sub(4);
     i32::try_from(len).map_err(|_| WireError::TooLong { what: "a frame", len, limit: i32::MAX as usize })
 }
 
-/// Appends a whole response: size, header, and what `body` writes. On an error nothing is appended.
+/// Appends a whole response: size, header, and the body that `body` writes. On an error nothing is appended.
 pub fn encode_response(
     api: ApiKey,
     version: i16,
@@ -100,7 +100,7 @@ pub fn encode_response(
     body: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
     out: &mut Vec<u8>,
 ) -> Result<(), WireError> {
-    framed(out, |out| {
+    write_frame(out, |out| {
         writer::put_i32(out, correlation_id);
         if api.response_header_version(version) >= 1 {
             writer::put_uvarint(out, 0);
@@ -109,7 +109,7 @@ pub fn encode_response(
     })
 }
 
-fn framed(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>) -> Result<(), WireError> {
+fn write_frame(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>) -> Result<(), WireError> {
     let start = out.len();
     writer::put_i32(out, 0);
     let result = body(out).and_then(|()| {
@@ -125,8 +125,8 @@ fn framed(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>) -> Result<(), WireE
     result
 }
 
-/// Reads a response's header: the correlation id, and where the body begins in `frame`.
-pub fn response_header(api: ApiKey, version: i16, frame: &[u8]) -> Result<(i32, usize), WireError> {
+/// Reads a response's header. Returns the correlation id and the start of the body in `frame`.
+pub fn parse_response_header(api: ApiKey, version: i16, frame: &[u8]) -> Result<(i32, usize), WireError> {
     let mut r = Reader::new(frame);
     let correlation_id = r.i32()?;
     if api.response_header_version(version) >= 1 {
@@ -135,23 +135,23 @@ pub fn response_header(api: ApiKey, version: i16, frame: &[u8]) -> Result<(i32, 
     Ok((correlation_id, r.position()))
 }
 
-/// A request's header, as a server reads it.
+/// Request header as a server reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RequestHead<'a> {
-    /// Which API.
+pub struct ParsedRequestHeader<'a> {
+    /// API of the request.
     pub api: ApiKey,
-    /// In which version; not checked against [`ApiKey::valid`].
+    /// Version of the request; not checked against [`ApiKey::valid`].
     pub version: i16,
-    /// What the response has to repeat.
+    /// Correlation id, which the response repeats.
     pub correlation_id: i32,
-    /// The client's name for itself.
+    /// `client.id`.
     pub client_id: Option<&'a str>,
-    /// Where the body begins in the frame.
+    /// Start of the body in the frame.
     pub body: usize,
 }
 
-/// Reads a request's header.
-pub fn request_header(frame: &[u8]) -> Result<RequestHead<'_>, WireError> {
+/// Decodes a request's header.
+pub fn parse_request_header(frame: &[u8]) -> Result<ParsedRequestHeader<'_>, WireError> {
     let mut r = Reader::new(frame);
     let api = ApiKey::try_from(r.i16()?)?;
     let version = r.i16()?;
@@ -160,7 +160,7 @@ pub fn request_header(frame: &[u8]) -> Result<RequestHead<'_>, WireError> {
     if api.request_header_version(version) >= 2 {
         r.skip_tags()?;
     }
-    Ok(RequestHead { api, version, correlation_id, client_id, body: r.position() })
+    Ok(ParsedRequestHeader { api, version, correlation_id, client_id, body: r.position() })
 }
 
 #[cfg(test)]

@@ -1,37 +1,39 @@
-//! The hot half of Produce: requests whose batches are shared, not copied. Answers are [`crate::messages::ProduceResponse`].
+//! Produce requests that share their batches instead of copying them. Responses are
+//! [`crate::messages::ProduceResponse`].
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::WireError;
-use crate::outbound::Outbound;
 use crate::primitives::writer;
+use crate::segmented_buf::SegmentedBuf;
 
-/// Topic ids replace names from here on (KIP-516).
-const FIRST_WITH_IDS: i16 = 13;
-const FIRST_FLEXIBLE: i16 = 9;
+/// First version with topic ids instead of names (KIP-516).
+const FIRST_TOPIC_ID_VERSION: i16 = 13;
+const FIRST_FLEXIBLE_VERSION: i16 = 9;
 
-/// A Produce request's body.
+/// Body of a Produce request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ProduceBody {
-    /// The transactional id; `None` outside of transactions.
+pub struct ProduceRequestBody {
+    /// `transactional.id`; `None` outside of transactions.
     pub transactional_id: Option<Arc<str>>,
-    /// How many replicas have to have it before the broker answers: -1 for all in sync, 1, or 0 for no answer at all.
+    /// Replicas that must have the batch before the broker responds: -1 for all in sync, 1, or 0 for no response at
+    /// all.
     pub acks: i16,
-    /// How long the broker may wait for them.
+    /// Time in ms that the broker may wait for the replicas.
     pub timeout_ms: i32,
-    /// What goes where.
+    /// Batches by topic.
     pub topics: Vec<ProduceTopic>,
 }
 
-/// One topic of a [`ProduceBody`].
+/// Topic of a [`ProduceRequestBody`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct ProduceTopic {
-    /// Its name, for versions up to 12.
+    /// Topic name, for versions up to 12.
     pub name: Arc<str>,
-    /// Its id, for versions from 13; 0 while unknown.
+    /// Topic id, for versions from 13; 0: unknown.
     pub id: u128,
-    /// Partition number and batch.
+    /// Partition and batch of each partition.
     pub partitions: Vec<(i32, Arc<Vec<u8>>)>,
 }
 
@@ -44,22 +46,21 @@ impl fmt::Debug for ProduceTopic {
     }
 }
 
-impl ProduceBody {
-    /// The highest version that can carry it: without every topic's id none that names topics by id.
-    #[must_use]
+impl ProduceRequestBody {
+    /// Returns the highest version that can carry the body. Versions from 13 on need the id of every topic.
     pub fn max_version(&self) -> i16 {
-        if self.topics.iter().any(|topic| topic.id == 0) { FIRST_WITH_IDS - 1 } else { FIRST_WITH_IDS }
+        if self.topics.iter().any(|topic| topic.id == 0) { FIRST_TOPIC_ID_VERSION - 1 } else { FIRST_TOPIC_ID_VERSION }
     }
 
-    /// Appends the body, batches as shared segments.
+    /// Appends the body; batches become shared segments.
     ///
     /// # Errors
-    /// A version that is not among 3 to 13, or a length that the protocol cannot carry.
-    pub fn encode(&self, version: i16, out: &mut Outbound) -> Result<(), WireError> {
+    /// The version is not among 3 to 13, or a length exceeds the protocol.
+    pub fn encode(&self, version: i16, out: &mut SegmentedBuf) -> Result<(), WireError> {
         if !(3..=13).contains(&version) {
             return Err(WireError::UnsupportedVersion { api: "ProduceRequest", version });
         }
-        let flexible = version >= FIRST_FLEXIBLE;
+        let flexible = version >= FIRST_FLEXIBLE_VERSION;
         let head = out.tail();
         writer::put_nullable_str(head, flexible, self.transactional_id.as_deref())?;
         writer::put_i16(head, self.acks);
@@ -67,7 +68,7 @@ impl ProduceBody {
         writer::put_array_len(head, flexible, Some(self.topics.len()))?;
         for topic in &self.topics {
             let head = out.tail();
-            if version >= FIRST_WITH_IDS {
+            if version >= FIRST_TOPIC_ID_VERSION {
                 writer::put_uuid(head, topic.id);
             } else {
                 writer::put_str(head, flexible, &topic.name)?;
@@ -78,17 +79,17 @@ impl ProduceBody {
                 writer::put_i32(head, *index);
                 writer::put_bytes_len(head, flexible, batch.len())?;
                 out.push_shared(Arc::clone(batch));
-                end(flexible, out);
+                put_empty_tags(flexible, out);
             }
-            end(flexible, out);
+            put_empty_tags(flexible, out);
         }
-        end(flexible, out);
+        put_empty_tags(flexible, out);
         Ok(())
     }
 }
 
-/// No tagged fields.
-fn end(flexible: bool, out: &mut Outbound) {
+/// Appends an empty section of tagged fields, in flexible versions.
+fn put_empty_tags(flexible: bool, out: &mut SegmentedBuf) {
     if flexible {
         writer::put_uvarint(out.tail(), 0);
     }
@@ -100,9 +101,9 @@ mod tests {
 
     use super::*;
     use crate::messages::{PartitionProduceData, ProduceRequest, TopicProduceData};
-    use crate::outbound::Segment;
+    use crate::segmented_buf::Segment;
 
-    fn generated(body: &ProduceBody) -> ProduceRequest<'_> {
+    fn generated(body: &ProduceRequestBody) -> ProduceRequest<'_> {
         let partition = |(index, batch): &(i32, Arc<Vec<u8>>)| PartitionProduceData {
             index: *index,
             records: Some(batch.to_vec().into()),
@@ -128,7 +129,7 @@ mod tests {
             1 => (any::<u8>(), prop_oneof![16_380_usize..16_390, 2_097_150_usize..2_097_154])
                 .prop_map(|(byte, n)| vec![byte; n]),
         ];
-        // A name of a hundred and odd bytes is where its compact length takes two.
+        // Beyond about a hundred bytes, a compact length takes two bytes.
         ("[a-z]{1,249}", any::<u128>(), prop::collection::vec((any::<i32>(), batch.prop_map(Arc::new)), 0..4))
             .prop_map(|(name, id, partitions)| ProduceTopic { name: name.into(), id, partitions })
     }
@@ -143,8 +144,8 @@ mod tests {
             version in 3_i16..=13,
         ) {
             let transactional_id = transactional_id.map(Arc::from);
-            let body = ProduceBody { transactional_id, acks, timeout_ms, topics };
-            let mut out = Outbound::default();
+            let body = ProduceRequestBody { transactional_id, acks, timeout_ms, topics };
+            let mut out = SegmentedBuf::default();
             body.encode(version, &mut out).unwrap();
             let mut expected = Vec::new();
             generated(&body).encode(version, &mut expected).unwrap();
@@ -152,7 +153,7 @@ mod tests {
             prop_assert_eq!(out.len(), expected.len());
             let shared = |segment: &Segment| matches!(segment, Segment::Shared(_));
             for (_, batch) in body.topics.iter().flat_map(|topic| &topic.partitions).filter(|(_, b)| b.len() > 1024) {
-                // Held by the body and by the request: it has not been copied.
+                // Held by the body and the request: the batch was not copied.
                 prop_assert_eq!(Arc::strong_count(batch), 2);
             }
             prop_assert!(out.segments().iter().filter(|segment| shared(segment)).all(|segment| segment.len() > 256));
@@ -166,9 +167,9 @@ mod tests {
             id: i as u128,
             partitions: (0..i).map(|partition| (partition, Arc::new(vec![7; 3]))).collect(),
         };
-        let body = ProduceBody { topics: (0..200).map(topic).collect(), ..Default::default() };
+        let body = ProduceRequestBody { topics: (0..200).map(topic).collect(), ..Default::default() };
         for version in 3..=13 {
-            let (mut out, mut expected) = (Outbound::default(), Vec::new());
+            let (mut out, mut expected) = (SegmentedBuf::default(), Vec::new());
             body.encode(version, &mut out).unwrap();
             generated(&body).encode(version, &mut expected).unwrap();
             assert!(out.to_vec() == expected, "version {version}");
@@ -178,10 +179,10 @@ mod tests {
     #[test]
     fn a_topic_without_an_id_holds_the_version_down() {
         let topic = |id| ProduceTopic { name: "orders".into(), id, partitions: vec![] };
-        let mut body = ProduceBody { topics: vec![topic(7)], ..Default::default() };
+        let mut body = ProduceRequestBody { topics: vec![topic(7)], ..Default::default() };
         assert_eq!(body.max_version(), 13);
         body.topics.push(topic(0));
         assert_eq!(body.max_version(), 12);
-        assert!(body.encode(14, &mut Outbound::default()).is_err());
+        assert!(body.encode(14, &mut SegmentedBuf::default()).is_err());
     }
 }

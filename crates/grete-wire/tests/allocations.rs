@@ -1,13 +1,14 @@
-//! Decoding and encoding in steady state take no memory per record, and hostile batches take no more than the limit.
+//! In the steady state, decoding and encoding allocate no memory per record. Malicious batches take no more memory than
+//! the limit.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch, compress, seal};
+use grete_wire::buffer_pool::{BufferPool, PooledBuf};
+use grete_wire::records::test_encoder::{BatchOptions, TestRecord, build_batch, compress, set_length_and_crc};
 use grete_wire::records::{
-    BatchBuilder, Columns, Compression, Compressor, DecodeLimits, Decoder, NewHeader, NewRecord, walk,
+    BatchBuilder, Columns, Compression, Compressor, DecodeLimits, Decoder, ProducerHeader, ProducerRecord, iter_batches,
 };
-use grete_wire::slab::{Slab, SlabPool};
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -21,30 +22,30 @@ fn grew(bytes: usize) {
     PEAK.fetch_max(live, Relaxed);
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches atomics only.
+// SAFETY: every call goes to the system's allocator unchanged; the counters are atomics.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grew(layout.size());
-        // SAFETY: the caller's contract is ours.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         grew(layout.size());
-        // SAFETY: the caller's contract is ours.
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's contract is ours.
+        // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         grew(size);
         LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's contract is ours.
+        // SAFETY: the caller keeps the contract of `realloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -55,9 +56,9 @@ static ALLOCATOR: Counting = Counting;
 const CODECS: [Compression; 5] =
     [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
 
-fn decode_all(decoder: &mut Decoder, slab: &Slab, columns: &mut Columns) {
+fn decode_all(decoder: &mut Decoder, slab: &PooledBuf, columns: &mut Columns) {
     columns.clear();
-    for item in walk(slab) {
+    for item in iter_batches(slab) {
         let (header, range) = item.unwrap();
         decoder.decode(slab, range, &header, 0, columns).unwrap();
     }
@@ -77,8 +78,8 @@ fn steady_state_takes_no_memory_per_record() {
     for codec in CODECS {
         let options = BatchOptions { compression: codec, ..BatchOptions::default() };
         let batches: Vec<u8> = (0..BATCHES).flat_map(|i| build_batch(i as i64 * 500, &records, &options)).collect();
-        let slab = Slab::from(batches);
-        let mut decoder = Decoder::new(SlabPool::new(64 << 20), DecodeLimits::default());
+        let slab = PooledBuf::from(batches);
+        let mut decoder = Decoder::new(BufferPool::new(64 << 20), DecodeLimits::default());
         let mut columns = Columns::default();
         for _ in 0..3 {
             decode_all(&mut decoder, &slab, &mut columns);
@@ -89,7 +90,7 @@ fn steady_state_takes_no_memory_per_record() {
             decode_all(&mut decoder, &slab, &mut columns);
         }
         let per_round = (COUNT.load(Relaxed) - before).div_ceil(ROUNDS);
-        // An unpacked batch is a slab of its own, and what counts its owners is allocated.
+        // A decompressed batch has its own buffer, whose reference count is allocated.
         let allowed = if codec == Compression::None { 0 } else { BATCHES };
         assert!(per_round <= allowed, "{codec}: {per_round} allocations for {BATCHES} batches");
     }
@@ -97,18 +98,18 @@ fn steady_state_takes_no_memory_per_record() {
 
 fn bombs_take_no_more_than_the_limit_allows() {
     const LIMIT: usize = 4 << 20;
-    /// A codec's context.
+    /// Memory of a codec's context.
     const CONTEXT: usize = 256 << 10;
     for codec in CODECS.into_iter().skip(1) {
         let options = BatchOptions { compression: codec, ..BatchOptions::default() };
         let mut batch = build_batch(0, &[TestRecord::value(0, "x")], &options);
         batch.truncate(61);
         batch.extend(compress(codec, &vec![0; 16 << 20]));
-        seal(&mut batch);
-        let slab = Slab::from(batch);
-        let (header, range) = walk(&slab).next().unwrap().unwrap();
+        set_length_and_crc(&mut batch);
+        let slab = PooledBuf::from(batch);
+        let (header, range) = iter_batches(&slab).next().unwrap().unwrap();
         let mut columns = Columns::default();
-        let mut decoder = Decoder::new(SlabPool::new(0), DecodeLimits { max_decompressed_batch_bytes: LIMIT });
+        let mut decoder = Decoder::new(BufferPool::new(0), DecodeLimits { max_decompressed_batch_bytes: LIMIT });
         let before = LIVE.load(Relaxed);
         PEAK.store(before, Relaxed);
         decoder.decode(&slab, range, &header, 0, &mut columns).unwrap_err();
@@ -120,7 +121,7 @@ fn bombs_take_no_more_than_the_limit_allows() {
 
 fn encoding_in_a_recycled_buffer_takes_no_memory_per_record() {
     const ROUNDS: usize = 20;
-    let header = NewHeader { key: "trace", value: Some(b"1") };
+    let header = ProducerHeader { key: "trace", value: Some(b"1") };
     let value = [b'v'; 100];
     for codec in CODECS {
         let mut compressor = Compressor::new();
@@ -129,13 +130,13 @@ fn encoding_in_a_recycled_buffer_takes_no_memory_per_record() {
             let mut builder = BatchBuilder::new(std::mem::take(&mut buffer));
             for i in 0..500 {
                 let headers: &[_] = if i % 5 == 0 { &[header] } else { &[] };
-                let record = NewRecord { timestamp: i, key: Some(b"key"), value: Some(&value), headers };
+                let record = ProducerRecord { timestamp: i, key: Some(b"key"), value: Some(&value), headers };
                 builder.append(&record).unwrap();
-                builder.append_within(&record, usize::MAX).unwrap();
+                builder.try_append(&record, usize::MAX).unwrap();
             }
             assert_eq!(builder.append_values(7, std::iter::repeat_n(Some(&value[..]), 500), usize::MAX), 500);
             let mut batch = builder.finish(codec, None, &mut compressor).unwrap();
-            batch.stamp(1, 2, 3);
+            batch.set_producer_info(1, 2, 3);
             let sent = batch.bytes().clone();
             drop(sent);
             buffer = batch.into_buffer().unwrap();
@@ -143,12 +144,12 @@ fn encoding_in_a_recycled_buffer_takes_no_memory_per_record() {
         round();
         let before = COUNT.load(Relaxed);
         (0..ROUNDS).for_each(|_| round());
-        // What counts the owners of a batch's bytes, and nothing else, whatever the codec.
+        // Only the reference count of a batch's bytes is allocated, with every codec.
         assert_eq!(COUNT.load(Relaxed) - before, ROUNDS, "{codec}");
     }
 }
 
-/// One test, since the counters are the process's.
+/// A single test, since the counters are global to the process.
 #[test]
 fn allocations() {
     steady_state_takes_no_memory_per_record();

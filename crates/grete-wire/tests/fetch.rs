@@ -1,4 +1,4 @@
-//! The hot Fetch codec against the generated one, and against hostile bytes.
+//! Compares the hand-written Fetch codec with the generated one, and feeds it malformed bytes.
 
 use std::borrow::Cow;
 
@@ -36,7 +36,7 @@ fn key<T>(version: i16, topic: &Topic<T>) -> TopicKey<'_> {
     if version >= 13 { TopicKey::Id(topic.1) } else { TopicKey::Name(&topic.0) }
 }
 
-/// Topic fields as the version carries them, the other one at its default.
+/// Returns the topic's name and id as the version carries them, the other one at its default.
 fn names<T>(version: i16, topic: &Topic<T>) -> (Cow<'_, str>, u128) {
     if version >= 13 { ("".into(), topic.1) } else { (Cow::Borrowed(topic.0.as_str()), 0) }
 }
@@ -63,7 +63,7 @@ fn partition() -> impl Strategy<Value = PartitionData<'static>> {
             };
             if let Some((epoch, end_offset)) = diverging {
                 partition.diverging_epoch = FetchResponseEpochEndOffset { epoch, end_offset };
-                partition.snapshot_id.end_offset = end_offset; // a tag that is stepped over
+                partition.snapshot_id.end_offset = end_offset; // a tag that is skipped
             }
             if let Some((leader_id, leader_epoch)) = leader {
                 partition.current_leader = FetchResponseLeaderIdAndEpoch { leader_id, leader_epoch };
@@ -197,7 +197,7 @@ proptest! {
         let expected: Vec<_> = expected.map(|e| (e.0, &*e.1, e.2, rack(e).then_some(&*e.1))).collect();
         prop_assert_eq!(got, expected);
 
-        // Every cut is an error, and the last word.
+        // Every truncation is an error, and ends the iteration.
         for cut in 0..body.len() {
             if let Ok((_, mut partitions)) = response::parse(version, &body[..cut]) {
                 prop_assert!(partitions.any(|item| item.is_err()), "cut at {}", cut);

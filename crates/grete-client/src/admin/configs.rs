@@ -1,45 +1,49 @@
-//! Settings of topics and brokers.
+//! Configurations of topics and brokers.
 
-use grete_core::admin::{AdminReply, Alteration, ConfigEntry, Operation, Resource};
+use grete_proto::admin::{AdminReply, ConfigAlteration, ConfigEntry, ConfigResource, Operation};
 
-use super::{Admin, Call};
+use super::{Admin, CallContext};
 use crate::error::{ClientError, Subject};
 
-fn subject(resource: &Resource) -> Subject {
+fn resource_subject(resource: &ConfigResource) -> Subject {
     match resource {
-        Resource::Topic(name) => Subject::Topic(name.to_string()),
-        Resource::Broker(node) => Subject::Other(format!("broker {node}")),
-        Resource::AllBrokers => Subject::Other("all brokers".into()),
+        ConfigResource::Topic(name) => Subject::Topic(name.to_string()),
+        ConfigResource::Broker(node) => Subject::Other(format!("broker {node}")),
+        ConfigResource::AllBrokers => Subject::Other("all brokers".into()),
     }
 }
 
 impl Admin {
-    /// All settings of a topic or a broker.
+    /// Returns all settings of a topic or a broker.
     ///
     /// # Errors
-    /// When there is no such topic or broker, or it does not answer in time.
-    pub fn describe_config(&self, call: &Call<'_>, resource: Resource) -> Result<Vec<ConfigEntry>, ClientError> {
-        let subject = subject(&resource);
-        match self.ask(call, Operation::DescribeConfigs { resources: vec![resource] })? {
-            AdminReply::Configs(results) => call.only(results, subject),
-            other => Err(call.misplaced(&other)),
+    /// Fails if the topic or broker does not exist, or does not answer in time.
+    pub fn describe_config(
+        &self,
+        call: &CallContext<'_>,
+        resource: ConfigResource,
+    ) -> Result<Vec<ConfigEntry>, ClientError> {
+        let subject = resource_subject(&resource);
+        match self.execute(call, Operation::DescribeConfigs { resources: vec![resource] })? {
+            AdminReply::Configs(results) => call.single_result(results, subject),
+            other => Err(call.wrong_reply_type(&other)),
         }
     }
 
-    /// Changes some settings of a topic or a broker; the others stay as they are.
+    /// Changes some settings of a topic or a broker; the others keep their values.
     ///
     /// # Errors
-    /// When a setting or value is refused: then none of them has changed.
+    /// Fails if a setting or value is refused; none of the settings has changed then.
     pub fn alter_config(
         &self,
-        call: &Call<'_>,
-        alteration: Alteration,
+        call: &CallContext<'_>,
+        alteration: ConfigAlteration,
         validate_only: bool,
     ) -> Result<(), ClientError> {
-        let subject = subject(&alteration.resource);
-        match self.ask(call, Operation::AlterConfigs { alterations: vec![alteration], validate_only })? {
-            AdminReply::Done(results) => call.only(results, subject),
-            other => Err(call.misplaced(&other)),
+        let subject = resource_subject(&alteration.resource);
+        match self.execute(call, Operation::AlterConfigs { alterations: vec![alteration], validate_only })? {
+            AdminReply::Done(results) => call.single_result(results, subject),
+            other => Err(call.wrong_reply_type(&other)),
         }
     }
 }

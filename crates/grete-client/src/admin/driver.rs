@@ -1,52 +1,52 @@
-//! The network thread's side of an admin client.
+//! Driver of the admin client on the network thread.
 
 use std::sync::Arc;
 
-use grete_core::admin::{AdminAction, AdminCore, AdminEvent, AdminReply};
-use grete_core::cluster::ClusterNotice;
-use grete_core::time::Nanos;
-use grete_net::{NetAction, NetEvent, Protocol};
+use grete_net::{NetEvent, Protocol, TransportAction};
+use grete_proto::admin::{AdminAction, AdminCore, AdminEvent, AdminReply};
+use grete_proto::cluster::ClusterLogEvent;
+use grete_proto::time::Nanos;
 
-use super::Said;
-use crate::command::{Commands, Question};
+use super::state::AdminState;
 use crate::error::ClientError;
-use crate::report;
+use crate::log_messages;
+use crate::request_queue::{CancellableRequest, RequestQueue};
+use crate::thread_guard::NetworkThreadOwner;
 
-impl Question for AdminEvent {
-    type Answer = AdminReply;
+impl CancellableRequest for AdminEvent {
+    type Response = AdminReply;
 
-    fn forget(id: u32) -> Self {
-        Self::Forget(id)
+    fn cancel(id: u32) -> Self {
+        Self::Cancel(id)
     }
 }
 
 pub(super) struct Driver {
     core: AdminCore,
-    commands: Arc<Commands<AdminEvent>>,
-    said: Arc<Said>,
-    wishes: Vec<AdminAction>,
+    commands: Arc<RequestQueue<AdminEvent>>,
+    said: Arc<AdminState>,
+    core_actions: Vec<AdminAction>,
     finished: bool,
 }
 
 impl Driver {
-    pub fn new(core: AdminCore, commands: Arc<Commands<AdminEvent>>, said: Arc<Said>) -> Self {
-        Self { core, commands, said, wishes: Vec::new(), finished: false }
+    pub fn new(core: AdminCore, commands: Arc<RequestQueue<AdminEvent>>, said: Arc<AdminState>) -> Self {
+        Self { core, commands, said, core_actions: Vec::new(), finished: false }
     }
 
-    fn perform(&mut self, actions: &mut Vec<NetAction>) {
-        for wish in self.wishes.drain(..) {
-            match wish {
-                AdminAction::Connect { conn, host, port } => actions.push(NetAction::Connect { conn, host, port }),
-                AdminAction::Write { conn, bytes } => actions.push(NetAction::Write { conn, bytes }),
-                AdminAction::CloseConn(conn) => actions.push(NetAction::Close { conn }),
-                AdminAction::Reply(id, reply) => self.commands.answer(id, reply),
-                // Whoever has asked about the topic is told.
-                AdminAction::Notice(ClusterNotice::TopicError { .. } | ClusterNotice::TopicRecreated { .. }) => {}
-                AdminAction::Notice(notice) => {
-                    if let ClusterNotice::Fatal(not_kafka) = &notice {
+    fn perform(&mut self, actions: &mut Vec<TransportAction>) {
+        for action in self.core_actions.drain(..) {
+            match action {
+                AdminAction::Transport(action) => actions.push(action),
+                AdminAction::Reply(id, reply) => self.commands.complete(id, reply),
+                // Errors of a topic go to the caller that requested the topic, not into the log.
+                AdminAction::LogEvent(ClusterLogEvent::TopicError { .. } | ClusterLogEvent::TopicRecreated { .. }) => {}
+                AdminAction::LogEvent(notice) => {
+                    if let ClusterLogEvent::Fatal(not_kafka) = &notice {
                         self.said.fail(ClientError::NotKafka(not_kafka.to_string()));
                     }
-                    self.said.notices.push(report::cluster(&notice));
+                    self.said.log_events.push(log_messages::cluster_event(&notice));
+                    self.commands.wake_callers();
                 }
                 AdminAction::Finished => self.finished = true,
             }
@@ -55,19 +55,19 @@ impl Driver {
 }
 
 impl Protocol for Driver {
-    fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<NetAction>) {
+    fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<TransportAction>) {
         let event = match event {
             NetEvent::Connected(conn) => AdminEvent::Connected(conn),
             NetEvent::Frame(conn, frame) => AdminEvent::Frame(conn, frame),
             NetEvent::Closed(conn, reason) => AdminEvent::Closed(conn, reason),
             NetEvent::Tick => {
-                for command in self.commands.take() {
-                    self.core.step(now, command, &mut self.wishes);
+                for command in self.commands.drain() {
+                    self.core.step(now, command, &mut self.core_actions);
                 }
                 AdminEvent::Tick
             }
         };
-        self.core.step(now, event, &mut self.wishes);
+        self.core.step(now, event, &mut self.core_actions);
         self.perform(actions);
     }
 
@@ -80,20 +80,18 @@ impl Protocol for Driver {
     }
 }
 
-/// Lives on the network thread: however that ends, whoever waits for it hears of it.
-pub(super) struct Ending {
-    pub commands: Arc<Commands<AdminEvent>>,
-    pub said: Arc<Said>,
+/// State that the network thread fails and closes at its end.
+pub(super) struct AdminThread {
+    pub requests: Arc<RequestQueue<AdminEvent>>,
+    pub state: Arc<AdminState>,
 }
 
-impl Drop for Ending {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.said.fail(ClientError::Os {
-                what: "the network thread has ended on a fault of Grete's own",
-                cause: "stderr says where; please report it".into(),
-            });
-        }
-        self.commands.end();
+impl NetworkThreadOwner for AdminThread {
+    fn fail(&self, error: ClientError) {
+        self.state.fail(error);
+    }
+
+    fn finish(&self) {
+        self.requests.close();
     }
 }

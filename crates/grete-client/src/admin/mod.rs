@@ -1,16 +1,17 @@
-//! An admin client: topics, settings, groups and offsets, asked for from any thread.
+//! Admin client: manages topics, settings, groups and offsets, from any thread.
 //!
-//! Its network thread connects with the first question. A caller sleeps until the answer to its own question has been
-//! read, and for no other reason. An operation may take several questions, one after the other on the caller's thread, all
-//! within the one time that the [`Call`] gives it.
+//! The network thread connects with the first request. A caller sleeps until the response to its own request has been
+//! read; no other event wakes it, except to write log events. An operation may need several requests, one after the
+//! other on the caller's thread, all within the deadline of its [`CallContext`].
 
-mod call;
+mod call_context;
 mod cluster;
 mod configs;
 mod driver;
 mod groups;
 mod offsets;
-mod reset;
+mod reset_offsets;
+mod state;
 mod topics;
 
 use std::fmt;
@@ -19,154 +20,134 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use grete_core::admin::{AdminCore, AdminEvent, AdminReply, Operation};
-use grete_core::rng::Rng;
-use grete_net::{Clock, EventFd, EventLoop};
-use grete_wire::slab::SlabPool;
+use grete_net::{Clock, EventLoop};
+use grete_proto::admin::{AdminCore, AdminEvent, AdminReply, Operation};
+use grete_proto::rng::Rng;
+use grete_sys::EventFd;
+use grete_wire::buffer_pool::BufferPool;
 
-pub use call::{Call, Each};
-pub(crate) use call::{failure, partition, refusal};
+pub use call_context::{CallContext, ItemResults};
+pub(crate) use call_context::{client_error, partition_subject, refused_error};
 pub use groups::GroupList;
 pub use offsets::PartitionLag;
-pub use reset::{ResetPlan, ResetTo};
+pub use reset_offsets::{ResetPlan, ResetTo};
 
-use crate::command::{Commands, NoAnswer};
 use crate::config::AdminConfig;
-use crate::dispatcher::seed;
 use crate::error::ClientError;
-use crate::notice::{Notice, Notices};
-use driver::{Driver, Ending};
+use crate::log_event::{LogEventQueue, LogSink};
+use crate::random_seed;
+use crate::request_queue::{RequestAborted, RequestQueue};
+use crate::thread_guard::spawn_network_thread;
+use driver::{AdminThread, Driver};
+use state::AdminState;
 
-/// Metadata of all topics is the largest answer.
+/// Maximum size of a response in bytes; the metadata of all topics is the largest.
 const MAX_FRAME_BYTES: usize = 1 << 28;
-/// Slabs kept between answers.
-const RETAIN_BYTES: usize = 1 << 20;
-/// The core ends an operation in time and says how far it came; this much longer a caller waits for that word.
-const GRACE: Duration = Duration::from_secs(1);
+/// Bytes of idle buffers that are kept between responses.
+const MAX_RETAINED_BYTES: usize = 1 << 20;
+/// Time that a caller waits beyond its deadline. The core ends an operation in time and then reports how far it came.
+const RESPONSE_GRACE: Duration = Duration::from_secs(1);
 
-/// An admin client. Clones share it.
+/// Admin client handle. Clones share one client.
 #[derive(Clone)]
 pub struct Admin {
-    shared: Arc<Shared>,
+    inner: Arc<AdminInner>,
 }
 
-struct Shared {
-    commands: Arc<Commands<AdminEvent>>,
-    said: Arc<Said>,
+struct AdminInner {
+    requests: Arc<RequestQueue<AdminEvent>>,
+    state: Arc<AdminState>,
     thread: Mutex<Option<JoinHandle<()>>>,
     closed: AtomicBool,
     fork_generation: u32,
 }
 
-/// What the network thread has to say besides answers.
-#[derive(Debug)]
-struct Said {
-    notices: Notices,
-    fatal: Mutex<Option<ClientError>>,
-}
-
 impl Admin {
-    /// Starts the network thread; connects when something is asked.
+    /// Starts the network thread, which connects with the first request. `log` is called by threads that wait for a
+    /// response.
     ///
     /// # Errors
-    /// When the system has no thread, descriptor or randomness to give.
-    pub fn start(config: &AdminConfig) -> Result<Self, ClientError> {
-        let core = AdminCore::new(config.to_core(), Rng::new(seed()?));
+    /// Fails if the system has no thread, descriptor or random numbers left.
+    pub fn start(config: &AdminConfig, log: Option<LogSink>) -> Result<Self, ClientError> {
+        let core = AdminCore::new(config.to_core(), Rng::new(random_seed()?));
         let event = EventFd::new().map_err(|error| ClientError::os("opening an event descriptor", &error))?;
-        let said = Arc::new(Said { notices: Notices::new(event), fatal: Mutex::default() });
-        let mut commands = None;
-        let slabs = SlabPool::new(RETAIN_BYTES);
+        let state = Arc::new(AdminState::new(LogEventQueue::new(event, log)));
+        let mut requests = None;
+        let slabs = BufferPool::new(MAX_RETAINED_BYTES);
         let event_loop = EventLoop::new(Clock::new(), slabs, MAX_FRAME_BYTES, |waker| {
-            let shared = Arc::new(Commands::new(waker));
-            commands = Some(Arc::clone(&shared));
-            Driver::new(core, shared, Arc::clone(&said))
+            let shared = Arc::new(RequestQueue::new(waker));
+            requests = Some(Arc::clone(&shared));
+            Driver::new(core, shared, Arc::clone(&state))
         });
         let event_loop = event_loop.map_err(|error| ClientError::os("opening a poll descriptor", &error))?;
-        let commands = commands.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
-        let ending = Ending { commands: Arc::clone(&commands), said: Arc::clone(&said) };
-        let run = move || {
-            if let Err(error) = event_loop.run() {
-                ending.said.fail(ClientError::os("waiting for sockets", &error));
-            }
-        };
-        let thread = std::thread::Builder::new().name("grete-admin".into()).spawn(run);
-        let thread = thread.map_err(|error| ClientError::os("starting the network thread", &error))?;
+        let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
+        let owner = AdminThread { requests: Arc::clone(&requests), state: Arc::clone(&state) };
+        let thread = spawn_network_thread("grete-admin", event_loop, owner)?;
         Ok(Self {
-            shared: Arc::new(Shared {
-                commands,
-                said,
+            inner: Arc::new(AdminInner {
+                requests,
+                state,
                 thread: Mutex::new(Some(thread)),
                 closed: AtomicBool::new(false),
-                fork_generation: grete_net::fork::generation(),
+                fork_generation: grete_sys::fork::generation(),
             }),
         })
     }
 
-    /// What is worth a log line since the last call.
-    #[must_use]
-    pub fn take_notices(&self) -> Vec<Notice> {
-        self.shared.said.notices.take()
+    /// Returns the log events of the network thread, which wait for a thread that can log.
+    pub fn log_events(&self) -> &LogEventQueue {
+        &self.inner.state.log_events
     }
 
-    /// Ends the network thread; operations under way end, too. A second call does nothing.
+    /// Ends the network thread and all operations in progress. A second call does nothing.
     ///
     /// # Errors
-    /// When the thread has not ended within `timeout`; it does so on its own.
+    /// Fails if the thread has not ended within `timeout`; the thread then ends by itself.
     pub fn close(&self, timeout: Duration) -> Result<(), ClientError> {
-        let shared = &*self.shared;
+        let shared = &*self.inner;
         shared.check_fork()?;
         if shared.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        shared.commands.send(AdminEvent::Close);
-        if !shared.commands.wait_for_end(timeout) {
+        shared.requests.send(AdminEvent::Close);
+        if !shared.requests.wait_until_closed(timeout, || shared.state.log_events.write_pending()) {
             return Err(ClientError::TimedOut {
                 operation: "close".to_owned(),
                 seconds: timeout.as_secs_f64(),
-                hint: "the network thread ends on its own",
+                hint: "the network thread ends by itself",
             });
         }
         if let Some(thread) = shared.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // It has said its last word: a panic in it was reported as the client's failure.
+            // A panic of the thread was already reported as the failure of the client.
             let _ = thread.join();
         }
         Ok(())
     }
 
-    fn ask(&self, call: &Call<'_>, operation: Operation) -> Result<AdminReply, ClientError> {
-        let shared = &*self.shared;
+    fn execute(&self, call: &CallContext<'_>, operation: Operation) -> Result<AdminReply, ClientError> {
+        let shared = &*self.inner;
         shared.check_fork()?;
         if shared.closed.load(Ordering::Acquire) {
             return Err(ClientError::Closed { what: "admin client" });
         }
-        if let Some(fatal) = shared.said.fatal() {
+        if let Some(fatal) = shared.state.fatal() {
             return Err(fatal);
         }
-        let left = call.left();
+        let left = call.remaining();
         let timeout = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-        let question = |id| AdminEvent::Ask { id, operation, timeout };
-        shared.commands.ask(left + GRACE, || call.interrupted(), question).map_err(|no_answer| match no_answer {
-            NoAnswer::Ended => shared.said.fatal().unwrap_or(ClientError::Closed { what: "admin client" }),
-            NoAnswer::TimedOut => call.unfinished("the network thread did not answer"),
-            NoAnswer::Interrupted => ClientError::Interrupted { operation: call.operation().to_owned() },
+        let build = |id| AdminEvent::Submit { id, operation, timeout };
+        let before_wait = |signal: bool| shared.state.log_events.write_pending() || (signal && call.interrupted());
+        shared.requests.request(left + RESPONSE_GRACE, before_wait, build).map_err(|aborted| match aborted {
+            RequestAborted::Closed => shared.state.fatal().unwrap_or(ClientError::Closed { what: "admin client" }),
+            RequestAborted::TimedOut => call.timed_out("the network thread did not answer"),
+            RequestAborted::Interrupted => ClientError::Interrupted { operation: call.operation().to_owned() },
         })
     }
 }
 
-impl Said {
-    fn fatal(&self) -> Option<ClientError> {
-        self.fatal.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The first one stays.
-    fn fail(&self, error: ClientError) {
-        self.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-    }
-}
-
-impl Shared {
+impl AdminInner {
     fn check_fork(&self) -> Result<(), ClientError> {
-        if self.fork_generation == grete_net::fork::generation() {
+        if self.fork_generation == grete_sys::fork::generation() {
             return Ok(());
         }
         Err(ClientError::Forked { what: "admin client" })
@@ -179,15 +160,15 @@ impl fmt::Debug for Admin {
     }
 }
 
-impl Drop for Shared {
+impl Drop for AdminInner {
     fn drop(&mut self) {
         if self.check_fork().is_err() {
-            // The thread is the parent's; joining, waking or freeing what it uses is not ours to do.
+            // The thread is the parent's, so this process must not join it, wake it, or free what it uses.
             std::mem::forget(self.thread.lock().unwrap_or_else(PoisonError::into_inner).take());
             return;
         }
         if !self.closed.load(Ordering::Acquire) {
-            self.commands.send(AdminEvent::Close);
+            self.requests.send(AdminEvent::Close);
         }
     }
 }

@@ -1,30 +1,30 @@
-//! A consumer's settings.
+//! Settings of the consumer.
 
 use std::ops::Deref;
 
 use super::{ConfigError, Role, Settings, invalid};
 
-/// Where to start without a committed offset, or when it is out of range.
+/// Start position without a committed offset, or when the offset is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reset {
-    /// The first record still there.
+pub enum OffsetReset {
+    /// The first record in the log.
     Earliest,
-    /// What is written from now on.
+    /// The end of the log: only records written from now on.
     Latest,
-    /// Neither: an error.
+    /// No reset: raise an error.
     None,
 }
 
-/// A checked configuration of one consumer.
+/// Checked configuration of a consumer.
 #[derive(Debug, Clone)]
 pub struct ConsumerConfig(Settings);
 
 impl ConsumerConfig {
-    /// Checks every pair. Java's and librdkafka's spellings are accepted; the last of two spellings of one setting
-    /// wins. Settings that only another role knows are accepted, so that one dict serves all clients.
+    /// Checks every pair. The spellings of Java and librdkafka are accepted; of two spellings of one setting the last
+    /// wins. Settings of other roles are accepted, so that one dict serves all clients.
     ///
     /// # Errors
-    /// The first setting that is unknown, wrong or not built yet, `bootstrap.servers` when it is missing, and settings
+    /// Returns the first setting that is unknown, invalid or not supported, a missing `bootstrap.servers`, or settings
     /// that contradict each other.
     pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self, ConfigError> {
         let config = Self(Settings::from_pairs(Role::Consumer, pairs)?);
@@ -41,35 +41,31 @@ impl ConsumerConfig {
         Ok(config)
     }
 
-    /// The group, if one is set.
-    #[must_use]
+    /// Returns `group.id`; `None`: not set.
     pub fn group_id(&self) -> Option<&str> {
         Some(self.text("group.id")).filter(|id| !id.is_empty())
     }
 
-    /// The static member's id, if one is set.
-    #[must_use]
+    /// Returns `group.instance.id` of a static member; `None`: not set.
     pub fn instance_id(&self) -> Option<&str> {
         Some(self.text("group.instance.id")).filter(|id| !id.is_empty())
     }
 
-    /// The value of `auto.offset.reset`.
-    #[must_use]
-    pub fn reset(&self) -> Reset {
+    /// Returns the value of `auto.offset.reset`.
+    pub fn offset_reset(&self) -> OffsetReset {
         match self.text("auto.offset.reset") {
-            "latest" => Reset::Latest,
-            "none" => Reset::None,
-            _ => Reset::Earliest,
+            "latest" => OffsetReset::Latest,
+            "none" => OffsetReset::None,
+            _ => OffsetReset::Earliest,
         }
     }
 
-    /// Whether only committed transactions are read.
-    #[must_use]
+    /// Returns whether only committed transactions are read.
     pub fn read_committed(&self) -> bool {
         self.text("isolation.level") == "read_committed"
     }
 
-    /// Assignors in order of preference.
+    /// Returns the assignors in order of preference.
     pub fn assignors(&self) -> impl Iterator<Item = &str> {
         self.text("partition.assignment.strategy").split(',').map(str::trim)
     }

@@ -1,49 +1,51 @@
-//! Settings by Kafka's dotted names. What is unknown, wrong or not built yet is refused here, before any socket opens.
+//! Configuration by Kafka's dotted names. Unknown, invalid or unsupported settings are refused here, before any socket
+//! opens.
 
-mod check;
 mod consumer;
-mod core;
+mod into_core;
 mod producer;
 mod setting;
-mod table;
+mod settings_table;
 #[cfg(test)]
 mod tests;
+mod validate;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use consumer::{ConsumerConfig, Reset};
+pub use consumer::{ConsumerConfig, OffsetReset};
 pub use producer::{Acks, ProducerConfig};
 pub use setting::Role;
 use setting::{Setting, Status};
+use settings_table::settings_of;
 
-/// A setting that cannot be used, and what to do about it.
+/// Setting that cannot be used, with the cure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ConfigError {
-    /// The setting's name as it was given.
+    /// Name of the setting as given.
     pub setting: String,
-    /// What is wrong and what would be right.
+    /// Message for the user: the error and the cure.
     pub message: String,
-    /// In one word.
+    /// Kind of the error.
     pub kind: ConfigErrorKind,
 }
 
-/// Why a setting was refused.
+/// Reason why a setting was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigErrorKind {
-    /// No such setting.
+    /// There is no such setting.
     Unknown,
-    /// The value does not fit.
+    /// The value is not allowed.
     Invalid,
-    /// Kafka has it, Grete does not have it yet.
-    NotBuilt,
-    /// It must be given.
+    /// Kafka has the setting, but Grete does not support it yet.
+    NotSupported,
+    /// The setting is required.
     Missing,
 }
 
-/// Checked settings of one client, whatever its role. [`ConsumerConfig`], [`ProducerConfig`] and [`AdminConfig`] add what
-/// their role knows.
+/// Checked settings of one client of any role. [`ConsumerConfig`], [`ProducerConfig`] and [`AdminConfig`] add the
+/// settings of their role.
 #[derive(Debug, Clone)]
 pub struct Settings {
     role: Role,
@@ -52,17 +54,17 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Checks every pair. Java's and librdkafka's spellings are accepted; the last of two spellings of one setting
-    /// wins. Settings that only another role knows are accepted, so that one dict serves all clients.
+    /// Checks every pair. The spellings of Java and librdkafka are accepted; of two spellings of one setting the last
+    /// wins. Settings of other roles are accepted, so that one dict serves all clients.
     fn from_pairs(role: Role, pairs: &[(String, String)]) -> Result<Self, ConfigError> {
         let mut values: Vec<(&'static Setting, String)> = Vec::new();
         for (name, value) in pairs {
-            let Some((setting, value)) = check::setting(role, name, value)? else { continue };
+            let Some((setting, value)) = validate::parse_setting(role, name, value)? else { continue };
             values.retain(|(other, _)| other.name != setting.name);
             values.push((setting, value));
         }
         let mut settings = Self { role, values, bootstrap: Vec::new() };
-        settings.bootstrap = check::bootstrap(settings.text("bootstrap.servers"))?;
+        settings.bootstrap = validate::parse_bootstrap(settings.text("bootstrap.servers"))?;
         let (first, most) = (settings.number("reconnect.backoff.ms"), settings.number("reconnect.backoff.max.ms"));
         if first > most {
             return Err(invalid(
@@ -73,57 +75,52 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Name, value and whether it is the default, for each setting that the role knows.
-    #[must_use]
+    /// Returns (name, value, whether the value is the default) for each setting of the role.
     pub fn entries(&self) -> Vec<(&'static str, String, bool)> {
-        let built = self.role.settings().filter(|setting| setting.status == Status::Built);
+        let built = settings_of(self.role).filter(|setting| setting.status == Status::Supported);
         built
-            .map(|setting| (setting.name, self.text(setting.name).to_owned(), self.given(setting.name).is_none()))
+            .map(|setting| (setting.name, self.text(setting.name).to_owned(), self.explicit(setting.name).is_none()))
             .collect()
     }
 
-    /// Host and port of each address to start from.
-    #[must_use]
+    /// Returns host and port of each bootstrap address.
     pub fn bootstrap(&self) -> &[(Arc<str>, u16)] {
         &self.bootstrap
     }
 
-    /// What the broker's logs and quotas know this client by.
-    #[must_use]
+    /// Returns `client.id`, the name of this client in the brokers' logs and quotas.
     pub fn client_id(&self) -> &str {
         self.text("client.id")
     }
 
-    /// A boolean setting.
-    #[must_use]
+    /// Returns a boolean setting.
     pub fn flag(&self, name: &str) -> bool {
         self.text(name) == "true"
     }
 
-    /// A whole number; settings are checked, so a name that is not a number's is a mistake of ours and gives 0.
-    #[must_use]
+    /// Returns a number. Settings are already checked, so the name of a setting that is not a number is a defect of
+    /// Grete and yields 0.
     pub fn number(&self, name: &str) -> i64 {
         self.text(name).parse().unwrap_or(0)
     }
 
-    /// A number of milliseconds.
-    #[must_use]
+    /// Returns a number of milliseconds.
     pub fn millis(&self, name: &str) -> Duration {
         Duration::from_millis(u64::try_from(self.number(name)).unwrap_or(0))
     }
 
-    fn given(&self, name: &str) -> Option<&str> {
+    fn explicit(&self, name: &str) -> Option<&str> {
         self.values.iter().find(|(setting, _)| setting.name == name).map(|(_, value)| value.as_str())
     }
 
     fn text(&self, name: &str) -> &str {
         let default =
-            || self.role.settings().find(|setting| setting.name == name).map_or("", |setting| setting.default);
-        self.given(name).unwrap_or_else(default)
+            || settings_of(self.role).find(|setting| setting.name == name).map_or("", |setting| setting.default);
+        self.explicit(name).unwrap_or_else(default)
     }
 }
 
-/// A checked configuration of one admin client.
+/// Checked configuration of an admin client.
 #[derive(Debug, Clone)]
 pub struct AdminConfig(Settings);
 
@@ -131,7 +128,7 @@ impl AdminConfig {
     /// Checks every pair; see [`ConsumerConfig::from_pairs`].
     ///
     /// # Errors
-    /// The first setting that is unknown, wrong or not built yet, and `bootstrap.servers` when it is missing.
+    /// Returns the first setting that is unknown, invalid or not supported, or a missing `bootstrap.servers`.
     pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self, ConfigError> {
         Settings::from_pairs(Role::Admin, pairs).map(Self)
     }

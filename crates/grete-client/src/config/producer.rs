@@ -1,25 +1,26 @@
-//! A producer's settings, and how they hang together.
+//! Settings of the producer, and the checks of their combinations.
 
 use std::ops::Deref;
 use std::time::Duration;
 
 use super::{ConfigError, Role, Settings, invalid};
 
-/// How many brokers have to have a record before it counts as written.
+/// Number of brokers that must have a record before it counts as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acks {
-    /// Nobody says: outcomes are unknown.
+    /// No acknowledgment: outcomes are unknown.
     None,
     /// The leader.
     Leader,
-    /// All replicas that are in sync.
+    /// All in-sync replicas.
     All,
 }
 
-/// Brokers remember this many batches of a producer and partition (KIP-98); more in flight could not be told apart.
-const MOST_IN_FLIGHT: i64 = 5;
+/// Number of batches that brokers remember per producer and partition (KIP-98). With more in flight, brokers could not
+/// detect duplicates.
+const MAX_IN_FLIGHT: i64 = 5;
 
-/// A checked configuration of one producer.
+/// Checked configuration of a producer.
 #[derive(Debug, Clone)]
 pub struct ProducerConfig {
     settings: Settings,
@@ -30,21 +31,21 @@ pub struct ProducerConfig {
 impl ProducerConfig {
     /// Checks every pair; see [`super::ConsumerConfig::from_pairs`].
     ///
-    /// `enable.idempotence`, unless it is asked for, gives way to acks other than all, as in Java's client.
+    /// `enable.idempotence` is switched off by `acks` other than `all`, unless it is set explicitly, as in the Java
+    /// client.
     ///
     /// # Errors
-    /// The first setting that is unknown, wrong or not built yet, `bootstrap.servers` when it is missing, and settings
+    /// Returns the first setting that is unknown, invalid or not supported, a missing `bootstrap.servers`, or settings
     /// that contradict each other.
     pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self, ConfigError> {
         let settings = Settings::from_pairs(Role::Producer, pairs)?;
-        let idempotent = idempotence(&settings)?;
-        let delivery_timeout = delivery_timeout(&settings)?;
-        level(&settings)?;
+        let idempotent = resolve_idempotence(&settings)?;
+        let delivery_timeout = resolve_delivery_timeout(&settings)?;
+        check_compression_level(&settings)?;
         Ok(Self { settings, idempotent, delivery_timeout })
     }
 
-    /// The value of `acks`.
-    #[must_use]
+    /// Returns the value of `acks`.
     pub fn acks(&self) -> Acks {
         match self.text("acks") {
             "0" => Acks::None,
@@ -53,36 +54,33 @@ impl ProducerConfig {
         }
     }
 
-    /// Whether brokers drop what a retry would write twice.
-    #[must_use]
+    /// Returns whether brokers drop duplicates that a retry would write.
     pub fn idempotent(&self) -> bool {
         self.idempotent
     }
 
-    /// From append to the last word about a record: `delivery.timeout.ms`, or what the other time-outs need.
-    #[must_use]
+    /// Returns the longest time from the append of a record to its result: `delivery.timeout.ms`, or the sum of the
+    /// other timeouts if that is longer.
     pub fn delivery_timeout(&self) -> Duration {
         self.delivery_timeout
     }
 
-    /// The codec's name: none, gzip, snappy, lz4 or zstd.
-    #[must_use]
+    /// Returns the name of the codec: none, gzip, snappy, lz4 or zstd.
     pub fn compression(&self) -> &str {
         self.text("compression.type")
     }
 
-    /// `compression.level`; `None` for the codec's own default.
-    #[must_use]
+    /// Returns `compression.level`; `None`: the codec's default.
     pub fn compression_level(&self) -> Option<i32> {
         i32::try_from(self.number("compression.level")).ok().filter(|level| *level >= 0)
     }
 }
 
-fn idempotence(settings: &Settings) -> Result<bool, ConfigError> {
+fn resolve_idempotence(settings: &Settings) -> Result<bool, ConfigError> {
     const NAME: &str = "enable.idempotence";
     let (acks, wanted) = (settings.text("acks"), settings.flag(NAME));
     if wanted && acks != "all" {
-        if settings.given(NAME).is_none() {
+        if settings.explicit(NAME).is_none() {
             return Ok(false);
         }
         return Err(invalid(
@@ -95,12 +93,12 @@ fn idempotence(settings: &Settings) -> Result<bool, ConfigError> {
     }
     let name = "max.in.flight.requests.per.connection";
     let in_flight = settings.number(name);
-    if wanted && in_flight > MOST_IN_FLIGHT {
+    if wanted && in_flight > MAX_IN_FLIGHT {
         return Err(invalid(
             name,
             format!(
-                "{name} = {in_flight} is too many with enable.idempotence = true: brokers tell the last \
-                 {MOST_IN_FLIGHT} batches of a partition apart, no more; give at most {MOST_IN_FLIGHT}, or \
+                "{name} = {in_flight} is too many with enable.idempotence = true: brokers remember only the last \
+                 {MAX_IN_FLIGHT} batches of a partition; give at most {MAX_IN_FLIGHT}, or \
                  enable.idempotence = false"
             ),
         ));
@@ -108,13 +106,14 @@ fn idempotence(settings: &Settings) -> Result<bool, ConfigError> {
     Ok(wanted)
 }
 
-/// As in Java's client, a `delivery.timeout.ms` that nobody gave makes room for the others.
-fn delivery_timeout(settings: &Settings) -> Result<Duration, ConfigError> {
+/// Returns the delivery timeout. As in the Java client, a default `delivery.timeout.ms` is raised to fit the other
+/// timeouts.
+fn resolve_delivery_timeout(settings: &Settings) -> Result<Duration, ConfigError> {
     const NAME: &str = "delivery.timeout.ms";
     let given = settings.number(NAME);
     let (linger, request) = (settings.number("linger.ms"), settings.number("request.timeout.ms"));
     let needed = linger + request;
-    if given < needed && settings.given(NAME).is_some() {
+    if given < needed && settings.explicit(NAME).is_some() {
         return Err(invalid(
             NAME,
             format!(
@@ -127,8 +126,8 @@ fn delivery_timeout(settings: &Settings) -> Result<Duration, ConfigError> {
     Ok(Duration::from_millis(u64::try_from(given.max(needed)).unwrap_or(0)))
 }
 
-/// Each codec counts its levels in its own way.
-fn level(settings: &Settings) -> Result<(), ConfigError> {
+/// Checks the compression level; each codec has its own range.
+fn check_compression_level(settings: &Settings) -> Result<(), ConfigError> {
     const NAME: &str = "compression.level";
     let (codec, level) = (settings.text("compression.type"), settings.number(NAME));
     let most = match codec {

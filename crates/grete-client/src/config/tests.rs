@@ -16,12 +16,14 @@ fn refused(pairs: &[(&str, &str)]) -> (ConfigErrorKind, String) {
 
 #[test]
 fn the_defaults_are_complete_and_fit_their_own_rules() {
-    for setting in table::all().filter(|setting| setting.status == Status::Built && !setting.default.is_empty()) {
-        let kept = check::check(setting, setting.name, setting.default).expect(setting.name);
+    for setting in settings_table::all_settings()
+        .filter(|setting| setting.status == Status::Supported && !setting.default.is_empty())
+    {
+        let kept = validate::parse_value(setting, setting.name, setting.default).expect(setting.name);
         assert_eq!(kept, setting.default, "{}", setting.name);
     }
     let config = parse(&[]).expect("defaults");
-    assert_eq!(config.reset(), Reset::Earliest);
+    assert_eq!(config.offset_reset(), OffsetReset::Earliest);
     assert_eq!(config.millis("session.timeout.ms"), Duration::from_secs(45));
     assert!(!config.flag("enable.auto.commit"));
     assert_eq!(config.group_id(), None);
@@ -48,7 +50,7 @@ fn an_unknown_name_is_answered_with_the_nearest() {
 }
 
 #[test]
-fn secrets_are_refused_without_being_told() {
+fn refused_secrets_are_not_in_the_message() {
     for name in ["sasl.password", "sasl.jaas.config", "ssl.key.password", "ssl.keystore.key"] {
         let (_, message) = refused(&[(name, "hunter2")]);
         assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
@@ -56,13 +58,13 @@ fn secrets_are_refused_without_being_told() {
 }
 
 #[test]
-fn what_is_not_built_is_refused_by_name_and_off_values_pass() {
+fn unsupported_settings_are_refused_by_name_and_off_values_pass() {
     let (kind, message) = refused(&[("security.protocol", "SASL_SSL")]);
-    assert_eq!(kind, ConfigErrorKind::NotBuilt);
+    assert_eq!(kind, ConfigErrorKind::NotSupported);
     assert!(message.contains("security.protocol") && message.contains("SASL_SSL"), "{message}");
     assert!(parse(&[("security.protocol", "PLAINTEXT")]).is_ok());
-    assert_eq!(refused(&[("sasl.mechanism", "PLAIN")]).0, ConfigErrorKind::NotBuilt);
-    assert_eq!(refused(&[("partition.assignment.strategy", "roundrobin")]).0, ConfigErrorKind::NotBuilt);
+    assert_eq!(refused(&[("sasl.mechanism", "PLAIN")]).0, ConfigErrorKind::NotSupported);
+    assert_eq!(refused(&[("partition.assignment.strategy", "roundrobin")]).0, ConfigErrorKind::NotSupported);
 }
 
 #[test]
@@ -73,6 +75,10 @@ fn wrong_values_say_what_would_be_right() {
         ("isolation.level", "serializable", "read_committed"),
         ("bootstrap.servers", "localhost", "localhost:9092"),
         ("bootstrap.servers", "localhost:99999", "65535"),
+        ("bootstrap.servers", "a:1,SSL://b:9093", "begins with SSL://; give host:port"),
+        ("bootstrap.servers", "https://b:443", "begins with https://"),
+        ("bootstrap.servers", "a:1;b:2", "separate addresses by commas"),
+        ("bootstrap.servers", "a:1 b:2", "separate addresses by commas"),
         ("heartbeat.interval.ms", "60000", "below session.timeout.ms"),
     ] {
         let (kind, message) = refused(&[(name, value)]);
@@ -84,14 +90,26 @@ fn wrong_values_say_what_would_be_right() {
 }
 
 #[test]
+fn a_login_in_an_address_is_refused_and_not_repeated() {
+    for list in
+        ["user:s3cr3t@host:1", "a:1,user:s3cr3t@host:1", "user:s3cr3t,s3cr3t@host:1", "SASL_SSL://s3cr3t@host:1"]
+    {
+        let (kind, message) = refused(&[("bootstrap.servers", list)]);
+        assert_eq!(kind, ConfigErrorKind::Invalid);
+        assert!(message.contains("host:port alone") && !message.contains("s3cr3t"), "{message}");
+    }
+}
+
+#[test]
 fn no_name_stands_for_two_settings() {
-    let mut names: Vec<&str> =
-        table::all().flat_map(|setting| std::iter::once(setting.name).chain(setting.aliases.iter().copied())).collect();
+    let mut names: Vec<&str> = settings_table::all_settings()
+        .flat_map(|setting| std::iter::once(setting.name).chain(setting.aliases.iter().copied()))
+        .collect();
     names.sort_unstable();
     let count = names.len();
     names.dedup();
     assert_eq!(names.len(), count);
-    for setting in table::all() {
+    for setting in settings_table::all_settings() {
         if let Kind::Choice(choices) = setting.kind {
             assert!(choices.iter().all(|(_, kept)| choices.iter().any(|(said, _)| said == kept)), "{}", setting.name);
         }
@@ -125,12 +143,12 @@ fn one_dict_serves_all_roles() {
     let admin = AdminConfig::from_pairs(&pairs).expect("fits");
     let names: Vec<&str> = admin.entries().iter().map(|(name, _, _)| *name).collect();
     assert!(names.contains(&"default.api.timeout.ms") && !names.contains(&"linger.ms"), "{names:?}");
-    // What a role does not have is its own business only; what it can be spelled wrong in is everybody's.
+    // A setting of another role is ignored where unsupported; a misspelled value is refused in every role.
     assert!(produce(&[("group.instance.id", "i")]).is_ok());
-    assert_eq!(produce(&[("transactional.id", "t")]).expect_err("refused").kind, ConfigErrorKind::NotBuilt);
+    assert_eq!(produce(&[("transactional.id", "t")]).expect_err("refused").kind, ConfigErrorKind::NotSupported);
     assert!(parse(&[("transactional.id", "t")]).is_ok());
     assert_eq!(parse(&[("acks", "two")]).expect_err("refused").kind, ConfigErrorKind::Invalid);
-    // Settings are held together by the role that they matter to.
+    // Combinations of settings are checked by the role to which they apply.
     assert!(produce(&[("heartbeat.interval.ms", "60000")]).is_ok());
 }
 
@@ -148,7 +166,7 @@ fn a_static_member_has_an_id_that_brokers_take() {
 }
 
 #[test]
-fn both_worlds_spell_a_producers_settings() {
+fn a_producer_accepts_java_and_librdkafka_names() {
     let config = produce(&[
         ("request.required.acks", "1"),
         ("max.in.flight", "3"),
@@ -183,7 +201,7 @@ fn settings_that_contradict_each_other_are_both_named() {
     }
     assert!(produce(&[("max.in.flight", "100"), ("enable.idempotence", "false")]).is_ok());
     assert!(produce(&[("delivery.timeout.ms", "5000"), ("request.timeout.ms", "4000")]).is_ok());
-    // Nobody gave it, so it makes room.
+    // The default is raised to fit the other timeouts.
     let config = produce(&[("request.timeout.ms", "300000")]).expect("fits");
     assert_eq!(config.delivery_timeout(), Duration::from_millis(300_005));
 }
@@ -198,7 +216,7 @@ fn what_a_producer_does_not_have_says_what_to_do_instead() {
         ("key.serializer", "org.apache.kafka.common.serialization.StringSerializer", "bytes"),
     ] {
         let error = produce(&[(name, value)]).expect_err("refused");
-        assert_eq!(error.kind, ConfigErrorKind::NotBuilt, "{name}");
+        assert_eq!(error.kind, ConfigErrorKind::NotSupported, "{name}");
         assert!(error.message.contains(says), "{name}: {}", error.message);
     }
     assert!(produce(&[("retries", "2147483647"), ("partitioner", "murmur2_random")]).is_ok());

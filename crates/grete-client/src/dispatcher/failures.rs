@@ -1,41 +1,41 @@
-//! What cannot heal by itself: failures of everything, and failures of single partitions.
+//! Failures that do not recover by themselves: fatal failures of a client, and failures of single partitions.
 
-use grete_core::ids::TopicPartition;
+use grete_proto::ids::TopicPartition;
 
 use crate::error::ClientError;
 
-/// Kept until somebody acts: each stopped partition has its own entry, so that none stands still unsaid because another
-/// one stopped, too.
+/// Failures until they are resolved. Each stopped partition has its own entry, so that no stopped partition stays
+/// unreported because another one stopped too.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    everything: Option<ClientError>,
+    fatal: Option<ClientError>,
     partitions: Vec<(TopicPartition, ClientError)>,
 }
 
 impl Failures {
-    /// The one to report: what stops everything, else the partition that stopped first.
+    /// Returns the failure to report: the fatal one, otherwise the partition that stopped first.
     pub(super) fn first(&self) -> Option<&ClientError> {
-        self.everything.as_ref().or_else(|| self.partitions.first().map(|(_, error)| error))
+        self.fatal.as_ref().or_else(|| self.partitions.first().map(|(_, error)| error))
     }
 
-    /// The first failure is the cause; what follows from it is not kept.
+    /// Adds a fatal failure. Only the first one is kept, because later ones are its consequences.
     pub(super) fn add(&mut self, error: ClientError) {
-        self.everything.get_or_insert(error);
+        self.fatal.get_or_insert(error);
     }
 
-    /// A partition stopped; a later failure of the same one replaces the earlier.
+    /// Adds the failure of a partition. It replaces an earlier failure of the same partition.
     pub(super) fn add_partition(&mut self, tp: TopicPartition, error: ClientError) {
-        self.forgive(&tp);
+        self.clear_partition(&tp);
         self.partitions.push((tp, error));
     }
 
-    /// The partition gets a new position, or is somebody else's now.
-    pub(super) fn forgive(&mut self, tp: &TopicPartition) {
+    /// Clears the failure of a partition that gets a new position or a new owner.
+    pub(super) fn clear_partition(&mut self, tp: &TopicPartition) {
         self.partitions.retain(|(stopped, _)| stopped != tp);
     }
 
-    /// All partitions are assigned anew.
-    pub(super) fn forgive_partitions(&mut self) {
+    /// Clears all partitions, because all are assigned anew.
+    pub(super) fn clear_partitions(&mut self) {
         self.partitions.clear();
     }
 }
@@ -60,26 +60,26 @@ mod tests {
     }
 
     #[test]
-    fn each_stopped_partition_is_told_until_it_is_forgiven() {
+    fn each_failed_partition_is_reported_until_it_is_cleared() {
         let mut failures = Failures::default();
         failures.add_partition(tp(0), corrupt(0));
         failures.add_partition(tp(1), corrupt(1));
         assert_eq!(partition(&failures), Some(0));
-        failures.forgive(&tp(0));
+        failures.clear_partition(&tp(0));
         assert_eq!(partition(&failures), Some(1));
-        failures.forgive(&tp(2));
+        failures.clear_partition(&tp(2));
         assert_eq!(partition(&failures), Some(1));
-        failures.forgive(&tp(1));
+        failures.clear_partition(&tp(1));
         assert!(failures.first().is_none());
     }
 
     #[test]
-    fn what_stops_everything_goes_first_and_stays() {
+    fn a_fatal_failure_goes_first_and_stays() {
         let mut failures = Failures::default();
         failures.add_partition(tp(0), corrupt(0));
         failures.add(ClientError::Group("fenced".into()));
         failures.add(ClientError::Group("a consequence".into()));
-        failures.forgive_partitions();
+        failures.clear_partitions();
         assert!(matches!(failures.first(), Some(ClientError::Group(text)) if text == "fenced"));
     }
 }

@@ -1,142 +1,166 @@
-//! What workers are given, and what they give back.
+//! Jobs as handed to workers, and their outcomes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use grete_core::dispatch::{Batch, Failure, JobKind, JobShared, LaneId, Lease, Pool, Tally, Trouble};
+use grete_proto::dispatch::{
+    DecodedBatch, Failure, FailureHistory, JobKind, JobState, LaneId, Lease, Pool, RouteStats, UndeliveredOutput,
+};
+use grete_proto::producer::BatchPromise;
 
-/// What [`super::Dispatcher::next`] came to.
+/// Result of [`super::Dispatcher::next`].
 #[derive(Debug)]
-pub enum Next {
-    /// Run it, then say how it ended.
+pub enum NextJob {
+    /// A job: run it, then complete it.
     Job(Job),
-    /// Nothing came in time.
+    /// The timeout has passed without a job.
     TimedOut,
-    /// There will be no more jobs for this worker: all is over, or there are to be fewer workers.
+    /// There are no more jobs for this worker: the dispatcher has stopped, or the number of workers was reduced.
     Stopped,
-    /// A Unix signal arrived while waiting: let its handler run and call again.
+    /// A Unix signal arrived while waiting: let its handler run, then call again.
     Interrupted,
 }
 
 /// One call of a hook.
 #[derive(Debug)]
 pub struct Job {
-    /// Its name, for marks and for its end.
+    /// Token for marks and for the completion.
     pub token: JobToken,
-    /// The route's number.
+    /// Number of the route.
     pub route: u32,
-    /// Which of the lane's units; 0 for jobs of the whole lane.
+    /// Number of the handler instance among those of the lane; 0 for jobs of the whole lane.
     pub slot: u32,
-    /// The topic's name.
+    /// Topic of the records.
     pub topic: Arc<str>,
-    /// The partition's number.
+    /// Partition of the records.
     pub partition: i32,
-    /// Which hook.
+    /// Hook to call.
     pub kind: JobKind,
-    /// Runs of the first unmarked offset, this one included.
+    /// Number of runs of the first unmarked offset, including this one.
     pub attempt: u32,
-    /// Rows, for [`JobKind::Consume`] and [`JobKind::DeadLetter`].
-    pub batch: Option<Batch>,
-    /// What the record has been through, for [`JobKind::DeadLetter`].
-    pub trouble: Option<Arc<Trouble>>,
+    /// Rows, for [`JobKind::Consume`] and [`JobKind::DeadLetter`]; else `None`.
+    pub batch: Option<DecodedBatch>,
+    /// Earlier failures of the record, for [`JobKind::DeadLetter`]; else `None`.
+    pub failure_history: Option<Arc<FailureHistory>>,
+    /// Whether the handler was already called. The job then returns because it has failed, by an exception or by its
+    /// outputs.
+    pub returned: bool,
 }
 
 impl Job {
-    pub(super) fn new(id: u64, lease: &Lease, over: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(id: u64, lease: &Lease, ended: Arc<AtomicBool>) -> Self {
         Self {
-            token: JobToken { id, lane: lease.lane, pool: lease.pool(), shared: Arc::clone(&lease.shared), over },
+            token: JobToken { id, lane: lease.lane, pool: lease.pool(), shared: Arc::clone(&lease.shared), ended },
             route: lease.policy.route,
-            slot: lease.slot,
+            slot: lease.instance,
             topic: lease.tp.topic.clone(),
             partition: lease.tp.partition,
             kind: lease.kind,
             attempt: lease.attempt,
             batch: lease.shared.batch(),
-            trouble: lease.trouble.clone(),
+            failure_history: lease.failure_history.clone(),
+            returned: lease.returned,
         }
     }
 }
 
-/// Names a job, under way or over.
+/// Token of a job in flight or ended.
 #[derive(Debug, Clone)]
 pub struct JobToken {
     pub(super) id: u64,
     pub(super) lane: LaneId,
     pub(super) pool: Pool,
-    pub(super) shared: Arc<JobShared>,
-    /// The job has ended, or is just ending: its marks have been, or are about to be, counted.
-    pub(super) over: Arc<AtomicBool>,
+    pub(super) shared: Arc<JobState>,
+    /// Whether the job has ended or is ending: its marks have been, or are about to be, counted.
+    pub(super) ended: Arc<AtomicBool>,
 }
 
 impl JobToken {
-    /// Never the same for two jobs of a dispatcher.
-    #[must_use]
+    /// Returns the id of the job, unique within the dispatcher.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The assignment of the partition: never the same for two.
-    #[must_use]
+    /// Returns the id of the partition's assignment, unique within the dispatcher.
     pub fn lane(&self) -> u64 {
         self.lane.as_u64()
     }
 
-    /// The first `rows` rows of the job are done.
+    /// Reports that the first `rows` rows of the job are processed.
     #[inline]
     pub fn progress(&self, rows: usize) {
-        self.shared.progress(rows);
+        self.shared.set_completed_rows(rows);
     }
 
-    /// Whether nothing that the job does counts any more.
-    #[must_use]
+    /// Returns whether the job is fenced: nothing that it does counts any more.
     #[inline]
     pub fn is_fenced(&self) -> bool {
         self.shared.is_fenced()
     }
 
-    /// See [`JobShared::is_leaving`].
-    #[must_use]
+    /// Reports records that the job has produced: see [`JobState::on_produced`].
     #[inline]
-    pub fn is_leaving(&self) -> bool {
+    pub fn produced(&self, receipt: &Arc<BatchPromise>, first: u32, count: u32, source: Option<i64>) {
+        self.shared.on_produced(receipt, first, count, source);
+    }
+
+    /// Returns the batches with records that the job produced and that are not completed.
+    #[must_use]
+    pub fn unsettled_batches(&self) -> Vec<Arc<BatchPromise>> {
+        self.shared.pending_batches()
+    }
+
+    /// Returns the number of records that the job produced and that are not completed, as of the last check.
+    pub fn unsettled_outputs(&self) -> u64 {
+        self.shared.pending_outputs()
+    }
+
+    /// Returns the first record that the job produced and that was not written; `None`: there is none.
+    pub fn undelivered(&self) -> Option<UndeliveredOutput> {
+        self.shared.undelivered()
+    }
+
+    /// Returns whether the lane is leaving; see [`JobState::is_leaving`].
+    #[inline]
+    pub fn is_revoking(&self) -> bool {
         self.shared.is_leaving()
     }
 
-    /// See [`JobShared::cut_short`].
-    #[must_use]
+    /// Returns whether the handler must stop between two rows; see [`JobState::should_yield`].
     #[inline]
-    pub fn cut_short(&self) -> bool {
-        self.shared.cut_short()
+    pub fn should_yield(&self) -> bool {
+        self.shared.should_yield()
     }
 }
 
-/// How a job ended.
+/// Outcome of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// All rows are processed, or those before the job was [cut short](JobToken::cut_short).
+    /// All rows are processed, or those before the job [had to stop](JobToken::should_yield).
     Done,
-    /// It raised.
+    /// The handler raised an exception.
     Failed(Failure),
 }
 
-/// What is worth counting about jobs, since the dispatcher was made: of all handlers together.
+/// Job counters of all handlers since the dispatcher was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Jobs that ended, failed ones included.
+pub struct JobCounts {
+    /// Jobs that ended, including failed ones.
     pub jobs: u64,
-    /// Records that are done.
+    /// Records that are processed.
     pub records: u64,
     /// Jobs that failed.
     pub failures: u64,
-    /// Records that are in a dead letter topic now.
+    /// Records that were written to a dead letter topic.
     pub dead_letters: u64,
-    /// Records passed over because they were too old.
+    /// Records skipped because of `max_age`.
     pub expired: u64,
-    /// Jobs told as stalled: as longer than `stall_after`, and again as longer than `handler_timeout`.
+    /// Jobs reported as stalled: once for `stall_after`, and again for `handler_timeout`.
     pub stalled: u64,
 }
 
-impl Counts {
-    pub(super) fn of(tallies: &[Tally]) -> Self {
+impl JobCounts {
+    pub(super) fn from_stats(tallies: &[RouteStats]) -> Self {
         tallies.iter().fold(Self::default(), |sum, tally| Self {
             jobs: sum.jobs + tally.jobs,
             records: sum.records + tally.records,

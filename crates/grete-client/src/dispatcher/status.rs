@@ -1,99 +1,127 @@
-//! How jobs and lanes do, for people.
+//! Status of jobs and lanes, for reports.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use grete_core::dispatch::{ClientId, JobKind, LaneStatus, Pool, Running};
-use grete_core::time::Nanos;
+use grete_proto::dispatch::{ClientId, InFlightJob, JobKind, LaneStatus, Pool};
+use grete_proto::time::Nanos;
 
-/// A job under way.
+/// Job in flight.
 #[derive(Debug, Clone)]
 pub struct RunningJob {
-    /// Who runs it.
+    /// Pool that runs the job.
     pub pool: Pool,
-    /// The topic's name.
+    /// Topic of the job.
     pub topic: Arc<str>,
-    /// The partition's number.
+    /// Partition of the job.
     pub partition: i32,
-    /// Which of the lane's units.
+    /// Number of the handler instance among those of the lane.
     pub slot: u32,
-    /// The route's number.
+    /// Number of the route.
     pub route: u32,
-    /// The handler's name.
+    /// Name of the handler.
     pub handler: Arc<str>,
-    /// Which hook.
+    /// Hook that runs.
     pub kind: JobKind,
-    /// The worker's name.
+    /// Name of the worker.
     pub worker: String,
-    /// For how many seconds.
+    /// False: the job waits for its event loop.
+    pub started: bool,
+    /// Seconds that the job has run or waited.
     pub seconds: f64,
-    /// For how many seconds it should run at most.
+    /// `handler_timeout` in seconds; `None`: no limit, or the handler has returned.
     pub limit: Option<f64>,
+    /// Number of produced records that the job waits for after its handler has returned; `None`: the handler has not
+    /// returned.
+    pub undelivered: Option<u64>,
 }
 
 impl RunningJob {
-    pub(super) fn new(job: Running, now: Nanos) -> Self {
+    pub(super) fn new(job: InFlightJob, now: Nanos) -> Self {
         Self {
             pool: job.policy.pool,
             topic: job.tp.topic,
             partition: job.tp.partition,
-            slot: job.unit.slot,
+            slot: job.instance,
             route: job.policy.route,
             handler: Arc::clone(&job.policy.name),
             kind: job.kind,
             worker: job.worker,
+            started: job.started,
             seconds: seconds(now.saturating_sub(job.since)),
-            limit: job.policy.handler_timeout.map(seconds),
+            limit: job.policy.handler_timeout.filter(|_| job.handled_at.is_none()).map(seconds),
+            undelivered: job.handled_at.map(|_| job.shared.pending_outputs()),
         }
     }
 }
 
-/// How one lane does.
+/// Status of one lane.
 #[derive(Debug, Clone)]
 pub struct LaneReport {
-    /// Whose.
+    /// Client that owns the lane.
     pub(crate) client: ClientId,
-    /// The topic's name.
+    /// Topic of the lane.
     pub topic: Arc<str>,
-    /// The partition's number.
+    /// Partition of the lane.
     pub partition: i32,
-    /// The route's number.
+    /// Number of the route.
     pub route: u32,
-    /// The handler's name.
+    /// Name of the handler.
     pub handler: Arc<str>,
-    /// idle, ready, running, paused or leaving.
+    /// `idle`, `ready`, `running`, `paused`, `failed` or `leaving`.
     pub state: &'static str,
-    /// The next offset to hand out, once it is known.
+    /// Next offset to hand out; `None`: unknown.
     pub position: Option<i64>,
-    /// The offset that may be committed.
+    /// Offset that may be committed; `None`: none.
     pub committable: Option<i64>,
-    /// End of the partition as last told; `None` before the first data.
+    /// High watermark of the last Fetch response; `None`: nothing fetched yet.
     pub high_watermark: Option<i64>,
-    /// Bytes that wait.
+    /// Bytes of fetched records that wait.
     pub queued_bytes: usize,
-    /// Records that are not done, as the end was last told; `None` before it was.
+    /// Number of records up to the last known end that are not processed; `None`: the end is not known yet.
     pub lag: Option<i64>,
-    /// For how many seconds the oldest record that is not done has been there, by its timestamp; 0 if there is none, `None` if
-    /// that is not known: see [`LaneStatus::oldest_ms`].
+    /// Age of the oldest record that is not processed, in seconds by its timestamp. 0: all are processed; `None`:
+    /// unknown, see [`LaneStatus::oldest_ms`].
     pub lag_seconds: Option<f64>,
-    /// When a record was last done or passed over, in seconds since the epoch; `None`: none was since the partition came.
+    /// Time when a record was last processed or skipped, in seconds since the epoch; `None`: never since the
+    /// assignment.
     pub last_progress: Option<f64>,
-    /// For how many seconds its oldest job runs.
+    /// Jobs that run, on the event loop those whose coroutine has begun. A job whose handler has returned does not run.
+    pub running: usize,
+    /// Running time of the lane's oldest job in seconds; `None`: none runs. A job that waits for the event loop does
+    /// not run.
     pub running_for: Option<f64>,
-    /// Whether that job has been told as stalled.
+    /// Whether that job was reported as stalled.
     pub stalled: bool,
-    /// The coming run's number, where something has failed; else 1.
+    /// Number of the next run after a failure; else 1.
     pub attempt: u32,
-    /// Records handed out or decoded, and not done.
+    /// Records that are handed out or decoded, and not processed.
     pub in_flight: usize,
-    /// Open records, where marks alone count.
+    /// Records that are handed out and not marked, where only marks count.
     pub unmarked: usize,
-    /// For how many seconds it is paused still, if the pause has an end.
+    /// Records that are marked and behind one that is not, so that no commit covers them.
+    pub done_ahead: usize,
+    /// Seconds until the pause ends; `None`: not paused, or paused without an end.
     pub paused_for: Option<f64>,
+    /// Reason why the partition cannot be read; `None`: it can.
+    pub failure: Option<FailureReport>,
+}
+
+/// Reason why a partition cannot be read.
+#[derive(Debug, Clone)]
+pub struct FailureReport {
+    /// Reason as one word.
+    pub reason: &'static str,
+    /// Message for the user: the error and the cure.
+    pub error: Arc<str>,
+    /// Duration of the failure in seconds.
+    pub seconds: f64,
+    /// Start of the failure, in seconds since the epoch.
+    pub since: f64,
 }
 
 impl LaneReport {
-    /// `wall`: now, in seconds since the epoch.
+    /// Creates the report. `wall`: current time in seconds since the epoch.
     pub(super) fn new(lane: LaneStatus, now: Nanos, wall: f64) -> Self {
         let high_watermark = (lane.high_watermark >= 0).then_some(lane.high_watermark);
         Self {
@@ -114,12 +142,23 @@ impl LaneReport {
                 lane.oldest_ms.map(|at| (wall - at as f64 / 1000.0).max(0.0))
             },
             last_progress: lane.progress_at.map(|at| wall - seconds(now.saturating_sub(at))),
+            running: lane.running_jobs,
             running_for: lane.running_since.map(|since| seconds(now.saturating_sub(since))),
             stalled: lane.stalled,
             attempt: lane.attempt,
             in_flight: lane.in_flight,
             unmarked: lane.unmarked,
+            done_ahead: lane.done_ahead,
             paused_for: lane.paused_until.map(|until| seconds(until.saturating_sub(now))),
+            failure: lane.failure.map(|failure| {
+                let failing_for = seconds(now.saturating_sub(failure.since));
+                FailureReport {
+                    reason: failure.reason,
+                    error: failure.error,
+                    seconds: failing_for,
+                    since: wall - failing_for,
+                }
+            }),
         }
     }
 }

@@ -1,109 +1,68 @@
-//! The end that users ask for, and what it left undone.
+//! Close of a producer.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use grete_net::Remote;
-
-use super::driver::Driver;
-use super::shared::Shared;
-use super::{Deadline, Producer, Slept};
+use super::undelivered::Undelivered;
+use super::wait_outcome::WaitOutcome;
+use super::{Deadline, Producer};
 use crate::error::ClientError;
 
-/// Records that were given up while the producer closed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Undelivered {
-    /// Records by topic, unless a fault of ours has lost count.
-    pub by_topic: BTreeMap<String, u64>,
-    /// No broker has these.
-    pub not_written: u64,
-    /// Nobody knows of these.
-    pub unknown: u64,
-}
-
-impl Undelivered {
-    /// All of them.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.not_written + self.unknown
-    }
-
-    pub(super) fn add(&mut self, topic: &str, records: u64, unknown: bool) {
-        *self.by_topic.entry(topic.to_owned()).or_default() += records;
-        *(if unknown { &mut self.unknown } else { &mut self.not_written }) += records;
-    }
-}
-
-/// How a look at a closing ended.
+/// Result of [`Producer::await_close`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Closing {
-    /// The network thread has ended; this was left.
+pub enum CloseStatus {
+    /// The network thread has ended and left these records undelivered.
     Done(Undelivered),
-    /// A Unix signal: let its handler run, then look again.
+    /// A Unix signal arrived: let its handler run, then call again.
     Interrupted,
-    /// The network thread has not ended in time: it goes on alone.
+    /// The network thread has not ended in time: it continues in the background.
     TimedOut(Undelivered),
 }
 
-/// What the network thread gets beyond its deadline, for getting the processor.
-const MARGIN: Duration = Duration::from_secs(1);
-/// How long a producer that nobody closed goes on in the background.
-const ABANDONED: Duration = Duration::from_secs(30);
+/// Time that callers wait beyond the deadline, so that the network thread gets scheduled.
+const SCHEDULING_MARGIN: Duration = Duration::from_secs(1);
 
 impl Producer {
-    /// Takes no more records, sends what there is without lingering, and gives up what is left when the time is up. Of
-    /// several calls the earliest end counts.
+    /// Refuses further records, sends buffered records without lingering, and drops what is left when the timeout has
+    /// passed. Of several calls the earliest deadline counts.
     ///
     /// # Errors
-    /// In a forked child.
+    /// Fails in a forked child.
     pub fn close(&self, timeout: Duration) -> Result<Deadline, ClientError> {
-        if self.shared.is_foreign() {
+        if self.inner.is_forked() {
             return Err(ClientError::Forked { what: "producer" });
         }
         let deadline = self.deadline(timeout);
-        self.shared.close_once();
-        if !self.shared.has_ended() {
-            self.shared.set_closing(deadline);
-            // What is there is on its way before the network thread gets the processor; its end is that thread's own.
-            self.remote.step_here();
-            self.remote.wake();
+        self.inner.begin_close();
+        if !self.inner.has_ended() {
+            self.inner.set_close_deadline(deadline);
+            // Buffered records are on their way before the network thread is scheduled; that thread ends by itself.
+            self.loop_handle.step_here();
+            if self.is_threadless() {
+                self.inner.finish();
+            } else {
+                self.loop_handle.wake();
+            }
         }
-        Ok(deadline.saturating_add(u64::try_from(MARGIN.as_nanos()).unwrap_or(0)))
+        Ok(deadline.saturating_add(u64::try_from(SCHEDULING_MARGIN.as_nanos()).unwrap_or(0)))
     }
 
-    /// Sleeps until the network thread has ended.
+    /// Sleeps until the network thread has ended. `before_wait` is called before each sleep, and soon after a log
+    /// event; if it returns true, the wait is interrupted.
     #[must_use]
-    pub fn await_close(&self, deadline: Deadline) -> Closing {
+    pub fn await_close(&self, deadline: Deadline, before_wait: impl Fn() -> bool) -> CloseStatus {
         loop {
-            if self.shared.has_ended() {
-                if let Some(thread) = self.shared.take_thread() {
-                    // It has said its last word: a panic in it was reported as the producer's failure.
+            if self.inner.has_ended() {
+                if let Some(thread) = self.inner.take_thread() {
+                    // A panic of the thread was already reported as the failure of the producer.
                     let _ = thread.join();
                 }
-                return Closing::Done(self.shared.undelivered());
+                return CloseStatus::Done(self.inner.undelivered());
             }
-            match self.shared.sleep_until_end(deadline) {
-                Slept::Interrupted => return Closing::Interrupted,
-                Slept::TimedOut => return Closing::TimedOut(self.shared.undelivered()),
-                Slept::Woken | Slept::Ended => {}
+            match self.inner.wait_until_ended(deadline, &before_wait) {
+                WaitOutcome::Interrupted => return CloseStatus::Interrupted,
+                WaitOutcome::TimedOut => return CloseStatus::TimedOut(self.inner.undelivered()),
+                WaitOutcome::Woken | WaitOutcome::Ended => {}
             }
-        }
-    }
-}
-
-/// Closes a producer whose last handle is dropped: what was appended is still sent, in the background.
-pub(super) struct Owner {
-    pub(super) shared: Arc<Shared>,
-    pub(super) remote: Remote<Driver>,
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        if !self.shared.is_foreign() && self.shared.close_once() {
-            let timeout = u64::try_from(ABANDONED.as_nanos()).unwrap_or(0);
-            self.shared.set_closing(self.shared.stamps.clock().now().saturating_add(timeout));
-            self.remote.wake();
         }
     }
 }

@@ -1,89 +1,119 @@
-//! Carries events to the sans-IO core, and the core's wishes to sockets, sleepers and watches. It is stepped by whoever
-//! holds the loop's lock: the network thread, or a caller that wants its records out.
+//! Driver of the producer: passes network events to the sans-IO core, and performs the actions of the core. It is
+//! stepped by the thread that holds the loop's lock: the network thread, or a caller that sends its records.
 
 use std::sync::Arc;
 
-use grete_core::cluster::ClusterNotice;
-use grete_core::produce::{Lost, ProduceNotice};
-use grete_core::producer::{ProducerAction, ProducerCore, ProducerEvent, ProducerNotice};
-use grete_core::time::Nanos;
-use grete_net::futex::wake_on;
-use grete_net::{NetAction, NetEvent, Protocol};
+use grete_net::futex::futex_wake_all;
+use grete_net::{NetEvent, Protocol, TransportAction};
+use grete_proto::cluster::ClusterLogEvent;
+use grete_proto::producer::{DroppedRecords, SenderLogEvent};
+use grete_proto::producer::{MemoryCore, ProducerAction, ProducerCore, ProducerEvent, ProducerLogEvent, SenderStats};
+use grete_proto::time::Nanos;
 
-use super::shared::Shared;
-use super::told;
-use crate::notice::Notice;
+use super::inner::ProducerInner;
+use super::log_messages;
+use crate::log_event::LogEvent;
+
+/// State machine that the driver steps.
+pub(super) enum Core {
+    /// Writes to brokers.
+    Kafka(Box<ProducerCore>),
+    /// Writes to memory, for tests.
+    Memory(Box<MemoryCore>),
+}
+
+impl Core {
+    fn step(&mut self, now: Nanos, event: ProducerEvent, out: &mut Vec<ProducerAction>) {
+        match self {
+            Self::Kafka(core) => core.step(now, event, out),
+            Self::Memory(core) => core.step(now, &event, out),
+        }
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        match self {
+            Self::Kafka(core) => core.deadline(),
+            Self::Memory(_) => None,
+        }
+    }
+
+    fn stats(&self) -> SenderStats {
+        match self {
+            Self::Kafka(core) => core.stats(),
+            Self::Memory(core) => core.stats(),
+        }
+    }
+}
 
 pub(super) struct Driver {
-    core: ProducerCore,
-    shared: Arc<Shared>,
-    wishes: Vec<ProducerAction>,
-    notices: Vec<Notice>,
+    core: Core,
+    shared: Arc<ProducerInner>,
+    core_actions: Vec<ProducerAction>,
+    log_events: Vec<LogEvent>,
     finished: bool,
 }
 
 impl Driver {
-    pub(super) fn new(core: ProducerCore, shared: Arc<Shared>) -> Self {
-        Self { core, shared, wishes: Vec::new(), notices: Vec::new(), finished: false }
+    pub(super) fn new(core: Core, shared: Arc<ProducerInner>) -> Self {
+        Self { core, shared, core_actions: Vec::new(), log_events: Vec::new(), finished: false }
     }
 
-    fn perform(&mut self, actions: &mut Vec<NetAction>) {
-        // First: whoever is woken below may close the producer, and what failed before is not what the closing left.
-        for wish in &self.wishes {
-            if let ProducerAction::Notice(notice) = wish {
-                count(&self.shared, notice);
+    fn perform(&mut self, actions: &mut Vec<TransportAction>) {
+        // First, because a thread woken below may close the producer, and records dropped earlier do not count as left
+        // by the close.
+        for action in &self.core_actions {
+            if let ProducerAction::LogEvent(notice) = action {
+                count_event(&self.shared, notice);
             }
         }
-        let words = self.shared.words();
-        for wish in self.wishes.drain(..) {
-            match wish {
-                ProducerAction::Connect { conn, host, port } => actions.push(NetAction::Connect { conn, host, port }),
-                ProducerAction::Write { conn, bytes } => actions.push(NetAction::Write { conn, bytes }),
-                ProducerAction::CloseConn(conn) => actions.push(NetAction::Close { conn }),
-                ProducerAction::Settled(receipt) => {
-                    // First who is to be called, then who is to be woken: whoever flushed finds the calls due.
-                    self.shared.watches.settled(&receipt);
-                    wake_on(receipt.word());
+        let futexes = self.shared.futexes();
+        for action in self.core_actions.drain(..) {
+            match action {
+                ProducerAction::Transport(action) => actions.push(action),
+                ProducerAction::Completed(receipt) => {
+                    // Queues before the wake-up, so that a caller of `flush` that wakes up finds its callbacks pending.
+                    self.shared.completion_queues.complete(&receipt);
+                    futex_wake_all(receipt.futex());
                 }
-                ProducerAction::Room => {
-                    wake_on(&words.room);
-                    self.shared.watches.stir();
+                ProducerAction::MemoryAvailable => {
+                    futex_wake_all(&futexes.memory);
+                    self.shared.completion_queues.notify_space();
                 }
-                ProducerAction::TopicKnown => {
-                    wake_on(&words.metadata);
-                    self.shared.watches.stir();
+                ProducerAction::MetadataAvailable => {
+                    futex_wake_all(&futexes.metadata);
+                    self.shared.completion_queues.notify_space();
                 }
-                ProducerAction::Progress => wake_on(&words.progress),
-                ProducerAction::Notice(notice) => self.notices.extend(told::notice(&notice)),
+                ProducerAction::FlushCompleted => futex_wake_all(&futexes.flush),
+                ProducerAction::LogEvent(notice) => self.log_events.extend(log_messages::producer_event(&notice)),
                 ProducerAction::Fatal(error) => {
-                    let error = told::fatal(&error);
-                    self.notices.push(told::failed(&error));
+                    let error = log_messages::fatal_error(&error);
+                    self.log_events.push(log_messages::producer_failed(&error));
                     self.shared.fail(error);
                 }
                 ProducerAction::Finished => self.finished = true,
             }
         }
-        if !self.notices.is_empty() {
-            self.shared.notify(std::mem::take(&mut self.notices));
+        if !self.log_events.is_empty() {
+            self.shared.emit(std::mem::take(&mut self.log_events));
         }
     }
 }
 
 impl Protocol for Driver {
-    fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<NetAction>) {
+    fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<TransportAction>) {
         let event = match event {
             NetEvent::Connected(conn) => ProducerEvent::Connected(conn),
             NetEvent::Frame(conn, frame) => ProducerEvent::Frame(conn, frame),
             NetEvent::Closed(conn, reason) => ProducerEvent::Closed(conn, reason),
             NetEvent::Tick => {
-                if let Some(deadline) = self.shared.take_closing() {
-                    self.core.step(now, ProducerEvent::Close { deadline }, &mut self.wishes);
+                if let Some(deadline) = self.shared.take_close_deadline() {
+                    self.core.step(now, ProducerEvent::Close { deadline }, &mut self.core_actions);
                 }
                 ProducerEvent::Tick
             }
         };
-        self.core.step(now, event, &mut self.wishes);
-        // First: whoever is woken below finds the figures as they are.
+        self.core.step(now, event, &mut self.core_actions);
+        // Before the wake-ups, so that a woken thread reads current statistics.
         self.shared.counters.write(self.core.stats());
         self.perform(actions);
     }
@@ -97,16 +127,16 @@ impl Protocol for Driver {
     }
 }
 
-/// What closing left undone, and what broke.
-fn count(shared: &Shared, notice: &ProducerNotice) {
+/// Counts dropped records and broken connections.
+fn count_event(shared: &ProducerInner, notice: &ProducerLogEvent) {
     match notice {
-        ProducerNotice::Cluster(ClusterNotice::Disconnected { reason, .. }) if !reason.is_peaceful() => {
+        ProducerLogEvent::Cluster(ClusterLogEvent::Disconnected { reason, .. }) if !reason.is_expected() => {
             shared.counters.reconnected();
         }
-        ProducerNotice::Produce(ProduceNotice::GivenUp { lost, .. }) => {
-            for Lost { tp, records, unknown, .. } in lost {
-                shared.give_up(&tp.topic, records.saturating_sub(*unknown), false);
-                shared.give_up(&tp.topic, *unknown, true);
+        ProducerLogEvent::Sender(SenderLogEvent::RecordsDropped { dropped: lost, .. }) => {
+            for DroppedRecords { tp, records, unknown, .. } in lost {
+                shared.add_undelivered(&tp.topic, records.saturating_sub(*unknown), false);
+                shared.add_undelivered(&tp.topic, *unknown, true);
             }
         }
         _ => {}

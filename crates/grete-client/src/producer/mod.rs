@@ -1,256 +1,350 @@
-//! One producer: its connections, its network thread, and the calls that users make.
+//! Producer: its connections, its network thread, and the calls of users.
 //!
-//! Records go into the accumulator on the caller's thread. Whoever drains it (a caller that waits, or the network thread)
-//! steps the machines and writes to the sockets; the network thread reads the answers and wakes who sleeps.
+//! Records go into the accumulator on the caller's thread. The thread that drains the accumulator (a waiting caller or
+//! the network thread) steps the sans-IO core and writes to the sockets. The network thread reads the responses and
+//! wakes waiting callers.
 
-mod attention;
+mod clock;
 mod close;
+mod completion_queue;
 mod driver;
-mod ending;
-mod shared;
-mod sleep;
-mod stamp;
+mod inner;
+mod log_messages;
 mod statistics;
 #[cfg(test)]
 mod tests;
-mod told;
-mod watch;
+mod undelivered;
+mod wait;
+mod wait_outcome;
+mod wake_flag;
 
 use std::fmt;
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use grete_core::produce::{Accumulator, Receipt, Refused, TopicId, Wake};
-use grete_core::producer::ProducerCore;
-use grete_core::rng::Rng;
-use grete_core::time::Nanos;
-use grete_net::{EventLoop, Remote};
-use grete_wire::slab::SlabPool;
+use grete_net::{EventLoop, LoopHandle};
+use grete_proto::producer::{
+    Accumulator, AppendAction, AppendError, BatchPromise, MemoryCore, MemoryLog, ProducerCore, TopicId,
+};
+use grete_proto::rng::Rng;
+use grete_proto::time::Nanos;
+use grete_wire::buffer_pool::BufferPool;
+use grete_wire::error_code::ErrorCode;
 
-pub use close::{Closing, Undelivered};
-pub use sleep::Slept;
-pub use stamp::Stamp;
+pub use clock::ClockReading;
+pub use close::CloseStatus;
+pub use completion_queue::CompletionQueue;
 pub use statistics::ProducerStatistics;
-pub use watch::Watch;
+pub use undelivered::Undelivered;
+pub use wait_outcome::WaitOutcome;
 
 use crate::config::ProducerConfig;
-use crate::dispatcher::seed;
 use crate::error::ClientError;
-use crate::notice::Notice;
-use close::Owner;
-use driver::Driver;
-use ending::Ending;
-use shared::Shared;
+use crate::log_event::{LogEventQueue, LogSink};
+use crate::random_seed;
+use crate::thread_guard::spawn_network_thread;
+use driver::{Core, Driver};
+use inner::ProducerInner;
 
-/// Answers to Produce are small, those to Metadata grow with the cluster.
+/// Maximum size of a response. Produce responses are small; Metadata responses grow with the cluster.
 const MAX_FRAME_BYTES: usize = 1 << 28;
 
-/// The network thread looks at its deadlines that often at least: a caller's request, whose time-out is longer, then needs
-/// no wake-up to be watched over.
-const LONGEST_SLEEP: Duration = Duration::from_secs(10);
+/// Longest sleep of the network thread. A caller's request has a longer timeout, so it needs no wake-up to set its
+/// deadline.
+const MAX_SLEEP: Duration = Duration::from_secs(10);
 
-/// A producer. Clones share it.
+/// Time that calls may wait for metadata while an App stops: enough for a broker that answers.
+const SHUTDOWN_METADATA_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Timeout of a producer that was dropped without a close and closes in the background.
+const DROP_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Producer handle. Clones share one producer.
 #[derive(Clone)]
 pub struct Producer {
-    shared: Arc<Shared>,
-    remote: Remote<Driver>,
-    _owner: Arc<Owner>,
+    inner: Arc<ProducerInner>,
+    loop_handle: LoopHandle<Driver>,
+    close_on_drop: Arc<CloseOnDrop>,
 }
 
-/// Until when a call may wait: [`Producer::deadline`].
+/// Closes a producer whose last handle is dropped: buffered records are still sent, in the background.
+struct CloseOnDrop {
+    shared: Arc<ProducerInner>,
+    loop_handle: LoopHandle<Driver>,
+    /// Loop that no thread runs: its callers step it. `None`: the network thread has the loop.
+    loop_of_callers: Option<EventLoop<Driver>>,
+}
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        if !self.shared.is_forked() && self.shared.begin_close() {
+            let timeout = u64::try_from(DROP_CLOSE_TIMEOUT.as_nanos()).unwrap_or(0);
+            self.shared.set_close_deadline(self.shared.clock.monotonic().now().saturating_add(timeout));
+            self.loop_handle.wake();
+        }
+    }
+}
+
+/// Time until which a call may wait, in nanoseconds of the producer's clock; see [`Producer::deadline`].
 pub type Deadline = Nanos;
 
 impl Producer {
-    /// Starts the network thread, which connects when there is something to send.
+    /// Starts the network thread, which connects when there is something to send. `log` is called by threads that wait
+    /// in a call and hold none of the client's locks.
     ///
     /// # Errors
-    /// When the system has no thread, descriptor or randomness to give.
-    pub fn start(config: &ProducerConfig) -> Result<Self, ClientError> {
-        let mut rng = Rng::new(seed()?);
+    /// Fails if the system has no thread, descriptor or random numbers left.
+    pub fn start(config: &ProducerConfig, log: Option<LogSink>) -> Result<Self, ClientError> {
+        let mut rng = Rng::new(random_seed()?);
         let core_config = config.to_core();
-        let shared = Arc::new(Shared::new(config, &core_config.produce, rng.split())?);
+        let shared = Arc::new(ProducerInner::new(config, &core_config.produce, rng.split(), log)?);
         let core = ProducerCore::new(core_config, Arc::clone(&shared.accumulator), rng);
-        let driver = Driver::new(core, Arc::clone(&shared));
-        let slabs = SlabPool::new(1 << 20);
-        let event_loop = EventLoop::new(shared.stamps.clock(), slabs, MAX_FRAME_BYTES, |_| driver);
-        let event_loop = event_loop.map_err(|error| ClientError::os("opening a poll descriptor", &error))?;
-        let event_loop = event_loop.with_longest_sleep(LONGEST_SLEEP);
-        let remote = event_loop.remote();
-        let ending = Ending { shared: Arc::clone(&shared) };
-        let run = move || {
-            if let Err(error) = event_loop.run() {
-                ending.shared.fail(ClientError::os("waiting for sockets", &error));
-            }
-        };
-        let thread = std::thread::Builder::new().name("grete-producer".into()).spawn(run);
-        let thread = thread.map_err(|error| ClientError::os("starting the network thread", &error))?;
-        shared.keep(thread);
-        let owner = Arc::new(Owner { shared: Arc::clone(&shared), remote: remote.clone() });
-        Ok(Self { shared, remote, _owner: owner })
+        let event_loop = new_loop(Core::Kafka(Box::new(core)), &shared)?;
+        let loop_handle = event_loop.handle();
+        let thread = spawn_network_thread("grete-producer", event_loop, Arc::clone(&shared))?;
+        shared.set_thread(thread);
+        Ok(Self::with_loop(shared, loop_handle, None))
     }
 
-    /// Whether it can be used.
+    /// Creates a producer that writes to `memory`, for tests: without a network thread, and without connections. The
+    /// calls that would wake the network thread write instead.
     ///
     /// # Errors
-    /// In a forked child, after a close, and after the end that cannot heal.
+    /// Fails if the system has no descriptor or random numbers left.
+    pub fn in_memory(
+        config: &ProducerConfig,
+        log: Option<LogSink>,
+        memory: Arc<MemoryLog>,
+    ) -> Result<Self, ClientError> {
+        let mut rng = Rng::new(random_seed()?);
+        let shared = Arc::new(ProducerInner::new(config, &config.to_core().produce, rng.split(), log)?);
+        let core = MemoryCore::new(Arc::clone(&shared.accumulator), memory);
+        let event_loop = new_loop(Core::Memory(Box::new(core)), &shared)?;
+        Ok(Self::with_loop(shared, event_loop.handle(), Some(event_loop)))
+    }
+
+    fn with_loop(
+        shared: Arc<ProducerInner>,
+        loop_handle: LoopHandle<Driver>,
+        loop_of_callers: Option<EventLoop<Driver>>,
+    ) -> Self {
+        let owner = CloseOnDrop { shared: Arc::clone(&shared), loop_handle: loop_handle.clone(), loop_of_callers };
+        Self { inner: shared, loop_handle, close_on_drop: Arc::new(owner) }
+    }
+
+    /// Makes the network thread step soon; without a network thread, steps here.
+    fn wake_loop(&self) {
+        if self.is_threadless() {
+            self.loop_handle.step_here();
+        } else {
+            self.loop_handle.wake();
+        }
+    }
+
+    fn is_threadless(&self) -> bool {
+        self.close_on_drop.loop_of_callers.is_some()
+    }
+
+    /// Checks that the producer can be used.
+    ///
+    /// # Errors
+    /// Fails in a forked child, after a close, and after a fatal error.
     #[inline]
     pub fn check(&self) -> Result<(), ClientError> {
-        if self.shared.is_usable() {
+        if self.inner.is_usable() {
             return Ok(());
         }
-        self.shared.check()
+        self.inner.check()
     }
 
-    /// `max.block.ms`.
-    #[must_use]
+    /// Returns `max.block.ms`.
     pub fn max_block(&self) -> Duration {
-        self.shared.max_block
+        self.inner.max_block
     }
 
-    /// The instant after so long.
-    #[must_use]
+    /// Returns the time at which `timeout` from now has passed.
     pub fn deadline(&self, timeout: Duration) -> Deadline {
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX);
-        self.shared.stamps.clock().now().saturating_add(timeout)
+        self.inner.clock.monotonic().now().saturating_add(timeout)
     }
 
-    /// Now, on both clocks that a record needs.
+    /// Returns the current time on the two clocks that a record needs.
     #[inline]
-    #[must_use]
-    pub fn stamp(&self) -> Stamp {
-        self.shared.stamps.now()
+    pub fn read_clock(&self) -> ClockReading {
+        self.inner.clock.now()
     }
 
-    /// Where records are appended, for as long as the guard lives: keep it short, and wait for nothing under it.
+    /// Locks the accumulator for appending. Hold the guard for a short time, and never wait while holding it.
     #[inline]
     pub fn accumulator(&self) -> MutexGuard<'_, Accumulator> {
-        self.shared.accumulator()
+        self.inner.accumulator()
     }
 
-    /// Names a topic, and asks for its metadata the first time.
-    #[must_use]
+    /// Returns the id of a topic, and requests its metadata on the first use.
     pub fn topic(&self, name: &str) -> TopicId {
         let mut accumulator = self.accumulator();
         let topic = accumulator.topic(name);
         let unknown = accumulator.partitions(topic).is_none();
         drop(accumulator);
         if unknown {
-            self.remote.wake();
+            self.wake_loop();
         }
         topic
     }
 
-    /// What [`grete_core::produce::Appended::wake`] asks for. With `linger.ms` = 0 the batch goes out on this thread, for
-    /// the caller wants it gone; else the network thread sends it while this thread goes on.
+    /// Performs [`RecordAppendResult::action`](grete_proto::producer::RecordAppendResult::action). With `linger.ms` = 0
+    /// this thread sends the batch; otherwise the network thread sends it while this thread continues.
     #[inline]
-    pub fn carry_on(&self, wake: Wake) {
+    pub fn send_or_wake(&self, wake: AppendAction) {
         match wake {
-            Wake::No => {}
-            Wake::Full if self.shared.prompt => {
-                self.remote.step_here();
+            AppendAction::Nothing => {}
+            AppendAction::Drain if self.inner.sends_at_once => {
+                self.loop_handle.step_here();
             }
-            Wake::Full | Wake::Deadline => self.remote.wake(),
+            AppendAction::Drain | AppendAction::Rearm => self.wake_loop(),
         }
     }
 
-    /// Whether [`Producer::carry_on`] may take long enough to give an interpreter's lock away first.
+    /// Returns whether [`Producer::send_or_wake`] may take long enough that the caller should release an interpreter
+    /// lock first.
     #[inline]
-    #[must_use]
-    pub fn is_slow(&self, wake: Wake) -> bool {
-        wake == Wake::Full && self.shared.prompt
+    pub fn may_block(&self, wake: AppendAction) -> bool {
+        wake == AppendAction::Drain && self.inner.sends_at_once
     }
 
-    /// Whether a refusal passes by waiting; what it is for good otherwise.
+    /// Returns `refused` if waiting may cure it.
     ///
     /// # Errors
-    /// What cannot be waited for, in words.
-    pub fn passing(&self, topic: &str, refused: Refused) -> Result<Refused, ClientError> {
+    /// Returns the permanent error if waiting cannot cure it.
+    pub fn check_transient(&self, topic: &str, refused: AppendError) -> Result<AppendError, ClientError> {
         match refused {
-            Refused::Full | Refused::NoMetadata => Ok(refused),
-            other => Err(self.refusal(topic, other)),
+            AppendError::BufferFull | AppendError::NoMetadata => Ok(refused),
+            other => Err(self.append_error(topic, other)),
         }
     }
 
-    /// What a refusal comes to when nobody waits any longer.
-    #[must_use]
-    pub fn refusal(&self, topic: &str, refused: Refused) -> ClientError {
+    /// Returns the error to raise for a refused append when the caller does not wait any longer.
+    pub fn append_error(&self, topic: &str, refused: AppendError) -> ClientError {
         match refused {
-            Refused::TooLarge { bytes, limit } => ClientError::RecordTooLarge { topic: topic.into(), bytes, limit },
-            Refused::NoPartition { partition, count } => ClientError::UnknownTopic {
+            AppendError::TooLarge { bytes, limit } => ClientError::RecordTooLarge { topic: topic.into(), bytes, limit },
+            AppendError::UnknownPartition { partition, count } => ClientError::UnknownTopic {
                 topic: topic.into(),
                 message: format!("topic {topic:?} has no partition {partition}: it has {count}, counted from 0"),
             },
-            Refused::Topic(error) => told::topic(topic, error.code),
-            Refused::Fatal(error) => self.shared.fatal().unwrap_or_else(|| told::fatal(&error)),
-            Refused::Closed => self.shared.fatal().unwrap_or(ClientError::Closed { what: "producer" }),
-            Refused::Full => ClientError::QueueFull { topic: topic.into(), limit: self.shared.buffer_memory },
-            Refused::NoMetadata => self.unknown(topic),
+            AppendError::Topic(error) => log_messages::topic_error(topic, error.code),
+            AppendError::Fatal(error) => self.inner.fatal().unwrap_or_else(|| log_messages::fatal_error(&error)),
+            AppendError::Closed => self.inner.fatal().unwrap_or(ClientError::Closed { what: "producer" }),
+            AppendError::BufferFull => ClientError::BufferFull { topic: topic.into(), limit: self.inner.buffer_memory },
+            AppendError::NoMetadata => self.metadata_timeout_error(topic),
             other => ClientError::Invalid(format!("topic {topic:?}: {other}")),
         }
     }
 
-    /// Sleeps until a passing refusal may have passed.
+    /// Sleeps until a transient refusal may be over. `since`: start of the call.
     ///
     /// # Errors
-    /// What it comes to when the deadline has passed.
-    pub fn await_passing(
+    /// Fails if the deadline has passed, or if brokers have reported long enough that the topic does not exist.
+    pub fn await_transient(
         &self,
         topic: (&str, TopicId),
-        refused: &Refused,
-        deadline: Deadline,
-    ) -> Result<Slept, ClientError> {
+        refused: &AppendError,
+        since: Nanos,
+        mut deadline: Deadline,
+    ) -> Result<WaitOutcome, ClientError> {
         self.check()?;
-        let words = self.shared.words();
+        let words = self.inner.futexes();
         let mut accumulator = self.accumulator();
         let (word, seen) = match refused {
-            Refused::Full => (&words.room, accumulator.await_room()),
-            _ if accumulator.partitions(topic.1).is_some() => return Ok(Slept::Woken),
-            _ => (&words.metadata, accumulator.await_topic()),
+            AppendError::BufferFull => (&words.memory, accumulator.await_memory()),
+            _ if accumulator.partitions(topic.1).is_some() => return Ok(WaitOutcome::Woken),
+            _ if accumulator.is_topic_missing(topic.1, since) => {
+                return Err(log_messages::unknown_topic_error(topic.0, &accumulator));
+            }
+            _ => (&words.metadata, accumulator.await_metadata()),
         };
         drop(accumulator);
-        // What is full may be waiting for its linger time, and a topic for somebody to ask.
-        if deadline > self.shared.stamps.clock().now() {
-            self.remote.step_here();
+        let stopping = self.inner.metadata_deadline();
+        if *refused == AppendError::NoMetadata && stopping < deadline {
+            if stopping <= self.now() {
+                return Err(self.shutdown_error(topic.0, since));
+            }
+            deadline = stopping;
         }
-        match self.shared.sleep(word, seen, Some(deadline)) {
-            Slept::TimedOut => Err(self.refusal(topic.0, refused.clone())),
-            Slept::Ended => Err(self.shared.end()),
+        // A full accumulator may wait for its linger time, and a topic for its metadata request.
+        if deadline > self.inner.clock.monotonic().now() {
+            self.loop_handle.step_here();
+        }
+        match self.inner.wait_on_word(word, seen, Some(deadline)) {
+            WaitOutcome::TimedOut if deadline == stopping => Err(self.shutdown_error(topic.0, since)),
+            WaitOutcome::TimedOut => Err(self.append_error(topic.0, refused.clone())),
+            WaitOutcome::Ended => Err(self.inner.closed_error()),
             other => Ok(other),
         }
     }
 
-    /// The topic's metadata did not come in time.
-    fn unknown(&self, topic: &str) -> ClientError {
+    /// Returns the error of a call that cannot sleep, began at `since` and still has no metadata; `None`: no error yet.
+    pub fn metadata_error(&self, topic: &str, id: TopicId, since: Nanos) -> Option<ClientError> {
+        let accumulator = self.accumulator();
+        if accumulator.is_topic_missing(id, since) {
+            return Some(log_messages::unknown_topic_error(topic, &accumulator));
+        }
+        drop(accumulator);
+        (self.inner.metadata_deadline() <= self.now()).then(|| self.shutdown_error(topic, since))
+    }
+
+    /// Shortens waits for metadata because an App stops. No call waits for metadata for long, nor for a second response
+    /// that the topic does not exist.
+    pub fn expedite_metadata(&self) {
+        self.inner.expedite_metadata(self.deadline(SHUTDOWN_METADATA_TIMEOUT));
+    }
+
+    /// Returns the error for a topic whose metadata is missing while the App stops.
+    fn shutdown_error(&self, topic: &str, since: Nanos) -> ClientError {
+        ClientError::TimedOut {
+            operation: metadata_operation(topic),
+            seconds: Duration::from_nanos(self.now().saturating_sub(since)).as_secs_f64(),
+            hint: "the App stops and waits no longer; check that a broker of bootstrap.servers can be reached",
+        }
+    }
+
+    /// Returns the error for a topic whose metadata did not arrive in time.
+    fn metadata_timeout_error(&self, topic: &str) -> ClientError {
         let mut accumulator = self.accumulator();
         let id = accumulator.topic(topic);
-        match accumulator.topic_trouble(id) {
-            Some(code) => told::topic(topic, code),
+        match accumulator.topic_error(id) {
+            Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION) => log_messages::unknown_topic_error(topic, &accumulator),
+            Some(code) => log_messages::topic_error(topic, code),
             None => ClientError::TimedOut {
-                operation: format!("asking for the partitions of topic {topic:?}"),
-                seconds: self.shared.max_block.as_secs_f64(),
+                operation: metadata_operation(topic),
+                seconds: self.inner.max_block.as_secs_f64(),
                 hint: "check that a broker of bootstrap.servers can be reached; max.block.ms says how long to wait",
             },
         }
     }
 
-    /// How many partitions the topic has. `timeout` is what led to the deadline.
+    /// Returns the number of partitions of a topic. `timeout` is the duration from which `deadline` was computed.
     ///
     /// # Errors
-    /// When the topic does not exist, or no broker answers in time.
-    pub fn partitions(&self, topic: &str, timeout: Duration, deadline: Deadline) -> Result<Asked<u32>, ClientError> {
+    /// Fails if the topic does not exist, or if no broker answers in time.
+    pub fn partitions(
+        &self,
+        topic: &str,
+        timeout: Duration,
+        deadline: Deadline,
+    ) -> Result<PartitionsStatus<u32>, ClientError> {
         self.check()?;
         let id = self.topic(topic);
         match self.accumulator().partitions(id) {
-            Some(Ok(count)) => return Ok(Asked::Answer(count)),
-            Some(Err(error)) => return Err(told::topic(topic, error.code)),
+            Some(Ok(count)) => return Ok(PartitionsStatus::Known(count)),
+            Some(Err(error)) => return Err(log_messages::topic_error(topic, error.code)),
             None => {}
         }
-        match self.await_passing((topic, id), &Refused::NoMetadata, deadline) {
-            Ok(Slept::Interrupted) => Ok(Asked::Interrupted),
-            Ok(_) => Ok(Asked::Again),
-            // Here it was not max.block.ms that said how long.
-            Err(ClientError::TimedOut { operation, .. }) => Err(ClientError::TimedOut {
+        let since = deadline.saturating_sub(u64::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX));
+        match self.await_transient((topic, id), &AppendError::NoMetadata, since, deadline) {
+            Ok(WaitOutcome::Interrupted) => Ok(PartitionsStatus::Interrupted),
+            Ok(_) => Ok(PartitionsStatus::Pending),
+            // The limit of this call was `timeout`, not `max.block.ms`.
+            Err(ClientError::TimedOut { operation, .. }) if self.now() >= deadline => Err(ClientError::TimedOut {
                 operation,
                 seconds: timeout.as_secs_f64(),
                 hint: "check that a broker of bootstrap.servers can be reached",
@@ -259,181 +353,188 @@ impl Producer {
         }
     }
 
-    /// Sends what a batch has now, without lingering. Returns at once when there is nothing to hurry.
-    pub fn hurry(&self, receipts: &[Arc<Receipt>]) {
+    /// Sends the current contents of the batches without lingering. Returns at once if no batch lingers.
+    pub fn send_now(&self, receipts: &[Arc<BatchPromise>]) {
         let mut accumulator = self.accumulator();
         let mut drain = false;
         for receipt in receipts {
-            drain |= accumulator.release_now(receipt);
+            drain |= accumulator.end_linger(receipt);
         }
         drop(accumulator);
         if drain {
-            self.remote.step_here();
+            self.loop_handle.step_here();
         }
     }
 
-    /// Sleeps until the record is settled, or something else has happened: look again.
+    /// Sleeps until the record is completed or another event ends the wait: check again.
     #[must_use]
-    pub fn await_record(&self, receipt: &Arc<Receipt>, index: u32, deadline: Option<Deadline>) -> Slept {
-        self.shared.sleep_on_receipt(receipt, deadline, || receipt.result(index).is_some())
+    pub fn await_record(&self, receipt: &Arc<BatchPromise>, index: u32, deadline: Option<Deadline>) -> WaitOutcome {
+        self.inner.wait_for_batch(receipt, deadline, || receipt.result(index).is_some())
     }
 
-    /// Sleeps until the whole batch is settled, or something else has happened: look again.
+    /// Sleeps until the whole batch is completed or another event ends the wait: check again.
     #[must_use]
-    pub fn await_batch(&self, receipt: &Arc<Receipt>, deadline: Option<Deadline>) -> Slept {
-        self.shared.sleep_on_receipt(receipt, deadline, || receipt.is_settled())
+    pub fn await_batch(&self, receipt: &Arc<BatchPromise>, deadline: Option<Deadline>) -> WaitOutcome {
+        self.inner.wait_for_batch(receipt, deadline, || receipt.is_complete())
     }
 
-    /// Why the producer cannot go on, if that is so.
-    #[must_use]
+    /// Returns the fatal error of the producer; `None`: there is none.
     pub fn fatal(&self) -> Option<ClientError> {
-        self.shared.fatal()
+        self.inner.fatal()
     }
 
-    /// Why nothing will be settled any more, if that is so.
-    #[must_use]
-    pub fn has_ended(&self) -> Option<ClientError> {
-        self.shared.has_ended().then(|| self.shared.end())
+    /// Returns the reason why no more batches complete; `None`: the network thread is running.
+    pub fn ended_error(&self) -> Option<ClientError> {
+        self.inner.has_ended().then(|| self.inner.closed_error())
     }
 
-    /// Why nothing will be settled any more, after [`Slept::Ended`].
-    #[must_use]
-    pub fn end(&self) -> ClientError {
-        self.shared.end()
+    /// Returns the reason why no more batches complete, after [`WaitOutcome::Ended`].
+    pub fn closed_error(&self) -> ClientError {
+        self.inner.closed_error()
     }
 
-    /// Begins to send everything that was appended so far, without lingering.
+    /// Begins to send all records appended so far, without lingering.
     ///
     /// # Errors
-    /// In a forked child, and after a close.
+    /// Fails in a forked child and after a close.
     pub fn flush(&self) -> Result<Flush, ClientError> {
-        self.shared.check()?;
+        self.inner.check()?;
         let mark = self.accumulator().flush();
-        self.remote.step_here();
+        self.loop_handle.step_here();
         Ok(Flush { mark })
     }
 
-    /// Sleeps until what was flushed is settled, or something else has happened: look again.
+    /// Sleeps until the flushed records are completed or another event ends the wait: check again.
     #[must_use]
-    pub fn await_flush(&self, flush: &Flush, deadline: Option<Deadline>) -> Flushing {
-        let Some(seen) = self.accumulator().await_flush(flush.mark) else { return Flushing::Done };
-        match self.shared.sleep(&self.shared.words().progress, seen, deadline) {
-            Slept::TimedOut => Flushing::TimedOut { pending: self.accumulator().pending_records() },
-            Slept::Ended => Flushing::Ended,
-            Slept::Interrupted => Flushing::Interrupted,
-            Slept::Woken => Flushing::Again,
+    pub fn await_flush(&self, flush: &Flush, deadline: Option<Deadline>) -> FlushStatus {
+        let Some(seen) = self.accumulator().await_flush(flush.mark) else { return FlushStatus::Done };
+        match self.inner.wait_on_word(&self.inner.futexes().flush, seen, deadline) {
+            WaitOutcome::TimedOut => FlushStatus::TimedOut { pending: self.accumulator().pending_records() },
+            WaitOutcome::Ended => FlushStatus::Ended,
+            WaitOutcome::Interrupted => FlushStatus::Interrupted,
+            WaitOutcome::Woken => FlushStatus::Pending,
         }
     }
 
-    /// A watch over settlements, without a descriptor: [`Watch::is_due`] and [`Producer::wants_attention`] tell.
-    #[must_use]
-    pub fn watch(&self) -> Watch {
-        self.shared.watches.open(None)
+    /// Creates a completion queue without a descriptor; [`CompletionQueue::is_pending`] and
+    /// [`Producer::is_wake_flag_raised`] report its state.
+    pub fn completion_queue(&self) -> CompletionQueue {
+        self.inner.completion_queues.create(None)
     }
 
-    /// A watch over settlements with a descriptor for a selector.
+    /// Creates a completion queue with a descriptor for a selector.
     ///
     /// # Errors
-    /// When the system has no descriptor to give.
-    pub fn watch_with_descriptor(&self) -> Result<Watch, ClientError> {
-        let event = grete_net::EventFd::new().map_err(|error| ClientError::os("opening an eventfd", &error))?;
-        Ok(self.shared.watches.open(Some(event)))
+    /// Fails if the system has no descriptor left.
+    pub fn completion_queue_with_fd(&self) -> Result<CompletionQueue, ClientError> {
+        let event = grete_sys::EventFd::new().map_err(|error| ClientError::os("opening an eventfd", &error))?;
+        Ok(self.inner.completion_queues.create(Some(event)))
     }
 
-    /// Whether a watch is due or a notice waits. One load.
+    /// Creates a completion queue that calls `call` on the thread that completes a batch, under the lock of the event
+    /// loop.
+    #[must_use]
+    pub fn completion_queue_with_callback(&self, call: impl Fn() + Send + Sync + 'static) -> CompletionQueue {
+        self.inner.completion_queues.create_with_callback(Box::new(call))
+    }
+
+    /// Returns whether a completion queue or a log event is pending. Costs one load.
     #[inline]
+    pub fn is_wake_flag_raised(&self) -> bool {
+        self.inner.wake_flag.is_raised()
+    }
+
+    /// Raises the wake flag, so that a waiting caller checks again.
+    pub fn raise_wake_flag(&self) {
+        self.inner.wake_flag.raise();
+    }
+
+    /// Sleeps until a completion queue or a log event is pending.
     #[must_use]
-    pub fn wants_attention(&self) -> bool {
-        self.shared.attention.is_wanted()
+    pub fn wait_wake_flag(&self, deadline: Option<Deadline>) -> WaitOutcome {
+        self.inner.wait_wake_flag(deadline)
     }
 
-    /// Somebody shall look again.
-    pub fn want_attention(&self) {
-        self.shared.attention.want();
+    /// Wakes the network thread, which steps the protocol.
+    pub fn wake_network_thread(&self) {
+        self.wake_loop();
     }
 
-    /// Sleeps until a watch is due or a notice waits.
-    #[must_use]
-    pub fn await_attention(&self, deadline: Option<Deadline>) -> Slept {
-        self.shared.await_attention(deadline)
+    /// Clears the wake flag, because the caller handles the pending work now.
+    pub fn clear_wake_flag(&self) {
+        self.inner.wake_flag.clear();
     }
 
-    /// Lets the network thread look for what may have changed.
-    pub fn nudge(&self) {
-        self.remote.wake();
+    /// Returns the log events of the network thread, which wait for a thread that can log.
+    pub fn log_events(&self) -> &LogEventQueue {
+        &self.inner.log_events
     }
 
-    /// Somebody attends now.
-    pub fn attend(&self) {
-        self.shared.attention.clear();
-    }
-
-    /// The notices since the last call.
-    #[must_use]
-    pub fn take_notices(&self) -> Vec<Notice> {
-        self.shared.notices.take()
-    }
-
-    /// Readable while notices wait.
-    #[must_use]
-    pub fn event_fd(&self) -> RawFd {
-        self.shared.notices.event().as_raw_fd()
-    }
-
-    /// Nanoseconds of the clock that [`grete_core::produce::Settled::at`] is told by.
-    #[must_use]
+    /// Returns the current time of the clock of [`RecordResult::at`](grete_proto::producer::RecordResult::at), in
+    /// nanoseconds.
     pub fn now(&self) -> Nanos {
-        self.shared.stamps.clock().now()
+        self.inner.clock.monotonic().now()
     }
 
-    /// `client.id`.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.shared.name
+    /// Returns `client.id`.
+    pub fn client_id(&self) -> &str {
+        &self.inner.name
     }
 
-    /// Figures as of now.
-    #[must_use]
+    /// Returns current statistics.
     pub fn statistics(&self) -> ProducerStatistics {
         let accumulator = self.accumulator();
         let (buffered_bytes, pending_records) = (accumulator.used_bytes(), accumulator.pending_records());
         drop(accumulator);
-        self.shared.counters.read(buffered_bytes, pending_records)
+        self.inner.counters.read(buffered_bytes, pending_records)
     }
 }
 
-/// Everything that was appended before it was made.
-#[derive(Debug)]
-pub struct Flush {
-    mark: grete_core::produce::FlushMark,
+fn new_loop(core: Core, shared: &Arc<ProducerInner>) -> Result<EventLoop<Driver>, ClientError> {
+    let driver = Driver::new(core, Arc::clone(shared));
+    let slabs = BufferPool::new(1 << 20);
+    let event_loop = EventLoop::new(shared.clock.monotonic(), slabs, MAX_FRAME_BYTES, |_| driver);
+    let event_loop = event_loop.map_err(|error| ClientError::os("opening a poll descriptor", &error))?;
+    Ok(event_loop.with_max_sleep(MAX_SLEEP))
 }
 
-/// How a look at a flush ended.
+/// Returns the operation to name in errors while a topic's metadata is unknown.
+fn metadata_operation(topic: &str) -> String {
+    format!("asking for the partitions of topic {topic:?}")
+}
+
+/// Flush of all records that were appended before it was created.
+#[derive(Debug)]
+pub struct Flush {
+    mark: grete_proto::producer::FlushToken,
+}
+
+/// Result of [`Producer::await_flush`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flushing {
-    /// All is settled.
+pub enum FlushStatus {
+    /// All flushed records are completed.
     Done,
-    /// Look again.
-    Again,
-    /// A Unix signal: let its handler run, then look again.
+    /// Not completed yet: call again.
+    Pending,
+    /// A Unix signal arrived: let its handler run, then call again.
     Interrupted,
-    /// The time is up.
+    /// The deadline has passed.
     TimedOut {
-        /// Records that are not settled.
+        /// Records that are not completed.
         pending: u64,
     },
-    /// The producer has ended.
+    /// The network thread of the producer has ended.
     Ended,
 }
 
-/// How a question ended.
+/// Result of [`Producer::partitions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked<T> {
-    /// Here it is.
-    Answer(T),
-    /// Ask again.
-    Again,
-    /// A Unix signal: let its handler run, then ask again.
+pub enum PartitionsStatus<T> {
+    /// Value that the call returns.
+    Known(T),
+    /// Not known yet: call again.
+    Pending,
+    /// A Unix signal arrived: let its handler run, then call again.
     Interrupted,
 }
 

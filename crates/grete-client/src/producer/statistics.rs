@@ -1,33 +1,34 @@
-//! Figures of one producer.
+//! Statistics of one producer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use grete_core::produce::ProduceStats;
+use grete_proto::producer::SenderStats;
 
-/// Figures of one producer.
+use crate::published::Published;
+
+/// Statistics of one producer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProducerStatistics {
-    /// What the machine counted.
-    pub produce: ProduceStats,
-    /// Connections that broke.
+    /// Counters of the sender.
+    pub produce: SenderStats,
+    /// Number of connections that broke unexpectedly.
     pub reconnects: u64,
     /// Bytes of `buffer.memory` in use.
     pub buffered_bytes: usize,
-    /// Records that are not settled.
+    /// Records that are not completed.
     pub pending_records: u64,
 }
 
-/// What the network thread leaves for others to read.
+/// Counters that the network thread writes and other threads read.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    produce: Mutex<ProduceStats>,
+    produce: Published<SenderStats>,
     reconnects: AtomicU64,
 }
 
 impl Counters {
-    pub(super) fn write(&self, produce: ProduceStats) {
-        *self.produce.lock().unwrap_or_else(PoisonError::into_inner) = produce;
+    pub(super) fn write(&self, produce: SenderStats) {
+        self.produce.publish(produce);
     }
 
     pub(super) fn reconnected(&self) {
@@ -36,7 +37,7 @@ impl Counters {
 
     pub(super) fn read(&self, buffered_bytes: usize, pending_records: u64) -> ProducerStatistics {
         ProducerStatistics {
-            produce: *self.produce.lock().unwrap_or_else(PoisonError::into_inner),
+            produce: self.produce.get(),
             reconnects: self.reconnects.load(Ordering::Relaxed),
             buffered_bytes,
             pending_records,

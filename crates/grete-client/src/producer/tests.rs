@@ -1,36 +1,40 @@
-//! Sleepers, watches and the end of the network thread, without a broker: nothing listens where these producers look.
+//! Tests of waits, completion queues and the end of the network thread. No broker listens at the addresses of these
+//! producers.
 
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use grete_core::produce::PartitionId;
+use grete_proto::producer::PartitionId;
 
-use super::ending::Ending;
 use super::*;
 use crate::config::ProducerConfig;
+use crate::thread_guard::NetworkThreadGuard;
 
 fn config(pairs: &[(&str, &str)]) -> ProducerConfig {
-    // Port 1 of the discard address: connecting is refused at once, or never answered.
+    // Nothing listens on port 1: the connection is refused at once, or the attempt is never answered.
     let mut all = vec![("bootstrap.servers".to_owned(), "127.0.0.1:1".to_owned())];
     all.extend(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     ProducerConfig::from_pairs(&all).expect("fits")
 }
 
-fn shared() -> Arc<Shared> {
+fn inner() -> Arc<ProducerInner> {
     let config = config(&[]);
-    Arc::new(Shared::new(&config, &config.to_core().produce, Rng::new(1)).expect("descriptors"))
+    Arc::new(ProducerInner::new(&config, &config.to_core().produce, Rng::new(1), None).expect("descriptors"))
 }
 
-fn receipt() -> Arc<Receipt> {
-    Arc::new(Receipt::new("orders".into(), 0, PartitionId(0)))
+fn receipt() -> Arc<BatchPromise> {
+    Arc::new(BatchPromise::new("orders".into(), 0, PartitionId(0)))
 }
 
-/// The network thread ends on a fault while `sleep` sleeps.
-fn after_a_panic(shared: &Arc<Shared>, sleep: impl FnOnce(&Shared) -> Slept + Send + 'static) -> Slept {
+/// Lets the network thread panic while `sleep` runs on another thread.
+fn after_a_panic(
+    shared: &Arc<ProducerInner>,
+    sleep: impl FnOnce(&ProducerInner) -> WaitOutcome + Send + 'static,
+) -> WaitOutcome {
     let sleeping = Arc::clone(shared);
     let sleeper = thread::spawn(move || sleep(&sleeping));
-    let ending = Ending { shared: Arc::clone(shared) };
+    let ending = NetworkThreadGuard { owner: Arc::clone(shared) };
     let network = thread::spawn(move || {
         let _ending = ending;
         panic!("as if a machine had a fault");
@@ -42,60 +46,60 @@ fn after_a_panic(shared: &Arc<Shared>, sleep: impl FnOnce(&Shared) -> Slept + Se
 const LONG: Option<Nanos> = Some(600 * 1_000_000_000);
 
 #[test]
-fn a_fault_of_the_network_thread_wakes_who_waits_for_room() {
-    let shared = shared();
+fn a_panic_of_the_network_thread_wakes_a_wait_for_space() {
+    let shared = inner();
     let slept = after_a_panic(&shared, move |shared| {
-        let room = &shared.words().room;
+        let room = &shared.futexes().memory;
         loop {
-            match shared.sleep(room, room.load(std::sync::atomic::Ordering::SeqCst), LONG) {
-                Slept::Woken => {}
+            match shared.wait_on_word(room, room.load(std::sync::atomic::Ordering::SeqCst), LONG) {
+                WaitOutcome::Woken => {}
                 other => return other,
             }
         }
     });
-    assert_eq!(slept, Slept::Ended);
+    assert_eq!(slept, WaitOutcome::Ended);
     assert!(shared.check().expect_err("unusable").to_string().contains("a fault of Grete's own"));
     assert!(!shared.is_usable());
 }
 
 #[test]
-fn a_fault_of_the_network_thread_wakes_who_waits_for_a_receipt() {
-    let shared = shared();
+fn a_panic_of_the_network_thread_wakes_a_wait_for_a_batch() {
+    let shared = inner();
     let receipt = receipt();
     let slept = after_a_panic(&shared, move |shared| {
         loop {
-            match shared.sleep_on_receipt(&receipt, LONG, || false) {
-                Slept::Woken => {}
+            match shared.wait_for_batch(&receipt, LONG, || false) {
+                WaitOutcome::Woken => {}
                 other => return other,
             }
         }
     });
-    assert_eq!(slept, Slept::Ended);
-    assert!(shared.sleepers.lock().expect("whole").is_empty());
+    assert_eq!(slept, WaitOutcome::Ended);
+    assert!(shared.batch_waiters.lock().expect("whole").is_empty());
 }
 
 #[test]
-fn a_fault_of_the_network_thread_wakes_who_waits_for_callbacks() {
-    let shared = shared();
+fn a_panic_of_the_network_thread_wakes_a_wait_for_callbacks() {
+    let shared = inner();
     let slept = after_a_panic(&shared, |shared| {
         loop {
-            match shared.await_attention(LONG) {
-                Slept::Woken if !shared.has_ended() => {}
+            match shared.wait_wake_flag(LONG) {
+                WaitOutcome::Woken if !shared.has_ended() => {}
                 other => return other,
             }
         }
     });
-    assert!(matches!(slept, Slept::Woken | Slept::Ended), "{slept:?}");
+    assert!(matches!(slept, WaitOutcome::Woken | WaitOutcome::Ended), "{slept:?}");
 }
 
 #[test]
 fn without_a_broker_a_topic_is_waited_for_and_closing_takes_no_longer_than_it_may() {
-    let producer = Producer::start(&config(&[])).expect("started");
+    let producer = Producer::start(&config(&[]), None).expect("started");
     let timeout = Duration::from_millis(100);
     let deadline = producer.deadline(timeout);
     let error = loop {
         match producer.partitions("orders", timeout, deadline) {
-            Ok(Asked::Answer(count)) => panic!("{count} partitions of nothing"),
+            Ok(PartitionsStatus::Known(count)) => panic!("{count} partitions of nothing"),
             Ok(_) => {}
             Err(error) => break error.to_string(),
         }
@@ -103,36 +107,113 @@ fn without_a_broker_a_topic_is_waited_for_and_closing_takes_no_longer_than_it_ma
     assert!(error.contains("partitions of topic \"orders\" had no answer within 0.1 s"), "{error}");
     assert!(producer.now() >= deadline);
     let deadline = producer.close(Duration::ZERO).expect("closes");
-    assert_eq!(producer.await_close(deadline), Closing::Done(Undelivered::default()));
+    assert_eq!(producer.await_close(deadline, || false), CloseStatus::Done(Undelivered::default()));
     assert!(matches!(producer.check(), Err(ClientError::Closed { .. })));
 }
 
 #[test]
-fn a_watch_hears_of_what_it_was_given_once_and_of_nothing_after_its_end() {
-    let shared = shared();
-    let watch = shared.watches.open(None);
-    let other = shared.watches.open(None);
+fn a_completion_queue_gets_each_registered_batch_once() {
+    let shared = inner();
+    let watch = shared.completion_queues.create(None);
+    let other = shared.completion_queues.create(None);
     let receipt = receipt();
-    assert!(watch.add(&receipt));
-    assert!(watch.add(&receipt), "twice is once");
-    shared.watches.settled(&receipt);
-    assert!(shared.attention.is_wanted());
-    assert_eq!((watch.take().len(), watch.take().len(), other.take().len()), (1, 0, 0));
+    assert!(watch.register(&receipt));
+    assert!(watch.register(&receipt), "twice is once");
+    shared.completion_queues.complete(&receipt);
+    assert!(shared.wake_flag.is_raised());
+    assert_eq!((watch.drain().len(), watch.drain().len(), other.drain().len()), (1, 0, 0));
     drop(watch);
-    shared.watches.settled(&receipt);
-    assert_eq!(other.take().len(), 0);
+    shared.completion_queues.complete(&receipt);
+    assert_eq!(other.drain().len(), 0);
 }
 
 #[test]
-fn a_hungry_watch_is_called_once() {
-    let shared = shared();
-    let watch = shared.watches.open(Some(grete_net::EventFd::new().expect("descriptors")));
-    shared.watches.stir();
-    assert!(!watch.is_due());
-    watch.hunger();
-    shared.watches.stir();
-    assert!(watch.is_due());
-    assert!(watch.take().is_empty() && !watch.is_due());
-    shared.watches.stir();
-    assert!(!watch.is_due());
+fn a_queue_that_requested_space_is_notified_once() {
+    let shared = inner();
+    let watch = shared.completion_queues.create(Some(grete_sys::EventFd::new().expect("descriptors")));
+    shared.completion_queues.notify_space();
+    assert!(!watch.is_pending());
+    watch.request_space();
+    shared.completion_queues.notify_space();
+    assert!(watch.is_pending());
+    assert!(watch.drain().is_empty() && !watch.is_pending());
+    shared.completion_queues.notify_space();
+    assert!(!watch.is_pending());
+}
+
+/// Returns shared state with a log sink, and a receiver of the event names that a waiting thread writes to the sink.
+fn inner_with_sink() -> (Arc<ProducerInner>, std::sync::mpsc::Receiver<&'static str>) {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
+    let log: crate::log_event::LogSink = Box::new(move |notices| {
+        let sender = sender.lock().expect("whole");
+        let _ = notices.iter().try_for_each(|dated| sender.send(dated.event.name));
+        false
+    });
+    let config = config(&[]);
+    let shared = ProducerInner::new(&config, &config.to_core().produce, Rng::new(1), Some(log)).expect("descriptors");
+    (Arc::new(shared), receiver)
+}
+
+fn log_event() -> crate::log_event::LogEvent {
+    log_messages::producer_failed(&ClientError::Closed { what: "producer" })
+}
+
+#[test]
+fn log_events_are_written_during_every_kind_of_wait() {
+    type Wait = fn(&Arc<ProducerInner>);
+    let waits: [(&str, Wait); 4] = [
+        ("room", |shared| {
+            let room = &shared.futexes().memory;
+            while shared.wait_on_word(room, room.load(std::sync::atomic::Ordering::SeqCst), LONG) != WaitOutcome::Ended
+            {
+            }
+        }),
+        ("a receipt", |shared| {
+            let receipt = receipt();
+            while shared.wait_for_batch(&receipt, LONG, || false) != WaitOutcome::Ended {}
+        }),
+        ("callbacks", |shared| {
+            while shared.wait_wake_flag(LONG) != WaitOutcome::Ended {
+                shared.wake_flag.clear();
+            }
+        }),
+        ("the end", |shared| {
+            while shared.wait_until_ended(600 * 1_000_000_000, || shared.log_events.write_pending())
+                != WaitOutcome::Ended
+            {}
+        }),
+    ];
+    for (what, wait) in waits {
+        let (shared, logged) = inner_with_sink();
+        let sleeping = Arc::clone(&shared);
+        let sleeper = thread::spawn(move || wait(&sleeping));
+        for _ in 0..100 {
+            shared.emit(vec![log_event()]);
+            let name = logged.recv_timeout(Duration::from_secs(60));
+            assert_eq!(name, Ok("producer.failed"), "while a thread waits for {what}");
+        }
+        shared.finish();
+        sleeper.join().expect("woken");
+    }
+}
+
+#[test]
+fn a_shutdown_ends_every_wait_for_metadata() {
+    let producer = Producer::start(&config(&[]), None).expect("started");
+    let waiting = producer.clone();
+    let started = producer.now();
+    let caller = thread::spawn(move || {
+        let timeout = Duration::from_secs(600);
+        let deadline = waiting.deadline(timeout);
+        loop {
+            if let Err(error) = waiting.partitions("orders", timeout, deadline) {
+                return error.to_string();
+            }
+        }
+    });
+    producer.expedite_metadata();
+    let error = caller.join().expect("no panic");
+    assert!(error.contains("the App stops"), "{error}");
+    assert!(producer.now() - started < 60_000_000_000);
 }

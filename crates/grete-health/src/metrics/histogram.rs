@@ -1,18 +1,19 @@
-//! How many fell into which range.
+//! Histogram with fixed buckets.
 
-/// Counts by range, and the sum of all that was counted.
+/// Counts by bucket, and the sum of all observations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram {
-    /// Upper ends, in order; each belongs to its range.
+    /// Upper bounds in ascending order, inclusive.
     pub bounds: &'static [f64],
-    /// What fell into each range, not added up, and at last what was above all of them: one more than `bounds`.
+    /// Observations of each bucket, not cumulative, and then those above all bounds: one entry more than `bounds`.
     pub counts: Vec<u64>,
-    /// Of all that was counted.
+    /// Sum of all observations.
     pub sum: f64,
 }
 
 impl Histogram {
-    /// Upper ends and how many were at most that, the last one infinite: the number of all.
+    /// Returns the upper bounds with cumulative counts. The last bound is infinite; its count is that of all
+    /// observations.
     pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let ends = self.bounds.iter().copied().chain([f64::INFINITY]);
         ends.enumerate().scan(0_u64, |all, (at, end)| {
@@ -21,13 +22,12 @@ impl Histogram {
         })
     }
 
-    /// How many were counted.
-    #[must_use]
+    /// Returns the number of observations.
     pub fn count(&self) -> u64 {
         self.counts.iter().take(self.bounds.len() + 1).fold(0, |all, one| all.saturating_add(*one))
     }
 
-    /// Adds another one of the same bounds; one of others is not added.
+    /// Adds a histogram of the same bounds; one of other bounds is ignored.
     pub fn add(&mut self, other: &Self) {
         if self.bounds != other.bounds {
             return;

@@ -1,45 +1,46 @@
-//! What a process counts and measures, as plain numbers. What of it is told, and how, is [`catalogue`]'s.
+//! Metrics of a process as plain numbers. [`descriptors`] define which of them are exported, and under which name.
 //!
-//! `None` means not known: it is left out, and never told as zero. All durations are seconds, all sizes bytes; counters run since
-//! the process began.
+//! `None` means not known: the sample is left out, and never exported as zero. Durations are in seconds, sizes in
+//! bytes. Counters count from the start of the process.
 
-mod bounds;
-pub mod catalogue;
+pub(crate) mod aggregate;
+mod cardinality;
+pub mod descriptors;
 mod histogram;
-mod tell;
+pub mod prometheus;
+mod visit;
 
 use std::sync::Arc;
 
 use crate::report::LaneCounts;
 
-pub use bounds::{MAX_GROUPS, MAX_HANDLERS, MAX_LABEL, MAX_LANES, OTHER};
+pub use cardinality::{MAX_GROUPS, MAX_HANDLERS, MAX_LABEL_BYTES, MAX_LANES, OTHER};
 pub use histogram::Histogram;
-pub use tell::{Label, Sink, Value};
+pub use visit::{Label, MetricVisitor, Value};
 
-/// Everything that a process counts and measures. Lists come as they are, in any order and of any length; entries of the same
-/// name are allowed, and told as one.
+/// All metrics of a process. The lists have any order and length; entries of the same name are merged.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
-    /// One for each route.
-    pub handlers: Vec<Handler>,
-    /// One for each partition that a route reads.
-    pub lanes: Vec<Lane>,
-    /// Lanes by state.
+    /// One entry for each route.
+    pub handlers: Vec<HandlerMetrics>,
+    /// One entry for each lane.
+    pub lanes: Vec<LaneMetrics>,
+    /// Number of lanes by state.
     pub lane_states: Option<LaneCounts>,
-    /// One for each consumer group.
-    pub groups: Vec<Group>,
-    /// One for each consuming client.
-    pub clients: Vec<Client>,
-    /// One for each producer.
-    pub producers: Vec<Producer>,
-    /// Of the process as a whole.
-    pub process: Process,
+    /// One entry for each consumer group.
+    pub groups: Vec<GroupMetrics>,
+    /// One entry for each consumer client.
+    pub clients: Vec<ClientMetrics>,
+    /// One entry for each producer.
+    pub producers: Vec<ProducerMetrics>,
+    /// Metrics of the process as a whole.
+    pub process: ProcessMetrics,
 }
 
-/// What the jobs of one handler came to.
+/// Metrics of one handler.
 #[derive(Debug, Clone, Default)]
-pub struct Handler {
-    /// The route's name.
+pub struct HandlerMetrics {
+    /// Name of the route.
     pub handler: Arc<str>,
     /// Jobs that ended.
     pub jobs: Option<u64>,
@@ -47,119 +48,125 @@ pub struct Handler {
     pub records: Option<u64>,
     /// Jobs that ended with an error.
     pub failures: Option<u64>,
-    /// Of these, those whose records run again.
+    /// Failed jobs whose records are processed again.
     pub retries: Option<u64>,
     /// Records sent to a dead letter topic.
     pub dead_letters: Option<u64>,
-    /// Records passed over because they were too old.
+    /// Records skipped because they were older than `max_age`.
     pub expired: Option<u64>,
-    /// Records passed over for another reason.
+    /// Records skipped for another reason.
     pub skipped: Option<u64>,
     /// Jobs that ran longer than `stall_after`.
     pub stalls: Option<u64>,
     /// Jobs that ran longer than `handler_timeout`.
     pub timeouts: Option<u64>,
-    /// How long jobs took.
+    /// Durations of the jobs.
     pub duration: Option<Histogram>,
-    /// Jobs under way.
+    /// Running jobs.
     pub running: Option<u64>,
-    /// For how many seconds the oldest job under way has run; 0: there is none.
-    pub oldest: Option<f64>,
+    /// Seconds for which the oldest running job has run; 0: there is none.
+    pub oldest_job_seconds: Option<f64>,
 }
 
-/// How far one partition is with one handler.
+/// Progress of one handler in one partition.
 #[derive(Debug, Clone, Default)]
-pub struct Lane {
-    /// The route's name.
+pub struct LaneMetrics {
+    /// Name of the route.
     pub handler: Arc<str>,
-    /// The topic's name.
+    /// Name of the topic.
     pub topic: Arc<str>,
-    /// The partition's number.
+    /// Number of the partition.
     pub partition: u64,
     /// Records that are not done.
     pub lag: Option<u64>,
     /// Age in seconds of the oldest record that is not done; 0: there is none.
     pub lag_seconds: Option<f64>,
-    /// When the last record was done, in seconds since 1970.
+    /// Time at which the last record was done, in seconds since 1970.
     pub last_progress: Option<f64>,
     /// Bytes that wait for a handler.
     pub queued_bytes: Option<u64>,
+    /// 1: the partition cannot be read; 0: it can.
+    pub failed: Option<u64>,
 }
 
-/// A membership.
+/// Membership in one consumer group.
 #[derive(Debug, Clone, Default)]
-pub struct Group {
-    /// The group's name; empty: partitions are given by hand.
+pub struct GroupMetrics {
+    /// Group id; empty: partitions are assigned manually.
     pub group: Arc<str>,
-    /// How many partitions it has.
+    /// Number of assigned partitions.
     pub partitions: Option<u64>,
-    /// Whether it has what it is to have.
-    pub steady: Option<bool>,
-    /// Assignments that were taken in.
+    /// Whether the member has its place in the group.
+    pub ready: Option<bool>,
+    /// Assignments that the member has applied.
     pub rebalances: Option<u64>,
-    /// Partitions that went away without being given back.
+    /// Partitions lost without a revocation.
     pub lost_partitions: Option<u64>,
-    /// Offsets that were stored.
+    /// Offsets that were committed, one for each partition.
     pub commits: Option<u64>,
-    /// Offsets that could not be stored.
+    /// Offsets that could not be committed.
     pub commit_failures: Option<u64>,
 }
 
-/// A consuming client.
+/// Consumer client.
 #[derive(Debug, Clone, Default)]
-pub struct Client {
+pub struct ClientMetrics {
     /// `client.id`.
     pub client: Arc<str>,
-    /// Bytes fetched, as they came.
+    /// Bytes fetched, compressed.
     pub fetched_bytes: Option<u64>,
     /// Records fetched.
     pub fetched_records: Option<u64>,
-    /// Bytes that are fetched and not done.
+    /// Bytes of records that are fetched and not done.
     pub buffer_bytes: Option<u64>,
-    /// Connections that are open.
+    /// Open connections to brokers.
     pub connections: Option<u64>,
     /// Connections that broke.
     pub reconnects: Option<u64>,
 }
 
-/// A producer.
+/// Producer.
 #[derive(Debug, Clone, Default)]
-pub struct Producer {
+pub struct ProducerMetrics {
     /// `client.id`.
     pub client: Arc<str>,
-    /// Records that are written.
+    /// Records acknowledged by the broker.
     pub records: Option<u64>,
-    /// Bytes of batches that were sent, each time they were.
+    /// Compressed bytes of sent batches; a retry counts again.
     pub bytes: Option<u64>,
-    /// Records that could not be written, or of which nobody knows.
+    /// Records that were not written, or whose outcome is unknown.
     pub failures: Option<u64>,
     /// Batches that were sent again.
     pub retries: Option<u64>,
-    /// Bytes that wait for their acknowledgement.
+    /// Bytes of records that wait for their acknowledgement.
     pub buffer_bytes: Option<u64>,
     /// Records that wait for their acknowledgement.
     pub pending_records: Option<u64>,
 }
 
-/// The process as a whole.
+/// Process as a whole.
 #[derive(Debug, Clone, Default)]
-pub struct Process {
+pub struct ProcessMetrics {
     /// Threads that run jobs.
     pub workers: Option<u64>,
-    /// Threads that have a job just now.
+    /// Threads that run a job now.
     pub busy_workers: Option<u64>,
-    /// How long the interpreter's lock is or was waited for, in seconds.
+    /// Current or last wait for the GIL, whichever is longer, in seconds.
     pub gil_wait: Option<f64>,
-    /// Resident memory.
+    /// Current or last wait for the event loop, whichever is longer, in seconds.
+    pub loop_wait: Option<f64>,
+    /// How often the event loop was blocked for longer than `stall_after`.
+    pub loop_blocked: Option<u64>,
+    /// Resident bytes (RSS).
     pub resident_bytes: Option<u64>,
     /// CPU time of all threads, in seconds.
-    pub cpu: Option<f64>,
-    /// Descriptors that are open.
+    pub cpu_seconds: Option<f64>,
+    /// Open descriptors.
     pub open_fds: Option<u64>,
-    /// When it began, in seconds since 1970.
+    /// Start of the process, in seconds since 1970.
     pub start_time: Option<f64>,
-    /// What the liveness probe says.
+    /// Result of the liveness check.
     pub live: Option<bool>,
-    /// What the readiness probe says.
+    /// Result of the readiness check.
     pub ready: Option<bool>,
 }

@@ -1,239 +1,220 @@
-//! One connection: requests come in, one after the other, and each gets its answer before the next is looked at.
+//! State machine of one HTTP connection. Requests are handled one after the other: the next one is parsed after the
+//! response to the previous one is written.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
-use super::answer::Answer;
-use super::request::{MAX_HEAD, Parsed, Request, parse};
+use super::protocol::HttpProtocol;
+use super::request::{MAX_HEAD_BYTES, Request};
+use super::response::Response;
 
-/// For a whole request, from its first byte (the first request: from the connection) to its last; and for taking an answer.
-pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two requests. Prometheus asks four times a minute unless it is told otherwise.
-pub const IDLE: Duration = Duration::from_secs(75);
-/// After the last answer, for the peer to hang up.
-const LINGER: Duration = Duration::from_secs(1);
-/// What is thrown away of what follows a request that was refused.
-const MOST_THROWN: usize = 256 << 10;
+/// Time for a whole request, from its first byte (the first request: from the connection) to its last; and for writing
+/// a response.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time between two requests. Prometheus scrapes four times a minute by default.
+pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(75);
+/// Time after the last response for the peer to hang up.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum bytes read and discarded after a refused request.
+const MAX_DISCARDED_BYTES: usize = 256 << 10;
 
-/// Both directions, without blocking.
+/// Non-blocking stream in both directions.
 pub trait Stream: Read + Write {
-    /// Nothing more will be written.
-    fn finish(&mut self);
+    /// Shuts down the write side.
+    fn shutdown_write(&mut self);
 }
 
-/// What a connection is at.
+/// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
-    /// No byte of the next request is there.
+enum State {
+    /// No byte of the next request has arrived.
     Idle,
-    /// Some are.
+    /// Some bytes of the next request have arrived.
     Receiving,
-    /// The answer goes out; then the connection goes on, or not.
-    Answering {
-        keep: bool,
+    /// A response is being written; then the connection continues, or not.
+    Responding {
+        keep_alive: bool,
     },
-    /// Everything has been said. To close now would take back what the peer has not read yet, if it has sent more than was read.
+    /// All responses are written. Closing now would make the kernel reset the connection if the peer has sent more than
+    /// was read, and the peer might lose the response.
     Lingering {
-        thrown: usize,
+        discarded: usize,
     },
-    Over,
+    Closed,
 }
 
-/// See the file's head.
+/// Connection of one peer; see the module's head.
 #[derive(Debug)]
 pub struct Connection<S> {
     stream: S,
-    at: At,
+    state: State,
     deadline: Instant,
-    received: Vec<u8>,
-    /// So many bytes of these hold no end of a request.
-    scanned: usize,
-    /// There are bytes that nobody has looked at.
-    unseen: bool,
-    answer: Vec<u8>,
+    http: HttpProtocol,
+    response: Vec<u8>,
     written: usize,
 }
 
 impl<S: Stream> Connection<S> {
-    /// Just accepted.
+    /// Creates the state of a connection that was just accepted.
     pub fn new(stream: S, now: Instant) -> Self {
         Self {
             stream,
-            at: At::Idle,
-            deadline: now + PATIENCE,
-            received: Vec::new(),
-            scanned: 0,
-            unseen: false,
-            answer: Vec::new(),
+            state: State::Idle,
+            deadline: now + REQUEST_TIMEOUT,
+            http: HttpProtocol::new(true),
+            response: Vec::new(),
             written: 0,
         }
     }
 
-    /// What it was made with.
+    /// Returns the stream.
     pub fn stream(&self) -> &S {
         &self.stream
     }
 
-    /// The same, to be changed.
+    /// Returns the stream for changes.
     pub fn stream_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
-    /// Whether it waits until it can write, and not until it can read.
-    pub fn writes(&self) -> bool {
-        matches!(self.at, At::Answering { .. })
+    /// Returns whether the connection waits for writability, and not for readability.
+    pub fn wants_write(&self) -> bool {
+        matches!(self.state, State::Responding { .. })
     }
 
-    /// Whether there is something to do at once.
-    pub fn is_busy(&self) -> bool {
-        self.unseen && !self.writes()
+    /// Returns whether there is something to do at once, without waiting.
+    pub fn has_buffered_request(&self) -> bool {
+        self.http.has_unparsed() && !self.wants_write()
     }
 
-    /// Whether it can be closed.
-    pub fn is_over(&self) -> bool {
-        self.at == At::Over
+    /// Returns whether the connection can be dropped.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
     }
 
-    /// When [`Connection::late`] is due.
+    /// Returns when [`Connection::on_deadline`] is due.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// The greater, the sooner it has to make room for somebody else: those who have asked nothing go before those who get an
-    /// answer, and among them those who have had most time.
-    pub fn dispensable(&self) -> (bool, std::cmp::Reverse<Instant>) {
-        (!self.writes(), std::cmp::Reverse(self.deadline))
+    /// Returns the order of eviction: the greatest goes first. Connections without a response in progress go before the
+    /// others, and among them those that have had the most time.
+    pub fn eviction_priority(&self) -> (bool, std::cmp::Reverse<Instant>) {
+        (!self.wants_write(), std::cmp::Reverse(self.deadline))
     }
 
-    /// Does what can be done without waiting, and at most one request, so that nobody keeps the others waiting.
-    pub fn step(&mut self, now: Instant, answer: &mut dyn FnMut(&Request) -> Answer) {
-        match self.at {
-            At::Answering { .. } => self.write(now),
-            At::Lingering { .. } => self.throw_away(),
-            At::Idle | At::Receiving => {
-                if self.is_busy() || self.read(now) {
-                    self.look(now, answer);
+    /// Does what can be done without waiting, and at most one request, so that no connection starves the others.
+    pub fn step(&mut self, now: Instant, handler: &mut dyn FnMut(&Request) -> Response) {
+        match self.state {
+            State::Responding { .. } => self.write(now),
+            State::Lingering { .. } => self.discard_input(),
+            State::Idle | State::Receiving => {
+                if self.has_buffered_request() || self.read(now) {
+                    self.parse_buffered(now, handler);
                 }
             }
-            At::Over => {}
+            State::Closed => {}
         }
     }
 
-    /// Its time is over.
-    pub fn late(&mut self, now: Instant) {
-        if self.at == At::Receiving {
-            self.refuse(&Answer::refusal(408, "the request was not complete in time"), now);
-        } else {
-            self.at = At::Over;
-        }
+    /// Handles the deadline.
+    pub fn on_deadline(&mut self, now: Instant) {
+        let refusal = if self.state == State::Receiving { self.http.on_timeout() } else { None };
+        self.respond_or_close(refusal, now);
     }
 
-    /// Whether there is something new.
+    /// Reads the available bytes. Returns whether new bytes have to be parsed.
     fn read(&mut self, now: Instant) -> bool {
-        let mut chunk = [0; MAX_HEAD];
-        // Never more than a request may have: what follows it stays in the socket, and in the peer in the end.
-        let room = MAX_HEAD.saturating_sub(self.received.len()).clamp(1, MAX_HEAD);
-        match self.stream.read(chunk.get_mut(..room).unwrap_or_default()) {
-            Ok(0) if self.at == At::Receiving => {
-                self.refuse(&Answer::refusal(400, "the request ends in its middle"), now);
-                false
-            }
-            // That is how load balancers look whether a port is open.
+        let mut chunk = [0; MAX_HEAD_BYTES];
+        // Never more than a request may have: the rest stays in the socket, and so with the peer.
+        match self.stream.read(chunk.get_mut(..self.http.room()).unwrap_or_default()) {
             Ok(0) => {
-                self.at = At::Over;
+                let refusal = self.http.on_eof();
+                self.respond_or_close(refusal, now);
                 false
             }
             Ok(count) => {
-                self.received.extend(chunk.iter().take(count));
-                self.unseen = true;
+                self.http.feed(chunk.get(..count).unwrap_or_default());
                 true
             }
             Err(error) => {
-                self.fail(&error);
+                self.on_io_error(&error);
                 false
             }
         }
     }
 
-    fn look(&mut self, now: Instant, answer: &mut dyn FnMut(&Request) -> Answer) {
-        self.unseen = false;
-        match parse(&self.received, self.scanned) {
-            Parsed::More => {
-                self.scanned = self.received.len();
-                if self.at == At::Idle {
-                    self.at = At::Receiving;
-                    // Of the first one the time runs already.
-                    self.deadline = self.deadline.min(now + PATIENCE);
+    fn parse_buffered(&mut self, now: Instant, handler: &mut dyn FnMut(&Request) -> Response) {
+        match self.http.next_request() {
+            None => {
+                if self.state == State::Idle {
+                    self.state = State::Receiving;
+                    // The time for the first request is running already.
+                    self.deadline = self.deadline.min(now + REQUEST_TIMEOUT);
                 }
             }
-            Parsed::Request(request, length) => {
-                self.received.drain(..length);
-                self.scanned = 0;
-                self.unseen = !self.received.is_empty();
-                let found = answer(&request);
-                self.begin(&found, request.method == "HEAD", request.keep, now);
-            }
-            Parsed::Refused(refusal) => self.refuse(&refusal, now),
+            Some(Ok(request)) => self.start_response(&handler(&request), now),
+            Some(Err(refusal)) => self.start_response(&refusal, now),
         }
     }
 
-    fn refuse(&mut self, refusal: &Answer, now: Instant) {
-        self.begin(refusal, false, false, now);
+    fn respond_or_close(&mut self, refusal: Option<Response>, now: Instant) {
+        match refusal {
+            Some(refusal) => self.start_response(&refusal, now),
+            None => self.state = State::Closed,
+        }
     }
 
-    fn begin(&mut self, answer: &Answer, head: bool, keep: bool, now: Instant) {
-        self.answer.clear();
+    fn start_response(&mut self, response: &Response, now: Instant) {
+        self.response.clear();
         self.written = 0;
-        answer.encode(&mut self.answer, head, keep);
-        if !keep {
-            self.received.clear(); // nobody will look at it
-            self.unseen = false;
-        }
-        self.at = At::Answering { keep };
-        self.deadline = now + PATIENCE;
+        let Response { status, content_type, body } = response;
+        let keep_alive = self.http.encode(*status, content_type, body, &mut self.response);
+        self.state = State::Responding { keep_alive };
+        self.deadline = now + REQUEST_TIMEOUT;
         self.write(now);
     }
 
     fn write(&mut self, now: Instant) {
-        while let Some(left) = self.answer.get(self.written..).filter(|left| !left.is_empty()) {
+        while let Some(left) = self.response.get(self.written..).filter(|left| !left.is_empty()) {
             match self.stream.write(left) {
                 Ok(0) => {
-                    self.at = At::Over;
+                    self.state = State::Closed;
                     return;
                 }
                 Ok(count) => self.written += count,
-                Err(error) => return self.fail(&error),
+                Err(error) => return self.on_io_error(&error),
             }
         }
-        if self.at == (At::Answering { keep: true }) {
-            self.at = At::Idle;
-            self.deadline = now + IDLE;
-            self.answer = Vec::new(); // a scrape's answer is large
+        if self.state == (State::Responding { keep_alive: true }) {
+            self.state = State::Idle;
+            self.deadline = now + KEEP_ALIVE_TIMEOUT;
+            self.response = Vec::new(); // the response to a scrape is large
         } else {
-            self.stream.finish();
-            self.at = At::Lingering { thrown: 0 };
-            self.deadline = now + LINGER;
-            self.throw_away();
+            self.stream.shutdown_write();
+            self.state = State::Lingering { discarded: 0 };
+            self.deadline = now + LINGER_TIMEOUT;
+            self.discard_input();
         }
     }
 
-    fn throw_away(&mut self) {
-        let mut chunk = [0; MAX_HEAD];
-        while let At::Lingering { thrown } = self.at {
+    fn discard_input(&mut self) {
+        let mut chunk = [0; MAX_HEAD_BYTES];
+        while let State::Lingering { discarded: thrown } = self.state {
             match self.stream.read(&mut chunk) {
-                Ok(count) if count > 0 && thrown + count < MOST_THROWN => {
-                    self.at = At::Lingering { thrown: thrown + count }
+                Ok(count) if count > 0 && thrown + count < MAX_DISCARDED_BYTES => {
+                    self.state = State::Lingering { discarded: thrown + count }
                 }
-                Ok(_) => self.at = At::Over,
+                Ok(_) => self.state = State::Closed,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return self.fail(&error),
+                Err(error) => return self.on_io_error(&error),
             }
         }
     }
 
-    fn fail(&mut self, error: &io::Error) {
+    fn on_io_error(&mut self, error: &io::Error) {
         if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
-            self.at = At::Over;
+            self.state = State::Closed;
         }
     }
 }

@@ -1,47 +1,49 @@
-//! Probes over HTTP: alive, ready, and what is measured.
+//! HTTP probes: liveness, readiness, status and metrics.
 //!
-//! [`Server`] is the thread and its sockets, a connection is what one peer says, [`parse`] what that means, [`Answer`] what it gets.
-//! What is true comes from an [`Examiner`].
+//! [`Server`] is the thread with its sockets, [`Connection`] one connection with its deadlines, [`HttpProtocol`]
+//! HTTP without a socket, [`parse`] the request parser, [`Response`] the reply. The content comes from a [`HealthCollector`].
 
-mod answer;
 mod connection;
-mod doors;
+mod protocol;
 mod request;
+mod response;
 mod server;
 
 use std::time::Instant;
 
-use crate::examiner::Examiner;
-use crate::exposition;
+use crate::checks::{self, CheckResult};
+use crate::collector::HealthCollector;
 use crate::json::Json;
-use crate::verdict::{self, Verdict};
+use crate::metrics::prometheus;
 
-pub use answer::Answer;
-pub use connection::{Connection, IDLE, PATIENCE, Stream};
-pub use request::{MAX_HEAD, Parsed, Request, parse};
-pub use server::{Answers, CONNECTIONS, Server};
+pub use connection::{Connection, KEEP_ALIVE_TIMEOUT, REQUEST_TIMEOUT, Stream};
+pub use protocol::HttpProtocol;
+pub use request::{MAX_HEAD_BYTES, ParseOutcome, Request, parse};
+pub use response::Response;
+pub use server::{MAX_CONNECTIONS, RequestHandler, Server};
 
-const PATHS: &str = "there is nothing here but /, /livez, /readyz, /metrics";
+const UNKNOWN_PATH: &str = "unknown path; request /, /livez, /readyz or /metrics";
 
-impl Answers for Examiner {
-    fn answer(&self, request: &Request) -> Answer {
+impl RequestHandler for HealthCollector {
+    fn handle(&self, request: &Request) -> Response {
         let known = matches!(request.path.as_str(), "/" | "/livez" | "/readyz" | "/metrics");
         if !known {
-            return Answer::refusal(404, PATHS);
+            return Response::error(404, UNKNOWN_PATH);
         }
         if !matches!(request.method.as_str(), "GET" | "HEAD") {
-            return Answer::refusal(405, &format!("{} takes GET and HEAD", request.path));
+            return Response::error(405, &format!("{} takes GET and HEAD", request.path));
         }
         let now = Instant::now();
         if request.path == "/metrics" {
-            let body = exposition::write(self.metrics_at(now), Vec::new());
-            return Answer { status: 200, content_type: exposition::CONTENT_TYPE, body };
+            let body = prometheus::write(self.metrics_at(now), Vec::new());
+            return Response { status: 200, content_type: prometheus::CONTENT_TYPE, body };
         }
-        let look = self.look(now);
-        let (live, ready) = (verdict::live(&look, self.limits()), verdict::ready(&look, self.limits()));
+        let snapshot = self.snapshot(now);
+        let (live, ready) =
+            (checks::check_liveness(&snapshot, self.limits()), checks::check_readiness(&snapshot, self.limits()));
         match request.path.as_str() {
-            "/livez" => self.told(&live),
-            "/readyz" => self.told(&ready),
+            "/livez" => self.check_response(&live),
+            "/readyz" => self.check_response(&ready),
             _ => {
                 let mut json = Json::default();
                 json.open(b'{').name("live");
@@ -49,22 +51,22 @@ impl Answers for Examiner {
                 json.name("ready");
                 ready.write(&mut json, self.app());
                 json.name("status");
-                self.write_status(&mut json, &look, now);
+                self.write_status(&mut json, &snapshot, now);
                 json.close(b'}');
-                Answer::json(200, json)
+                Response::json(200, json)
             }
         }
     }
 
-    fn beat(&self, beat: Instant, slept: bool, now: Instant) {
-        Examiner::beat(self, beat, slept, now);
+    fn tick(&self, beat: Instant, slept: bool, now: Instant) {
+        HealthCollector::tick(self, beat, slept, now);
     }
 }
 
-impl Examiner {
-    fn told(&self, verdict: &Verdict<'_>) -> Answer {
+impl HealthCollector {
+    fn check_response(&self, result: &CheckResult<'_>) -> Response {
         let mut json = Json::default();
-        verdict.write(&mut json, self.app());
-        Answer::json(if verdict.ok { 200 } else { 503 }, json)
+        result.write(&mut json, self.app());
+        Response::json(if result.ok { 200 } else { 503 }, json)
     }
 }

@@ -1,61 +1,66 @@
-//! As much of HTTP/1.1 as a probe needs: what a request asks for. No I/O.
+//! Parser for the part of HTTP/1.1 that probes need. No I/O.
 
-use super::answer::Answer;
+use httparse::{EMPTY_HEADER, Error, Status};
 
-/// Bytes of request line and headers, at most.
-pub const MAX_HEAD: usize = 8192;
+use super::response::Response;
 
-/// What is asked for.
+/// Maximum length of request line and headers in bytes.
+pub const MAX_HEAD_BYTES: usize = 8192;
+/// Maximum number of headers.
+const MAX_HEADERS: usize = 100;
+
+/// Parsed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// As it was written: `GET`.
+    /// Method, as sent: `GET`.
     pub method: String,
-    /// Without query.
+    /// Path without the query.
     pub path: String,
-    /// The connection goes on after the answer.
-    pub keep: bool,
+    /// The connection stays open after the response.
+    pub keep_alive: bool,
 }
 
-/// What the bytes begin with.
+/// Result of parsing the received bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Parsed {
-    /// More are needed.
-    More,
-    /// A request of so many bytes.
+pub enum ParseOutcome {
+    /// The request is incomplete.
+    Incomplete,
+    /// A request, and its length in bytes.
     Request(Request, usize),
-    /// Something else. After this answer the connection ends: nobody knows where the next request would begin.
-    Refused(Answer),
+    /// No valid request. The connection ends after this response, as the start of the next request is unknown.
+    Invalid(Response),
 }
 
-/// Total: whatever comes, this is what it is. Of what was `scanned` before is known that no request ends in it.
+/// Parses the first request. Total: every input gives a result. `scanned`: number of bytes already known to hold no end
+/// of a request.
 #[must_use]
-pub fn parse(received: &[u8], scanned: usize) -> Parsed {
-    // Empty lines before a request are to be overlooked.
+pub fn parse(received: &[u8], scanned: usize) -> ParseOutcome {
+    // RFC 9112: empty lines before a request are ignored.
     let begin = received.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(received.len());
     let text = received.get(begin..).unwrap_or_default();
     match text.first() {
-        Some(0x16) => return bad("this is not HTTP; it is TLS, and probes are plain HTTP"),
-        Some(byte) if !is_token(*byte) => return bad("this is not HTTP"),
+        Some(0x16) => return bad_request("this is not HTTP; it is TLS, and probes are plain HTTP"),
+        Some(byte) if !is_token(*byte) => return bad_request("this is not HTTP"),
         _ => {}
     }
-    // The empty line may have begun in what was scanned.
+    // The empty line may have begun in the scanned bytes.
     let Some(end) = head_end(received, begin.max(scanned.saturating_sub(2))) else {
-        if received.len() < MAX_HEAD {
-            return Parsed::More;
+        if received.len() < MAX_HEAD_BYTES {
+            return ParseOutcome::Incomplete;
         }
-        let text = format!("request line and headers are longer than {MAX_HEAD} bytes");
-        return Parsed::Refused(Answer::refusal(431, &text));
+        let text = format!("request line and headers are longer than {MAX_HEAD_BYTES} bytes");
+        return ParseOutcome::Invalid(Response::error(431, &text));
     };
-    match received.get(begin..end).map(head) {
-        Some(Ok(request)) => Parsed::Request(request, end),
-        Some(Err(refusal)) => Parsed::Refused(refusal),
-        None => bad("this is not HTTP"),
+    match received.get(begin..end).map(parse_head) {
+        Some(Ok(request)) => ParseOutcome::Request(request, end),
+        Some(Err(refusal)) => ParseOutcome::Invalid(refusal),
+        None => bad_request("this is not HTTP"),
     }
 }
 
-/// The place after the empty line that ends a head.
+/// Returns the position after the empty line that ends a head.
 fn head_end(received: &[u8], from: usize) -> Option<usize> {
-    let text = received.get(from..received.len().min(MAX_HEAD))?;
+    let text = received.get(from..received.len().min(MAX_HEAD_BYTES))?;
     (0..text.len()).find_map(|at| match text.get(at..) {
         Some([b'\n', b'\n', ..]) => Some(from + at + 2),
         Some([b'\n', b'\r', b'\n', ..]) => Some(from + at + 3),
@@ -63,61 +68,65 @@ fn head_end(received: &[u8], from: usize) -> Option<usize> {
     })
 }
 
-fn head(text: &[u8]) -> Result<Request, Answer> {
-    let mut lines = text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-    let (method, target, old) = request_line(lines.next().unwrap_or_default())?;
-    let (mut hosts, mut keep) = (0, !old);
-    for line in lines.filter(|line| !line.is_empty()) {
-        let (name, value) = header(line).ok_or_else(|| Answer::refusal(400, "a header is like Name: value"))?;
-        match name.to_ascii_lowercase().as_slice() {
-            b"host" => hosts += 1,
-            b"connection" => {
-                let mut options = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-                keep &= !options.any(|option| option.eq_ignore_ascii_case(b"close"));
-            }
-            b"content-length" if value.trim_ascii() != b"0" => return Err(body()),
-            b"transfer-encoding" => return Err(body()),
-            _ => {}
+/// Parses a head that ends in an empty line.
+fn parse_head(head: &[u8]) -> Result<Request, Response> {
+    let mut headers = [EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Request::new(&mut headers);
+    match parsed.parse(head) {
+        // The parser and `head_end` agree about the end of the head, and so about the begin of the next request.
+        Ok(Status::Complete(length)) if length == head.len() => {}
+        Ok(_) => return Err(bad_request_line()),
+        Err(error) => return Err(refusal(error, head)),
+    }
+    // The parser lets UTF-8 pass in a target.
+    let (Some(method), Some(target), Some(minor)) =
+        (parsed.method, parsed.path.filter(|target| target.is_ascii()), parsed.version)
+    else {
+        return Err(bad_request_line());
+    };
+    let (mut hosts, mut keep_alive) = (0, minor > 0);
+    for header in parsed.headers.iter() {
+        let is = |name| header.name.eq_ignore_ascii_case(name);
+        if is("host") {
+            hosts += 1;
+        } else if is("connection") {
+            let mut options = header.value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+            keep_alive &= !options.any(|option| option.eq_ignore_ascii_case(b"close"));
+        } else if is("transfer-encoding") || (is("content-length") && header.value != b"0") {
+            return Err(Response::error(400, "the request has a body; send no body"));
         }
     }
-    if hosts > 1 || (hosts == 0 && !old) {
-        return Err(Answer::refusal(400, "HTTP/1.1 wants one Host header"));
+    if hosts > 1 || (hosts == 0 && minor > 0) {
+        return Err(Response::error(400, "HTTP/1.1 needs exactly one Host header"));
     }
-    Ok(Request { method, path: path(&target).into(), keep })
+    Ok(Request { method: method.into(), path: path_of(target).into(), keep_alive })
 }
 
-/// Method, target, and whether it is HTTP/1.0.
-fn request_line(line: &[u8]) -> Result<(String, String, bool), Answer> {
-    let wrong = || Answer::refusal(400, "a request begins like GET /livez HTTP/1.1");
-    let line = str::from_utf8(line).map_err(|_| wrong())?;
-    let mut parts = line.split(' ');
-    let (Some(method), Some(target), Some(version), None) = (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Err(wrong());
-    };
-    let version = version.strip_prefix("HTTP/").map(str::as_bytes);
-    let Some([major, b'.', minor]) = version else { return Err(wrong()) };
-    let plain = !method.is_empty() && method.bytes().all(is_token);
-    let printable = !target.is_empty() && target.bytes().all(|byte| byte.is_ascii_graphic());
-    if !plain || !printable || !major.is_ascii_digit() || !minor.is_ascii_digit() {
-        return Err(wrong());
+fn refusal(error: Error, head: &[u8]) -> Response {
+    match error {
+        Error::HeaderName | Error::HeaderValue => Response::error(400, "malformed header; write it as Name: value"),
+        Error::TooManyHeaders => Response::error(431, &format!("there are more than {MAX_HEADERS} headers")),
+        Error::Version => match other_version(head) {
+            Some(version) => Response::error(505, &format!("{version} is not supported; use HTTP/1.1")),
+            None => bad_request_line(),
+        },
+        _ => bad_request_line(),
     }
-    if *major != b'1' {
-        let text = format!("HTTP/{}.{} is not spoken here; HTTP/1.1 is", char::from(*major), char::from(*minor));
-        return Err(Answer::refusal(505, &text));
-    }
-    Ok((method.into(), target.into(), *minor == b'0'))
 }
 
-fn header(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let colon = line.iter().position(|byte| *byte == b':')?;
-    let (name, value) = (line.get(..colon)?, line.get(colon + 1..)?);
-    let whole = !name.is_empty() && name.iter().all(|byte| is_token(*byte));
-    (whole && !value.iter().any(|byte| matches!(byte, 0 | b'\r'))).then_some((name, value))
+/// Returns the version of a request line that is valid but for its version; `None`: the line is invalid.
+fn other_version(head: &[u8]) -> Option<&str> {
+    let line = head.split(|byte| *byte == b'\n').next()?;
+    let mut words = line.strip_suffix(b"\r").unwrap_or(line).split(|byte| *byte == b' ').skip(2);
+    let (version, None) = (words.next()?, words.next()) else { return None };
+    match version.strip_prefix(b"HTTP/")? {
+        [major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => str::from_utf8(version).ok(),
+        _ => None,
+    }
 }
 
-/// Without query and fragment. A proxy may send the whole address.
-fn path(target: &str) -> &str {
+/// Returns the path without query and fragment. A proxy may send an absolute URL.
+fn path_of(target: &str) -> &str {
     let begin = target
         .split_once("://")
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https"));
@@ -133,10 +142,10 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-fn body() -> Answer {
-    Answer::refusal(400, "a question to a probe has no body")
+fn bad_request_line() -> Response {
+    Response::error(400, "a request begins like GET /livez HTTP/1.1")
 }
 
-fn bad(text: &str) -> Parsed {
-    Parsed::Refused(Answer::refusal(400, text))
+fn bad_request(text: &str) -> ParseOutcome {
+    ParseOutcome::Invalid(Response::error(400, text))
 }

@@ -1,4 +1,4 @@
-//! A thread that answers at some sockets, whatever the interpreter does.
+//! Thread that serves the probes, also while the interpreter hangs.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,145 +8,149 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::answer::Answer;
 use super::connection::{Connection, Stream};
-use super::doors::Doors;
 use super::request::Request;
-use crate::beat::Beat;
+use super::response::Response;
+use crate::checked_fd::CheckedFd;
 use crate::error::HealthError;
-use crate::held::Held;
+use crate::stop_event::StopEvent;
 use crate::sys;
-use crate::wait::Stop;
+use crate::thread_fds::ThreadFds;
+use crate::ticker::Ticker;
 
-/// Open at a time. One more takes the place of one that has nothing to say.
-pub const CONNECTIONS: usize = 64;
-/// Taken in one after the other, before those that are there have their turn again.
-const ACCEPTS: usize = 16;
-/// When nobody can be let in, the listeners stay readable: asking again at once would only burn the CPU.
-const NO_ROOM: Duration = Duration::from_secs(1);
-const BEAT: Duration = Duration::from_secs(1);
+/// Maximum number of open connections. One more evicts the connection that can best be spared.
+pub const MAX_CONNECTIONS: usize = 64;
+/// Maximum number of connections accepted in a row, before the open ones have their turn again.
+const MAX_ACCEPTS: usize = 16;
+/// Pause after accept failed for lack of resources. The listeners stay readable meanwhile, and trying at once would
+/// only burn CPU.
+const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
+const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Knows the answers. It is asked in the server's thread, and waits for nobody who waits for the interpreter.
-pub trait Answers: Send + Sync {
-    /// To one request.
-    fn answer(&self, request: &Request) -> Answer;
+/// Produces the responses. The server's thread calls it, so an implementation must not wait for a thread that waits for
+/// the interpreter.
+pub trait RequestHandler: Send + Sync {
+    /// Returns the response to one request.
+    fn handle(&self, request: &Request) -> Response;
 
-    /// Once a second. `slept`: the process had no CPU for beats before this one.
-    fn beat(&self, beat: Instant, slept: bool, now: Instant);
+    /// Runs once a second. `slept`: the process had no CPU for at least one earlier tick.
+    fn tick(&self, beat: Instant, slept: bool, now: Instant);
 }
 
-/// A thread "grete-probes".
+/// Thread "grete-probes" with its sockets.
 #[derive(Debug)]
 pub struct Server {
-    stop: Arc<Stop>,
-    doors: Arc<Doors>,
+    stop: Arc<StopEvent>,
+    thread_fds: Arc<ThreadFds>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Server {
-    /// `listeners` are listening sockets; the server has its own duplicates.
+    /// Starts the thread. `listeners` are listening sockets; the server duplicates them.
     ///
     /// # Errors
-    /// When the system has no descriptor or thread to give.
-    pub fn start(listeners: &[RawFd], answers: Arc<dyn Answers>) -> Result<Self, HealthError> {
+    /// [`HealthError::Os`] if the system has no descriptor or thread to give.
+    pub fn start(listeners: &[RawFd], handler: Arc<dyn RequestHandler>) -> Result<Self, HealthError> {
         let wrong = |error| HealthError::Os { what: "listening for probes", error };
-        let doors = Arc::new(Doors::new(listeners.len() + CONNECTIONS));
-        let listeners: Vec<Held<TcpListener>> = listeners
+        let stop = Arc::new(StopEvent::new()?);
+        let ends = stop.fds();
+        let thread_fds = Arc::new(ThreadFds::new(ends.len() + listeners.len() + MAX_CONNECTIONS));
+        ends.iter().for_each(|end| thread_fds.register(end));
+        let listeners: Vec<CheckedFd<TcpListener>> = listeners
             .iter()
             .map(|fd| {
                 let listener =
                     sys::duplicate_nonblocking(*fd).map(|file| TcpListener::from(std::os::fd::OwnedFd::from(file)))?;
-                doors.opened(&listener);
-                Held::new(listener)
+                thread_fds.register(&listener);
+                CheckedFd::new(listener)
             })
             .collect::<io::Result<_>>()
             .map_err(wrong)?;
-        let stop = Arc::new(Stop::new()?);
-        let loops = Loop {
+        let server_loop = ServerLoop {
             listeners,
             connections: Vec::new(),
-            answers,
-            doors: Arc::clone(&doors),
-            beat: Beat::new(Instant::now(), BEAT),
-            no_room_until: None,
+            handler,
+            thread_fds: Arc::clone(&thread_fds),
+            ticker: Ticker::new(Instant::now(), TICK_INTERVAL),
+            accept_paused_until: None,
         };
         let run = {
             let stop = Arc::clone(&stop);
-            move || loops.run(&stop)
+            move || server_loop.run(&stop)
         };
         let thread = Builder::new().name("grete-probes".into()).spawn(run);
         let thread = thread.map_err(|error| HealthError::Os { what: "starting the probes' thread", error })?;
-        Ok(Self { stop, doors, thread: Mutex::new(Some(thread)) })
+        Ok(Self { stop, thread_fds, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Ends the thread and waits for that, which is not for long; what is connected is cut off. A second call does nothing.
+    /// Ends the thread and joins it, which takes little time; open connections are cut off. Idempotent.
     pub fn close(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            self.stop.stop();
+            self.stop.set();
             let _ = thread.join(); // a panic has been reported by its hook
         }
     }
 
-    /// In a forked child, where there is no such thread: closes its copies of the descriptors. Takes no lock.
-    pub fn abandon(&self) {
-        self.doors.abandon();
+    /// Closes, in a forked child (which has no such thread), its copies of the descriptors. Takes no lock.
+    pub fn close_in_child(&self) {
+        self.thread_fds.close_in_child();
     }
 }
 
-struct Loop {
-    listeners: Vec<Held<TcpListener>>,
+struct ServerLoop {
+    listeners: Vec<CheckedFd<TcpListener>>,
     connections: Vec<Connection<Peer>>,
-    answers: Arc<dyn Answers>,
-    doors: Arc<Doors>,
-    beat: Beat,
-    no_room_until: Option<Instant>,
+    handler: Arc<dyn RequestHandler>,
+    thread_fds: Arc<ThreadFds>,
+    ticker: Ticker,
+    accept_paused_until: Option<Instant>,
 }
 
-impl Loop {
-    fn run(mut self, stop: &Stop) {
+impl ServerLoop {
+    fn run(mut self, stop: &StopEvent) {
         let mut fds = Vec::new();
         while let Some(woken) = self.wait(stop, &mut fds) {
             let now = Instant::now();
-            if self.beat.due() <= now {
-                let (beat, slept) = self.beat.take(now);
-                // As in `advance`.
-                let _ = catch_unwind(AssertUnwindSafe(|| self.answers.beat(beat, slept, now)));
+            if self.ticker.due() <= now {
+                let (tick, slept) = self.ticker.tick(now);
+                // Caught as in `advance`.
+                let _ = catch_unwind(AssertUnwindSafe(|| self.handler.tick(tick, slept, now)));
             }
-            self.advance(now, &woken.connections);
+            self.step_connections(now, &woken.connections);
             if woken.listeners {
                 self.accept(now);
             }
             if self.listeners.iter().all(|listener| listener.get().is_none()) {
-                break; // somebody has closed what was not theirs
+                break; // other code has closed the listeners
             }
         }
         for connection in &self.connections {
-            connection.stream().forget(&self.doors);
+            connection.stream().shutdown(&self.thread_fds);
         }
-        for listener in self.listeners.iter().filter_map(Held::get) {
-            self.doors.closes(listener);
+        for listener in self.listeners.iter().filter_map(CheckedFd::get) {
+            self.thread_fds.unregister(listener);
         }
     }
 
-    /// Until there is something to do; `None`: it is to stop.
-    fn wait(&mut self, stop: &Stop, fds: &mut Vec<libc::pollfd>) -> Option<Woken> {
+    /// Waits until there is something to do; `None`: the server stops.
+    fn wait(&mut self, stop: &StopEvent, fds: &mut Vec<libc::pollfd>) -> Option<PollResult> {
         let now = Instant::now();
-        self.no_room_until = self.no_room_until.filter(|until| *until > now);
+        self.accept_paused_until = self.accept_paused_until.filter(|until| *until > now);
         fds.clear();
-        fds.push(sys::watch(stop.as_fd(), libc::POLLIN));
+        fds.push(sys::pollfd(stop.as_fd(), libc::POLLIN));
         for listener in &self.listeners {
-            // Without room nobody is let in.
-            let open = listener.get().filter(|_| self.no_room_until.is_none());
-            fds.push(sys::watch(open.map(AsFd::as_fd), libc::POLLIN));
+            // Without room for a connection, the listeners are not polled.
+            let open = listener.get().filter(|_| self.accept_paused_until.is_none());
+            fds.push(sys::pollfd(open.map(AsFd::as_fd), libc::POLLIN));
         }
         for connection in &self.connections {
-            let events = if connection.writes() { libc::POLLOUT } else { libc::POLLIN };
-            fds.push(sys::watch(connection.stream().0.as_fd(), events));
+            let events = if connection.wants_write() { libc::POLLOUT } else { libc::POLLIN };
+            fds.push(sys::pollfd(connection.stream().0.as_fd(), events));
         }
-        let deadlines = self.connections.iter().map(Connection::deadline).chain(self.no_room_until);
-        let due = deadlines.chain([self.beat.due()]).min().unwrap_or(now);
-        let busy = self.connections.iter().any(Connection::is_busy);
+        let deadlines = self.connections.iter().map(Connection::deadline).chain(self.accept_paused_until);
+        let due = deadlines.chain([self.ticker.due()]).min().unwrap_or(now);
+        let busy = self.connections.iter().any(Connection::has_buffered_request);
         let left = if busy { Duration::ZERO } else { due.saturating_duration_since(now) };
         sys::poll_all(fds, left).ok()?;
         let mut woken = fds.iter().map(|fd| fd.revents != 0);
@@ -154,46 +158,48 @@ impl Loop {
             return None;
         }
         let listeners = woken.by_ref().take(self.listeners.len()).fold(false, |any, one| any | one);
-        Some(Woken { listeners, connections: woken.collect() })
+        Some(PollResult { listeners, connections: woken.collect() })
     }
 
-    fn advance(&mut self, now: Instant, woken: &[bool]) {
-        let answers = &self.answers;
-        let mut answer = |request: &Request| {
-            // A fault in there must not leave the process without probes. Nothing is kept that it could leave half done.
-            catch_unwind(AssertUnwindSafe(|| answers.answer(request)))
-                .unwrap_or_else(|_| Answer::refusal(500, "finding the answer failed; standard error has more"))
+    fn step_connections(&mut self, now: Instant, woken: &[bool]) {
+        let answers = &self.handler;
+        let mut handler = |request: &Request| {
+            // A panic of the handler must not leave the process without probes. The handler leaves no state half done
+            // here.
+            catch_unwind(AssertUnwindSafe(|| answers.handle(request)))
+                .unwrap_or_else(|_| Response::error(500, "the probe handler failed; see standard error"))
         };
         for (connection, woken) in self.connections.iter_mut().zip(woken) {
-            if *woken || connection.is_busy() {
-                connection.step(now, &mut answer);
+            if *woken || connection.has_buffered_request() {
+                connection.step(now, &mut handler);
             }
             if connection.deadline() <= now {
-                connection.late(now);
+                connection.on_deadline(now);
             }
         }
         self.connections.retain(|connection| {
-            let stays = !connection.is_over() && connection.stream().0.get().is_some();
-            if !stays {
-                connection.stream().forget(&self.doors);
+            let is_open = !connection.is_closed() && connection.stream().0.get().is_some();
+            if !is_open {
+                connection.stream().shutdown(&self.thread_fds);
             }
-            stays
+            is_open
         });
     }
 
     fn accept(&mut self, now: Instant) {
         for at in 0..self.listeners.len() {
-            for _ in 0..ACCEPTS {
-                let Some(listener) = self.listeners.get(at).and_then(Held::get) else { break };
+            for _ in 0..MAX_ACCEPTS {
+                let Some(listener) = self.listeners.get(at).and_then(CheckedFd::get) else { break };
                 match listener.accept().and_then(|(peer, _)| Peer::new(peer)) {
-                    Ok(peer) => self.meet(peer, now),
+                    Ok(peer) => self.add_connection(peer, now),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // It has gone before its turn came.
+                    // The peer has gone before its connection was accepted.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                    // No descriptor is left, most likely. Those who are in have their turn before the next is let in.
+                    // Most likely no descriptor is left. The open connections have their turn before the next one is
+                    // accepted.
                     Err(_) => {
-                        if !self.make_room(0) {
-                            self.no_room_until = Some(now + NO_ROOM);
+                        if !self.evict_above(0) {
+                            self.accept_paused_until = Some(now + ACCEPT_BACKOFF);
                         }
                         break;
                     }
@@ -202,52 +208,54 @@ impl Loop {
         }
     }
 
-    fn meet(&mut self, peer: Peer, now: Instant) {
-        self.make_room(CONNECTIONS - 1);
+    fn add_connection(&mut self, peer: Peer, now: Instant) {
+        self.evict_above(MAX_CONNECTIONS - 1);
         if let Some(socket) = peer.0.get() {
-            self.doors.opened(socket);
+            self.thread_fds.register(socket);
         }
         self.connections.push(Connection::new(peer, now));
     }
 
-    /// Takes leave of one, unless there are at most so many; whether it has.
-    fn make_room(&mut self, most: usize) -> bool {
-        if self.connections.len() <= most {
+    /// Evicts one connection if there are more than `max`. Returns whether it did.
+    fn evict_above(&mut self, max: usize) -> bool {
+        if self.connections.len() <= max {
             return false;
         }
-        let whom = (0..self.connections.len()).max_by_key(|at| self.connections.get(*at).map(Connection::dispensable));
-        if let Some(at) = whom {
-            self.connections.swap_remove(at).stream().forget(&self.doors);
+        let victim =
+            (0..self.connections.len()).max_by_key(|at| self.connections.get(*at).map(Connection::eviction_priority));
+        if let Some(at) = victim {
+            self.connections.swap_remove(at).stream().shutdown(&self.thread_fds);
         }
-        whom.is_some()
+        victim.is_some()
     }
 }
 
-struct Woken {
+struct PollResult {
     listeners: bool,
     connections: Vec<bool>,
 }
 
-/// Who has connected.
-struct Peer(Held<TcpStream>);
+/// Socket of a connected client.
+struct Peer(CheckedFd<TcpStream>);
 
 impl Peer {
     fn new(socket: TcpStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        // An answer is one write; a second one must not wait for the first one's acknowledgement.
+        // A response is one write; a second response must not wait for the acknowledgement of the first.
         socket.set_nodelay(true)?;
-        Ok(Self(Held::new(socket)?))
+        Ok(Self(CheckedFd::new(socket)?))
     }
 
     fn socket(&self) -> io::Result<&TcpStream> {
         self.0.get().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// It is about to be closed. A child may hold it open: the peer is told all the same.
-    fn forget(&self, doors: &Doors) {
+    /// Shuts the connection down before it is closed. A forked child may hold a copy; the peer sees the end all the
+    /// same.
+    fn shutdown(&self, thread_fds: &ThreadFds) {
         if let Some(socket) = self.0.get() {
-            let _ = socket.shutdown(Shutdown::Both); // it may be gone
-            doors.closes(socket);
+            let _ = socket.shutdown(Shutdown::Both); // the peer may be gone
+            thread_fds.unregister(socket);
         }
     }
 }
@@ -269,9 +277,9 @@ impl Write for Peer {
 }
 
 impl Stream for Peer {
-    fn finish(&mut self) {
+    fn shutdown_write(&mut self) {
         if let Some(socket) = self.0.get() {
-            let _ = socket.shutdown(Shutdown::Write); // it may be gone
+            let _ = socket.shutdown(Shutdown::Write); // the peer may be gone
         }
     }
 }

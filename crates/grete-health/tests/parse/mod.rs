@@ -1,4 +1,4 @@
-//! A strict reader of JSON: it panics at the first character that should not be there.
+//! Strict JSON parser for tests: panics at the first invalid character.
 
 use std::iter::Peekable;
 use std::str::Chars;

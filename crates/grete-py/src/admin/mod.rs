@@ -1,40 +1,43 @@
-//! The admin client: conversion, and signals during waits. Names and numbers only; `grete.client` makes classes of them.
+//! Admin client: conversion, and signals during waits. It returns names and numbers only; `grete.client` builds its
+//! classes from them.
 
-mod told;
+mod tuples;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use grete_client::{AdminConfig, Call, ClientError, ResetTo, Start};
-use grete_core::admin::{Alteration, NewTopic, Resource, When};
-use grete_core::ids::TopicPartition;
+use grete_client::{AdminConfig, CallContext, ClientError, ItemResults, ResetTo, Start};
+use grete_proto::admin::{ConfigAlteration, ConfigResource, NewTopic, OffsetSpec};
+use grete_proto::ids::TopicPartition;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::client::{StartAt, limit};
+use crate::convert::timeout_or_forever;
 use crate::errors;
-use crate::handle::Handle;
-use crate::notice::Notice;
-use told::{ClusterTold, ConfigTold, GroupTold, LagTold, ListingTold, ResetTold, TopicTold};
+use crate::ffi::fork_guarded::ForkGuarded;
+use crate::log_event::{self, LogEvent};
+use crate::start_offset_arg::StartOffsetArg;
+use tuples::{ClusterTuple, ConfigTuple, GroupListingTuple, GroupTuple, LagTuple, ResetTuple, TopicTuple};
 
 /// Name, partitions, replication factor, brokers of each partition, settings.
-type TopicGiven = (String, i32, i16, Vec<Vec<i32>>, Vec<(String, String)>);
+type NewTopicTuple = (String, i32, i16, Vec<Vec<i32>>, Vec<(String, String)>);
 
-/// One admin client, one "grete-admin" thread. Every call takes its time-out in seconds; None: for ever.
-#[pyclass(frozen, module = "grete._core")]
+/// One admin client with one "grete-admin" thread. Every call takes its timeout in seconds; None: no limit.
+#[pyclass(frozen, module = "grete._native")]
 pub(crate) struct Admin {
-    inner: Handle<grete_client::Admin>,
+    inner: ForkGuarded<grete_client::Admin>,
 }
 
 impl Admin {
-    /// Runs `work` without the GIL; between sleeps, Python's signal handlers run, and what they raise ends it.
-    fn call<T: Send>(
+    /// Runs `work` without the GIL. While it waits, log events are logged and Python's signal handlers run; an
+    /// exception of either ends it.
+    fn run_blocking<T: Send>(
         &self,
         py: Python<'_>,
         operation: &str,
         timeout: Option<f64>,
-        work: impl FnOnce(&grete_client::Admin, &Call<'_>) -> Result<T, ClientError> + Send,
+        work: impl FnOnce(&grete_client::Admin, &CallContext<'_>) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
-        let (admin, timeout) = (self.inner.get()?, limit(timeout)?);
+        let (admin, timeout) = (self.inner.get()?, timeout_or_forever(timeout)?);
         let raised: Mutex<Option<PyErr>> = Mutex::default();
         let result = py.detach(|| {
             let interrupted = || match Python::attach(|py| py.check_signals()) {
@@ -44,37 +47,49 @@ impl Admin {
                     true
                 }
             };
-            work(admin, &Call::new(operation, timeout, &interrupted))
+            work(admin, &CallContext::new(operation, timeout, &interrupted))
         });
+        log_event::take_raised()?;
         match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
             None => result.map_err(errors::client),
         }
     }
+
+    /// Runs `work` like `run_blocking`. Returns the results of all items, or the first error.
+    fn run_each<T: Send>(
+        &self,
+        py: Python<'_>,
+        operation: &str,
+        timeout: Option<f64>,
+        work: impl FnOnce(&grete_client::Admin, &CallContext<'_>) -> Result<ItemResults<T>, ClientError> + Send,
+    ) -> PyResult<Vec<T>> {
+        errors::all_or_first_error(py, self.run_blocking(py, operation, timeout, work)?)
+    }
 }
 
 #[pymethods]
 impl Admin {
-    /// `config`: Kafka's settings as pairs.
+    /// `config`: Kafka's settings as pairs. `log`: called with a list of log events by threads that wait in a call.
     #[new]
-    fn new(py: Python<'_>, config: Vec<(String, String)>) -> PyResult<Self> {
+    fn new(py: Python<'_>, config: Vec<(String, String)>, log: Py<PyAny>) -> PyResult<Self> {
         let config = AdminConfig::from_pairs(&config).map_err(errors::config)?;
-        let admin = py.detach(|| grete_client::Admin::start(&config)).map_err(errors::client)?;
-        Ok(Self { inner: Handle::new(admin) })
+        let log = Some(log_event::log_callback(log));
+        let admin = py.detach(|| grete_client::Admin::start(&config, log)).map_err(errors::client)?;
+        Ok(Self { inner: ForkGuarded::new(admin) })
     }
 
-    /// Whether each topic was created; False: it was there. `topics`: (name, partitions, replication factor, brokers of
-    /// each partition, settings).
-    #[pyo3(signature = (topics, if_not_exists, validate_only, timeout))]
+    /// Creates topics. Returns whether each topic was created; False: it existed. `topics`: (name, partitions,
+    /// replication factor, brokers of each partition, settings).
     fn create_topics(
         &self,
         py: Python<'_>,
-        topics: Vec<TopicGiven>,
+        topics: Vec<NewTopicTuple>,
         if_not_exists: bool,
         validate_only: bool,
         timeout: Option<f64>,
     ) -> PyResult<Vec<bool>> {
-        let topic = |(name, partitions, replication_factor, assignment, config): TopicGiven| NewTopic {
+        let topic = |(name, partitions, replication_factor, assignment, config): NewTopicTuple| NewTopic {
             name: name.into(),
             partitions,
             replication_factor,
@@ -82,23 +97,17 @@ impl Admin {
             config,
         };
         let topics = topics.into_iter().map(topic).collect();
-        errors::each(
-            py,
-            self.call(py, "create_topics", timeout, |admin, call| {
-                admin.create_topics(call, topics, if_not_exists, validate_only)
-            })?,
-        )
+        self.run_each(py, "create_topics", timeout, |admin, call| {
+            admin.create_topics(call, topics, if_not_exists, validate_only)
+        })
     }
 
-    #[pyo3(signature = (names, timeout))]
     fn delete_topics(&self, py: Python<'_>, names: Vec<String>, timeout: Option<f64>) -> PyResult<()> {
-        let names = shared(names);
-        let done = self.call(py, "delete_topics", timeout, |admin, call| admin.delete_topics(call, names))?;
-        errors::each(py, done).map(drop)
+        let names = to_arc_strs(names);
+        self.run_each(py, "delete_topics", timeout, |admin, call| admin.delete_topics(call, names)).map(drop)
     }
 
-    /// `totals`: (name, how many in all).
-    #[pyo3(signature = (totals, validate_only, timeout))]
+    /// Adds partitions to topics. `totals`: (name, number of partitions in all).
     fn create_partitions(
         &self,
         py: Python<'_>,
@@ -107,40 +116,35 @@ impl Admin {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let totals = totals.into_iter().map(|(name, total)| (name.into(), total)).collect();
-        let done = self.call(py, "create_partitions", timeout, |admin, call| {
+        self.run_each(py, "create_partitions", timeout, |admin, call| {
             admin.create_partitions(call, totals, validate_only)
-        })?;
-        errors::each(py, done).map(drop)
+        })
+        .map(drop)
     }
 
-    /// All topics.
-    #[pyo3(signature = (timeout))]
-    fn topics(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Vec<TopicTold>> {
-        let topics = self.call(py, "topics", timeout, |admin, call| admin.all_topics(call))?;
-        Ok(topics.into_iter().map(told::topic).collect())
+    /// Returns all topics.
+    fn topics(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Vec<TopicTuple>> {
+        let topics = self.run_blocking(py, "topics", timeout, |admin, call| admin.all_topics(call))?;
+        Ok(topics.into_iter().map(tuples::topic).collect())
     }
 
-    #[pyo3(signature = (names, timeout))]
-    fn describe_topics(&self, py: Python<'_>, names: Vec<String>, timeout: Option<f64>) -> PyResult<Vec<TopicTold>> {
-        let names = shared(names);
-        let found = self.call(py, "describe_topics", timeout, |admin, call| admin.describe_topics(call, names))?;
-        Ok(errors::each(py, found)?.into_iter().map(told::topic).collect())
+    fn describe_topics(&self, py: Python<'_>, names: Vec<String>, timeout: Option<f64>) -> PyResult<Vec<TopicTuple>> {
+        let names = to_arc_strs(names);
+        let found = self.run_each(py, "describe_topics", timeout, |admin, call| admin.describe_topics(call, names))?;
+        Ok(found.into_iter().map(tuples::topic).collect())
     }
 
-    #[pyo3(signature = (timeout))]
-    fn cluster(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<ClusterTold> {
-        self.call(py, "cluster", timeout, |admin, call| admin.describe_cluster(call)).map(told::cluster)
+    fn cluster(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<ClusterTuple> {
+        self.run_blocking(py, "cluster", timeout, |admin, call| admin.describe_cluster(call)).map(tuples::cluster)
     }
 
-    /// All settings of a "topic", or of a "broker" by its number ("": of all brokers).
-    #[pyo3(signature = (kind, name, timeout))]
-    fn config(&self, py: Python<'_>, kind: &str, name: &str, timeout: Option<f64>) -> PyResult<Vec<ConfigTold>> {
+    /// Returns all settings of a "topic", or of a "broker" by its number ("": of all brokers).
+    fn config(&self, py: Python<'_>, kind: &str, name: &str, timeout: Option<f64>) -> PyResult<Vec<ConfigTuple>> {
         let resource = resource(kind, name)?;
-        let entries = self.call(py, "config", timeout, |admin, call| admin.describe_config(call, resource))?;
-        Ok(entries.into_iter().map(told::config).collect())
+        let entries = self.run_blocking(py, "config", timeout, |admin, call| admin.describe_config(call, resource))?;
+        Ok(entries.into_iter().map(tuples::config).collect())
     }
 
-    #[pyo3(signature = (kind, name, values, delete, validate_only, timeout))]
     #[allow(clippy::too_many_arguments)]
     fn alter_config(
         &self,
@@ -152,39 +156,37 @@ impl Admin {
         validate_only: bool,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let alteration = Alteration { resource: resource(kind, name)?, set: values, delete };
-        self.call(py, "alter_config", timeout, |admin, call| admin.alter_config(call, alteration, validate_only))
+        let alteration = ConfigAlteration { resource: resource(kind, name)?, set: values, delete };
+        self.run_blocking(py, "alter_config", timeout, |admin, call| {
+            admin.alter_config(call, alteration, validate_only)
+        })
     }
 
-    /// All groups in these states (none: in any), and the error that keeps some brokers' groups from being among them.
-    #[pyo3(signature = (states, timeout))]
+    /// Returns all groups in these states (none: in any), and the error that keeps the groups of some brokers out of
+    /// the list.
     fn groups(
         &self,
         py: Python<'_>,
         states: Vec<String>,
         timeout: Option<f64>,
-    ) -> PyResult<(Vec<ListingTold>, Option<Py<PyAny>>)> {
-        let list = self.call(py, "groups", timeout, |admin, call| admin.list_groups(call, &states))?;
+    ) -> PyResult<(Vec<GroupListingTuple>, Option<Py<PyAny>>)> {
+        let list = self.run_blocking(py, "groups", timeout, |admin, call| admin.list_groups(call, &states))?;
         let missing = list.missing.map(|error| errors::client(error).into_value(py).into_any());
-        Ok((list.groups.into_iter().map(told::listing).collect(), missing))
+        Ok((list.groups.into_iter().map(tuples::listing).collect(), missing))
     }
 
-    #[pyo3(signature = (groups, timeout))]
-    fn describe_groups(&self, py: Python<'_>, groups: Vec<String>, timeout: Option<f64>) -> PyResult<Vec<GroupTold>> {
-        let groups = shared(groups);
-        let found = self.call(py, "describe_groups", timeout, |admin, call| admin.describe_groups(call, groups))?;
-        Ok(errors::each(py, found)?.into_iter().map(told::group).collect())
+    fn describe_groups(&self, py: Python<'_>, groups: Vec<String>, timeout: Option<f64>) -> PyResult<Vec<GroupTuple>> {
+        let groups = to_arc_strs(groups);
+        let found = self.run_each(py, "describe_groups", timeout, |admin, call| admin.describe_groups(call, groups))?;
+        Ok(found.into_iter().map(tuples::group).collect())
     }
 
-    #[pyo3(signature = (groups, timeout))]
     fn delete_groups(&self, py: Python<'_>, groups: Vec<String>, timeout: Option<f64>) -> PyResult<()> {
-        let groups = shared(groups);
-        let done = self.call(py, "delete_groups", timeout, |admin, call| admin.delete_groups(call, groups))?;
-        errors::each(py, done).map(drop)
+        let groups = to_arc_strs(groups);
+        self.run_each(py, "delete_groups", timeout, |admin, call| admin.delete_groups(call, groups)).map(drop)
     }
 
-    /// Puts static members out, by their `group.instance.id`s.
-    #[pyo3(signature = (group, instances, timeout))]
+    /// Removes static members from a group, by their `group.instance.id`s.
     fn remove_members(
         &self,
         py: Python<'_>,
@@ -192,63 +194,62 @@ impl Admin {
         instances: Vec<String>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let (group, instances) = (Arc::from(group), shared(instances));
-        let done =
-            self.call(py, "remove_members", timeout, |admin, call| admin.remove_members(call, &group, instances))?;
-        errors::each(py, done).map(drop)
+        let (group, instances) = (Arc::from(group), to_arc_strs(instances));
+        self.run_each(py, "remove_members", timeout, |admin, call| admin.remove_members(call, &group, instances))
+            .map(drop)
     }
 
-    /// All offsets that the group has committed.
-    #[pyo3(signature = (group, timeout))]
+    /// Returns all offsets that the group has committed: (topic, partition, offset).
     fn committed(&self, py: Python<'_>, group: String, timeout: Option<f64>) -> PyResult<Vec<(String, i32, i64)>> {
         let group = Arc::from(group);
-        let found = self.call(py, "committed", timeout, |admin, call| admin.committed(call, &group, None))?;
+        let found = self.run_blocking(py, "committed", timeout, |admin, call| admin.committed(call, &group, None))?;
         Ok(found.into_iter().map(|(tp, offset)| (tp.topic.to_string(), tp.partition, offset)).collect())
     }
 
-    /// (topic, partition, committed offset, end of the partition).
-    #[pyo3(signature = (group, timeout))]
-    fn lag(&self, py: Python<'_>, group: String, timeout: Option<f64>) -> PyResult<Vec<LagTold>> {
+    /// Returns (topic, partition, committed offset, end of the partition).
+    fn lag(&self, py: Python<'_>, group: String, timeout: Option<f64>) -> PyResult<Vec<LagTuple>> {
         let group = Arc::from(group);
-        let lags = self.call(py, "lag", timeout, |admin, call| admin.lag(call, &group))?;
-        Ok(lags.into_iter().map(told::lag).collect())
+        let lags = self.run_blocking(py, "lag", timeout, |admin, call| admin.lag(call, &group))?;
+        Ok(lags.into_iter().map(tuples::lag).collect())
     }
 
-    /// The offsets that these places come to.
-    #[pyo3(signature = (places, timeout))]
-    fn offsets(&self, py: Python<'_>, places: Vec<(String, i32, StartAt)>, timeout: Option<f64>) -> PyResult<Vec<i64>> {
-        let place = |(topic, partition, start): (String, i32, StartAt)| {
-            Ok((TopicPartition::new(topic, partition), place_of(start.0)?))
+    /// Returns the offset of each of these positions.
+    fn offsets(
+        &self,
+        py: Python<'_>,
+        places: Vec<(String, i32, StartOffsetArg)>,
+        timeout: Option<f64>,
+    ) -> PyResult<Vec<i64>> {
+        let place = |(topic, partition, start): (String, i32, StartOffsetArg)| {
+            Ok((TopicPartition::new(topic, partition), to_offset_spec(start.0)?))
         };
         let places = places.into_iter().map(place).collect::<PyResult<_>>()?;
-        errors::each(py, self.call(py, "offsets", timeout, |admin, call| admin.list_offsets(call, places))?)
+        self.run_each(py, "offsets", timeout, |admin, call| admin.list_offsets(call, places))
     }
 
-    /// (topic, partition, committed before, committed then).
-    #[pyo3(signature = (group, to, dry_run, timeout))]
+    /// Sets committed offsets. Returns (topic, partition, offset before, offset after).
     fn reset_offsets(
         &self,
         py: Python<'_>,
         group: String,
-        to: Vec<(String, i32, StartAt)>,
+        to: Vec<(String, i32, StartOffsetArg)>,
         dry_run: bool,
         timeout: Option<f64>,
-    ) -> PyResult<Vec<ResetTold>> {
+    ) -> PyResult<Vec<ResetTuple>> {
         let group = Arc::from(group);
         let to = to.into_iter().map(|(topic, partition, start)| {
             let to = match start.0 {
                 Start::Offset(offset) => ResetTo::Offset(offset),
-                other => ResetTo::Place(place_of(other)?),
+                other => ResetTo::Spec(to_offset_spec(other)?),
             };
             Ok((TopicPartition::new(topic, partition), to))
         });
         let to = to.collect::<PyResult<_>>()?;
-        let done =
-            self.call(py, "reset_offsets", timeout, |admin, call| admin.reset_offsets(call, &group, to, dry_run))?;
-        Ok(done.into_iter().map(told::reset).collect())
+        let done = self
+            .run_blocking(py, "reset_offsets", timeout, |admin, call| admin.reset_offsets(call, &group, to, dry_run))?;
+        Ok(done.into_iter().map(tuples::reset).collect())
     }
 
-    #[pyo3(signature = (group, partitions, timeout))]
     fn delete_offsets(
         &self,
         py: Python<'_>,
@@ -257,13 +258,14 @@ impl Admin {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let group = Arc::from(group);
-        let tps = partitions.into_iter().map(|(topic, partition)| TopicPartition::new(topic, partition)).collect();
-        let done = self.call(py, "delete_offsets", timeout, |admin, call| admin.delete_offsets(call, &group, tps))?;
-        errors::each(py, done).map(drop)
+        let topic_partitions =
+            partitions.into_iter().map(|(topic, partition)| TopicPartition::new(topic, partition)).collect();
+        self.run_each(py, "delete_offsets", timeout, |admin, call| admin.delete_offsets(call, &group, topic_partitions))
+            .map(drop)
     }
 
-    /// The first offsets still there. `before`: (topic, partition, offset); -1: all records.
-    #[pyo3(signature = (before, timeout))]
+    /// Deletes records. Returns the first offset that remains in each partition. `before`: (topic, partition, offset);
+    /// -1: all records.
     fn delete_records(
         &self,
         py: Python<'_>,
@@ -273,45 +275,46 @@ impl Admin {
         let before =
             before.into_iter().map(|(topic, partition, offset)| (TopicPartition::new(topic, partition), offset));
         let before = before.collect();
-        errors::each(py, self.call(py, "delete_records", timeout, |admin, call| admin.delete_records(call, before))?)
+        self.run_each(py, "delete_records", timeout, |admin, call| admin.delete_records(call, before))
     }
 
-    /// What is worth a log line since the last call.
-    fn take_notices(&self) -> PyResult<Vec<Notice>> {
-        Ok(self.inner.get()?.take_notices().into_iter().map(Notice::new).collect())
+    /// Returns the log events since the last call.
+    fn drain_log_events(&self) -> PyResult<Vec<LogEvent>> {
+        Ok(self.inner.get()?.log_events().drain().into_iter().map(LogEvent::new).collect())
     }
 
-    /// Ends the thread; calls under way end, too. A second call does nothing.
-    #[pyo3(signature = (timeout))]
+    /// Ends the thread and the calls under way. A second call does nothing.
     fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        let (admin, timeout) = (self.inner.get()?, limit(timeout)?);
-        py.detach(|| admin.close(timeout)).map_err(errors::client)
+        let (admin, timeout) = (self.inner.get()?, timeout_or_forever(timeout)?);
+        let closed = py.detach(|| admin.close(timeout));
+        log_event::take_raised()?;
+        closed.map_err(errors::client)
     }
 }
 
-fn shared(names: Vec<String>) -> Vec<Arc<str>> {
+fn to_arc_strs(names: Vec<String>) -> Vec<Arc<str>> {
     names.into_iter().map(Arc::from).collect()
 }
 
-fn resource(kind: &str, name: &str) -> PyResult<Resource> {
+fn resource(kind: &str, name: &str) -> PyResult<ConfigResource> {
     match (kind, name) {
-        ("topic", name) => Ok(Resource::Topic(name.into())),
-        ("broker", "") => Ok(Resource::AllBrokers),
+        ("topic", name) => Ok(ConfigResource::Topic(name.into())),
+        ("broker", "") => Ok(ConfigResource::AllBrokers),
         ("broker", name) => match name.parse() {
-            Ok(node) => Ok(Resource::Broker(node)),
+            Ok(node) => Ok(ConfigResource::Broker(node)),
             Err(_) => Err(PyValueError::new_err(format!("a broker is named by its number, not {name:?}"))),
         },
         _ => Err(PyValueError::new_err(format!("settings belong to a \"topic\" or a \"broker\", not to a {kind:?}"))),
     }
 }
 
-fn place_of(start: Start) -> PyResult<When> {
+fn to_offset_spec(start: Start) -> PyResult<OffsetSpec> {
     match start {
-        Start::Earliest => Ok(When::Earliest),
-        Start::Latest => Ok(When::Latest),
-        Start::Timestamp(ms) => Ok(When::Timestamp(ms)),
-        Start::Offset(_) | Start::Committed => {
-            Err(PyTypeError::new_err("a place in the log is \"earliest\", \"latest\" or a datetime"))
-        }
+        Start::Earliest => Ok(OffsetSpec::Earliest),
+        Start::Latest => Ok(OffsetSpec::Latest),
+        Start::Timestamp(ms) => Ok(OffsetSpec::Timestamp(ms)),
+        Start::Offset(_) | Start::Committed => Err(PyTypeError::new_err(
+            "a place in the log is \"earliest\", \"latest\" or a datetime, not an offset or None",
+        )),
     }
 }

@@ -1,32 +1,37 @@
-//! What health reports say of an App's process.
+//! Health source of an App's process.
 //!
-//! It is asked by a thread that must go on while some other thread holds the GIL for good. So no lock that it takes may be held
-//! by a thread that waits for the GIL:
+//! A thread that must go on while another thread holds the GIL for good reads this source. So no lock that it takes may
+//! be held by a thread that waits for the GIL:
 //!
-//! - the dispatcher's: inside `grete-client`, which knows no Python and takes no callback of ours while it holds the lock; each
-//!   of its calls has given it back when it returns, that is, before the caller attaches again or while the caller is attached
-//!   all the time. Under it lie the locks of lanes' marks, of which the same is true;
-//! - a membership's, and that of a client's or producer's figures: held by the network thread for a copy;
-//! - a producer's accumulator: held while records are appended, by a thread that has the GIL and goes on having it, or by one that
-//!   knows none;
-//! - the lists' below: held for an addition, or for a copy.
+//! - The dispatcher's lock lives inside `grete-client`, which knows no Python and calls none of our callbacks while it
+//!   holds the lock. Each dispatcher call has released the lock when it returns. So the lock is free before the caller
+//!   attaches again, or the caller is attached all the time. The same is true of the locks of lanes' marks, which nest
+//!   inside.
+//! - The network thread holds the locks of a membership and of a client's or producer's statistics for a copy.
+//! - A producer's accumulator is locked while records are appended, by a thread that holds the GIL and keeps it, or by
+//!   a thread that knows no GIL.
+//! - The lists below are locked for an addition, or for a copy.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use grete_client::{Consumer, Dispatcher, Durations, LaneReport, Pool, Producer, Tally};
-use grete_health::{Group, LaneCounts, Metrics, Report, RunningJob, Source, metrics};
+use grete_client::{Consumer, Dispatcher, DurationHistogram, EventLoopStatus, LaneReport, Pool, Producer, RouteStats};
+use grete_health::{
+    EventLoop, FailedPartition, GroupStatus, HealthSource, LaneCounts, Metrics, MissingTopic, Report, RunningJob,
+    metrics,
+};
 
-/// The dispatcher, the clients and the producers of one App's process.
+/// Health source over the dispatcher, the clients and the producers of one App's process.
 pub(super) struct ProcessSource {
     dispatcher: Dispatcher,
     clients: Mutex<Vec<Consumer>>,
     producers: Mutex<Vec<Producer>>,
+    missing: Mutex<Vec<MissingTopic>>,
 }
 
 impl ProcessSource {
     pub(super) fn new(dispatcher: Dispatcher) -> Self {
-        Self { dispatcher, clients: Mutex::default(), producers: Mutex::default() }
+        Self { dispatcher, clients: Mutex::default(), producers: Mutex::default(), missing: Mutex::default() }
     }
 
     pub(super) fn add(&self, client: Consumer) {
@@ -35,6 +40,10 @@ impl ProcessSource {
 
     pub(super) fn add_producer(&self, producer: Producer) {
         self.producers.lock().unwrap_or_else(PoisonError::into_inner).push(producer);
+    }
+
+    pub(super) fn set_missing(&self, missing: Vec<MissingTopic>) {
+        *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = missing;
     }
 
     fn clients(&self) -> Vec<Consumer> {
@@ -46,23 +55,32 @@ impl ProcessSource {
     }
 }
 
-impl Source for ProcessSource {
+impl HealthSource for ProcessSource {
     fn read(&self, report: &mut Report) {
-        report.groups = self.clients().iter().map(group).collect();
-        let vitals = self.dispatcher.vitals();
-        // Workers come last when an App starts, so all clients are there by then; without one there is nothing to wait for.
-        report.steady = vitals.workers.is_some() && report.groups.iter().all(|group| group.steady);
-        report.work_waits = vitals.work_waits;
+        report.groups = self.clients().iter().map(group_status).collect();
+        let vitals = self.dispatcher.snapshot();
+        // Workers start last in an App, so all clients exist by then. A process without clients has nothing to wait
+        // for.
+        report.ready = vitals.workers.is_some() && report.groups.iter().all(|group| group.ready);
+        report.has_waiting_work = vitals.has_unclaimed_work;
         report.quiet = vitals.quiet;
         report.stopping = vitals.stopping;
-        report.rss = grete_health::memory::rss();
+        report.rss = grete_health::procfs::rss();
         for lane in &vitals.lanes {
-            count(&mut report.lanes, lane.state);
+            count_lane_state(&mut report.lanes, lane.state);
         }
-        report.lag = vitals.lanes.iter().filter_map(|lane| lane.lag).reduce(i64::saturating_add).map(natural);
-        report.stalled = vitals.lanes.iter().filter(|lane| lane.stalled).map(place).collect();
+        report.lag = vitals.lanes.iter().filter_map(|lane| lane.lag).reduce(i64::saturating_add).map(to_u64_or_zero);
+        report.failed = vitals.lanes.iter().filter_map(failed_partition).collect();
+        report.stalled = vitals.lanes.iter().filter(|lane| lane.stalled).map(fmt_partition).collect();
+        report.missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let counts = vitals.counts();
-        report.running = vitals.running.into_iter().map(job).collect();
+        report.running = vitals
+            .running
+            .into_iter()
+            .filter(|job| job.started && job.undelivered.is_none())
+            .map(running_job)
+            .collect();
+        report.event_loop = vitals.event_loop.map(event_loop);
         report.jobs = counts.jobs;
         report.records = counts.records;
         report.failures = counts.failures;
@@ -70,39 +88,47 @@ impl Source for ProcessSource {
         report.workers = vitals.workers.map_or(0, u64::from);
     }
 
+    fn tick(&self) {
+        self.dispatcher.probe_event_loop();
+    }
+
     fn metrics(&self, metrics: &mut Metrics) {
-        let vitals = self.dispatcher.vitals();
+        let vitals = self.dispatcher.snapshot();
         let clients = self.clients();
         metrics.groups = clients.iter().map(group_metrics).collect();
         metrics.clients = clients.iter().map(|client| client_metrics(client, &vitals.lanes)).collect();
         metrics.producers = self.producers().iter().map(producer_metrics).collect();
         metrics.process.busy_workers = Some(busy_workers(&vitals.running));
-        metrics.handlers = handlers(vitals.tallies, &vitals.running);
+        metrics.handlers = all_handler_metrics(vitals.route_stats, &vitals.running);
         let mut states = LaneCounts::default();
         for lane in &vitals.lanes {
-            count(&mut states, lane.state);
+            count_lane_state(&mut states, lane.state);
         }
         metrics.lane_states = Some(states);
+        if let Some(it) = vitals.event_loop {
+            metrics.process.loop_wait = Some(it.loop_lag.max(it.last_loop_lag));
+            metrics.process.loop_blocked = Some(it.blocked_count);
+        }
         metrics.lanes = vitals.lanes.into_iter().map(lane_metrics).collect();
         metrics.process.workers = vitals.workers.map(u64::from);
     }
 }
 
-/// One for each route, whether or not it has lanes here.
-fn handlers(tallies: Vec<Tally>, running: &[grete_client::RunningJob]) -> Vec<metrics::Handler> {
-    let mut handlers: Vec<metrics::Handler> = tallies.into_iter().map(handler).collect();
-    for job in running {
+/// Returns one entry per route, whether or not the route has lanes here.
+fn all_handler_metrics(tallies: Vec<RouteStats>, running: &[grete_client::RunningJob]) -> Vec<metrics::HandlerMetrics> {
+    let mut handlers: Vec<metrics::HandlerMetrics> = tallies.into_iter().map(handler_metrics).collect();
+    for job in running.iter().filter(|job| job.started) {
         if let Some(handler) = handlers.iter_mut().find(|handler| handler.handler == job.handler) {
             handler.running = handler.running.map(|jobs| jobs + 1);
-            handler.oldest = handler.oldest.map(|oldest| oldest.max(job.seconds));
+            handler.oldest_job_seconds = handler.oldest_job_seconds.map(|oldest| oldest.max(job.seconds));
         }
     }
     handlers
 }
 
-fn handler(tally: Tally) -> metrics::Handler {
-    let Durations { counts, sum } = tally.durations;
-    metrics::Handler {
+fn handler_metrics(tally: RouteStats) -> metrics::HandlerMetrics {
+    let DurationHistogram { counts, sum } = tally.durations;
+    metrics::HandlerMetrics {
         handler: tally.handler,
         jobs: Some(tally.jobs),
         records: Some(tally.records),
@@ -114,33 +140,34 @@ fn handler(tally: Tally) -> metrics::Handler {
         stalls: Some(tally.stalls),
         timeouts: Some(tally.timeouts),
         duration: Some(metrics::Histogram {
-            bounds: &Durations::BOUNDS,
+            bounds: &DurationHistogram::BUCKET_BOUNDS_SECONDS,
             counts: counts.into(),
             sum: Duration::from_nanos(sum).as_secs_f64(),
         }),
         running: Some(0),
-        oldest: Some(0.0),
+        oldest_job_seconds: Some(0.0),
     }
 }
 
-fn lane_metrics(lane: LaneReport) -> metrics::Lane {
-    metrics::Lane {
-        lag: lane.lag.map(natural),
+fn lane_metrics(lane: LaneReport) -> metrics::LaneMetrics {
+    metrics::LaneMetrics {
+        lag: lane.lag.map(to_u64_or_zero),
         lag_seconds: lane.lag_seconds,
         last_progress: lane.last_progress,
         handler: lane.handler,
         topic: lane.topic,
-        partition: natural(lane.partition),
-        queued_bytes: Some(natural(lane.queued_bytes)),
+        partition: to_u64_or_zero(lane.partition),
+        queued_bytes: Some(to_u64_or_zero(lane.queued_bytes)),
+        failed: Some(lane.failure.is_some().into()),
     }
 }
 
-fn group_metrics(client: &Consumer) -> metrics::Group {
-    let (membership, counted) = (client.membership(), client.figures().group);
-    metrics::Group {
+fn group_metrics(client: &Consumer) -> metrics::GroupMetrics {
+    let (membership, counted) = (client.membership(), client.net_stats().group);
+    metrics::GroupMetrics {
         group: membership.group.into(),
-        partitions: Some(natural(membership.partitions)),
-        steady: Some(membership.steady),
+        partitions: Some(to_u64_or_zero(membership.partitions)),
+        ready: Some(membership.ready),
         rebalances: counted.map(|group| group.rebalances),
         lost_partitions: counted.map(|group| group.lost_partitions),
         commits: counted.map(|group| group.commits),
@@ -148,77 +175,96 @@ fn group_metrics(client: &Consumer) -> metrics::Group {
     }
 }
 
-fn client_metrics(client: &Consumer, lanes: &[LaneReport]) -> metrics::Client {
-    let figures = client.figures();
-    let buffered = lanes.iter().filter(|lane| client.has(lane)).map(|lane| natural(lane.queued_bytes)).sum();
-    metrics::Client {
-        client: client.name().into(),
+fn client_metrics(client: &Consumer, lanes: &[LaneReport]) -> metrics::ClientMetrics {
+    let figures = client.net_stats();
+    let buffered =
+        lanes.iter().filter(|lane| client.owns_lane(lane)).map(|lane| to_u64_or_zero(lane.queued_bytes)).sum();
+    metrics::ClientMetrics {
+        client: client.client_id().into(),
         fetched_bytes: Some(figures.fetched_bytes),
         fetched_records: Some(figures.fetched_records),
         buffer_bytes: Some(buffered),
-        connections: Some(natural(figures.connections)),
+        connections: Some(to_u64_or_zero(figures.connections)),
         reconnects: Some(figures.reconnects),
     }
 }
 
-fn producer_metrics(producer: &Producer) -> metrics::Producer {
+fn producer_metrics(producer: &Producer) -> metrics::ProducerMetrics {
     let statistics = producer.statistics();
     let produce = statistics.produce;
-    metrics::Producer {
-        client: producer.name().into(),
+    metrics::ProducerMetrics {
+        client: producer.client_id().into(),
         records: Some(produce.written),
         bytes: Some(produce.bytes),
         failures: Some(produce.not_written + produce.unknown),
         retries: Some(produce.retries),
-        buffer_bytes: Some(natural(statistics.buffered_bytes)),
+        buffer_bytes: Some(to_u64_or_zero(statistics.buffered_bytes)),
         pending_records: Some(statistics.pending_records),
     }
 }
 
-/// Each thread has one job at most; those of an event loop are none of theirs.
+/// Returns the number of busy worker threads. Each thread has one job at most; jobs of an event loop run on no worker.
 fn busy_workers(running: &[grete_client::RunningJob]) -> u64 {
-    natural(running.iter().filter(|job| job.pool == Pool::Threads).count())
+    to_u64_or_zero(running.iter().filter(|job| job.pool == Pool::Threads).count())
 }
 
-fn group(client: &Consumer) -> Group {
-    let (membership, figures) = (client.membership(), client.figures());
-    Group {
+fn group_status(client: &Consumer) -> GroupStatus {
+    let (membership, figures) = (client.membership(), client.net_stats());
+    GroupStatus {
         group: membership.group,
         state: membership.state,
-        since: membership.since.elapsed(),
-        steady: membership.steady,
+        state_age: membership.since.elapsed(),
+        ready: membership.ready,
         generation: u64::try_from(membership.generation).ok(),
         partitions: membership.partitions as u64,
-        instance: membership.instance,
-        connections: Some(natural(figures.connections)),
+        group_instance_id: membership.instance,
+        connections: Some(to_u64_or_zero(figures.connections)),
     }
 }
 
-fn count(lanes: &mut LaneCounts, state: &str) {
+fn count_lane_state(lanes: &mut LaneCounts, state: &str) {
     match state {
         "idle" => lanes.idle += 1,
         "ready" => lanes.ready += 1,
         "running" => lanes.running += 1,
         "paused" => lanes.paused += 1,
+        "failed" => lanes.failed += 1,
         _ => lanes.leaving += 1,
     }
 }
 
-fn job(job: grete_client::RunningJob) -> RunningJob {
+fn running_job(job: grete_client::RunningJob) -> RunningJob {
     RunningJob {
         handler: job.handler,
         topic: job.topic,
-        partition: natural(job.partition),
+        partition: to_u64_or_zero(job.partition),
         elapsed: duration(job.seconds),
         limit: job.limit.map(duration),
     }
 }
 
-fn place(lane: &LaneReport) -> String {
+fn event_loop(it: EventLoopStatus) -> EventLoop {
+    let blocker = it.blocking_job.map(|blocker| (blocker.handler, blocker.topic, to_u64_or_zero(blocker.partition)));
+    EventLoop { wait: duration(it.loop_lag), limit: it.handler_timeout.map(duration), blocker }
+}
+
+fn failed_partition(lane: &LaneReport) -> Option<FailedPartition> {
+    let failure = lane.failure.as_ref()?;
+    Some(FailedPartition {
+        handler: Arc::clone(&lane.handler),
+        topic: Arc::clone(&lane.topic),
+        partition: to_u64_or_zero(lane.partition),
+        reason: failure.reason,
+        error: Arc::clone(&failure.error),
+        failed_for: duration(failure.seconds),
+    })
+}
+
+fn fmt_partition(lane: &LaneReport) -> String {
     format!("{}[{}]", lane.topic, lane.partition)
 }
 
-fn natural(number: impl TryInto<u64>) -> u64 {
+fn to_u64_or_zero(number: impl TryInto<u64>) -> u64 {
     number.try_into().unwrap_or_default()
 }
 

@@ -1,33 +1,43 @@
-//! The threads that tell of health, and their end.
+//! Threads that report health, and their end.
 
 use std::sync::{Arc, OnceLock};
 
 use grete_client::fork_generation;
 use grete_health::probes::Server;
-use grete_health::{Canary, HealthError, Reporter, Watch};
+use grete_health::{GilProbe, GilProbeHandle, HealthError, Reporter};
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
 
-/// Each is there once it has been started.
+/// Threads of one `Health`, each set once it has been started.
 #[derive(Default)]
-pub(super) struct Threads {
+pub(super) struct HealthThreads {
     pub(super) reporter: OnceLock<Reporter>,
     pub(super) server: OnceLock<Server>,
-    canary: OnceLock<Canary>,
+    gil_probe: OnceLock<GilProbe>,
 }
 
-impl Threads {
-    /// Starts the canary, unless it is there.
-    pub(super) fn watch(&self) -> Result<Watch, HealthError> {
-        if let Some(canary) = self.canary.get() {
-            return Ok(canary.watch());
+impl HealthThreads {
+    /// Starts the GIL probe unless it runs.
+    pub(super) fn start_gil_probe(&self) -> Result<GilProbeHandle, HealthError> {
+        if let Some(probe) = self.gil_probe.get() {
+            return Ok(probe.handle());
         }
-        // It asks the interpreter for nothing but its lock.
-        let canary = Canary::start(|| Python::try_attach(|_| ()).is_some())?;
-        Ok(self.canary.get_or_init(|| canary).watch())
+        // The probe uses nothing of the interpreter but its lock.
+        let probe = GilProbe::start(|| Python::try_attach(|_| ()).is_some())?;
+        Ok(self.gil_probe.get_or_init(|| probe).handle())
     }
 
-    /// The canary may wait for the GIL: whoever calls this must not have it.
+    /// Closes a forked child's copies of the threads' descriptors.
+    pub(super) fn close_in_child(&self) {
+        if let Some(reporter) = self.reporter.get() {
+            reporter.close_in_child();
+        }
+        if let Some(server) = self.server.get() {
+            server.close_in_child();
+        }
+    }
+
+    /// Ends all threads. The caller must not hold the GIL, because the GIL probe may wait for it.
     pub(super) fn close(&self) {
         if let Some(reporter) = self.reporter.get() {
             reporter.close();
@@ -35,18 +45,20 @@ impl Threads {
         if let Some(server) = self.server.get() {
             server.close();
         }
-        if let Some(canary) = self.canary.get() {
-            canary.close();
+        if let Some(probe) = self.gil_probe.get() {
+            probe.close();
         }
     }
 }
 
-/// Has the threads end before the interpreter does. A canary that waits for the GIL when it is finalised is torn down by
-/// Python 3.11 to 3.13, through Rust frames: that aborts the process; later versions let it hang, which harms nobody.
+/// Registers an `atexit` callback that ends the threads before the interpreter finalizes.
 ///
-/// `atexit` runs what it was told before finalisation begins, and it may let go of the GIL: the canary gets it, or sees that
-/// it is to stop. What is forked off meanwhile has the same `atexit`, and none of the threads.
-pub(super) fn close_at_exit(py: Python<'_>, threads: &Arc<Threads>) -> PyResult<Py<PyAny>> {
+/// Python 3.11 to 3.13 tear down a GIL probe that waits for the GIL during finalization, through Rust frames: that
+/// aborts the process. Later versions let the probe hang, which is harmless.
+///
+/// `atexit` runs its callbacks before finalization begins, and may release the GIL: the probe gets the GIL, or sees
+/// that it should stop. A child that is forked meanwhile has the same `atexit`, and none of the threads.
+pub(super) fn register_close_at_exit(py: Python<'_>, threads: &Arc<HealthThreads>) -> PyResult<Py<PyAny>> {
     let (threads, generation) = (Arc::downgrade(threads), fork_generation());
     let close = PyCFunction::new_closure(py, Some(c"close_health"), None, move |arguments, _keywords| {
         if let Some(threads) = threads.upgrade().filter(|_| generation == fork_generation()) {

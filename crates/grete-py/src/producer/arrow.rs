@@ -1,13 +1,16 @@
-//! Records from whatever exports Arrow.
+//! Records from objects that export Arrow.
 
-use grete_columns::{ImportError, Imported};
+use grete_arrow::{ImportError, ImportedArray};
 use pyo3::prelude::*;
 
-use super::field::Going;
-use crate::buffers;
+use super::bytes_arg::RecordRef;
+use crate::ffi::buffers;
 
-/// The arrays of an object that exports them; `None`: it does not.
-pub(super) fn arrays(object: &Bound<'_, PyAny>, going: Going<'_, '_>) -> PyResult<Option<Vec<Imported>>> {
+/// Returns the arrays of an object that exports Arrow; `None` if it does not.
+pub(super) fn import_arrays(
+    object: &Bound<'_, PyAny>,
+    going: RecordRef<'_, '_>,
+) -> PyResult<Option<Vec<ImportedArray>>> {
     let py = object.py();
     if object.hasattr(pyo3::intern!(py, "__arrow_c_array__"))? {
         let capsules = object.call_method0(pyo3::intern!(py, "__arrow_c_array__"))?;
@@ -19,12 +22,12 @@ pub(super) fn arrays(object: &Bound<'_, PyAny>, going: Going<'_, '_>) -> PyResul
     let capsule = object.call_method0(pyo3::intern!(py, "__arrow_c_stream__"))?;
     let mut stream = buffers::import_stream(&capsule)?;
     let mut arrays = Vec::new();
-    while let Some(array) = stream.next_array().map_err(|error| refused(&error, going))? {
+    while let Some(array) = stream.next_array().map_err(|error| invalid_arrow(&error, going))? {
         arrays.push(array);
     }
     Ok(Some(arrays))
 }
 
-pub(super) fn refused(error: &ImportError, going: Going<'_, '_>) -> PyErr {
+pub(super) fn invalid_arrow(error: &ImportError, going: RecordRef<'_, '_>) -> PyErr {
     going.type_error(&error.to_string())
 }

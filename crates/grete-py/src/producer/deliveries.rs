@@ -1,131 +1,158 @@
-//! What became of many records.
+//! Outcomes of many records.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use grete_client::Slept;
-use grete_client::produce::Receipt;
+use grete_client::WaitOutcome;
+use grete_client::produce::BatchPromise;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::Producer;
 use super::delivery::Delivery;
-use crate::dispatcher::seconds;
+use crate::convert::parse_timeout;
 use crate::errors;
-use crate::handle::Handle;
+use crate::ffi::fork_guarded::ForkGuarded;
+use crate::log_event;
 
-/// Which receipt knows of which record: runs of records that follow each other in one batch.
+/// Map from a record's number to its batch: runs of records that follow each other in one batch.
 #[derive(Default)]
-pub(super) struct Runs {
-    receipts: Vec<Arc<Receipt>>,
-    /// By the receipt's address, which is its own as long as it is in the list.
-    places: HashMap<usize, u32>,
-    runs: Vec<Run>,
+pub(crate) struct BatchRuns {
+    promises: Vec<Arc<BatchPromise>>,
+    /// Index in `promises` by a promise's address, which is unique while the promise is in the list.
+    receipt_index: HashMap<usize, u32>,
+    runs: Vec<BatchRun>,
     len: usize,
 }
 
 #[derive(Clone, Copy)]
-struct Run {
-    /// The first record's number.
+struct BatchRun {
+    /// Number of the run's first record.
     first: usize,
-    /// Place among the receipts.
-    receipt: u32,
-    /// The first record's place in the batch.
+    /// Index in `promises`.
+    promise_index: u32,
+    /// Index of the run's first record in its batch.
     index: u32,
 }
 
-impl Runs {
-    /// The next record is the receipt's `index`-th.
+impl BatchRuns {
+    /// Adds the next record: it is the `index`-th of the promise's batch.
     #[inline]
-    pub(super) fn push(&mut self, receipt: &Arc<Receipt>, index: u32) {
+    pub(super) fn push(&mut self, receipt: &Arc<BatchPromise>, index: u32) {
         let number = self.len;
         self.len += 1;
         if let Some(last) = self.runs.last()
             && index as usize == last.index as usize + (number - last.first)
-            && self.receipts.get(last.receipt as usize).is_some_and(|known| Arc::ptr_eq(known, receipt))
+            && self.promises.get(last.promise_index as usize).is_some_and(|known| Arc::ptr_eq(known, receipt))
         {
             return;
         }
-        self.begin(number, receipt, index);
+        self.start_run(number, receipt, index);
     }
 
     #[cold]
-    fn begin(&mut self, first: usize, receipt: &Arc<Receipt>, index: u32) {
-        let next = u32::try_from(self.receipts.len()).unwrap_or(u32::MAX);
-        let place = *self.places.entry(Arc::as_ptr(receipt) as usize).or_insert(next);
+    fn start_run(&mut self, first: usize, receipt: &Arc<BatchPromise>, index: u32) {
+        let next = u32::try_from(self.promises.len()).unwrap_or(u32::MAX);
+        let place = *self.receipt_index.entry(Arc::as_ptr(receipt) as usize).or_insert(next);
         if place == next {
-            self.receipts.push(Arc::clone(receipt));
+            self.promises.push(Arc::clone(receipt));
         }
-        self.runs.push(Run { first, receipt: place, index });
+        self.runs.push(BatchRun { first, promise_index: place, index });
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The numbers of the records of certain batches.
-    fn numbers_of(&self, wanted: impl Fn(&Receipt) -> bool) -> impl Iterator<Item = usize> {
-        let wanted: Vec<bool> = self.receipts.iter().map(|receipt| wanted(receipt)).collect();
+    /// Returns the promise of each run, the index of its first record in the batch, and its number of records.
+    pub(crate) fn iter_runs(&self) -> impl Iterator<Item = (&Arc<BatchPromise>, u32, u32)> {
         let ends = self.runs.iter().skip(1).map(|run| run.first).chain([self.len]);
-        let runs = self.runs.iter().zip(ends).filter(move |(run, _)| wanted.get(run.receipt as usize) == Some(&true));
+        self.runs.iter().zip(ends).filter_map(|(run, end)| {
+            let receipt = self.promises.get(run.promise_index as usize)?;
+            Some((receipt, run.index, u32::try_from(end - run.first).unwrap_or(u32::MAX)))
+        })
+    }
+
+    /// Returns the numbers of the records of certain batches.
+    fn indices_of(&self, wanted: impl Fn(&BatchPromise) -> bool) -> impl Iterator<Item = usize> {
+        let wanted: Vec<bool> = self.promises.iter().map(|receipt| wanted(receipt)).collect();
+        let ends = self.runs.iter().skip(1).map(|run| run.first).chain([self.len]);
+        let runs =
+            self.runs.iter().zip(ends).filter(move |(run, _)| wanted.get(run.promise_index as usize) == Some(&true));
         runs.flat_map(|(run, end)| run.first..end)
     }
 
-    fn find(&self, number: usize) -> Option<(&Arc<Receipt>, u32)> {
+    fn find(&self, number: usize) -> Option<(&Arc<BatchPromise>, u32)> {
         if number >= self.len {
             return None;
         }
         let run = self.runs.get(self.runs.partition_point(|run| run.first <= number).checked_sub(1)?)?;
         let within = u32::try_from(number - run.first).ok()?;
-        Some((self.receipts.get(run.receipt as usize)?, run.index + within))
+        Some((self.promises.get(run.promise_index as usize)?, run.index + within))
     }
 }
 
-/// What became of many records, in their order.
-#[pyclass(frozen, module = "grete._core")]
+/// Outcomes of many records, in their order: a sequence of `Delivery` objects made on access.
+#[pyclass(frozen, module = "grete._native")]
 pub(crate) struct Deliveries {
-    runs: Handle<Runs>,
+    runs: ForkGuarded<BatchRuns>,
     producer: Py<Producer>,
 }
 
 impl Deliveries {
-    pub(super) fn new(producer: Py<Producer>, runs: Runs) -> Self {
-        Self { runs: Handle::new(runs), producer }
+    pub(super) fn new(producer: Py<Producer>, runs: BatchRuns) -> Self {
+        Self { runs: ForkGuarded::new(runs), producer }
     }
 
-    fn at(&self, py: Python<'_>, number: usize) -> PyResult<Option<Delivery>> {
+    pub(crate) fn runs(&self) -> PyResult<&BatchRuns> {
+        self.runs.get()
+    }
+
+    fn get(&self, py: Python<'_>, number: usize) -> PyResult<Option<Delivery>> {
         let found = self.runs.get()?.find(number);
         Ok(found.map(|(receipt, index)| Delivery::new(self.producer.clone_ref(py), Arc::clone(receipt), index)))
     }
 
-    /// Every failure that is known by now. Batches without one, nearly all, are passed over as a whole.
+    /// Returns every failure known so far. Batches without failures, nearly all, are skipped as a whole.
     fn failures(&self, py: Python<'_>) -> PyResult<Vec<(usize, PyErr)>> {
-        let ended = self.producer.get().client()?.has_ended().is_some();
-        let failed = |receipt: &Receipt| receipt.has_failures() || (ended && !receipt.is_settled());
+        let ended = self.producer.get().client()?.ended_error().is_some();
+        let failed = |receipt: &BatchPromise| receipt.has_failures() || (ended && !receipt.is_complete());
         let mut failures = Vec::new();
-        for number in self.runs.get()?.numbers_of(failed) {
-            if let Some(error) = self.at(py, number)?.map(|delivery| delivery.failure()).transpose()?.flatten() {
+        for number in self.runs.get()?.indices_of(failed) {
+            if let Some(error) = self.get(py, number)?.map(|delivery| delivery.failure()).transpose()?.flatten() {
                 failures.push((number, error));
             }
         }
         Ok(failures)
     }
 
-    fn await_all(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
-        let runs = self.runs.get()?;
-        let client = self.producer.get().client()?;
+    fn wait_all(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
+        self.producer.get().await_batches(py, &self.runs.get()?.promises, timeout)
+    }
+}
+
+impl Producer {
+    /// Sends these batches, without lingering, and waits until all their records are settled.
+    pub(crate) fn await_batches(
+        &self,
+        py: Python<'_>,
+        batches: &[Arc<BatchPromise>],
+        timeout: Option<Duration>,
+    ) -> PyResult<()> {
+        let client = self.client()?;
         let deadline = timeout.map(|timeout| client.deadline(timeout));
-        py.detach(|| client.hurry(&runs.receipts));
-        for receipt in &runs.receipts {
-            while !receipt.is_settled() {
+        py.detach(|| client.send_now(batches));
+        for receipt in batches {
+            while !receipt.is_complete() {
                 match py.detach(|| client.await_batch(receipt, deadline)) {
-                    Slept::Woken => {}
-                    Slept::Interrupted => py.check_signals()?,
-                    Slept::Ended => break,
-                    Slept::TimedOut if receipt.is_settled() => {}
-                    Slept::TimedOut => return Err(errors::unanswered(receipt, timeout)),
+                    WaitOutcome::Woken => {}
+                    WaitOutcome::Interrupted => log_event::check_interrupted(py)?,
+                    WaitOutcome::Ended => break,
+                    WaitOutcome::TimedOut if receipt.is_complete() => {}
+                    WaitOutcome::TimedOut => return Err(errors::delivery_wait_timeout(receipt, timeout)),
                 }
             }
         }
@@ -135,16 +162,19 @@ impl Deliveries {
 
 #[pymethods]
 impl Deliveries {
-    /// Waits until all outcomes are known, at most `timeout` seconds (None: for ever), and returns itself. The batches are
-    /// sent at once. Raises `DeliveryError` (of the first record that failed; `errors` has all), or `TimeoutError`.
+    /// Waits until all outcomes are known, at most `timeout` seconds (None: no limit), and returns itself. The batches
+    /// are sent at once. Raises `DeliveryError` for the first record that failed (`errors` has all of them), or
+    /// `TimeoutError`.
     #[pyo3(signature = (timeout=None))]
     fn wait<'py>(slf: &Bound<'py, Self>, timeout: Option<f64>) -> PyResult<Bound<'py, Self>> {
         let this = slf.get();
-        this.await_all(slf.py(), seconds(timeout)?)?;
+        this.wait_all(slf.py(), parse_timeout(timeout)?)?;
         let failures = this.failures(slf.py())?;
         let count = failures.len();
         match failures.into_iter().next() {
-            Some((number, error)) => Err(errors::first_of(slf.py(), &error, number, count, this.runs.get()?.len())),
+            Some((number, error)) => {
+                Err(errors::first_of_several(slf.py(), &error, number, count, this.runs.get()?.len()))
+            }
             None => Ok(slf.clone()),
         }
     }
@@ -152,11 +182,40 @@ impl Deliveries {
     /// Whether all outcomes are known.
     #[getter]
     fn done(&self) -> PyResult<bool> {
-        let ended = self.producer.get().client()?.has_ended().is_some();
-        Ok(ended || self.runs.get()?.receipts.iter().all(|receipt| receipt.is_settled()))
+        let ended = self.producer.get().client()?.ended_error().is_some();
+        Ok(ended || self.runs.get()?.promises.iter().all(|receipt| receipt.is_complete()))
     }
 
-    /// What failed so far: (index, `DeliveryError`).
+    /// Waits in an event loop until all outcomes are known, and returns itself. The batches linger. Raises the errors of
+    /// `wait`.
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let producer = slf.get().producer.bind(slf.py());
+        producer
+            .call_method1(intern!(slf.py(), "_await_deliveries"), (slf,))?
+            .call_method0(intern!(slf.py(), "__await__"))
+    }
+
+    /// First delivery whose outcome is not known; `None`: all outcomes are known.
+    fn _pending(&self, py: Python<'_>) -> PyResult<Option<Delivery>> {
+        for number in self.runs.get()?.indices_of(|receipt| !receipt.is_complete()) {
+            let found = self.get(py, number)?;
+            if let Some(delivery) = found
+                && delivery.state()?.is_none()
+            {
+                return Ok(Some(delivery));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Partitions of the records, in order.
+    #[getter]
+    fn partitions(&self) -> PyResult<Vec<i32>> {
+        let partitions: BTreeSet<i32> = self.runs.get()?.promises.iter().map(|receipt| receipt.partition()).collect();
+        Ok(partitions.into_iter().collect())
+    }
+
+    /// Failures so far: (index, `DeliveryError`).
     #[getter]
     fn errors(&self, py: Python<'_>) -> PyResult<Vec<(usize, Py<PyAny>)>> {
         let failures = self.failures(py)?;
@@ -174,7 +233,7 @@ impl Deliveries {
         let len = self.runs.get()?.len();
         let place = if number < 0 { number.saturating_add_unsigned(len) } else { number };
         let found = match usize::try_from(place) {
-            Ok(place) => self.at(py, place)?,
+            Ok(place) => self.get(py, place)?,
             Err(_) => None,
         };
         found
@@ -191,7 +250,7 @@ impl Deliveries {
 }
 
 /// Iterates over `Deliveries`.
-#[pyclass(frozen, module = "grete._core")]
+#[pyclass(frozen, module = "grete._native")]
 pub(crate) struct DeliveriesIterator {
     deliveries: Py<Deliveries>,
     next: AtomicUsize,
@@ -206,7 +265,7 @@ impl DeliveriesIterator {
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Delivery>> {
         // The GIL orders the accesses; an atomic only because a frozen class is shared.
         let number = self.next.load(Ordering::Relaxed);
-        let delivery = self.deliveries.get().at(py, number)?;
+        let delivery = self.deliveries.get().get(py, number)?;
         self.next.store(number + usize::from(delivery.is_some()), Ordering::Relaxed);
         Ok(delivery)
     }

@@ -1,88 +1,90 @@
-//! What became of one record.
+//! Outcome of one record.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use grete_client::Slept;
-use grete_client::produce::{Outcome, Receipt, Settled};
+use grete_client::WaitOutcome;
+use grete_client::produce::{BatchPromise, Outcome, RecordResult};
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::Producer;
-use crate::dispatcher::seconds;
+use crate::convert::{outcome_name, parse_timeout};
 use crate::errors;
-use crate::handle::Handle;
+use crate::ffi::fork_guarded::ForkGuarded;
+use crate::log_event;
 
-/// What became of one record.
-#[pyclass(frozen, module = "grete._core")]
+/// Outcome of one record. In a forked child every use raises `ForkedClientError`.
+#[pyclass(frozen, module = "grete._native")]
 pub(crate) struct Delivery {
-    pub(super) receipt: Handle<Arc<Receipt>>,
-    pub(super) index: u32,
+    pub(crate) receipt: ForkGuarded<Arc<BatchPromise>>,
+    pub(crate) index: u32,
     pub(super) producer: Py<Producer>,
 }
 
-/// The final word, or that there will be none.
-pub(super) enum Word {
-    Settled(Settled),
-    /// The producer has ended without a word about this record.
-    Lost(PyErr),
+/// Final state of a record.
+pub(super) enum DeliveryState {
+    Settled(RecordResult),
+    /// The producer has ended without an outcome for this record.
+    ProducerEnded(PyErr),
 }
 
 impl Delivery {
     #[inline]
-    pub(super) fn new(producer: Py<Producer>, receipt: Arc<Receipt>, index: u32) -> Self {
-        Self { receipt: Handle::new(receipt), index, producer }
+    pub(super) fn new(producer: Py<Producer>, receipt: Arc<BatchPromise>, index: u32) -> Self {
+        Self { receipt: ForkGuarded::new(receipt), index, producer }
     }
 
-    pub(super) fn word(&self) -> PyResult<Option<Word>> {
+    pub(super) fn state(&self) -> PyResult<Option<DeliveryState>> {
         let receipt = self.receipt.get()?;
         if let Some(settled) = receipt.result(self.index) {
-            return Ok(Some(Word::Settled(settled)));
+            return Ok(Some(DeliveryState::Settled(settled)));
         }
-        let Some(end) = self.producer.get().client()?.has_ended() else { return Ok(None) };
-        // Its end may have come after the settlement.
+        let Some(end) = self.producer.get().client()?.ended_error() else { return Ok(None) };
+        // The producer may have ended after the settlement.
         Ok(Some(match receipt.result(self.index) {
-            Some(settled) => Word::Settled(settled),
-            None => Word::Lost(errors::lost(receipt, &end)),
+            Some(settled) => DeliveryState::Settled(settled),
+            None => DeliveryState::ProducerEnded(errors::outcome_unknown(receipt, &end)),
         }))
     }
 
-    fn settled(&self) -> PyResult<Option<Settled>> {
-        Ok(match self.word()? {
-            Some(Word::Settled(settled)) => Some(settled),
+    fn result(&self) -> PyResult<Option<RecordResult>> {
+        Ok(match self.state()? {
+            Some(DeliveryState::Settled(settled)) => Some(settled),
             _ => None,
         })
     }
 
-    /// The error, if that is what became of it.
+    /// Returns the error if the record has failed.
     pub(super) fn failure(&self) -> PyResult<Option<PyErr>> {
-        Ok(match self.word()? {
-            Some(Word::Settled(settled)) => errors::delivery(self.receipt.get()?, &settled),
-            Some(Word::Lost(error)) => Some(error),
+        Ok(match self.state()? {
+            Some(DeliveryState::Settled(settled)) => errors::delivery(self.receipt.get()?, &settled),
+            Some(DeliveryState::ProducerEnded(error)) => Some(error),
             None => None,
         })
     }
 
-    /// Waits for the final word with the GIL detached, lingering no longer; raises unless the record is written, or sent
-    /// where nobody answers.
-    pub(super) fn await_word(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
+    /// Waits for the final state with the GIL detached, without lingering. Raises unless the record is written, or was
+    /// sent without a response (`acks=0`).
+    pub(crate) fn wait_settled(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
         let receipt = self.receipt.get()?;
         let client = self.producer.get().client()?;
         let deadline = timeout.map(|timeout| client.deadline(timeout));
-        let mut hurried = false;
+        let mut expedited = false;
         while receipt.result(self.index).is_none() {
-            let slept = py.detach(|| {
-                if !hurried {
-                    client.hurry(std::slice::from_ref(receipt));
+            let outcome = py.detach(|| {
+                if !expedited {
+                    client.send_now(std::slice::from_ref(receipt));
                 }
                 client.await_record(receipt, self.index, deadline)
             });
-            hurried = true;
-            match slept {
-                Slept::Woken => {}
-                Slept::Interrupted => py.check_signals()?,
-                Slept::Ended => break,
-                Slept::TimedOut if receipt.result(self.index).is_some() => break,
-                Slept::TimedOut => return Err(errors::unanswered(receipt, timeout)),
+            expedited = true;
+            match outcome {
+                WaitOutcome::Woken => {}
+                WaitOutcome::Interrupted => log_event::check_interrupted(py)?,
+                WaitOutcome::Ended => break,
+                WaitOutcome::TimedOut if receipt.result(self.index).is_some() => break,
+                WaitOutcome::TimedOut => return Err(errors::delivery_wait_timeout(receipt, timeout)),
             }
         }
         match self.failure()? {
@@ -94,86 +96,89 @@ impl Delivery {
 
 #[pymethods]
 impl Delivery {
-    /// Waits until the outcome is known, at most `timeout` seconds (None: for ever), and returns the delivery itself. The
-    /// batch is sent at once. Raises `DeliveryError`, or `TimeoutError` when the time is up: the record is still on its way
-    /// then, and can be waited for again.
+    /// Waits until the outcome is known, at most `timeout` seconds (None: no limit), and returns the delivery itself.
+    ///
+    /// The batch is sent at once. Raises `DeliveryError`, or `TimeoutError` when the time is up: the record is still in
+    /// flight then, and the caller may wait again.
     #[pyo3(signature = (timeout=None))]
     fn wait<'py>(slf: &Bound<'py, Self>, timeout: Option<f64>) -> PyResult<Bound<'py, Self>> {
-        slf.get().await_word(slf.py(), seconds(timeout)?)?;
+        slf.get().wait_settled(slf.py(), parse_timeout(timeout)?)?;
         Ok(slf.clone())
+    }
+
+    /// Waits in an event loop until the outcome is known, and returns the delivery itself. The batch lingers. Raises
+    /// `DeliveryError`.
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let producer = slf.get().producer.bind(slf.py());
+        producer
+            .call_method1(intern!(slf.py(), "_await_delivery"), (slf,))?
+            .call_method0(intern!(slf.py(), "__await__"))
     }
 
     /// Whether the outcome is known.
     #[getter]
     fn done(&self) -> PyResult<bool> {
-        Ok(self.word()?.is_some())
+        Ok(self.state()?.is_some())
     }
 
-    /// Where the record goes.
+    /// Topic of the record.
     #[getter]
     fn topic(&self) -> PyResult<&str> {
         Ok(self.receipt.get()?.topic())
     }
 
-    /// Where the record goes.
+    /// Partition of the record.
     #[getter]
     fn partition(&self) -> PyResult<i32> {
         Ok(self.receipt.get()?.partition())
     }
 
-    /// The record's offset; `None` until it is known, and where no broker has told (`acks=0`).
+    /// Offset of the record; `None` until it is known, and where no broker reports it (`acks=0`).
     #[getter]
     fn offset(&self) -> PyResult<Option<i64>> {
-        Ok(self.settled()?.and_then(|settled| settled.offset))
+        Ok(self.result()?.and_then(|settled| settled.offset))
     }
 
     /// Milliseconds since 1970 at which the broker appended the record, if the topic keeps that time
-    /// (`message.timestamp.type=LogAppendTime`); `None`: it keeps the record's own.
+    /// (`message.timestamp.type=LogAppendTime`); `None`: the topic keeps the record's own timestamp.
     #[getter]
     fn timestamp(&self) -> PyResult<Option<i64>> {
-        Ok(self.settled()?.and_then(|settled| settled.timestamp))
+        Ok(self.result()?.and_then(|settled| settled.timestamp))
     }
 
-    /// "written", "not_written", "unknown", or `None` as long as nobody knows.
+    /// Outcome of the record: "written", "not_written" or "unknown"; `None` until it is known. With `acks=0` all
+    /// records that were sent are "unknown".
     #[getter]
     fn outcome(&self) -> PyResult<Option<&'static str>> {
-        Ok(self.word()?.map(|word| match word {
-            Word::Settled(settled) => outcome_name(settled.outcome),
-            Word::Lost(_) => outcome_name(Outcome::Unknown),
+        Ok(self.state()?.map(|word| match word {
+            DeliveryState::Settled(settled) => outcome_name(settled.outcome),
+            DeliveryState::ProducerEnded(_) => outcome_name(Outcome::Unknown),
         }))
     }
 
-    /// A `DeliveryError` if the record was not written, or nobody knows; else `None`.
+    /// `DeliveryError` of a record that was not written, or whose outcome is unknown; `None` otherwise.
     #[getter]
     fn error(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         Ok(self.failure()?.map(|error| error.into_value(py).into_any()))
     }
 
-    /// When the outcome became known, in seconds of `time.monotonic()`; `None` until then.
+    /// Time at which the outcome became known, in seconds of `time.monotonic()`; `None` until then.
     #[getter]
-    fn answered_at(&self) -> PyResult<Option<f64>> {
-        let Some(settled) = self.settled()? else { return Ok(None) };
-        Ok(Some(self.producer.get().monotonic(settled.at)))
+    fn acknowledged_at(&self) -> PyResult<Option<f64>> {
+        let Some(settled) = self.result()? else { return Ok(None) };
+        Ok(Some(self.producer.get().to_monotonic(settled.at)))
     }
 
     fn __repr__(&self) -> PyResult<String> {
         let receipt = self.receipt.get()?;
         let (topic, partition) = (receipt.topic(), receipt.partition());
-        Ok(match self.word()? {
+        Ok(match self.state()? {
             None => format!("<Delivery {topic}[{partition}], on its way>"),
-            Some(Word::Lost(_)) => format!("<Delivery {topic}[{partition}], unknown>"),
-            Some(Word::Settled(settled)) => match settled.offset {
+            Some(DeliveryState::ProducerEnded(_)) => format!("<Delivery {topic}[{partition}], unknown>"),
+            Some(DeliveryState::Settled(settled)) => match settled.offset {
                 Some(offset) => format!("<Delivery {topic}[{partition}] offset {offset}>"),
                 None => format!("<Delivery {topic}[{partition}], {}>", outcome_name(settled.outcome)),
             },
         })
-    }
-}
-
-pub(crate) fn outcome_name(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Written => "written",
-        Outcome::NotWritten => "not_written",
-        Outcome::Unknown => "unknown",
     }
 }

@@ -1,31 +1,31 @@
-//! Headers as users give them: a sequence of (name, value), or a dict.
+//! Headers from Python: a sequence of (name, value), or a dict.
 
-use grete_wire::records::NewHeader;
+use grete_wire::records::ProducerHeader;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
-use super::field::{Field, Going};
+use super::bytes_arg::{BytesArg, RecordRef};
 
-/// Names and values, checked and held.
+/// Checked names and values of headers.
 #[derive(Default)]
 pub(super) struct Headers<'py> {
     pairs: Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)>,
 }
 
-/// What a record's encoding borrows.
-pub(super) struct HeaderFields<'a> {
-    fields: Vec<(&'a str, Field<'a>)>,
+/// Headers in the form that a record's encoding borrows.
+pub(super) struct BorrowedHeaders<'a> {
+    fields: Vec<(&'a str, BytesArg<'a>)>,
 }
 
 impl<'py> Headers<'py> {
-    pub(super) fn of(object: &Bound<'py, PyAny>, going: Going<'_, '_>) -> PyResult<Self> {
+    pub(super) fn from_object(object: &Bound<'py, PyAny>, going: RecordRef<'_, '_>) -> PyResult<Self> {
         let mut pairs = Vec::new();
         if object.is_none() {
             return Ok(Self { pairs });
         }
         if let Ok(dict) = object.cast::<PyDict>() {
             for (name, value) in dict {
-                pairs.push((name_of(&name, going)?, value));
+                pairs.push((header_name(&name, going)?, value));
             }
             return Ok(Self { pairs });
         }
@@ -41,13 +41,13 @@ impl<'py> Headers<'py> {
             }) else {
                 return Err(going.type_error(&format!("a header is a pair (str, bytes), not {}", pair.repr()?)));
             };
-            pairs.push((name_of(&name, going)?, value));
+            pairs.push((header_name(&name, going)?, value));
         }
         Ok(Self { pairs })
     }
 
     /// Borrows all names and values.
-    pub(super) fn fields(&self, going: Going<'_, '_>) -> PyResult<HeaderFields<'_>> {
+    pub(super) fn fields(&self, going: RecordRef<'_, '_>) -> PyResult<BorrowedHeaders<'_>> {
         let mut fields = Vec::with_capacity(self.pairs.len());
         for (name, value) in &self.pairs {
             let name = name.to_str().map_err(|_| going.type_error("the name of a header is not valid Unicode"))?;
@@ -56,19 +56,19 @@ impl<'py> Headers<'py> {
                     going.type_error(&format!("the value of its header {name:?} is a str: give value.encode()"))
                 );
             }
-            fields.push((name, Field::of(value, "header value", going)?));
+            fields.push((name, BytesArg::from_object(value, "header value", going)?));
         }
-        Ok(HeaderFields { fields })
+        Ok(BorrowedHeaders { fields })
     }
 }
 
-impl HeaderFields<'_> {
-    pub(super) fn as_wire(&self) -> Vec<NewHeader<'_>> {
-        self.fields.iter().map(|(name, value)| NewHeader { key: name, value: value.get() }).collect()
+impl BorrowedHeaders<'_> {
+    pub(super) fn as_wire(&self) -> Vec<ProducerHeader<'_>> {
+        self.fields.iter().map(|(name, value)| ProducerHeader { key: name, value: value.get() }).collect()
     }
 }
 
-fn name_of<'py>(name: &Bound<'py, PyAny>, going: Going<'_, '_>) -> PyResult<Bound<'py, PyString>> {
+fn header_name<'py>(name: &Bound<'py, PyAny>, going: RecordRef<'_, '_>) -> PyResult<Bound<'py, PyString>> {
     match name.cast::<PyString>() {
         Ok(name) => Ok(name.clone()),
         Err(_) => Err(going.type_error(&format!("the name of a header is a str, not {}", name.get_type().name()?))),

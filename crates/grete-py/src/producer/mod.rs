@@ -1,56 +1,66 @@
-//! The producer. Its calls are native methods, and `grete.client.Producer` derives from them: a Python function around
-//! `produce` would cost more than the encoding of the record.
+//! Producer: the native base class of `grete.client.Producer`.
+//!
+//! Its calls are native methods, because a Python function around `produce` would cost more than the encoding of the
+//! record.
 
 mod arrow;
-mod book;
+mod bytes_arg;
 mod deliveries;
 mod delivery;
-mod field;
-mod given;
+mod delivery_callbacks;
 mod headers;
-mod many;
-mod sources;
-mod topics;
+mod memory_log;
+mod produce_args;
+mod produce_many;
+mod record_sources;
+mod topic_id_cache;
+mod typed_topic;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use grete_client::produce::{Receipt, Refused, TopicId, Wake};
-use grete_client::{Asked, Closing, Flushing, Producer as ClientProducer, ProducerConfig, Slept, Watch};
-use grete_wire::records::NewRecord;
+use grete_client::produce::{AppendAction, AppendError, BatchPromise, TopicId};
+use grete_client::{
+    CloseStatus, CompletionQueue, FlushStatus, PartitionsStatus, Producer as ClientProducer, ProducerConfig,
+    WaitOutcome,
+};
+use grete_wire::records::ProducerRecord;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString};
 
-use crate::dispatcher::seconds;
+use crate::convert::{parse_timeout, timeout_or_forever};
 use crate::errors;
-use crate::handle::Handle;
-use crate::notice::Notice;
-use crate::untracked;
-use book::Book;
-use field::{Field, Going, partition};
-use given::{Destination, Given, Waiting};
-use topics::Topics;
+use crate::ffi::cpython;
+use crate::ffi::fork_guarded::ForkGuarded;
+use crate::log_event::{self, LogEvent};
+use bytes_arg::{BytesArg, RecordRef, parse_partition};
+use delivery_callbacks::DeliveryCallbacks;
+use produce_args::{AppendWait, Destination};
+use topic_id_cache::TopicIdCache;
 
-pub(crate) use book::LoopWatch;
 pub(crate) use deliveries::{Deliveries, DeliveriesIterator};
-pub(crate) use delivery::{Delivery, outcome_name};
+pub(crate) use delivery::Delivery;
+pub(crate) use delivery_callbacks::AsyncioDeliveryWatcher;
+pub(crate) use memory_log::_TestingLog;
+pub(crate) use produce_args::ProduceArgs;
 
-/// Receipt, place in the batch, and what to do next.
-type Taken = (Arc<Receipt>, u32, Wake);
+/// Promise, index in the batch, and the action to take next.
+type AppendOutcome = (Arc<BatchPromise>, u32, AppendAction);
 
-/// One Kafka producer, with one "grete-producer" thread.
-#[pyclass(frozen, subclass, module = "grete._core")]
+/// Native part of `grete.client.Producer`: one Kafka producer, one "grete-producer" thread.
+#[pyclass(frozen, subclass, module = "grete._native")]
 pub(crate) struct Producer {
-    client: Handle<ClientProducer>,
-    topics: Topics,
+    client: ForkGuarded<ClientProducer>,
+    topics: TopicIdCache,
     partitioner: Option<Py<PyAny>>,
     max_block: Duration,
-    callbacks: Book,
-    /// Callbacks are being run: those that become due meanwhile are run by who runs them already.
+    callbacks: DeliveryCallbacks,
+    /// True while callbacks are run. Callbacks that become due meanwhile are run by the thread that runs callbacks
+    /// already.
     calling: AtomicBool,
-    /// What `time.monotonic()` says more than our clock, in seconds.
+    /// Difference of `time.monotonic()` and our clock, in seconds.
     monotonic: f64,
 }
 
@@ -60,114 +70,121 @@ impl Producer {
         self.client.get()
     }
 
-    /// An instant of our clock on Python's.
-    pub(super) fn monotonic(&self, nanos: u64) -> f64 {
+    /// Converts an instant of our clock to Python's.
+    pub(super) fn to_monotonic(&self, nanos: u64) -> f64 {
         nanos as f64 / 1e9 + self.monotonic
     }
 
-    /// A client that takes records; callbacks and notices that are due come first.
+    /// Returns a client that takes records. Callbacks and log events that are due come first.
     #[inline]
-    fn open<'a>(slf: &'a Bound<'_, Self>) -> PyResult<&'a ClientProducer> {
+    fn open_client<'a>(slf: &'a Bound<'_, Self>) -> PyResult<&'a ClientProducer> {
         let client = slf.get().client.get()?;
         client.check().map_err(errors::client)?;
-        if client.wants_attention() {
-            Self::attend(slf)?;
+        if client.is_wake_flag_raised() {
+            Self::process_completions(slf)?;
         }
         Ok(client)
     }
 
-    /// Runs callbacks that are due and logs notices; how many callbacks were run.
+    /// Runs callbacks that are due and logs events. Returns how many callbacks were run.
     #[cold]
-    fn attend(slf: &Bound<'_, Self>) -> PyResult<usize> {
+    fn process_completions(slf: &Bound<'_, Self>) -> PyResult<usize> {
         let this = slf.get();
         let client = this.client.get()?;
         if this.calling.swap(true, Ordering::Relaxed) {
             return Ok(0);
         }
-        let called = Self::call_back(slf, client);
+        let called = Self::run_callbacks(slf, client);
         this.calling.store(false, Ordering::Relaxed);
         called
     }
 
-    fn call_back(slf: &Bound<'_, Self>, client: &ClientProducer) -> PyResult<usize> {
+    fn run_callbacks(slf: &Bound<'_, Self>, client: &ClientProducer) -> PyResult<usize> {
         let (py, this) = (slf.py(), slf.get());
         let mut count = 0;
-        while client.wants_attention() {
-            client.attend();
-            let notices = client.take_notices();
-            if !notices.is_empty() {
-                let notices = notices.into_iter().map(Notice::new).collect::<Vec<_>>();
-                slf.call_method1("_log_notices", (notices,))?;
+        while client.is_wake_flag_raised() {
+            client.clear_wake_flag();
+            if client.log_events().write_pending() {
+                log_event::take_raised()?;
             }
-            this.callbacks.look(client.has_ended().is_some())?;
-            while let Some(entry) = this.callbacks.next() {
+            this.callbacks.poll(client.ended_error().is_some())?;
+            while let Some(entry) = this.callbacks.pop_ready() {
                 count += 1;
-                let Err(error) = entry.token.call1(py, (&entry.delivery,)) else { continue };
+                let Err(error) = entry.waiter.call1(py, (&entry.delivery,)) else { continue };
                 if !error.is_instance_of::<PyException>(py) {
-                    client.want_attention(); // Ctrl-C, or an exit: the others are called next time
+                    client.raise_wake_flag(); // Ctrl-C, or an exit: the others are called next time
                     return Err(error);
                 }
-                slf.call_method1("_log_callback", (error.into_value(py), entry.token))?;
+                slf.call_method1("_log_callback", (error.into_value(py), entry.waiter))?;
             }
         }
         Ok(count)
     }
 
-    /// Takes the record, or says why not now.
+    /// Takes the record, or returns the reason why not now.
     #[inline]
     fn try_append(
         &self,
         client: &ClientProducer,
         going: &Destination<'_, '_>,
-        record: &mut NewRecord<'_>,
+        record: &mut ProducerRecord<'_>,
         own_time: bool,
-    ) -> PyResult<Result<Taken, Refused>> {
-        let partition = match self.place(client, going)? {
+    ) -> PyResult<Result<AppendOutcome, AppendError>> {
+        let partition = match self.choose_partition(client, going)? {
             Ok(partition) => partition,
             Err(refused) => return Ok(Err(refused)),
         };
-        let stamp = client.stamp();
+        let stamp = client.read_clock();
         if own_time {
             record.timestamp = stamp.millis;
         }
         let mut accumulator = client.accumulator();
         let refused = match accumulator.append(stamp.now, going.id, partition, record) {
-            Ok(appended) => return Ok(Ok((Arc::clone(appended.receipt), appended.index, appended.wake))),
+            Ok(appended) => return Ok(Ok((Arc::clone(appended.promise), appended.index, appended.action))),
             Err(refused) => refused,
         };
-        if refused == Refused::NoMetadata {
-            // Under the same lock, so that whoever brings it knows that somebody waits. Of room that is known already.
-            accumulator.await_topic();
+        if refused == AppendError::NoMetadata {
+            // Under the same lock, so that the thread that brings the metadata knows of the waiter. A lack of room is
+            // known without this.
+            accumulator.await_metadata();
         }
         Ok(Err(refused))
     }
 
-    /// The partition that was asked for, or that the user's function chooses.
+    /// Returns the requested partition, or the choice of the user's function.
     #[inline]
-    fn place(&self, client: &ClientProducer, going: &Destination<'_, '_>) -> PyResult<Result<Option<i32>, Refused>> {
+    fn choose_partition(
+        &self,
+        client: &ClientProducer,
+        going: &Destination<'_, '_>,
+    ) -> PyResult<Result<Option<i32>, AppendError>> {
         if going.partition.is_some() {
             return Ok(Ok(going.partition));
         }
-        self.choose(client, Going { topic: going.topic, index: None }, going.id, going.key)
+        self.call_partitioner(client, RecordRef { topic: going.topic, index: None }, going.id, going.key)
     }
 
-    /// What the user's function chooses; `None` without such a function.
+    /// Returns the choice of the user's function; `None` without such a function.
     #[inline]
-    fn choose(
+    fn call_partitioner(
         &self,
         client: &ClientProducer,
-        going: Going<'_, '_>,
+        going: RecordRef<'_, '_>,
         id: TopicId,
         key: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Result<Option<i32>, Refused>> {
+    ) -> PyResult<Result<Option<i32>, AppendError>> {
         let Some(partitioner) = &self.partitioner else { return Ok(Ok(None)) };
         let count = match client.accumulator().partitions(id) {
             Some(Ok(count)) => count,
-            Some(Err(error)) => return Ok(Err(Refused::Topic(error))),
-            None => return Ok(Err(Refused::NoMetadata)),
+            Some(Err(error)) => return Ok(Err(AppendError::Topic(error))),
+            None => return Ok(Err(AppendError::NoMetadata)),
         };
         let chosen = partitioner.bind(going.topic.py()).call1((going.topic, key, count))?;
-        match partition(&chosen, going)? {
+        if !chosen.is_instance_of::<PyInt>() || chosen.is_instance_of::<PyBool>() {
+            let is = chosen.get_type().name()?;
+            return Err(going.type_error(&format!("the partitioner returned {is}: it returns the partition, an int")));
+        }
+        match parse_partition(&chosen, going)? {
             partition if partition.cast_unsigned() < count => Ok(Ok(Some(partition))),
             partition => Err(going.type_error(&format!(
                 "the partitioner chose partition {partition} of {count}, which are counted from 0"
@@ -175,99 +192,155 @@ impl Producer {
         }
     }
 
-    /// Takes one record, waiting for room and metadata as long as `max_block` allows.
+    /// Takes one record, waiting for room and metadata for up to `max_block`.
     #[inline]
-    fn take<'py>(slf: &Bound<'py, Self>, given: &Given<'_, 'py>) -> PyResult<(Bound<'py, Delivery>, Wake)> {
-        let (this, client) = (slf.get(), Self::open(slf)?);
+    pub(crate) fn append<'py>(
+        slf: &Bound<'py, Self>,
+        given: &ProduceArgs<'_, 'py>,
+    ) -> PyResult<(Bound<'py, Delivery>, AppendAction)> {
+        if !given.topic.is_instance_of::<PyString>() {
+            return typed_topic::encode(given)?.lend(|given| Self::append(slf, given));
+        }
+        let (this, client) = (slf.get(), Self::open_client(slf)?);
         let id = this.topics.id(client, given.topic)?;
         let appended = given.with_record(id, |going, record, own_time| {
-            let mut waiting = Waiting::new(client, this.max_block);
+            let mut waiting = AppendWait::new(client, this.max_block);
             loop {
                 match this.try_append(client, going, record, own_time)? {
                     Ok(appended) => return Ok(appended),
-                    Err(refused) => waiting.pass(going.topic, id, refused)?,
+                    Err(refused) => waiting.wait_to_retry(going.topic, id, refused)?,
                 }
             }
         });
         let (receipt, index, wake) = appended?;
-        Ok((untracked::new(slf.py(), Delivery::new(slf.clone().unbind(), receipt, index))?, wake))
+        Ok((cpython::new_untracked(slf.py(), Delivery::new(slf.clone().unbind(), receipt, index))?, wake))
     }
 
-    /// Takes a record for an event loop, which must not wait: `None` when there is no room or the topic is new. `watch` is
-    /// then called when another try may be worth it. `last`: an error instead that says what the waiting has come to.
-    fn offer<'py>(
+    /// Takes a record with a key that is lent, as `append` does, and sends it when it is due.
+    pub(crate) fn append_keyed<'py>(
         slf: &Bound<'py, Self>,
-        watch: &Watch,
+        topic: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        key: Option<&[u8]>,
+    ) -> PyResult<(Arc<BatchPromise>, u32)> {
+        let (py, this, client) = (slf.py(), slf.get(), Self::open_client(slf)?);
+        let id = this.topics.id(client, topic)?;
+        let value = BytesArg::from_object(value, "value", RecordRef { topic, index: None })?;
+        let own_key = this.partitioner.as_ref().and(key).map(|key| PyBytes::new(py, key).into_any());
+        let destination = Destination { topic, id, key: own_key.as_ref(), partition: None };
+        let mut record = ProducerRecord { timestamp: -1, key, value: value.get(), headers: &[] };
+        let mut waiting = AppendWait::new(client, this.max_block);
+        let (receipt, index, wake) = loop {
+            match this.try_append(client, &destination, &mut record, true)? {
+                Ok(appended) => break appended,
+                Err(refused) => waiting.wait_to_retry(topic, id, refused)?,
+            }
+        };
+        Self::finish_append(py, client, wake);
+        Ok((receipt, index))
+    }
+
+    /// Takes a record for an event loop, which must not wait.
+    ///
+    /// `None`: there is no room or the topic is new. `watch` is then notified when another try may succeed. `since`:
+    /// start of the call, on the client's clock. `last`: returns the error of the wait instead of `None`.
+    fn try_append_async<'py>(
+        slf: &Bound<'py, Self>,
+        watch: &CompletionQueue,
+        since: u64,
         last: bool,
-        given: &Given<'_, 'py>,
+        given: &ProduceArgs<'_, 'py>,
     ) -> PyResult<Option<Bound<'py, Delivery>>> {
-        let (this, client) = (slf.get(), Self::open(slf)?);
+        if !given.topic.is_instance_of::<PyString>() {
+            return typed_topic::encode(given)?.lend(|given| Self::try_append_async(slf, watch, since, last, given));
+        }
+        let (this, client) = (slf.get(), Self::open_client(slf)?);
         let id = this.topics.id(client, given.topic)?;
         let appended = given.with_record(id, |going, record, own_time| {
             let mut appended = this.try_append(client, going, record, own_time)?;
-            if matches!(appended, Err(Refused::Full | Refused::NoMetadata)) && !last {
-                watch.hunger();
+            if matches!(appended, Err(AppendError::BufferFull | AppendError::NoMetadata)) && !last {
+                watch.request_space();
                 appended = this.try_append(client, going, record, own_time)?;
             }
             Ok(appended)
         })?;
         let refused = match appended {
             Ok((receipt, index, wake)) => {
-                Self::carry_on(slf.py(), client, wake);
-                return untracked::new(slf.py(), Delivery::new(slf.clone().unbind(), receipt, index)).map(Some);
+                Self::finish_append(slf.py(), client, wake);
+                return cpython::new_untracked(slf.py(), Delivery::new(slf.clone().unbind(), receipt, index)).map(Some);
             }
             Err(refused) => refused,
         };
         let name = given.topic.extract::<&str>()?;
-        let refused = client.passing(name, refused).map_err(errors::client)?;
-        if last {
-            return Err(errors::client(client.refusal(name, refused)));
+        let refused = client.check_transient(name, refused).map_err(errors::client)?;
+        if refused == AppendError::NoMetadata
+            && let Some(error) = client.metadata_error(name, id, since)
+        {
+            return Err(errors::client(error));
         }
-        client.nudge();
+        if last {
+            return Err(errors::client(client.append_error(name, refused)));
+        }
+        client.wake_network_thread();
         Ok(None)
     }
 
-    /// What [`ClientProducer::carry_on`] asks for, with the GIL detached if that can take a while.
+    /// Runs [`ClientProducer::send_or_wake`], with the GIL detached if the action may block.
     #[inline]
-    fn carry_on(py: Python<'_>, client: &ClientProducer, wake: Wake) {
-        if client.is_slow(wake) {
-            py.detach(|| client.carry_on(wake));
+    fn finish_append(py: Python<'_>, client: &ClientProducer, wake: AppendAction) {
+        if client.may_block(wake) {
+            py.detach(|| client.send_or_wake(wake));
         } else {
-            client.carry_on(wake);
+            client.send_or_wake(wake);
         }
     }
 }
 
 #[pymethods]
 impl Producer {
-    /// `config`: Kafka's settings as pairs. `partitioner`: chooses by topic, key and partition count.
+    /// `config`: Kafka's settings as pairs. `log`: called with a list of log events by threads that are in a call.
+    /// `partitioner`: chooses a partition by topic, key and partition count. `memory`: the log of a test, to which all
+    /// records are written instead of brokers.
     #[new]
-    #[pyo3(signature = (config, partitioner=None))]
-    fn new(py: Python<'_>, config: Vec<(String, String)>, partitioner: Option<Py<PyAny>>) -> PyResult<Self> {
+    #[pyo3(signature = (config, log, partitioner=None, memory=None))]
+    fn new(
+        py: Python<'_>,
+        config: Vec<(String, String)>,
+        log: Py<PyAny>,
+        partitioner: Option<Py<PyAny>>,
+        memory: Option<&_TestingLog>,
+    ) -> PyResult<Self> {
         let config = ProducerConfig::from_pairs(&config).map_err(errors::config)?;
-        let client = py.detach(|| ClientProducer::start(&config)).map_err(errors::client)?;
+        let log = Some(log_event::log_callback(log));
+        let memory = memory.map(|memory| Arc::clone(&memory.log));
+        let client = py.detach(|| match memory {
+            None => ClientProducer::start(&config, log),
+            Some(memory) => ClientProducer::in_memory(&config, log, memory),
+        });
+        let client = client.map_err(errors::client)?;
         let monotonic = py.import("time")?.call_method0("monotonic")?.extract::<f64>()? - client.now() as f64 / 1e9;
         Ok(Self {
             max_block: client.max_block(),
-            callbacks: Book::new(client.watch()),
-            client: Handle::new(client),
-            topics: Topics::new(),
+            callbacks: DeliveryCallbacks::new(client.completion_queue()),
+            client: ForkGuarded::new(client),
+            topics: TopicIdCache::new(),
             partitioner,
             calling: AtomicBool::new(false),
             monotonic,
         })
     }
 
-    /// Takes a record and returns at once; it is sent when its batch is full or has lingered (`linger.ms`).
+    /// Takes a record and returns at once. The record is sent when its batch is full or has lingered (`linger.ms`).
     ///
-    /// `value`: bytes-like, or None (a tombstone). `timestamp`: milliseconds since 1970 UTC or a datetime (a naive one is
-    /// local time); without it, now. `on_delivery(delivery)` runs in a thread that calls produce, poll, flush or close.
+    /// `value`: bytes-like, or None (a tombstone). `timestamp`: milliseconds since 1970 UTC or a datetime (a naive one
+    /// is local time); the default is now. `on_delivery(delivery)` runs in a thread that calls produce, poll, flush or
+    /// close.
     ///
-    /// Waits, up to `max_block`, only while `buffer.memory` is full or the topic is new. Raises QueueFull,
+    /// Waits, up to `max_block`, only while `buffer.memory` is full or the topic is new. Raises BufferFullError,
     /// UnknownTopicError, RecordTypeError, RecordTooLargeError, ClosedError.
     #[pyo3(signature = (topic, value, *, key=None, headers=None, partition=None, timestamp=None, on_delivery=None))]
     #[allow(clippy::too_many_arguments)]
-    fn produce<'py>(
+    pub(crate) fn produce<'py>(
         slf: &Bound<'py, Self>,
         topic: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
@@ -279,22 +352,24 @@ impl Producer {
     ) -> PyResult<Bound<'py, Delivery>> {
         if let Some(callback) = on_delivery.filter(|callback| !callback.is_callable()) {
             let is = callback.get_type().name()?;
-            return Err(Going { topic, index: None }.type_error(&format!("its on_delivery is a callable, not {is}")));
+            return Err(
+                RecordRef { topic, index: None }.type_error(&format!("its on_delivery is a callable, not {is}"))
+            );
         }
-        let (delivery, wake) = Self::take(slf, &Given { topic, value, key, headers, partition, timestamp })?;
+        let (delivery, wake) = Self::append(slf, &ProduceArgs { topic, value, key, headers, partition, timestamp })?;
         if let Some(callback) = on_delivery {
             let this = slf.get();
             if let Some(callback) = this.callbacks.add(&delivery, callback.clone().unbind())? {
-                this.callbacks.due(&delivery, callback);
-                this.client()?.want_attention();
+                this.callbacks.push_ready(&delivery, callback);
+                this.client()?.raise_wake_flag();
             }
         }
-        Self::carry_on(slf.py(), slf.get().client()?, wake);
+        Self::finish_append(slf.py(), slf.get().client()?, wake);
         Ok(delivery)
     }
 
-    /// `produce(...).wait(timeout)`: sends at once and waits for the answer, at most `timeout` seconds (None: for ever).
-    /// Raises what both raise.
+    /// Same as `produce(...).wait(timeout)`: sends at once and waits for the outcome, at most `timeout` seconds (None:
+    /// no limit). Raises the errors of both.
     #[pyo3(signature = (topic, value, *, key=None, headers=None, partition=None, timestamp=None, timeout=None))]
     #[allow(clippy::too_many_arguments)]
     fn produce_sync<'py>(
@@ -307,120 +382,129 @@ impl Producer {
         timestamp: Option<&Bound<'py, PyAny>>,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, Delivery>> {
-        let timeout = seconds(timeout)?;
-        // Whatever the append asks for, the wait does at once.
-        let (delivery, _) = Self::take(slf, &Given { topic, value, key, headers, partition, timestamp })?;
-        delivery.get().await_word(slf.py(), timeout)?;
+        let timeout = parse_timeout(timeout)?;
+        // The wait sends at once, so the append's action is not needed.
+        let (delivery, _) = Self::append(slf, &ProduceArgs { topic, value, key, headers, partition, timestamp })?;
+        delivery.get().wait_settled(slf.py(), timeout)?;
         Ok(delivery)
     }
 
     /// Takes many records in one call; all are checked before the first one is taken.
     ///
     /// `records`: values (bytes-like or None), or tuples (key, value), (key, value, headers) or (key, value, headers,
-    /// timestamp); or `grete.Messages` (keys, values, headers and timestamps are kept, partitions chosen anew); or anything
-    /// that exports Arrow: a column of values, or columns value, key, timestamp, partition and headers, of which only value
-    /// is needed. `key` is for records without one, `partition` and `timestamp` are for all.
+    /// timestamp). Or `grete.Messages`: keys, values, headers and timestamps are kept, and partitions are chosen anew.
+    /// Or any object that exports Arrow: a column of values, or columns value, key, timestamp, partition and headers,
+    /// of which only value is required. `key` is for records without one, `partition` and `timestamp` are for all.
+    /// `keys`: one key for each value of `records`.
     ///
-    /// Raises what `produce` raises. When some records have been taken by then, the error's `deliveries` has these.
-    #[pyo3(signature = (topic, records, *, key=None, partition=None, timestamp=None))]
-    fn produce_many<'py>(
+    /// Raises the errors of `produce`. When some records have been taken by then, the error's `deliveries` has these.
+    #[pyo3(signature = (topic, records, *, key=None, keys=None, partition=None, timestamp=None))]
+    pub(crate) fn produce_many<'py>(
         slf: &Bound<'py, Self>,
         topic: &Bound<'py, PyAny>,
         records: &Bound<'py, PyAny>,
         key: Option<&Bound<'py, PyAny>>,
+        keys: Option<&Bound<'py, PyAny>>,
         partition: Option<&Bound<'py, PyAny>>,
         timestamp: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Deliveries> {
-        let client = Self::open(slf)?;
+        if !topic.is_instance_of::<PyString>() {
+            let many = typed_topic::encode_many(topic, records, key, keys)?;
+            let (key, keys) = (many.key.as_ref(), many.keys.as_ref());
+            return Self::produce_many(slf, &many.name, &many.records, key, keys, partition, timestamp);
+        }
+        let client = Self::open_client(slf)?;
         let key = match key {
-            Some(key) => Field::of(key, "key", Going { topic, index: None })?,
-            None => Field::Null,
+            Some(key) => BytesArg::from_object(key, "key", RecordRef { topic, index: None })?,
+            None => BytesArg::Null,
         };
-        let common = many::common(client, slf.get(), topic, &key, partition, timestamp)?;
-        Self::take_many(slf, client, &common, records)
+        let common = produce_many::shared_args(client, slf.get(), topic, &key, partition, timestamp)?;
+        Self::append_many(slf, client, &common, records, keys)
     }
 
-    /// Runs callbacks that are due, waiting for the first of them at most `timeout` seconds. How many were run.
+    /// Runs callbacks that are due, waiting for the first of them at most `timeout` seconds (None: no limit). Returns
+    /// how many were run.
     #[pyo3(signature = (timeout=0.0))]
     fn poll(slf: &Bound<'_, Self>, timeout: Option<f64>) -> PyResult<usize> {
         let py = slf.py();
-        let timeout = seconds(timeout)?;
+        let timeout = parse_timeout(timeout)?;
         let client = slf.get().client()?;
         let deadline = timeout.map(|timeout| client.deadline(timeout));
         loop {
-            let count = Self::attend(slf)?;
+            let count = Self::process_completions(slf)?;
             if count > 0 || timeout.is_some_and(|timeout| timeout.is_zero()) {
                 return Ok(count);
             }
-            match py.detach(|| client.await_attention(deadline)) {
-                Slept::Woken => {}
-                Slept::Interrupted => py.check_signals()?,
-                Slept::TimedOut | Slept::Ended => return Self::attend(slf),
+            match py.detach(|| client.wait_wake_flag(deadline)) {
+                WaitOutcome::Woken => {}
+                WaitOutcome::Interrupted => log_event::check_interrupted(py)?,
+                WaitOutcome::TimedOut | WaitOutcome::Ended => return Self::process_completions(slf),
             }
         }
     }
 
-    /// Sends everything, without lingering, and waits until every outcome is known, at most `timeout` seconds (None: for
-    /// ever). Raises `TimeoutError` that says how many records are pending.
+    /// Sends all records without lingering and waits until every outcome is known, at most `timeout` seconds (None: no
+    /// limit). Raises `TimeoutError` with the number of pending records.
     #[pyo3(signature = (timeout=None))]
     fn flush(slf: &Bound<'_, Self>, timeout: Option<f64>) -> PyResult<()> {
         let py = slf.py();
-        let timeout = seconds(timeout)?;
-        let client = Self::open(slf)?;
+        let timeout = parse_timeout(timeout)?;
+        let client = Self::open_client(slf)?;
         let deadline = timeout.map(|timeout| client.deadline(timeout));
         let flush = py.detach(|| client.flush()).map_err(errors::client)?;
         loop {
-            let looked = py.detach(|| client.await_flush(&flush, deadline));
-            Self::attend(slf)?;
-            match looked {
-                Flushing::Done => return Ok(()),
-                Flushing::Again => {}
-                Flushing::Interrupted => py.check_signals()?,
-                Flushing::Ended => return Err(errors::client(client.end())),
-                Flushing::TimedOut { pending } => return Err(errors::unflushed(pending, timeout)),
+            let status = py.detach(|| client.await_flush(&flush, deadline));
+            Self::process_completions(slf)?;
+            match status {
+                FlushStatus::Done => return Ok(()),
+                FlushStatus::Pending => {}
+                FlushStatus::Interrupted => log_event::check_interrupted(py)?,
+                FlushStatus::Ended => return Err(errors::client(client.closed_error())),
+                FlushStatus::TimedOut { pending } => return Err(errors::flush_timeout(pending, timeout)),
             }
         }
     }
 
-    /// Begins to close, once, and waits for the end. (whether it is over, records by topic that were given up, how many of
-    /// them no broker has, how many nobody knows of).
+    /// Begins to close, once, and waits for the end. Returns whether the producer has ended, the numbers of undelivered
+    /// records by topic, how many of them are not written, and how many have an unknown outcome.
     fn _close<'py>(slf: &Bound<'py, Self>, timeout: f64) -> PyResult<(bool, Bound<'py, PyDict>, u64, u64)> {
         let py = slf.py();
         let client = slf.get().client()?;
-        let timeout = seconds(Some(timeout))?.unwrap_or_default();
+        let timeout = parse_timeout(Some(timeout))?.unwrap_or_default();
         let deadline = py.detach(|| client.close(timeout)).map_err(errors::client)?;
-        let (over, undelivered) = loop {
-            match py.detach(|| client.await_close(deadline)) {
-                Closing::Done(undelivered) => break (true, undelivered),
-                Closing::TimedOut(undelivered) => break (false, undelivered),
-                Closing::Interrupted => py.check_signals()?,
+        let (finished, undelivered) = loop {
+            match py.detach(|| client.await_close(deadline, || client.log_events().write_pending())) {
+                CloseStatus::Done(undelivered) => break (true, undelivered),
+                CloseStatus::TimedOut(undelivered) => break (false, undelivered),
+                CloseStatus::Interrupted => log_event::check_interrupted(py)?,
             }
         };
-        Self::attend(slf)?;
+        Self::process_completions(slf)?;
         let by_topic = PyDict::new(py);
         for (topic, count) in undelivered.by_topic {
             by_topic.set_item(topic, count)?;
         }
-        Ok((over, by_topic, undelivered.not_written, undelivered.unknown))
+        Ok((finished, by_topic, undelivered.not_written, undelivered.unknown))
     }
 
-    /// How many partitions the topic has. Raises `UnknownTopicError`, or `TimeoutError` when no broker answers.
+    /// Returns the number of partitions of the topic. Raises `UnknownTopicError`, or `TimeoutError` when no broker
+    /// answers.
     #[pyo3(signature = (topic, timeout=30.0))]
     fn partitions(slf: &Bound<'_, Self>, topic: &str, timeout: Option<f64>) -> PyResult<u32> {
         let py = slf.py();
-        let client = Self::open(slf)?;
-        let timeout = seconds(timeout)?.unwrap_or(YEAR);
+        let client = Self::open_client(slf)?;
+        let timeout = timeout_or_forever(timeout)?;
         let deadline = client.deadline(timeout);
         loop {
             match py.detach(|| client.partitions(topic, timeout, deadline)).map_err(errors::client)? {
-                Asked::Answer(count) => return Ok(count),
-                Asked::Again => {}
-                Asked::Interrupted => py.check_signals()?,
+                PartitionsStatus::Known(count) => return Ok(count),
+                PartitionsStatus::Pending => {}
+                PartitionsStatus::Interrupted => log_event::check_interrupted(py)?,
             }
         }
     }
 
-    /// Counters by name.
+    /// Returns counters by name.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let statistics = self.client()?.statistics();
         let produce = statistics.produce;
@@ -443,27 +527,29 @@ impl Producer {
         Ok(fields)
     }
 
-    /// How long calls wait for room and for metadata, in seconds.
+    /// Longest wait of a call for room and for metadata, in seconds.
     #[getter]
     fn max_block(&self) -> f64 {
         self.max_block.as_secs_f64()
     }
 
-    /// Why the producer cannot go on, if that is so.
-    fn _failure(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    /// Returns the client's clock, in nanoseconds.
+    fn _now(&self) -> PyResult<u64> {
+        Ok(self.client()?.now())
+    }
+
+    /// Returns the error that ended the producer for good; `None` if there is none.
+    fn _fatal_error(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         Ok(self.client()?.fatal().map(|error| errors::client(error).into_value(py).into_any()))
     }
 
-    /// Readable while notices wait.
+    /// Returns a descriptor that is readable while log events wait.
     fn _event_fd(&self) -> PyResult<i32> {
-        Ok(self.client()?.event_fd())
+        Ok(self.client()?.log_events().event_fd())
     }
 
-    /// The notices since the last call.
-    fn _take_notices(&self) -> PyResult<Vec<Notice>> {
-        Ok(self.client()?.take_notices().into_iter().map(Notice::new).collect())
+    /// Returns the log events since the last call.
+    fn _drain_log_events(&self) -> PyResult<Vec<LogEvent>> {
+        Ok(self.client()?.log_events().drain().into_iter().map(LogEvent::new).collect())
     }
 }
-
-/// "For ever", in a number that deadlines can still be added to.
-const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);

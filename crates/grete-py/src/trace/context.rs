@@ -1,10 +1,10 @@
-//! A span's place, as it came in headers.
+//! Context of a span of another process, read from headers.
 
 use grete_trace::SpanContext as Core;
 use pyo3::prelude::*;
 
-/// Where in which trace a span of another process stands.
-#[pyclass(frozen, module = "grete._core")]
+/// Trace and span id of a span of another process.
+#[pyclass(frozen, module = "grete._native")]
 pub(crate) struct SpanContext {
     pub(super) context: Core,
 }

@@ -1,16 +1,16 @@
-//! The span that is current in this context: this task's of asyncio, or this thread's.
+//! Current span of this context: of an asyncio task, or of a thread.
 
+use pyo3::PyTypeCheck;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
-use super::span::Span;
-use crate::calls;
+use crate::ffi::cpython;
 
 static VARIABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-fn variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+fn context_var(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     let make = || {
         let keywords = PyDict::new(py);
         keywords.set_item("default", py.None())?;
@@ -20,19 +20,21 @@ fn variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     Ok(VARIABLE.get_or_try_init(py, make)?.bind(py))
 }
 
-pub(super) fn get(py: Python<'_>) -> PyResult<Option<Bound<'_, Span>>> {
-    let current = calls::context_value(variable(py)?)?;
-    Ok(current.and_then(|current| current.cast_into::<Span>().ok()))
+/// Returns the current span; `None`: there is none.
+pub(super) fn get<T: PyTypeCheck>(py: Python<'_>) -> PyResult<Option<Bound<'_, T>>> {
+    let current = cpython::context_value(context_var(py)?)?;
+    Ok(current.and_then(|current| current.cast_into::<T>().ok()))
 }
 
-/// Returns the token that [`reset`] is to be given.
-pub(super) fn set<'py>(py: Python<'py>, span: &Bound<'py, Span>) -> PyResult<Py<PyAny>> {
-    calls::set_context_value(variable(py)?, span).map(Bound::unbind)
+/// Makes `span` the current span. Returns the token for [`reset`].
+pub(super) fn set<'py>(py: Python<'py>, span: &Bound<'py, PyAny>) -> PyResult<Py<PyAny>> {
+    cpython::set_context_value(context_var(py)?, span).map(Bound::unbind)
 }
 
-/// A generator may end in another context than it began in: then there is nothing to be set back.
+/// Restores the span that was current before the call that returned the token. A generator may end in another context
+/// than it began in: then there is nothing to restore.
 pub(super) fn reset(py: Python<'_>, token: &Py<PyAny>) -> PyResult<()> {
-    match calls::reset_context_value(variable(py)?, token.bind(py)) {
+    match cpython::reset_context_value(context_var(py)?, token.bind(py)) {
         Err(error) if !error.is_instance_of::<PyValueError>(py) => Err(error),
         _ => Ok(()),
     }

@@ -1,11 +1,12 @@
-//! Spans and what makes them. All that is hot is here, and none of it waits for the agent.
+//! Tracing: spans, and the tracer that makes them.
+//!
+//! The whole hot path is here, and no part of it waits for the agent.
 
 mod context;
 mod current;
-mod handling;
-mod parents;
+mod job_spans;
+mod remote_parents;
 mod span;
-mod text;
 mod tracer;
 
 pub(crate) use context::SpanContext;

@@ -1,32 +1,32 @@
-//! Fetch, written and read by hand: the one API whose cost per partition counts. Versions 11 (topic names), 12
-//! (names, flexible) and 13 to 17 (topic ids, KIP-516).
+//! Hand-written codec of Fetch, the one API whose cost per partition matters. Versions 11 (topic names), 12 (names,
+//! flexible) and 13 to 17 (topic ids, KIP-516).
 
 pub mod request;
 pub mod response;
 
 pub use request::{FetchParams, FetchPartitionEntry};
-pub use response::{FetchPartition, FetchResponseHead, NodeEndpoint};
+pub use response::{FetchPartition, FetchResponseHeader, NodeEndpoint};
 
 use std::ops::RangeInclusive;
 
 use crate::error::WireError;
 
-/// The versions that are written and read here.
+/// Supported versions.
 pub const VERSIONS: RangeInclusive<i16> = 11..=17;
-/// From here on lengths are compact and tagged fields exist (KIP-482).
-const FLEXIBLE: i16 = 12;
-/// From here on topics go by id.
-const TOPIC_IDS: i16 = 13;
+/// First version with compact lengths and tagged fields (KIP-482).
+const FIRST_FLEXIBLE_VERSION: i16 = 12;
+/// First version with topic ids instead of names.
+const FIRST_TOPIC_ID_VERSION: i16 = 13;
 
-/// How a Fetch names a topic: up to version 12 by name, then by id.
+/// Topic in a Fetch request or response: up to version 12 by name, then by id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TopicKey<'a> {
-    /// Name.
+    /// Topic name.
     Name(&'a str),
-    /// UUID, big endian.
+    /// Topic id: a UUID, big endian.
     Id(u128),
 }
 
-fn check(version: i16) -> Result<(), WireError> {
+fn check_version(version: i16) -> Result<(), WireError> {
     if VERSIONS.contains(&version) { Ok(()) } else { Err(WireError::UnsupportedVersion { api: "Fetch", version }) }
 }

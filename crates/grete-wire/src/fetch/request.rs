@@ -1,49 +1,49 @@
-//! Fetch requests.
+//! Encoder of Fetch requests.
 
-use super::{FLEXIBLE, TOPIC_IDS, TopicKey, check};
+use super::{FIRST_FLEXIBLE_VERSION, FIRST_TOPIC_ID_VERSION, TopicKey, check_version};
 use crate::error::WireError;
 use crate::primitives::writer::{put_array_len, put_i8, put_i32, put_i64, put_str, put_uuid, put_uvarint};
 
-/// What concerns the whole request.
+/// Fields of the whole request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FetchParams<'a> {
     /// Milliseconds that the broker may wait for `min_bytes`.
     pub max_wait_ms: i32,
-    /// Bytes to wait for.
+    /// Bytes that the broker waits for.
     pub min_bytes: i32,
-    /// Bytes in all, except that the first batch always comes whole (KIP-74).
+    /// Maximum bytes of the response, except that the first batch is always complete (KIP-74).
     pub max_bytes: i32,
-    /// 0 reads everything, 1 what is committed.
+    /// Isolation level: 0 is read_uncommitted, 1 is read_committed.
     pub isolation_level: i8,
-    /// Fetch session (KIP-227); 0 for none, or a new one.
+    /// Id of the fetch session (KIP-227); 0: none, or a new one.
     pub session_id: i32,
-    /// 0 asks for a session, -1 for none, else counts the session's requests.
+    /// Epoch of the fetch session: 0 starts a session, -1 uses none, a positive number counts its requests.
     pub session_epoch: i32,
-    /// Where the consumer is (KIP-392); may be empty.
+    /// Rack of the consumer (KIP-392); may be empty.
     pub rack_id: &'a str,
 }
 
 /// One partition to fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FetchPartitionEntry {
-    /// Partition.
+    /// Number of the partition.
     pub partition: i32,
-    /// The leader epoch that we know; -1 if none (KIP-320).
+    /// Leader epoch known to the client; -1: none (KIP-320).
     pub current_leader_epoch: i32,
-    /// First offset wanted.
+    /// First offset to fetch.
     pub fetch_offset: i64,
-    /// Leader epoch of the last record read, -1 if none; sent from version 12 on.
+    /// Leader epoch of the last record read; -1: none. Sent from version 12 on.
     pub last_fetched_epoch: i32,
-    /// -1: only followers have one.
+    /// Log start offset of a follower; consumers send -1.
     pub log_start_offset: i64,
-    /// Bytes from this partition.
+    /// Maximum bytes of this partition.
     pub max_bytes: i32,
 }
 
-/// Appends the body of a Fetch request. The order of partitions is the order in which the broker fills its answer.
+/// Appends the body of a Fetch request. The broker fills its response in the order of the partitions.
 ///
 /// # Errors
-/// When the version is not one of ours, a topic's key is not what the version wants, or a string or list is too long.
+/// The version is not supported, a topic's key does not fit the version, or a string or list is too long.
 pub fn encode_body<'t, 'f, P, F>(
     version: i16,
     params: &FetchParams<'_>,
@@ -55,8 +55,8 @@ where
     P: IntoIterator<Item = FetchPartitionEntry, IntoIter: ExactSizeIterator>,
     F: IntoIterator<Item = i32, IntoIter: ExactSizeIterator>,
 {
-    check(version)?;
-    let flexible = version >= FLEXIBLE;
+    check_version(version)?;
+    let flexible = version >= FIRST_FLEXIBLE_VERSION;
     if version < 15 {
         put_i32(out, -1); // replica id; from version 15 on only replicas send one
     }
@@ -82,9 +82,9 @@ where
             }
             put_i64(out, entry.log_start_offset);
             put_i32(out, entry.max_bytes);
-            put_no_tags(flexible, out);
+            put_empty_tags(flexible, out);
         }
-        put_no_tags(flexible, out);
+        put_empty_tags(flexible, out);
     }
 
     let forgotten = forgotten.into_iter();
@@ -96,17 +96,19 @@ where
         for partition in partitions {
             put_i32(out, partition);
         }
-        put_no_tags(flexible, out);
+        put_empty_tags(flexible, out);
     }
     put_str(out, flexible, params.rack_id)?;
-    put_no_tags(flexible, out);
+    put_empty_tags(flexible, out);
     Ok(())
 }
 
 fn put_topic(version: i16, topic: TopicKey<'_>, out: &mut Vec<u8>) -> Result<(), WireError> {
     match topic {
-        TopicKey::Id(id) if version >= TOPIC_IDS => put_uuid(out, id),
-        TopicKey::Name(name) if version < TOPIC_IDS => put_str(out, version >= FLEXIBLE, name)?,
+        TopicKey::Id(id) if version >= FIRST_TOPIC_ID_VERSION => put_uuid(out, id),
+        TopicKey::Name(name) if version < FIRST_TOPIC_ID_VERSION => {
+            put_str(out, version >= FIRST_FLEXIBLE_VERSION, name)?
+        }
         TopicKey::Id(_) => {
             return Err(WireError::UnsupportedField { message: "FetchTopic", field: "topic_id", version });
         }
@@ -117,7 +119,7 @@ fn put_topic(version: i16, topic: TopicKey<'_>, out: &mut Vec<u8>) -> Result<(),
     Ok(())
 }
 
-fn put_no_tags(flexible: bool, out: &mut Vec<u8>) {
+fn put_empty_tags(flexible: bool, out: &mut Vec<u8>) {
     if flexible {
         put_uvarint(out, 0);
     }

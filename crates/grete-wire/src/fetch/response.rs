@@ -1,64 +1,63 @@
-//! Fetch responses, read in one pass: partitions come out as they are met, records stay where they are.
+//! Decoder of Fetch responses: one pass that yields partition by partition. Records stay where they are.
 
 use std::ops::Range;
 
-use super::{FLEXIBLE, TOPIC_IDS, TopicKey, check};
+use super::{FIRST_FLEXIBLE_VERSION, FIRST_TOPIC_ID_VERSION, TopicKey, check_version};
 use crate::error::WireError;
 use crate::error_code::ErrorCode;
 use crate::primitives::Reader;
 use crate::records::AbortedTransaction;
 
-/// What concerns the whole response.
+/// Fields of the whole response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FetchResponseHead {
-    /// Milliseconds for which the broker will not listen (KIP-219).
+pub struct FetchResponseHeader {
+    /// Milliseconds for which the broker throttles the connection (KIP-219).
     pub throttle_time_ms: i32,
-    /// Error of the request or its session.
+    /// Error of the request or the fetch session.
     pub error_code: ErrorCode,
-    /// The session; 0 if there is none.
+    /// Id of the fetch session; 0: none.
     pub session_id: i32,
 }
 
-/// One partition of the answer.
+/// Partition of the response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FetchPartition<'a> {
-    /// Topic, as the version names it.
+    /// Topic, by name or id, depending on the version.
     pub topic: TopicKey<'a>,
-    /// Partition.
+    /// Number of the partition.
     pub partition: i32,
-    /// Error of this partition.
+    /// Error of the partition.
     pub error_code: ErrorCode,
     /// Offset after the last replicated record.
     pub high_watermark: i64,
-    /// Offset after the last record of a decided transaction; -1 if unknown.
+    /// Offset after the last record of a completed transaction; -1: unknown.
     pub last_stable_offset: i64,
-    /// First offset of the log; -1 if unknown.
+    /// First offset of the log; -1: unknown.
     pub log_start_offset: i64,
-    /// Replica to read from instead (KIP-392); -1 for none.
+    /// Replica to fetch from instead (KIP-392); -1: none.
     pub preferred_read_replica: i32,
-    /// Where our log and the leader's part: epoch, end offset (KIP-595).
+    /// Point where the client's log diverges from the leader's: epoch and end offset (KIP-595).
     pub diverging_epoch: Option<(i32, i64)>,
-    /// Who leads by now: node, epoch (KIP-951).
+    /// Current leader: broker id and epoch (KIP-951).
     pub current_leader: Option<(i32, i32)>,
-    /// Where the record batches lie in the response's body; the last may be cut off.
+    /// Range of the record batches in the response's body; the last batch may be truncated.
     pub records: Range<usize>,
-    aborted: Aborted<'a>,
+    aborted: AbortedTransactions<'a>,
 }
 
 impl<'a> FetchPartition<'a> {
-    /// The aborted transactions in the fetched range, in no certain order; for read_committed only.
-    #[must_use]
-    pub fn aborted(&self) -> Aborted<'a> {
+    /// Returns the aborted transactions in the fetched range, in any order; only for read_committed.
+    pub fn aborted(&self) -> AbortedTransactions<'a> {
         self.aborted.clone()
     }
 }
 
-/// Where a node listens that the response names as a leader (KIP-951).
+/// Endpoint of a broker that the response names as a leader (KIP-951).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeEndpoint<'a> {
-    /// Node id.
+    /// Broker id.
     pub node_id: i32,
-    /// Host.
+    /// Host name.
     pub host: &'a str,
     /// Port.
     pub port: i32,
@@ -66,50 +65,50 @@ pub struct NodeEndpoint<'a> {
     pub rack: Option<&'a str>,
 }
 
-/// Reads the head of a response's body; the partitions follow by iteration.
+/// Reads the head of a response's body; the returned iterator reads the partitions.
 ///
 /// # Errors
-/// When the version is not one of ours, or the body ends within the head.
-pub fn parse(version: i16, body: &[u8]) -> Result<(FetchResponseHead, Partitions<'_>), WireError> {
-    check(version)?;
+/// The version is not supported, or the body ends within the head.
+pub fn parse(version: i16, body: &[u8]) -> Result<(FetchResponseHeader, Partitions<'_>), WireError> {
+    check_version(version)?;
     let mut r = Reader::new(body);
-    let head = FetchResponseHead { throttle_time_ms: r.i32()?, error_code: ErrorCode(r.i16()?), session_id: r.i32()? };
-    let topics_left = array_len(&mut r, version >= FLEXIBLE)?;
+    let head =
+        FetchResponseHeader { throttle_time_ms: r.i32()?, error_code: ErrorCode(r.i16()?), session_id: r.i32()? };
+    let topics_left = array_len(&mut r, version >= FIRST_FLEXIBLE_VERSION)?;
     let partitions = Partitions {
         r,
         version,
         topics_left,
         partitions_left: 0,
         topic: None,
-        ended: false,
+        finished: false,
         node_endpoints: Vec::new(),
     };
     Ok((head, partitions))
 }
 
-/// The partitions of a response. After an error there are no more.
+/// Iterator over the partitions of a response. It ends after an error.
 #[derive(Debug, Clone)]
 pub struct Partitions<'a> {
     r: Reader<'a>,
     version: i16,
     topics_left: usize,
     partitions_left: usize,
-    /// The topic that is being read.
+    /// Topic of the next partitions.
     topic: Option<TopicKey<'a>>,
-    ended: bool,
+    finished: bool,
     node_endpoints: Vec<NodeEndpoint<'a>>,
 }
 
 impl<'a> Partitions<'a> {
-    /// Where the leaders listen that the partitions name. They stand at the response's end: there are none before the
-    /// iteration has ended.
-    #[must_use]
+    /// Returns the endpoints of the leaders that the partitions name. They are at the end of the response, so the list
+    /// is empty until the iteration has ended.
     pub fn node_endpoints(&self) -> &[NodeEndpoint<'a>] {
         &self.node_endpoints
     }
 
     fn flexible(&self) -> bool {
-        self.version >= FLEXIBLE
+        self.version >= FIRST_FLEXIBLE_VERSION
     }
 
     fn advance(&mut self) -> Result<Option<FetchPartition<'a>>, WireError> {
@@ -124,20 +123,20 @@ impl<'a> Partitions<'a> {
                 }
                 self.topic = None;
             }
-            // Every topic takes bytes, so that a lying count ends as truncated data.
+            // Every topic takes bytes, so a false count ends as truncated data.
             let Some(left) = self.topics_left.checked_sub(1) else { break };
             self.topics_left = left;
-            self.topic = Some(if self.version >= TOPIC_IDS {
+            self.topic = Some(if self.version >= FIRST_TOPIC_ID_VERSION {
                 TopicKey::Id(self.r.uuid()?)
             } else if self.flexible() {
                 TopicKey::Name(self.r.compact_string()?)
             } else {
                 TopicKey::Name(self.r.string()?)
             });
-            self.partitions_left = array_len(&mut self.r, self.version >= FLEXIBLE)?;
+            self.partitions_left = array_len(&mut self.r, self.version >= FIRST_FLEXIBLE_VERSION)?;
         }
-        self.ended = true;
-        self.tail()?;
+        self.finished = true;
+        self.read_trailer()?;
         Ok(None)
     }
 
@@ -151,7 +150,7 @@ impl<'a> Partitions<'a> {
             high_watermark: r.i64()?,
             last_stable_offset: r.i64()?,
             log_start_offset: r.i64()?,
-            aborted: Aborted::read(r, flexible)?,
+            aborted: AbortedTransactions::read(r, flexible)?,
             preferred_read_replica: r.i32()?,
             diverging_epoch: None,
             current_leader: None,
@@ -171,19 +170,19 @@ impl<'a> Partitions<'a> {
                         partition.current_leader = Some((field.i32()?, field.i32()?));
                         field.skip_tags()
                     }
-                    _ => Ok(()), // 2 is a snapshot's id, for followers
+                    _ => Ok(()), // tag 2 is a snapshot id, for followers
                 }
             })?;
         }
         Ok(partition)
     }
 
-    fn tail(&mut self) -> Result<(), WireError> {
+    fn read_trailer(&mut self) -> Result<(), WireError> {
         if self.flexible() {
             let (endpoints, version) = (&mut self.node_endpoints, self.version);
             self.r.tags(|tag, field| {
                 if tag == 0 && version >= 16 {
-                    *endpoints = field.array(true, NodeEndpoint::SMALLEST, NodeEndpoint::read)?;
+                    *endpoints = field.array(true, NodeEndpoint::MIN_BYTES, NodeEndpoint::read)?;
                 }
                 Ok(())
             })?;
@@ -196,17 +195,17 @@ impl<'a> Iterator for Partitions<'a> {
     type Item = Result<FetchPartition<'a>, WireError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
+        if self.finished {
             return None;
         }
         let item = self.advance().transpose();
-        self.ended |= matches!(item, Some(Err(_)));
+        self.finished |= matches!(item, Some(Err(_)));
         item
     }
 }
 
 impl<'a> NodeEndpoint<'a> {
-    const SMALLEST: usize = 4 + 1 + 4 + 1 + 1;
+    const MIN_BYTES: usize = 4 + 1 + 4 + 1 + 1;
 
     fn read(r: &mut Reader<'a>) -> Result<Self, WireError> {
         let endpoint =
@@ -216,14 +215,14 @@ impl<'a> NodeEndpoint<'a> {
     }
 }
 
-/// A partition's aborted transactions; known to be whole, so that reading them cannot fail.
+/// Iterator over a partition's aborted transactions. Their bytes are known to be complete, so reading them cannot fail.
 #[derive(Debug, Clone)]
-pub struct Aborted<'a> {
+pub struct AbortedTransactions<'a> {
     r: Reader<'a>,
     flexible: bool,
 }
 
-impl<'a> Aborted<'a> {
+impl<'a> AbortedTransactions<'a> {
     const BYTES: usize = 16;
 
     fn read(r: &mut Reader<'a>, flexible: bool) -> Result<Self, WireError> {
@@ -242,7 +241,7 @@ impl<'a> Aborted<'a> {
     }
 }
 
-impl Iterator for Aborted<'_> {
+impl Iterator for AbortedTransactions<'_> {
     type Item = AbortedTransaction;
 
     fn next(&mut self) -> Option<AbortedTransaction> {
@@ -254,7 +253,7 @@ impl Iterator for Aborted<'_> {
     }
 }
 
-impl PartialEq for Aborted<'_> {
+impl PartialEq for AbortedTransactions<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.clone().eq(other.clone())
     }

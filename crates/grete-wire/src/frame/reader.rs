@@ -1,73 +1,82 @@
-//! Cuts a byte stream into frames.
+//! Splits a byte stream into frames.
 
 use super::Frame;
+use crate::buffer_pool::{BufferPool, PooledBufMut};
 use crate::error::WireError;
-use crate::slab::{SlabMut, SlabPool};
 
-const BUFFER: usize = 64 * 1024;
-/// An unfinished frame beyond this gets a slab of its own, so that the rest of it is read to where it stays.
-const LARGE: usize = 16 * 1024;
-/// Memory that a mere announcement may cost.
-const UNPROVEN: usize = 1024 * 1024;
+const BUFFER_BYTES: usize = 64 * 1024;
+/// An unfinished frame beyond this size gets its own buffer, so that the rest of it is read into place.
+const LARGE_FRAME_BYTES: usize = 16 * 1024;
+/// Maximum memory for an announced size of which little has arrived.
+const UNVERIFIED_MAX: usize = 1024 * 1024;
 
-/// Cuts a byte stream into frames. The caller reads into [`space`](Self::space), says how much came with
-/// [`filled`](Self::filled), then calls [`next`](Self::next) until there is nothing.
+/// Splits a byte stream into frames. The caller reads into [`read_buf`](Self::read_buf), reports the bytes read with
+/// [`advance`](Self::advance), then calls [`next`](Self::next) until it returns `None`.
 ///
-/// Small frames are copied out of a common buffer; of a large one, only what came along with its size is copied, the
-/// rest is read into place. What a peer announces costs memory only as far as it also sends: at most 1 MiB, or four
-/// times what the frame has brought, or twice the largest frame that ever came in full.
+/// Small frames are copied out of a common buffer. Of a large frame, only the part that arrived with its size is
+/// copied; the rest is read into place. An announced size costs memory only in proportion to received bytes. The limit
+/// is 1 MiB, four times the received part of the frame, or twice the largest complete frame so far, whichever is
+/// greatest.
 #[derive(Debug)]
 pub struct FrameReader {
-    pool: SlabPool,
+    pool: BufferPool,
     max_frame_bytes: usize,
-    buffer: SlabMut,
-    /// The unread part of `buffer`.
+    buffer: PooledBufMut,
+    /// Start of the unread part of `buffer`.
     start: usize,
     end: usize,
-    large: Option<Large>,
-    /// Size of the largest frame that came in full; `None` before the first.
-    proven: Option<usize>,
+    large: Option<LargeFrame>,
+    /// Size of the largest complete frame; `None` before the first.
+    largest_complete: Option<usize>,
 }
 
 #[derive(Debug)]
-struct Large {
-    slab: SlabMut,
+struct LargeFrame {
+    buffer: PooledBufMut,
     filled: usize,
     size: usize,
 }
 
 impl FrameReader {
-    /// A reader at the beginning of a stream. A frame of more than `max_frame_bytes` (its size field apart) is an error.
-    #[must_use]
-    pub fn new(pool: SlabPool, max_frame_bytes: usize) -> Self {
-        let buffer = pool.take(BUFFER);
-        Self { pool, max_frame_bytes, buffer, start: 0, end: 0, large: None, proven: None }
+    /// Creates a reader at the start of a stream. A frame of more than `max_frame_bytes` (without its size field) is an
+    /// error.
+    pub fn new(pool: BufferPool, max_frame_bytes: usize) -> Self {
+        let buffer = pool.allocate(BUFFER_BYTES);
+        Self { pool, max_frame_bytes, buffer, start: 0, end: 0, large: None, largest_complete: None }
     }
 
-    /// Where the next bytes of the stream belong. Never empty, as long as `next` was called until it gave nothing.
-    pub fn space(&mut self) -> &mut [u8] {
+    /// Returns the buffer for the next bytes of the stream. Never empty, provided that `next` was called until it
+    /// returned `None`.
+    pub fn read_buf(&mut self) -> &mut [u8] {
         if let Some(large) = &mut self.large {
-            return large.slab.get_mut(large.filled..).unwrap_or_default();
+            return large.buffer.get_mut(large.filled..).unwrap_or_default();
         }
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
-        } else if self.start > 0 && BUFFER - self.end < LARGE {
-            // What is left here is the beginning of a small frame: moving it is cheap.
+        } else if self.start > 0 && BUFFER_BYTES - self.end < LARGE_FRAME_BYTES {
+            // Only the beginning of a small frame is left here, so the move is cheap.
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
         self.buffer.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// Says that the first `n` bytes of [`space`](Self::space) have been filled.
-    pub fn filled(&mut self, n: usize) {
+    /// Returns the bytes of memory of the frame that has not arrived whole: the buffer of a large frame counts in full.
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> usize {
+        self.large.as_ref().map_or(self.end - self.start, |large| large.buffer.len())
+    }
+
+    /// Marks the first `n` bytes of [`read_buf`](Self::read_buf) as filled.
+    pub fn advance(&mut self, n: usize) {
         match &mut self.large {
-            Some(large) => large.filled = (large.filled + n).min(large.slab.len()),
-            None => self.end = (self.end + n).min(BUFFER),
+            Some(large) => large.filled = (large.filled + n).min(large.buffer.len()),
+            None => self.end = (self.end + n).min(BUFFER_BYTES),
         }
     }
 
-    /// The next complete frame. After an error the stream cannot be read on: close the connection.
+    /// Returns the next complete frame; `None`: more bytes are needed. After an error the stream is unusable: close the
+    /// connection.
     #[expect(clippy::should_implement_trait, reason = "there may be more after nothing: it is no iterator")]
     pub fn next(&mut self) -> Result<Option<Frame>, WireError> {
         if self.large.is_some() {
@@ -75,21 +84,21 @@ impl FrameReader {
         }
         let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
         let Some((&prefix, rest)) = unread.split_first_chunk::<4>() else { return Ok(None) };
-        let size = self.check(prefix)?;
+        let size = self.parse_frame_size(prefix)?;
         if let Some(frame) = rest.get(..size) {
-            let mut slab = self.pool.take(size);
+            let mut slab = self.pool.allocate(size);
             slab.copy_from_slice(frame);
             self.start += 4 + size;
-            self.proven = self.proven.max(Some(size));
+            self.largest_complete = self.largest_complete.max(Some(size));
             return Ok(Some(slab.freeze().into()));
         }
-        if size > LARGE {
-            let mut slab = self.pool.take(size.min(self.allowed(rest.len())));
+        if size > LARGE_FRAME_BYTES {
+            let mut slab = self.pool.allocate(size.min(self.max_allocation(rest.len())));
             let filled = rest.len();
             if let Some(head) = slab.get_mut(..filled) {
                 head.copy_from_slice(rest);
             }
-            self.large = Some(Large { slab, filled, size });
+            self.large = Some(LargeFrame { buffer: slab, filled, size });
             (self.start, self.end) = (0, 0);
         }
         Ok(None)
@@ -97,31 +106,31 @@ impl FrameReader {
 
     fn next_large(&mut self) -> Option<Frame> {
         let large = self.large.as_ref()?;
-        if large.filled < large.slab.len() {
+        if large.filled < large.buffer.len() {
             return None;
         }
         let (filled, size) = (large.filled, large.size);
         if filled < size {
-            let mut slab = self.pool.take(size.min(self.allowed(filled)));
+            let mut slab = self.pool.allocate(size.min(self.max_allocation(filled)));
             if let (Some(large), Some(head)) = (&mut self.large, slab.get_mut(..filled)) {
-                head.copy_from_slice(&large.slab);
-                large.slab = slab;
+                head.copy_from_slice(&large.buffer);
+                large.buffer = slab;
             }
             return None;
         }
-        self.proven = self.proven.max(Some(size));
-        self.large.take().map(|large| large.slab.freeze().into())
+        self.largest_complete = self.largest_complete.max(Some(size));
+        self.large.take().map(|large| large.buffer.freeze().into())
     }
 
-    /// How much memory a frame may take of which `received` bytes have come. More than `received`, so that there is
-    /// always room to read into.
-    fn allowed(&self, received: usize) -> usize {
-        UNPROVEN.max(received.saturating_mul(4)).max(self.proven.unwrap_or_default().saturating_mul(2))
+    /// Returns the memory that a frame may take of which `received` bytes have arrived. Always more than `received`, so
+    /// that there is room to read into.
+    fn max_allocation(&self, received: usize) -> usize {
+        UNVERIFIED_MAX.max(received.saturating_mul(4)).max(self.largest_complete.unwrap_or_default().saturating_mul(2))
     }
 
-    fn check(&self, prefix: [u8; 4]) -> Result<usize, WireError> {
-        if self.proven.is_none() {
-            // Read as sizes these would be 1.2 GB and some 360 MB, so that nothing legitimate is mistaken.
+    fn parse_frame_size(&self, prefix: [u8; 4]) -> Result<usize, WireError> {
+        if self.largest_complete.is_none() {
+            // As sizes, these prefixes would be 1.2 GB and about 360 MB, so no legitimate frame is mistaken for them.
             match prefix {
                 [b'H', b'T', b'T', b'P'] => return Err(WireError::LooksLikeHttp),
                 [0x15 | 0x16, 0x03, ..] => return Err(WireError::LooksLikeTls),

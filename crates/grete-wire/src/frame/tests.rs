@@ -3,24 +3,24 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 use super::*;
+use crate::buffer_pool::BufferPool;
 use crate::messages::{ApiVersionsRequest, RequestHeader};
-use crate::slab::SlabPool;
 
 const MAX: usize = 100 * 1024 * 1024;
 
 fn reader() -> FrameReader {
-    FrameReader::new(SlabPool::new(1 << 20), MAX)
+    FrameReader::new(BufferPool::new(1 << 20), MAX)
 }
 
 /// Feeds at most `limit` bytes per read, as a socket would.
 fn feed(reader: &mut FrameReader, mut bytes: &[u8], limit: usize) -> Result<Vec<Vec<u8>>, WireError> {
     let mut frames = Vec::new();
     while !bytes.is_empty() {
-        let space = reader.space();
+        let space = reader.read_buf();
         assert!(!space.is_empty(), "there is always room to read into");
         let n = space.len().min(bytes.len()).min(limit);
         space[..n].copy_from_slice(&bytes[..n]);
-        reader.filled(n);
+        reader.advance(n);
         bytes = &bytes[n..];
         while let Some(frame) = reader.next()? {
             frames.push(frame.to_vec());
@@ -60,11 +60,11 @@ fn a_large_frame_grows_in_steps_and_the_next_one_does_not() {
     let mut rest = bytes.as_slice();
     let mut got = Vec::new();
     while !rest.is_empty() {
-        let space = reader.space();
+        let space = reader.read_buf();
         rooms.push(space.len());
         let n = space.len().min(rest.len());
         space[..n].copy_from_slice(&rest[..n]);
-        reader.filled(n);
+        reader.advance(n);
         rest = &rest[n..];
         while let Some(frame) = reader.next().unwrap() {
             got.push(frame.to_vec());
@@ -79,7 +79,7 @@ fn a_large_frame_grows_in_steps_and_the_next_one_does_not() {
         3 * mib,
         9_000_000 - 4 * mib,
         BUFFER_BYTES,
-        12_000_000 - head, // 9,000,000 came in full before: 12,000,000 is believed
+        12_000_000 - head, // frames of 9,000,000 bytes were completed before, so 12,000,000 is allowed
         BUFFER_BYTES,
     ];
     assert_eq!(rooms, expected);
@@ -93,7 +93,7 @@ fn an_announcement_alone_costs_a_mebibyte_at_most() {
     let mut bytes = (MAX as u32).to_be_bytes().to_vec();
     bytes.extend_from_slice(&[1; 10]);
     assert_eq!(feed(&mut reader, &bytes, usize::MAX), Ok(Vec::new()));
-    assert_eq!(reader.space().len(), 1024 * 1024 - 10);
+    assert_eq!(reader.read_buf().len(), 1024 * 1024 - 10);
 }
 
 #[test]
@@ -118,10 +118,10 @@ fn an_error_stays() {
 fn requests_carry_the_header_of_their_version() {
     for version in ApiKey::ApiVersions.valid() {
         let body = ApiVersionsRequest { client_software_name: "grete".into(), ..Default::default() };
-        let body = |out: &mut Outbound| body.encode(version, out.tail());
+        let body = |out: &mut SegmentedBuf| body.encode(version, out.tail());
         let out = encode_request(ApiKey::ApiVersions, version, 77, "me", 64, body).unwrap();
         let frame = feed(&mut reader(), &out.to_vec(), 3).unwrap().remove(0);
-        let head = request_header(&frame).unwrap();
+        let head = parse_request_header(&frame).unwrap();
         let mut r = Reader::new(&frame);
         let header = RequestHeader::decode(ApiKey::ApiVersions.request_header_version(version), &mut r).unwrap();
         assert_eq!((head.api, head.version, head.correlation_id), (ApiKey::ApiVersions, version, 77));
@@ -136,7 +136,7 @@ fn requests_carry_the_header_of_their_version() {
 #[test]
 fn the_size_counts_all_segments() {
     let batch = Arc::new(vec![7; 1000]);
-    let body = |out: &mut Outbound| {
+    let body = |out: &mut SegmentedBuf| {
         out.push_shared(Arc::clone(&batch));
         out.tail().push(9);
         Ok(())
@@ -167,10 +167,10 @@ fn response_headers_have_tags_when_flexible_but_never_for_api_versions() {
             Ok(())
         };
         encode_response(api, version, -5, write, &mut out).unwrap();
-        assert_eq!(response_header(api, version, &out[4..]), Ok((-5, body)));
+        assert_eq!(parse_response_header(api, version, &out[4..]), Ok((-5, body)));
         assert_eq!(out[4 + body], 42);
     }
     let unknown_tag = [0, 0, 0, 3, 1, 9, 2, 0, 0, 42];
-    assert_eq!(response_header(ApiKey::Metadata, 9, &unknown_tag), Ok((3, 9)));
-    assert!(response_header(ApiKey::Metadata, 9, &unknown_tag[..7]).is_err());
+    assert_eq!(parse_response_header(ApiKey::Metadata, 9, &unknown_tag), Ok((3, 9)));
+    assert!(parse_response_header(ApiKey::Metadata, 9, &unknown_tag[..7]).is_err());
 }

@@ -1,4 +1,4 @@
-//! Kafka's primitive types: a bounded reader, and the functions that write.
+//! Kafka's primitive types: a bounded reader, and functions that write.
 
 pub mod reader;
 pub mod writer;

@@ -1,10 +1,10 @@
-//! A bounded cursor: reads primitives off borrowed bytes and never looks past their end.
+//! Bounded cursor that decodes primitives from borrowed bytes and never reads beyond their end.
 
 use std::borrow::Cow;
 
 use crate::error::WireError;
 
-/// A cursor over bytes of the wire. No method panics, whatever the bytes say.
+/// Cursor over received bytes. No method panics, for any input.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -22,40 +22,36 @@ macro_rules! fixed {
 }
 
 impl<'a> Reader<'a> {
-    /// A cursor at the first byte.
-    #[must_use]
+    /// Creates a cursor at the first byte.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, total: bytes.len() }
     }
 
-    /// How many bytes are left.
-    #[must_use]
+    /// Returns the number of unread bytes.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// How many bytes have been read.
-    #[must_use]
+    /// Returns the number of bytes read.
     #[inline]
     pub fn position(&self) -> usize {
         self.total - self.rest.len()
     }
 
-    /// The bytes that are left, without reading them.
-    #[must_use]
+    /// Returns the unread bytes, without reading them.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// An error unless everything was read.
+    /// Returns an error unless all bytes were read.
     pub fn finish(&self) -> Result<(), WireError> {
         if self.rest.is_empty() { Ok(()) } else { Err(WireError::TrailingBytes { left: self.rest.len() }) }
     }
 
-    /// The next `n` bytes.
+    /// Reads the next `n` bytes.
     #[inline]
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], WireError> {
         match self.rest.split_at_checked(n) {
@@ -158,7 +154,7 @@ impl<'a> Reader<'a> {
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    /// The length of something that may be null (-1), from a classic (not compact) length field.
+    /// Converts a classic (not compact) length field of a nullable value; -1 is null.
     #[inline]
     fn length(&mut self, what: &'static str, value: i32) -> Result<Option<usize>, WireError> {
         match usize::try_from(value) {
@@ -168,7 +164,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A compact length field: 0 is null, n + 1 is n.
+    /// Reads a compact length field: 0 is null, n + 1 is n.
     #[inline]
     fn compact_length(&mut self) -> Result<Option<usize>, WireError> {
         Ok(self.uvarint()?.checked_sub(1).map(|len| len as usize))
@@ -220,20 +216,20 @@ impl<'a> Reader<'a> {
         self.compact_nullable_bytes()?.ok_or(null("a byte field"))
     }
 
-    /// The element count of an ARRAY; `None` is the null array. The count is as the wire says: bound it before
-    /// reserving memory (see [`Reader::array`]).
+    /// Reads the element count of an ARRAY; `None`: the null array. The count is unchecked: bound it before reserving
+    /// memory (see [`Reader::array`]).
     pub fn array_len(&mut self) -> Result<Option<usize>, WireError> {
         let len = self.i32()?;
         self.length("an array", len)
     }
 
-    /// The element count of a COMPACT_ARRAY; `None` is the null array.
+    /// Reads the element count of a COMPACT_ARRAY; `None`: the null array.
     pub fn compact_array_len(&mut self) -> Result<Option<usize>, WireError> {
         self.compact_length()
     }
 
-    /// A nullable array, classic or compact, of elements that take at least `min_size` bytes each: no more memory is
-    /// reserved than the bytes that are left could fill.
+    /// Reads a nullable array, classic or compact, of elements that take at least `min_size` bytes each. It reserves no
+    /// more memory than the unread bytes could fill.
     pub fn nullable_array<T>(
         &mut self,
         compact: bool,
@@ -244,7 +240,8 @@ impl<'a> Reader<'a> {
         let Some(len) = len else { return Ok(None) };
         let fits = self.remaining() / min_size.max(1);
         if len > fits {
-            // Without this, a count of two thousand million would decode (and allocate) whatever happens to be there first.
+            // Without this check, a count of two billion would decode (and allocate) the bytes that happen to follow
+            // first.
             return Err(self.truncated(len.saturating_mul(min_size.max(1))));
         }
         let mut elements = Vec::with_capacity(len);
@@ -254,7 +251,7 @@ impl<'a> Reader<'a> {
         Ok(Some(elements))
     }
 
-    /// Like [`Reader::nullable_array`], for a field that must not be null.
+    /// Reads an array like [`Reader::nullable_array`], for a field that must not be null.
     pub fn array<T>(
         &mut self,
         compact: bool,
@@ -264,29 +261,29 @@ impl<'a> Reader<'a> {
         self.nullable_array(compact, min_size, element)?.ok_or(null("an array"))
     }
 
-    /// A string in either form, borrowed.
+    /// Reads a string in either form, borrowed.
     pub fn cow_str(&mut self, compact: bool) -> Result<Cow<'a, str>, WireError> {
         Ok(Cow::Borrowed(if compact { self.compact_string()? } else { self.string()? }))
     }
 
-    /// A nullable string in either form, borrowed.
+    /// Reads a nullable string in either form, borrowed.
     pub fn nullable_cow_str(&mut self, compact: bool) -> Result<Option<Cow<'a, str>>, WireError> {
         let value = if compact { self.compact_nullable_string()? } else { self.nullable_string()? };
         Ok(value.map(Cow::Borrowed))
     }
 
-    /// Bytes in either form, borrowed.
+    /// Reads bytes in either form, borrowed.
     pub fn cow_bytes(&mut self, compact: bool) -> Result<Cow<'a, [u8]>, WireError> {
         Ok(Cow::Borrowed(if compact { self.compact_bytes()? } else { self.bytes()? }))
     }
 
-    /// Nullable bytes in either form, borrowed.
+    /// Reads nullable bytes in either form, borrowed.
     pub fn nullable_cow_bytes(&mut self, compact: bool) -> Result<Option<Cow<'a, [u8]>>, WireError> {
         let value = if compact { self.compact_nullable_bytes()? } else { self.nullable_bytes()? };
         Ok(value.map(Cow::Borrowed))
     }
 
-    /// Walks a tagged field section (KIP-482): `field` gets the tag and a reader that ends where the field ends.
+    /// Reads a section of tagged fields (KIP-482). `field` gets the tag and a reader that ends with the field.
     pub fn tags(
         &mut self,
         mut field: impl FnMut(u32, &mut Reader<'a>) -> Result<(), WireError>,
@@ -299,7 +296,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Steps over a tagged field section.
+    /// Skips a section of tagged fields.
     pub fn skip_tags(&mut self) -> Result<(), WireError> {
         self.tags(|_, _| Ok(()))
     }
@@ -337,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_tell_null_from_empty() {
+    fn null_strings_differ_from_empty_ones() {
         assert_eq!(Reader::new(&[0xff, 0xff]).nullable_string(), Ok(None));
         assert_eq!(Reader::new(&[0xff, 0xff]).string(), Err(null("a string")));
         assert_eq!(Reader::new(&[0, 0]).string(), Ok(""));

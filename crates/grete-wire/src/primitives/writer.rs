@@ -1,4 +1,4 @@
-//! The mirror of [`Reader`](super::Reader): functions that append primitives to a `Vec<u8>`.
+//! Functions that append primitives to a `Vec<u8>`: the counterpart of [`Reader`](super::Reader).
 
 use crate::error::WireError;
 
@@ -67,13 +67,13 @@ pub fn put_varlong(out: &mut Vec<u8>, value: i64) {
     put_uvarlong(out, zigzag(value));
 }
 
-/// Sign last, so that small negative numbers are short, too.
+/// Encodes with the sign in the lowest bit, so that small negative numbers are short, too.
 #[inline(always)]
 pub(crate) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
 }
 
-/// Bytes that [`put_uvarlong`] writes: one for every 7 bits.
+/// Returns the number of bytes that [`put_uvarlong`] writes: one for every 7 bits.
 #[inline(always)]
 pub(crate) fn uvarlong_bytes(value: u64) -> usize {
     let bits = u64::BITS - (value | 1).leading_zeros();
@@ -85,13 +85,13 @@ fn too_long(what: &'static str, len: usize, limit: usize) -> WireError {
     WireError::TooLong { what, len, limit }
 }
 
-/// A compact length: 0 is null, n + 1 is n.
+/// Appends a compact length: 0 is null, n + 1 is n.
 fn put_compact_len(out: &mut Vec<u8>, what: &'static str, len: Option<usize>) -> Result<(), WireError> {
     let Some(len) = len else {
         out.push(0);
         return Ok(());
     };
-    // Java reads these as signed, so that its limit is the one that counts.
+    // Java reads compact lengths as signed, so Java's limit applies.
     let limit = i32::MAX as usize - 1;
     match u32::try_from(len) {
         Ok(short) if len <= limit => put_uvarint(out, short + 1),
@@ -129,12 +129,7 @@ pub fn put_nullable_bytes(out: &mut Vec<u8>, compact: bool, value: Option<&[u8]>
     Ok(())
 }
 
-/// BYTES, or COMPACT_BYTES.
-pub fn put_bytes(out: &mut Vec<u8>, compact: bool, value: &[u8]) -> Result<(), WireError> {
-    put_nullable_bytes(out, compact, Some(value))
-}
-
-/// The length of BYTES or COMPACT_BYTES that follow some other way.
+/// Length of BYTES or COMPACT_BYTES whose content is appended separately.
 pub fn put_bytes_len(out: &mut Vec<u8>, compact: bool, len: usize) -> Result<(), WireError> {
     if compact {
         put_compact_len(out, "a byte field", Some(len))
@@ -154,18 +149,18 @@ fn put_classic_len(out: &mut Vec<u8>, what: &'static str, len: Option<usize>) ->
     Ok(())
 }
 
-/// The element count of an ARRAY or COMPACT_ARRAY; `None` is the null array.
+/// Element count of an ARRAY or COMPACT_ARRAY; `None`: the null array.
 pub fn put_array_len(out: &mut Vec<u8>, compact: bool, len: Option<usize>) -> Result<(), WireError> {
     if compact { put_compact_len(out, "an array", len) } else { put_classic_len(out, "an array", len) }
 }
 
-/// One tagged field (KIP-482): tag, size, and what `body` writes.
+/// Tagged field (KIP-482): tag, size, and the content that `body` writes.
 pub fn put_tag(
     out: &mut Vec<u8>,
     tag: u32,
     body: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
 ) -> Result<(), WireError> {
-    // The size comes first and is of variable length, so that the body needs a place of its own.
+    // The size comes first and has a variable length, so the content needs a separate buffer.
     let mut field = Vec::new();
     body(&mut field)?;
     put_uvarint(out, tag);

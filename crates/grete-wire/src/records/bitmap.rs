@@ -1,6 +1,6 @@
-//! Arrow's validity bitmap, which costs nothing until the first null.
+//! Arrow's validity bitmap, which takes no memory before the first null.
 
-/// One bit per row, least significant first: 1 is a value, 0 is null. Empty as long as no row is null.
+/// Bitmap with one bit per row, least significant first: 1 is a value, 0 is null. Empty as long as no row is null.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bitmap {
     words: Vec<u64>,
@@ -9,31 +9,27 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// Whether no row is null (then there are no words, either).
-    #[must_use]
+    /// Returns whether no row is null (then there are no words, either).
     pub fn is_empty(&self) -> bool {
         self.nulls == 0
     }
 
-    /// How many rows are null.
-    #[must_use]
+    /// Returns the number of null rows.
     pub fn null_count(&self) -> usize {
         self.nulls
     }
 
-    /// The bits, 64 to a word; on a little-endian machine these are Arrow's bytes.
-    #[must_use]
+    /// Returns the bits, 64 to a word. On a little-endian machine these are Arrow's bytes.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Whether the row is null. Rows never appended are not.
-    #[must_use]
+    /// Returns whether the row is null. Rows that were never appended are not.
     pub fn is_null(&self, row: usize) -> bool {
         self.words.get(row / 64).is_some_and(|word| row < self.len && word >> (row % 64) & 1 == 0)
     }
 
-    /// Forgets all rows, keeps the memory.
+    /// Removes all rows and keeps the memory.
     pub fn clear(&mut self) {
         self.words.clear();
         self.len = 0;
@@ -69,7 +65,7 @@ impl Bitmap {
         self.len += count;
     }
 
-    /// The rows so far had no null.
+    /// Adds the words of the first `rows` rows, none of which is null.
     #[cold]
     fn backfill(&mut self, rows: usize) {
         self.words.resize(rows / 64, u64::MAX);
@@ -79,7 +75,7 @@ impl Bitmap {
         self.len = rows;
     }
 
-    /// Back to the first `rows` rows.
+    /// Keeps the first `rows` rows only.
     pub(crate) fn truncate(&mut self, rows: usize) {
         if self.words.is_empty() || rows >= self.len {
             return;

@@ -1,66 +1,61 @@
-//! Records as columns: what the decoder fills and Arrow, Python rows and filters read.
+//! Records as columns. The decoder fills them; Arrow export, Python records and filters read them.
 
-use super::headers::{HeaderSpan, Headers};
-use super::{Bitmap, view};
-use crate::slab::Slab;
+use super::record_headers::{HeaderRange, Headers};
+use super::{Bitmap, binary_view};
+use crate::buffer_pool::PooledBuf;
 
-/// Records of one partition, one entry per record in each column. Keys and values are Arrow BinaryViews into
-/// `buffers`; a null has an all-zero view and a 0 in its bitmap.
+/// Records of one partition, one entry per record in each column. Keys and values are Arrow BinaryViews into `buffers`.
+/// A null has an all-zero view and a 0 in its bitmap.
 #[derive(Debug, Clone, Default)]
 pub struct Columns {
     /// Offsets, ascending within a batch.
     pub offsets: Vec<i64>,
-    /// Milliseconds since the epoch; -1 if the producer set none.
+    /// Timestamps in ms since 1970; -1: the producer set none.
     pub timestamps: Vec<i64>,
     /// Views of the keys.
     pub keys: Vec<u128>,
     /// Views of the values.
     pub values: Vec<u128>,
-    /// Which keys are null.
+    /// Bitmap of null keys.
     pub key_nulls: Bitmap,
-    /// Which values are null (tombstones).
+    /// Bitmap of null values (tombstones).
     pub value_nulls: Bitmap,
-    /// Where each record's headers lie; empty if no record has any.
-    pub headers: Vec<HeaderSpan>,
-    /// What the views and spans point into: response frames and unpacked batches.
-    pub buffers: Vec<Slab>,
+    /// Position of each record's headers; empty if no record has any.
+    pub headers: Vec<HeaderRange>,
+    /// Buffers that the views and ranges point into: response frames and decompressed batches.
+    pub buffers: Vec<PooledBuf>,
 }
 
 impl Columns {
-    /// Records.
-    #[must_use]
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.offsets.len()
     }
 
-    /// Whether there is no record.
-    #[must_use]
+    /// Returns whether there is no record.
     pub fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 
-    /// Forgets the records, lets go of the buffers, keeps the columns' memory.
+    /// Removes the records and the buffers, and keeps the columns' memory.
     pub fn clear(&mut self) {
         self.truncate(0);
         self.buffers.clear();
     }
 
-    /// The key of record `row`; `None` if it is null or there is no such record.
-    #[must_use]
+    /// Returns the key of record `row`; `None`: the key is null, or there is no such record.
     pub fn key(&self, row: usize) -> Option<&[u8]> {
         let key = self.keys.get(row)?;
-        (!self.key_nulls.is_null(row)).then(|| view::bytes(key, &self.buffers))
+        (!self.key_nulls.is_null(row)).then(|| binary_view::bytes(key, &self.buffers))
     }
 
-    /// The value of record `row`; `None` if it is null or there is no such record.
-    #[must_use]
+    /// Returns the value of record `row`; `None`: the value is null, or there is no such record.
     pub fn value(&self, row: usize) -> Option<&[u8]> {
         let value = self.values.get(row)?;
-        (!self.value_nulls.is_null(row)).then(|| view::bytes(value, &self.buffers))
+        (!self.value_nulls.is_null(row)).then(|| binary_view::bytes(value, &self.buffers))
     }
 
-    /// The headers of record `row`, in order.
-    #[must_use]
+    /// Returns the headers of record `row`, in order.
     pub fn headers(&self, row: usize) -> Headers<'_> {
         let span = self.headers.get(row).copied().unwrap_or_default();
         let start = span.offset as usize;
@@ -68,15 +63,15 @@ impl Columns {
         Headers::new(bytes.unwrap_or_default(), span.count)
     }
 
-    /// The given rows, in the given order, over the buffers that they lie in. Rows that do not exist are left out.
-    #[must_use]
+    /// Returns the given rows, in the given order, with the buffers that they need. Rows that do not exist are left
+    /// out.
     pub fn gather(&self, rows: &[u32]) -> Columns {
         let mut out = Columns::default();
         self.gather_into(rows, &mut out);
         out
     }
 
-    /// The same in place of what `out` held, whose memory is used again.
+    /// Replaces the content of `out` by the given rows, like [`Columns::gather`], and reuses its memory.
     pub fn gather_into(&self, rows: &[u32], out: &mut Columns) {
         out.clear();
         out.reserve(rows.len());
@@ -96,25 +91,25 @@ impl Columns {
         }
         match &*self.buffers {
             [only] => out.buffers.push(only.clone()),
-            many => out.adopt(many),
+            many => out.add_buffers(many),
         }
     }
 
-    /// The views point into `buffers`: takes those that they need, and no others. A few rows of many small batches would
-    /// hold, and count, hundreds that they have nothing in.
-    fn adopt(&mut self, buffers: &[Slab]) {
-        let mut places = vec![None; buffers.len()];
+    /// Replaces `buffers`, which the views point into, by the buffers that the views need. Otherwise a few rows of many
+    /// small batches would hold, and count, hundreds of buffers without any of their data.
+    fn add_buffers(&mut self, buffers: &[PooledBuf]) {
+        let mut indexes = vec![None; buffers.len()];
         let own = &mut self.buffers;
         let mut place = |buffer: u32| -> u32 {
-            let Some(place) = places.get_mut(buffer as usize) else { return u32::MAX };
+            let Some(place) = indexes.get_mut(buffer as usize) else { return u32::MAX };
             *place.get_or_insert_with(|| {
                 own.extend(buffers.get(buffer as usize).cloned());
                 own.len() as u32 - 1
             })
         };
         for view in self.keys.iter_mut().chain(&mut self.values) {
-            if let Some(buffer) = view::buffer(*view) {
-                *view = view::with_buffer(*view, place(buffer));
+            if let Some(buffer) = binary_view::buffer_index(*view) {
+                *view = binary_view::with_buffer(*view, place(buffer));
             }
         }
         for span in self.headers.iter_mut().filter(|span| span.count > 0) {
@@ -122,8 +117,7 @@ impl Columns {
         }
     }
 
-    /// Bytes held: the columns' capacity, and the buffers, which others may share.
-    #[must_use]
+    /// Returns the bytes held: the columns' capacity, and the buffers, which may be shared.
     pub fn heap_bytes(&self) -> usize {
         (self.offsets.capacity() + self.timestamps.capacity()) * 8
             + (self.keys.capacity() + self.values.capacity() + self.headers.capacity()) * 16
@@ -132,7 +126,7 @@ impl Columns {
             + self.buffers.iter().map(|slab| slab.len()).sum::<usize>()
     }
 
-    /// Back to the first `rows` records; buffers stay.
+    /// Keeps the first `rows` records only; the buffers stay.
     pub(crate) fn truncate(&mut self, rows: usize) {
         self.offsets.truncate(rows);
         self.timestamps.truncate(rows);
@@ -143,7 +137,7 @@ impl Columns {
         self.value_nulls.truncate(rows);
     }
 
-    /// Room for `rows` more.
+    /// Reserves memory for `rows` more records.
     pub(crate) fn reserve(&mut self, rows: usize) {
         self.offsets.reserve(rows);
         self.timestamps.reserve(rows);
@@ -151,7 +145,7 @@ impl Columns {
         self.values.reserve(rows);
     }
 
-    /// Appends `rows` records of zeros; the validity bits are the caller's.
+    /// Appends `rows` records of zeros. The caller sets the validity bits.
     pub(crate) fn grow(&mut self, rows: usize, with_headers: bool) {
         let total = self.len() + rows;
         self.offsets.resize(total, 0);
@@ -159,13 +153,13 @@ impl Columns {
         self.keys.resize(total, 0);
         self.values.resize(total, 0);
         if with_headers || !self.headers.is_empty() {
-            self.headers.resize(total, HeaderSpan::default());
+            self.headers.resize(total, HeaderRange::default());
         }
     }
 
-    /// The index of `slab` among the buffers: the last one's if it is the same, else a new one.
-    pub(crate) fn buffer_index(&mut self, slab: &Slab) -> u32 {
-        if !self.buffers.last().is_some_and(|last| last.same(slab)) {
+    /// Returns the index of the buffer `slab`, which is appended unless it is the last one.
+    pub(crate) fn buffer_index(&mut self, slab: &PooledBuf) -> u32 {
+        if !self.buffers.last().is_some_and(|last| last.ptr_eq(slab)) {
             self.buffers.push(slab.clone());
         }
         (self.buffers.len() - 1) as u32

@@ -1,23 +1,23 @@
 //! Control records, which end transactions (KIP-98).
 
+use super::batch_header::{BatchHeader, HEADER_BYTES};
 use super::decode::check_crc;
-use super::header::{BatchHeader, Compression, HEADER_BYTES};
-use super::{Columns, DecodeLimits, Decoder, RecordError};
+use super::{Columns, Compression, DecodeLimits, Decoder, RecordError};
+use crate::buffer_pool::{BufferPool, PooledBuf};
 use crate::primitives::Reader;
-use crate::slab::{Slab, SlabPool};
 
-/// What a control record says.
+/// Type of a control record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlType {
     /// The transaction is aborted.
     Abort,
     /// The transaction is committed.
     Commit,
-    /// Something for the brokers, a leader change for instance.
+    /// Another type, as a leader change, which only concerns brokers.
     Other,
 }
 
-/// Reads a control record's key: version and type, 16 bits each. `Other` if it is too short.
+/// Decodes a control record's key: version and type, 16 bits each. `Other`: the key is too short.
 #[must_use]
 pub fn control_type(key: &[u8]) -> ControlType {
     match key {
@@ -27,8 +27,9 @@ pub fn control_type(key: &[u8]) -> ControlType {
     }
 }
 
-/// The type of the first record in a control batch, whose checksum is checked; `Other` if compaction left none.
-pub(crate) fn batch_type(batch: &[u8], header: &BatchHeader) -> Result<ControlType, RecordError> {
+/// Returns the type of the first record in a control batch, after a check of the CRC. `Other`: compaction left no
+/// record.
+pub(crate) fn control_batch_type(batch: &[u8], header: &BatchHeader) -> Result<ControlType, RecordError> {
     check_crc(batch, header)?;
     let base_offset = header.base_offset;
     let malformed = |cause| RecordError::Malformed { base_offset, cause };
@@ -36,7 +37,7 @@ pub(crate) fn batch_type(batch: &[u8], header: &BatchHeader) -> Result<ControlTy
         return Ok(ControlType::Other);
     }
     if header.compression() != Ok(Compression::None) {
-        return packed_type(batch, header);
+        return compressed_batch_type(batch, header);
     }
     let mut r = Reader::new(batch.get(HEADER_BYTES..).unwrap_or_default());
     let mut key = || {
@@ -47,12 +48,12 @@ pub(crate) fn batch_type(batch: &[u8], header: &BatchHeader) -> Result<ControlTy
     key().map(control_type).map_err(malformed)
 }
 
-/// Nobody packs control batches, but nobody forbids it.
+/// Decodes a compressed control batch. No known broker writes one, but the format allows it.
 #[cold]
-fn packed_type(batch: &[u8], header: &BatchHeader) -> Result<ControlType, RecordError> {
-    let mut decoder = Decoder::new(SlabPool::new(0), DecodeLimits { max_decompressed_batch_bytes: 64 * 1024 });
+fn compressed_batch_type(batch: &[u8], header: &BatchHeader) -> Result<ControlType, RecordError> {
+    let mut decoder = Decoder::new(BufferPool::new(0), DecodeLimits { max_decompressed_batch_bytes: 64 * 1024 });
     let mut columns = Columns::default();
-    let slab = Slab::from(batch.to_vec());
-    decoder.append(&slab, 0..batch.len(), header, 0, &mut columns)?;
+    let slab = PooledBuf::from(batch.to_vec());
+    decoder.decode_verified(&slab, 0..batch.len(), header, 0, &mut columns)?;
     Ok(control_type(columns.key(0).unwrap_or_default()))
 }

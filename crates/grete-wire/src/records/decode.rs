@@ -1,18 +1,18 @@
-//! Batches to columns: checksum, unpack, append.
+//! Decodes batches to columns: checksum, decompression, records.
 
 use std::ops::Range;
 
-use super::append::append;
-use super::compression::Unpacker;
-use super::header::{BatchHeader, CRC_START, Compression, HEADER_BYTES};
-use super::{Columns, RecordError};
+use super::batch_header::{BatchHeader, CRC_START, HEADER_BYTES};
+use super::codec::decompressor::Decompressor;
+use super::decode_columns::decode_into_columns;
+use super::{Columns, Compression, RecordError};
+use crate::buffer_pool::{BufferPool, PooledBuf};
 use crate::error::WireError;
-use crate::slab::{Slab, SlabPool};
 
-/// What a decoder accepts.
+/// Limits of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Bytes that one batch may unpack to.
+    /// Maximum bytes of one decompressed batch.
     pub max_decompressed_batch_bytes: usize,
 }
 
@@ -22,28 +22,27 @@ impl Default for DecodeLimits {
     }
 }
 
-/// Decodes batches. One per worker thread: it keeps the codecs' contexts from batch to batch.
+/// Decoder of batches. One per worker thread: it keeps the codecs' contexts from batch to batch.
 #[derive(Debug)]
 pub struct Decoder {
-    unpacker: Unpacker,
+    decompressor: Decompressor,
 }
 
 impl Decoder {
-    /// A decoder that unpacks into buffers of `pool`.
-    #[must_use]
-    pub fn new(pool: SlabPool, limits: DecodeLimits) -> Self {
-        Self { unpacker: Unpacker::new(pool, limits.max_decompressed_batch_bytes) }
+    /// Creates a decoder that decompresses into buffers of `pool`.
+    pub fn new(pool: BufferPool, limits: DecodeLimits) -> Self {
+        Self { decompressor: Decompressor::new(pool, limits.max_decompressed_batch_bytes) }
     }
 
-    /// Appends the records at or after `from_offset` of the batch at `batch` of `slab`, whose `header` the walk gave.
-    /// A control batch is checked, and appends nothing.
+    /// Appends the records at or after `from_offset` of the batch at `batch` of `slab`. `header` is the batch's header
+    /// from [`iter_batches`](super::iter_batches). A control batch is checked, and appends nothing.
     ///
     /// # Errors
-    /// When the checksum differs, the data does not unpack, exceeds the limit, or is malformed; `columns` is then as
-    /// it was before.
+    /// The checksum differs, or the data cannot be decompressed, exceeds the limit, or is malformed. `columns` is then
+    /// unchanged.
     pub fn decode(
         &mut self,
-        slab: &Slab,
+        slab: &PooledBuf,
         batch: Range<usize>,
         header: &BatchHeader,
         from_offset: i64,
@@ -53,13 +52,13 @@ impl Decoder {
         if header.is_control() || header.record_count == 0 {
             return Ok(());
         }
-        self.append(slab, batch, header, from_offset, columns)
+        self.decode_verified(slab, batch, header, from_offset, columns)
     }
 
-    /// What is left after the checksum.
-    pub(crate) fn append(
+    /// Decodes a batch after the check of its checksum.
+    pub(crate) fn decode_verified(
         &mut self,
-        slab: &Slab,
+        slab: &PooledBuf,
         batch: Range<usize>,
         header: &BatchHeader,
         from_offset: i64,
@@ -72,11 +71,11 @@ impl Decoder {
         let rows = columns.len();
         let buffers = columns.buffers.len();
         let decoded = if codec == Compression::None {
-            append(slab, batch.start + HEADER_BYTES, batch.end, header, from_offset, columns)
+            decode_into_columns(slab, batch.start + HEADER_BYTES, batch.end, header, from_offset, columns)
         } else {
             let packed = slab.get(batch.start + HEADER_BYTES..batch.end).unwrap_or_default();
-            let unpacked = self.unpacker.unpack(codec, packed, header.base_offset)?;
-            append(&unpacked, 0, unpacked.len(), header, from_offset, columns)
+            let unpacked = self.decompressor.decompress(codec, packed, header.base_offset)?;
+            decode_into_columns(&unpacked, 0, unpacked.len(), header, from_offset, columns)
         };
         decoded.map_err(|cause| {
             columns.truncate(rows);
@@ -86,10 +85,10 @@ impl Decoder {
     }
 }
 
-/// Whether the batch's bytes are those that were checksummed; [`Decoder::decode`] looks by itself.
+/// Checks the CRC of a batch. [`Decoder::decode`] does so itself.
 ///
 /// # Errors
-/// When they are not.
+/// [`RecordError::Crc`] if the checksum differs.
 pub fn check_crc(batch: &[u8], header: &BatchHeader) -> Result<(), RecordError> {
     let actual = crc32c::crc32c(batch.get(CRC_START..).unwrap_or_default());
     if actual == header.crc {

@@ -1,48 +1,48 @@
-//! What can be wrong with a record batch.
+//! Errors of decoding a record batch.
 
 use super::Compression;
 use crate::error::WireError;
 
-/// Why a record batch could not be decoded. Every variant names the batch by its base offset.
+/// Reason why a record batch could not be decoded. Every variant has the batch's base offset.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The checksum does not fit the bytes.
+    /// The checksum does not match the bytes.
     #[error("batch at offset {base_offset}: CRC32C is {actual:#010x}, the batch says {expected:#010x}; fetch it again")]
     Crc {
-        /// What the batch says.
+        /// CRC in the batch's header.
         expected: u32,
-        /// What its bytes give.
+        /// CRC of the batch's bytes.
         actual: u32,
-        /// First offset of the batch.
+        /// Base offset of the batch.
         base_offset: i64,
     },
-    /// The compressed bytes do not unpack.
+    /// The compressed bytes are corrupt.
     #[error("batch at offset {base_offset}: {codec} data is broken: {cause}")]
     Compression {
-        /// The codec that the batch names.
+        /// Codec of the batch.
         codec: Compression,
-        /// First offset of the batch.
+        /// Base offset of the batch.
         base_offset: i64,
-        /// What the codec says.
+        /// Message of the codec.
         cause: &'static str,
     },
-    /// The batch unpacks to more than is allowed.
+    /// The decompressed batch exceeds the limit.
     #[error("batch at offset {base_offset}: unpacks to {bytes} bytes or more, the limit is {limit}")]
     TooLarge {
-        /// First offset of the batch.
+        /// Base offset of the batch.
         base_offset: i64,
-        /// Bytes declared, or unpacked so far.
+        /// Bytes declared, or decompressed so far.
         bytes: u64,
-        /// The limit in force.
+        /// Limit in bytes.
         limit: u64,
     },
-    /// The batch's structure contradicts itself.
+    /// The batch's structure is inconsistent.
     #[error("batch at offset {base_offset} is malformed: {cause}")]
     Malformed {
-        /// First offset of the batch.
+        /// Base offset of the batch.
         base_offset: i64,
-        /// What is wrong.
+        /// Cause.
         cause: WireError,
     },
 }

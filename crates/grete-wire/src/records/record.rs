@@ -1,33 +1,38 @@
-//! One record. The fast path reads what nearly all records look like; the general path reads everything else, and is
-//! the only one that judges.
+//! Decoder of one record. The fast path decodes the form that nearly all records have. The general path decodes all
+//! others, and only the general path reports errors.
 
-use super::headers::HeaderSpan;
-use super::view;
+use super::binary_view;
+use super::record_headers::HeaderRange;
 use crate::error::WireError;
 use crate::primitives::Reader;
 
-/// No record is shorter: length, attributes, two deltas, key length, value length, header count.
-pub(crate) const SMALLEST_RECORD: usize = 7;
+/// Minimum length of a record: length, attributes, two deltas, key length, value length, header count.
+pub(crate) const MIN_RECORD_BYTES: usize = 7;
 
-/// A record as columns want it.
+/// Decoded record for the columns.
 pub(crate) struct Row {
-    /// Bytes of the record, its length field included.
+    /// Bytes of the record, including its length field.
     pub size: usize,
     pub offset_delta: i32,
     pub timestamp_delta: i64,
-    /// View, and whether there is a key.
+    /// View of the key; `false`: the key is null.
     pub key: (u128, bool),
-    /// View, and whether there is a value.
+    /// View of the value; `false`: the value is null.
     pub value: (u128, bool),
-    pub headers: HeaderSpan,
+    pub headers: HeaderRange,
 }
 
-/// Reads the record at the start of `rest`, which lies at `position` of buffer number `buffer`, if it is a common one:
-/// under 8 KiB, timestamp within a day and offset within a million of the base, key under 64 bytes, no headers (unless
-/// asked for), and 16 bytes to read at each step (all but the last of a batch have them). Every comparison here is a predictable branch and
-/// every load a fixed place in a 16-byte window, so that there is nothing to check per byte.
+/// Decodes the record at the start of `rest`, which is at `position` of buffer number `buffer`, if it is a common one:
+///
+/// - less than 8 KiB, and a key of less than 64 bytes;
+/// - a timestamp within a day and an offset within a million of the base;
+/// - no headers (unless `HEADERS`);
+/// - 16 bytes to read at each step (all but a batch's last record have them).
+///
+/// Every comparison here is a predictable branch, and every load a fixed position in a 16-byte window, so that no byte
+/// needs a check of its own.
 #[inline(always)]
-pub(crate) fn fast<const HEADERS: bool>(rest: &[u8], position: usize, buffer: u32) -> Option<Row> {
+pub(crate) fn decode_fast<const HEADERS: bool>(rest: &[u8], position: usize, buffer: u32) -> Option<Row> {
     let head = rest.first_chunk::<16>()?;
     let [a, b, ..] = *head;
     // Length, attributes; then `w` holds timestamp delta (up to 4 bytes), offset delta (up to 3), key length (1).
@@ -53,9 +58,9 @@ pub(crate) fn fast<const HEADERS: bool>(rest: &[u8], position: usize, buffer: u3
     } else if key_code & 0x81 == 0 {
         let len = key_code >> 1;
         let bytes = rest.get(key_start..)?.first_chunk::<12>()?;
-        let view = match view::inline(len, bytes) {
+        let view = match binary_view::inline(len, bytes) {
             Some(view) => view,
-            None => view::long(len as u32, prefix(bytes), buffer, (position + key_start) as u32),
+            None => binary_view::outline(len as u32, prefix(bytes), buffer, (position + key_start) as u32),
         };
         ((view, true), key_start + len)
     } else {
@@ -72,9 +77,9 @@ pub(crate) fn fast<const HEADERS: bool>(rest: &[u8], position: usize, buffer: u3
         } else if a & 1 == 0 {
             let len = usize::from(a >> 1);
             let bytes = tail.get(1..)?.first_chunk::<12>()?;
-            let view = match view::inline(len, bytes) {
+            let view = match binary_view::inline(len, bytes) {
                 Some(view) => view,
-                None => view::long(len as u32, prefix(bytes), buffer, (position + start) as u32),
+                None => binary_view::outline(len as u32, prefix(bytes), buffer, (position + start) as u32),
             };
             ((view, true), start + len)
         } else {
@@ -83,11 +88,11 @@ pub(crate) fn fast<const HEADERS: bool>(rest: &[u8], position: usize, buffer: u3
     } else if *b < 0x80 && a & 1 == 0 {
         let len = (u32::from(a & 0x7f) | u32::from(*b) << 7) >> 1;
         let start = value_at + 2;
-        if len <= view::INLINE_BYTES as u32 {
+        if len <= binary_view::INLINE_BYTES as u32 {
             return None;
         }
         let [d, e, f, ..] = *inline;
-        let view = view::long(len, u32::from_le_bytes([*c, d, e, f]), buffer, (position + start) as u32);
+        let view = binary_view::outline(len, u32::from_le_bytes([*c, d, e, f]), buffer, (position + start) as u32);
         ((view, true), start + len as usize)
     } else {
         return None;
@@ -95,15 +100,15 @@ pub(crate) fn fast<const HEADERS: bool>(rest: &[u8], position: usize, buffer: u3
 
     let count = *rest.get(value_end)?;
     let headers = if count == 0 && value_end + 1 == end {
-        HeaderSpan::default()
+        HeaderRange::default()
     } else if HEADERS && count & 0x81 == 0 {
         let count = u32::from(count >> 1);
         let len = end.checked_sub(value_end + 1)? as u32;
-        // A header takes two bytes at least.
+        // A header takes at least two bytes.
         if count == 0 || count > len / 2 {
             return None;
         }
-        HeaderSpan { buffer, offset: (position + value_end + 1) as u32, len, count }
+        HeaderRange { buffer, offset: (position + value_end + 1) as u32, len, count }
     } else {
         return None;
     };
@@ -128,7 +133,7 @@ fn prefix(bytes: &[u8; 12]) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// The varint of up to 4 bytes in the lowest bytes of `w`, still in zigzag, and its bytes.
+/// Returns the varint of up to 4 bytes in the lowest bytes of `w`, still in zigzag, and its length.
 #[inline(always)]
 fn small_varint(w: u64) -> Option<(u64, usize)> {
     if w & 0x80 == 0 {
@@ -149,9 +154,9 @@ fn zigzag(raw: u64) -> i64 {
     (raw >> 1) as i64 ^ -((raw & 1) as i64)
 }
 
-/// Reads any record at the start of `rest`, or says what is wrong with it.
+/// Decodes any record at the start of `rest`, or reports what is wrong with it.
 #[inline(never)]
-pub(crate) fn general(rest: &[u8], position: usize, buffer: u32) -> Result<Row, WireError> {
+pub(crate) fn decode_slow(rest: &[u8], position: usize, buffer: u32) -> Result<Row, WireError> {
     let mut r = Reader::new(rest);
     let length = r.varint()?;
     let bad_length = WireError::BadLength { what: "a record", value: length.into() };
@@ -166,9 +171,9 @@ pub(crate) fn general(rest: &[u8], position: usize, buffer: u32) -> Result<Row, 
     let count = record.varint()?;
     let headers = match usize::try_from(count) {
         Ok(0) if record.remaining() > 0 => return Err(bad_length),
-        Ok(0) => HeaderSpan::default(),
-        // A header takes two bytes at least.
-        Ok(n) if n <= record.remaining() / 2 => HeaderSpan {
+        Ok(0) => HeaderRange::default(),
+        // A header takes at least two bytes.
+        Ok(n) if n <= record.remaining() / 2 => HeaderRange {
             buffer,
             offset: (start + record.position()) as u32,
             len: record.remaining() as u32,
@@ -179,7 +184,7 @@ pub(crate) fn general(rest: &[u8], position: usize, buffer: u32) -> Result<Row, 
     Ok(Row { size: r.position(), offset_delta, timestamp_delta, key, value, headers })
 }
 
-/// The view of a nullable field, and whether there is one. The record lies at `start`.
+/// Decodes a nullable field: its view, and whether it is not null. The record is at `start`.
 fn field(r: &mut Reader<'_>, what: &'static str, start: usize, buffer: u32) -> Result<(u128, bool), WireError> {
     let len = r.varint()?;
     if len == -1 {
@@ -187,5 +192,5 @@ fn field(r: &mut Reader<'_>, what: &'static str, start: usize, buffer: u32) -> R
     }
     let len = usize::try_from(len).map_err(|_| WireError::BadLength { what, value: len.into() })?;
     let offset = start + r.position();
-    Ok((view::of(r.take(len)?, buffer, offset as u32), true))
+    Ok((binary_view::from_bytes(r.take(len)?, buffer, offset as u32), true))
 }

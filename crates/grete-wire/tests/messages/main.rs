@@ -1,4 +1,4 @@
-//! Every message, in every version: what is encoded is decoded, and no bytes make a decoder panic.
+//! Every message in every version: encoding and decoding are inverse, and no input makes a decoder panic.
 
 mod samples;
 mod values;
@@ -13,18 +13,18 @@ use proptest::prelude::*;
 
 use values::Values;
 
-/// One row per message, so that tests can walk them.
+/// Functions of a message, so that tests can iterate over all messages.
 struct Codec {
     name: &'static str,
     versions: RangeInclusive<i16>,
     flexible_from: i16,
-    /// An arbitrary message: its encoding, and whether that decodes to the same message.
+    /// Encodes an arbitrary message. Returns the bytes, and whether they decode to the same message.
     sample: fn(i16, &mut Values) -> (Vec<u8>, bool),
-    /// The default message in that version.
+    /// Encodes the default message of that version.
     default: fn(i16) -> Result<Vec<u8>, WireError>,
-    /// Decodes; encodes and decodes the result; tells whether both agree.
+    /// Decodes, encodes and decodes again. Returns whether both decoded messages are equal.
     again: fn(i16, &[u8]) -> Result<bool, WireError>,
-    /// Only decodes; gives what is left.
+    /// Decodes only. Returns the bytes left over.
     decode: fn(i16, &[u8]) -> Result<usize, WireError>,
 }
 
@@ -128,7 +128,7 @@ fn filled_messages_round_trip_and_every_cut_is_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Damage done to good bytes reaches deeper than random bytes do.
+    /// Damaged valid messages reach deeper into a decoder than random bytes.
     #[test]
     fn damaged_messages_never_panic(seed: u64, at: prop::sample::Index, byte: u8, insert: bool) {
         for codec in codecs() {
@@ -159,7 +159,7 @@ proptest! {
     }
 }
 
-/// All versions of all messages go through Kafka's own classes and have to come back byte for byte.
+/// All versions of all messages pass through Kafka's own classes and must come back byte for byte.
 #[test]
 #[ignore = "needs Java 17, and KAFKA_CLASSPATH with kafka-clients and slf4j-api (`.../jars/*` will do)"]
 fn kafkas_own_classes_echo_every_message() {
@@ -188,7 +188,7 @@ fn kafkas_own_classes_echo_every_message() {
             }
         }
     }
-    // Java answers only at the end, so that writing everything first cannot block.
+    // Java responds only at the end, so writing everything first cannot block.
     java.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     let mut answer = String::new();
     java.stdout.take().unwrap().read_to_string(&mut answer).unwrap();

@@ -1,14 +1,14 @@
-//! A stream of arbitrary values, the same for the same seed.
+//! Stream of arbitrary values, reproducible by its seed.
 
 use std::borrow::Cow;
 
-/// Where samples get their values from.
+/// Source of the samples' values.
 pub struct Values(u64);
 
 macro_rules! ints {
     ($($name:ident)*) => {$(
         pub fn $name(&mut self) -> $name {
-            // Small and extreme values are where varints and signs go wrong.
+            // Small and extreme values reveal errors in varints and signs.
             match self.next() % 4 {
                 0 => $name::MIN,
                 1 => $name::MAX,
@@ -44,7 +44,7 @@ impl Values {
     }
 
     pub fn string(&mut self) -> Cow<'static, str> {
-        // 127 and 128 are where a compact length grows a byte; the letter takes two bytes.
+        // A compact length takes one more byte from 128 on; the letter takes two bytes.
         let len = [0, 1, 5, 63, 64, 126, 127][(self.next() % 7) as usize];
         Cow::Owned("é".repeat(len))
     }

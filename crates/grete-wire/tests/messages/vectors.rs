@@ -9,7 +9,7 @@ use grete_wire::messages::{
     FinalizedFeatureKey, ForgottenTopic, JoinGroupRequest, JoinGroupRequestProtocol, MetadataResponse,
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic, OffsetFetchResponse,
     OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics, RequestHeader,
-    SupportedFeatureKey, fetch_response,
+    SupportedFeatureKey, fetch,
 };
 
 const ID: u128 = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10;
@@ -144,14 +144,14 @@ fn offsets() -> OffsetFetchResponse<'static> {
 }
 
 fn fetched() -> FetchResponse<'static> {
-    let partition = fetch_response::PartitionData {
+    let partition = fetch::PartitionData {
         partition_index: 3,
         error_code: 6,
         high_watermark: 100,
         last_stable_offset: 90,
         log_start_offset: 10,
-        diverging_epoch: fetch_response::EpochEndOffset { epoch: 8, end_offset: 50 },
-        current_leader: fetch_response::LeaderIdAndEpoch { leader_id: 2, leader_epoch: 10 },
+        diverging_epoch: fetch::EpochEndOffset { epoch: 8, end_offset: 50 },
+        current_leader: fetch::LeaderIdAndEpoch { leader_id: 2, leader_epoch: 10 },
         aborted_transactions: Some(vec![AbortedTransaction { producer_id: 7, first_offset: 42 }]),
         preferred_read_replica: 1,
         records: Some([10, 20, 30][..].into()),
@@ -161,7 +161,7 @@ fn fetched() -> FetchResponse<'static> {
         throttle_time_ms: 5,
         session_id: 1_234_567,
         responses: vec![FetchableTopicResponse { topic_id: ID, partitions: vec![partition], ..Default::default() }],
-        node_endpoints: vec![fetch_response::NodeEndpoint { node_id: 2, host: "two".into(), port: 19092, rack: None }],
+        node_endpoints: vec![fetch::NodeEndpoint { node_id: 2, host: "two".into(), port: 19092, rack: None }],
         ..Default::default()
     }
 }

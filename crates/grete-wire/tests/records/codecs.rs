@@ -1,14 +1,14 @@
-//! Shapes of packed data that our own test encoder does not write.
+//! Forms of compressed data that the test encoder does not write.
 
 use std::io::Write;
 
 use grete_wire::records::Compression;
-use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch, encode_record, seal};
+use grete_wire::records::test_encoder::{BatchOptions, TestRecord, build_batch, encode_record, set_length_and_crc};
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
 
 use crate::decode;
 
-/// Enough for several blocks of any codec.
+/// Returns enough bytes for several blocks of any codec.
 fn value() -> Vec<u8> {
     (0..100_000u32).flat_map(|i| [b'a' + (i % 7) as u8, (i / 1000) as u8, (i.wrapping_mul(i) >> 13) as u8]).collect()
 }
@@ -25,7 +25,7 @@ fn unpacks(codec: Compression, packed: &[u8]) {
     let mut batch = build_batch(0, &[TestRecord::value(0, "")], &options);
     batch.truncate(61);
     batch.extend(packed);
-    seal(&mut batch);
+    set_length_and_crc(&mut batch);
     let columns = decode(&batch, 0).unwrap();
     assert!(columns.value(0) == Some(&value()[..]) && columns.len() == 1);
 }
@@ -56,13 +56,13 @@ fn frames_in_a_row_and_skippable_frames() {
     let body = body();
     let (head, tail) = body.split_at(100_001);
     let skippable = b"\x53\x2a\x4d\x18\x03\0\0\0abc";
-    let lz4 = |bytes: &[u8]| grete_wire::records::testing::compress(Compression::Lz4, bytes);
+    let lz4 = |bytes: &[u8]| grete_wire::records::test_encoder::compress(Compression::Lz4, bytes);
     unpacks(Compression::Lz4, &[skippable, &lz4(head)[..], skippable, &lz4(tail)].concat());
     let zstd = |bytes: &[u8]| zstd::bulk::compress(bytes, 3).unwrap();
     unpacks(Compression::Zstd, &[&zstd(head)[..], skippable, &zstd(tail)].concat());
     let streamed = zstd::stream::encode_all(head, 19).unwrap();
     unpacks(Compression::Zstd, &[&streamed[..], &zstd(tail)].concat());
-    let gzip = |bytes: &[u8]| grete_wire::records::testing::compress(Compression::Gzip, bytes);
+    let gzip = |bytes: &[u8]| grete_wire::records::test_encoder::compress(Compression::Gzip, bytes);
     unpacks(Compression::Gzip, &[gzip(head), gzip(tail)].concat());
 }
 

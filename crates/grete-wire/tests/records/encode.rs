@@ -1,7 +1,9 @@
-//! What the builder writes: byte for byte what the plain encoder writes, and whatever the codec, what the decoder reads.
+//! The builder writes the same bytes as the plain encoder, and the decoder reads its batches with every codec.
 
-use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch, encoded};
-use grete_wire::records::{BatchBuilder, BatchHeader, Compression, Compressor, EncodedBatch, NewHeader, NewRecord};
+use grete_wire::records::test_encoder::{BatchOptions, TestRecord, build_batch, encoded_batch};
+use grete_wire::records::{
+    BatchBuilder, BatchHeader, Compression, Compressor, EncodedBatch, ProducerHeader, ProducerRecord,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -25,15 +27,15 @@ fn record() -> impl Strategy<Value = TestRecord> {
         .prop_map(|(timestamp, key, value, headers)| TestRecord { timestamp, key, value, headers })
 }
 
-fn with_new<T>(record: &TestRecord, work: impl FnOnce(&NewRecord<'_>) -> T) -> T {
+fn with_new<T>(record: &TestRecord, work: impl FnOnce(&ProducerRecord<'_>) -> T) -> T {
     let header = |(key, value): &'_ (Vec<u8>, _)| (String::from_utf8(key.clone()).unwrap(), Option::clone(value));
     let headers: Vec<(String, Option<Vec<u8>>)> = record.headers.iter().map(header).collect();
-    let headers: Vec<_> = headers.iter().map(|(key, value)| NewHeader { key, value: value.as_deref() }).collect();
+    let headers: Vec<_> = headers.iter().map(|(key, value)| ProducerHeader { key, value: value.as_deref() }).collect();
     let (key, value) = (record.key.as_deref(), record.value.as_deref());
-    work(&NewRecord { timestamp: record.timestamp, key, value, headers: &headers })
+    work(&ProducerRecord { timestamp: record.timestamp, key, value, headers: &headers })
 }
 
-/// Record by record, the general way.
+/// Builds a batch record by record, on the general path.
 pub fn build(records: &[TestRecord]) -> BatchBuilder {
     let mut builder = BatchBuilder::new(vec![0xaa; 7]);
     for record in records {
@@ -49,11 +51,11 @@ pub fn build(records: &[TestRecord]) -> BatchBuilder {
 
 fn finish(builder: BatchBuilder, codec: Compression, level: Option<i32>) -> EncodedBatch {
     let mut batch = builder.finish(codec, level, &mut Compressor::new()).unwrap();
-    batch.stamp(-1, -1, -1);
+    batch.set_producer_info(-1, -1, -1);
     batch
 }
 
-/// What a batch of ours is by the plain encoder.
+/// Encodes the same batch with the plain encoder.
 fn plain(records: &[TestRecord], options: BatchOptions) -> Vec<u8> {
     build_batch(0, records, &BatchOptions { leader_epoch: -1, ..options })
 }
@@ -68,7 +70,7 @@ proptest! {
     ) {
         let mut batch = finish(build(&records), Compression::None, None);
         prop_assert_eq!(&**batch.bytes(), &plain(&records, BatchOptions::default()));
-        batch.stamp(producer_id, producer_epoch, base_sequence);
+        batch.set_producer_info(producer_id, producer_epoch, base_sequence);
         let options = BatchOptions { producer_id, producer_epoch, base_sequence, ..BatchOptions::default() };
         prop_assert_eq!(&**batch.bytes(), &plain(&records, options));
     }
@@ -86,7 +88,7 @@ proptest! {
             with_new(record, |new| {
                 let (before, bytes) = (builder.len(), builder.record_bytes(new));
                 let fits = before + bytes <= limit.min(capacity);
-                assert_eq!(builder.append_within(new, limit), fits.then_some(bytes));
+                assert_eq!(builder.try_append(new, limit), fits.then_some(bytes));
                 assert_eq!(builder.len(), if fits { before + bytes } else { before });
                 assert_eq!(builder.capacity(), capacity);
                 taken.extend(fits.then(|| record.clone()));
@@ -113,7 +115,7 @@ proptest! {
         // As many as fit, and not one less.
         prop_assert!(builder.len() <= limit.max(before));
         if let Some(value) = values.get(count) {
-            let next = NewRecord { timestamp, value: value.as_deref(), ..NewRecord::default() };
+            let next = ProducerRecord { timestamp, value: value.as_deref(), ..ProducerRecord::default() };
             prop_assert!(builder.len() + builder.record_bytes(&next) > limit);
         }
         let taken = values.into_iter().take(count);
@@ -126,13 +128,13 @@ proptest! {
 
     #[test]
     fn packed_batches_are_read(batches in vec((vec(record(), 1..60), 0..CODECS.len(), option::of(-3..12i32)), 1..4)) {
-        // One compressor: contexts are used again, between codecs and levels, too.
+        // One compressor: contexts are reused, also between codecs and levels.
         let mut compressor = Compressor::new();
         for (records, codec, level) in batches {
             let builder = build(&records);
             let unpacked = builder.len();
             let mut batch = builder.finish(CODECS[codec], level, &mut compressor).unwrap();
-            batch.stamp(7, 3, i32::MAX);
+            batch.set_producer_info(7, 3, i32::MAX);
             prop_assert_eq!(batch.count() as usize, records.len());
             prop_assert!(batch.len() <= unpacked);
             let header = BatchHeader::parse(batch.bytes()).unwrap();
@@ -171,7 +173,7 @@ proptest! {
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
-        if let Ok((first, second)) = encoded(bytes, 1 << 20).split() {
+        if let Ok((first, second)) = encoded_batch(bytes, 1 << 20).split() {
             prop_assert!(first.count() - second.count() <= 1);
         }
     }
@@ -189,7 +191,7 @@ fn levels_count_and_are_brought_into_range() {
         (0..2000).map(|i| TestRecord::value(i, format!("a value that packs well, {}", i * i))).collect();
     let len = |codec, level| finish(build(&records), codec, level).len();
     for codec in [Compression::Gzip, Compression::Zstd] {
-        let levels = codec.levels().unwrap();
+        let levels = codec.level_range().unwrap();
         let (least, most) = (*levels.start(), *levels.end());
         assert!(len(codec, Some(most)) < len(codec, Some(1)), "{codec}");
         assert!(len(codec, Some(1)) < len(codec, Some(least)), "{codec}");
@@ -197,11 +199,11 @@ fn levels_count_and_are_brought_into_range() {
         assert_eq!(len(codec, Some(i32::MIN)), len(codec, Some(least)), "{codec}");
     }
     for codec in [Compression::None, Compression::Snappy, Compression::Lz4] {
-        assert_eq!((codec.levels(), len(codec, Some(9))), (None, len(codec, None)), "{codec}");
+        assert_eq!((codec.level_range(), len(codec, Some(9))), (None, len(codec, None)), "{codec}");
     }
 }
 
-/// Where deltas and lengths get another byte.
+/// Deltas and lengths at the limits where they take another byte.
 #[test]
 fn many_records_and_wide_deltas() {
     const COUNT: usize = (1 << 20) + 10;
@@ -212,7 +214,7 @@ fn many_records_and_wide_deltas() {
     let (one_by_one, at_once) = records.split_at(COUNT / 2);
     builder.reserve(COUNT * 30);
     for record in one_by_one {
-        with_new(record, |new| builder.append_within(new, usize::MAX).unwrap());
+        with_new(record, |new| builder.try_append(new, usize::MAX).unwrap());
     }
     for record in at_once {
         assert_eq!(builder.append_values(record.timestamp, [record.value.as_deref()], usize::MAX), 1);
@@ -220,7 +222,7 @@ fn many_records_and_wide_deltas() {
     assert!(**finish(builder, Compression::None, None).bytes() == plain(&records, BatchOptions::default()));
 }
 
-/// Keys, values and headers around the lengths where the general way takes over, all of them at once, too.
+/// Keys, values and headers around the lengths where the general path takes over, also all of them at once.
 #[test]
 fn the_longest_of_the_short_ones() {
     let lengths = [(1 << 18) - 8, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 1 << 20];
@@ -234,7 +236,7 @@ fn the_longest_of_the_short_ones() {
     }
     let mut builder = BatchBuilder::new(Vec::with_capacity(64 << 20));
     for record in &records {
-        with_new(record, |new| builder.append_within(new, usize::MAX).unwrap());
+        with_new(record, |new| builder.try_append(new, usize::MAX).unwrap());
     }
     assert!(**finish(builder, Compression::None, None).bytes() == plain(&records, BatchOptions::default()));
 }
@@ -244,7 +246,7 @@ fn who_still_holds_the_bytes_keeps_them_as_they_were() {
     let mut batch = finish(build(&[TestRecord::value(1, "x")]), Compression::None, None);
     let held = batch.bytes().clone();
     let before = held.to_vec();
-    batch.stamp(1, 2, 3);
+    batch.set_producer_info(1, 2, 3);
     assert_eq!(*held, before);
     assert_ne!(*held, **batch.bytes());
     let held = batch.bytes().clone();
@@ -258,13 +260,13 @@ fn what_is_too_long_for_the_protocol_changes_nothing() {
     let long = vec![0; 1 << 30];
     let mut builder = build(&[TestRecord::value(5, "x")]);
     let before = builder.len();
-    let record = NewRecord { timestamp: 9, key: Some(&long), value: Some(&long), headers: &[] };
+    let record = ProducerRecord { timestamp: 9, key: Some(&long), value: Some(&long), headers: &[] };
     assert!(builder.append(&record).is_err());
     assert_eq!((builder.len(), builder.count(), builder.max_timestamp()), (before, 1, 5));
-    // More than any memory has: the sum must not wrap round to something small.
-    let header = NewHeader { key: "", value: Some(&long) };
+    // More than any memory has: the sum must not wrap to a small number.
+    let header = ProducerHeader { key: "", value: Some(&long) };
     let headers = vec![header; 1 << 15];
-    let record = NewRecord { timestamp: 9, key: None, value: None, headers: &headers };
+    let record = ProducerRecord { timestamp: 9, key: None, value: None, headers: &headers };
     assert!(builder.append(&record).is_err());
     assert_eq!(builder.record_bytes(&record) >> 45, 1);
 }

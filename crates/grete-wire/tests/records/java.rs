@@ -1,9 +1,9 @@
-//! What the builder writes, read by Kafka's own classes.
+//! Kafka's own classes read the batches of the builder.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use grete_wire::records::testing::TestRecord;
+use grete_wire::records::test_encoder::TestRecord;
 use grete_wire::records::{Compression, Compressor};
 
 use crate::CODECS;
@@ -11,8 +11,8 @@ use crate::encode::build;
 use crate::model::Row;
 use crate::vectors::line;
 
-/// Every length of every varint, nulls, empties, duplicate headers, timestamps that go down, and a value of several
-/// blocks of each codec.
+/// Returns records with every length of every varint, nulls, empty values, duplicate headers, descending timestamps,
+/// and a value of several blocks of each codec.
 fn records() -> Vec<TestRecord> {
     let text = |len: usize| -> Vec<u8> { (0..len).map(|i| b"Kafka, Grete, Ottla"[i * i / 7 % 19]).collect() };
     let mut records: Vec<_> = [0, 1, 5, 62, 63, 64, 65, 8190, 8191, 8192, 70_000, 300_000]
@@ -45,7 +45,7 @@ fn kafkas_own_classes_read_what_the_builder_writes() {
         };
         for (sequence, &level) in levels.iter().enumerate() {
             let mut batch = build(&records).finish(codec, level, &mut compressor).unwrap();
-            batch.stamp(1 << 40, 12, sequence as i32);
+            batch.set_producer_info(1 << 40, 12, sequence as i32);
             sent.extend_from_slice(batch.bytes());
             let (count, last) = (records.len(), records.len() - 1);
             expected += &format!("batch {codec} {count} {last} {max_timestamp} {} 12 {sequence}\n", 1u64 << 40);
@@ -64,7 +64,7 @@ fn kafkas_own_classes_read_what_the_builder_writes() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("java runs");
-    // Java answers only at the end, so that writing everything first cannot block.
+    // Java responds only at the end, so writing everything first cannot block.
     java.stdin.take().unwrap().write_all(&sent).unwrap();
     let mut answer = String::new();
     java.stdout.take().unwrap().read_to_string(&mut answer).unwrap();

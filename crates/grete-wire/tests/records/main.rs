@@ -1,4 +1,4 @@
-//! Record batches: against a plain model, against what other implementations wrote, and against hostile bytes.
+//! Tests of record batches: against a plain model, against batches of other implementations, and with malformed bytes.
 
 mod codecs;
 mod encode;
@@ -9,9 +9,9 @@ mod properties;
 mod unpack;
 mod vectors;
 
-use grete_wire::records::testing::TestRecord;
-use grete_wire::records::{Columns, DecodeLimits, Decoder, RecordError, walk};
-use grete_wire::slab::{Slab, SlabPool};
+use grete_wire::buffer_pool::{BufferPool, PooledBuf};
+use grete_wire::records::test_encoder::TestRecord;
+use grete_wire::records::{Columns, DecodeLimits, Decoder, RecordError, iter_batches};
 use model::Row;
 
 const CODECS: [grete_wire::records::Compression; 5] = {
@@ -20,15 +20,15 @@ const CODECS: [grete_wire::records::Compression; 5] = {
 };
 
 fn decoder(limit: usize) -> Decoder {
-    Decoder::new(SlabPool::new(1 << 20), DecodeLimits { max_decompressed_batch_bytes: limit })
+    Decoder::new(BufferPool::new(1 << 20), DecodeLimits { max_decompressed_batch_bytes: limit })
 }
 
-/// All whole batches of `records`, decoded.
+/// Decodes all complete batches of `records`.
 fn decode(records: &[u8], from_offset: i64) -> Result<Columns, RecordError> {
-    let slab = Slab::from(records.to_vec());
+    let slab = PooledBuf::from(records.to_vec());
     let mut columns = Columns::default();
     let mut decoder = decoder(128 << 20);
-    for item in walk(&slab) {
+    for item in iter_batches(&slab) {
         let (header, range) = item.expect("headers are good");
         decoder.decode(&slab, range, &header, from_offset, &mut columns)?;
     }

@@ -1,6 +1,6 @@
-//! A decoder so plain that it can be checked by eye, to hold the fast one against.
+//! Reference decoder, plain enough to be checked by eye.
 
-use grete_wire::records::testing::TestRecord;
+use grete_wire::records::test_encoder::TestRecord;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
@@ -25,7 +25,7 @@ impl Bytes {
         Ok(self.0.drain(..n as usize).collect())
     }
 
-    /// Zigzag, at most `bits`.
+    /// Decodes a zigzag varint of at most `bits` bits.
     fn varint(&mut self, bits: u32) -> Result<i64, Refused> {
         let mut value = 0u128;
         for i in 0..bits.div_ceil(7) {
@@ -54,8 +54,8 @@ fn number<const N: usize>(batch: &[u8], at: usize) -> [u8; N] {
     batch[at..at + N].try_into().unwrap()
 }
 
-/// The records of a batch with a good checksum whose header the walk admitted. Of headers, which are only looked at on
-/// access, those before the first that does not parse. `unpack` gets the codec and what follows the batch's header.
+/// Decodes a batch with a valid checksum and a valid header. Headers are parsed on access, so the result has only those
+/// before the first malformed one. `unpack` gets the codec and the bytes after the batch's header.
 pub fn decode(
     batch: &[u8],
     from_offset: i64,
@@ -93,7 +93,7 @@ pub fn decode(
         let parsed = (0..wanted).map_while(|_| Some((record.field().ok()??, record.field().ok()?)));
         let mut headers: Vec<_> = parsed.collect();
         if headers.len() == wanted && !record.0.is_empty() {
-            headers.pop(); // the last one does not end where the record does
+            headers.pop(); // the last header does not end where the record does
         }
         let timestamp = if attributes & 8 != 0 { max_timestamp } else { timestamp };
         let offset = base_offset + delta;

@@ -1,9 +1,13 @@
-//! What has broken other clients, one test each.
+//! Known pitfalls of other clients, one test each.
 
 use grete_wire::WireError;
-use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch, build_marker, encode_record, seal};
-use grete_wire::records::{AbortedFilter, AbortedTransaction, Columns, Compression, RecordError, walk};
-use grete_wire::slab::Slab;
+use grete_wire::buffer_pool::PooledBuf;
+use grete_wire::records::test_encoder::{
+    BatchOptions, TestRecord, build_batch, build_control_batch, encode_record, set_length_and_crc,
+};
+use grete_wire::records::{
+    AbortedTransaction, AbortedTransactionFilter, Columns, Compression, RecordError, iter_batches,
+};
 
 use crate::{CODECS, decode, decoder, rows};
 
@@ -27,27 +31,27 @@ fn p1_compacted_batches_move_the_position_past_all_they_once_held() {
     };
     let survivors = build_batch(20, &[TestRecord::value(0, "a"), TestRecord::value(0, "b")], &survivor);
     let all = [emptied, survivors].concat();
-    let next: Vec<_> = walk(&all).map(|item| item.unwrap().0.next_offset()).collect();
+    let next: Vec<_> = iter_batches(&all).map(|item| item.unwrap().0.next_offset()).collect();
     assert_eq!(next, [20, 30]);
     assert_eq!(decode(&all, 0).unwrap().offsets, [22, 25]);
 }
 
-/// P2: control batches hold no records for anybody, but positions.
+/// P2: control batches move the position, and deliver no records.
 #[test]
 fn p2_a_tail_of_control_batches_moves_the_position() {
-    let all = [one(5, &transactional(1)), build_marker(6, 1, true), build_marker(7, 2, false)].concat();
-    assert_eq!(walk(&all).last().unwrap().unwrap().0.next_offset(), 8);
+    let all = [one(5, &transactional(1)), build_control_batch(6, 1, true), build_control_batch(7, 2, false)].concat();
+    assert_eq!(iter_batches(&all).last().unwrap().unwrap().0.next_offset(), 8);
     assert_eq!(decode(&all, 0).unwrap().offsets, [5]);
     assert!(decode(&all, 6).unwrap().is_empty());
 }
 
-/// P3: brokers cut the last batch at the byte limit.
+/// P3: brokers truncate the last batch at the byte limit.
 #[test]
 fn p3_a_truncated_last_batch_is_neither_corrupt_nor_the_end() {
     let (first, second) = (one(1, &BatchOptions::default()), one(2, &BatchOptions::default()));
     for cut in 0..second.len() {
         let all = [&first[..], &second[..cut]].concat();
-        let mut batches = walk(&all);
+        let mut batches = iter_batches(&all);
         assert_eq!(batches.next().unwrap().unwrap().0.next_offset(), 2);
         assert!(batches.next().is_none());
         assert_eq!(batches.position(), first.len());
@@ -56,11 +60,11 @@ fn p3_a_truncated_last_batch_is_neither_corrupt_nor_the_end() {
 
 fn admitted(aborted: &[(i64, i64)], batches: &[u8]) -> Vec<i64> {
     let list = aborted.iter().map(|&(producer_id, first_offset)| AbortedTransaction { producer_id, first_offset });
-    let mut filter = AbortedFilter::new(list.collect());
-    walk(batches)
+    let mut filter = AbortedTransactionFilter::new(list.collect());
+    iter_batches(batches)
         .filter_map(|item| {
             let (header, range) = item.unwrap();
-            filter.admits(&header, &batches[range]).unwrap().then_some(header.base_offset)
+            filter.is_visible(&header, &batches[range]).unwrap().then_some(header.base_offset)
         })
         .collect()
 }
@@ -70,16 +74,16 @@ fn admitted(aborted: &[(i64, i64)], batches: &[u8]) -> Vec<i64> {
 fn p4_an_unsorted_list_of_aborted_transactions_hides_them_all() {
     let batches = [
         one(0, &transactional(1)),
-        build_marker(1, 1, false),
+        build_control_batch(1, 1, false),
         one(2, &transactional(1)), // committed, by the same producer
-        build_marker(3, 1, true),
+        build_control_batch(3, 1, true),
         one(4, &transactional(2)),
         one(5, &transactional(1)),
         one(6, &BatchOptions { producer_id: 1, ..BatchOptions::default() }), // the same producer, no transaction
-        build_marker(7, 1, false),
-        build_marker(8, 2, false),
+        build_control_batch(7, 1, false),
+        build_control_batch(8, 2, false),
         one(9, &transactional(2)),
-        build_marker(10, 2, true),
+        build_control_batch(10, 2, true),
     ]
     .concat();
     for aborted in [[(1, 0), (2, 4), (1, 5)], [(1, 5), (2, 4), (1, 0)], [(2, 4), (1, 0), (1, 5)]] {
@@ -88,17 +92,17 @@ fn p4_an_unsorted_list_of_aborted_transactions_hides_them_all() {
     assert_eq!(admitted(&[], &batches), [0, 2, 4, 5, 6, 9]);
 }
 
-/// P4: a marker without records, since those were compacted away or lie before the fetch offset.
+/// P4: a marker without records, because they were compacted away or are before the fetch offset.
 #[test]
 fn p4_lone_markers_end_nothing() {
     let batches = [
-        build_marker(0, 7, false),
-        build_marker(1, 8, true),
+        build_control_batch(0, 7, false),
+        build_control_batch(1, 8, true),
         one(2, &transactional(7)),
-        build_marker(3, 9, false), // another's marker
-        build_marker(4, 7, true),  // a commit ends no aborted transaction
+        build_control_batch(3, 9, false), // the marker of another producer
+        build_control_batch(4, 7, true),  // a commit ends no aborted transaction
         one(5, &transactional(7)),
-        build_marker(6, 7, false),
+        build_control_batch(6, 7, false),
         one(7, &transactional(7)),
     ]
     .concat();
@@ -117,11 +121,11 @@ fn p4_a_packed_marker_is_understood_and_a_corrupt_one_is_not_believed() {
         let batches = [one(0, &transactional(3)), marker.clone(), one(2, &transactional(3))].concat();
         assert_eq!(admitted(&[(3, 0)], &batches), [2], "{codec}");
 
-        let (header, range) = walk(&marker).next().unwrap().unwrap();
+        let (header, range) = iter_batches(&marker).next().unwrap().unwrap();
         let mut corrupt = marker[range].to_vec();
         *corrupt.last_mut().unwrap() ^= 1;
-        let mut filter = AbortedFilter::new(vec![AbortedTransaction { producer_id: 3, first_offset: 0 }]);
-        assert!(matches!(filter.admits(&header, &corrupt), Err(RecordError::Crc { .. })));
+        let mut filter = AbortedTransactionFilter::new(vec![AbortedTransaction { producer_id: 3, first_offset: 0 }]);
+        assert!(matches!(filter.is_visible(&header, &corrupt), Err(RecordError::Crc { .. })));
     }
 }
 
@@ -145,21 +149,24 @@ fn p5_wide_timestamp_deltas_null_header_values_and_duplicate_keys() {
 fn patched(at: usize, value: &[u8]) -> Vec<u8> {
     let mut batch = build_batch(0, &[TestRecord::value(0, "value")], &BatchOptions::default());
     batch[at..at + value.len()].copy_from_slice(value);
-    seal(&mut batch);
+    set_length_and_crc(&mut batch);
     batch
 }
 
-/// P6: a count is not believed before the bytes for it are there.
+/// P6: a count is not trusted before its bytes have arrived.
 #[test]
 fn p6_a_huge_record_count_reserves_nothing() {
     for count in [i32::MIN, -1] {
-        assert!(matches!(walk(&patched(57, &count.to_be_bytes())).next(), Some(Err(WireError::BadValue { .. }))));
+        assert!(matches!(
+            iter_batches(&patched(57, &count.to_be_bytes())).next(),
+            Some(Err(WireError::BadValue { .. }))
+        ));
     }
     let mut batch = patched(57, &i32::MAX.to_be_bytes());
     batch[23..27].copy_from_slice(&(i32::MAX - 1).to_be_bytes());
-    seal(&mut batch);
-    let slab = Slab::from(batch);
-    let (header, range) = walk(&slab).next().unwrap().unwrap();
+    set_length_and_crc(&mut batch);
+    let slab = PooledBuf::from(batch);
+    let (header, range) = iter_batches(&slab).next().unwrap().unwrap();
     let mut columns = Columns::default();
     let result = decoder(1 << 20).decode(&slab, range, &header, 0, &mut columns);
     assert!(matches!(result, Err(RecordError::Malformed { .. })), "{result:?}");
@@ -171,18 +178,19 @@ fn packed(codec: Compression, packed: &[u8]) -> Result<(), RecordError> {
         build_batch(70, &[TestRecord::value(0, "x")], &BatchOptions { compression: codec, ..BatchOptions::default() });
     batch.truncate(61);
     batch.extend(packed);
-    seal(&mut batch);
-    let slab = Slab::from(batch);
-    let (header, range) = walk(&slab).next().unwrap().unwrap();
+    set_length_and_crc(&mut batch);
+    let slab = PooledBuf::from(batch);
+    let (header, range) = iter_batches(&slab).next().unwrap().unwrap();
     decoder(1 << 20).decode(&slab, range, &header, 0, &mut Columns::default())
 }
 
-/// P6: sizes that are declared are refused before memory is taken, the others when they come true.
+/// P6: declared sizes over the limit are refused before memory is allocated; undeclared ones, when the output reaches
+/// the limit.
 #[test]
 fn p6_decompression_bombs_are_refused() {
     let zeros = vec![0; 8 << 20];
     for codec in CODECS.into_iter().skip(1) {
-        let bomb = grete_wire::records::testing::compress(codec, &zeros);
+        let bomb = grete_wire::records::test_encoder::compress(codec, &zeros);
         let result = packed(codec, &bomb);
         assert!(
             matches!(result, Err(RecordError::TooLarge { base_offset: 70, limit: 0x10_0000, .. })),
@@ -190,7 +198,7 @@ fn p6_decompression_bombs_are_refused() {
         );
     }
     let declared = [
-        // Raw snappy of 2 MiB, a possible ratio.
+        // Raw snappy of 2 MiB, at a possible ratio.
         (Compression::Snappy, [&[0x80, 0x80, 0x80, 0x01][..], &[0; 200_000]].concat()),
         // An LZ4 frame with content size 4 GiB.
         (Compression::Lz4, b"\x04\x22\x4d\x18\x68\x40\0\0\0\0\x01\0\0\0\0\0\0\0\0".to_vec()),
@@ -201,7 +209,7 @@ fn p6_decompression_bombs_are_refused() {
         let result = packed(codec, &bytes);
         assert!(matches!(result, Err(RecordError::TooLarge { base_offset: 70, .. })), "{codec}: {result:?}");
     }
-    // Raw snappy that claims 1 GiB in 6 bytes cannot be.
+    // Raw snappy that claims 1 GiB in 6 bytes is impossible.
     let result = packed(Compression::Snappy, b"\x80\x80\x80\x80\x04\0");
     assert!(matches!(result, Err(RecordError::Compression { .. })), "{result:?}");
 }
@@ -212,19 +220,19 @@ fn p6_the_limit_is_exact() {
     encode_record(&TestRecord::value(0, "0123456789".repeat(20_000)), 0, 0, &mut body);
     for codec in CODECS.into_iter().skip(1) {
         let options = BatchOptions { compression: codec, ..BatchOptions::default() };
-        let slab = Slab::from(build_batch(0, &[TestRecord::value(0, "0123456789".repeat(20_000))], &options));
-        let (header, range) = walk(&slab).next().unwrap().unwrap();
+        let slab = PooledBuf::from(build_batch(0, &[TestRecord::value(0, "0123456789".repeat(20_000))], &options));
+        let (header, range) = iter_batches(&slab).next().unwrap().unwrap();
         let decode = |limit| decoder(limit).decode(&slab, range.clone(), &header, 0, &mut Columns::default());
         assert_eq!(decode(body.len()), Ok(()), "{codec}");
         assert!(matches!(decode(body.len() - 1), Err(RecordError::TooLarge { .. })), "{codec}");
     }
 }
 
-/// Packed data that is cut off or followed by noise is refused by name.
+/// Compressed data that is truncated or followed by noise is refused with an error that names the codec.
 #[test]
 fn broken_packed_data_is_refused() {
     for codec in CODECS.into_iter().skip(1) {
-        let good = grete_wire::records::testing::compress(codec, &[7; 1000]);
+        let good = grete_wire::records::test_encoder::compress(codec, &[7; 1000]);
         for cut in 0..good.len() {
             let result = packed(codec, &good[..cut]);
             assert!(
@@ -237,13 +245,13 @@ fn broken_packed_data_is_refused() {
     }
 }
 
-/// What a codec refused leaves nothing behind in its context.
+/// A codec that failed keeps no state in its context.
 #[test]
 fn one_decoder_goes_on_after_broken_batches() {
     let mut decoder = decoder(1 << 20);
     let mut decode = |batch: Vec<u8>| {
-        let slab = Slab::from(batch);
-        let (header, range) = walk(&slab).next().unwrap().unwrap();
+        let slab = PooledBuf::from(batch);
+        let (header, range) = iter_batches(&slab).next().unwrap().unwrap();
         let mut columns = Columns::default();
         decoder.decode(&slab, range, &header, 0, &mut columns).map(|()| columns)
     };
@@ -253,7 +261,7 @@ fn one_decoder_goes_on_after_broken_batches() {
             let options = BatchOptions { compression: codec, ..BatchOptions::default() };
             let good = build_batch(0, &records, &options);
             let mut cut = good[..good.len() - 20 - round].to_vec();
-            seal(&mut cut);
+            set_length_and_crc(&mut cut);
             decode(cut).unwrap_err();
             assert_eq!(decode(good).unwrap().len(), 500, "{codec}");
             let bomb = build_batch(0, &[TestRecord::value(0, vec![0; 3 << 20])], &options);
@@ -263,13 +271,13 @@ fn one_decoder_goes_on_after_broken_batches() {
     }
 }
 
-/// Older formats have no header that we could walk.
+/// Older formats have no header that this crate can iterate over.
 #[test]
 fn old_formats_are_refused_by_name() {
     for magic in [0i8, 1, 3] {
         let mut batch = patched(16, &magic.to_be_bytes());
         batch.truncate(30);
-        let error = walk(&batch).next().unwrap().unwrap_err();
+        let error = iter_batches(&batch).next().unwrap().unwrap_err();
         assert_eq!(error, WireError::UnsupportedMagic { magic, base_offset: 0 });
     }
 }

@@ -1,8 +1,8 @@
-//! Random batches, good and broken, decode as the model says.
+//! Random batches, valid and corrupt, decode like the model.
 
-use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch, seal};
-use grete_wire::records::{BatchHeader, Columns, RecordError, walk};
-use grete_wire::slab::Slab;
+use grete_wire::buffer_pool::PooledBuf;
+use grete_wire::records::test_encoder::{BatchOptions, TestRecord, build_batch, set_length_and_crc};
+use grete_wire::records::{BatchHeader, Columns, RecordError, iter_batches};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -70,14 +70,14 @@ proptest! {
         }
         let columns = decode(&all, base + skip).unwrap();
         expected.retain(|row| row.offset >= base + skip);
-        let by_model: Vec<_> = walk(&all).flat_map(|item| model::decode(&all[item.unwrap().1], base + skip, unpack).unwrap()).collect();
+        let by_model: Vec<_> = iter_batches(&all).flat_map(|item| model::decode(&all[item.unwrap().1], base + skip, unpack).unwrap()).collect();
         prop_assert_eq!(&by_model, &expected);
         prop_assert_eq!(&rows(&columns), &expected);
 
         let picks: Vec<u32> = (0..expected.len() as u32).rev().step_by(3).collect();
         let picked: Vec<_> = picks.iter().map(|&i| expected[i as usize].clone()).collect();
         prop_assert_eq!(&rows(&columns.gather(&picks)), &picked);
-        // Over what other columns held before.
+        // Over the earlier content of other columns.
         let mut used = columns.gather(&picks[picks.len() / 2..]);
         columns.gather_into(&picks, &mut used);
         prop_assert_eq!(rows(&used), picked);
@@ -96,12 +96,12 @@ proptest! {
             let at = 21 + at.index(batch.len() - 21);
             batch[at] = byte;
         }
-        batch[22] &= !7; // the codecs are the fuzzer's
-        seal(&mut batch);
+        batch[22] &= !7; // codecs are left to the fuzzer
+        set_length_and_crc(&mut batch);
         let mut slab_bytes = vec![0xaa; 5];
         slab_bytes.extend(&batch);
-        let slab = Slab::from(slab_bytes);
-        let Some(Ok((header, range))) = walk(&slab[5..]).next() else { return Ok(()) };
+        let slab = PooledBuf::from(slab_bytes);
+        let Some(Ok((header, range))) = iter_batches(&slab[5..]).next() else { return Ok(()) };
         let range = range.start + 5..range.end + 5;
 
         let mut columns = decode_prefix();
@@ -126,7 +126,7 @@ proptest! {
         let second = build_batch(100, &records, &BatchOptions::default());
         let mut all = first.clone();
         all.extend(&second[..cut.index(second.len())]);
-        let batches: Vec<_> = walk(&all).collect();
+        let batches: Vec<_> = iter_batches(&all).collect();
         prop_assert_eq!(batches.len(), 1);
         prop_assert_eq!(batches[0].as_ref().map(|(_, range)| range.clone()), Ok(0..first.len()));
     }
@@ -134,7 +134,7 @@ proptest! {
     #[test]
     fn any_bytes_are_walked_without_harm(noise in vec(any::<u8>(), 0..200)) {
         let mut seen = 0;
-        for (header, range) in walk(&noise).flatten() {
+        for (header, range) in iter_batches(&noise).flatten() {
             prop_assert_eq!(range.start, seen);
             prop_assert!(range.end <= noise.len());
             prop_assert!(header.next_offset() > header.base_offset);
@@ -143,7 +143,7 @@ proptest! {
     }
 }
 
-/// Columns that hold a record already, so that taking back what a broken batch left must keep it.
+/// Returns columns with a record, which must survive the rollback of a corrupt batch.
 fn decode_prefix() -> Columns {
     decode(&build_batch(0, &[TestRecord::value(5, "a value of some length")], &BatchOptions::default()), 0).unwrap()
 }
@@ -159,7 +159,7 @@ fn every_flipped_bit_under_the_checksum_is_found() {
             broken[bit / 8] ^= 1 << (bit % 8);
             let expected = u32::from_be_bytes(broken[17..21].try_into().unwrap());
             let header = BatchHeader { crc: expected, ..header };
-            let slab = Slab::from(broken);
+            let slab = PooledBuf::from(broken);
             let mut columns = Columns::default();
             let result = decoder(1 << 20).decode(&slab, 0..slab.len(), &header, 0, &mut columns);
             assert!(matches!(result, Err(RecordError::Crc { base_offset: 40, .. })), "{codec} bit {bit}: {result:?}");
@@ -172,7 +172,7 @@ fn every_flipped_bit_under_the_checksum_is_found() {
 fn every_truncation_is_silent_to_the_walk() {
     let batch = build_batch(9, &[TestRecord::value(1, "value")], &BatchOptions::default());
     for cut in 0..batch.len() {
-        assert_eq!(walk(&batch[..cut]).count(), 0, "cut at {cut}");
+        assert_eq!(iter_batches(&batch[..cut]).count(), 0, "cut at {cut}");
     }
-    assert_eq!(walk(&batch).count(), 1);
+    assert_eq!(iter_batches(&batch).count(), 1);
 }

@@ -1,10 +1,10 @@
-//! Unpacking by the codecs' own readers.
+//! Decompression with the codecs' own readers.
 
 use std::io::Read;
 
 use crate::model::Refused;
 
-/// Whatever `packed` holds, at once.
+/// Decompresses all of `packed`, at once.
 pub fn unpack(codec: i16, packed: &[u8]) -> Result<Vec<u8>, Refused> {
     let mut out = Vec::new();
     match codec {

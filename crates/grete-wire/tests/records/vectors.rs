@@ -1,7 +1,8 @@
-//! Batches that Kafka's own classes wrote, and what those read back: see `tests/vectors/Batches.java`.
+//! Batches written by Kafka's own classes, and the records that those classes read back: see
+//! `tests/vectors/Batches.java`.
 
-use grete_wire::records::{AbortedFilter, AbortedTransaction, Columns, walk};
-use grete_wire::slab::Slab;
+use grete_wire::buffer_pool::PooledBuf;
+use grete_wire::records::{AbortedTransaction, AbortedTransactionFilter, Columns, iter_batches};
 
 use crate::model::Row;
 use crate::unpack::unpack;
@@ -42,7 +43,7 @@ fn what_java_wrote_is_read_as_java_reads_it() {
         assert!(expected.len() > 80, "{codec}: {} lines", expected.len());
         let lines: Vec<String> = rows(&decode(file, 0).unwrap()).iter().map(line).collect();
         assert_eq!(lines, expected, "{codec}");
-        let by_model = walk(file).flat_map(|item| model::decode(&file[item.unwrap().1], 0, unpack).unwrap());
+        let by_model = iter_batches(file).flat_map(|item| model::decode(&file[item.unwrap().1], 0, unpack).unwrap());
         assert_eq!(by_model.map(|row| line(&row)).collect::<Vec<_>>(), expected, "{codec}");
     }
 }
@@ -50,14 +51,15 @@ fn what_java_wrote_is_read_as_java_reads_it() {
 #[test]
 fn what_java_aborted_is_not_delivered() {
     for (codec, file) in FILES {
-        let slab = Slab::from(file.to_vec());
+        let slab = PooledBuf::from(file.to_vec());
         let (mut decoder, mut columns) = (decoder(1 << 20), Columns::default());
-        let mut filter = AbortedFilter::new(vec![AbortedTransaction { producer_id: 77, first_offset: 4000 }]);
+        let mut filter =
+            AbortedTransactionFilter::new(vec![AbortedTransaction { producer_id: 77, first_offset: 4000 }]);
         let mut next_offset = 0;
-        for item in walk(&slab) {
+        for item in iter_batches(&slab) {
             let (header, range) = item.unwrap();
             next_offset = header.next_offset();
-            if filter.admits(&header, &slab[range.clone()]).unwrap() {
+            if filter.is_visible(&header, &slab[range.clone()]).unwrap() {
                 decoder.decode(&slab, range, &header, 0, &mut columns).unwrap();
             }
         }

@@ -1,4 +1,4 @@
-// Writes record batches with Kafka's own classes, and beside them what those classes read back:
+// Writes record batches with Kafka's own classes, and the records that those classes read back:
 //
 //   java -cp kafka-clients-4.3.0.jar:lz4-java-1.10.2.jar:snappy-java-1.1.10.7.jar:zstd-jni-1.5.6-10.jar:slf4j-api-1.7.36.jar \
 //        Batches.java OUTPUT_FOLDER
@@ -6,8 +6,8 @@
 // One file per codec, batches-CODEC.bin: a batch with gaps between its offsets, one with log-append time, one of a
 // transaction and the marker that aborts it. batches.txt: a line per record.
 //
-// With "-" for the folder it reads batches from standard input instead, as a broker would, and says what is in them: a
-// line per batch and one per record. Run by the test `kafkas_own_classes_read_what_the_builder_writes`.
+// With "-" as folder, the program reads batches from standard input like a broker, and prints their content: one line per
+// batch and one per record. Run by the test `kafkas_own_classes_read_what_the_builder_writes`.
 
 import java.io.PrintStream;
 import java.nio.ByteBuffer;
@@ -125,7 +125,7 @@ public class Batches {
         return line.toString();
     }
 
-    // Hex, or of long ones length and CRC32C.
+    // Hex; for long values, length and CRC-32C.
     static String describe(ByteBuffer field) {
         if (field == null) {
             return "null";

@@ -1,5 +1,5 @@
-// Reads "Name version hex" lines, decodes each with Kafka's own classes, encodes it again, and compares. Says at the
-// end how many were equal, or which were not. Run by the test `kafkas_own_classes_echo_every_message`.
+// Reads "Name version hex" lines, decodes each message with Kafka's own classes, encodes it again, and compares. Prints at
+// the end how many were equal, or which were not. Run by the test `kafkas_own_classes_echo_every_message`.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;

@@ -1,4 +1,4 @@
-// Writes messages with Kafka's own classes, as "Name version hex" lines: what messages.txt holds.
+// Writes messages with Kafka's own classes, as "Name version hex" lines: the content of messages.txt.
 // Compile and run with kafka-clients (4.3.0 was used) and slf4j-api on the class path:
 //   javac -cp kafka-clients-4.3.0.jar Vectors.java && java -cp kafka-clients-4.3.0.jar:slf4j-api.jar:. Vectors > messages.txt
 

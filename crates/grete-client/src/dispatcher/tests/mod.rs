@@ -1,41 +1,44 @@
-//! The hand-over between threads: nothing is lost, nothing hangs, order holds.
+//! Tests of the hand-over between threads: no record is lost, no thread hangs, and the order holds.
 
-mod figures;
-mod keys;
-mod looping;
-mod waking;
+mod async_jobs;
+mod key_concurrency;
+mod settling;
+mod snapshot;
+mod virtual_time;
+mod wakeups;
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use grete_core::dispatch::{JobKind, LaneId, LaneSpec, OffsetMap, RoutePolicy, Verdict};
-use grete_core::fetch::{Chunk, Times};
-use grete_core::ids::{Slot, TopicPartition};
-use grete_net::{EventLoop, NetAction, NetEvent, Protocol};
-use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch};
-use grete_wire::slab::Slab;
+use grete_net::{EventLoop, NetEvent, Protocol, TransportAction};
+use grete_proto::dispatch::{FailureKind, JobKind, LaneId, LaneSpec, OffsetMap, RouteConfig};
+use grete_proto::fetch::{CompletedFetch, TimestampRange};
+use grete_proto::ids::{PartitionHandle, TopicPartition};
+use grete_wire::buffer_pool::PooledBuf;
+use grete_wire::records::test_encoder::{BatchOptions, TestRecord, build_batch};
 
-use grete_core::consumer::ConsumerEvent;
+use grete_proto::consumer::ConsumerEvent;
 
 use super::*;
-use crate::command::{Commands, NoAnswer};
-use crate::ending::Ending;
+use crate::consumer::ConsumerThread;
+use crate::request_queue::{RequestAborted, RequestQueue};
+use crate::thread_guard::NetworkThreadGuard;
 
-/// Far beyond what any of these needs: a hang fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any of these tests needs: a hang becomes a failure.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn lane(dispatcher: &Dispatcher, client: ClientId, partition: u32, max_messages: usize) -> LaneId {
-    let policy = RoutePolicy { max_messages, ..RoutePolicy::default() };
+    let policy = RouteConfig { max_messages, ..RouteConfig::default() };
     lane_with(dispatcher, client, partition, policy)
 }
 
-fn lane_with(dispatcher: &Dispatcher, client: ClientId, partition: u32, policy: RoutePolicy) -> LaneId {
+fn lane_with(dispatcher: &Dispatcher, client: ClientId, partition: u32, policy: RouteConfig) -> LaneId {
     let tp = TopicPartition::new("orders", partition.cast_signed());
-    let slot = Slot(partition);
+    let slot = PartitionHandle(partition);
     let policy = Arc::new(policy);
-    let spec = LaneSpec { client, slot, tp, assignment_epoch: 1, policy };
+    let spec = LaneSpec { client, handle: slot, tp, assignment_epoch: 1, policy };
     let mut state = dispatcher.lock();
     let id = state.dispatch.add_lane(spec);
     state.dispatch.set_position(id, 0, 1, false, OffsetMap::default());
@@ -50,45 +53,45 @@ fn push(dispatcher: &Dispatcher, lane: LaneId, partition: u32, base: i64, count:
 fn push_records(dispatcher: &Dispatcher, lane: LaneId, partition: u32, base: i64, records: &[TestRecord]) {
     let count = i64::try_from(records.len()).expect("few");
     let bytes = build_batch(base, records, &BatchOptions::default());
-    let times = Times::of(&bytes);
-    let chunk = Chunk {
-        slot: Slot(partition),
+    let times = TimestampRange::from_batches(&bytes);
+    let chunk = CompletedFetch {
+        slot: PartitionHandle(partition),
         assignment_epoch: 1,
         fetch_generation: 1,
         range: 0..bytes.len(),
         bytes: bytes.len(),
-        frame: Slab::from(bytes),
+        frame: PooledBuf::from(bytes),
         fetch_offset: base,
         next_offset: base + count,
-        aborted: Vec::new(),
+        aborted_transactions: Vec::new(),
         high_watermark: base + count,
         readable_end: base + count,
         log_start_offset: 0,
         leader_epoch: 0,
-        times,
+        timestamps: times,
     };
     let mut state = dispatcher.lock();
     state.dispatch.push(dispatcher.clock().now(), lane, chunk);
-    dispatcher.unlock(state);
+    dispatcher.unlock_and_wake(state);
 }
 
 fn failed() -> Outcome {
-    Outcome::Failed(Failure::new(Verdict::Retry, "ValueError", "no"))
+    Outcome::Failed(Failure::new(FailureKind::Retriable, "ValueError", "no"))
 }
 
-/// Runs jobs until told to stop; sums up what `see` says of each.
+/// Runs jobs until the dispatcher stops, with the outcome that `see` returns for each.
 fn work(dispatcher: &Dispatcher, name: &str, mut see: impl FnMut(&Job) -> Outcome) {
-    let mut worker = Worker::new(name, dispatcher, 1);
+    let mut worker = dispatcher.worker_context(name, 1);
     let mut done = None;
     loop {
-        match dispatcher.next(&mut worker, done.take().as_ref(), Some(PATIENCE)).expect("no fork") {
-            Next::Job(job) => match see(&job) {
+        match dispatcher.next(&mut worker, done.take().as_ref(), Some(TEST_TIMEOUT)).expect("no fork") {
+            NextJob::Job(job) => match see(&job) {
                 Outcome::Done => done = Some(job.token),
                 outcome => drop(dispatcher.complete(&job.token, outcome).expect("no fork")),
             },
-            Next::Stopped => return,
-            Next::Interrupted => {}
-            Next::TimedOut => panic!("{name} waited for {PATIENCE:?}: a wake-up was lost"),
+            NextJob::Stopped => return,
+            NextJob::Interrupted => {}
+            NextJob::TimedOut => panic!("{name} waited for {TEST_TIMEOUT:?}: a wake-up was lost"),
         }
     }
 }
@@ -98,7 +101,7 @@ fn many_workers_and_lanes_lose_nothing_and_keep_each_lanes_order() {
     const LANES: u32 = 7;
     const CHUNKS: i64 = 300;
     const ROWS: i64 = 11;
-    let dispatcher = Dispatcher::new(Wait::Parked).expect("descriptors");
+    let dispatcher = Dispatcher::new(WaitMode::Parked).expect("descriptors");
     let client = dispatcher.attach();
     let lanes: Vec<LaneId> = (0..LANES).map(|partition| lane(&dispatcher, client, partition, 4)).collect();
     let seen: Mutex<HashMap<i32, Vec<i64>>> = Mutex::default();
@@ -131,8 +134,9 @@ fn many_workers_and_lanes_lose_nothing_and_keep_each_lanes_order() {
                 push(&dispatcher, *id, partition, chunk * ROWS, ROWS);
             }
         }
-        // All is processed when nothing is queued and nothing runs; the last completion says so to nobody, so ask.
-        let deadline = std::time::Instant::now() + PATIENCE;
+        // All records are processed when nothing is queued and no job runs. The last completion wakes no thread, so
+        // this polls.
+        let deadline = std::time::Instant::now() + TEST_TIMEOUT;
         while dispatcher.lanes().iter().any(|lane| lane.committable != Some(CHUNKS * ROWS)) {
             assert!(std::time::Instant::now() < deadline, "{:?}", dispatcher.lanes());
             thread::yield_now();
@@ -151,7 +155,7 @@ fn many_workers_and_lanes_lose_nothing_and_keep_each_lanes_order() {
 
 #[test]
 fn a_paused_lane_comes_back_by_its_own_deadline_though_all_sleep() {
-    let dispatcher = Dispatcher::new(Wait::Parked).expect("descriptors");
+    let dispatcher = Dispatcher::new(WaitMode::Parked).expect("descriptors");
     let client = dispatcher.attach();
     let id = lane(&dispatcher, client, 0, 10);
     push(&dispatcher, id, 0, 0, 3);
@@ -172,7 +176,7 @@ fn a_paused_lane_comes_back_by_its_own_deadline_though_all_sleep() {
 
 #[test]
 fn release_lets_sleepers_go_at_once() {
-    for wait in [Wait::Parked, Wait::Interruptible] {
+    for wait in [WaitMode::Parked, WaitMode::Interruptible] {
         let dispatcher = Dispatcher::new(wait).expect("descriptors");
         thread::scope(|scope| {
             let sleeper = scope.spawn(|| work(&dispatcher, "sleeper", |_| Outcome::Done));
@@ -184,16 +188,16 @@ fn release_lets_sleepers_go_at_once() {
 
 #[test]
 fn a_token_whose_job_has_ended_names_nothing() {
-    let dispatcher = Dispatcher::new(Wait::Interruptible).expect("descriptors");
+    let dispatcher = Dispatcher::new(WaitMode::Interruptible).expect("descriptors");
     let client = dispatcher.attach();
     let id = lane(&dispatcher, client, 0, 1);
     push(&dispatcher, id, 0, 0, 2);
-    let mut worker = Worker::new("poller", &dispatcher, 0);
-    let Next::Job(first) = dispatcher.next(&mut worker, None, Some(PATIENCE)).expect("no fork") else {
+    let mut worker = dispatcher.worker_context("poller", 0);
+    let NextJob::Job(first) = dispatcher.next(&mut worker, None, Some(TEST_TIMEOUT)).expect("no fork") else {
         panic!("a job is queued")
     };
     dispatcher.complete(&first.token, Outcome::Done).expect("no fork");
-    let Next::Job(second) = dispatcher.next(&mut worker, None, Some(PATIENCE)).expect("no fork") else {
+    let NextJob::Job(second) = dispatcher.next(&mut worker, None, Some(TEST_TIMEOUT)).expect("no fork") else {
         panic!("another job is queued")
     };
     dispatcher.complete(&first.token, failed()).expect("no fork");
@@ -201,19 +205,19 @@ fn a_token_whose_job_has_ended_names_nothing() {
     dispatcher.complete(&second.token, Outcome::Done).expect("no fork");
     assert_eq!(dispatcher.lanes()[0].committable, Some(2));
     let timed_out = dispatcher.next(&mut worker, None, Some(Duration::ZERO)).expect("no fork");
-    assert!(matches!(timed_out, Next::TimedOut));
+    assert!(matches!(timed_out, NextJob::TimedOut));
 }
 
 #[test]
 fn a_failure_ends_the_wait_of_a_poll() {
-    let dispatcher = Dispatcher::new(Wait::Interruptible).expect("descriptors");
+    let dispatcher = Dispatcher::new(WaitMode::Interruptible).expect("descriptors");
     thread::scope(|scope| {
         let poller = scope.spawn(|| {
-            let mut worker = Worker::new("poller", &dispatcher, 0);
-            dispatcher.next(&mut worker, None, Some(PATIENCE)).expect("no fork")
+            let mut worker = dispatcher.worker_context("poller", 0);
+            dispatcher.next(&mut worker, None, Some(TEST_TIMEOUT)).expect("no fork")
         });
         dispatcher.fail(ClientError::NotKafka("a web server".into()));
-        assert!(matches!(poller.join().expect("it returned"), Next::TimedOut));
+        assert!(matches!(poller.join().expect("it returned"), NextJob::TimedOut));
     });
     assert!(matches!(dispatcher.fatal(), Some(ClientError::NotKafka(_))));
 }
@@ -221,7 +225,7 @@ fn a_failure_ends_the_wait_of_a_poll() {
 struct Idle;
 
 impl Protocol for Idle {
-    fn step(&mut self, _: Nanos, _: NetEvent, _: &mut Vec<NetAction>) {}
+    fn step(&mut self, _: Nanos, _: NetEvent, _: &mut Vec<TransportAction>) {}
 
     fn deadline(&self) -> Option<Nanos> {
         None
@@ -233,19 +237,21 @@ impl Protocol for Idle {
 }
 
 #[test]
-fn a_network_thread_that_panics_is_told_to_workers_and_to_whoever_asks() {
-    let dispatcher = Dispatcher::new(Wait::Interruptible).expect("descriptors");
+fn a_panic_of_the_network_thread_is_reported_to_workers_and_callers() {
+    let dispatcher = Dispatcher::new(WaitMode::Interruptible).expect("descriptors");
     let idle = EventLoop::new(dispatcher.clock(), dispatcher.slabs(), 1 << 20, |_| Idle).expect("descriptors");
-    let commands = Arc::new(Commands::new(idle.waker()));
-    let ending = Ending { commands: Arc::clone(&commands), dispatcher: dispatcher.clone() };
+    let requests = Arc::new(RequestQueue::new(idle.waker()));
+    let owner = ConsumerThread { requests: Arc::clone(&requests), dispatcher: dispatcher.clone() };
+    let guard = NetworkThreadGuard { owner };
     let thread = thread::spawn(move || {
-        let _ending = ending;
+        let _ending = guard;
         panic!("a fault of our own");
     });
-    let asked = commands.ask(PATIENCE, || false, |id| ConsumerEvent::CountPartitions { topic: "orders".into(), id });
-    assert!(matches!(asked, Err(NoAnswer::Ended)));
+    let response =
+        requests.request(TEST_TIMEOUT, |_| false, |id| ConsumerEvent::CountPartitions { topic: "orders".into(), id });
+    assert!(matches!(response, Err(RequestAborted::Closed)));
     assert!(thread.join().is_err());
     assert!(dispatcher.fatal().is_some());
-    let mut worker = Worker::new("poller", &dispatcher, 0);
-    assert!(matches!(dispatcher.next(&mut worker, None, Some(PATIENCE)), Ok(Next::TimedOut)), "at once");
+    let mut worker = dispatcher.worker_context("poller", 0);
+    assert!(matches!(dispatcher.next(&mut worker, None, Some(TEST_TIMEOUT)), Ok(NextJob::TimedOut)), "at once");
 }

@@ -1,0 +1,92 @@
+//! APIs of groups: the coordinator answers, after a check that this broker is the group's coordinator.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use grete_wire::ErrorCode;
+
+use crate::cluster::config::BrokerAddress;
+use crate::cluster::placement::coordinator_of;
+use crate::cluster::{Cluster, RequestContext};
+use crate::group::Requester;
+use crate::group::api::{
+    Lookup, commit_offsets, delete_groups, delete_offsets, describe_groups, fetch_offsets, list_groups,
+};
+use crate::ids::{BrokerId, TopicId};
+use crate::message::{Request, Response};
+use crate::topics::Topics;
+
+/// Topics and coordinators, from the broker that answers.
+struct View<'a> {
+    broker: BrokerId,
+    topics: &'a Topics,
+    brokers: &'a [BrokerAddress],
+    live: &'a BTreeSet<BrokerId>,
+    coordinator_shift: usize,
+}
+
+impl Lookup for View<'_> {
+    fn topic_id(&self, name: &str) -> Option<TopicId> {
+        self.topics.get(name).map(|topic| topic.id)
+    }
+
+    fn topic_name(&self, id: TopicId) -> Option<Arc<str>> {
+        self.topics.by_id(id).map(|topic| Arc::clone(&topic.name))
+    }
+
+    fn has_partition(&self, topic: &str, partition: i32) -> bool {
+        self.topics.get(topic).is_some_and(|topic| topic.partition(partition).is_some())
+    }
+
+    fn coordinator_error(&self, group: &str) -> Option<ErrorCode> {
+        let coordinator = coordinator_of(group, self.brokers, self.live, self.coordinator_shift);
+        (coordinator != Some(self.broker)).then_some(ErrorCode::NOT_COORDINATOR)
+    }
+}
+
+impl Cluster {
+    pub(in crate::cluster) fn handle_group_request(&mut self, context: &RequestContext, request: Request<'_>) {
+        let view = View {
+            broker: context.broker,
+            topics: &self.topics,
+            brokers: &self.config.brokers,
+            live: &self.live,
+            coordinator_shift: self.coordinator_shift,
+        };
+        let (now, version, groups, effects) = (self.now, context.version, &mut self.groups, &mut self.effects);
+        let group = match &request {
+            Request::JoinGroup(request) => Some(&*request.group_id),
+            Request::SyncGroup(request) => Some(&*request.group_id),
+            Request::Heartbeat(request) => Some(&*request.group_id),
+            Request::LeaveGroup(request) => Some(&*request.group_id),
+            _ => None,
+        };
+        if let Some(error) = group.and_then(|group| view.coordinator_error(group)) {
+            return self.refuse(context, &request, error);
+        }
+        let requester = Requester {
+            request: context.id,
+            version,
+            client_id: &context.client_id,
+            client_host: &context.client_host,
+        };
+        let response = match &request {
+            Request::JoinGroup(request) => return groups.join(now, &requester, request, effects),
+            Request::SyncGroup(request) => return groups.sync(now, &requester, request, effects),
+            Request::Heartbeat(request) => return groups.heartbeat(now, &requester, request, effects),
+            Request::LeaveGroup(request) => return groups.leave(now, &requester, request, effects),
+            Request::OffsetCommit(request) => {
+                Response::OffsetCommit(commit_offsets(groups, now, version, request, &view, effects))
+            }
+            Request::OffsetFetch(request) => Response::OffsetFetch(fetch_offsets(groups, version, request, &view)),
+            Request::OffsetDelete(request) => Response::OffsetDelete(delete_offsets(groups, request, &view, effects)),
+            Request::ListGroups(request) => Response::ListGroups(list_groups(groups, request, &view)),
+            Request::DescribeGroups(request) => {
+                Response::DescribeGroups(describe_groups(groups, version, request, &view))
+            }
+            Request::DeleteGroups(request) => Response::DeleteGroups(delete_groups(groups, request, &view, effects)),
+            _ => return,
+        };
+        self.reply(context, response);
+    }
+}

@@ -1,0 +1,15 @@
+//! Handlers of the APIs, one file per family.
+
+mod api_versions;
+mod configs;
+mod coordinators;
+mod deletions;
+mod describe;
+pub(super) mod fetch;
+mod groups;
+mod list_offsets;
+mod metadata;
+mod older_fetch;
+mod produce;
+mod topics;
+mod transactions;

@@ -1,0 +1,133 @@
+//! Settings of a cluster.
+
+use std::sync::Arc;
+
+use super::release::Release;
+use crate::group::config::GroupConfig;
+use crate::ids::{BrokerId, Millis};
+use crate::topics::TopicConfig;
+use crate::topics::config::TOPIC_SETTINGS;
+
+/// Address of a virtual broker, as clients get it in Metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerAddress {
+    /// `node.id`, unique in the cluster.
+    pub id: BrokerId,
+    /// Advertised host.
+    pub host: Arc<str>,
+    /// Advertised port.
+    pub port: u16,
+    /// `broker.rack`; `None`: no rack.
+    pub rack: Option<Arc<str>>,
+}
+
+/// Settings of a cluster. The names are those of Kafka's broker settings where there is one.
+#[derive(Debug, Clone)]
+pub struct ClusterConfig {
+    /// Virtual brokers, at least one. The first is the controller while it is up.
+    pub brokers: Vec<BrokerAddress>,
+    /// `cluster.id`; `None`: derived from the seed.
+    pub cluster_id: Option<Arc<str>>,
+    /// Seed of all ids: topic ids, member ids, session ids.
+    pub seed: u64,
+    /// Kafka release whose API versions the brokers offer.
+    pub release: Release,
+    /// `auto.create.topics.enable`.
+    pub auto_create_topics: bool,
+    /// `num.partitions`.
+    pub num_partitions: i32,
+    /// `default.replication.factor`. `None`: the number of brokers, 3 at most.
+    pub default_replication_factor: Option<i16>,
+    /// `min.insync.replicas` of topics that do not set it.
+    pub min_insync_replicas: i32,
+    /// Maximum bytes of record batches in all partitions. Produce requests beyond it fail with KAFKA_STORAGE_ERROR.
+    pub max_bytes: usize,
+    /// `group.initial.rebalance.delay.ms`. Kafka's default is 3,000; 0 starts tests at once.
+    pub group_initial_rebalance_delay_ms: i64,
+    /// `group.min.session.timeout.ms`.
+    pub group_min_session_timeout_ms: i64,
+    /// `connections.max.idle.ms`: time after which a connection without a request is closed. Negative: never.
+    pub connections_max_idle_ms: Millis,
+    /// `broker.session.timeout.ms`: time after which a broker that hangs loses its partitions.
+    pub broker_session_timeout_ms: Millis,
+    /// Defaults of topics that differ from Kafka's, such as `message.max.bytes`.
+    pub topic_defaults: TopicConfig,
+    /// `log.retention.check.interval.ms`.
+    pub retention_check_interval_ms: i64,
+    /// `log.cleaner.backoff.ms`: time between two looks for logs to compact.
+    pub log_cleaner_backoff_ms: i64,
+    /// Maximum entries of the request log; older entries are dropped.
+    pub max_logged_requests: usize,
+}
+
+impl ClusterConfig {
+    /// Creates the settings of a cluster on these addresses, with the defaults of a development broker.
+    #[must_use]
+    pub fn new(brokers: Vec<BrokerAddress>) -> Self {
+        Self {
+            brokers,
+            cluster_id: None,
+            seed: 0,
+            release: Release::LATEST,
+            auto_create_topics: true,
+            num_partitions: 1,
+            default_replication_factor: None,
+            min_insync_replicas: 1,
+            max_bytes: 1 << 30,
+            group_initial_rebalance_delay_ms: 0,
+            group_min_session_timeout_ms: GroupConfig::default().min_session_timeout_ms,
+            connections_max_idle_ms: 600_000,
+            broker_session_timeout_ms: 9_000,
+            topic_defaults: TopicConfig::default(),
+            retention_check_interval_ms: 300_000,
+            log_cleaner_backoff_ms: 15_000,
+            max_logged_requests: 10_000,
+        }
+    }
+
+    /// Sets a broker setting by Kafka's name.
+    ///
+    /// # Errors
+    /// The brokers do not have the setting, or the value is invalid.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        fn parsed<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
+            value.parse().map_err(|_| format!("{name} cannot be {value:?}: give a number or a word as Kafka does"))
+        }
+        match name {
+            "auto.create.topics.enable" => self.auto_create_topics = parsed(name, value)?,
+            "num.partitions" => self.num_partitions = parsed(name, value)?,
+            "default.replication.factor" => self.default_replication_factor = Some(parsed(name, value)?),
+            "min.insync.replicas" => self.min_insync_replicas = parsed(name, value)?,
+            "group.initial.rebalance.delay.ms" => self.group_initial_rebalance_delay_ms = parsed(name, value)?,
+            "group.min.session.timeout.ms" => self.group_min_session_timeout_ms = parsed(name, value)?,
+            "connections.max.idle.ms" => self.connections_max_idle_ms = parsed(name, value)?,
+            "broker.session.timeout.ms" => self.broker_session_timeout_ms = parsed(name, value)?,
+            "log.retention.check.interval.ms" => self.retention_check_interval_ms = parsed(name, value)?,
+            "log.cleaner.backoff.ms" => self.log_cleaner_backoff_ms = parsed(name, value)?,
+            _ => {
+                let setting = TOPIC_SETTINGS.iter().find(|setting| setting.broker_name == name);
+                let setting = setting.ok_or_else(|| format!("these brokers do not have the setting {name}"))?;
+                self.topic_defaults.set(setting.name, value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_have_the_names_of_kafka() {
+        let mut config = ClusterConfig::new(Vec::new());
+        config.set("num.partitions", "4").unwrap();
+        config.set("group.min.session.timeout.ms", "500").unwrap();
+        config.set("message.max.bytes", "2000").unwrap();
+        assert_eq!((config.num_partitions, config.group_min_session_timeout_ms), (4, 500));
+        assert_eq!(config.topic_defaults.value("max.message.bytes"), "2000");
+        assert!(config.set("num.partitions", "many").unwrap_err().contains("num.partitions"));
+        assert!(config.set("message.max.bytes", "-1").is_err());
+        assert!(config.set("log.dirs", "/tmp").unwrap_err().contains("log.dirs"));
+    }
+}

@@ -1,0 +1,13 @@
+//! Tests of the cluster: requests as bytes in, responses as bytes out.
+
+mod admin;
+mod every_version;
+mod faults;
+mod fetch;
+pub(super) mod harness;
+mod idle;
+mod placement;
+mod queues;
+mod restore;
+mod topics;
+mod transactions;

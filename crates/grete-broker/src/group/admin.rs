@@ -1,0 +1,135 @@
+//! Administration: list, describe and delete groups; and faults.
+
+use std::borrow::Cow;
+
+use grete_wire::ErrorCode;
+use grete_wire::messages::describe_groups::{DescribedGroup, DescribedGroupMember};
+use grete_wire::messages::list_groups::ListedGroup;
+
+use super::GroupCoordinator;
+use super::context::{optional_text, text};
+use super::state::{Group, GroupState};
+use crate::effects::Effects;
+use crate::ids::Millis;
+
+/// Type of all groups here, in ListGroups.
+const GROUP_TYPE: &str = "classic";
+/// State of a group that does not exist, in DescribeGroups.
+const DEAD: &str = "Dead";
+/// First version of DescribeGroups that reports an unknown group as an error (KIP-1043).
+const FIRST_VERSION_WITH_UNKNOWN_GROUP: i16 = 6;
+
+impl GroupCoordinator {
+    /// Lists groups whose state and type are in the filters. The comparison ignores case; an empty filter matches all.
+    #[must_use]
+    pub fn list(&self, states: &[Cow<'_, str>], types: &[Cow<'_, str>]) -> Vec<ListedGroup<'static>> {
+        let matches = |filter: &[Cow<'_, str>], name: &str| {
+            filter.is_empty() || filter.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(name))
+        };
+        if !matches(types, GROUP_TYPE) {
+            return Vec::new();
+        }
+        let groups = self.groups.values().filter(|group| group.is_listed && matches(states, &group.state.to_string()));
+        groups.map(Group::listed).collect()
+    }
+
+    /// Describes a group. `version`: version of DescribeGroups.
+    #[must_use]
+    pub fn describe(&self, version: i16, group: &str) -> DescribedGroup<'static> {
+        if let Some(group) = self.groups.get(group).filter(|group| group.is_listed) {
+            return group.described();
+        }
+        let mut dead = DescribedGroup {
+            group_id: Cow::Owned(group.to_owned()),
+            group_state: Cow::Borrowed(DEAD),
+            ..DescribedGroup::default()
+        };
+        if version >= FIRST_VERSION_WITH_UNKNOWN_GROUP {
+            dead.error_code = ErrorCode::GROUP_ID_NOT_FOUND.0;
+            dead.error_message = Some(Cow::Owned(format!("Group {group} not found.")));
+        }
+        dead
+    }
+
+    /// Deletes a group with its offsets.
+    ///
+    /// # Errors
+    /// `GROUP_ID_NOT_FOUND`, or `NON_EMPTY_GROUP`: the group has members.
+    pub fn delete_group(&mut self, group: &str, effects: &mut Effects) -> Result<(), ErrorCode> {
+        let (id, found) = self.groups.get_key_value(group).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
+        if found.state != GroupState::Empty {
+            return Err(ErrorCode::NON_EMPTY_GROUP);
+        }
+        let id = id.clone();
+        self.remove_group(&id, effects);
+        Ok(())
+    }
+
+    /// Returns the state of a group. `None`: there is no such group.
+    #[must_use]
+    pub fn state(&self, group: &str) -> Option<GroupState> {
+        self.groups.get(group).map(|group| group.state)
+    }
+
+    /// Returns the generation id of a group; 0: no generation has been complete. `None`: there is no such group.
+    #[must_use]
+    pub fn generation(&self, group: &str) -> Option<i32> {
+        self.groups.get(group).map(|group| group.generation)
+    }
+
+    /// Starts a rebalance, as a leader that joins again does. Returns whether the group exists and has members.
+    pub fn force_rebalance(&mut self, now: Millis, group: &str, effects: &mut Effects) -> bool {
+        let started = self.with_group(now, group, effects, |group, _, ctx| {
+            let has_members = !group.members.is_empty();
+            if has_members && group.state != GroupState::PreparingRebalance {
+                group.prepare_rebalance(ctx);
+            }
+            has_members
+        });
+        started.unwrap_or(false)
+    }
+
+    /// Removes a member as if its session had ended. `member`: member id, or `group.instance.id` of a static member.
+    /// Returns whether the group has such a member.
+    pub fn expire_member(&mut self, now: Millis, group: &str, member: &str, effects: &mut Effects) -> bool {
+        let removed = self.with_group(now, group, effects, |group, _, ctx| {
+            let id = group.statics.get(member).or_else(|| group.members.get_key_value(member).map(|(id, _)| id));
+            let Some(id) = id.cloned() else { return false };
+            group.remove_and_rebalance(ctx, &id);
+            true
+        });
+        removed.unwrap_or(false)
+    }
+}
+
+impl Group {
+    fn listed(&self) -> ListedGroup<'static> {
+        ListedGroup {
+            group_id: text(&self.id),
+            protocol_type: self.protocol_type.as_ref().map(text).unwrap_or_default(),
+            group_state: Cow::Owned(self.state.to_string()),
+            group_type: Cow::Borrowed(GROUP_TYPE),
+        }
+    }
+
+    /// Describes the group. Only a stable group shows its protocol and the metadata of its members.
+    fn described(&self) -> DescribedGroup<'static> {
+        let protocol = self.protocol.as_ref().filter(|_| self.state == GroupState::Stable);
+        let members = self.members.values().map(|member| DescribedGroupMember {
+            member_id: text(&member.id),
+            group_instance_id: optional_text(member.instance_id.as_ref()),
+            client_id: text(&member.client_id),
+            client_host: Cow::Owned(format!("/{}", member.client_host)),
+            member_metadata: Cow::Owned(member.subscription(protocol.map(|name| &**name)).to_vec()),
+            member_assignment: Cow::Owned(member.assignment.to_vec()),
+        });
+        DescribedGroup {
+            group_id: text(&self.id),
+            group_state: Cow::Owned(self.state.to_string()),
+            protocol_type: self.protocol_type.as_ref().map(text).unwrap_or_default(),
+            protocol_data: protocol.map(text).unwrap_or_default(),
+            members: members.collect(),
+            ..DescribedGroup::default()
+        }
+    }
+}

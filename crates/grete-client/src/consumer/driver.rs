@@ -1,0 +1,346 @@
+//! Driver of the consumer on the network thread: passes events to the sans-IO core, and performs the core's actions on
+//! sockets and lanes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use grete_net::{NetEvent, Protocol, TransportAction};
+use grete_proto::consumer::{ConsumerAction, ConsumerCore, ConsumerEvent, ConsumerReply, MembershipStatus};
+use grete_proto::dispatch::{ClientId, Dispatch, LaneFailure, LaneId, LaneSpec, RouteConfig};
+use grete_proto::ids::PartitionHandle;
+use grete_proto::time::Nanos;
+
+use super::Route;
+use super::membership::PublishedMembership;
+use super::statistics::ConsumerNetStats;
+use crate::dispatcher::Dispatcher;
+use crate::dispatcher::lane_events;
+use crate::dispatcher::lane_events::LaneEventLog;
+use crate::error::ClientError;
+use crate::log_messages;
+use crate::published::Published;
+use crate::request_queue::{CancellableRequest, RequestQueue};
+use crate::thread_guard::NetworkThreadOwner;
+
+impl CancellableRequest for ConsumerEvent {
+    type Response = ConsumerReply;
+
+    fn cancel(id: u32) -> Self {
+        Self::CancelQuery(id)
+    }
+}
+
+/// State that other threads read.
+#[derive(Debug, Default)]
+pub(crate) struct PublishedState {
+    pub(crate) stats: Published<ConsumerNetStats>,
+    pub(crate) membership: PublishedMembership,
+}
+
+pub(crate) struct Driver {
+    core: ConsumerCore,
+    dispatcher: Dispatcher,
+    client: ClientId,
+    commands: Arc<RequestQueue<ConsumerEvent>>,
+    counters: Arc<PublishedState>,
+    /// Settings by topic.
+    routes: HashMap<String, Arc<RouteConfig>>,
+    /// Settings for topics without a route, which a low-level consumer reads.
+    low_level_policy: Arc<RouteConfig>,
+    is_app: bool,
+    /// Whether a partition that cannot be read ends the App.
+    stops: bool,
+    lanes: HashMap<PartitionHandle, LaneId>,
+    core_actions: Vec<ConsumerAction>,
+    lane_events: LaneEventLog,
+    /// Deadline of the dispatcher that this thread keeps: for jobs that may stall, and for lanes if no worker keeps
+    /// theirs.
+    deadline: Option<Nanos>,
+    /// Shortest time after which a job of any route is reported as too long.
+    min_stall_limit: Option<Nanos>,
+    /// Status that was published last.
+    last_published: Option<MembershipStatus>,
+    reconnects: u64,
+    finished: bool,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        core: ConsumerCore,
+        dispatcher: Dispatcher,
+        client: ClientId,
+        commands: Arc<RequestQueue<ConsumerEvent>>,
+        counters: Arc<PublishedState>,
+        routes: &[Route],
+        stops: bool,
+    ) -> Self {
+        let by_topic = |route: &Route| {
+            route.topics.iter().map(|topic| (topic.clone(), Arc::clone(&route.policy))).collect::<Vec<_>>()
+        };
+        Self {
+            core,
+            dispatcher,
+            client,
+            commands,
+            counters,
+            routes: routes.iter().flat_map(by_topic).collect(),
+            low_level_policy: Arc::new(RouteConfig::for_polling()),
+            is_app: !routes.is_empty(),
+            stops,
+            lanes: HashMap::new(),
+            core_actions: Vec::new(),
+            lane_events: LaneEventLog::default(),
+            deadline: None,
+            min_stall_limit: routes
+                .iter()
+                .flat_map(|route| [route.policy.stall_after, route.policy.handler_timeout])
+                .flatten()
+                .min(),
+            last_published: None,
+            reconnects: 0,
+            finished: false,
+        }
+    }
+
+    /// Processes what workers left in the outbox since the last step. Corrupt batches go before the bytes that they
+    /// release. So a partition without queued bytes is one whose batches were all valid.
+    fn drain_outbox(&mut self, now: Nanos) {
+        let mut state = self.dispatcher.lock();
+        let outbox = state.dispatch.take_outbox(self.client);
+        state.dispatch.take_pending_wake(self.client);
+        drop(state);
+        let log_events =
+            outbox.lane_events.iter().filter_map(|remark| self.lane_events.log_event(remark, now)).collect();
+        self.dispatcher.emit(log_events);
+        for corrupt in outbox.corrupt {
+            let log_event = log_messages::corrupt_batch(&corrupt);
+            self.dispatcher.emit(vec![log_event]);
+            let event =
+                ConsumerEvent::Corrupt { slot: corrupt.handle, generation: corrupt.generation, offset: corrupt.offset };
+            self.core.step(now, event, &mut self.core_actions);
+        }
+        for (slot, bytes) in outbox.charged {
+            self.core.step(now, ConsumerEvent::Charged(slot, bytes), &mut self.core_actions);
+        }
+        for (slot, bytes) in outbox.released {
+            self.core.step(now, ConsumerEvent::Released(slot, bytes), &mut self.core_actions);
+        }
+        for drained in outbox.drained {
+            self.lanes.remove(&drained.handle);
+            self.dispatcher.clear_partition_failure(&drained.tp);
+            self.lane_events.forget(&drained.tp);
+            self.core.step(now, ConsumerEvent::Drained(drained.handle, drained.commit), &mut self.core_actions);
+        }
+    }
+
+    /// Returns whether the outbox needs another pass now.
+    fn needs_drain(&self) -> bool {
+        !self.finished && self.dispatcher.lock().dispatch.take_pending_wake(self.client)
+    }
+
+    fn publish_membership(&mut self) {
+        let standing = self.core.membership_status();
+        if self.last_published != Some(standing) {
+            self.last_published = Some(standing);
+            self.counters.membership.publish(standing);
+            self.dispatcher.wake_settling();
+        }
+    }
+
+    fn publish_stats(&self) {
+        let fetch = self.core.fetch_stats();
+        self.counters.stats.publish(ConsumerNetStats {
+            fetched_bytes: fetch.bytes,
+            fetched_records: fetch.records,
+            fetches: fetch.fetches,
+            reconnects: self.reconnects,
+            connections: self.core.connections(),
+            group: self.core.group_stats(),
+        });
+    }
+
+    /// Performs the core's actions until there are none left.
+    fn perform(&mut self, now: Nanos, actions: &mut Vec<TransportAction>) {
+        let mut log_events = Vec::new();
+        while !self.core_actions.is_empty() {
+            self.publish_membership(); // before a reply that depends on it
+            let core_actions = std::mem::take(&mut self.core_actions);
+            let dispatcher = self.dispatcher.clone();
+            let mut state = dispatcher.lock();
+            for action in core_actions {
+                match action {
+                    ConsumerAction::Transport(action) => actions.push(action),
+                    ConsumerAction::CollectOffsets => {
+                        let offsets = state.dispatch.take_committables(self.client, false);
+                        self.core.step(now, ConsumerEvent::Commit { offsets, id: 0 }, &mut self.core_actions);
+                    }
+                    ConsumerAction::Reply(id, reply) => self.commands.complete(id, reply),
+                    ConsumerAction::LogEvent(notice) => {
+                        if log_messages::is_disconnect(&notice) {
+                            self.reconnects += 1;
+                        }
+                        if let Some(fatal) = log_messages::fatal_event(&notice).filter(|_| self.is_app) {
+                            drop(state);
+                            dispatcher.fail(fatal);
+                            state = dispatcher.lock();
+                            continue; // the App reports it
+                        }
+                        // A closing client skips this event: the caller that closes it reports the handlers that did
+                        // not end, and knows better why.
+                        if !(self.core.is_closing() && log_messages::is_revocation_timeout(&notice)) {
+                            log_events.extend(log_messages::consumer_event(&notice));
+                        }
+                    }
+                    ConsumerAction::PartitionFailed { slot, error, since, again } => {
+                        let failing_for = again.then(|| now.saturating_sub(since));
+                        log_events.push(log_messages::partition_failed(&error, failing_for, self.is_app));
+                        if let Some(id) = self.lanes.get(&slot).filter(|_| self.is_app) {
+                            let (reason, text) = (error.reason(), error.to_string().into());
+                            state.dispatch.set_failure(*id, Some(LaneFailure { reason, error: text, since }));
+                        }
+                        if let Some(fatal) = log_messages::fatal_partition_error(&error, self.is_app, self.stops) {
+                            drop(state);
+                            dispatcher.fail_partition(error.partition().clone(), fatal);
+                            state = dispatcher.lock();
+                        }
+                    }
+                    ConsumerAction::PartitionRecovered { slot, error, lasted } => {
+                        log_events.push(log_messages::partition_recovered(&error, lasted));
+                        if let Some(id) = self.lanes.get(&slot) {
+                            state.dispatch.set_failure(*id, None);
+                        }
+                    }
+                    ConsumerAction::Fatal(error) => {
+                        drop(state);
+                        dispatcher.fail(log_messages::fatal_error(&error));
+                        self.commands.fail_all(); // after the failure is stored, so that callers find it
+                        state = dispatcher.lock();
+                    }
+                    ConsumerAction::Finished => self.finished = true,
+                    ConsumerAction::AbandonPartition(slot) => {
+                        if let Some(id) = self.lanes.remove(&slot) {
+                            let cancelled = state.async_job_ids(id);
+                            let running = state.dispatch.abandon(id);
+                            dispatcher.cancel_async_jobs(cancelled);
+                            if !self.core.is_closing() {
+                                log_events.extend(running.iter().map(|job| lane_events::abandoned(job, now)));
+                            }
+                        }
+                    }
+                    lane => self.apply_lane_action(now, &mut state.dispatch, lane),
+                }
+            }
+            dispatcher.unlock_and_wake_for_jobs(state);
+        }
+        if !log_events.is_empty() {
+            self.dispatcher.emit(log_events);
+            self.commands.wake_callers();
+        }
+    }
+
+    fn apply_lane_action(&mut self, now: Nanos, dispatch: &mut Dispatch, action: ConsumerAction) {
+        let lane = |slot: &PartitionHandle| self.lanes.get(slot).copied();
+        match action {
+            ConsumerAction::AddPartition { slot, tp, assignment_epoch } => {
+                let policy = Arc::clone(self.routes.get(&*tp.topic).unwrap_or(&self.low_level_policy));
+                let spec = LaneSpec { client: self.client, handle: slot, tp, assignment_epoch, policy };
+                self.lanes.insert(slot, dispatch.add_lane(spec));
+            }
+            ConsumerAction::Push(chunk) => match lane(&chunk.slot) {
+                Some(id) => drop(dispatch.push(now, id, chunk)),
+                None => dispatch.release(self.client, chunk.slot, chunk.bytes),
+            },
+            ConsumerAction::HighWatermark { slot, high_watermark, readable_end } => {
+                if let Some(id) = lane(&slot) {
+                    dispatch.set_end_offsets(id, high_watermark, readable_end);
+                }
+            }
+            ConsumerAction::Position { slot, offset, generation, committed, recovered_marks: already } => {
+                if let Some(id) = lane(&slot) {
+                    dispatch.set_position(id, offset, generation, committed, already);
+                }
+            }
+            ConsumerAction::InvalidatePosition(slot) => {
+                if let Some(id) = lane(&slot) {
+                    dispatch.reset_recreated_topic(id);
+                }
+            }
+            ConsumerAction::RevokePartition { slot, lost } => {
+                if let Some(id) = lane(&slot) {
+                    dispatch.revoke(id, lost);
+                }
+            }
+            ConsumerAction::RemovePartition(slot) => {
+                if let Some(id) = self.lanes.remove(&slot) {
+                    dispatch.remove_lane(id);
+                }
+            }
+            ConsumerAction::Session(until) => drop(dispatch.set_session(self.client, until)),
+            ConsumerAction::AwaitingMemory(starved) => dispatch.set_awaiting_memory(self.client, starved),
+            ConsumerAction::CommitFailed(tps) => dispatch.on_commit_failed(self.client, &tps),
+            _ => {}
+        }
+    }
+
+    /// Runs due timers and computes the next deadline.
+    fn update_deadline(&mut self, now: Nanos) {
+        let due = self.dispatcher.run_timers(now, self.client);
+        // A job that begins while this thread sleeps stalls no earlier than this.
+        let next_look = self.min_stall_limit.filter(|_| !self.lanes.is_empty()).map(|limit| now.saturating_add(limit));
+        self.deadline = [due, next_look].into_iter().flatten().min();
+    }
+}
+
+impl Protocol for Driver {
+    fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<TransportAction>) {
+        self.drain_outbox(now);
+        let event = match event {
+            NetEvent::Connected(conn) => ConsumerEvent::Connected(conn),
+            NetEvent::Frame(conn, frame) => ConsumerEvent::Frame(conn, frame),
+            NetEvent::Closed(conn, reason) => ConsumerEvent::Closed(conn, reason),
+            NetEvent::Tick => {
+                for command in self.commands.drain() {
+                    self.core.step(now, command, &mut self.core_actions);
+                }
+                ConsumerEvent::Tick
+            }
+        };
+        self.core.step(now, event, &mut self.core_actions);
+        self.perform(now, actions);
+        // The actions above may have filled the outbox at once: a lane without a job drains when it is revoked. A
+        // worker may also have released memory before the dispatcher knew that a client waits for memory. No other
+        // thread would wake this one.
+        while self.needs_drain() {
+            self.drain_outbox(now);
+            self.core.step(now, ConsumerEvent::Tick, &mut self.core_actions);
+            self.perform(now, actions);
+        }
+        self.update_deadline(now);
+        self.publish_stats();
+        self.publish_membership();
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        [self.core.deadline(), self.deadline].into_iter().flatten().min()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+}
+
+/// State that the network thread fails and closes at its end.
+pub(crate) struct ConsumerThread {
+    pub(crate) requests: Arc<RequestQueue<ConsumerEvent>>,
+    pub(crate) dispatcher: Dispatcher,
+}
+
+impl NetworkThreadOwner for ConsumerThread {
+    fn fail(&self, error: ClientError) {
+        self.dispatcher.fail(error);
+    }
+
+    fn finish(&self) {
+        self.requests.close();
+    }
+}

@@ -1,0 +1,162 @@
+//! Sleeps of threads that wait for a job or a deadline, and their wake-ups.
+
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+use grete_net::WakeReason;
+use grete_proto::dispatch::{ClientId, Pool};
+use grete_proto::time::Nanos;
+
+use super::waiters::WakeList;
+use super::{Dispatcher, State};
+use crate::dispatcher::lane_events;
+use crate::dispatcher::worker_context::WorkerContext;
+
+impl State {
+    /// Returns the threads to wake for ready lanes.
+    fn wake_list_for_jobs(&mut self) -> WakeList {
+        let ready = |pool: &Pool| self.dispatch.has_ready(*pool);
+        let poller = (self.interruptible_waiters > 0 || self.poll_armed) && ready(&Pool::Threads);
+        WakeList { threads: self.waiters.next_to_wake_each(Pool::ALL.into_iter().filter(ready)), interruptible: poller }
+    }
+
+    /// Returns the threads to wake for ready lanes, or for a deadline that no thread keeps. A thread that is already
+    /// waking up will also check the deadline.
+    fn wake_list(&mut self) -> WakeList {
+        let mut wakes = self.wake_list_for_jobs();
+        if !self.waiters.is_wake_pending() && self.unheld_deadline().is_some() {
+            wakes.threads[0] = self.waiters.next_for_deadline();
+        }
+        wakes
+    }
+
+    /// Returns the dispatcher's next deadline, unless a waiter or a network thread wakes up for it or before it.
+    fn unheld_deadline(&self) -> Option<Nanos> {
+        let kept =
+            self.clients.iter().filter_map(|client| client.held_deadline).chain(self.waiters.held_deadline()).min();
+        self.dispatch.next_deadline().filter(|due| kept.is_none_or(|kept| kept > *due))
+    }
+
+    /// Assigns the deadline that no other thread keeps to the client's network thread, and returns it.
+    pub(crate) fn hold_deadline(&mut self, client: ClientId) -> Option<Nanos> {
+        self.client_mut(client)?.held_deadline = None;
+        let due = self.unheld_deadline();
+        self.client_mut(client)?.held_deadline = due;
+        due
+    }
+}
+
+impl Dispatcher {
+    /// Releases the lock and wakes the threads that have work. Every thread that has changed the state releases the
+    /// lock this way.
+    pub(crate) fn unlock_and_wake(&self, mut state: MutexGuard<'_, State>) {
+        let wakes = state.wake_list();
+        self.wake(state, wakes);
+    }
+
+    /// Like [`Dispatcher::unlock_and_wake`] for a network thread, which keeps the deadlines itself.
+    pub(crate) fn unlock_and_wake_for_jobs(&self, mut state: MutexGuard<'_, State>) {
+        let wakes = state.wake_list_for_jobs();
+        self.wake(state, wakes);
+    }
+
+    /// Wakes the threads without the lock, because a thread woken under the lock would block on it.
+    fn wake(&self, mut state: MutexGuard<'_, State>, wakes: WakeList) {
+        let settling = state.settling_waiters > 0;
+        let polling = wakes.interruptible && std::mem::take(&mut state.poll_armed);
+        drop(state);
+        if settling {
+            self.inner.settling_futex.wake();
+        }
+        if wakes.interruptible {
+            self.inner.interruptible_futex.wake();
+        }
+        if polling {
+            self.inner.poll_fd.signal();
+        }
+        wakes.threads.into_iter().flatten().for_each(|thread| thread.unpark());
+    }
+
+    /// Runs the timers on a client's network thread: reports jobs that run for too long and advances lanes whose
+    /// deadline has passed. Returns the time of the next call.
+    pub(crate) fn run_timers(&self, now: Nanos, client: ClientId) -> Option<Nanos> {
+        let mut state = self.lock();
+        state.dispatch.set_wall_clock_offset(self.wall_clock_offset_ms(now));
+        state.dispatch.advance(now);
+        let (blocked, look) = self.monitor_event_loop(now, &state);
+        let stalls = state.dispatch.take_stalled_jobs(now, client);
+        let lanes = state.hold_deadline(client);
+        let stall = state.dispatch.next_stall_check(client);
+        self.unlock_and_wake(state);
+        self.emit(stalls.iter().map(|stall| lane_events::stalled(stall, blocked)).collect());
+        [lanes, stall, look].into_iter().flatten().min()
+    }
+
+    /// Sleeps until woken. The worker is in the list before the lock is released. A thread that changes the state
+    /// checks the list under the lock afterwards. An `unpark` before the `park` makes the `park` return at once. So no
+    /// wake-up is lost. Spurious wake-ups are harmless, because the caller checks again.
+    pub(super) fn park<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        worker: &WorkerContext,
+        now: Nanos,
+        deadline: Option<Nanos>,
+    ) -> (MutexGuard<'a, State>, WakeReason) {
+        let id = state.waiters.add(worker.pool, worker.number);
+        let mut until = deadline;
+        if let Some(due) = state.unheld_deadline() {
+            state.waiters.hold_deadline(id, due);
+            until = Some(until.map_or(due, |until| until.min(due)));
+        }
+        // This thread may have made lanes ready that belong to another pool. For example, it woke up for a deadline,
+        // and the lane belongs to an event loop. (Its own pool has no ready lane: this thread has just found none.)
+        let State { dispatch, waiters: sleepers, .. } = &mut *state;
+        let others = Pool::ALL.into_iter().filter(|pool| *pool != worker.pool && dispatch.has_ready(*pool));
+        let wakes = WakeList { threads: sleepers.next_to_wake_each(others), interruptible: false };
+        self.wake(state, wakes);
+        match until {
+            Some(until) => std::thread::park_timeout(Duration::from_nanos(until.saturating_sub(now))),
+            None => std::thread::park(),
+        }
+        let mut state = self.lock();
+        state.waiters.remove(id);
+        (state, WakeReason::Woken)
+    }
+
+    /// Sleeps until woken, or until a Unix signal or a log event arrives. The count is read under the lock. A later
+    /// change under the lock is followed by a wake-up that changes the count, so the sleep does not begin.
+    pub(super) fn wait_interruptibly<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        now: Nanos,
+        deadline: Option<Nanos>,
+    ) -> (MutexGuard<'a, State>, WakeReason) {
+        let due = state.dispatch.next_deadline();
+        let until = [deadline, due].into_iter().flatten().min();
+        state.interruptible_waiters += 1;
+        let seen = self.inner.interruptible_futex.count();
+        drop(state);
+        let left = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
+        let reason = match self.inner.log_events.has_pending() {
+            true => WakeReason::Interrupted,
+            false => self.inner.interruptible_futex.wait(seen, left),
+        };
+        let mut state = self.lock();
+        state.interruptible_waiters -= 1;
+        (state, reason)
+    }
+
+    /// Wakes the threads and the event loop that poll.
+    pub(super) fn wake_pollers(&self) {
+        self.inner.interruptible_futex.wake();
+        self.inner.poll_fd.signal();
+    }
+
+    pub(super) fn wake_all(&self) {
+        // Under the lock, so that no worker is between its check and its sleep.
+        let threads = self.lock().waiters.all();
+        threads.into_iter().for_each(|thread| thread.unpark());
+        self.wake_pollers();
+        self.wake_settling();
+    }
+}

@@ -1,0 +1,137 @@
+//! Log events and errors of the producer: converts events of the sans-IO core to text.
+
+use grete_proto::ids::TopicPartition;
+use grete_proto::producer::ProducerLogEvent;
+use grete_proto::producer::{Accumulator, DropReason, DroppedRecords, FatalError, LastError, SenderLogEvent};
+use grete_proto::request::RequestError;
+use grete_wire::error_code::ErrorCode;
+
+use crate::error::ClientError;
+use crate::log_event::{Level, LogEvent};
+use crate::log_messages;
+
+const NO_CONNECTION: LastError = LastError::Request(RequestError::NoConnection);
+
+fn batch_log_event(
+    level: Level,
+    name: &'static str,
+    message: String,
+    tp: &TopicPartition,
+    records: impl ToString,
+) -> LogEvent {
+    let fields = vec![
+        ("topic", tp.topic.to_string()),
+        ("partition", tp.partition.to_string()),
+        ("records", records.to_string()),
+    ];
+    LogEvent { level, name, message, fields }
+}
+
+/// Returns the log event for an event of the core; `None`: the event is not logged.
+pub(super) fn producer_event(notice: &ProducerLogEvent) -> Option<LogEvent> {
+    Some(match notice {
+        ProducerLogEvent::Cluster(notice) => return log_messages::cluster_event(notice),
+        ProducerLogEvent::Sender(notice) => match notice {
+            SenderLogEvent::Retried { tp, batches, records, cause } => batch_log_event(
+                Level::Info,
+                "produce.retried",
+                format!("{tp}: {} are sent again: {cause}", fmt_batches(*batches, *records)),
+                tp,
+                records,
+            ),
+            SenderLogEvent::Split { tp, records, code } => batch_log_event(
+                Level::Info,
+                "produce.split",
+                format!("{tp}: a batch of {records} records is too large for the topic ({}): halved", code.name()),
+                tp,
+                records,
+            ),
+            SenderLogEvent::RecordsDropped { reason: why, dropped: lost } => return records_dropped(*why, lost),
+            SenderLogEvent::ProducerIdAssigned { producer_id, epoch } => LogEvent {
+                level: Level::Debug,
+                name: "produce.id_assigned",
+                message: format!("the producer's id is {producer_id}, epoch {epoch}"),
+                fields: vec![("producer_id", producer_id.to_string()), ("epoch", epoch.to_string())],
+            },
+            SenderLogEvent::ProducerIdFailed(cause) => LogEvent {
+                // The cause is in the log already, as an event of the connections.
+                level: if *cause == NO_CONNECTION { Level::Debug } else { Level::Info },
+                name: "produce.id_pending",
+                message: format!("InitProducerId has not succeeded yet, retrying: {cause}"),
+                fields: Vec::new(),
+            },
+            _ => return None,
+        },
+    })
+}
+
+/// Formats the batches of one partition, or of several partitions of which one is named.
+fn fmt_batches(batches: u32, records: u64) -> String {
+    match batches {
+        0 | 1 => format!("{records} records"),
+        batches => format!("{records} records in {batches} batches (also of other partitions)"),
+    }
+}
+
+/// Returns one log event for all records that were dropped together, perhaps of many partitions.
+fn records_dropped(why: DropReason, lost: &[DroppedRecords]) -> Option<LogEvent> {
+    let first = lost.first()?;
+    let batches = lost.iter().map(|lost| lost.batches).fold(0, u32::saturating_add);
+    let records = lost.iter().map(|lost| lost.records).sum::<u64>();
+    let unknown = lost.iter().map(|lost| lost.unknown).sum::<u64>();
+    let fate = match unknown {
+        0 => "no broker has them".to_owned(),
+        _ if unknown == records => "they may have been written".to_owned(),
+        _ => format!("{unknown} of them may have been written, the others are on no broker"),
+    };
+    let (name, happened) = match why {
+        DropReason::Expired => ("produce.expired", "were not delivered within delivery.timeout.ms".to_owned()),
+        DropReason::Closed => ("produce.given_up", "were given up when the producer was closed".to_owned()),
+        DropReason::Fatal => ("produce.given_up", "were given up, because the producer has failed".to_owned()),
+        DropReason::Refused(code) => ("produce.failed", format!("were refused: {} ({})", code.message(), code.name())),
+    };
+    let others = match lost.len() {
+        1 => String::new(),
+        count => format!(" and {} other partitions", count - 1),
+    };
+    let several = if batches > 1 { format!(" in {batches} batches") } else { String::new() };
+    let message = format!("{}{others}: {records} records{several} {happened}; {fate}", first.tp);
+    Some(batch_log_event(Level::Error, name, message, &first.tp, records))
+}
+
+/// Returns the log event for a fatal error of the producer.
+pub(super) fn producer_failed(error: &ClientError) -> LogEvent {
+    LogEvent { level: Level::Error, name: "producer.failed", message: error.to_string(), fields: Vec::new() }
+}
+
+pub(super) fn fatal_error(error: &FatalError) -> ClientError {
+    match error {
+        FatalError::NotKafka(error) => ClientError::NotKafka(error.to_string()),
+        FatalError::ProducerId(code) if *code == ErrorCode::CLUSTER_AUTHORIZATION_FAILED => {
+            ClientError::Authorization(error.to_string())
+        }
+        FatalError::ProducerId(code) => log_messages::kafka_error("asking for a producer id", *code),
+        other => ClientError::Invalid(other.to_string()),
+    }
+}
+
+/// Returns the error for a topic that does not exist according to the brokers.
+pub(super) fn unknown_topic_error(topic: &str, accumulator: &Accumulator) -> ClientError {
+    let similar = accumulator.similar_topic(topic);
+    let similar = similar.map_or_else(String::new, |similar| format!(" (did you mean {similar:?}?)"));
+    let message = format!(
+        "there is no topic {topic:?}: check the name{similar}, create the topic (grete topics create {topic}), or set \
+         allow.auto.create.topics=true"
+    );
+    ClientError::UnknownTopic { topic: topic.to_owned(), message }
+}
+
+/// Returns the error for a topic whose metadata contains an error code.
+pub(super) fn topic_error(topic: &str, code: ErrorCode) -> ClientError {
+    match code {
+        ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
+            ClientError::Authorization(format!("topic {topic:?}: {} ({})", code.message(), code.name()))
+        }
+        code => log_messages::kafka_error(&format!("topic {topic:?}"), code),
+    }
+}

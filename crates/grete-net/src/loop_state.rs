@@ -1,0 +1,255 @@
+//! State behind the loop's lock: the protocol, its sockets, and how long the network thread sleeps.
+
+use std::collections::HashMap;
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use grete_proto::connection::CloseReason;
+use grete_proto::ids::ConnId;
+use grete_proto::time::Nanos;
+use grete_proto::transport::TransportAction;
+use grete_sys::NotInherited;
+use grete_wire::buffer_pool::BufferPool;
+use grete_wire::frame::FrameReader;
+use mio::{Events, Registry, Token};
+
+use crate::clock::Clock;
+use crate::protocol::{NetEvent, Protocol};
+use crate::resolver::Resolver;
+use crate::socket::{ReadOutcome, Socket};
+
+pub(crate) const WAKE: Token = Token(usize::MAX);
+
+/// Maximum number of consecutive steps that the holder of the lock does for callers that found the lock taken.
+pub(crate) const MAX_ASSISTED_STEPS: usize = 8;
+
+pub(crate) struct LoopState<P> {
+    /// Separate descriptor of the same poll. The network thread waits on the poll meanwhile.
+    registry: NotInherited<Registry>,
+    resolver: Resolver,
+    sockets: HashMap<ConnId, Socket>,
+    /// Sockets whose read budget ran out before they were drained, and whether their streams have ended.
+    partly_read: Vec<(ConnId, bool)>,
+    clock: Clock,
+    slabs: BufferPool,
+    max_frame_bytes: usize,
+    max_sleep: Option<Duration>,
+    /// Time until which the network thread sleeps. `None`: the network thread is awake or has been woken, and will read
+    /// the deadline before it sleeps.
+    asleep_until: Option<Nanos>,
+    protocol: P,
+    actions: Vec<TransportAction>,
+    pending_events: Vec<NetEvent>,
+    /// Swapped with `pending_events`, so that neither vector is allocated again.
+    spare_events: Vec<NetEvent>,
+}
+
+impl<P: Protocol> LoopState<P> {
+    pub(crate) fn new(
+        registry: NotInherited<Registry>,
+        resolver: Resolver,
+        clock: Clock,
+        slabs: BufferPool,
+        max_frame_bytes: usize,
+        protocol: P,
+    ) -> Self {
+        Self {
+            registry,
+            resolver,
+            sockets: HashMap::new(),
+            partly_read: Vec::new(),
+            clock,
+            slabs,
+            max_frame_bytes,
+            max_sleep: None,
+            asleep_until: None,
+            protocol,
+            actions: Vec::new(),
+            pending_events: Vec::new(),
+            spare_events: Vec::new(),
+        }
+    }
+
+    pub(crate) fn set_max_sleep(&mut self, longest: Duration) {
+        self.max_sleep = Some(longest);
+    }
+
+    /// Handles the events of a poll on the network thread. No event at all means that the poll timed out.
+    pub(crate) fn handle_events(&mut self, events: &Events, wanted: &AtomicBool) {
+        self.asleep_until = None;
+        let mut woken = events.is_empty();
+        for event in events {
+            if event.token() == WAKE {
+                woken = true;
+                continue;
+            }
+            let conn = conn_of(event.token());
+            if event.is_writable() {
+                self.on_writable(conn);
+            }
+            if event.is_readable() || event.is_read_closed() || event.is_error() {
+                self.on_readable(conn, event.is_read_closed() || event.is_error());
+            }
+            self.process_pending();
+        }
+        for (conn, ended) in mem::take(&mut self.partly_read) {
+            self.on_readable(conn, ended);
+            self.process_pending();
+        }
+        if woken {
+            for (conn, answer) in self.resolver.drain() {
+                self.on_resolved(conn, answer);
+            }
+            wanted.store(false, Ordering::SeqCst);
+            self.tick();
+        }
+        self.step_for_waiters(wanted);
+    }
+
+    /// Steps for callers that found the lock taken.
+    pub(crate) fn step_for_waiters(&mut self, wanted: &AtomicBool) {
+        for _ in 0..MAX_ASSISTED_STEPS {
+            if !wanted.swap(false, Ordering::SeqCst) {
+                return;
+            }
+            self.tick();
+        }
+    }
+
+    fn tick(&mut self) {
+        self.pending_events.push(NetEvent::Tick);
+        self.process_pending();
+    }
+
+    /// Returns how long the network thread may sleep now (`Some(None)`: until an event), or `None` if the loop may end.
+    pub(crate) fn next_sleep(&mut self) -> Option<Option<Duration>> {
+        if self.protocol.is_finished() {
+            return None;
+        }
+        if !self.partly_read.is_empty() {
+            return Some(Some(Duration::ZERO));
+        }
+        let now = self.clock.now();
+        let longest = self.max_sleep.and_then(|longest| u64::try_from(longest.as_nanos()).ok());
+        let longest = longest.map_or(Nanos::MAX, |longest| now.saturating_add(longest));
+        let until = self.protocol.deadline().map_or(longest, |deadline| deadline.min(longest));
+        self.asleep_until = Some(until);
+        Some((until < Nanos::MAX).then(|| Duration::from_nanos(until.saturating_sub(now))))
+    }
+
+    /// Returns whether the network thread sleeps too long, after a step on another thread. Returns true once per sleep.
+    pub(crate) fn sleeps_past_deadline(&mut self) -> bool {
+        let Some(until) = self.asleep_until else { return false };
+        let oversleeps =
+            self.protocol.is_finished() || self.protocol.deadline().is_some_and(|deadline| deadline < until);
+        if oversleeps {
+            self.asleep_until = None;
+        }
+        oversleeps
+    }
+
+    /// Steps the protocol with all pending events until none is left. Performing an action may fail at once and add an
+    /// event.
+    fn process_pending(&mut self) {
+        while !self.pending_events.is_empty() {
+            let mut happened = mem::replace(&mut self.pending_events, mem::take(&mut self.spare_events));
+            for event in happened.drain(..) {
+                self.step(event);
+            }
+            self.spare_events = happened;
+        }
+    }
+
+    fn step(&mut self, event: NetEvent) {
+        let mut actions = mem::take(&mut self.actions);
+        self.protocol.step(self.clock.now(), event, &mut actions);
+        for action in actions.drain(..) {
+            match action {
+                TransportAction::Connect { conn, host, port } => {
+                    let reader = FrameReader::new(self.slabs.clone(), self.max_frame_bytes);
+                    self.sockets.insert(conn, Socket::new(reader));
+                    if let Some(answer) = self.resolver.resolve(conn, &host, port) {
+                        self.on_resolved(conn, answer);
+                    }
+                }
+                TransportAction::Write { conn, bytes } => {
+                    let socket = self.sockets.get_mut(&conn);
+                    let written = socket.map(|socket| socket.write(bytes, &self.registry, token_of(conn)));
+                    if let Some(Err(error)) = written {
+                        self.drop_socket(conn, CloseReason::Io(error.to_string().into()));
+                    }
+                }
+                TransportAction::CloseConn(conn) => {
+                    self.sockets.remove(&conn);
+                }
+            }
+        }
+        self.actions = actions;
+    }
+
+    fn on_resolved(&mut self, conn: ConnId, result: io::Result<Vec<SocketAddr>>) {
+        let Some(socket) = self.sockets.get_mut(&conn) else { return };
+        let addresses = match result {
+            Ok(addresses) if !addresses.is_empty() => addresses,
+            Ok(_) => return self.drop_socket(conn, CloseReason::Resolve("the name has no address".into())),
+            Err(error) => return self.drop_socket(conn, CloseReason::Resolve(error.to_string().into())),
+        };
+        socket.set_addresses(addresses);
+        if let Err(error) = socket.connect_next(&self.registry, token_of(conn)) {
+            self.drop_socket(conn, CloseReason::Connect(error.to_string().into()));
+        }
+    }
+
+    fn on_writable(&mut self, conn: ConnId) {
+        let Some(socket) = self.sockets.get_mut(&conn) else { return };
+        if socket.is_connected() {
+            if let Err(error) = socket.flush(&self.registry, token_of(conn)) {
+                self.drop_socket(conn, CloseReason::Io(error.to_string().into()));
+            }
+            return;
+        }
+        match socket.finish_connecting(&self.registry, token_of(conn)) {
+            Ok(true) => self.pending_events.push(NetEvent::Connected(conn)),
+            Ok(false) => {}
+            Err(error) => {
+                // Tries the next address of the host name, if there is one. The error of the last address is reported.
+                if socket.connect_next(&self.registry, token_of(conn)).is_err() {
+                    self.drop_socket(conn, CloseReason::Connect(error.to_string().into()));
+                }
+            }
+        }
+    }
+
+    fn on_readable(&mut self, conn: ConnId, ended: bool) {
+        let Some(socket) = self.sockets.get_mut(&conn) else { return };
+        if !socket.is_connected() {
+            return;
+        }
+        let happened = &mut self.pending_events;
+        let (_, end) = socket.read(ended, |frame| happened.push(NetEvent::Frame(conn, frame)));
+        match end {
+            ReadOutcome::Drained => {}
+            ReadOutcome::BudgetSpent => self.partly_read.push((conn, ended)),
+            ReadOutcome::Eof => self.drop_socket(conn, CloseReason::Eof),
+            ReadOutcome::Io(error) => self.drop_socket(conn, CloseReason::Io(error.to_string().into())),
+            ReadOutcome::Wire(error) => self.drop_socket(conn, CloseReason::Wire(error)),
+        }
+    }
+
+    fn drop_socket(&mut self, conn: ConnId, reason: CloseReason) {
+        if self.sockets.remove(&conn).is_some() {
+            self.pending_events.push(NetEvent::Closed(conn, reason));
+        }
+    }
+}
+
+fn token_of(conn: ConnId) -> Token {
+    Token(conn.0 as usize)
+}
+
+fn conn_of(token: Token) -> ConnId {
+    ConnId(u32::try_from(token.0).unwrap_or(u32::MAX))
+}

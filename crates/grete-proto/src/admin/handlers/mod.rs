@@ -1,0 +1,26 @@
+//! Handlers of the admin operations, one file per noun, and their items.
+
+mod await_propagation;
+mod configs;
+mod describe_cluster;
+mod describe_groups;
+mod describe_topics;
+mod group_offsets;
+mod groups;
+mod items;
+mod list_offsets;
+mod remove_members;
+mod topics;
+mod util;
+
+pub(super) use await_propagation::AwaitPropagation;
+pub(super) use configs::{AlterConfigs, DescribeConfigs};
+pub(super) use describe_cluster::DescribeCluster;
+pub(super) use describe_groups::{DescribeClassicGroups, DescribeConsumerGroups};
+pub(super) use describe_topics::DescribeTopics;
+pub(super) use group_offsets::{CommitOffsets, DeleteOffsets, FetchOffsets};
+pub(super) use groups::{DeleteGroups, ListGroups};
+pub(super) use items::{Broker, Group, OnlyItem, StaticMember, Topic};
+pub(super) use list_offsets::{DeleteRecords, ListOffsets};
+pub(super) use remove_members::RemoveMembers;
+pub(super) use topics::{CreatePartitions, CreateTopics, DeleteTopics};

@@ -1,0 +1,10 @@
+//! Tests of operations against scripted brokers.
+
+mod core;
+mod groups;
+mod harness;
+mod no_panic;
+mod offsets;
+mod topics;
+
+use harness::Harness;

@@ -1,0 +1,90 @@
+//! Reasons why a connection was closed.
+
+use std::sync::Arc;
+
+use grete_wire::api::ApiKey;
+use grete_wire::error::WireError;
+
+use crate::request::DetectedProtocol;
+use crate::time::{MILLI, Nanos};
+
+/// Reason why a connection was closed. The driver reports the first five, the connection or the cluster the others.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The broker closed the connection.
+    #[error("the broker closed the connection")]
+    Eof,
+    /// The host name has no address.
+    #[error("the host name cannot be resolved: {0}")]
+    Resolve(Arc<str>),
+    /// The connection attempt failed (refused, unreachable).
+    #[error("cannot connect: {0}")]
+    Connect(Arc<str>),
+    /// Reading from or writing to the socket failed.
+    #[error("{0}")]
+    Io(Arc<str>),
+    /// The received bytes are not Kafka frames.
+    #[error("{0}")]
+    Wire(WireError),
+
+    /// The connection attempt timed out.
+    #[error("no connection within {} ms (socket.connection.setup.timeout.ms)", .0 / MILLI)]
+    ConnectTimeout(Nanos),
+    /// Connected, but ApiVersions, the first request, got no response.
+    #[error("connected, but no answer to ApiVersions within {} ms: use the port of a Kafka listener", .0 / MILLI)]
+    HandshakeTimeout(Nanos),
+    /// The broker closed the connection instead of responding to ApiVersions.
+    #[error(
+        "the broker closed the connection before its first answer: a listener that expects TLS or SASL does that to a \
+         plain-text client"
+    )]
+    HandshakeEof,
+    /// The broker responded to ApiVersions with an error.
+    #[error("the broker refused ApiVersions: error {0}")]
+    HandshakeRefused(i16),
+    /// A request got no response in time; requests behind it would not get one either.
+    #[error("{api} was not answered within {} ms (request.timeout.ms)", .waited / MILLI)]
+    RequestTimeout {
+        /// API of the head request.
+        api: ApiKey,
+        /// Request timeout, in nanoseconds.
+        waited: Nanos,
+    },
+    /// A request on the broker's control connection got no response, so the requests on this connection would not get
+    /// one either.
+    #[error("the broker does not answer on its control connection")]
+    Silent,
+    /// A response was out of order: responses must arrive in the order of the requests.
+    #[error("response out of order: correlation id {actual}, expected {expected:?}")]
+    Correlation {
+        /// Correlation id of the head request; `None`: no request was in flight.
+        expected: Option<i32>,
+        /// Correlation id of the response.
+        actual: i32,
+    },
+    /// No request was sent for connections.max.idle.ms.
+    #[error("idle (connections.max.idle.ms)")]
+    Idle,
+    /// The bootstrap connection is not needed any more.
+    #[error("no longer needed")]
+    Retired,
+}
+
+impl CloseReason {
+    /// Returns whether the cluster closed the connection on purpose: no backoff, no outage.
+    pub fn is_expected(&self) -> bool {
+        matches!(self, Self::Idle | Self::Retired)
+    }
+
+    /// Returns the detected protocol if the reason proves that the peer is not a broker.
+    pub fn detected_protocol(&self, negotiated: bool) -> Option<DetectedProtocol> {
+        match self {
+            Self::Wire(WireError::LooksLikeHttp) => Some(DetectedProtocol::Http),
+            Self::Wire(WireError::LooksLikeTls) => Some(DetectedProtocol::Tls),
+            // A broker's first response is never garbage; a later one can be, after a fault in transit.
+            Self::Wire(_) | Self::Correlation { .. } if !negotiated => Some(DetectedProtocol::Unknown),
+            _ => None,
+        }
+    }
+}

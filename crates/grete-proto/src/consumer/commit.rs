@@ -1,0 +1,142 @@
+//! Commits: periodic ones, those that users request, and the last one before leaving the group.
+
+use super::{ConsumerAction, ConsumerCore, ConsumerReply};
+use crate::dispatch::Committable;
+use crate::fetch::FetchEvent;
+use crate::group::{CommitOffset, CommitOutcome, GroupEvent};
+use crate::ids::PartitionHandle;
+use crate::time::Nanos;
+
+/// First id of the client's own requests; smaller ids belong to users' requests.
+const FIRST_INTERNAL_ID: u32 = 1 << 31;
+
+#[derive(Debug)]
+pub(super) struct CommitScheduler {
+    interval: Option<Nanos>,
+    due: Option<Nanos>,
+    next_internal: u32,
+    /// Id of the last commit before leaving the group.
+    last: Option<u32>,
+}
+
+impl CommitScheduler {
+    pub(super) fn new(interval: Option<Nanos>) -> Self {
+        Self { interval, due: None, next_internal: FIRST_INTERNAL_ID, last: None }
+    }
+
+    pub(super) fn internal_id(&mut self) -> u32 {
+        self.next_internal = self.next_internal.wrapping_add(1).max(FIRST_INTERNAL_ID);
+        self.next_internal
+    }
+
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        self.due
+    }
+
+    /// Returns whether offsets must be collected now. If so, the next interval starts.
+    pub(super) fn poll_due(&mut self, now: Nanos) -> bool {
+        let Some(interval) = self.interval else { return false };
+        let due = *self.due.get_or_insert(now + interval);
+        if due > now {
+            return false;
+        }
+        self.due = Some(now + interval);
+        true
+    }
+}
+
+impl ConsumerCore {
+    pub(super) fn commit(&mut self, now: Nanos, offsets: Vec<Committable>, id: u32, out: &mut Vec<ConsumerAction>) {
+        if offsets.is_empty() || self.group.is_none() {
+            if id != 0 {
+                out.push(ConsumerAction::Reply(id, ConsumerReply::Commit(Vec::new())));
+            }
+            return;
+        }
+        self.send_commit(now, offsets, id);
+    }
+
+    fn send_commit(&mut self, now: Nanos, offsets: Vec<Committable>, id: u32) {
+        let offset = |offset: Committable| self.to_commit_offset(self.partitions.last_handle(&offset.tp), offset);
+        let offsets = offsets.into_iter().map(offset).collect();
+        self.group(now, GroupEvent::Commit { offsets, id });
+    }
+
+    /// Converts an offset for the group, adding the id of the topic that the offset belongs to. A new topic of the same
+    /// name may exist by now; the partition's generations distinguish the two. `slot` may be a removed partition.
+    pub(super) fn to_commit_offset(&self, slot: Option<PartitionHandle>, offset: Committable) -> CommitOffset {
+        let of_this_topic = |slot| offset.generation.is_none_or(|of| self.partitions.is_of_current_topic(slot, of));
+        let topic_id = match slot {
+            Some(slot) if of_this_topic(slot) => self.partitions.topic_id(slot),
+            Some(_) => CommitOffset::DELETED_TOPIC,
+            None => 0,
+        };
+        CommitOffset {
+            tp: offset.tp,
+            topic_id,
+            offset: offset.offset,
+            leader_epoch: offset.leader_epoch,
+            metadata: offset.metadata,
+            epoch: offset.assignment_epoch,
+        }
+    }
+
+    pub(super) fn on_commit_result(
+        &mut self,
+        now: Nanos,
+        id: u32,
+        results: Vec<CommitOutcome>,
+        out: &mut Vec<ConsumerAction>,
+    ) {
+        let failed = results.iter().filter(|outcome| outcome.result.is_err());
+        let failed: Vec<_> = failed.map(|outcome| outcome.tp.clone()).collect();
+        if !failed.is_empty() {
+            out.push(ConsumerAction::CommitFailed(failed));
+        }
+        if id != 0 && id < FIRST_INTERNAL_ID {
+            out.push(ConsumerAction::Reply(id, ConsumerReply::Commit(results)));
+        }
+        self.on_revocation_committed(now, id);
+        if self.commits.last == Some(id) {
+            self.leave_group(now);
+        }
+    }
+
+    /// Starts to close: the last commit, then LeaveGroup, then `Finished`. The deadline ends the close in any case.
+    pub(super) fn close(
+        &mut self,
+        now: Nanos,
+        offsets: Option<Vec<Committable>>,
+        deadline: Nanos,
+        out: &mut Vec<ConsumerAction>,
+    ) {
+        self.closing = Some(deadline);
+        self.commits.interval = None;
+        self.commits.due = None;
+        if offsets.is_none() {
+            self.config.auto_commit = None; // leaving revokes the lanes, and they would commit their own offsets
+        }
+        let offsets = offsets.unwrap_or_default();
+        self.fetch(now, FetchEvent::Close);
+        if deadline <= now || self.group.is_none() {
+            self.finish(out);
+        } else if offsets.is_empty() {
+            self.leave_group(now);
+        } else {
+            let id = self.commits.internal_id();
+            self.commits.last = Some(id);
+            self.send_commit(now, offsets, id);
+        }
+    }
+
+    fn leave_group(&mut self, now: Nanos) {
+        let deadline = self.closing.unwrap_or(now);
+        self.group(now, GroupEvent::Leave { deadline, remain_in_group: self.remain_in_group });
+    }
+
+    pub(super) fn on_group_left(&mut self, _now: Nanos, out: &mut Vec<ConsumerAction>) {
+        if self.closing.is_some() {
+            self.finish(out);
+        }
+    }
+}

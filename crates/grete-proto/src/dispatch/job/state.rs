@@ -1,0 +1,245 @@
+//! State that a job and its lane share while the job runs: rows, marks, progress.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::dispatch::offsets::job_outputs::{HoldResult, JobOutputs, Mark, UndeliveredOutput};
+use crate::dispatch::offsets::shared_tracker::{MarkError, SharedTracker};
+use crate::dispatch::route_config::{Concurrency, OffsetPolicy, RouteConfig};
+use crate::dispatch::rows::decoded_batch::DecodedBatch;
+use crate::producer::BatchPromise;
+
+/// Rows, marks and outputs of a job.
+#[derive(Debug)]
+pub struct JobState {
+    pub(in crate::dispatch) tracker: Arc<SharedTracker>,
+    offset_policy: OffsetPolicy,
+    /// Other jobs process the same partition, so this job may mark its own rows only.
+    is_shard: bool,
+    rows: Mutex<JobRows>,
+    /// Number of leading rows that the handler has completed.
+    completed_rows: AtomicUsize,
+    /// The handler stopped after `completed_rows`, because the lane is leaving.
+    yielded: AtomicBool,
+    /// Records that the job has produced. Created with the first such record, so a job that produces nothing pays
+    /// nothing.
+    outputs: OnceLock<JobOutputs>,
+}
+
+#[derive(Debug, Default)]
+struct JobRows {
+    batch: Option<DecodedBatch>,
+    /// Offsets of the job's rows, kept where marks may come after the job's end.
+    finished_offsets: Box<[i64]>,
+}
+
+impl JobState {
+    pub(in crate::dispatch) fn new(tracker: &Arc<SharedTracker>, policy: &RouteConfig) -> Self {
+        Self {
+            tracker: Arc::clone(tracker),
+            offset_policy: policy.offsets,
+            is_shard: policy.concurrency != Concurrency::Partition,
+            rows: Mutex::default(),
+            completed_rows: AtomicUsize::new(0),
+            yielded: AtomicBool::new(false),
+            outputs: OnceLock::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, JobRows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the rows, from decoding until the job's end; else `None`.
+    pub fn batch(&self) -> Option<DecodedBatch> {
+        self.lock().batch.clone()
+    }
+
+    /// Calls `look` with the rows, without a clone; `None`: there are none.
+    pub(in crate::dispatch) fn with_batch<R>(&self, look: impl FnOnce(&DecodedBatch) -> R) -> Option<R> {
+        self.lock().batch.as_ref().map(look)
+    }
+
+    pub(in crate::dispatch) fn set_batch(&self, batch: DecodedBatch) {
+        self.lock().batch = Some(batch);
+    }
+
+    /// Takes the rows at the job's end.
+    pub(in crate::dispatch) fn take_batch(&self) -> Option<DecodedBatch> {
+        let mut rows = self.lock();
+        let batch = rows.batch.take()?;
+        if self.is_shard && self.offset_policy == OffsetPolicy::Manual {
+            rows.finished_offsets = batch.offsets().into();
+        }
+        Some(batch)
+    }
+
+    /// Returns the first and the last offset of the rows; `None`: there are none.
+    pub fn offsets(&self) -> Option<(i64, i64)> {
+        let rows = self.lock();
+        let offsets = rows.batch.as_ref()?.offsets();
+        offsets.first().copied().zip(offsets.last().copied())
+    }
+
+    /// Reports the first `rows` rows as done: they are not delivered again if the job fails. (With
+    /// [`OffsetPolicy::Manual`] this has no effect.)
+    pub fn set_completed_rows(&self, rows: usize) {
+        self.completed_rows.store(rows, Ordering::Release);
+    }
+
+    /// Returns the number of leading rows that are done.
+    pub fn completed_rows(&self) -> usize {
+        self.completed_rows.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the job is fenced, so that its marks and progress do not count any more.
+    pub fn is_fenced(&self) -> bool {
+        self.tracker.is_fenced()
+    }
+
+    /// Returns whether the lane is leaving, so that rows that are not started are better left to its next owner.
+    ///
+    /// Always false at most once: there the rows are committed already, and no owner would receive them.
+    #[inline]
+    pub fn is_leaving(&self) -> bool {
+        self.tracker.is_leaving() && self.offset_policy != OffsetPolicy::AtMostOnce
+    }
+
+    /// Returns whether the handler must stop between two rows, because the lane is leaving.
+    ///
+    /// After `true` the job runs no further row. Its end as [`JobOutcome::Done`](crate::dispatch::JobOutcome::Done)
+    /// then covers only the rows reported by [`JobState::set_completed_rows`].
+    #[inline]
+    pub fn should_yield(&self) -> bool {
+        let leaving = self.is_leaving();
+        if leaving {
+            self.yielded.store(true, Ordering::Release);
+        }
+        leaving
+    }
+
+    /// Returns whether [`JobState::should_yield`] has returned true.
+    pub fn has_yielded(&self) -> bool {
+        self.yielded.load(Ordering::Acquire)
+    }
+
+    /// Marks the rows with offsets in `first..=last`. Returns how many were not marked before.
+    ///
+    /// Marks work after the job's end, too. In a lane without slots, the rows may belong to earlier jobs. After this
+    /// call, ask [`JobState::take_resumed`]. A mark waits for the records that the job produced before it: see
+    /// [`JobState::on_produced`].
+    ///
+    /// # Errors
+    /// - [`MarkError::Fenced`] if the lane was lost or abandoned, or its position was moved by a seek.
+    /// - [`MarkError::Undelivered`] if a record that the job produced before the mark was not written.
+    pub fn mark(&self, first: i64, last: i64) -> Result<u64, MarkError> {
+        if !self.is_shard {
+            return self.apply_or_hold(Mark::Range(first, last));
+        }
+        let rows = self.lock();
+        let offsets = rows.batch.as_ref().map_or(&*rows.finished_offsets, DecodedBatch::offsets);
+        let start = offsets.partition_point(|offset| *offset < first);
+        let end = offsets.partition_point(|offset| *offset <= last);
+        let meant = offsets.get(start..end).unwrap_or_default();
+        self.apply_or_hold(Mark::Rows(meant.into()))
+    }
+
+    /// Marks the rows with exactly these offsets, ascending; otherwise like [`JobState::mark`].
+    ///
+    /// With [`OffsetPolicy::Manual`] the offsets may be any rows of the lane that were handed out. A handler that kept
+    /// a record of an earlier job has no other job to mark it with.
+    ///
+    /// # Errors
+    /// The same as [`JobState::mark`].
+    pub fn mark_rows(&self, offsets: &[i64]) -> Result<u64, MarkError> {
+        if !self.is_shard || self.offset_policy == OffsetPolicy::Manual {
+            return self.apply_or_hold(Mark::Rows(offsets.into()));
+        }
+        let rows = self.lock();
+        let own = rows.batch.as_ref().map_or(&*rows.finished_offsets, DecodedBatch::offsets);
+        let meant = offsets.iter().copied().filter(|offset| own.binary_search(offset).is_ok()).collect();
+        self.apply_or_hold(Mark::Rows(meant))
+    }
+
+    fn apply_or_hold(&self, mark: Mark) -> Result<u64, MarkError> {
+        let Some(outputs) = self.outputs.get() else { return self.apply(&mark) };
+        self.release_marks(false);
+        let open = self.tracker.with(|tracker| tracker.count_open(&mark))?;
+        match outputs.hold_mark(mark) {
+            HoldResult::Apply(mark) => self.apply(&mark),
+            HoldResult::Held => Ok(open as u64),
+            HoldResult::Failed => Err(MarkError::Undelivered),
+        }
+    }
+
+    fn apply(&self, mark: &Mark) -> Result<u64, MarkError> {
+        Ok(self.tracker.with(|tracker| tracker.apply(mark))? as u64)
+    }
+
+    /// Records that the job has produced `count` records: those of the promise's batch from index `first` on.
+    ///
+    /// Marks from now on wait until these records are written, and so does the job's end. `source`: offset of the
+    /// record that the job processes, if known. An at-most-once job commits before its records are processed, so it has
+    /// nothing that could wait.
+    pub fn on_produced(&self, receipt: &Arc<BatchPromise>, first: u32, count: u32, source: Option<i64>) {
+        if self.offset_policy != OffsetPolicy::AtMostOnce && count > 0 {
+            let outputs = self.outputs.get_or_init(JobOutputs::default);
+            outputs.add(receipt, first, count, self.completed_rows(), source);
+        }
+    }
+
+    /// Returns the batches with records of the job that are not settled, as of the last poll.
+    #[must_use]
+    pub fn pending_batches(&self) -> Vec<Arc<BatchPromise>> {
+        self.outputs().map(JobOutputs::pending_batches).unwrap_or_default()
+    }
+
+    /// Returns how many records of the job are not settled, as of the last poll.
+    pub fn pending_outputs(&self) -> u64 {
+        self.outputs.get().map_or(0, JobOutputs::pending_count)
+    }
+
+    /// Returns the first record of the job that was not written; `None`: there is none.
+    pub fn undelivered(&self) -> Option<UndeliveredOutput> {
+        self.outputs.get()?.undelivered(u64::MAX)
+    }
+
+    pub(in crate::dispatch) fn outputs(&self) -> Option<&JobOutputs> {
+        self.outputs.get()
+    }
+
+    /// Applies marks whose outputs are written. Returns the batch whose settlement to wait for next. `producer_closed`:
+    /// nothing more will be settled.
+    pub(in crate::dispatch) fn release_marks(&self, producer_closed: bool) -> Option<Arc<BatchPromise>> {
+        let (marks, next) = self.outputs.get()?.poll(producer_closed);
+        for mark in marks {
+            let _ = self.apply(&mark); // fenced: these marks do not count any more
+        }
+        next
+    }
+
+    /// Returns whether a mark has ended the lane's wait for marks, and clears that flag. If so, call
+    /// [`Dispatch::on_marks_resumed`](crate::dispatch::Dispatch::on_marks_resumed).
+    #[must_use]
+    pub fn take_resumed(&self) -> bool {
+        self.tracker.take_resumed()
+    }
+
+    /// Marks the rows that the handler has reported as completed.
+    pub(in crate::dispatch) fn apply_progress(&self) {
+        let mut rows = self.completed_rows();
+        if let Some(outputs) = self.outputs.get() {
+            self.release_marks(false);
+            rows = outputs.delivered_rows(rows);
+        }
+        if rows == 0 || self.offset_policy != OffsetPolicy::Auto {
+            return;
+        }
+        let state = self.lock();
+        let Some(batch) = &state.batch else { return };
+        let offsets = batch.offsets();
+        let done = offsets.get(..rows.min(offsets.len())).unwrap_or_default();
+        // Progress of a fenced job does not count, and no caller needs to know.
+        let _ = self.tracker.with(|tracker| tracker.mark_offsets(done));
+    }
+}

@@ -1,0 +1,61 @@
+//! Pauses of a lane that waits for marks, and how often they are reported.
+
+use crate::dispatch::ids::LaneId;
+use crate::dispatch::queue::timers::{Timer, Timers};
+use crate::time::Nanos;
+
+/// Pauses of a lane that waits for marks.
+///
+/// A lane whose marks come late pauses many times a second, hence the reports of several pauses together.
+#[derive(Debug, Default)]
+pub(in crate::dispatch) struct UnmarkedPauses {
+    /// A pause has begun, and not enough was marked since.
+    pausing: bool,
+    /// Pauses that began since the last report.
+    count: u64,
+    reported_at: Option<Nanos>,
+    timer: Option<Nanos>,
+}
+
+impl UnmarkedPauses {
+    pub(in crate::dispatch) fn is_pausing(&self) -> bool {
+        self.pausing
+    }
+
+    pub(in crate::dispatch) fn begin(&mut self) {
+        self.pausing = true;
+        self.count = self.count.saturating_add(1);
+    }
+
+    pub(in crate::dispatch) fn end(&mut self) {
+        self.pausing = false;
+    }
+
+    /// Takes the number of pauses since the last report, to report it now. `None`: the last report is less than `every`
+    /// ago, and the timer is set for the next one.
+    pub(in crate::dispatch) fn take_report(
+        &mut self,
+        timers: &mut Timers,
+        lane: LaneId,
+        now: Nanos,
+        every: Nanos,
+    ) -> Option<u64> {
+        let next = self.reported_at.map(|reported| reported.saturating_add(every)).filter(|next| *next > now);
+        if next.is_some() {
+            timers.set(Timer::Unmarked(lane), &mut self.timer, next);
+            return None;
+        }
+        self.reported_at = Some(now);
+        Some(std::mem::take(&mut self.count))
+    }
+
+    /// Returns whether pauses are not reported yet.
+    pub(in crate::dispatch) fn on_timer(&mut self) -> bool {
+        self.timer = None;
+        self.count > 0
+    }
+
+    pub(super) fn clear_timer(&mut self, timers: &mut Timers, lane: LaneId) {
+        timers.set(Timer::Unmarked(lane), &mut self.timer, None);
+    }
+}

@@ -1,0 +1,292 @@
+//! Calls of a client's network thread: lanes, fetched data, positions and sessions in; committable offsets out.
+
+use std::sync::Arc;
+
+use super::ids::{ClientId, LaneId};
+use super::job::InFlightJob;
+use super::lane::{Lane, LaneFailure, LaneSpec, Phase};
+use super::offset_map::OffsetMap;
+use super::offsets::shared_tracker::Fenced;
+use super::outbox::{Committable, Outbox};
+use super::queue::ready_queue::{QueueEntry, ReadyKind};
+use super::route_config::Pool;
+use super::{Dispatch, Mode, get_mut};
+use crate::fetch::CompletedFetch;
+use crate::ids::{PartitionHandle, TopicPartition};
+use crate::time::Nanos;
+
+/// State that the dispatcher keeps for each client.
+#[derive(Debug, Default)]
+pub(super) struct ClientState {
+    pub(super) outbox: Outbox,
+    /// End of the group member's session: lanes run jobs of records only until then. `None`: no session.
+    pub(super) session_until: Option<Nanos>,
+    /// Queue entries that wait for the session to be renewed.
+    pub(super) waiting_for_session: Vec<(Pool, QueueEntry)>,
+    /// The fetcher waits for memory, so a release wakes the client.
+    pub(super) awaiting_memory: bool,
+    pub(super) wake_pending: bool,
+    /// No job of the client passes a limit before this time; `None`: never.
+    pub(super) next_stall_check: Option<Nanos>,
+}
+
+impl Dispatch {
+    /// Adds a lane for a newly assigned partition.
+    pub fn add_lane(&mut self, spec: LaneSpec) -> LaneId {
+        self.generation += 1;
+        let index = self.lanes.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.lanes.push(None);
+            self.lanes.len() - 1
+        });
+        let id = LaneId { index: u32::try_from(index).unwrap_or(u32::MAX), generation: self.generation };
+        let predecessor = self.lanes.iter().flatten().find(|lane| {
+            matches!(lane.phase, Phase::Abandoned | Phase::Leaving { .. })
+                && lane.spec.client == spec.client
+                && lane.spec.tp == spec.tp
+        });
+        let predecessor = predecessor.map(|lane| lane.id);
+        let tally = self.stats.place(&spec.policy);
+        let mut lane = Lane::new(id, spec, tally, predecessor, self.now);
+        if self.mode == Mode::Stopping {
+            lane.phase = Phase::Finished;
+        }
+        if let Some(place) = self.lanes.get_mut(index) {
+            *place = Some(lane);
+        }
+        self.schedule_tick(id);
+        id
+    }
+
+    /// Adds fetched data to a lane. Returns whether to wake a worker.
+    ///
+    /// Data of an older assignment, or of a position that a seek has left, is dropped here before any worker decodes
+    /// it.
+    pub fn push(&mut self, now: Nanos, id: LaneId, chunk: CompletedFetch) -> bool {
+        self.now = self.now.max(now);
+        let Some(lane) = self.lane_mut(id) else { return false };
+        // A stopped lane keeps its data: the memory budget then stops the fetcher.
+        let gone = matches!(lane.phase, Phase::Leaving { .. } | Phase::Abandoned);
+        if gone || lane.fetch.generation() != Some(chunk.fetch_generation) {
+            let (client, handle, bytes) = (lane.spec.client, lane.spec.handle, chunk.bytes);
+            self.release(client, handle, bytes);
+            return false;
+        }
+        lane.fetch.push(now, chunk, &lane.spec.policy);
+        self.enqueue_decode(id)
+    }
+
+    /// Sets the high watermark, and the end of the readable data, from a response without records. Returns whether to
+    /// wake a worker.
+    pub fn set_end_offsets(&mut self, id: LaneId, high_watermark: i64, readable_end: i64) -> bool {
+        let Some(lane) = self.lane_mut(id) else { return false };
+        lane.fetch.set_end_offsets(high_watermark, readable_end);
+        self.enqueue(id, ReadyKind::LaneHook)
+    }
+
+    /// Sets the lane's position, and the generation that its fetched data carries from now on.
+    ///
+    /// `recovered_marks` are offsets from there on that were marked under an earlier assignment; they come only with a
+    /// `committed` offset.
+    ///
+    /// A position that moved without the user (truncation, reset) makes queued data outdated. A position equal to the
+    /// offset of a corrupt batch does not: rows that were decoded before that batch stay valid.
+    pub fn set_position(
+        &mut self,
+        id: LaneId,
+        offset: i64,
+        generation: u32,
+        committed: bool,
+        recovered_marks: OffsetMap,
+    ) {
+        let Some(lane) = self.lane_mut(id) else { return };
+        let refetch = lane.fetch.take_refetch();
+        if lane.fetch.generation() == Some(generation) {
+            return;
+        }
+        let positioned = lane.offsets.position().is_some();
+        if positioned && lane.fetch.generation().is_none() && refetch == Some(offset) {
+            lane.fetch.set_generation(generation);
+            return;
+        }
+        if positioned {
+            self.reset_lane(id);
+        }
+        let Some(lane) = self.lane_mut(id) else { return };
+        lane.start_at(offset, generation, committed, recovered_marks);
+        self.enqueue(id, ReadyKind::LaneHook);
+    }
+
+    /// Revokes a lane. Its jobs in flight end first, then its `revoked` hook runs; [`Outbox::drained`] reports the end.
+    /// Returns whether to wake a worker.
+    pub fn revoke(&mut self, id: LaneId, lost: bool) -> bool {
+        let Some(lane) = self.lane_mut(id) else { return false };
+        let before = lane.phase;
+        if before == Phase::Abandoned || (matches!(before, Phase::Leaving { .. }) && !lost) {
+            return false;
+        }
+        lane.phase = Phase::Leaving { lost };
+        lane.offsets.tracker().set_leaving();
+        if lost {
+            // Another member may process the partition already.
+            lane.offsets.tracker().fence();
+        }
+        if !matches!(before, Phase::Leaving { .. }) {
+            self.drop_rows(id);
+        }
+        if lost {
+            // After `drop_rows`: the end of the last job may remove the lane.
+            self.release_suspended(id);
+        }
+        // A lane that was lost while it was being revoked has its hook in flight, or waits for jobs.
+        !matches!(before, Phase::Leaving { .. }) && self.finish_if_idle(id)
+    }
+
+    /// Abandons a lane whose jobs still run after the revocation deadline: from now on these jobs mark nothing.
+    ///
+    /// Returns the jobs, for the report. When the last of them has come back, the lane's hook runs if a handler
+    /// instance exists.
+    pub fn abandon(&mut self, id: LaneId) -> Vec<InFlightJob> {
+        let Some(lane) = self.lane_mut(id) else { return Vec::new() };
+        lane.offsets.tracker().fence();
+        lane.phase = Phase::Abandoned;
+        let running: Vec<InFlightJob> = self.jobs.of_lane(id).cloned().collect();
+        self.drop_rows(id);
+        // After `drop_rows`: the end of the last job may remove the lane.
+        self.release_suspended(id);
+        self.finish_if_idle(id);
+        running
+    }
+
+    /// Drops a lane without a hook and without a last commit (a low-level client unassigned the partition).
+    pub fn remove_lane(&mut self, id: LaneId) {
+        if let Some(lane) = self.lane_mut(id) {
+            lane.hooks.skip_end_hook();
+        }
+        self.abandon(id);
+    }
+
+    /// Resets a lane whose position moves (seek or truncation). Queued data is dropped, and so is data that arrives
+    /// before the new position is known.
+    pub fn reset_lane(&mut self, id: LaneId) {
+        self.drop_rows(id);
+        let Some(lane) = self.lane_mut(id) else { return };
+        lane.fetch.reset_position();
+        lane.offsets.reset();
+        lane.pauses.end();
+        // The records whose marks were dropped are read again, or the user has chosen to skip them.
+        lane.failure.take_if(|failure| failure.reason == super::suspended_jobs::UNDELIVERED);
+        // A lane that is leaving, lost or abandoned stays fenced.
+        if matches!(lane.phase, Phase::Active | Phase::Stopping | Phase::Finished) {
+            lane.replace_tracker(Arc::default());
+        }
+        self.release_suspended(id);
+    }
+
+    /// Resets a lane whose topic was deleted and created again. Like [`Dispatch::reset_lane`], and the end of the
+    /// partition is unknown from now on.
+    pub fn reset_recreated_topic(&mut self, id: LaneId) {
+        self.reset_lane(id);
+        if let Some(lane) = self.lane_mut(id) {
+            lane.fetch.forget_log_offsets();
+            lane.offsets.forget_committed();
+        }
+    }
+
+    /// Sets or clears the error that keeps the partition from being read. Data that is fetched already is processed
+    /// either way.
+    pub fn set_failure(&mut self, id: LaneId, failure: Option<LaneFailure>) {
+        if let Some(lane) = self.lane_mut(id) {
+            lane.failure = failure;
+        }
+    }
+
+    /// Pauses a lane until `until` or until [`Dispatch::resume`]: its data is kept and not handed out. `None`: without
+    /// end.
+    pub fn pause(&mut self, id: LaneId, until: Option<Nanos>) {
+        let Some(lane) = get_mut(&mut self.lanes, id) else { return };
+        lane.schedule.pause(&mut self.timers, id, until);
+    }
+
+    /// Ends the user's pause. Returns whether to wake a worker.
+    pub fn resume(&mut self, id: LaneId) -> bool {
+        let Some(lane) = get_mut(&mut self.lanes, id) else { return false };
+        lane.schedule.resume(&mut self.timers, id);
+        self.enqueue_all(id)
+    }
+
+    /// Continues a lane whose wait for marks has ended; see [`JobState::take_resumed`](super::JobState::take_resumed).
+    /// Returns whether to wake a worker.
+    pub fn on_marks_resumed(&mut self, id: LaneId) -> bool {
+        self.enqueue_decode(id)
+    }
+
+    /// Sets the time until which the group session is alive; `None`: the client has no session. Returns whether lanes
+    /// became ready.
+    pub fn set_session(&mut self, client: ClientId, until: Option<Nanos>) -> bool {
+        let Some(entry) = self.client_mut(client) else { return false };
+        entry.session_until = until;
+        let held = std::mem::take(&mut entry.waiting_for_session);
+        let any = !held.is_empty();
+        for (pool, place) in held {
+            self.ready.put(pool, place);
+        }
+        any
+    }
+
+    /// Sets whether the fetcher waits for memory. While set, each release of memory wakes the client.
+    ///
+    /// Releases that the client has not yet collected wake it, too. A worker may have completed its job between the
+    /// client's last check and this call, without waking any thread.
+    pub fn set_awaiting_memory(&mut self, client: ClientId, starved: bool) {
+        if let Some(entry) = self.client_mut(client) {
+            entry.awaiting_memory = starved;
+            entry.wake_pending |= starved && !entry.outbox.released.is_empty();
+        }
+    }
+
+    /// Takes everything that was collected for the client since the last call.
+    pub fn take_outbox(&mut self, client: ClientId) -> Outbox {
+        self.client_mut(client).map(|entry| std::mem::take(&mut entry.outbox)).unwrap_or_default()
+    }
+
+    /// Returns whether to wake the client, and clears that flag.
+    pub fn take_pending_wake(&mut self, client: ClientId) -> bool {
+        self.client_mut(client).is_some_and(|entry| std::mem::take(&mut entry.wake_pending))
+    }
+
+    /// Returns offsets that have grown since they were last returned; with `all`, unchanged offsets, too. Marks and
+    /// reported progress of jobs in flight count.
+    pub fn take_committables(&mut self, client: ClientId, all: bool) -> Vec<Committable> {
+        self.apply_progress(|running| running.client == client);
+        let lanes = self.lanes.iter_mut().flatten().filter(|lane| lane.spec.client == client);
+        lanes.filter_map(|lane| lane.take_committable(all)).collect()
+    }
+
+    /// Returns the committable offset of one lane, unchanged or not. Marks and reported progress of jobs in flight
+    /// count.
+    ///
+    /// # Errors
+    /// [`Fenced`] if the lane does not belong to this process any more.
+    pub fn committable(&mut self, id: LaneId) -> Result<Option<Committable>, Fenced> {
+        self.apply_progress(|running| running.unit.lane == id);
+        let lane = self.lane_mut(id).filter(|lane| !lane.offsets.tracker().is_fenced()).ok_or(Fenced)?;
+        Ok(lane.take_committable(true))
+    }
+
+    /// Records a failed commit: [`Dispatch::take_committables`] returns the offsets of these partitions again.
+    pub fn on_commit_failed(&mut self, client: ClientId, tps: &[TopicPartition]) {
+        for lane in self.lanes.iter_mut().flatten() {
+            if lane.spec.client == client && tps.contains(&lane.spec.tp) {
+                lane.offsets.forget_committed();
+            }
+        }
+    }
+
+    /// Releases bytes of the partition `handle`.
+    pub fn release(&mut self, client: ClientId, handle: PartitionHandle, bytes: usize) {
+        if let Some(entry) = self.client_mut(client).filter(|_| bytes > 0) {
+            entry.outbox.released.push((handle, bytes));
+            entry.wake_pending |= entry.awaiting_memory;
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Handling of Fetch responses: advances positions by batch headers, and sorts errors into retries, position lookups
+//! and failures.
+
+use grete_wire::error::WireError;
+use grete_wire::error_code::ErrorCode;
+use grete_wire::fetch::{self, FetchPartition, NodeEndpoint};
+
+use crate::ids::PartitionHandle;
+use crate::partition::error::{Corruption, PartitionError};
+use crate::partition::log_event::FetchLogEvent;
+use crate::partition::table::{FetchState, PartitionTable};
+use crate::position::PositionEvent;
+use crate::request::{Reply, RequestError, Response};
+use crate::time::Nanos;
+
+use super::completed_fetch::CompletedFetch;
+use super::event::FetchAction;
+use super::fetcher::Fetcher;
+use super::session::PartitionParams;
+use super::validate::validate_batches;
+
+/// Context of one partition in a response.
+struct PartitionContext<'a> {
+    now: Nanos,
+    session: usize,
+    slot: PartitionHandle,
+    sent_params: PartitionParams,
+    response: &'a Response,
+}
+
+impl Fetcher {
+    pub(super) fn on_reply(
+        &mut self,
+        now: Nanos,
+        reply: Reply,
+        partitions: &mut PartitionTable,
+        out: &mut Vec<FetchAction>,
+    ) {
+        // A reply whose token no session waits for is late: the connection was lost, or the fetcher was closed.
+        let Some(at) = self.sessions.iter().position(|session| session.in_flight == Some(reply.token.id)) else {
+            return;
+        };
+        if let Some(session) = self.sessions.get_mut(at) {
+            session.in_flight = None;
+        }
+        let result = match &reply.result {
+            Ok(response) => self.on_response(now, at, response, partitions, out).map_err(RequestError::Protocol),
+            Err(error) => Err(error.clone()),
+        };
+        if let Err(error) = result {
+            if let RequestError::Protocol(error) = error {
+                out.push(FetchAction::LogEvent(FetchLogEvent::BadResponse { node: reply.node, error }));
+            }
+            self.back_off(now, at);
+        }
+    }
+
+    /// Handles a Fetch that failed as a whole: waits, then starts over with a full request.
+    fn back_off(&mut self, now: Nanos, at: usize) {
+        self.needs_metadata = true;
+        let Self { sessions, rng, .. } = self;
+        if let Some(session) = sessions.get_mut(at) {
+            session.reset();
+            session.failing = true;
+            session.not_before = now.saturating_add(session.backoff.next_delay(rng));
+        }
+    }
+
+    fn on_response(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        response: &Response,
+        partitions: &mut PartitionTable,
+        out: &mut Vec<FetchAction>,
+    ) -> Result<(), WireError> {
+        let body = response.body();
+        let (head, mut items) = fetch::response::parse(response.version, body)?;
+        if head.error_code != ErrorCode::NONE {
+            self.on_session_error(now, at, head.error_code, out);
+            return Ok(());
+        }
+        let (chunks, before) = (self.stats.chunks, out.len());
+        for item in &mut items {
+            self.on_partition(now, at, &item?, response, partitions, out);
+        }
+        self.on_unnamed_partitions(at, partitions, out);
+        set_leader_endpoints(out.get_mut(before..).unwrap_or_default(), items.node_endpoints());
+        self.stats.responses += 1;
+        self.stats.empty_responses += u64::from(chunks == self.stats.chunks);
+        if let Some(session) = self.sessions.get_mut(at) {
+            session.on_response_ok(head.session_id);
+        }
+        Ok(())
+    }
+
+    /// Records success for partitions that a response within a session does not name: they are healthy and without
+    /// news. This includes partitions that failed before, whose first good response may have arrived too late to count.
+    fn on_unnamed_partitions(&mut self, at: usize, partitions: &PartitionTable, out: &mut Vec<FetchAction>) {
+        let Self { partition_states: lanes, sessions, .. } = self;
+        let Some(session) = sessions.get(at).filter(|session| session.epoch > 0) else { return };
+        if lanes.iter().all(|lane| lane.failures == 0 && lane.fatal_errors == 0) {
+            return;
+        }
+        for entry in
+            session.entries.iter().filter(|entry| entry.is_led_by_node && entry.in_session && !entry.in_response)
+        {
+            let slot = entry.slot;
+            let current = partitions.state(slot) == FetchState::Fetching
+                && entry.generation == partitions.fetch_generation(slot)
+                && entry.sent_params.fetch_offset == partitions.fetch_offset(slot);
+            let Some(lane) = lanes.get_mut(slot.index()).filter(|lane| current && lane.refetched_batch.is_none())
+            else {
+                continue;
+            };
+            if lane.failures > 0 || lane.fatal_errors > 0 {
+                lane.record_success();
+                lane.record_recovery();
+                out.push(FetchAction::Recovered { slot });
+            }
+        }
+    }
+
+    /// Handles a rejected session or request. A rejected session is replaced at once, by one full request. If the full
+    /// request is rejected, too, the node gets a backoff, so that nothing spins.
+    fn on_session_error(&mut self, now: Nanos, at: usize, code: ErrorCode, out: &mut Vec<FetchAction>) {
+        let Some(session) = self.sessions.get_mut(at) else { return };
+        let session_only = matches!(
+            code,
+            ErrorCode::FETCH_SESSION_ID_NOT_FOUND
+                | ErrorCode::INVALID_FETCH_SESSION_EPOCH
+                | ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR
+        );
+        if code == ErrorCode::FETCH_SESSION_ID_NOT_FOUND {
+            session.id = 0;
+        }
+        session.session_errors = session.session_errors.saturating_add(1);
+        // A broker evicts idle sessions from its cache, which alone is not worth a log event.
+        if code != ErrorCode::FETCH_SESSION_ID_NOT_FOUND || session.session_errors > 1 {
+            out.push(FetchAction::LogEvent(FetchLogEvent::SessionError { node: session.node, code }));
+        }
+        if session_only && session.session_errors == 1 {
+            session.reset();
+        } else {
+            self.back_off(now, at);
+        }
+    }
+
+    fn on_partition(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        item: &FetchPartition<'_>,
+        response: &Response,
+        partitions: &mut PartitionTable,
+        out: &mut Vec<FetchAction>,
+    ) {
+        let Some(session) = self.sessions.get_mut(at) else { return };
+        let Some(index) = session.find(&item.topic, item.partition) else { return };
+        let Some(entry) = session.entries.get_mut(index) else { return };
+        entry.in_response = true;
+        let (slot, asked) = (entry.slot, entry.sent_params);
+        // The item is stale if the partition was removed, moved or sought since the request left, if another node leads
+        // the partition, or if the response names the partition twice. The broker's fetch offset moves only by the
+        // client's requests, so nothing is lost.
+        if !entry.is_led_by_node
+            || entry.generation != partitions.fetch_generation(slot)
+            || partitions.state(slot) != FetchState::Fetching
+            || asked.fetch_offset != partitions.fetch_offset(slot)
+        {
+            return;
+        }
+        if let Some((leader, epoch)) = item.current_leader
+            && leader >= 0
+            && epoch > partitions.leader_epoch(slot)
+        {
+            out.push(FetchAction::LeaderHint { tp: partitions.name(slot), leader, epoch, endpoint: None });
+        }
+        let context = PartitionContext { now, session: at, slot, sent_params: asked, response };
+        if item.error_code != ErrorCode::NONE {
+            self.on_partition_error(&context, item.error_code, partitions, out);
+            return;
+        }
+        if let Some((epoch, end_offset)) =
+            item.diverging_epoch.filter(|(epoch, end_offset)| *epoch >= 0 && *end_offset >= 0)
+        {
+            self.on_position_invalid(&context, PositionEvent::Diverged { slot, epoch, end_offset }, partitions, out);
+            return;
+        }
+        partitions.set_high_watermark(slot, item.high_watermark);
+        partitions.set_last_stable_offset(slot, item.last_stable_offset);
+        partitions.set_log_start_offset(slot, item.log_start_offset);
+        self.on_records(&context, item, partitions, out);
+    }
+
+    fn on_records(
+        &mut self,
+        context: &PartitionContext<'_>,
+        item: &FetchPartition<'_>,
+        partitions: &mut PartitionTable,
+        out: &mut Vec<FetchAction>,
+    ) {
+        let PartitionContext { slot, sent_params: asked, response, .. } = *context;
+        let records = response.body().get(item.records.clone()).unwrap_or_default();
+        let validated = validate_batches(records, asked.fetch_offset, item.high_watermark);
+        let read_committed = self.config.read_committed;
+        let readable_end = if read_committed { item.last_stable_offset } else { item.high_watermark };
+        self.partition_state(slot).record_success();
+        if validated.bytes == 0 {
+            match validated.corruption {
+                Some(cause) => self.reject_batch(context, cause, partitions, out),
+                None if !records.is_empty() => self.raise_max_bytes(context, partitions, out),
+                // A session names a partition without records when its end has moved, or for the first time.
+                None => {
+                    if !self.partition_state(slot).verifying_refetch {
+                        self.partition_state(slot).record_recovery();
+                    }
+                    out.push(FetchAction::CaughtUp { slot, high_watermark: item.high_watermark, readable_end });
+                }
+            }
+            return;
+        }
+        // Data behind a corrupt batch is fetched again, and then comes first.
+        let generation = partitions.fetch_generation(slot);
+        let lane = self.partition_state(slot);
+        lane.rejected_batch = None;
+        lane.max_bytes = 0;
+        match lane.refetched_batch {
+            // Headers prove nothing about the content.
+            Some((offset, of)) if of == generation => lane.verifying_refetch |= offset == asked.fetch_offset,
+            _ => lane.record_recovery(),
+        }
+        let start = response.frame.offset_in_buffer() + response.body + item.records.start;
+        let aborted = if read_committed { item.aborted().collect() } else { Vec::new() };
+        out.push(FetchAction::Data(CompletedFetch {
+            slot,
+            assignment_epoch: partitions.assignment_epoch(slot),
+            fetch_generation: generation,
+            frame: response.frame.buffer().clone(),
+            range: start..start + validated.bytes,
+            fetch_offset: asked.fetch_offset,
+            next_offset: validated.next_offset,
+            aborted_transactions: aborted,
+            high_watermark: item.high_watermark,
+            readable_end,
+            log_start_offset: item.log_start_offset,
+            bytes: validated.bytes,
+            leader_epoch: validated.leader_epoch,
+            timestamps: validated.timestamps,
+        }));
+        partitions.charge(slot, validated.bytes);
+        partitions.set_fetch_offset(slot, validated.next_offset);
+        // No checksum covers a batch's leader epoch, but an epoch above the leader's own is impossible.
+        let epoch = validated.leader_epoch;
+        let plausible = asked.current_leader_epoch < 0 || epoch <= asked.current_leader_epoch;
+        partitions.set_last_fetched_epoch(slot, if plausible { epoch } else { -1 });
+        self.stats.chunks += 1;
+        self.stats.bytes = self.stats.bytes.saturating_add(validated.bytes as u64);
+        self.stats.records = self.stats.records.saturating_add(validated.records);
+    }
+
+    /// Rejects an implausible first batch: the batch is fetched once more, then the partition stops.
+    fn reject_batch(
+        &mut self,
+        context: &PartitionContext<'_>,
+        cause: Corruption,
+        partitions: &mut PartitionTable,
+        out: &mut Vec<FetchAction>,
+    ) {
+        let PartitionContext { slot, sent_params: asked, .. } = *context;
+        let (tp, offset) = (partitions.name(slot), asked.fetch_offset);
+        let here = Some((offset, asked.current_leader_epoch));
+        let lane = self.partition_state(slot);
+        if lane.rejected_batch == here {
+            self.fail(context.now, slot, PartitionError::Corrupt { tp, offset, cause }, partitions, out);
+            return;
+        }
+        lane.rejected_batch = here;
+        if !matches!(cause, Corruption::Beyond { .. }) {
+            out.push(FetchAction::LogEvent(FetchLogEvent::CorruptBatch { tp, offset, cause }));
+        }
+    }
+
+    /// Handles a truncated first batch. Since Fetch v3 brokers send the first batch whole, whatever the limits; a
+    /// broker that does not gets a larger limit.
+    fn raise_max_bytes(
+        &mut self,
+        context: &PartitionContext<'_>,
+        partitions: &mut PartitionTable,
+        out: &mut Vec<FetchAction>,
+    ) {
+        let PartitionContext { slot, sent_params: asked, .. } = *context;
+        let limit = self.config.max_bytes.max(self.config.partition_bytes);
+        if asked.max_bytes >= limit {
+            let error = PartitionError::BatchTooLarge { tp: partitions.name(slot), offset: asked.fetch_offset, limit };
+            self.fail(context.now, slot, error, partitions, out);
+            return;
+        }
+        self.partition_state(slot).max_bytes = asked.max_bytes.max(1).saturating_mul(2).min(limit);
+    }
+
+    /// Handles the leader's report that the position is not in its log. The position came from headers, so the report
+    /// is trusted only once every queued batch has passed its checksum (no bytes are held). Otherwise a corrupt header
+    /// would cause a reset, and the reset a loss. Nor may a truncation overtake batches that the application has yet to
+    /// process.
+    fn on_position_invalid(
+        &mut self,
+        context: &PartitionContext<'_>,
+        event: PositionEvent,
+        partitions: &mut PartitionTable,
+        out: &mut Vec<FetchAction>,
+    ) {
+        let slot = context.slot;
+        if partitions.queued_bytes(slot) > 0 {
+            self.partition_state(slot).draining = true;
+        } else {
+            partitions.set_state(slot, FetchState::Resolving);
+            out.push(FetchAction::Position(event));
+        }
+    }
+
+    fn on_partition_error(
+        &mut self,
+        context: &PartitionContext<'_>,
+        code: ErrorCode,
+        partitions: &mut PartitionTable,
+        out: &mut Vec<FetchAction>,
+    ) {
+        let slot = context.slot;
+        match code {
+            ErrorCode::OFFSET_OUT_OF_RANGE => {
+                self.on_position_invalid(context, PositionEvent::OutOfRange { slot }, partitions, out);
+                return;
+            }
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
+                let tp = partitions.name(slot);
+                self.fail(context.now, slot, PartitionError::NotAuthorized { tp }, partitions, out);
+                return;
+            }
+            // The leader is known; it only has to advance its high watermark.
+            ErrorCode::OFFSET_NOT_AVAILABLE => {}
+            _ => self.needs_metadata = true,
+        }
+        let leader = (partitions.leader(slot), partitions.leader_epoch(slot));
+        let Self { partition_states: lanes, config, rng, sessions, .. } = self;
+        let Some(lane) = lanes.get_mut(slot.index()) else { return };
+        lane.record_failure(context.now, leader, config, rng);
+        lane.last_error = code;
+        let node = sessions.get(context.session).map_or(leader.0, |session| session.node);
+        // A leader change settles within a few retries. Longer failures are logged, at growing intervals.
+        if lane.failures >= 4 && lane.failures.is_power_of_two() {
+            let (tp, failures) = (partitions.name(slot), lane.failures);
+            out.push(FetchAction::LogEvent(FetchLogEvent::Retrying { tp, node, code, failures }));
+        }
+    }
+}
+
+/// Copies the endpoints of hinted leaders, which follow the partitions in the response.
+fn set_leader_endpoints(actions: &mut [FetchAction], endpoints: &[NodeEndpoint<'_>]) {
+    for action in actions {
+        if let FetchAction::LeaderHint { leader, endpoint, .. } = action {
+            *endpoint = endpoints.iter().find(|node| node.node_id == *leader).and_then(|node| {
+                let port = u16::try_from(node.port).ok()?;
+                Some((node.host.to_owned(), port))
+            });
+        }
+    }
+}

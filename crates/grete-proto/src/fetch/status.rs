@@ -1,0 +1,55 @@
+//! Status of partitions: those that are fetched, and the errors of the others.
+
+use std::collections::HashSet;
+
+use grete_wire::error_code::ErrorCode;
+
+use super::fetcher::Fetcher;
+use super::partition::PartitionFetchState;
+use crate::ids::{NodeId, PartitionHandle};
+use crate::partition::table::PartitionTable;
+
+impl Fetcher {
+    /// Returns the partitions that a broker has in a session, as far as the client knows: their data is on its way, or
+    /// will come with the next change.
+    #[must_use]
+    pub fn fetched_partitions(&self) -> HashSet<PartitionHandle> {
+        let healthy = self.sessions.iter().filter(|session| !session.failing);
+        let known =
+            healthy.flat_map(|session| &session.entries).filter(|entry| entry.is_led_by_node && entry.in_session);
+        let held = |slot: PartitionHandle| {
+            self.partition_states
+                .get(slot.index())
+                .is_some_and(|lane| lane.paused || lane.over_queue_limit || lane.draining)
+        };
+        known.map(|entry| entry.slot).filter(|slot| !held(*slot)).collect()
+    }
+
+    /// Returns whether a corrupt batch was fetched again and its content is not checked yet.
+    pub fn is_verifying_refetch(&self, slot: PartitionHandle) -> bool {
+        self.partition_states.get(slot.index()).is_some_and(|lane| lane.verifying_refetch)
+    }
+
+    /// Returns whether a broker has the partition in a session without any failure.
+    pub fn is_healthy(&self, slot: PartitionHandle) -> bool {
+        let well = |lane: &PartitionFetchState| {
+            lane.failures == 0 && lane.fatal_errors == 0 && !lane.verifying_refetch && lane.max_bytes == 0
+        };
+        let mut healthy = self.sessions.iter().filter(|session| !session.failing && session.epoch > 0);
+        self.partition_states.get(slot.index()).is_some_and(well)
+            && healthy.any(|session| session.entries.iter().any(|e| e.slot == slot && e.is_led_by_node && e.in_session))
+    }
+
+    /// Returns the leader that returns no data, and the error code of its last response (`NONE`: no response). `None`:
+    /// the partition is healthy, or its state is not known yet.
+    pub fn last_error(&self, slot: PartitionHandle, partitions: &PartitionTable) -> Option<(NodeId, ErrorCode)> {
+        let node = partitions.leader(slot);
+        // A partition that this client holds back is no broker's fault.
+        let lane = self.partition_states.get(slot.index()).filter(|lane| !lane.paused && !lane.over_queue_limit)?;
+        if lane.failures > 0 {
+            return Some((node, lane.last_error));
+        }
+        let failing = self.sessions.iter().any(|session| session.node == node && session.failing);
+        failing.then_some((node, ErrorCode::NONE))
+    }
+}

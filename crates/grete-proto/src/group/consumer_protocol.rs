@@ -1,0 +1,262 @@
+//! Metadata that members exchange inside JoinGroup and SyncGroup: ConsumerProtocolSubscription and
+//! ConsumerProtocolAssignment, versions 0 to 3. Brokers do not check these bytes, so another member's bytes are as
+//! untrusted as any network input.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use grete_wire::WireError;
+use grete_wire::primitives::Reader;
+use grete_wire::primitives::writer::{put_array_len, put_i16, put_i32, put_nullable_bytes, put_nullable_str, put_str};
+
+use super::assignor::{Assignor, MemberClaim};
+use crate::ids::TopicPartition;
+
+/// `protocol_type` in JoinGroup.
+pub const PROTOCOL_TYPE: &str = "consumer";
+
+/// Version to write. Newer versions are read as this one, because fields are only ever appended.
+const VERSION: i16 = 3;
+
+/// Encodes a member's topics and owned partitions. `generation` is the generation in which the member owned `owned`
+/// (-1: none).
+///
+/// # Errors
+/// A topic name is too long for the protocol.
+pub fn encode_subscription<'t>(
+    assignor: Assignor,
+    topics: impl IntoIterator<Item = &'t Arc<str>>,
+    owned: impl IntoIterator<Item = &'t TopicPartition>,
+    generation: i32,
+) -> Result<Vec<u8>, WireError> {
+    let mut out = Vec::new();
+    let topics: BTreeSet<&Arc<str>> = topics.into_iter().collect();
+    put_i16(&mut out, VERSION);
+    put_array_len(&mut out, false, Some(topics.len()))?;
+    for topic in topics {
+        put_str(&mut out, false, topic)?;
+    }
+    // Before the generation field of version 2, members find the generation in the user data of cooperative-sticky.
+    let user_data = (assignor == Assignor::CooperativeSticky).then(|| generation.to_be_bytes());
+    put_nullable_bytes(&mut out, false, user_data.as_ref().map(|bytes| bytes.as_slice()))?;
+    encode_partitions(&mut out, owned)?;
+    put_i32(&mut out, generation);
+    put_nullable_str(&mut out, false, None)?; // rack
+    Ok(out)
+}
+
+/// Decodes another member's subscription. A malformed subscription still counts as a member, because otherwise one
+/// broken client would stop the whole group: its readable topics count, but its claim is empty.
+#[must_use]
+pub fn decode_subscription(member_id: &str, instance_id: Option<&str>, metadata: &[u8]) -> MemberClaim {
+    let mut claim = MemberClaim {
+        member_id: member_id.to_owned(),
+        instance_id: instance_id.map(str::to_owned),
+        generation: -1,
+        ..MemberClaim::default()
+    };
+    let mut r = Reader::new(metadata);
+    let Ok((version, topics)) = decode_topics(&mut r) else { return claim };
+    claim.topics = topics;
+    if let Ok((owned, generation)) = decode_claim(&mut r, version) {
+        claim.owned = owned;
+        claim.generation = generation;
+    }
+    claim
+}
+
+fn decode_topics(r: &mut Reader<'_>) -> Result<(i16, BTreeSet<Arc<str>>), WireError> {
+    let version = r.i16()?;
+    if version < 0 {
+        return Err(WireError::UnsupportedVersion { api: "ConsumerProtocolSubscription", version });
+    }
+    let topics = r.array(false, 2, |r| Ok(Arc::from(r.string()?)))?;
+    Ok((version, topics.into_iter().collect()))
+}
+
+fn decode_claim(r: &mut Reader<'_>, version: i16) -> Result<(BTreeSet<TopicPartition>, i32), WireError> {
+    let user_data = r.nullable_bytes()?.unwrap_or_default();
+    let owned = if version >= 1 { decode_partitions(r)? } else { Vec::new() };
+    let generation = if version >= 2 { r.i32()? } else { Reader::new(user_data).i32().unwrap_or(-1) };
+    if owned.iter().any(|tp| tp.partition < 0) {
+        return Err(WireError::BadLength { what: "a partition number", value: -1 });
+    }
+    Ok((owned.into_iter().collect(), generation))
+}
+
+/// Encodes one member's assignment.
+///
+/// # Errors
+/// A topic name is too long for the protocol.
+pub fn encode_assignment(tps: &[TopicPartition]) -> Result<Vec<u8>, WireError> {
+    let mut out = Vec::new();
+    put_i16(&mut out, VERSION);
+    encode_partitions(&mut out, tps)?;
+    put_nullable_bytes(&mut out, false, None)?;
+    Ok(out)
+}
+
+/// Decodes this member's assignment. Empty bytes mean that the leader assigned no partitions.
+///
+/// # Errors
+/// The bytes are not a valid assignment.
+pub fn decode_assignment(bytes: &[u8]) -> Result<BTreeSet<TopicPartition>, WireError> {
+    if bytes.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let mut r = Reader::new(bytes);
+    let version = r.i16()?;
+    if version < 0 {
+        return Err(WireError::UnsupportedVersion { api: "ConsumerProtocolAssignment", version });
+    }
+    let tps = decode_partitions(&mut r)?;
+    match tps.iter().find(|tp| tp.partition < 0) {
+        Some(tp) => Err(WireError::BadLength { what: "a partition number", value: tp.partition.into() }),
+        None => Ok(tps.into_iter().collect()),
+    }
+}
+
+fn decode_partitions(r: &mut Reader<'_>) -> Result<Vec<TopicPartition>, WireError> {
+    let topics = r.array(false, 6, |r| {
+        let topic: Arc<str> = Arc::from(r.string()?);
+        Ok((topic, r.array(false, 4, Reader::i32)?))
+    })?;
+    let flat = topics.into_iter().flat_map(|(topic, partitions)| {
+        partitions.into_iter().map(move |partition| TopicPartition { topic: topic.clone(), partition })
+    });
+    Ok(flat.collect())
+}
+
+fn encode_partitions<'t>(
+    out: &mut Vec<u8>,
+    tps: impl IntoIterator<Item = &'t TopicPartition>,
+) -> Result<(), WireError> {
+    let mut topics: BTreeMap<&Arc<str>, Vec<i32>> = BTreeMap::new();
+    for tp in tps {
+        topics.entry(&tp.topic).or_default().push(tp.partition);
+    }
+    put_array_len(out, false, Some(topics.len()))?;
+    for (topic, partitions) in topics {
+        put_str(out, false, topic)?;
+        put_array_len(out, false, Some(partitions.len()))?;
+        for partition in partitions {
+            put_i32(out, partition);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use grete_wire::messages::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tp(topic: &str, partition: i32) -> TopicPartition {
+        TopicPartition::new(topic, partition)
+    }
+
+    /// Checks the bytes of Kafka 2.4 to 2.8 members (version 1, generation in the user data).
+    #[test]
+    fn a_version_1_member_has_its_generation_in_the_user_data() {
+        let mut bytes = vec![0, 1, 0, 0, 0, 1, 0, 1, b't'];
+        bytes.extend([0, 0, 0, 4, 0, 0, 0, 7]);
+        bytes.extend([0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
+        let claim = decode_subscription("m", None, &bytes);
+        assert_eq!(claim.generation, 7);
+        assert_eq!(claim.owned, [tp("t", 0), tp("t", 3)].into());
+        assert_eq!(claim.topics, [Arc::from("t")].into());
+    }
+
+    #[test]
+    fn a_version_0_member_claims_nothing() {
+        let claim = decode_subscription("m", Some("i"), &[0, 0, 0, 0, 0, 1, 0, 1, b't', 255, 255, 255, 255]);
+        assert_eq!(claim.topics, [Arc::from("t")].into());
+        assert!(claim.owned.is_empty());
+        assert_eq!((claim.generation, claim.instance_id.as_deref()), (-1, Some("i")));
+    }
+
+    #[test]
+    fn version_3_bytes_are_those_of_the_schema() {
+        let topics = [Arc::from("t")];
+        let bytes = encode_subscription(Assignor::Range, &topics, &[tp("t", 5)], 9).unwrap();
+        let expected = [
+            &[0, 3, 0, 0, 0, 1, 0, 1, b't', 255, 255, 255, 255][..],
+            &[0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1, 0, 0, 0, 5],
+            &[0, 0, 0, 9, 255, 255],
+        ];
+        assert_eq!(bytes, expected.concat());
+    }
+
+    /// P23: a malformed member neither claims partitions nor stops the leader.
+    #[test]
+    fn p23_a_malformed_member_gets_an_empty_claim() {
+        let topics = [Arc::from("t")];
+        let bytes = encode_subscription(Assignor::CooperativeSticky, &topics, &[tp("t", 5)], 9).unwrap();
+        for cut in 0..bytes.len() - 2 {
+            let claim = decode_subscription("m", None, &bytes[..cut]);
+            assert!(claim.owned.is_empty(), "cut at {cut}");
+            assert_eq!(claim.topics.is_empty(), cut < 9, "cut at {cut}");
+        }
+        let newer = [&[0, 9], &bytes[2..], &[1, 2, 3]].concat();
+        assert_eq!(decode_subscription("m", None, &newer).owned, [tp("t", 5)].into());
+        assert_eq!(decode_subscription("m", None, &[255, 255, 0, 0, 0, 0]).topics.len(), 0);
+    }
+
+    /// The generated codec reads the bytes of this module, so the bytes match the schema.
+    #[test]
+    fn the_schemas_own_codec_agrees() {
+        let topics = [Arc::from("b"), Arc::from("a")];
+        let owned = [tp("b", 1), tp("a", 0), tp("b", 0)];
+        let bytes = encode_subscription(Assignor::CooperativeSticky, &topics, &owned, 4).unwrap();
+        let mut r = Reader::new(&bytes[2..]);
+        let read = ConsumerProtocolSubscription::decode(3, &mut r).unwrap();
+        assert_eq!(r.finish(), Ok(()));
+        assert_eq!((read.topics.join(","), read.generation_id, read.rack_id), ("a,b".to_owned(), 4, None));
+        assert_eq!(
+            read.owned_partitions.iter().map(|t| t.partitions.as_slice()).collect::<Vec<_>>(),
+            [&[0][..], &[1, 0]]
+        );
+        assert_eq!(read.user_data.as_deref(), Some(&[0, 0, 0, 4][..]));
+        let bytes = encode_assignment(&owned).unwrap();
+        let mut r = Reader::new(&bytes[2..]);
+        let read = ConsumerProtocolAssignment::decode(3, &mut r).unwrap();
+        assert_eq!(r.finish(), Ok(()));
+        assert_eq!(read.assigned_partitions.len(), 2);
+    }
+
+    #[test]
+    fn an_empty_assignment_has_no_bytes() {
+        assert_eq!(decode_assignment(&[]), Ok(BTreeSet::new()));
+        assert!(decode_assignment(&[0]).is_err());
+        assert!(
+            decode_assignment(&[0, 1, 0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1, 255, 255, 255, 255, 0, 0, 0, 0]).is_err()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            topics in proptest::collection::btree_set("[a-c]{1,3}", 0..4),
+            owned in proptest::collection::btree_set(("[a-c]{1,2}", 0..9_i32), 0..12),
+            generation in -1..100_i32,
+        ) {
+            let topics: BTreeSet<Arc<str>> = topics.iter().map(|t| Arc::from(t.as_str())).collect();
+            let owned: BTreeSet<TopicPartition> = owned.iter().map(|(t, p)| tp(t, *p)).collect();
+            for assignor in [Assignor::Range, Assignor::CooperativeSticky] {
+                let bytes = encode_subscription(assignor, &topics, &owned, generation).unwrap();
+                let claim = decode_subscription("m", None, &bytes);
+                prop_assert_eq!((&claim.topics, &claim.owned, claim.generation), (&topics, &owned, generation));
+            }
+            let tps: Vec<_> = owned.iter().cloned().collect();
+            prop_assert_eq!(decode_assignment(&encode_assignment(&tps).unwrap()).unwrap(), owned);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+            let _ = decode_subscription("m", None, &bytes);
+            let _ = decode_assignment(&bytes);
+        }
+    }
+}

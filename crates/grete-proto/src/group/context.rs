@@ -1,0 +1,141 @@
+//! State that the state machines of a group share while one event is handled.
+
+use std::borrow::Cow;
+
+use grete_wire::ErrorCode;
+
+use super::config::GroupConfig;
+use super::error::GroupError;
+use super::event::{GroupAction, GroupLogEvent, LostReason};
+use crate::ids::{NodeId, TopicPartition};
+use crate::request::{Channel, OutboundRequest, Request, RequestError, RequestOwner, Target, Token};
+use crate::rng::Rng;
+use crate::time::Nanos;
+
+/// Cluster metadata that a group needs.
+pub trait TopicMetadataView {
+    /// Returns the number of partitions of the topic: `Some(0)` if the topic is known not to exist, `None` if unknown.
+    fn partition_count(&self, topic: &str) -> Option<i32>;
+
+    /// Returns the current id of the topic; `None` if it is unknown, or if brokers do not support topic ids.
+    fn topic_id(&self, topic: &str) -> Option<u128>;
+}
+
+/// Node of the coordinator, with the number of the lookup that found it. A failed request counts against the lookup
+/// under which it was sent, so that a late failure does not discredit a coordinator that was found since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CoordinatorRef {
+    pub node: NodeId,
+    pub lookup: u32,
+}
+
+/// Effect of one state machine on another.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// The coordinator found by this lookup failed.
+    Suspect {
+        lookup: u32,
+        reason: String,
+    },
+    /// The coordinator answered as a coordinator.
+    CoordinatorAlive,
+    /// The group has a new generation, with these partitions for this member.
+    Assigned(Vec<TopicPartition>),
+    /// All owned partitions are lost.
+    Lost(LostReason),
+    /// A commit was refused because of its generation or member id.
+    CommitFenced(ErrorCode),
+    /// A commit was refused because another member has joined under the same `group.instance.id`.
+    CommitInstanceFenced,
+    /// A commit was refused because a rebalance is in progress.
+    CommitDuringRebalance,
+    Left,
+    Fatal(GroupError),
+}
+
+/// State that lives as long as the group.
+#[derive(Debug)]
+pub(super) struct GroupShared {
+    pub config: GroupConfig,
+    pub rng: Rng,
+    pub next_token: u32,
+    pub effects: Vec<Effect>,
+}
+
+/// State that lives as long as one event.
+pub(super) struct Context<'a> {
+    pub now: Nanos,
+    pub shared: &'a mut GroupShared,
+    pub coordinator: Option<CoordinatorRef>,
+    pub actions: &'a mut Vec<GroupAction>,
+}
+
+impl Context<'_> {
+    pub fn config(&self) -> &GroupConfig {
+        &self.shared.config
+    }
+
+    /// Sends a request and returns the token that the reply will carry. Tokens repeat only after 2^32 requests, so the
+    /// reply to a forgotten token is ignored.
+    pub fn send(&mut self, target: Target, channel: Channel, request: Request, timeout: Nanos) -> u32 {
+        let id = self.shared.next_token;
+        self.shared.next_token = id.wrapping_add(1);
+        let token = Token { owner: RequestOwner::Group, id };
+        self.actions.push(GroupAction::Send(OutboundRequest { target, channel, request, token, timeout }));
+        id
+    }
+
+    /// Returns `group.instance.id` for a request.
+    pub fn instance_id(&self) -> Option<Cow<'static, str>> {
+        self.shared.config.instance_id.as_ref().map(|id| Cow::Owned(id.to_string()))
+    }
+
+    pub fn push_effect(&mut self, effect: Effect) {
+        self.shared.effects.push(effect);
+    }
+
+    pub fn log_event(&mut self, notice: GroupLogEvent) {
+        self.actions.push(GroupAction::LogEvent(notice));
+    }
+
+    /// Handles a request without a response: the failure counts against the coordinator of that lookup.
+    pub fn on_request_failed(&mut self, lookup: u32, error: &RequestError) {
+        self.push_effect(Effect::Suspect { lookup, reason: error.to_string() });
+    }
+
+    /// Adds the effect unless it was the last one, so that a response with many partitions adds it once.
+    fn coordinator_alive(&mut self) {
+        if !matches!(self.shared.effects.last(), Some(Effect::CoordinatorAlive)) {
+            self.push_effect(Effect::CoordinatorAlive);
+        }
+    }
+
+    /// Classifies a response's error code, and reports what the code says about the coordinator.
+    pub fn classify(&mut self, lookup: u32, code: ErrorCode) -> ErrorClass {
+        match code {
+            ErrorCode::NONE => {
+                self.coordinator_alive();
+                ErrorClass::Ok
+            }
+            ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE => {
+                self.push_effect(Effect::Suspect { lookup, reason: code.to_string() });
+                ErrorClass::Retry
+            }
+            ErrorCode::COORDINATOR_LOAD_IN_PROGRESS => ErrorClass::Retry,
+            code => {
+                self.coordinator_alive();
+                ErrorClass::Error(code)
+            }
+        }
+    }
+}
+
+/// Meaning of an error code that is the same for every request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ErrorClass {
+    Ok,
+    /// The coordinator is moving or loading: retry the same request later.
+    Retry,
+    /// Error for the state machine to handle.
+    Error(ErrorCode),
+}

@@ -1,0 +1,115 @@
+//! Errors of a group that the caller must know about.
+
+use std::sync::Arc;
+
+use grete_wire::ErrorCode;
+
+/// Error that ends the membership for good.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GroupError {
+    /// No assignor is common to all members.
+    #[error(
+        "group {group}: this member offers {assignors}, and no assignor is common to all members of the group: set \
+         partition.assignment.strategy to what the others use (librdkafka: range,roundrobin; Java: range,cooperative-sticky)"
+    )]
+    InconsistentProtocol {
+        /// `group.id`.
+        group: Arc<str>,
+        /// Assignors of this member, separated by commas.
+        assignors: String,
+    },
+    /// The group elected an assignor that this member did not offer.
+    #[error("group {group} elected the assignor {elected:?}, which this member did not offer")]
+    ForeignProtocol {
+        /// `group.id`.
+        group: Arc<str>,
+        /// Elected assignor.
+        elected: String,
+    },
+    /// The broker does not allow the session timeout.
+    #[error(
+        "group {group}: the broker refuses session.timeout.ms={session_ms}: keep it between the broker's \
+         group.min.session.timeout.ms and group.max.session.timeout.ms"
+    )]
+    InvalidSessionTimeout {
+        /// `group.id`.
+        group: Arc<str>,
+        /// `session.timeout.ms`.
+        session_ms: u64,
+    },
+    /// The principal lacks the ACL operation READ on the group.
+    #[error("no permission to read as group {group}: grant the principal READ on the group")]
+    GroupAuthorization {
+        /// `group.id`.
+        group: Arc<str>,
+    },
+    /// The principal lacks the ACL operation READ on a topic.
+    #[error("no permission to read topic {topic}: grant the principal READ on the topic")]
+    TopicAuthorization {
+        /// Topic without permission.
+        topic: Arc<str>,
+    },
+    /// Another process has joined with the same `group.instance.id`.
+    #[error(
+        "group {group}: another member has joined with group.instance.id={instance}, and this one was fenced \
+         ({request} was refused with {}): only one process at a time may have the id; stop the other one, or give each \
+         process its own id",
+        code.name()
+    )]
+    InstanceFenced {
+        /// `group.id`.
+        group: Arc<str>,
+        /// `group.instance.id`.
+        instance: Arc<str>,
+        /// Refused request.
+        request: &'static str,
+        /// Error code of the response.
+        code: ErrorCode,
+    },
+    /// The broker refused a request with an error that no retry cures.
+    #[error("group {group}: {request} was refused with {code}")]
+    Refused {
+        /// `group.id`.
+        group: Arc<str>,
+        /// Refused request.
+        request: &'static str,
+        /// Error code of the response.
+        code: ErrorCode,
+    },
+    /// The broker supports no version of a request that this client supports.
+    #[error("group {group}: {reason}")]
+    Unsupported {
+        /// `group.id`.
+        group: Arc<str>,
+        /// Error of the request.
+        reason: String,
+    },
+}
+
+/// Reason why an offset was not stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// The partition was revoked, perhaps assigned again since: its new owner reads the records again.
+    #[error("the partition was revoked before the offset could be committed: its next owner reads the records again")]
+    StaleAssignment,
+    /// The coordinator no longer counts this member in.
+    #[error("this member was removed from the group, and its partitions belong to other members: {0}")]
+    Fenced(ErrorCode),
+    /// A standalone consumer tried to commit in a group with members, where only members may commit.
+    #[error(
+        "the group has members, and only members may commit: give a consumer with manually assigned partitions its own \
+         group.id ({0})"
+    )]
+    HasMembers(ErrorCode),
+    /// The broker refused the offset.
+    #[error("the broker refused the offset with {0}")]
+    Refused(ErrorCode),
+    /// Retries reached `GroupConfig::commit_timeout`.
+    #[error("the offset could not be committed in time: {0}")]
+    TimedOut(String),
+    /// The group was left, or failed for good.
+    #[error("the group was left before the offset could be committed")]
+    Closed,
+}

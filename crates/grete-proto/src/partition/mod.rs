@@ -1,0 +1,9 @@
+//! State of each assigned partition, shared by the fetcher and the offset resolver.
+//!
+//! - `table`: columns of all assigned partitions, by [`PartitionHandle`](crate::ids::PartitionHandle)
+//! - `error`: errors that stop a partition, and how each recovers
+//! - `log_event`: log events of fetching and positions
+
+pub mod error;
+pub mod log_event;
+pub mod table;

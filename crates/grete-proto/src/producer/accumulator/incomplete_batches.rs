@@ -1,0 +1,96 @@
+//! Incomplete batches in the order of their creation: which one expires next, and whether a flush is complete.
+
+use std::collections::VecDeque;
+
+use crate::ids::PartitionId;
+use crate::time::Nanos;
+
+/// A batch that was opened.
+#[derive(Debug)]
+struct Entry {
+    deadline: Nanos,
+    partition: PartitionId,
+    completed: bool,
+}
+
+/// Batches are numbered in the order of their creation. All have the same time to live, so the oldest incomplete batch
+/// is the next to expire. The check for expiry therefore takes constant time.
+#[derive(Debug, Default)]
+pub(super) struct IncompleteBatches {
+    /// Number of the first entry; all earlier batches are complete.
+    base: u64,
+    entries: VecDeque<Entry>,
+}
+
+impl IncompleteBatches {
+    pub fn open(&mut self, partition: PartitionId, deadline: Nanos) -> u64 {
+        let number = self.next_number();
+        self.entries.push_back(Entry { deadline, partition, completed: false });
+        number
+    }
+
+    /// Returns the number of the next batch.
+    pub fn next_number(&self) -> u64 {
+        self.base + self.entries.len() as u64
+    }
+
+    /// Returns whether all batches before this number are complete.
+    pub fn is_complete_before(&self, number: u64) -> bool {
+        self.base >= number
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Completes a batch. Returns its partition on the first call, else `None`.
+    pub fn complete(&mut self, number: u64) -> Option<PartitionId> {
+        let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
+        let entry = self.entries.get_mut(index).filter(|entry| !entry.completed)?;
+        entry.completed = true;
+        let partition = entry.partition;
+        while self.entries.front().is_some_and(|entry| entry.completed) {
+            self.entries.pop_front();
+            self.base += 1;
+        }
+        Some(partition)
+    }
+
+    /// Returns the time at which the oldest batch expires.
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.entries.front().map(|entry| entry.deadline)
+    }
+
+    /// Returns the oldest batch if it has expired.
+    pub fn expired(&self, now: Nanos) -> Option<(u64, PartitionId)> {
+        self.entries.front().filter(|entry| now >= entry.deadline).map(|entry| (self.base, entry.partition))
+    }
+
+    /// Returns the oldest batch.
+    pub fn oldest(&self) -> Option<(u64, PartitionId)> {
+        self.entries.front().map(|entry| (self.base, entry.partition))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_unsettled_batch_is_the_next_to_expire() {
+        let mut window = IncompleteBatches::default();
+        let numbers: Vec<u64> = (0..3).map(|n| window.open(PartitionId(n), 100 + Nanos::from(n))).collect();
+        assert_eq!(numbers, [0, 1, 2]);
+        assert_eq!(window.complete(1), Some(PartitionId(1)));
+        assert_eq!(window.complete(1), None, "only once");
+        assert_eq!((window.deadline(), window.is_complete_before(1)), (Some(100), false));
+        assert_eq!(window.expired(99), None);
+        assert_eq!(window.expired(100), Some((0, PartitionId(0))));
+        window.complete(0);
+        assert!(window.is_complete_before(2) && !window.is_complete_before(3));
+        assert_eq!((window.deadline(), window.next_number()), (Some(102), 3));
+        window.complete(2);
+        assert!(window.is_empty() && window.is_complete_before(3));
+        assert_eq!(window.open(PartitionId(9), 0), 3);
+    }
+}

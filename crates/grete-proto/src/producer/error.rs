@@ -1,0 +1,223 @@
+//! Errors of a producer: a record is rejected by `append`, or not delivered.
+
+use std::sync::Arc;
+
+use grete_wire::error::WireError;
+use grete_wire::error_code::ErrorCode;
+
+use crate::request::{NotKafka, RequestError};
+use crate::time::{MILLI, Nanos};
+
+/// Reason why a record was not delivered, or why its outcome is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProduceError {
+    /// `delivery.timeout.ms` expired before a broker gave a final response.
+    #[error("{topic}[{partition}]: not delivered within {} ms (delivery.timeout.ms){}", .timeout / MILLI, fmt_last_error(.last))]
+    DeliveryTimeout {
+        /// Topic of the records.
+        topic: Arc<str>,
+        /// Partition of the records.
+        partition: i32,
+        /// `delivery.timeout.ms`, in nanoseconds.
+        timeout: Nanos,
+        /// Result of the last attempt; `None`: no attempt was made.
+        last: Option<LastError>,
+    },
+    /// A single record is too large for the topic.
+    #[error("{topic}[{partition}]: a record in a batch of {bytes} bytes is too large for the topic: {}", .code.message())]
+    TooLarge {
+        /// Topic of the records.
+        topic: Arc<str>,
+        /// Partition of the records.
+        partition: i32,
+        /// Bytes of the encoded batch.
+        bytes: usize,
+        /// Error code of the broker.
+        code: ErrorCode,
+    },
+    /// The topic or the partition does not exist.
+    #[error("{topic}[{partition}]: there is no such topic or partition: check the name, or create it")]
+    UnknownTopic {
+        /// Topic of the records.
+        topic: Arc<str>,
+        /// Partition of the records.
+        partition: i32,
+    },
+    /// The user has no permission to write to the topic.
+    #[error("{topic}[{partition}]: {} {}", .code.name(), .code.message())]
+    Authorization {
+        /// Topic of the records.
+        topic: Arc<str>,
+        /// Partition of the records.
+        partition: i32,
+        /// Error code of the broker.
+        code: ErrorCode,
+    },
+    /// A broker rejected the batch.
+    #[error("{topic}[{partition}]: {} {}{}", .code.name(), .code.message(), fmt_broker_message(.message))]
+    Broker {
+        /// Topic of the records.
+        topic: Arc<str>,
+        /// Partition of the records.
+        partition: i32,
+        /// Error code of the broker.
+        code: ErrorCode,
+        /// Error message of the broker; `None`: the response has none.
+        message: Option<String>,
+    },
+    /// The batch could not be encoded.
+    #[error("{topic}[{partition}]: the batch cannot be encoded: {cause}")]
+    Encode {
+        /// Topic of the records.
+        topic: Arc<str>,
+        /// Partition of the records.
+        partition: i32,
+        /// Cause of the encoding failure.
+        cause: WireError,
+    },
+    /// The producer was closed before the record was delivered.
+    #[error("{topic}[{partition}]: the producer was closed before the record was delivered{}", fmt_last_error(.last))]
+    Closed {
+        /// Topic of the records.
+        topic: Arc<str>,
+        /// Partition of the records.
+        partition: i32,
+        /// Result of the last attempt; `None`: no attempt was made.
+        last: Option<LastError>,
+    },
+    /// The producer has failed for good.
+    #[error("{topic}[{partition}]: {cause}")]
+    Fatal {
+        /// Topic of the records.
+        topic: Arc<str>,
+        /// Partition of the records.
+        partition: i32,
+        /// Cause of the failure.
+        cause: FatalError,
+    },
+}
+
+impl ProduceError {
+    /// Returns the topic of the record.
+    pub fn topic(&self) -> &Arc<str> {
+        match self {
+            Self::DeliveryTimeout { topic, .. }
+            | Self::TooLarge { topic, .. }
+            | Self::UnknownTopic { topic, .. }
+            | Self::Authorization { topic, .. }
+            | Self::Broker { topic, .. }
+            | Self::Encode { topic, .. }
+            | Self::Closed { topic, .. }
+            | Self::Fatal { topic, .. } => topic,
+        }
+    }
+
+    /// Returns the broker's error code; `None`: no broker reported one.
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::TooLarge { code, .. } | Self::Authorization { code, .. } | Self::Broker { code, .. } => Some(*code),
+            Self::Fatal { cause: FatalError::ProducerId(code), .. } => Some(*code),
+            Self::UnknownTopic { .. } => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            Self::DeliveryTimeout { last, .. } | Self::Closed { last, .. } => match last {
+                Some(LastError::Code(code)) => Some(*code),
+                _ => None,
+            },
+            Self::Encode { .. } | Self::Fatal { .. } => None,
+        }
+    }
+}
+
+/// Result of the last attempt to send a batch.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LastError {
+    /// A broker rejected the batch with a retriable error.
+    #[error("{} {}", .0.name(), .0.message())]
+    Code(ErrorCode),
+    /// No response, or none that can be decoded.
+    #[error(transparent)]
+    Request(RequestError),
+    /// Not sent: the partition has no leader.
+    #[error("the partition has no leader")]
+    NoLeader,
+    /// Not sent: the leader is not connected.
+    #[error("its leader, broker {0}, is not connected")]
+    NotConnected(i32),
+    /// Not sent: no broker has assigned a producer id yet.
+    #[error("no broker has assigned a producer id yet")]
+    NoProducerId,
+    /// Sent; the response is still due.
+    #[error("the batch was sent, but the broker has not answered yet")]
+    AwaitingResponse,
+}
+
+fn fmt_last_error(last: &Option<LastError>) -> String {
+    last.as_ref().map_or_else(String::new, |last| format!("; last: {last}"))
+}
+
+fn fmt_broker_message(message: &Option<String>) -> String {
+    message.as_ref().map_or_else(String::new, |message| format!(" ({message})"))
+}
+
+/// Metadata error that prevents writes to a topic.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{topic}: {} {}", .code.name(), .code.message())]
+pub struct TopicError {
+    /// Topic name.
+    pub topic: Arc<str>,
+    /// Error code of the topic in the metadata response.
+    pub code: ErrorCode,
+}
+
+/// Reason why `append` rejects a record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// The topic's partitions are unknown: wait for [`crate::producer::ProducerAction::MetadataAvailable`].
+    #[error("the topic's partitions are not known yet")]
+    NoMetadata,
+    /// `buffer.memory` is exhausted: wait for [`crate::producer::ProducerAction::MemoryAvailable`].
+    #[error("the producer's memory is used up (buffer.memory)")]
+    BufferFull,
+    /// The record exceeds the maximum size and can never be sent.
+    #[error("the record takes {bytes} bytes, more than the {limit} that max.request.size and buffer.memory allow")]
+    TooLarge {
+        /// Bytes of a batch with this record alone.
+        bytes: usize,
+        /// Maximum bytes of a batch.
+        limit: usize,
+    },
+    /// The topic does not have the requested partition.
+    #[error("there is no partition {partition}: the topic has {count}")]
+    UnknownPartition {
+        /// Requested partition.
+        partition: i32,
+        /// Number of partitions, which are numbered from 0.
+        count: u32,
+    },
+    /// The topic cannot be written to.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// The producer is closed.
+    #[error("the producer is closed")]
+    Closed,
+    /// The producer has failed for good.
+    #[error(transparent)]
+    Fatal(#[from] FatalError),
+}
+
+/// Error after which the producer cannot continue.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FatalError {
+    /// Every bootstrap address belongs to a server that is not a Kafka broker.
+    #[error(transparent)]
+    NotKafka(#[from] NotKafka),
+    /// InitProducerId was rejected with a fatal error.
+    #[error("no producer id: {} {}; set enable.idempotence=false to produce without one", .0.name(), .0.message())]
+    ProducerId(ErrorCode),
+    /// The brokers do not support a required API.
+    #[error(transparent)]
+    Request(RequestError),
+}

@@ -1,0 +1,11 @@
+//! Tests of the sender, one per guarantee.
+
+mod accumulator;
+mod batch_promise;
+mod close;
+mod harness;
+mod outcomes;
+mod responses;
+mod routing;
+mod sequences;
+mod unknown_topic;

@@ -1,0 +1,67 @@
+//! Conversion of descriptions to tuples, from which `grete.client` builds its classes.
+
+use grete_client::{PartitionLag, ResetPlan};
+use grete_proto::admin::{
+    ClusterDescription, ConfigEntry, GroupDescription, GroupListing, MemberDescription, PartitionDescription,
+    TopicDescription,
+};
+
+/// Id, leader, leader epoch, replicas, in-sync replicas.
+pub(super) type PartitionTuple = (i32, Option<i32>, i32, Vec<i32>, Vec<i32>);
+/// Name, id, internal, partitions.
+pub(super) type TopicTuple = (String, u128, bool, Vec<PartitionTuple>);
+/// Id, host, port, rack.
+pub(super) type BrokerTuple = (i32, String, i32, Option<String>);
+/// Id, controller, brokers.
+pub(super) type ClusterTuple = (String, Option<i32>, Vec<BrokerTuple>);
+/// Name, value, source, read-only, sensitive.
+pub(super) type ConfigTuple = (String, Option<String>, &'static str, bool, bool);
+/// Group, protocol type, state, kind.
+pub(super) type GroupListingTuple = (String, String, String, String);
+/// Id, instance, client, host, partitions.
+pub(super) type MemberTuple = (String, Option<String>, String, String, Vec<(String, i32)>);
+/// Group, state, protocol, protocol type, assignor, coordinator, members.
+pub(super) type GroupTuple = (String, String, &'static str, String, String, i32, Vec<MemberTuple>);
+/// Topic, partition, committed, end.
+pub(super) type LagTuple = (String, i32, i64, Option<i64>);
+/// Topic, partition, before, after.
+pub(super) type ResetTuple = (String, i32, Option<i64>, i64);
+
+fn partition(partition: PartitionDescription) -> PartitionTuple {
+    (partition.id, partition.leader, partition.leader_epoch, partition.replicas, partition.isr)
+}
+
+pub(super) fn topic(topic: TopicDescription) -> TopicTuple {
+    (topic.name, topic.id, topic.internal, topic.partitions.into_iter().map(partition).collect())
+}
+
+pub(super) fn cluster(cluster: ClusterDescription) -> ClusterTuple {
+    let brokers = cluster.brokers.into_iter().map(|broker| (broker.id, broker.host, broker.port, broker.rack));
+    (cluster.id, cluster.controller, brokers.collect())
+}
+
+pub(super) fn config(entry: ConfigEntry) -> ConfigTuple {
+    (entry.name, entry.value, entry.source.name(), entry.read_only, entry.sensitive)
+}
+
+pub(super) fn listing(listing: GroupListing) -> GroupListingTuple {
+    (listing.group, listing.protocol_type, listing.state, listing.kind)
+}
+
+fn member(member: MemberDescription) -> MemberTuple {
+    let partitions = member.partitions.into_iter().map(|tp| (tp.topic.to_string(), tp.partition)).collect();
+    (member.id, member.instance, member.client, member.host, partitions)
+}
+
+pub(super) fn group(group: GroupDescription) -> GroupTuple {
+    let members = group.members.into_iter().map(member).collect();
+    (group.group, group.state, group.protocol.name(), group.protocol_type, group.assignor, group.coordinator, members)
+}
+
+pub(super) fn lag(lag: PartitionLag) -> LagTuple {
+    (lag.tp.topic.to_string(), lag.tp.partition, lag.committed, lag.end)
+}
+
+pub(super) fn reset(plan: ResetPlan) -> ResetTuple {
+    (plan.tp.topic.to_string(), plan.tp.partition, plan.before, plan.after)
+}

@@ -1,0 +1,13 @@
+//! Dispatch of jobs to Python: the classes around `grete_client::Dispatcher`.
+//!
+//! - `dispatcher`: `Dispatcher` and `Worker`.
+//! - `route`: the settings of a route.
+//! - `job`: one call of a hook.
+//! - `job_producer`: producer whose records a job's offsets wait for.
+//! - `decision`: the reaction to a failed job.
+
+pub(super) mod decision;
+pub(super) mod dispatcher;
+pub(super) mod job;
+pub(super) mod job_producer;
+pub(super) mod route;
