@@ -60,15 +60,15 @@ def copy_of_the_tree() -> Iterator[Path]:
 
 def check(tree: Path, plant: Plant) -> None:
     """The test passes in the sound tree and fails with the defect; AssertionError if not. Leaves the tree sound."""
-    verdict, told = _run(tree, plant)
-    assert verdict == "passed", f"{plant.name}: {plant.test} {verdict} without the defect:\n{told[-4000:]}"
+    outcome, output = _run(tree, plant)
+    assert outcome == "passed", f"{plant.name}: {plant.test} {outcome} without the defect:\n{output[-4000:]}"
     apply = ["git", "apply", "--whitespace=nowarn"]
     subprocess.run([*apply, str(plant.patch)], cwd=tree, check=True)
     try:
-        verdict, told = _run(tree, plant)
+        outcome, output = _run(tree, plant)
     finally:
         subprocess.run([*apply, "--reverse", str(plant.patch)], cwd=tree, check=True)
-    assert verdict == "failed", f"{plant.name}: {plant.test} {verdict} with the defect:\n{told[-4000:]}"
+    assert outcome == "failed", f"{plant.name}: {plant.test} {outcome} with the defect:\n{output[-4000:]}"
 
 
 def _run(tree: Path, plant: Plant) -> tuple[str, str]:
@@ -76,19 +76,19 @@ def _run(tree: Path, plant: Plant) -> tuple[str, str]:
     kind, *arguments = plant.test.split()
     if kind == "cargo":
         crate, name = arguments
-        _, told = _call(tree, ["cargo", "test", "-p", crate, "--lib", "--", "--exact", name])
-        for verdict, line in (("passed", "test result: ok. 1 passed;"), ("failed", "0 passed; 1 failed;")):
-            if line in told:
-                return verdict, told
-        return "did not run", told
+        _, output = _call(tree, ["cargo", "test", "-p", crate, "--lib", "--", "--exact", name])
+        for outcome, line in (("passed", "test result: ok. 1 passed;"), ("failed", "0 passed; 1 failed;")):
+            if line in output:
+                return outcome, output
+        return "did not run", output
     # The extension, beside the Python files of this tree.
-    code, told = _call(tree, ["cargo", "build", "-p", "grete-py"], PYO3_BUILD_EXTENSION_MODULE="1")
+    code, output = _call(tree, ["cargo", "build", "-p", "grete-py"], PYO3_BUILD_EXTENSION_MODULE="1")
     if code != 0:
-        return "did not build", told
+        return "did not build", output
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    shutil.copy2(TARGET / "debug" / "lib_core.so", tree / "python" / "grete" / f"_core{suffix}")
-    code, told = _call(tree, [sys.executable, "-m", "pytest", "-q", *arguments], PYTHONPATH=str(tree / "python"))
-    return {0: "passed", 1: "failed"}.get(code, "did not run"), told
+    shutil.copy2(TARGET / "debug" / "lib_native.so", tree / "python" / "grete" / f"_native{suffix}")
+    code, output = _call(tree, [sys.executable, "-m", "pytest", "-q", *arguments], PYTHONPATH=str(tree / "python"))
+    return {0: "passed", 1: "failed"}.get(code, "did not run"), output
 
 
 def _call(tree: Path, command: Sequence[str], **environment: str) -> tuple[int, str]:
