@@ -1,30 +1,31 @@
-//! Whatever is appended is read back, in every codec, whole or in halves; and bytes that no builder wrote are split
-//! without a panic, in bounded memory.
+//! Appended records are decoded unchanged, with every codec, whole or split. Splitting foreign batches neither panics
+//! nor exceeds bounded memory.
 #![no_main]
 
 use std::cell::RefCell;
 
 use grete_fuzz::counting::bounded;
 use grete_wire::Reader;
-use grete_wire::records::testing::{BatchOptions, TestRecord, build_batch, encoded};
+use grete_wire::buffer_pool::{BufferPool, PooledBuf};
+use grete_wire::records::test_encoder::{BatchOptions, TestRecord, build_batch, encoded_batch};
 use grete_wire::records::{
-    BatchBuilder, Columns, Compression, Compressor, DecodeLimits, Decoder, EncodedBatch, NewHeader, NewRecord, walk,
+    BatchBuilder, Columns, Compression, Compressor, DecodeLimits, Decoder, EncodedBatch, ProducerHeader,
+    ProducerRecord, iter_batches,
 };
-use grete_wire::slab::{Slab, SlabPool};
 use libfuzzer_sys::fuzz_target;
 
 const CODECS: [Compression; 5] =
     [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
-/// What a foreign batch may unpack to.
+/// Maximum decompressed bytes of a foreign batch.
 const LIMIT: usize = 64 * 1024;
-/// The smallest record takes 4 bytes before it is split and, its timestamp counted from another base, 13 after; buffers
-/// double.
+/// Bytes per byte of input. The smallest record takes 4 bytes before the split, and 13 after it, as its timestamp gets
+/// another base; buffers double.
 const FACTOR: usize = 8;
-/// The same for what was unpacked, and a codec's context.
+/// Peak memory beside the input: the same for decompressed bytes, plus a codec's context.
 const CAP: usize = (FACTOR + 4) * LIMIT + 512 * 1024;
 
 thread_local! {
-    /// One for all inputs, as in a producer.
+    /// One compressor for all inputs, as in a producer.
     static COMPRESSOR: RefCell<Compressor> = Compressor::new().into();
 }
 
@@ -32,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((&[kind, level], rest)) = data.split_first_chunk() else { return };
     let codec = CODECS[usize::from(kind % 5)];
     if kind >= 0xc0 {
-        bounded(rest.len(), FACTOR, CAP, || drop(encoded(rest.to_vec(), LIMIT).split()));
+        bounded(rest.len(), FACTOR, CAP, || drop(encoded_batch(rest.to_vec(), LIMIT).split()));
         return;
     }
     let records = records(&mut Reader::new(rest));
@@ -52,7 +53,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// As many records as the bytes give: a byte of flags, then what they ask for.
+/// Decodes records from the input: a byte of flags, then the fields that the flags ask for.
 fn records(r: &mut Reader<'_>) -> Vec<TestRecord> {
     let mut records = Vec::new();
     while let Some(record) = record(r) {
@@ -73,7 +74,7 @@ fn record(r: &mut Reader<'_>) -> Option<TestRecord> {
     Some(TestRecord { timestamp, key, value, headers })
 }
 
-/// Few bytes of input may be many: a length, and whether to repeat the next byte as often.
+/// Expands the input: a length, and whether to repeat the next byte that many times.
 fn bytes(r: &mut Reader<'_>) -> Option<Vec<u8>> {
     let len = r.u16().ok()?;
     if len & 0x8000 != 0 {
@@ -89,12 +90,13 @@ fn append(records: &[TestRecord]) -> BatchBuilder {
         let header =
             |(key, value): &'_ (Vec<u8>, Option<Vec<u8>>)| (String::from_utf8(key.clone()).unwrap(), value.clone());
         let headers: Vec<_> = record.headers.iter().map(header).collect();
-        let headers: Vec<_> = headers.iter().map(|(key, value)| NewHeader { key, value: value.as_deref() }).collect();
+        let headers: Vec<_> =
+            headers.iter().map(|(key, value)| ProducerHeader { key, value: value.as_deref() }).collect();
         let (key, value) = (record.key.as_deref(), record.value.as_deref());
-        let new = NewRecord { timestamp: record.timestamp, key, value, headers: &headers };
+        let new = ProducerRecord { timestamp: record.timestamp, key, value, headers: &headers };
         let expected = builder.len() + builder.record_bytes(&new);
-        // Half of them the fast way, where there is room for it.
-        if record.timestamp & 1 == 0 || builder.append_within(&new, usize::MAX).is_none() {
+        // Half of the records take the fast path, if there is room.
+        if record.timestamp & 1 == 0 || builder.try_append(&new, usize::MAX).is_none() {
             builder.append(&new).unwrap();
         }
         assert_eq!(builder.len(), expected);
@@ -106,21 +108,21 @@ fn finish(builder: BatchBuilder, codec: Compression, level: Option<i32>) -> Enco
     let plain = builder.len();
     let mut batch = COMPRESSOR.with_borrow_mut(|compressor| builder.finish(codec, level, compressor)).unwrap();
     assert!(batch.len() <= plain);
-    batch.stamp(-1, -1, -1);
+    batch.set_producer_info(-1, -1, -1);
     batch
 }
 
 fn read(batch: &EncodedBatch, records: &[TestRecord]) {
-    let slab = Slab::from(batch.bytes().to_vec());
-    let (header, range) = walk(&slab).next().unwrap().unwrap();
-    assert_eq!((range, batch.count() as usize), (0..slab.len(), records.len()));
+    let buffer = PooledBuf::from(batch.bytes().to_vec());
+    let (header, range) = iter_batches(&buffer).next().unwrap().unwrap();
+    assert_eq!((range, batch.count() as usize), (0..buffer.len(), records.len()));
     if header.compression() == Ok(Compression::None) {
         let plain = build_batch(0, records, &BatchOptions { leader_epoch: -1, ..BatchOptions::default() });
         assert!(**batch.bytes() == plain);
     }
     let mut columns = Columns::default();
     let limits = DecodeLimits { max_decompressed_batch_bytes: 256 << 20 };
-    Decoder::new(SlabPool::new(0), limits).decode(&slab, 0..slab.len(), &header, 0, &mut columns).unwrap();
+    Decoder::new(BufferPool::new(0), limits).decode(&buffer, 0..buffer.len(), &header, 0, &mut columns).unwrap();
     assert_eq!(columns.len(), records.len());
     for (row, record) in records.iter().enumerate() {
         assert_eq!(columns.timestamps[row], record.timestamp);

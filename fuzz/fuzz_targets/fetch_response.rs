@@ -1,14 +1,14 @@
-//! Whatever a broker answers to a Fetch is read as the generated message reads it, and takes no memory to speak of.
+//! The Fetch decoder reads any response like the generated message, and needs hardly any memory.
 #![no_main]
 
 use grete_fuzz::counting::bounded;
 use grete_wire::Reader;
 use grete_wire::fetch::{TopicKey, response};
 use grete_wire::messages::FetchResponse;
-use grete_wire::records::walk;
+use grete_wire::records::iter_batches;
 use libfuzzer_sys::fuzz_target;
 
-/// Only the list of endpoints is kept: an entry takes 56 bytes in memory and 11 on the wire.
+/// Only the list of endpoints is allocated: an entry takes 56 bytes in memory and 11 on the wire.
 const FACTOR: usize = 6;
 const CAP: usize = 1024;
 
@@ -24,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
                 continue;
             };
             assert!(partition.aborted().count() <= body.len() / 16);
-            for (_, range) in walk(&body[partition.records]).flatten() {
+            for (_, range) in iter_batches(&body[partition.records]).flatten() {
                 assert!(!range.is_empty());
             }
         }
@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
             assert!(whole);
             compare(version, body, &message);
         }
-        // The snapshot id, which only followers want, is not looked into.
+        // The decoder skips the snapshot id, which only followers need.
         _ if version >= 12 => {}
         _ => assert!(!whole),
     }

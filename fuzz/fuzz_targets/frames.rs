@@ -1,17 +1,17 @@
-//! A stream cut into reads anywhere gives the frames that a naive reader finds, in bounded memory.
+//! A stream in reads of any size gives the frames that a naive reader finds, in bounded memory.
 #![no_main]
 
 use grete_fuzz::counting::bounded;
-use grete_wire::slab::SlabPool;
+use grete_wire::buffer_pool::BufferPool;
 use grete_wire::{FrameReader, WireError};
 use libfuzzer_sys::fuzz_target;
 
 const LIMIT: usize = 8 * 1024 * 1024;
 const LONGEST_STREAM: usize = 6 * 1024 * 1024;
-/// The common buffer of 64 KiB, 1 MiB that an announcement may cost, and room for bookkeeping.
+/// The common buffer of 64 KiB, 1 MiB that an announced size may cost, and room for bookkeeping.
 const CAP: usize = (64 + 1024 + 64) * 1024;
-/// A growing frame holds its old slab while the new one, four times what came and rounded up to a power of two, is
-/// filled; another was perhaps kept by the pool.
+/// A growing frame holds its old buffer while the new one is filled. The new one has four times the received bytes,
+/// rounded up to a power of two, and the pool may have kept another.
 const FACTOR: usize = 16;
 
 fuzz_target!(|data: &[u8]| {
@@ -19,18 +19,18 @@ fuzz_target!(|data: &[u8]| {
     let stream = stream(data);
     let (expected, error) = naive(&stream);
     bounded(stream.len(), FACTOR, CAP, || {
-        let mut reader = FrameReader::new(SlabPool::new(1 << 20), LIMIT);
+        let mut reader = FrameReader::new(BufferPool::new(1 << 20), LIMIT);
         let mut rest = stream.as_slice();
         let mut seen = 0;
         let mut pace = usize::from(pace) + 1;
         while !rest.is_empty() {
-            let space = reader.space();
-            assert!(!space.is_empty());
-            let n = space.len().min(rest.len()).min(pace);
-            space[..n].copy_from_slice(&rest[..n]);
-            reader.filled(n);
+            let buffer = reader.read_buf();
+            assert!(!buffer.is_empty());
+            let n = buffer.len().min(rest.len()).min(pace);
+            buffer[..n].copy_from_slice(&rest[..n]);
+            reader.advance(n);
             rest = &rest[n..];
-            // Ever larger reads: single bytes near the headers, and an end to megabytes.
+            // Ever larger reads: from single bytes near the headers up to megabytes.
             pace += pace / 3 + 1;
             loop {
                 match reader.next() {
@@ -50,8 +50,8 @@ fuzz_target!(|data: &[u8]| {
     });
 });
 
-/// Few bytes make a long stream: a byte below 0xe0 says how many bytes to take as they are, another that a frame comes
-/// whose size the next three bytes have.
+/// Expands the input to a long stream. A byte below 0xe0 is a number of bytes to copy; another announces a frame whose
+/// size is in the next three bytes.
 fn stream(mut data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some((&op, rest)) = data.split_first() {

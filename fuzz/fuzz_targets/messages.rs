@@ -1,12 +1,13 @@
-//! Any bytes as any message in any version: no panic, bounded memory, and what decodes is the same after a round trip.
+//! Any bytes as any message in any version: no panic, bounded memory, and decoded messages survive a round trip.
 #![no_main]
 
 use grete_fuzz::counting::bounded;
 use grete_wire::{Reader, messages};
 use libfuzzer_sys::fuzz_target;
 
-/// Nothing but an array's elements takes more memory than wire. The worst, a group of OffsetFetchRequest, has 80 bytes
-/// for 3; and each level of nesting may reserve for all that is left of the input before it finds that it is cut.
+/// Only an array's elements take more memory than their encoding. The worst, a group of OffsetFetchRequest, has 80
+/// bytes for 3. Each level of nesting may also reserve memory for the rest of the input before it detects the
+/// truncation.
 const FACTOR: usize = 128;
 const CAP: usize = 4 * 1024;
 

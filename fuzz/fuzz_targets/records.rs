@@ -1,15 +1,16 @@
-//! A batch with whatever records, in any codec, decodes as a naive decoder says, in memory bounded by its size and the
-//! limit for unpacked bytes.
+//! A batch of any records, with any codec, decodes as in a naive decoder. Memory is bounded by the batch's size and the
+//! limit for decompressed bytes.
 #![no_main]
 
 use std::cell::RefCell;
 
 use grete_fuzz::counting::bounded;
-use grete_wire::records::testing::{compress, seal};
+use grete_wire::buffer_pool::{BufferPool, PooledBuf};
+use grete_wire::records::test_encoder::{compress, set_length_and_crc};
 use grete_wire::records::{
-    AbortedFilter, AbortedTransaction, Columns, Compression, DecodeLimits, Decoder, RecordError, walk,
+    AbortedTransaction, AbortedTransactionFilter, Columns, Compression, DecodeLimits, Decoder, RecordError,
+    iter_batches,
 };
-use grete_wire::slab::{Slab, SlabPool};
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/grete-wire/tests/records/model.rs"]
@@ -17,9 +18,10 @@ mod model;
 
 const BASE_OFFSET: i64 = 3;
 const LIMIT: usize = 64 * 1024;
-/// The shortest record has 7 bytes; its row takes 64, and the column of headers may be copied while it grows.
+/// Bytes per byte of input. The shortest record has 7 bytes; its row takes 64, and the column of headers may be copied
+/// while it grows.
 const FACTOR: usize = 16;
-/// Unpacked bytes while their buffer grows, their rows, and a codec's context.
+/// Decompressed bytes while their buffer grows, their rows, and a codec's context.
 const CAP: usize = 2 * LIMIT + FACTOR * LIMIT + 512 * 1024;
 
 fuzz_target!(|data: &[u8]| {
@@ -29,8 +31,8 @@ fuzz_target!(|data: &[u8]| {
     }
     let codec = [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd]
         [usize::from(kind % 5)];
-    // Half of the inputs are packed here, so that what they unpack to is looked at, too; of a quarter one byte of the
-    // packed form is damaged.
+    // Half of the inputs are compressed here, so that the decompressed data is covered, too. In a quarter, one byte of
+    // the compressed form is damaged.
     let pack = kind >= 0x80;
     let packed = match rest.split_first_chunk() {
         _ if pack => compress(codec, rest),
@@ -43,17 +45,17 @@ fuzz_target!(|data: &[u8]| {
         _ => rest.to_vec(),
     };
     let batch = batch(codec, flags, count, gap, &packed);
-    let slab = Slab::from(batch);
-    let Some(Ok((header, range))) = walk(&slab).next() else { return };
-    let (columns, result) = bounded(slab.len(), FACTOR, CAP, || {
+    let buffer = PooledBuf::from(batch);
+    let Some(Ok((header, range))) = iter_batches(&buffer).next() else { return };
+    let (columns, result) = bounded(buffer.len(), FACTOR, CAP, || {
         let mut columns = Columns::default();
-        let result =
-            DECODER.with_borrow_mut(|decoder| decoder.decode(&slab, range.clone(), &header, from.into(), &mut columns));
+        let result = DECODER
+            .with_borrow_mut(|decoder| decoder.decode(&buffer, range.clone(), &header, from.into(), &mut columns));
         (columns, result)
     });
     read(&columns);
     if codec == Compression::None || pack {
-        let expected = model::decode(&slab, from.into(), |_, _| Ok(rest.to_vec()));
+        let expected = model::decode(&buffer, from.into(), |_, _| Ok(rest.to_vec()));
         match (result, expected) {
             (Ok(()), Ok(expected)) => assert!(rows(&columns) == expected),
             (Err(RecordError::Malformed { .. }), Err(model::Refused)) => assert!(columns.is_empty()),
@@ -64,22 +66,22 @@ fuzz_target!(|data: &[u8]| {
 });
 
 thread_local! {
-    /// One for all inputs: a codec's context must survive what it refused.
+    /// One decoder for all inputs: a codec's context must survive refused data.
     static DECODER: RefCell<Decoder> =
-        Decoder::new(SlabPool::new(0), DecodeLimits { max_decompressed_batch_bytes: LIMIT }).into();
+        Decoder::new(BufferPool::new(0), DecodeLimits { max_decompressed_batch_bytes: LIMIT }).into();
 }
 
-/// Any bytes, as they come off the wire: walked, filtered, decoded.
+/// Handles any bytes like received ones: iterates, filters, decodes.
 fn raw(data: &[u8]) {
-    let slab = Slab::from(data.to_vec());
-    bounded(slab.len(), FACTOR, CAP, || {
+    let buffer = PooledBuf::from(data.to_vec());
+    bounded(buffer.len(), FACTOR, CAP, || {
         let aborted = (0..4).map(|i| AbortedTransaction { producer_id: i, first_offset: i * i });
-        let mut filter = AbortedFilter::new(aborted.collect());
+        let mut filter = AbortedTransactionFilter::new(aborted.collect());
         let mut columns = Columns::default();
-        for (header, range) in walk(&slab).flatten() {
+        for (header, range) in iter_batches(&buffer).flatten() {
             assert!(header.next_offset() > header.base_offset);
-            if filter.admits(&header, &slab[range.clone()]).unwrap_or(true) {
-                let _ = DECODER.with_borrow_mut(|decoder| decoder.decode(&slab, range, &header, 0, &mut columns));
+            if filter.is_visible(&header, &buffer[range.clone()]).unwrap_or(true) {
+                let _ = DECODER.with_borrow_mut(|decoder| decoder.decode(&buffer, range, &header, 0, &mut columns));
             }
         }
         read(&columns);
@@ -106,11 +108,11 @@ fn batch(codec: Compression, flags: u8, count: u8, gap: u8, packed: &[u8]) -> Ve
     batch.extend([0; 14]);
     batch.extend(i32::from(count).to_be_bytes());
     batch.extend(packed);
-    seal(&mut batch);
+    set_length_and_crc(&mut batch);
     batch
 }
 
-/// Touches all that columns offer.
+/// Accesses all parts of the columns.
 fn read(columns: &Columns) {
     let mut bytes = 0;
     for row in 0..columns.len() {
@@ -125,7 +127,7 @@ fn rows(columns: &Columns) -> Vec<model::Row> {
     let owned = |bytes: &[u8]| bytes.to_vec();
     let row = |i| model::Row {
         offset: columns.offsets[i],
-        record: grete_wire::records::testing::TestRecord {
+        record: grete_wire::records::test_encoder::TestRecord {
             timestamp: columns.timestamps[i],
             key: columns.key(i).map(owned),
             value: columns.value(i).map(owned),

@@ -1,4 +1,4 @@
-//! An allocator that counts, so that a target can hold a decoder to "memory in proportion to the input".
+//! Counting allocator, with which a target checks that memory is proportional to the input.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,36 +9,37 @@ struct Counting;
 static ALLOCATOR: Counting = Counting;
 
 thread_local! {
-    // Signed, as memory may be freed by another thread than took it. Constants, so that they need no memory themselves.
+    // Signed, as a thread may free memory that another thread allocated. Constants, so that they need no memory
+    // themselves.
     static CURRENT: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
 fn count(change: isize) {
-    // While a thread ends its counters may be gone already; what it frees then is nobody's business.
+    // While a thread ends, its counters may be gone already; memory freed then is not counted.
     let _ = CURRENT.try_with(|current| {
         current.set(current.get() + change);
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(current.get())));
     });
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; only numbers are kept besides.
+// SAFETY: every call goes to the system's allocator unchanged, beside the counting.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
@@ -46,12 +47,12 @@ unsafe impl GlobalAlloc for Counting {
         // Old and new may exist side by side while bytes are copied.
         count(size as isize);
         count(-(layout.size() as isize));
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller keeps the contract of `realloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
 
-/// Runs `work`; tells by how many bytes this thread's memory grew at the worst moment.
+/// Runs `work`. Returns its result, and the peak growth of this thread's memory in bytes.
 pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = CURRENT.get();
     PEAK.set(before);
@@ -59,7 +60,7 @@ pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (result, usize::try_from(PEAK.get() - before).unwrap_or(0))
 }
 
-/// Runs `work`; panics when it took more than `factor` times its input and `cap` bytes besides.
+/// Runs `work`. Panics if it took more than `factor` times its input plus `cap` bytes.
 pub fn bounded<T>(input: usize, factor: usize, cap: usize, work: impl FnOnce() -> T) -> T {
     let (result, peak) = peak(work);
     assert!(

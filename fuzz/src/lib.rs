@@ -1,3 +1,3 @@
-//! What the fuzz targets share.
+//! Code shared by the fuzz targets.
 
 pub mod counting;

@@ -1,8 +1,10 @@
-//! Tool: code generation and the floors check.
+//! Development tool: code generation, and the check of the layering rules.
 #![forbid(unsafe_code)]
 
+mod circles;
 mod codegen;
-mod floors;
+mod layering;
+mod prose;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,7 +12,9 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
   codegen            writes crates/grete-wire/src/messages from the schemas in the kafka-clients jar
   codegen --check    changes nothing; fails when the committed code differs from what would be written
-  floors             checks that crate edges point down and that unsafe stays where it belongs";
+  layering           checks that crate edges point down and that unsafe stays where it belongs
+  circles            checks that the modules of each crate form no import circle
+  prose              checks comments and documents against the rules of CONTRIBUTING.md";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -18,7 +22,9 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["codegen"] => codegen::run(&root, false),
         ["codegen", "--check"] => codegen::run(&root, true),
-        ["floors"] => floors::run(&root),
+        ["layering"] => layering::run(&root),
+        ["circles"] => circles::run(&root),
+        ["prose"] => prose::run(&root),
         _ => Err(USAGE.into()),
     };
     match result {
@@ -30,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The workspace's folder: two above this crate's.
+/// Returns the workspace's folder: two levels above this crate.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()

@@ -1,4 +1,4 @@
-//! Finds the kafka-clients jar and reads schemas out of it.
+//! Locates the kafka-clients jar and reads schemas from it.
 
 use std::error::Error;
 use std::fs::File;
@@ -8,15 +8,15 @@ use std::process::Command;
 
 use super::schema::{self, Schema};
 
-/// The Kafka release whose schemas are used.
+/// Kafka release whose schemas are used.
 pub const KAFKA: &str = "4.3.0";
 
-/// The jar's entries.
+/// Open jar.
 pub struct Jar(zip::ZipArchive<File>);
 
 impl Jar {
-    /// Opens the jar that the tests have brought, or else that of the local Maven repository; Maven fetches it when it
-    /// is not there yet.
+    /// Opens the jar that the tests have downloaded, or else the one in the local Maven repository. Maven fetches a
+    /// missing jar.
     pub fn open(root: &Path) -> Result<Self, Box<dyn Error>> {
         let build = std::env::var_os("KAFKA_TEST_BUILD").map_or_else(|| root.join("build"), PathBuf::from);
         let mut path = build.join(format!("kafka/{KAFKA}/libs/kafka-clients-{KAFKA}.jar"));
@@ -30,7 +30,7 @@ impl Jar {
         Ok(Self(zip::ZipArchive::new(file)?))
     }
 
-    /// One message's schema, such as `MetadataRequest`.
+    /// Reads the schema of one message, such as `MetadataRequest`.
     pub fn schema(&mut self, name: &str) -> Result<Schema, Box<dyn Error>> {
         let mut text = String::new();
         let entry = format!("common/message/{name}.json");

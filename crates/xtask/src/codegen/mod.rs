@@ -1,6 +1,6 @@
-//! Writes the messages of grete-wire from Kafka's own schemas.
+//! Generates the messages of grete-wire from Kafka's own schemas.
 //!
-//! The schemas are read from the kafka-clients jar and are not committed; what is written here is.
+//! The schemas are read from the kafka-clients jar and are not committed; the generated code is.
 
 mod emit;
 mod jar;
@@ -16,45 +16,64 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use self::jar::Jar;
-use self::model::Message;
+use self::model::{Message, MessageFile};
 
-const APIS: &[&str] = &[
-    "ApiVersions",
-    "ConsumerGroupDescribe",
-    "CreatePartitions",
-    "CreateTopics",
-    "DeleteGroups",
-    "DeleteRecords",
-    "DeleteTopics",
-    "DescribeCluster",
-    "DescribeConfigs",
-    "DescribeGroups",
-    "Fetch",
-    "FindCoordinator",
-    "Heartbeat",
-    "IncrementalAlterConfigs",
-    "InitProducerId",
-    "JoinGroup",
-    "LeaveGroup",
-    "ListGroups",
-    "ListOffsets",
-    "Metadata",
-    "OffsetCommit",
-    "OffsetDelete",
-    "OffsetFetch",
-    "OffsetForLeaderEpoch",
-    "Produce",
-    "SaslAuthenticate",
-    "SaslHandshake",
-    "SyncGroup",
+/// Files by folder. A file has the request and the response of an API, or the messages that [`joined`] names.
+const FAMILIES: &[(&str, &[&str])] = &[
+    (
+        "admin",
+        &[
+            "AlterConfigs",
+            "CreatePartitions",
+            "CreateTopics",
+            "DeleteRecords",
+            "DeleteTopics",
+            "DescribeCluster",
+            "DescribeConfigs",
+            "DescribeLogDirs",
+            "DescribeTopicPartitions",
+            "IncrementalAlterConfigs",
+        ],
+    ),
+    ("connection", &["ApiVersions", "Header", "SaslAuthenticate", "SaslHandshake"]),
+    ("data", &["Fetch", "ListOffsets", "Metadata", "OffsetForLeaderEpoch", "Produce"]),
+    (
+        "group",
+        &[
+            "ConsumerGroupDescribe",
+            "ConsumerProtocol",
+            "DeleteGroups",
+            "DescribeGroups",
+            "FindCoordinator",
+            "Heartbeat",
+            "JoinGroup",
+            "LeaveGroup",
+            "ListGroups",
+            "OffsetCommit",
+            "OffsetDelete",
+            "OffsetFetch",
+            "SyncGroup",
+        ],
+    ),
+    (
+        "transaction",
+        &[
+            "AddOffsetsToTxn",
+            "AddPartitionsToTxn",
+            "DescribeProducers",
+            "DescribeTransactions",
+            "EndTxn",
+            "InitProducerId",
+            "ListTransactions",
+            "TxnOffsetCommit",
+        ],
+    ),
 ];
-const DATA: &[&str] =
-    &["ConsumerProtocolAssignment", "ConsumerProtocolSubscription", "RequestHeader", "ResponseHeader"];
 
 const MESSAGES: &str = "crates/grete-wire/src/messages";
 const SAMPLES: &str = "crates/grete-wire/tests/messages/samples.rs";
 
-/// Writes the messages, or compares them with what is committed.
+/// Writes the generated files, or compares them with the committed ones.
 pub fn run(root: &Path, check: bool) -> Result<(), Box<dyn Error>> {
     let mut files = BTreeMap::new();
     for (path, code) in generate(root)? {
@@ -94,36 +113,59 @@ pub fn run(root: &Path, check: bool) -> Result<(), Box<dyn Error>> {
 
 fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>, Box<dyn Error>> {
     let mut jar = Jar::open(root)?;
-    let mut messages = Vec::new();
-    for api in APIS {
-        let mut request = jar.schema(&format!("{api}Request"))?;
-        let mut response = jar.schema(&format!("{api}Response"))?;
-        // Only the request says that its newest version is not final yet.
-        if request.latest_version_unstable {
-            request.valid_versions.last -= 1;
-            response.valid_versions.last = request.valid_versions.last;
+    let mut files = Vec::new();
+    for (family, names) in FAMILIES {
+        for name in *names {
+            files.push(MessageFile::new(family, name, read(&mut jar, name)?));
         }
-        messages.push(Message::new(request)?);
-        messages.push(Message::new(response)?);
     }
-    for name in DATA {
-        messages.push(Message::new(jar.schema(name)?)?);
-    }
-    messages.sort_by(|a, b| a.module.cmp(&b.module));
     let folder = Path::new(MESSAGES);
-    let mut files =
-        vec![(folder.join("mod.rs"), emit::module(&messages)), (PathBuf::from(SAMPLES), samples::file(&messages))];
-    files.extend(
-        messages.iter().map(|message| (folder.join(format!("{}.rs", message.module)), emit::file(message, &messages))),
+    let mut written =
+        vec![(folder.join("mod.rs"), emit::module(&files)), (PathBuf::from(SAMPLES), samples::file(&files))];
+    for (family, _) in FAMILIES {
+        written.push((folder.join(family).join("mod.rs"), emit::family(family, &files)));
+    }
+    written.extend(
+        files.iter().map(|file| (folder.join(file.family).join(format!("{}.rs", file.module)), emit::file(file))),
     );
-    Ok(files)
+    Ok(written)
 }
 
+/// Reads the messages of a file.
+fn read(jar: &mut Jar, name: &str) -> Result<Vec<Message>, Box<dyn Error>> {
+    if let Some(parts) = joined(name) {
+        return parts.iter().map(|part| Message::new(jar.schema(part)?)).collect();
+    }
+    let mut request = jar.schema(&format!("{name}Request"))?;
+    let mut response = jar.schema(&format!("{name}Response"))?;
+    // Only the request's schema says that its newest version is unstable.
+    if request.latest_version_unstable {
+        request.valid_versions.last -= 1;
+        response.valid_versions.last = request.valid_versions.last;
+    }
+    Ok(vec![Message::new(request)?, Message::new(response)?])
+}
+
+/// Returns the messages of a file that is not an API.
+fn joined(name: &str) -> Option<&'static [&'static str]> {
+    match name {
+        "ConsumerProtocol" => Some(&["ConsumerProtocolAssignment", "ConsumerProtocolSubscription"]),
+        "Header" => Some(&["RequestHeader", "ResponseHeader"]),
+        _ => None,
+    }
+}
+
+/// Returns all files below a folder.
 fn present(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     if !folder.exists() {
         return Ok(Vec::new());
     }
-    fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() { files.extend(present(&path)?) } else { files.push(path) }
+    }
+    Ok(files)
 }
 
 fn rustfmt(root: &Path, code: &str) -> Result<String, Box<dyn Error>> {

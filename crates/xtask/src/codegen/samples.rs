@@ -1,39 +1,45 @@
-//! Writes a test helper: for each message a function that fills every field that a version has with arbitrary values.
+//! Generates a test helper: for each message a function that fills all fields of a version with arbitrary values.
 
 use std::fmt::Write;
 
 use super::emit::{condition, header, parameter};
-use super::model::{Field, Kind, Message, Struct, snake};
+use super::model::{Field, Kind, Message, MessageFile, Struct, snake};
 
-/// `tests/messages/samples.rs` of grete-wire.
-pub fn file(messages: &[Message]) -> String {
+/// Returns `tests/messages/samples.rs` of grete-wire.
+pub fn file(files: &[MessageFile]) -> String {
     let mut out = "//! Arbitrary messages.\n\n".to_string() + &header();
-    out.push_str("#![allow(clippy::field_reassign_with_default, reason = \"as in the messages\")]\n\n");
+    out.push_str("#![allow(clippy::field_reassign_with_default, reason = \"the fields that a version has are set one by one over the defaults\")]\n\n");
     out.push_str("use grete_wire::messages;\n\nuse crate::values::Values;\n\n");
-    for message in messages {
-        for (i, known) in message.structs.iter().enumerate() {
-            function(&mut out, message, known, i == 0);
+    for file in files {
+        for message in &file.messages {
+            for (i, known) in message.structs.iter().enumerate() {
+                function(&mut out, &file.module, message, known, i == 0);
+            }
         }
     }
     out
 }
 
 fn name(message: &Message, known: &str) -> String {
-    if known == message.name { message.module.clone() } else { format!("{}_{}", message.module, snake(known)) }
+    if known == message.name { message.snake.clone() } else { format!("{}_{}", message.snake, snake(known)) }
 }
 
-fn function(out: &mut String, message: &Message, known: &Struct, top: bool) {
+fn function(out: &mut String, module: &str, message: &Message, known: &Struct, top: bool) {
     let mut body = String::new();
-    for field in &known.fields {
-        let assign = format!("this.{} = {};", field.name, value(message, field));
-        let _ = match condition(field.versions, message.versions) {
-            None => writeln!(body, "{assign}"),
-            Some(condition) => writeln!(body, "if {condition} {{ {assign} }}"),
-        };
+    // Fields of the same versions share one `if`.
+    for fields in known.fields.chunk_by(|a, b| a.versions == b.versions) {
+        let assigns: String =
+            fields.iter().map(|field| format!("this.{} = {};\n", field.name, value(message, field))).collect();
+        match condition(fields[0].versions, message.versions) {
+            None => body.push_str(&assigns),
+            Some(condition) => {
+                let _ = writeln!(body, "if {condition} {{\n{assigns}}}");
+            }
+        }
     }
     let version = parameter(&body);
     let lifetime = if known.borrows { "<'static>" } else { "" };
-    let path = format!("messages::{}::{}", message.module, known.name);
+    let path = format!("messages::{module}::{}", known.name);
     let _ = writeln!(
         out,
         "{} fn {}({version}: i16, v: &mut Values) -> {path}{lifetime} {{\nlet mut this = {path}::default();\n{body}this\n}}\n",

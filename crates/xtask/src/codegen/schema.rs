@@ -1,4 +1,4 @@
-//! Kafka's message schemas as they are written in JSON.
+//! Kafka's message schemas in their JSON form.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One message: a file of the jar.
+/// Schema of one message: a file of the jar.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Schema {
@@ -21,14 +21,14 @@ pub struct Schema {
     pub fields: Vec<Field>,
 }
 
-/// A struct that several fields of a message share.
+/// Struct that several fields of a message share.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CommonStruct {
     pub name: String,
     pub fields: Vec<Field>,
 }
 
-/// One field.
+/// Field of a message or struct.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Field {
@@ -51,7 +51,7 @@ pub struct Field {
     pub fields: Vec<Field>,
 }
 
-/// A range of versions, both ends included; empty when `first > last`.
+/// Range of versions, both ends inclusive; empty if `first > last`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Versions {
@@ -74,7 +74,16 @@ impl Versions {
         Self { first: self.first.max(other.first), last: self.last.min(other.last) }
     }
 
-    /// Whether every version of `other` is in here.
+    /// Returns the smallest range that contains both.
+    pub fn hull(self, other: Self) -> Self {
+        match (self.is_empty(), other.is_empty()) {
+            (true, _) => other,
+            (_, true) => self,
+            _ => Self { first: self.first.min(other.first), last: self.last.max(other.last) },
+        }
+    }
+
+    /// Returns whether every version of `other` is in this range.
     pub fn covers(self, other: Self) -> bool {
         self.and(other) == other || other.is_empty()
     }
@@ -115,7 +124,7 @@ impl TryFrom<String> for Versions {
     }
 }
 
-/// Reads one schema file. Kafka's dialect of JSON has `//` comments.
+/// Parses a schema file. Kafka's dialect of JSON has `//` comments.
 pub fn parse(text: &str) -> Result<Schema, Box<dyn Error>> {
     Ok(serde_json::from_str(&strip_comments(text))?)
 }

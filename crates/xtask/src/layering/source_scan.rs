@@ -1,6 +1,6 @@
-//! Finds words in Rust code, and not in its comments and strings.
+//! Finds words in Rust code, outside of comments and strings.
 
-/// The numbers of the lines that have `word` as code.
+/// Returns the numbers of the lines that contain `word` as code.
 pub fn lines_with_word(source: &str, word: &str) -> Vec<usize> {
     let code = blank_comments_and_strings(source);
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -36,12 +36,12 @@ fn follows_word(chars: &[char], at: usize) -> bool {
     at.checked_sub(1).and_then(|before| chars.get(before)).is_some_and(|c| c.is_alphanumeric() || *c == '_')
 }
 
-/// Where `pattern` begins, from `at` on; the end of the file when it does not come.
+/// Returns the position of `pattern`, from `at` on; the end of the file if there is none.
 fn find(chars: &[char], at: usize, pattern: &[char]) -> usize {
     (at..chars.len()).find(|&i| chars[i..].starts_with(pattern)).unwrap_or(chars.len())
 }
 
-/// Block comments nest.
+/// Returns the end of a block comment; block comments nest.
 fn end_of_block(chars: &[char], start: usize) -> usize {
     let (mut depth, mut i) = (0, start);
     while i < chars.len() {
@@ -73,7 +73,7 @@ fn end_of_string(chars: &[char], start: usize) -> usize {
     chars.len()
 }
 
-/// `r"..."`, `br#"..."#` and the like; `None` when it is just a name.
+/// Returns the end of a raw string, `r"..."`, `br#"..."#` and the like; `None`: it is just a name.
 fn raw_string(chars: &[char], start: usize) -> Option<usize> {
     let mut i = start;
     while matches!(chars.get(i), Some('b' | 'c')) {
@@ -91,7 +91,7 @@ fn raw_string(chars: &[char], start: usize) -> Option<usize> {
     Some((find(chars, i + hashes + 1, &close) + close.len()).min(chars.len()))
 }
 
-/// `'x'` and `'\n'`; a lifetime is left alone.
+/// Returns the end of a character, `'x'` or `'\n'`; a lifetime is skipped.
 fn end_of_char(chars: &[char], start: usize) -> usize {
     match (chars.get(start + 1), chars.get(start + 2)) {
         (Some('\\'), Some(_)) => (find(chars, start + 3, &['\'']) + 1).min(chars.len()),
