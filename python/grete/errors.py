@@ -1,23 +1,24 @@
-"""All errors that Grete raises. Rust raises these very classes."""
+"""Errors that Grete raises. Rust raises these very classes."""
 
 import builtins
 from typing import TYPE_CHECKING
 
-from grete import _place, units
+from grete import _units
+from grete._process import callsite
 
 if TYPE_CHECKING:
-    from grete._core import Deliveries, Message
+    from grete._native import Deliveries, Message
     from grete.client import Undelivered
 
 
 class GreteError(Exception):
-    """The base of all errors that Grete raises."""
+    """Base class of all errors that Grete raises."""
 
 
 class ConfigError(GreteError):
-    """A setting that cannot be used. `setting` is its name as given, `origin` where it came from, where known.
+    """A setting that cannot be used. `setting` is its name as given, `origin` its source, where known.
 
-    `location` is the "file:line" of the declaration that is wrong, where it is one; the message begins with it.
+    `location` is the "file:line" of a wrong declaration, if the setting is in one; the message begins with it.
     """
 
     def __init__(
@@ -29,16 +30,36 @@ class ConfigError(GreteError):
         self.location = location
 
 
-class NotBuiltError(ConfigError):
-    """A setting or feature that is planned and not there yet: refused by name, never ignored."""
+class NotSupportedError(ConfigError):
+    """A setting or feature that is planned and not implemented yet. It is refused by name, never ignored."""
 
 
 class UnknownEventError(GreteError):
-    """Nothing is called so that one could listen to; the message says what is called nearly so."""
+    """A subscription names an event that does not exist; the message suggests a similar name."""
 
 
 class PreloadError(GreteError):
-    """A function of `@app.preload` failed, where and why; what it raised is the cause."""
+    """A function of `@app.preload` failed, where and why; its exception is the cause."""
+
+
+class LifecycleError(GreteError):
+    """A function of `@app.on_startup`, `@app.on_shutdown` or `lifespan=` failed; its exception is the cause.
+
+    `hook` is the name of the function, and `location` the "file:line" of its declaration.
+    """
+
+    def __init__(self, message: str, *, hook: str, location: str) -> None:
+        super().__init__(message)
+        self.hook = hook
+        self.location = location
+
+
+class StartupError(LifecycleError):
+    """A function of `@app.on_startup`, or the first part of `lifespan=`, failed: the App does not start."""
+
+
+class ShutdownError(LifecycleError):
+    """A function of `@app.on_shutdown`, or the last part of `lifespan=`, failed or did not end in time."""
 
 
 class NotForkableError(GreteError):
@@ -49,16 +70,24 @@ class ForkedClientError(GreteError):
     """A client that was made before a fork is used in the child: make clients after the fork."""
 
 
+class HostLoopError(GreteError):
+    """The event loop of an App's host process was closed, or ended, while handlers needed it."""
+
+
 class ClosedError(GreteError):
     """A handle is used after it was closed."""
 
 
 class TimeoutError(GreteError, builtins.TimeoutError):  # noqa: A001
-    """A call had no answer in time. It is the built-in `TimeoutError`, too."""
+    """A call had no response in time. It is the built-in `TimeoutError`, too."""
+
+
+class BrokerError(GreteError):
+    """Embedded brokers cannot start, have ended by themselves, or cannot do what was requested."""
 
 
 class KafkaError(GreteError):
-    """A broker answered with an error. `code` is Kafka's number for it, `name` Kafka's name."""
+    """A broker responded with an error. `code` is Kafka's number for it, `name` Kafka's name."""
 
     def __init__(self, message: str, *, code: int, name: str) -> None:
         super().__init__(message)
@@ -67,11 +96,11 @@ class KafkaError(GreteError):
 
 
 class NotKafkaError(GreteError):
-    """What answers at the bootstrap addresses does not speak Kafka."""
+    """The server at a bootstrap address does not speak Kafka."""
 
 
 class AuthorizationError(GreteError):
-    """A broker refused who we are, or what we want to do."""
+    """A broker refused the client's identity, or the operation."""
 
 
 class CorruptBatchError(GreteError):
@@ -85,13 +114,13 @@ class CorruptBatchError(GreteError):
 
 
 class GroupError(GreteError):
-    """The group coordinator will not have this member."""
+    """The group coordinator refused this member."""
 
 
 class FencedInstanceError(GroupError):
-    """Another member of `group` has joined with this one's `group.instance.id` (`instance`): this one is out for good.
+    """Another member of `group` has joined with this member's `group.instance.id` (`instance`) and fenced it for good.
 
-    Only one process at a time may have an id: stop the other one, or give each an id of its own.
+    Only one process at a time may have an id: stop the other one, or give each its own id.
     """
 
     def __init__(self, message: str, *, group: str, instance: str) -> None:
@@ -101,10 +130,10 @@ class FencedInstanceError(GroupError):
 
 
 class DecodeError(GreteError):
-    """A record's value is not what the route's payload says; the decoder's own error is the cause.
+    """A record's value does not fit the route's payload; the decoder's own error is the cause.
 
-    `topic`, `partition` and `offset` say which record, `message` is it, where known. It is retried and dead-lettered
-    like any other failure, and only that record is.
+    `topic`, `partition` and `offset` identify the record, and `message` is the record itself, where known. Like any
+    other failure it is retried and dead-lettered, and only that record is.
     """
 
     def __init__(self, text: str, *, topic: str, partition: int, offset: int, message: "Message | None" = None) -> None:
@@ -115,14 +144,30 @@ class DecodeError(GreteError):
         self.message = message
 
 
+class EncodeError(GreteError):
+    """A value or key cannot be written to a topic: it has another type than the topic declares, or no encoded form.
+
+    `topic` is the record's destination, `part` is "value" or "key", `type` the type that was given. The encoder's own
+    error, if there is one, is the cause. In a handler it is a failure like any other.
+    """
+
+    def __init__(self, message: str, *, topic: str, part: str, type: type) -> None:  # noqa: A002
+        super().__init__(message)
+        self.topic = topic
+        self.part = part
+        self.type = type
+
+
 class NoPayloadError(GreteError, AttributeError):
-    """`payload` of a message that has no decoder: it was not read by a route, or the route has no `payload=`."""
+    """`payload` of a message that has no decoder: the message was not read by a route, or the route has no
+    `payload=`.
+    """
 
 
 class Reject(GreteError):  # noqa: N818
-    """Raise it in a handler: no further attempt is worth it, the record goes to the dead letter topic at once.
+    """Raise it in a handler when further attempts are useless: the record goes to the dead letter topic at once.
 
-    `message` names the record; without it, it is the one that an unfinished `for message in self.messages` handed out
+    `message` names the record. By default it is the record that an unfinished `for message in self.messages` handed out
     last, or the only one. A route without a dead letter topic tries again at its longest wait: nothing is skipped.
     """
 
@@ -133,31 +178,33 @@ class Reject(GreteError):  # noqa: N818
 
 
 class RetryLater(GreteError):  # noqa: N818
-    """Raise it in a handler: not now, but `delay` ("5m", or seconds) from now. It does not count as an attempt.
+    """Raise it in a handler to run the job again `delay` ("5m", or seconds) from now. It does not count as an attempt.
 
-    What the job has marked stays marked; the partition (or the key's slot) waits, the others go on.
+    Records that the job has marked stay marked. The partition (or the key's slot) waits, and others go on.
     """
 
     def __init__(self, delay: str | float, reason: str = "") -> None:
         try:
-            self.delay: float = units.seconds(delay)
+            self.delay: float = _units.seconds(delay)
         except ValueError as error:
-            raise ConfigError(f"RetryLater({delay!r}): {error}", setting="delay", location=_place.caller()) from None
+            raise ConfigError(
+                f"RetryLater({delay!r}): {error}", setting="delay", location=callsite.caller_location()
+            ) from None
         self.reason = reason
         super().__init__(f"again in {self.delay:g} s" + (f": {reason}" if reason else ""))
 
 
 class RevokedError(GreteError):
-    """The partition is not this job's any more: it was taken away, or its position was moved. Nothing can be marked.
+    """The partition no longer belongs to this job: it was revoked, or its position was moved. Nothing can be marked.
 
-    What the job had not marked by then is processed again, by whoever has the partition now.
+    Records that the job had not marked by then are processed again, by the present owner of the partition.
     """
 
 
 class DeadLetterError(GreteError):
-    """A record did not get into the dead letter topic; it is tried again, and its partition waits that long.
+    """A record could not be written to the dead letter topic. It is tried again, and its partition waits that long.
 
-    `dead_letter` is the topic that did not take it; `topic`, `partition` and `offset` say where the record lies.
+    `dead_letter` is the topic that refused it; `topic`, `partition` and `offset` locate the record.
     """
 
     def __init__(self, text: str, *, dead_letter: str, topic: str, partition: int, offset: int) -> None:
@@ -168,25 +215,48 @@ class DeadLetterError(GreteError):
         self.offset = offset
 
 
+class PartitionFailedError(GreteError):
+    """A partition cannot be read, and the App ends because of it: `on_failed_partition="stop"`.
+
+    `topic` and `partition` identify it; `reason` is one word: see docs/failed-partitions.md.
+    """
+
+    def __init__(self, message: str, *, topic: str, partition: int, reason: str) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.reason = reason
+
+
+class NotAssignedError(GreteError):
+    """The partition is not assigned here: another member of the group has it, or none has."""
+
+    def __init__(self, message: str, *, topic: str, partition: int) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+
+
 class OffsetError(GreteError):
     """A partition has no valid offset to read from, and `auto.offset.reset` is "none"."""
 
 
-class QueueFull(GreteError):  # noqa: N818
-    """`buffer.memory` stayed full for `max_block`: records come faster than brokers take them, or no broker takes any.
+class BufferFullError(GreteError):
+    """`buffer.memory` stayed full for `max_block`: records arrive faster than brokers take them, or no broker takes
+    any.
 
-    `deliveries`: what `produce_many` had taken by then, None if nothing.
+    `deliveries`: the records that `produce_many` had taken by then; None if there are none.
     """
 
     deliveries: "Deliveries | None" = None
 
 
 class DeliveryError(GreteError):
-    """A record was not acknowledged. `outcome` says what is known of it: "not_written", or "unknown".
+    """A record was not acknowledged. `outcome` is "not_written", or "unknown".
 
-    `topic` and `partition` (None: it got none) say where it was going, `code` and `name` what a broker answered (None:
-    none did). Unknown outcomes are never retried under a new identity: only the caller can know whether twice is worse
-    than not at all.
+    `topic` and `partition` (None: not chosen yet) are its destination, `code` and `name` the broker's response (None:
+    no broker responded). Records with an unknown outcome are never retried under a new identity: only the caller can
+    know whether a duplicate is worse than a loss.
     """
 
     def __init__(
@@ -216,23 +286,31 @@ class UndeliveredError(GreteError):
 
 
 class RecordTypeError(GreteError, TypeError):
-    """Something given for a record is not of a type that can be sent. `topic` is where it was going."""
+    """A value given for a record has a type that cannot be sent. `topic` is the record's destination.
 
-    def __init__(self, message: str, *, topic: str | None = None) -> None:
+    `index`: of the record among those of `produce_many`, from 0; None: a single record, or all.
+    """
+
+    def __init__(self, message: str, *, topic: str | None = None, index: int | None = None) -> None:
         super().__init__(message)
         self.topic = topic
+        self.index = index
 
 
 class RecordTooLargeError(GreteError, ValueError):
-    """A record is larger than `max.request.size` allows. `topic` is where it was going."""
+    """A record is larger than `max.request.size` allows. `topic` is its destination.
 
-    def __init__(self, message: str, *, topic: str | None = None) -> None:
+    `index`: of the record among those of `produce_many`, from 0; None: a single record.
+    """
+
+    def __init__(self, message: str, *, topic: str | None = None, index: int | None = None) -> None:
         super().__init__(message)
         self.topic = topic
+        self.index = index
 
 
 class UnknownTopicError(KafkaError):
-    """There is no such topic, as far as the brokers say. `topic` is its name."""
+    """The topic does not exist, according to the brokers. `topic` is its name."""
 
     def __init__(self, message: str, *, code: int = 3, name: str = "UNKNOWN_TOPIC_OR_PARTITION", topic: str) -> None:
         super().__init__(message, code=code, name=name)
@@ -240,7 +318,7 @@ class UnknownTopicError(KafkaError):
 
 
 class TopicExistsError(KafkaError):
-    """A topic of that name is there already. `topic` is its name."""
+    """A topic of that name exists already. `topic` is its name."""
 
     def __init__(self, message: str, *, code: int = 36, name: str = "TOPIC_ALREADY_EXISTS", topic: str) -> None:
         super().__init__(message, code=code, name=name)
@@ -248,7 +326,7 @@ class TopicExistsError(KafkaError):
 
 
 class UnknownGroupError(KafkaError):
-    """There is no such group. `group` is its id."""
+    """The group does not exist. `group` is its id."""
 
     def __init__(self, message: str, *, code: int = 69, name: str = "GROUP_ID_NOT_FOUND", group: str) -> None:
         super().__init__(message, code=code, name=name)
@@ -256,7 +334,7 @@ class UnknownGroupError(KafkaError):
 
 
 class GroupNotEmptyError(KafkaError):
-    """What was asked for is only possible while the group has no members (or none that reads the topic)."""
+    """The operation requires a group without members (or without members that read the topic)."""
 
     def __init__(self, message: str, *, code: int = 68, name: str = "NON_EMPTY_GROUP", group: str) -> None:
         super().__init__(message, code=code, name=name)
@@ -264,8 +342,32 @@ class GroupNotEmptyError(KafkaError):
 
 
 class PartialResultError(GreteError):
-    """Some brokers did not answer. `partial` is what the others said; the error of the first is the cause."""
+    """Some brokers did not respond. `partial` has the results of the others; the error of the first is the cause."""
 
     def __init__(self, message: str, *, partial: object) -> None:
         super().__init__(message)
         self.partial = partial
+
+
+class RegistryError(GreteError):
+    """A Schema Registry refused a request, or its response is not one of a Schema Registry.
+
+    `status` is the HTTP status (None: the response was malformed), `code` the registry's error code (like 42201: the
+    schema is invalid), `subject` the subject of the request, where there is one.
+    """
+
+    def __init__(
+        self, message: str, *, status: int | None = None, code: int | None = None, subject: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.subject = subject
+
+
+class SchemaNotFoundError(RegistryError, LookupError):
+    """The Schema Registry does not have the schema, the version or the subject."""
+
+
+class IncompatibleSchemaError(RegistryError):
+    """The Schema Registry refused a schema, because it contradicts earlier versions of its subject."""

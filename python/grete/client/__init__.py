@@ -1,11 +1,11 @@
-"""The low-level clients: usable without an App, context managers all."""
+"""Low-level clients, usable without an App. All are context managers."""
 
 from grete.client.admin import Admin
-from grete.client.cluster import Broker, Cluster
-from grete.client.configs import ConfigEntry
+from grete.client.cluster import Broker, Cluster, ConfigEntry
 from grete.client.consumer import Consumer
 from grete.client.groups import GroupDescription, GroupListing, Lag, MemberDescription, Membership, Reset
 from grete.client.producer import Deliveries, Delivery, Producer, Undelivered
+from grete.client.topic_reader import TopicReader, read_topic
 from grete.client.topics import NewTopic, PartitionDescription, TopicDescription
 
 __all__ = [
@@ -26,5 +26,7 @@ __all__ = [
     "Producer",
     "Reset",
     "TopicDescription",
+    "TopicReader",
     "Undelivered",
+    "read_topic",
 ]

@@ -1,50 +1,91 @@
-"""The admin client."""
+"""Admin client."""
 
 import contextlib
+import functools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from grete import _core, config
-from grete.client.cluster import Broker, Cluster
-from grete.client.configs import ConfigEntry
-from grete.client.groups import GroupDescription, GroupListing, Lag, Reset, group_of
-from grete.client.topics import NewTopic, TopicDescription, Value, texts, topic_of
+from grete import _native
+from grete._config import layers
+from grete._config.suggest import client_keyword
+from grete._process import exit_hooks
+from grete._suggest import checked_keywords
+from grete.client import arguments
+from grete.client._calls import CallThreads, awaitable
+from grete.client._settings import from_configuration
+from grete.client.cluster import Broker, Cluster, ConfigEntry
+from grete.client.groups import GroupDescription, GroupListing, Lag, Reset, group_from_native
+from grete.client.topics import ConfigValue, NewTopic, TopicDescription, config_texts, topic_from_native
 from grete.errors import ClosedError, ConfigError, ForkedClientError, PartialResultError
-from grete.processing import atexit
-from grete.processing.notices import log_notices
+from grete.instrumentation.emit import log_native_events
 
 logger = logging.getLogger("grete.client")
 
-Place = Literal["earliest", "latest"] | datetime
-"""A place in a partition: its first record, its end, or the first record from a time on (the end, if there is none)."""
+OffsetSpec = Literal["earliest", "latest"] | datetime
+"""A position in a partition: its first record, its end, or the first record from a time on (the end, if there is
+none).
+"""
 
-Kind = Literal["topic", "broker"]
+ResourceKind = Literal["topic", "broker"]
 
 _TIMEOUT: float | None = 60.0
-_AT_EXIT = 5.0
+_SETTINGS_EXAMPLE = '{"retention.ms": 60000}'
+_EXIT_CLOSE_TIMEOUT = 5.0
 
 
+@checked_keywords("Admin", client_keyword)
 class Admin:
-    """Topics, settings, groups and offsets of a cluster. Kafka's settings by their dotted names. Thread-safe.
+    """Manages topics, settings, groups and offsets of a cluster. Kafka's settings by their dotted names. Thread-safe.
 
-    Each method asks whom it has to ask (any broker, the controller, a leader, a coordinator), again after what passes,
-    until `timeout` seconds are up (None: never): then `TimeoutError` says what was waited for. Ctrl-C works.
-    A method that takes several things tries all of them; the first error is raised, with the others as notes.
+    Each method sends its requests to the right brokers (any broker, the controller, a leader, a coordinator), and
+    repeats them after transient errors, until `timeout` seconds are up (None: no limit). Then `TimeoutError` names the
+    pending operation. Ctrl-C works. A method that takes several items tries all of them; the first error is raised,
+    with the others as notes.
 
     ```
     with grete.client.Admin({"bootstrap.servers": "localhost:9092"}) as admin:
         admin.create_topic("orders", partitions=8)
     ```
+
+    Each method has an awaitable twin with `_async` for event loops: `await admin.create_topic_async("orders")`.
+
+    Settings:
+        bootstrap.servers (str, default not set).
+        client.id (str, default grete).
+        request.timeout.ms (int, milliseconds, default 30000).
+        default.api.timeout.ms (int, milliseconds, default 60000).
+        reconnect.backoff.ms (int, milliseconds, default 50).
+        reconnect.backoff.max.ms (int, milliseconds, default 1000).
+        retry.backoff.ms (int, milliseconds, default 100).
+        retry.backoff.max.ms (int, milliseconds, default 1000).
+        metadata.max.age.ms (int, milliseconds, default 300000).
+        connections.max.idle.ms (int, milliseconds, default 540000).
+        socket.connection.setup.timeout.ms (int, milliseconds, default 10000).
+        socket.connection.setup.timeout.max.ms (int, milliseconds, default 30000).
+        allow.auto.create.topics (bool, default false).
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """Starts the network thread; connects when something is asked. Raises ConfigError."""
-        self._native = _core.Admin(config.client_pairs(settings))
+        """Starts the network thread, which connects at the first request. Raises ConfigError.
+
+        Only `settings` count: `Admin.from_config()` reads `grete.toml` and the environment.
+        """
+        self._log = functools.partial(log_native_events, logger)
+        self._native = _native.Admin(layers.client_config_pairs(settings), self._log)
         self._closed = False
-        atexit.close_before_exit(self)
+        self._calls = CallThreads("grete-admin-call")
+        exit_hooks.close_before_exit(self)
+
+    @classmethod
+    def from_config(cls, settings: Mapping[str, Any] | None = None) -> Self:
+        """Makes an admin client with Kafka's settings of `grete.toml` and of GRETE_KAFKA_... variables.
+
+        `settings` win over both. Raises ConfigError, which names the origin of a wrong setting.
+        """
+        return cls(from_configuration(settings))
 
     def __enter__(self) -> Self:
         return self
@@ -52,8 +93,17 @@ class Admin:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with contextlib.suppress(ForkedClientError):  # a child that leaves the block leaves the parent's client alone
+        with contextlib.suppress(ForkedClientError):  # a child that leaves the block must not close the parent's client
             self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(ForkedClientError):
+            await self.close_async()
 
     # ---- topics
 
@@ -62,21 +112,23 @@ class Admin:
         topic: str,
         partitions: int = -1,
         replication_factor: int = -1,
-        config: Mapping[str, Value] | None = None,
+        config: Mapping[str, ConfigValue] | None = None,
         if_not_exists: bool = False,
         *,
         validate_only: bool = False,
         timeout: float | None = _TIMEOUT,
     ) -> bool:
-        """Creates a topic; True if it was created, False if it was there and `if_not_exists` says to take it as it is.
+        """Creates a topic. True: it was created; False: it existed, and `if_not_exists` accepts it unchanged.
 
-        -1: as the broker's `num.partitions` and `default.replication.factor` say. Returns when every broker knows the
-        topic and each partition has a leader, so that a produce to it works. (Kafka's answer comes before that; for
-        a broker that does not answer it waits 5 seconds.) Raises TopicExistsError; KafkaError for what brokers refuse.
+        -1: the broker's `num.partitions` and `default.replication.factor`. Returns when every broker knows the topic
+        and each partition has a leader, so that a produce to it works. (Kafka's response comes before that. For a
+        broker that does not respond it waits 5 seconds.) Raises TopicExistsError; KafkaError if brokers refuse it.
         """
-        new = NewTopic(topic, partitions, replication_factor, config or {})
-        made = self.create_topics([new], if_not_exists=if_not_exists, validate_only=validate_only, timeout=timeout)
-        return made[topic]
+        new = NewTopic(
+            topic, partitions, replication_factor, arguments.settings_mapping("create_topic", config, _SETTINGS_EXAMPLE)
+        )
+        created = self.create_topics([new], if_not_exists=if_not_exists, validate_only=validate_only, timeout=timeout)
+        return created[topic]
 
     def create_topics(
         self,
@@ -86,110 +138,121 @@ class Admin:
         validate_only: bool = False,
         timeout: float | None = _TIMEOUT,
     ) -> dict[str, bool]:
-        """Creates topics, as `create_topic` does one. `validate_only`: only says whether it could be done."""
-        wanted = list(topics)
+        """Creates topics, like `create_topic`. `validate_only`: only checks whether it is possible."""
+        wanted = _new_topics(topics)
         names = _names("create_topics", [topic.name for topic in wanted])
         if len(names) < len(wanted):
             raise ConfigError("create_topics was given two topics of one name", setting="topic")
+        new = [topic.to_native() for topic in wanted]
         with self._logged() as native:
-            made = native.create_topics([topic.told() for topic in wanted], if_not_exists, validate_only, timeout)
-        return dict(zip(names, made, strict=True))
+            created = native.create_topics(new, if_not_exists, validate_only, timeout)
+        return dict(zip(names, created, strict=True))
 
     def delete_topic(self, topic: str, *, timeout: float | None = _TIMEOUT) -> None:
         """Deletes a topic with all its records. Returns when no broker knows it any more. Raises UnknownTopicError."""
         self.delete_topics([topic], timeout=timeout)
 
     def delete_topics(self, topics: Iterable[str], *, timeout: float | None = _TIMEOUT) -> None:
-        """Deletes topics, as `delete_topic` does one."""
+        """Deletes topics, like `delete_topic`."""
         with self._logged() as native:
             native.delete_topics(_names("delete_topics", topics), timeout)
 
     def topics(self, internal: bool = False, *, timeout: float | None = _TIMEOUT) -> list[str]:
-        """The names of all topics, in order. `internal`: Kafka's own, too."""
+        """Returns the names of all topics, in order. `internal`: Kafka's own, too."""
         return [topic.name for topic in self.all_topics(timeout=timeout) if internal or not topic.internal]
 
     def all_topics(self, *, timeout: float | None = _TIMEOUT) -> list[TopicDescription]:
-        """All topics, Kafka's own among them, in the order of their names."""
+        """Returns all topics, Kafka's own among them, in the order of their names."""
         with self._logged() as native:
-            return [topic_of(told) for told in native.topics(timeout)]
+            return [topic_from_native(topic) for topic in native.topics(timeout)]
 
     def describe_topic(self, topic: str, *, timeout: float | None = _TIMEOUT) -> TopicDescription:
-        """The topic's partitions, their leaders and replicas. Raises UnknownTopicError."""
+        """Returns the topic's partitions, their leaders and replicas. Raises UnknownTopicError."""
         return self.describe_topics([topic], timeout=timeout)[topic]
 
     def describe_topics(
         self, topics: Iterable[str], *, timeout: float | None = _TIMEOUT
     ) -> dict[str, TopicDescription]:
-        """Several topics, as `describe_topic` tells of one."""
+        """Describes several topics, like `describe_topic`."""
         names = _names("describe_topics", topics)
         with self._logged() as native:
-            return {told[0]: topic_of(told) for told in native.describe_topics(names, timeout)}
+            return {topic[0]: topic_from_native(topic) for topic in native.describe_topics(names, timeout)}
 
     def create_partitions(
         self, topic: str, total: int, *, validate_only: bool = False, timeout: float | None = _TIMEOUT
     ) -> None:
-        """Adds partitions up to `total`; there is no way back. Returns when every broker knows them.
+        """Adds partitions up to `total`, which cannot be undone. Returns when every broker knows them.
 
-        Keys move: what had a key before may lie in another partition than what has it from now on.
+        Keys move: older records of a key may be in another partition than its new ones.
         """
+        (name,) = _names("create_partitions", [topic])
+        total = arguments.integer(total, "total", 1, arguments.MAX_PARTITION)
         with self._logged() as native:
-            native.create_partitions([(topic, total)], validate_only, timeout)
+            native.create_partitions([(name, total)], validate_only, timeout)
 
     def delete_records(
         self, before: Mapping[tuple[str, int], int | Literal["latest"]], *, timeout: float | None = _TIMEOUT
     ) -> dict[tuple[str, int], int]:
-        """Deletes the records before an offset ("latest": all), by (topic, partition); gives the first offsets left."""
-        asked = [(topic, partition, -1 if to == "latest" else to) for (topic, partition), to in before.items()]
+        """Deletes records before an offset ("latest": all), by (topic, partition). Returns the first offsets that
+        remain.
+        """
+        targets = arguments.mapping_by_partition("delete_records", before, "4000")
+        offsets = [-1 if to == "latest" else arguments.offset(to, '"latest"') for _, _, to in targets]
+        targets = [(topic, partition, to) for (topic, partition, _), to in zip(targets, offsets, strict=True)]
         with self._logged() as native:
-            return dict(zip(before, native.delete_records(asked, timeout), strict=True))
+            return dict(zip(before, native.delete_records(targets, timeout), strict=True))
 
     # ---- settings
 
     def config(self, topic: str, *, timeout: float | None = _TIMEOUT) -> dict[str, ConfigEntry]:
-        """All settings of a topic, by name. Raises UnknownTopicError."""
+        """Returns all settings of a topic, by name. Raises UnknownTopicError."""
         return self.configs("topic", topic, timeout=timeout)
 
-    def configs(self, kind: Kind, name: str | int, *, timeout: float | None = _TIMEOUT) -> dict[str, ConfigEntry]:
-        """All settings of a "topic", or of a "broker" by its id ("": those that all brokers share), by name."""
+    def configs(
+        self, kind: ResourceKind, name: str | int, *, timeout: float | None = _TIMEOUT
+    ) -> dict[str, ConfigEntry]:
+        """Returns all settings of a "topic", or of a "broker" by its id ("": those that all brokers share), by name."""
         with self._logged() as native:
-            return {told[0]: ConfigEntry(*told) for told in native.config(kind, str(name), timeout)}
+            return {entry[0]: ConfigEntry(*entry) for entry in native.config(kind, str(name), timeout)}
 
     def alter_config(
         self,
         topic: str,
-        set: Mapping[str, Value] | None = None,  # noqa: A002
+        set: Mapping[str, ConfigValue] | None = None,  # noqa: A002
         delete: Iterable[str] = (),
         *,
         validate_only: bool = False,
         timeout: float | None = _TIMEOUT,
     ) -> None:
-        """Sets some settings of a topic, and takes others back to their default; all others stay as they are.
+        """Sets some settings of a topic, and restores the default of others; all others are unchanged.
 
-        All of it or nothing is done. Brokers take it over a moment after the controller has answered.
+        The change is atomic. Brokers apply it a moment after the controller has responded.
         """
         self.alter_configs("topic", topic, set, delete, validate_only=validate_only, timeout=timeout)
 
     def alter_configs(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         name: str | int,
-        set: Mapping[str, Value] | None = None,  # noqa: A002
+        set: Mapping[str, ConfigValue] | None = None,  # noqa: A002
         delete: Iterable[str] = (),
         *,
         validate_only: bool = False,
         timeout: float | None = _TIMEOUT,
     ) -> None:
-        """As `alter_config`, of a "topic" or a "broker" by its id ("": all brokers)."""
+        """Same as `alter_config`, for a "topic" or a "broker" by its id ("": all brokers)."""
         back = _names("delete", delete, what="setting")
+        values = config_texts(arguments.settings_mapping("alter_config", set, _SETTINGS_EXAMPLE))
         with self._logged() as native:
-            native.alter_config(kind, str(name), texts(set or {}), back, validate_only, timeout)
+            native.alter_config(kind, str(name), values, back, validate_only, timeout)
 
     # ---- groups
 
     def groups(self, states: Iterable[str] | None = None, *, timeout: float | None = _TIMEOUT) -> list[GroupListing]:
-        """All groups ("Stable", "Empty"...: only those in such a state), asked for at every broker, by id.
+        """Returns all groups from all brokers, by id. `states`: only groups in one of these states ("Stable",
+        "Empty"...).
 
-        Raises PartialResultError, with what the other brokers said, when some do not answer; a broker that is down
+        Raises PartialResultError, with the groups of the other brokers, when some do not respond. A broker that is down
         leaves the cluster's list of brokers after some seconds, and then its groups have moved.
         """
         wanted = _names("groups", states or (), what="state")
@@ -202,31 +265,31 @@ class Admin:
         return listings
 
     def describe_group(self, group: str, *, timeout: float | None = _TIMEOUT) -> GroupDescription:
-        """The group's state and members, whichever protocol it follows. Raises UnknownGroupError."""
+        """Returns the group's state and members, whichever protocol it follows. Raises UnknownGroupError."""
         return self.describe_groups([group], timeout=timeout)[group]
 
     def describe_groups(
         self, groups: Iterable[str], *, timeout: float | None = _TIMEOUT
     ) -> dict[str, GroupDescription]:
-        """Several groups, as `describe_group` tells of one."""
+        """Describes several groups, like `describe_group`."""
         names = _names("describe_groups", groups, what="group")
         with self._logged() as native:
-            return {told[0]: group_of(told) for told in native.describe_groups(names, timeout)}
+            return {group[0]: group_from_native(group) for group in native.describe_groups(names, timeout)}
 
     def delete_group(self, group: str, *, timeout: float | None = _TIMEOUT) -> None:
         """Deletes a group and its offsets. Raises UnknownGroupError; GroupNotEmptyError while it has members."""
         self.delete_groups([group], timeout=timeout)
 
     def delete_groups(self, groups: Iterable[str], *, timeout: float | None = _TIMEOUT) -> None:
-        """Deletes groups, as `delete_group` does one."""
+        """Deletes groups, like `delete_group`."""
         with self._logged() as native:
             native.delete_groups(_names("delete_groups", groups, what="group"), timeout)
 
     def remove_members(self, group: str, instances: Iterable[str], *, timeout: float | None = _TIMEOUT) -> None:
-        """Puts static members out of a group, by `group.instance.id`; the others get their partitions at once.
+        """Removes static members from a group, by `group.instance.id`; the others get their partitions at once.
 
-        Whoever closes as a static member stays in its group for `session.timeout.ms`. A member that still runs joins
-        again. Raises KafkaError (UNKNOWN_MEMBER_ID) for an id that nobody in the group has.
+        A static member that closes stays in its group for `session.timeout.ms`. A member that still runs joins again.
+        Raises KafkaError (UNKNOWN_MEMBER_ID) for an id that no member of the group has.
         """
         with self._logged() as native:
             native.remove_members(group, _names("remove_members", instances, what="instance"), timeout)
@@ -234,20 +297,24 @@ class Admin:
     # ---- offsets
 
     def committed(self, group: str, *, timeout: float | None = _TIMEOUT) -> dict[tuple[str, int], int]:
-        """The offsets that a group has committed (the next ones to read); none for a group that does not exist."""
+        """Returns the offsets that a group has committed (the next ones to read); empty for a group that does not
+        exist.
+        """
         with self._logged() as native:
             return {(topic, partition): offset for topic, partition, offset in native.committed(group, timeout)}
 
     def lag(self, group: str, *, timeout: float | None = _TIMEOUT) -> dict[tuple[str, int], Lag]:
-        """How far a group is behind, in each partition that it has committed an offset of."""
+        """Returns the lag of a group in each partition that it has committed an offset of."""
         with self._logged() as native:
             return {(topic, at): Lag(committed, end) for topic, at, committed, end in native.lag(group, timeout)}
 
     def offsets(
-        self, places: Iterable[tuple[str, int, Place]], *, timeout: float | None = _TIMEOUT
+        self, places: Iterable[tuple[str, int, OffsetSpec]], *, timeout: float | None = _TIMEOUT
     ) -> dict[tuple[str, int], int]:
-        """The offsets that (topic, partition, "earliest" | "latest" | datetime) come to now. Naive times are local."""
-        wanted = list(places)
+        """Returns the present offsets of (topic, partition, "earliest" | "latest" | datetime). Naive times are
+        local.
+        """
+        wanted = arguments.start_offsets("offsets", places, "place")
         with self._logged() as native:
             found = native.offsets(wanted, timeout)
         return {(topic, partition): offset for (topic, partition, _), offset in zip(wanted, found, strict=True)}
@@ -255,35 +322,37 @@ class Admin:
     def reset_offsets(
         self,
         group: str,
-        to: Mapping[tuple[str, int], int | Place],
+        to: Mapping[tuple[str, int], int | OffsetSpec],
         *,
         dry_run: bool = False,
         timeout: float | None = _TIMEOUT,
     ) -> dict[tuple[str, int], Reset]:
-        """Commits other offsets for a group without members, by (topic, partition); says what they were and are now.
+        """Commits other offsets for a group without members, by (topic, partition). Returns the offsets before and
+        after.
 
-        `dry_run`: only says it. A group that does not exist is made. Raises GroupNotEmptyError while the group has
-        members, OffsetError for an offset that is not in the log.
+        `dry_run`: commits nothing. A group that does not exist is created. Raises GroupNotEmptyError while the group
+        has members, OffsetError for an offset that is not in the log.
         """
-        asked = [(topic, partition, place) for (topic, partition), place in to.items()]
+        targets = arguments.mapping_by_partition("reset_offsets", to, '"earliest"')
         with self._logged() as native:
-            done = native.reset_offsets(group, asked, dry_run, timeout)
+            done = native.reset_offsets(group, targets, dry_run, timeout)
         return {(topic, partition): Reset(before, after) for topic, partition, before, after in done}
 
     def delete_offsets(
         self, group: str, partitions: Iterable[tuple[str, int]], *, timeout: float | None = _TIMEOUT
     ) -> None:
-        """Forgets what a group has committed of these partitions.
+        """Deletes the offsets that a group has committed for these partitions.
 
         Raises UnknownGroupError; GroupNotEmptyError while a member reads one of the topics.
         """
+        wanted = arguments.partitions("delete_offsets", partitions)
         with self._logged() as native:
-            native.delete_offsets(group, list(partitions), timeout)
+            native.delete_offsets(group, wanted, timeout)
 
     # ---- the client itself
 
     def cluster(self, *, timeout: float | None = _TIMEOUT) -> Cluster:
-        """The cluster's id, controller and brokers."""
+        """Returns the cluster's id, controller and brokers."""
         with self._logged() as native:
             cluster, controller, brokers = native.cluster(timeout)
         return Cluster(cluster, controller, tuple(Broker(*broker) for broker in brokers))
@@ -293,35 +362,79 @@ class Admin:
         if self._closed:
             return
         self._closed = True
-        atexit.forget(self)
+        exit_hooks.forget(self)
         self._native.close(timeout)
+        self._calls.close()
+
+    # ---- the same for asyncio
+
+    create_topic_async = awaitable(create_topic)
+    create_topics_async = awaitable(create_topics)
+    delete_topic_async = awaitable(delete_topic)
+    delete_topics_async = awaitable(delete_topics)
+    topics_async = awaitable(topics)
+    all_topics_async = awaitable(all_topics)
+    describe_topic_async = awaitable(describe_topic)
+    describe_topics_async = awaitable(describe_topics)
+    create_partitions_async = awaitable(create_partitions)
+    delete_records_async = awaitable(delete_records)
+    config_async = awaitable(config)
+    configs_async = awaitable(configs)
+    alter_config_async = awaitable(alter_config)
+    alter_configs_async = awaitable(alter_configs)
+    groups_async = awaitable(groups)
+    describe_group_async = awaitable(describe_group)
+    describe_groups_async = awaitable(describe_groups)
+    delete_group_async = awaitable(delete_group)
+    delete_groups_async = awaitable(delete_groups)
+    remove_members_async = awaitable(remove_members)
+    committed_async = awaitable(committed)
+    lag_async = awaitable(lag)
+    offsets_async = awaitable(offsets)
+    reset_offsets_async = awaitable(reset_offsets)
+    delete_offsets_async = awaitable(delete_offsets)
+    cluster_async = awaitable(cluster)
+    close_async = awaitable(close)
 
     @property
     def described(self) -> str:
-        """For those who ask what is still open."""
+        """Name in lists of open clients."""
         return "grete.client.Admin"
 
     def close_at_exit(self) -> None:
-        """For an admin client that nobody closed."""
-        self.close(_AT_EXIT)
+        """Closes an admin client that is still open when the interpreter ends."""
+        self.close(_EXIT_CLOSE_TIMEOUT)
 
     def __repr__(self) -> str:
         return f"<grete.client.Admin{', closed' if self._closed else ''}>"
 
     @contextlib.contextmanager
-    def _logged(self) -> Iterator[_core.Admin]:
-        """The native client; afterwards, whatever came of it, its notices are logged."""
+    def _logged(self) -> Iterator[_native.Admin]:
+        """Yields the native client, which logs events while a call waits. Logs the last events afterwards."""
         if self._closed:
             raise ClosedError("this admin client is closed: make a new one")
         try:
             yield self._native
         finally:
             with contextlib.suppress(ForkedClientError):
-                log_notices(logger, self._native.take_notices())
+                self._log(self._native.drain_log_events())
 
 
 def _names(method: str, names: Iterable[str], what: str = "topic") -> list[str]:
-    """Each once, in their order. A string is iterable, too, and letter by letter is not what was meant."""
+    """Returns each name once, in order. A single string is refused: iteration would split it into letters."""
     if isinstance(names, str):
         raise ConfigError(f'{method} takes a list of {what}s: {method}(["{names}"])', setting=what)
-    return list(dict.fromkeys(names))
+    if not isinstance(names, Iterable):
+        raise TypeError(f"{method} takes a list of {what}s, not {names!r}")
+    listed = list(names)
+    for name in listed:
+        if not isinstance(name, str):
+            raise TypeError(f"{method}: a {what} is a str, not {name!r}")
+    return list(dict.fromkeys(listed))
+
+
+def _new_topics(topics: Iterable[NewTopic]) -> list[NewTopic]:
+    listed = list(topics) if isinstance(topics, Iterable) else [None]
+    if not all(isinstance(topic, NewTopic) for topic in listed):
+        raise TypeError(f'create_topics takes a list like [NewTopic("orders", partitions=8)], not {topics!r}')
+    return listed

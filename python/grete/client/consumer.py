@@ -1,28 +1,39 @@
-"""The low-level consumer."""
+"""Low-level consumer."""
 
 import contextlib
+import functools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Literal, Self, SupportsInt
+from typing import TYPE_CHECKING, Any, Literal, Self, SupportsInt
 
-from grete import _core, config
-from grete._core import Message, Messages
+from grete import _native
+from grete._config import layers
+from grete._config.suggest import client_keyword
+from grete._native import Message, Messages
+from grete._process import exit_hooks
+from grete._suggest import checked_keywords
+from grete.client import arguments
+from grete.client._calls import CallThreads, awaitable
+from grete.client._settings import from_configuration
 from grete.client.groups import Membership
 from grete.errors import ClosedError, ConfigError, ForkedClientError
-from grete.processing import atexit
-from grete.processing.notices import log_notices
+from grete.instrumentation.emit import log_native_events
+
+if TYPE_CHECKING:
+    from grete.client._asyncio_poll import AsyncioPoller
 
 logger = logging.getLogger("grete.client")
 
-Offset = int | Literal["earliest", "latest"] | datetime | None
-"""Where to read from: an offset, an end of the partition, the first record from a time on, or None: as committed."""
+StartOffset = int | Literal["earliest", "latest"] | datetime | None
+"""Start offset: an offset, an end of the partition, the first record from a time on, or None: the committed offset."""
 
-# What the time-out of a closing at the interpreter's end is: nobody wants to wait then.
-_AT_EXIT = 5.0
+# Timeout in seconds of a close at the interpreter's end, which should be quick.
+_EXIT_CLOSE_TIMEOUT = 5.0
 
 
+@checked_keywords("Consumer", client_keyword)
 class Consumer:
     """Reads partitions, one batch per `poll`. Kafka's settings by their dotted names; `group.id` only for groups.
 
@@ -35,19 +46,68 @@ class Consumer:
             ...
             consumer.commit(messages)
     ```
+
+    `for messages in consumer` polls without a timeout, until the consumer is closed. In an event loop: `async with`,
+    `async for messages in consumer`, `await consumer.poll_async()`, and a twin with `_async` of every call that waits.
+
+    Settings:
+        bootstrap.servers (str, default not set).
+        client.id (str, default grete).
+        request.timeout.ms (int, milliseconds, default 30000).
+        default.api.timeout.ms (int, milliseconds, default 60000).
+        reconnect.backoff.ms (int, milliseconds, default 50).
+        reconnect.backoff.max.ms (int, milliseconds, default 1000).
+        retry.backoff.ms (int, milliseconds, default 100).
+        retry.backoff.max.ms (int, milliseconds, default 1000).
+        metadata.max.age.ms (int, milliseconds, default 300000).
+        connections.max.idle.ms (int, milliseconds, default 540000).
+        socket.connection.setup.timeout.ms (int, milliseconds, default 10000).
+        socket.connection.setup.timeout.max.ms (int, milliseconds, default 30000).
+        allow.auto.create.topics (bool, default false).
+        group.id (str, default not set).
+        group.instance.id (str, default not set).
+        auto.offset.reset (str, default earliest).
+        enable.auto.commit (bool, default false).
+        auto.commit.interval.ms (int, milliseconds, default 5000).
+        isolation.level (str, default read_uncommitted).
+        partition.assignment.strategy (str, default cooperative-sticky).
+        session.timeout.ms (int, milliseconds, default 45000).
+        heartbeat.interval.ms (int, milliseconds, default 3000).
+        max.poll.interval.ms (int, milliseconds, default 300000).
+        fetch.min.bytes (int, bytes, default 1).
+        fetch.max.bytes (int, bytes, default 52428800).
+        fetch.max.wait.ms (int, milliseconds, default 500).
+        max.partition.fetch.bytes (int, bytes, default 2097152).
+        queued_bytes (int, bytes, default 67108864).
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """Starts the network thread; connects when there is something to read. Raises ConfigError."""
-        pairs = config.client_pairs(settings)
-        _core.config_entries(pairs)
-        self._dispatcher = _core.Dispatcher(interruptible=True)
-        self._worker = _core.Worker("poll", self._dispatcher)
-        self._client = _core.Client(pairs, self._dispatcher, [])
-        self._job: _core.Job | None = None
-        self._held: tuple[str, int, int] | None = None  # topic, partition and next offset of the job's messages
+        """Starts the network thread, which connects when there is something to read. Raises ConfigError.
+
+        Only `settings` count: `Consumer.from_config()` reads `grete.toml` and the environment.
+        """
+        pairs = layers.client_config_pairs(settings)
+        _native.config_entries(pairs)
+        self._log = functools.partial(log_native_events, logger)
+        self._dispatcher = _native.Dispatcher(interruptible=True, log=self._log)
+        self._worker = _native.Worker("poll", self._dispatcher)
+        self._client = _native.Client(pairs, self._dispatcher, [])
+        self._job: _native.Job | None = None
+        self._next_position: tuple[str, int, int] | None = (
+            None  # topic, partition and next offset of the job's messages
+        )
         self._closed = False
-        atexit.close_before_exit(self)
+        self._calls = CallThreads("grete-consumer-call")
+        self._poller: AsyncioPoller | None = None
+        exit_hooks.close_before_exit(self)
+
+    @classmethod
+    def from_config(cls, settings: Mapping[str, Any] | None = None) -> Self:
+        """Makes a consumer with Kafka's settings of `grete.toml` and of GRETE_KAFKA_... variables.
+
+        `settings` win over both. Raises ConfigError, which names the origin of a wrong setting.
+        """
+        return cls(from_configuration(settings))
 
     def __enter__(self) -> Self:
         return self
@@ -55,54 +115,98 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with contextlib.suppress(ForkedClientError):  # a child that leaves the block leaves the parent's client alone
+        with contextlib.suppress(ForkedClientError):  # a child that leaves the block must not close the parent's client
             self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(ForkedClientError):
+            await self.close_async()
+
+    def __iter__(self) -> Iterator[Messages]:
+        """Polls without a timeout, until the consumer is closed. Each batch counts as processed when the next one is
+        asked for.
+        """
+        while not self._closed:
+            try:
+                messages = self.poll(None)
+            except ClosedError:
+                return  # another thread has closed the consumer
+            if messages:
+                yield messages
+
+    async def __aiter__(self) -> AsyncIterator[Messages]:
+        """Does the same as `__iter__`, and lets other tasks run. A task that is cancelled loses no messages."""
+        while not self._closed:
+            try:
+                messages = await self.poll_async(None)
+            except ClosedError:
+                return
+            if messages:
+                yield messages
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Joins the group (`group.id`) for these topics; the group's members share the partitions."""
         if isinstance(topics, str):
             raise ConfigError(f'subscribe takes a list of topics: subscribe(["{topics}"])', setting="topic")
-        self._open().subscribe(list(topics))
+        self._require_open().subscribe(list(topics))
 
-    def assign(self, partitions: Iterable[tuple[str, int, Offset]]) -> None:
-        """Reads exactly these partitions, without sharing: (topic, partition, offset). Replaces what was assigned."""
-        self._open().assign(list(partitions))
-        self._held = None
+    def assign(self, partitions: Iterable[tuple[str, int, StartOffset]]) -> None:
+        """Reads exactly these partitions, without a group: (topic, partition, offset). Replaces the assignment."""
+        self._require_open().assign(arguments.start_offsets("assign", partitions, "offset"))
+        self._next_position = None
 
     def poll(self, timeout: float | None = 1.0, max_messages: int = 10_000) -> Messages:
-        """The next records of one partition; empty when `timeout` seconds (None: for ever) are up. Ctrl-C works.
+        """Returns the next records of one partition; empty after `timeout` seconds (None: no limit). Ctrl-C works.
 
-        What the last call returned counts as processed from here on, for `commit()` without arguments.
-        Raises for what cannot heal: no Kafka at any address, authorisation refused, corrupt batch. All else is logged.
+        From here on the result of the last call counts as processed, for `commit()` without arguments. Raises permanent
+        errors: no Kafka at any address, authorization refused, corrupt batch. All other errors are logged.
         """
-        self._open()
+        self._require_open()
         if max_messages < 1:
             raise ValueError(f"max_messages is at least 1, not {max_messages}")
-        done, self._job, self._held = self._job, None, None
+        done, self._job, self._next_position = self._job, None, None
         try:
             self._job = self._dispatcher.poll(self._worker, done, timeout, max_messages)
         finally:
-            log_notices(logger, self._dispatcher.take_notices())
+            self._log(self._dispatcher.drain_log_events())
         if self._job is None:
             self._dispatcher.check()
             return Messages.empty()
         messages = self._job.messages or Messages.empty()
-        self._held = (messages.topic, messages.partition, messages.next_offset)
+        self._next_position = (messages.topic, messages.partition, messages.next_offset)
         return messages
+
+    async def poll_async(self, timeout: float | None = 1.0, max_messages: int = 10_000) -> Messages:  # noqa: ASYNC109
+        """Runs `poll` for asyncio: the event loop goes on while there are no messages, and no thread waits.
+
+        A cancelled wait has taken no messages: the next poll returns them. Raises the errors of `poll`; RuntimeError
+        when two tasks poll at once.
+        """
+        if self._poller is None:
+            # A caller with an event loop has imported asyncio; importing grete does not.
+            from grete.client._asyncio_poll import AsyncioPoller
+
+            self._poller = AsyncioPoller(self._dispatcher, self.poll)
+        return await self._poller.poll(timeout, max_messages)
 
     def commit(
         self,
         x: Messages | Message | Mapping[tuple[str, int], SupportsInt] | None = None,
         timeout: float | None = 30.0,
     ) -> None:
-        """Commits and waits for the broker's answer.
+        """Commits and waits for the broker's response.
 
-        None: all that `poll` has returned. Messages, a message: up to and with it. A dict: the next offset to read by
-        (topic, partition). Raises KafkaError when the broker refuses, as it does after a rebalance.
+        None: all records that `poll` has returned. Messages, a message: up to and including them. A dict: the next
+        offset to read by (topic, partition). Raises KafkaError when the broker refuses, for example after a rebalance.
         """
-        client = self._open()
+        client = self._require_open()
         if x is None:
-            done, self._job, self._held = self._job, None, None
+            done, self._job, self._next_position = self._job, None, None
             if done is not None:
                 self._dispatcher.complete(done)
             client.commit(None, timeout)
@@ -112,7 +216,8 @@ class Consumer:
         elif isinstance(x, Message):
             client.commit([(x.topic, x.partition, x.offset + 1)], timeout)
         elif isinstance(x, Mapping):
-            client.commit([(topic, partition, int(offset)) for (topic, partition), offset in x.items()], timeout)
+            wanted = arguments.mapping_by_partition("commit", x, "4000")
+            client.commit([(topic, at, arguments.offset(int(offset))) for topic, at, offset in wanted], timeout)
         else:
             raise TypeError(
                 f"commit takes Messages, a Message, {{(topic, partition): next offset}} or None, not {type(x).__name__}"
@@ -121,65 +226,72 @@ class Consumer:
     def committed(
         self, partitions: Iterable[tuple[str, int]], timeout: float | None = 30.0
     ) -> dict[tuple[str, int], int | None]:
-        """The group's committed offsets (the next ones to read), as the coordinator has them."""
-        wanted = list(partitions)
-        return dict(zip(wanted, self._open().committed(wanted, timeout), strict=True))
+        """Returns the group's committed offsets (the next ones to read) from the coordinator."""
+        wanted = arguments.partitions("committed", partitions)
+        return dict(zip(wanted, self._require_open().committed(wanted, timeout), strict=True))
 
     def offsets(
-        self, partitions: Iterable[tuple[str, int, Offset]], timeout: float | None = 30.0
+        self, partitions: Iterable[tuple[str, int, StartOffset]], timeout: float | None = 30.0
     ) -> dict[tuple[str, int], int]:
-        """Asks the brokers which offsets "earliest", "latest" or a time stand for now."""
-        wanted = list(partitions)
-        found = self._open().list_offsets(wanted, timeout)
+        """Asks the brokers for the present offsets of "earliest", "latest" or a time.
+
+        The two ends of a partition are what other clients call its watermarks. `watermarks` returns those of the last
+        fetch, without a request.
+        """
+        wanted = arguments.start_offsets("offsets", partitions, "offset")
+        found = self._require_open().list_offsets(wanted, timeout)
         return {(topic, partition): offset for (topic, partition, _), offset in zip(wanted, found, strict=True)}
 
     def partitions(self, topic: str, timeout: float | None = 30.0) -> list[int]:
-        """Asks the brokers for a topic's partitions."""
-        return self._open().partitions(topic, timeout)
+        """Looks up a topic's partitions at the brokers."""
+        return self._require_open().partitions(topic, timeout)
 
     def position(self, topic: str, partition: int) -> int | None:
-        """The offset that `poll` goes on from; None while it is not known."""
-        client = self._open()
-        # The lane moves on when the batch in our hands is given back, which the next poll does.
-        if self._held is not None and self._held[:2] == (topic, partition):
-            return self._held[2]
+        """Returns the offset that `poll` continues from; None while it is not known."""
+        client, partition = self._require_open(), arguments.partition(partition)
+        # The lane's position advances when the present batch is given back, which the next poll does.
+        if self._next_position is not None and self._next_position[:2] == (topic, partition):
+            return self._next_position[2]
         return client.position(topic, partition)
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int] | None:
-        """The first offset and the end of the partition as last fetched; None while they are not known."""
-        return self._open().watermarks(topic, partition)
+        """Returns the first offset and the end of the partition as of the last fetch, without a request.
 
-    def seek(self, topic: str, partition: int, offset: Offset) -> None:
-        """Goes on elsewhere in an assigned partition."""
-        self._open().seek(topic, partition, offset)
-        self._held = None
+        None before the first fetch of the partition. `offsets` asks the brokers.
+        """
+        return self._require_open().watermarks(topic, arguments.partition(partition))
+
+    def seek(self, topic: str, partition: int, offset: StartOffset) -> None:
+        """Moves the position in an assigned partition."""
+        self._require_open().seek(topic, arguments.partition(partition), offset)
+        self._next_position = None
 
     def pause(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Fetches nothing more from these until `resume`."""
-        self._open().pause(list(partitions))
+        """Stops fetching these partitions until `resume`."""
+        self._require_open().pause(arguments.partitions("pause", partitions))
 
     def resume(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Ends a pause."""
-        self._open().resume(list(partitions))
+        self._require_open().resume(arguments.partitions("resume", partitions))
 
     def membership(self) -> Membership:
-        """What this consumer is to its group now. Asks nobody."""
-        return Membership(**self._open().membership())
+        """Returns the present membership of this consumer in its group, without a request to a broker."""
+        return Membership(**self._require_open().membership())
 
     def assignment(self) -> list[tuple[str, int]]:
-        """The partitions that this consumer reads now."""
-        return self._open().assignment()
+        """Returns the partitions that this consumer reads now."""
+        return self._require_open().assignment()
 
     def statistics(self) -> dict[str, int]:
-        """Counters: bytes_received, fetches, queued_bytes, pinned_bytes, reconnects."""
-        return self._open().statistics()
+        """Returns counters: bytes_received, fetches, queued_bytes, pinned_bytes, reconnects."""
+        return self._require_open().statistics()
 
     def close(self, timeout: float | None = 30.0) -> None:
-        """Leaves the group, ends the network thread. With `enable.auto.commit`, commits first. Idempotent."""
+        """Leaves the group and ends the network thread. With `enable.auto.commit`, commits first. Idempotent."""
         if self._closed:
             return
         self._closed = True
-        atexit.forget(self)
+        exit_hooks.forget(self)
         done, self._job = self._job, None
         try:
             if done is not None:
@@ -187,23 +299,33 @@ class Consumer:
         finally:
             self._dispatcher.release_workers()
             self._client.close(timeout)
-            log_notices(logger, self._dispatcher.take_notices())
+            self._log(self._dispatcher.drain_log_events())
+            self._calls.close()
+
+    # ---- the same for asyncio
+
+    commit_async = awaitable(commit)
+    committed_async = awaitable(committed)
+    offsets_async = awaitable(offsets)
+    partitions_async = awaitable(partitions)
+    close_async = awaitable(close)
 
     @property
     def described(self) -> str:
-        """For those who ask what is still open."""
+        """Name in lists of open clients."""
         return "grete.client.Consumer"
 
     def close_at_exit(self) -> None:
-        """For a consumer that nobody closed."""
-        self.close(_AT_EXIT)
+        """Closes a consumer that is still open when the interpreter ends."""
+        self.close(_EXIT_CLOSE_TIMEOUT)
 
     def __repr__(self) -> str:
         if self._closed:
             return "<grete.client.Consumer, closed>"
-        return f"<grete.client.Consumer of {len(self._client.assignment())} partitions>"
+        count = len(self._client.assignment())
+        return f"<grete.client.Consumer of {count} partition{'' if count == 1 else 's'}>"
 
-    def _open(self) -> _core.Client:
+    def _require_open(self) -> _native.Client:
         if self._closed:
             raise ClosedError("this consumer is closed: make a new one")
         return self._client

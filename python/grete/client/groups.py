@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group in a list. `kind`: "classic", "consumer" (KIP-848), ...; "" from brokers that know only classic ones.
+    """Group in a list. `kind`: "classic", "consumer" (KIP-848), ...; "" from brokers that know only classic groups.
 
     `protocol_type` is "consumer" for consumers, "connect" for Kafka Connect, "" for a group that has only offsets.
     """
@@ -18,7 +18,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member of a group and the partitions that it has. `instance` is its `group.instance.id`."""
+    """Member of a group and its partitions. `instance` is its `group.instance.id`."""
 
     id: str
     instance: str | None
@@ -29,7 +29,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group as its coordinator (a broker's id) has it. `protocol`: "classic" or "consumer" (KIP-848)."""
+    """Group as described by its coordinator (a broker's id). `protocol`: "classic" or "consumer" (KIP-848)."""
 
     group: str
     state: str
@@ -42,17 +42,17 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What a consumer is to its group, as its network thread knows it.
+    """Membership of a consumer in its group, from its network thread.
 
-    `state` is "stable", "joining", "revoking", "assigned" (by `assign`), ... since so many seconds. `steady`: the
-    group's assignment is taken in, and nothing is on its way. `generation` is -1 outside of the group. `instance` is
-    its `group.instance.id`.
+    `state` is "stable", "joining", "revoking", "assigned" (by `assign`), ... for `since` seconds. `ready`: the group's
+    assignment is applied, and no change is pending. `generation` is -1 outside of the group. `instance` is its
+    `group.instance.id`.
     """
 
     group: str
     state: str
     since: float
-    steady: bool
+    ready: bool
     generation: int
     partitions: int
     instance: str | None
@@ -60,30 +60,30 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a group is behind in a partition. `end` and `lag` are None if the partition does not exist any more."""
+    """Lag of a group in a partition. `end` and `lag` are None if the partition does not exist any more."""
 
     committed: int
     end: int | None
 
     @property
     def lag(self) -> int | None:
-        """Offsets that are still to be read."""
+        """Number of offsets still to read."""
         return None if self.end is None else max(0, self.end - self.committed)
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What a group had committed (None: nothing), and has now."""
+    """Committed offset of a group before (None: there was none) and after a reset."""
 
     before: int | None
     after: int
 
 
-def group_of(
-    told: tuple[str, str, str, str, str, int, list[tuple[str, str | None, str, str, list[tuple[str, int]]]]],
+def group_from_native(
+    native: tuple[str, str, str, str, str, int, list[tuple[str, str | None, str, str, list[tuple[str, int]]]]],
 ) -> GroupDescription:
-    """From what the core tells."""
-    group, state, protocol, protocol_type, assignor, coordinator, members = told
+    """Converts the core's description of a group."""
+    group, state, protocol, protocol_type, assignor, coordinator, members = native
     return GroupDescription(
         group=group,
         state=state,

@@ -1,5 +1,6 @@
-"""The low-level producer."""
+"""Low-level producer."""
 
+import functools
 import logging
 import threading
 import weakref
@@ -7,20 +8,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from grete import _core, config, units
-from grete._core import Deliveries, Delivery
+from grete import _native, _units
+from grete._config import layers
+from grete._config.suggest import client_keyword
+from grete._native import Deliveries, Delivery
+from grete._process import exit_hooks
+from grete._suggest import checked_keywords
+from grete.client._calls import CallThreads, awaitable
+from grete.client._settings import from_configuration
 from grete.errors import ForkedClientError, UndeliveredError
+from grete.instrumentation.emit import log_and_emit, log_native_events
 from grete.instrumentation.monitor import Monitor
-from grete.instrumentation.telling import tell
-from grete.processing import atexit
-from grete.processing.notices import log_notices
 
 if TYPE_CHECKING:
     import asyncio
 
-    from grete.client.pending import Pending
+    from grete.client._asyncio import AsyncioDeliveries
 
 logger = logging.getLogger("grete.client")
 
@@ -28,10 +33,10 @@ Bytes = bytes | bytearray | memoryview
 Headers = Mapping[str, Bytes | None] | Sequence[tuple[str, bytes | None]] | Sequence[tuple[str, Bytes | None]]
 Partitioner = Callable[[str, Any, int], int]
 
-# What the time-out of a closing at the interpreter's end is: nobody wants to wait then.
-_AT_EXIT = 5.0
-# "For ever", as far as a closing is concerned.
-_YEAR = 365.0 * 24 * 3600
+# Timeout in seconds of a close at the interpreter's end, which should be quick.
+_EXIT_CLOSE_TIMEOUT = 5.0
+# Timeout without a limit for a close: one year in seconds.
+_FOREVER = 365.0 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +44,15 @@ class Undelivered:
     """Records that a closing producer had to give up."""
 
     by_topic: dict[str, int] = field(default_factory=dict)
-    """How many, by topic."""
+    """Number of records by topic."""
     not_written: int = 0
-    """No broker has these."""
+    """Number of records that no broker has."""
     unknown: int = 0
-    """Of these nobody knows: they were sent, and nobody answered."""
+    """Number of records with an unknown outcome: they were sent, and no broker responded."""
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """Number of all these records."""
         return self.not_written + self.unknown
 
     def __bool__(self) -> bool:
@@ -55,31 +60,66 @@ class Undelivered:
 
     def __str__(self) -> str:
         topics = ", ".join(f"{topic}: {count}" for topic, count in sorted(self.by_topic.items()))
-        return f"{self.count} records ({topics}); {self.not_written} not written, {self.unknown} unknown"
+        records = "1 record" if self.count == 1 else f"{self.count} records"
+        return f"{records} ({topics}); {self.not_written} not written, {self.unknown} unknown"
 
 
-class Producer(_core.Producer):
+@checked_keywords("Producer", client_keyword)
+class Producer(_native.Producer):
     """Writes records: idempotent, in order, in batches. Kafka's settings by their dotted names.
 
     ```
     with grete.client.Producer({"bootstrap.servers": "localhost:9092"}) as producer:
         delivery = producer.produce("orders", b"value", key=b"key", headers=[("trace", b"1")])
         delivery.wait(5.0)                                # .offset .partition .error .outcome
-        producer.produce_sync("orders", b"value")         # waits for the broker's answer
+        producer.produce_sync("orders", b"value")         # waits for the broker's response
         producer.produce_many("orders", [b"a", b"b"]).wait()
     ```
 
-    `produce` returns at once; a `Delivery` says what became of the record. Nobody has to call `poll`: records are sent,
-    retried and settled by the producer's own thread. Every record ends in one of three ways: written, not written, or
-    unknown (sent, and nobody answered within `delivery.timeout.ms`).
+    `produce` returns at once, with a `Delivery` for the outcome of the record. Calls of `poll` are optional: the
+    producer's own thread sends, retries and settles records. Every record has one of three outcomes: written, not
+    written, or unknown (sent, and no broker responded within `delivery.timeout.ms`).
+
+    In an event loop: `async with`, `await producer.send(...)`, which never blocks the loop, and twins with `_async` of
+    the other calls that wait. Deliveries can be awaited, too: `await producer.produce(...)`.
 
     Threads may share a producer. A forked child makes its own: the parent's raises ForkedClientError.
+
+    Settings:
+        bootstrap.servers (str, default not set).
+        client.id (str, default grete).
+        request.timeout.ms (int, milliseconds, default 30000).
+        default.api.timeout.ms (int, milliseconds, default 60000).
+        reconnect.backoff.ms (int, milliseconds, default 50).
+        reconnect.backoff.max.ms (int, milliseconds, default 1000).
+        retry.backoff.ms (int, milliseconds, default 100).
+        retry.backoff.max.ms (int, milliseconds, default 1000).
+        metadata.max.age.ms (int, milliseconds, default 300000).
+        connections.max.idle.ms (int, milliseconds, default 540000).
+        socket.connection.setup.timeout.ms (int, milliseconds, default 10000).
+        socket.connection.setup.timeout.max.ms (int, milliseconds, default 30000).
+        allow.auto.create.topics (bool, default false).
+        acks (str, default all).
+        enable.idempotence (bool, default true).
+        max.in.flight.requests.per.connection (int, default 5).
+        linger.ms (int, milliseconds, default 5).
+        batch.size (int, bytes, default 262144).
+        buffer.memory (int, bytes, default 33554432).
+        max.request.size (int, bytes, default 1048576).
+        compression.type (str, default none).
+        compression.level (int, default -1).
+        delivery.timeout.ms (int, milliseconds, default 120000).
+        max.block.ms (int, milliseconds, default 60000).
+        topic.metadata.propagation.max.ms (int, milliseconds, default 1000).
     """
 
+    _calls: CallThreads
     _closed: bool
     _monitor: Monitor | None
-    _loops: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pending]"
-    _loops_lock: threading.Lock
+    _log: Callable[[list[_native.LogEvent]], None]
+    _by_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncioDeliveries]"
+    _by_loop_lock: threading.Lock
+    _logger: ClassVar[logging.Logger] = logger
 
     def __new__(
         cls,
@@ -89,24 +129,48 @@ class Producer(_core.Producer):
         partitioner: Partitioner | None = None,
         monitor: Monitor | None = None,
     ) -> Self:
-        """Starts the network thread; connects when there is something to send. Raises ConfigError.
+        """Starts the network thread, which connects when there is something to send. Raises ConfigError.
 
-        `max_block` ("60s", or seconds): how long `produce` waits when `buffer.memory` is full or a topic is new; 0: not
-        at all. Without it `max.block.ms` counts. `partitioner(topic, key, count)` chooses the partition of records that
-        name none, in the thread that produces; without it records are placed as Java's clients do (murmur2 of the key;
-        those without a key stick to a partition for a batch). `monitor` emits what is logged, as `app.monitor` does.
+        `max_block` ("60s", or seconds): longest wait of `produce` when `buffer.memory` is full or a topic is new; 0: no
+        wait. The default is `max.block.ms`. `partitioner(topic, key, count)` chooses the partition of records that have
+        none, in the thread that produces. Without it records are placed like those of Java's clients: murmur2 of the
+        key; records without a key stay on one partition for a batch. `monitor` emits the logged events, like
+        `app.monitor`.
+
+        Only `settings` count: `Producer.from_config()` reads `grete.toml` and the environment.
         """
-        pairs = config.client_pairs(settings)
+        pairs = layers.client_config_pairs(settings)
         if max_block is not None:
-            seconds = units.seconds(max_block) if isinstance(max_block, str) else max_block
+            seconds = _units.seconds(max_block) if isinstance(max_block, str) else max_block
             pairs.append(("max.block.ms", str(round(seconds * 1000))))
-        self = super().__new__(cls, pairs, partitioner)
-        self._closed = False
-        self._monitor = monitor
-        self._loops = weakref.WeakKeyDictionary()
-        self._loops_lock = threading.Lock()
-        atexit.close_before_exit(self)
+        log = functools.partial(log_native_events, cls._logger, monitor=monitor)
+        self = super().__new__(cls, pairs, log, partitioner)
+        self._set_up(log, monitor)
+        exit_hooks.close_before_exit(self)
         return self
+
+    @classmethod
+    def from_config(
+        cls,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        max_block: str | float | None = None,
+        partitioner: Partitioner | None = None,
+        monitor: Monitor | None = None,
+    ) -> Self:
+        """Makes a producer with Kafka's settings of `grete.toml` and of GRETE_KAFKA_... variables.
+
+        `settings` win over both. Raises ConfigError, which names the origin of a wrong setting.
+        """
+        return cls(from_configuration(settings), max_block=max_block, partitioner=partitioner, monitor=monitor)
+
+    def _set_up(self, log: Callable[[list[_native.LogEvent]], None], monitor: Monitor | None) -> None:
+        self._calls = CallThreads("grete-producer-call")
+        self._closed = False
+        self._log = log
+        self._monitor = monitor
+        self._by_loop = weakref.WeakKeyDictionary()
+        self._by_loop_lock = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -114,97 +178,153 @@ class Producer(_core.Producer):
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Closes. Raises UndeliveredError if records were given up, and what has ended the producer if something has,
-        unless an exception is on its way already. A forked child that leaves the block leaves the producer alone.
+        """Closes the producer. Raises UndeliveredError if records were given up, or the error that has ended the
+        producer.
+
+        Neither is raised while another exception propagates. A forked child that leaves the block does not close the
+        producer.
         """
         try:
             undelivered = self.close()
         except ForkedClientError:
             return
-        if kind is not None:
+        if kind is None:
+            self._raise_undelivered(undelivered)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Closes the producer like `__exit__`, and lets other tasks run meanwhile."""
+        try:
+            undelivered = await self.close_async()
+        except ForkedClientError:
             return
-        if (failure := self._failure()) is not None:
+        if kind is None:
+            self._raise_undelivered(undelivered)
+
+    def _raise_undelivered(self, undelivered: Undelivered) -> None:
+        if (failure := self._fatal_error()) is not None:
             raise failure
         if undelivered:
             raise UndeliveredError(f"closed with undelivered records: {undelivered}", undelivered=undelivered)
 
-    async def send(
+    if not TYPE_CHECKING:  # type checkers take the overloads of `grete.Producer`
+
+        async def send(self, topic, value, *, key=None, headers=None, partition=None, timestamp=None) -> Delivery:
+            """See `grete.Producer.send`."""
+            return await self._send(topic, value, key, headers, partition, timestamp)
+
+    async def _send(
+        self,
+        topic: Any,
+        value: Any,
+        key: Any,
+        headers: "Headers | None",
+        partition: int | None,
+        timestamp: int | datetime | None,
+        on_append: Callable[[Delivery], object] | None = None,
+    ) -> Delivery:
+        """`on_append(delivery)` is called once the record is taken, before the wait for its outcome."""
+        pending = self._asyncio_deliveries()
+        delivery = await pending.append(topic, value, key, headers, partition, timestamp)
+        if on_append is not None:
+            on_append(delivery)
+        return await self._await_delivery(delivery)
+
+    async def _append(
         self,
         topic: str,
-        value: Bytes | None,
-        *,
-        key: Bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp: int | datetime | None = None,
+        value: bytes | None,
+        key: bytes | None,
+        headers: "Headers | None",
+        partition: int | None,
+        timestamp: int | datetime | None,
     ) -> Delivery:
-        """`produce` for asyncio: returns when the outcome is known, and never blocks the loop.
-
-        Waits, up to `max_block`, for room and for the topic's metadata. Raises DeliveryError, QueueFull,
-        UnknownTopicError. A task that is cancelled meanwhile takes nothing back: a record that was taken is delivered.
-        Records linger as `linger.ms` says, so that many tasks share a batch.
-        """
-        pending = self._pending()
-        delivery = await pending.offer(topic, value, key, headers, partition, timestamp)
-        await pending.settled(delivery)
-        if (error := delivery.error) is not None:
-            raise error
-        return delivery
+        """Takes a record like `_send`, and does not wait for its outcome."""
+        return await self._asyncio_deliveries().append(topic, value, key, headers, partition, timestamp)
 
     def close(self, timeout: float | None = 30.0) -> Undelivered:
-        """Sends what was taken, waits for the answers, ends the network thread. Idempotent.
+        """Sends the records taken, waits for the responses, ends the network thread. Idempotent.
 
-        What is not delivered when `timeout` seconds (None: for ever) are up is given up, logged, and reported.
+        Records that are not delivered after `timeout` seconds (None: no limit) are given up, logged, and reported.
         """
         first = not self._closed
         self._closed = True
-        atexit.forget(self)
-        over, by_topic, not_written, unknown = self._close(_YEAR if timeout is None else timeout)
+        exit_hooks.forget(self)
+        finished, by_topic, not_written, unknown = self._close(_FOREVER if timeout is None else timeout)
         undelivered = Undelivered(by_topic, not_written, unknown)
-        log_notices(logger, self._take_notices(), self._monitor)
+        self._log(self._drain_log_events())
         if first and undelivered:
             text = "closed with undelivered records: %s"
-            tell(self._monitor, logger, logging.ERROR, "producer.undelivered", text, undelivered)
-        if not over:
-            text = "the producer's thread has not ended within %.1f s; it goes on alone"
-            tell(self._monitor, logger, logging.ERROR, "producer.late", text, timeout)
+            log_and_emit(self._monitor, self._logger, logging.ERROR, "producer.undelivered", text, undelivered)
+        if not finished:
+            text = "the producer's thread did not end within %.1f s; it is left running"
+            log_and_emit(self._monitor, self._logger, logging.ERROR, "producer.close_timeout", text, timeout)
+        self._calls.close()
         return undelivered
+
+    # ---- the same for asyncio
+
+    async def flush_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Awaits `flush`, which runs in a thread."""
+        await self._calls.run(self.flush, timeout)
+
+    async def partitions_async(self, topic: str, timeout: float | None = 30.0) -> int:  # noqa: ASYNC109
+        """Awaits `partitions`, which runs in a thread."""
+        count: int = await self._calls.run(self.partitions, topic, timeout)
+        return count
+
+    close_async = awaitable(close)
 
     @property
     def described(self) -> str:
-        """For those who ask what is still open."""
+        """Name in lists of open clients."""
         return "grete.client.Producer"
 
     def close_at_exit(self) -> None:
-        """For a producer that nobody closed."""
-        self.close(_AT_EXIT)
+        """Closes a producer that is still open when the interpreter ends."""
+        self.close(_EXIT_CLOSE_TIMEOUT)
 
     def __repr__(self) -> str:
         if self._closed:
             return "<grete.client.Producer, closed>"
-        return f"<grete.client.Producer, {self.statistics()['pending_records']} records on their way>"
+        return f"<grete.client.Producer, records in flight: {self.statistics()['pending_records']}>"
 
-    def _pending(self) -> "Pending":
-        # Whoever has a loop has imported asyncio; importing grete does not.
+    def _asyncio_deliveries(self) -> "AsyncioDeliveries":
+        # A caller with an event loop has imported asyncio; importing grete does not.
         import asyncio
 
-        from grete.client.pending import Pending
+        from grete.client._asyncio import AsyncioDeliveries
 
         loop = asyncio.get_running_loop()
-        pending = self._loops.get(loop)
+        pending = self._by_loop.get(loop)
         if pending is None:
-            with self._loops_lock:
-                self._loops[loop] = pending = Pending(self)
+            with self._by_loop_lock:
+                self._by_loop[loop] = pending = AsyncioDeliveries(self)
         return pending
+
+    # Called by the native part, for `await` of a delivery.
+
+    async def _await_delivery(self, delivery: Delivery) -> Delivery:
+        if not delivery.done:
+            await self._asyncio_deliveries().wait_settled(delivery)
+        if (error := delivery.error) is not None:
+            raise error
+        return delivery
+
+    async def _await_deliveries(self, deliveries: Deliveries) -> Deliveries:
+        while (pending := deliveries._pending()) is not None:  # noqa: SLF001
+            await self._asyncio_deliveries().wait_settled(pending)
+        return deliveries.wait(0.0)  # raises the first error
 
     # Called by the native part, in the thread that produces, polls, flushes or closes.
 
-    def _log_notices(self, notices: list[_core.Notice]) -> None:
-        log_notices(logger, notices, self._monitor)
-
     def _log_callback(self, error: BaseException, callback: object) -> None:
         text = "on_delivery callback %r raised"
-        tell(self._monitor, logger, logging.ERROR, "producer.callback", text, callback, error=error)
+        log_and_emit(self._monitor, self._logger, logging.ERROR, "producer.callback", text, callback, error=error)
 
 
 __all__ = ["Deliveries", "Delivery", "Producer", "Undelivered"]

@@ -1,16 +1,18 @@
-"""Topics: to be made, and as brokers have them."""
+"""Topics: new ones, and descriptions from brokers."""
 
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-Value = str | int | float | bool
-"""What a setting of a topic can be given as."""
+from grete.client import arguments
+
+ConfigValue = str | int | float | bool
+"""Types for the value of a topic's setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be made. -1: as the broker's `num.partitions` and `default.replication.factor` say.
+    """Topic to create. -1: the broker's `num.partitions` and `default.replication.factor`.
 
     `assignment`: instead of the two numbers, the brokers that keep each partition, the preferred leader first.
     """
@@ -18,18 +20,24 @@ class NewTopic:
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    config: Mapping[str, Value] = field(default_factory=dict)
+    config: Mapping[str, ConfigValue] = field(default_factory=dict)
     assignment: Sequence[Sequence[int]] = ()
 
-    def told(self) -> tuple[str, int, int, list[list[int]], list[tuple[str, str]]]:
-        """As the core takes it."""
-        assignment = [list(brokers) for brokers in self.assignment]
-        return self.name, self.partitions, self.replication_factor, assignment, texts(self.config)
+    def to_native(self) -> tuple[str, int, int, list[list[int]], list[tuple[str, str]]]:
+        """Converts the topic for the core. Raises TypeError, and ValueError for numbers that no topic can have."""
+        partitions = arguments.integer(self.partitions, "partitions", -1, arguments.MAX_PARTITION)
+        replicas = arguments.integer(self.replication_factor, "replication_factor", -1, arguments.MAX_REPLICAS)
+        assignment = [
+            [arguments.integer(broker, "a broker of assignment", 0, arguments.MAX_PARTITION) for broker in brokers]
+            for brokers in self.assignment
+        ]
+        config = arguments.settings_mapping("NewTopic", self.config, '{"retention.ms": 60000}')
+        return self.name, partitions, replicas, assignment, config_texts(config)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition: who leads it (None: nobody just now), who keeps it, whose copy is complete."""
+    """Partition: its leader (None: none at present), its replicas, its in-sync replicas."""
 
     id: int
     leader: int | None
@@ -40,7 +48,9 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as one broker has it. `id` as Kafka's own tools print it; None from brokers that have none."""
+    """Topic as described by one broker. `id` in the notation of Kafka's own tools; None from brokers without topic
+    ids.
+    """
 
     name: str
     id: str | None
@@ -48,16 +58,16 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...]
 
 
-def texts(config: Mapping[str, Value]) -> list[tuple[str, str]]:
-    """Settings as brokers take them."""
+def config_texts(config: Mapping[str, ConfigValue]) -> list[tuple[str, str]]:
+    """Returns settings in the text form that brokers expect."""
     return [(name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in config.items()]
 
 
-def topic_of(
-    told: tuple[str, int, bool, list[tuple[int, int | None, int, list[int], list[int]]]],
+def topic_from_native(
+    native: tuple[str, int, bool, list[tuple[int, int | None, int, list[int], list[int]]]],
 ) -> TopicDescription:
-    """From what the core tells."""
-    name, number, internal, partitions = told
+    """Converts the core's description of a topic."""
+    name, number, internal, partitions = native
     text = base64.urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
     return TopicDescription(
         name=name,

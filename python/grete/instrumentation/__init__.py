@@ -1,7 +1,7 @@
-"""What happens in Grete, for those who want to know."""
+"""Events and metrics of Grete for users."""
 
-from grete._core import Event, Occurred
+from grete._native import Event, EventChannel
 from grete.instrumentation import clock
 from grete.instrumentation.monitor import Listener, Monitor
 
-__all__ = ["Event", "Listener", "Monitor", "Occurred", "clock"]
+__all__ = ["Event", "EventChannel", "Listener", "Monitor", "clock"]

@@ -1,11 +1,11 @@
-"""Two clocks, as plain floats of seconds. A look at one makes nothing but its float: no datetime."""
+"""Two clocks, as plain floats of seconds. Reading a clock allocates only its float, no datetime."""
 
 import time
 
 monotonic = time.monotonic
-"""For distances: never set back. Its zero is anywhere."""
+"""For durations: never set back. Its zero is arbitrary."""
 
 realtime = time.time
-"""For points in time: since 1970, UTC. Others set it."""
+"""For points in time: seconds since 1970, UTC. The system may set it."""
 
 __all__ = ["monotonic", "realtime"]

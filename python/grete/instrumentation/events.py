@@ -1,318 +1,541 @@
-"""The registry: all events of Grete. docs/events.md is made of it (`python -m tests.unit.event_page`).
+"""Registry of all events of Grete. docs/events.md is generated from it (`python -m tests.unit.event_page`).
 
-Times are seconds, sizes bytes. Names in the present tense come before something, in the past tense after it, then with
-`time` where it takes any. What Kafka's brokers and partitions are called is text.
+Times are seconds, sizes are bytes. An event whose name is in the present tense is emitted before something happens. An
+event in the past tense is emitted after that, with its duration as `time` where there is one. Fields that identify
+brokers and lists of partitions are text.
 """
 
 from logging import CRITICAL, DEBUG, ERROR, INFO, WARNING
 
-from grete.instrumentation.described import Described
+from grete.instrumentation.event_spec import EventSpec
 
-_HERE = "topic: str, partition: int"
-_UNIT = f"job: int, handler: str, {_HERE}, slot: int"
-_RUN = f"{_UNIT}, group: str"
-_BEGUN = f"{_RUN}, attempt: int, records: int, first_offset: int, last_offset: int, messages: Messages"
-_RECORD = f"{_UNIT}, offset: int, message: Message"
-_OVER = "time: float, error: BaseException | None"
-_LATE = f"handler: str, {_HERE}, slot: int, seconds: float, worker: str"
-_BATCH = "topic: str, partition: int, records: int"
-_NODE = "node: int, pid: int"
+_PARTITION_FIELDS = "topic: str, partition: int"
+_UNIT_FIELDS = f"job: int, handler: str, {_PARTITION_FIELDS}, slot: int"
+_HOOK_FIELDS = f"{_UNIT_FIELDS}, group: str"
+_JOB_FIELDS = f"{_HOOK_FIELDS}, attempt: int, records: int, first_offset: int, last_offset: int, messages: Messages"
+_RECORD_FIELDS = f"{_UNIT_FIELDS}, offset: int, message: Message"
+_RESULT_FIELDS = "time: float, error: BaseException | None"
+_OVERDUE_FIELDS = f"handler: str, {_PARTITION_FIELDS}, slot: int, seconds: float, worker: str"
+_BATCH_FIELDS = "topic: str, partition: int, records: int"
+_NODE_FIELDS = "node: int, pid: int"
 
 APP = {
-    "app.preloaded": Described((INFO,), "a function of `@app.preload` has run", "preload: str"),
-    "app.running": Described(
+    "app.preloaded": EventSpec((INFO,), "A function of `@app.preload` has returned.", "preload: str"),
+    "app.hook_ran": EventSpec(
         (INFO,),
-        "clients and workers run; `node` is of a swarm",
+        "A function of the start or the stop has returned. `kind` is on_startup, on_shutdown or lifespan.",
+        "hook: str, kind: str, time: float",
+    ),
+    "app.hook_failed": EventSpec(
+        (ERROR, WARNING),
+        "A function of the stop has raised, or did not end in time; the others run all the same. WARNING: after a "
+        "failed start.",
+        "hook: str, kind: str, error: BaseException",
+    ),
+    "app.hook_unfinished": EventSpec(
+        (ERROR,),
+        "A function of the start or the stop does not end; the stop goes on beside it.",
+        "hook: str, kind: str",
+    ),
+    "app.hooks_skipped": EventSpec(
+        (ERROR,),
+        "Handlers still run at the end of `shutdown_timeout`, so the functions of the stop were not called.",
+        "hooks: list[str]",
+    ),
+    "app.running": EventSpec(
+        (INFO,),
+        "Clients and workers run. `node` is the number of the swarm's node; None outside of a swarm.",
         "app: str, node: int | None, topics: list[str], groups: list[str]",
     ),
-    "app.scaled": Described((INFO,), "`App.scale` has set the number of workers", "workers: int"),
-    "app.probes": Described((INFO,), "the probes listen", "addresses: list[str]"),
-    "app.quiet": Described((INFO,), "no more records are handed out"),
-    "app.stopping": Described((INFO,), "a signal has begun the stop"),
-    "app.hurried": Described((WARNING,), "a second SIGINT: no handler is waited for"),
-    "app.late_job": Described((ERROR,), "a handler has not ended in its part of `shutdown_timeout`"),
-    "app.blocked": Described((ERROR,), "a handler has not ended within `shutdown_timeout`"),
-    "app.not_committed": Described(
+    "app.scaled": EventSpec((INFO,), "`App.scale` has changed the number of workers.", "workers: int"),
+    "app.probes": EventSpec((INFO,), "The probe server listens at these addresses.", "addresses: list[str]"),
+    "app.quiet": EventSpec((INFO,), "The App is quiet: running handlers go on, and no more records are handed out."),
+    "app.stopping": EventSpec((INFO,), "A signal has started the stop of the App."),
+    "app.stop_expedited": EventSpec(
+        (WARNING,), "A second SIGINT arrived during the stop: the App does not wait for running handlers any more."
+    ),
+    "app.job_unfinished": EventSpec(
+        (ERROR,), "A handler did not end in its share of `shutdown_timeout`; the stop goes on without the handler."
+    ),
+    "app.stop_timeout": EventSpec((ERROR,), "A handler did not end within `shutdown_timeout`."),
+    "app.not_committed": EventSpec(
         (ERROR,),
-        "records were not delivered before the stop, so the offsets behind them were not committed",
+        "Produced records were not delivered before the stop. The offsets of the records that produced them were not "
+        "committed, so these records will be processed again.",
         "error: BaseException",
     ),
-    "app.stop_failed": Described(
-        (ERROR,), "a part of the stop itself failed; the others went on", "error: BaseException"
+    "app.stop_failed": EventSpec(
+        (ERROR,), "One step of the stop failed; the other steps were still carried out.", "error: BaseException"
     ),
-    "app.forced": Described((ERROR,), "the stop was not over in time: the process ends with status 2"),
-    "app.failed": Described((ERROR,), "an error that no waiting cures ends the App", "error: BaseException"),
-    "app.stopped": Described((INFO,), "the stop is over"),
+    "app.forced": EventSpec((ERROR,), "The stop exceeded its time limit: the process exits with status 2."),
+    "app.failed": EventSpec(
+        (ERROR,), "The App stops because of an error that a retry cannot fix.", "error: BaseException"
+    ),
+    "app.stopped": EventSpec((INFO,), "The stop is complete."),
 }
 
 CONSUMER = {
-    "consumer.consume": Described(
-        (), "a handler is about to get records; `job` is a number that only this call of it has", _BEGUN
+    "job.started": EventSpec(
+        (), "A handler is about to be called. `job` is a number that is unique to this call.", _JOB_FIELDS
     ),
-    "consumer.consumed": Described((), "it has returned, or raised `error`", f"{_BEGUN}, {_OVER}"),
-    "message.process": Described(
-        (), "a function that gets records one by one is about to be called with this one, or its payload", _RECORD
+    "job.finished": EventSpec(
+        (), "The handler has returned, or raised `error` (None: it returned).", f"{_JOB_FIELDS}, {_RESULT_FIELDS}"
     ),
-    "message.processed": Described((), "it has returned, or raised `error`", f"{_RECORD}, {_OVER}"),
-    "consumer.initialized": Described((), "a new instance's `initialize` has returned or raised", f"{_RUN}, {_OVER}"),
-    "consumer.revoked": Described(
+    "message.process": EventSpec(
         (),
-        "the `revoked` hooks of a partition have run; `lost`: it was somebody else's already",
-        f"{_RUN}, lost: bool, {_OVER}",
+        "A function that gets records one by one is about to be called with this record, or with its payload.",
+        _RECORD_FIELDS,
     ),
-    "consumer.shutdown": Described((), "the `shutdown` hooks of a partition have run", f"{_RUN}, {_OVER}"),
-    "consumer.tick": Described((), "the `tick` hooks of a partition have run", f"{_RUN}, {_OVER}"),
-    "consumer.eof": Described((), "the `eof` hooks of a partition have run", f"{_RUN}, {_OVER}"),
-    "consumer.error": Described(
+    "message.processed": EventSpec(
+        (),
+        "The function that got this record has returned, or raised `error` (None: it returned).",
+        f"{_RECORD_FIELDS}, {_RESULT_FIELDS}",
+    ),
+    "consumer.initialized": EventSpec(
+        (), "`initialize` of a new instance has returned, or raised `error`.", f"{_HOOK_FIELDS}, {_RESULT_FIELDS}"
+    ),
+    "consumer.revoked": EventSpec(
+        (),
+        "The `revoked` hooks of a partition have run. `lost`: the partition was lost without a revocation, and another "
+        "member may already own it.",
+        f"{_HOOK_FIELDS}, lost: bool, {_RESULT_FIELDS}",
+    ),
+    "consumer.shutdown": EventSpec(
+        (), "The `shutdown` hooks of a partition have run.", f"{_HOOK_FIELDS}, {_RESULT_FIELDS}"
+    ),
+    "consumer.tick": EventSpec((), "The `tick` hooks of a partition have run.", f"{_HOOK_FIELDS}, {_RESULT_FIELDS}"),
+    "consumer.eof": EventSpec((), "The `eof` hooks of a partition have run.", f"{_HOOK_FIELDS}, {_RESULT_FIELDS}"),
+    "consumer.error": EventSpec(
         (CRITICAL, ERROR, WARNING),
-        "a hook has failed. `hook` is consume, initialize, revoked, ..., `decision` what becomes of the records: "
-        "retry, halve, dead_letter, later, hold, skipped or refused",
-        f"{_HERE}, attempt: int, slot?: int, first_offset?: int, last_offset?: int, handler: str, hook: str, "
-        "decision?: str, error: BaseException",
+        "A handler or hook failed. `hook` is its kind: consume, initialize, revoked, ... `decision` is what happens to "
+        "the records: retry, bisect, dead_letter, later, halt, skipped or refused. `offset`: the record that failed, "
+        "if it is known. `not_before`: time of the next attempt at the earliest, in seconds since 1970.",
+        f"{_PARTITION_FIELDS}, offset?: int, attempt: int, slot?: int, first_offset?: int, last_offset?: int, "
+        "handler: str, group: str, hook: str, decision?: str, not_before?: float, error: BaseException",
     ),
-    "consumer.retry": Described(
+    "consumer.retry": EventSpec(
         (INFO,),
-        "a handler asked for another try (`grete.RetryLater`)",
-        f"{_HERE}, attempt: int, slot?: int, first_offset?: int, last_offset?: int, handler: str, hook: str, "
-        "decision?: str, error: BaseException",
+        "A handler asked for a retry by raising `grete.RetryLater`.",
+        f"{_PARTITION_FIELDS}, offset?: int, attempt: int, slot?: int, first_offset?: int, last_offset?: int, "
+        "handler: str, group: str, hook: str, decision?: str, not_before?: float, error: BaseException",
     ),
-    "consumer.dead_letter": Described(
+    "consumer.dead_letter": EventSpec(
         (WARNING, ERROR),
-        "a record is now in its dead letter topic; or (then ERROR, with `hook`) could not be written there and waits",
-        f"handler: str, {_HERE}, offset?: int, dead_letter?: str, attempts?: int, attempt?: int, slot?: int, "
-        "first_offset?: int, last_offset?: int, hook?: str, decision?: str, "
-        "error?: BaseException",
+        "WARNING: a record was written to its dead letter topic. ERROR, with `hook`: the write failed and will be "
+        "retried; the record's partition waits.",
+        f"handler: str, group: str, {_PARTITION_FIELDS}, offset?: int, dead_letter?: str, attempts?: int, "
+        "attempt?: int, slot?: int, first_offset?: int, last_offset?: int, hook?: str, decision?: str, "
+        "not_before?: float, error?: BaseException",
     ),
-    "consumer.stalled": Described(
+    "consumer.dropped_result": EventSpec(
         (WARNING,),
-        "a handler runs longer than its `stall_after`; its stack is in the log line",
-        f"{_LATE}, first_offset?: int, last_offset?: int",
+        "A handler has returned a value, and its route has no `publish`: the value is dropped. Once for each route and "
+        "type.",
+        "handler: str, type: str",
     ),
-    "consumer.timeout": Described(
+    "consumer.stalled": EventSpec(
+        (WARNING,),
+        "A handler has run for longer than its `stall_after`. The log record contains the handler's stack.",
+        f"{_OVERDUE_FIELDS}, first_offset?: int, last_offset?: int",
+    ),
+    "consumer.timeout": EventSpec(
         (ERROR,),
-        "a handler runs longer than its `handler_timeout`; its stack is in the log line",
-        f"{_LATE}, first_offset?: int, last_offset?: int",
+        "A handler has run for longer than its `handler_timeout`. The log record contains the handler's stack.",
+        f"{_OVERDUE_FIELDS}, first_offset?: int, last_offset?: int",
     ),
-    "consumer.abandoned": Described(
-        (ERROR,), "a handler outlasted `max.poll.interval.ms`: its partition went on without it", _LATE
-    ),
-    "consumer.unmarked": Described(
+    "consumer.undelivered": EventSpec(
         (WARNING,),
-        "a partition waits, because records from `offset` on are not marked; `open` are handed out and not done",
-        f"handler: str, {_HERE}, offset: int, open: int",
+        "The handler of a job has returned, but the records that it produced have not been delivered for longer than "
+        "`stall_after`. The partition waits for them.",
+        f"{_OVERDUE_FIELDS}, first_offset?: int, last_offset?: int, undelivered: int",
     ),
-    "consumer.expired": Described(
+    "consumer.marks_dropped": EventSpec(
+        (ERROR,),
+        "Marks made after the end of their job were dropped, because a record produced before them was not written. "
+        "The partition stays failed until a seek or a restart.",
+        f"handler: str, {_PARTITION_FIELDS}, marks: int, offset?: int",
+    ),
+    "consumer.abandoned": EventSpec(
+        (ERROR,),
+        "A handler ran for longer than `max.poll.interval.ms`. The partition was given up without waiting for the "
+        "handler.",
+        _OVERDUE_FIELDS,
+    ),
+    "consumer.unmarked": EventSpec(
         (WARNING,),
-        "records were passed over because of the route's `expire`; once in 10 s for a partition",
-        f"handler: str, {_HERE}, records: int, first_offset: int, last_offset: int",
+        "A partition is paused because records from `offset` on are not marked. `open` records were handed out and are "
+        "not done. Logged at most once per `stall_after` and partition; `pauses` counts the pauses since then.",
+        f"handler: str, {_PARTITION_FIELDS}, offset: int, open: int, pauses: int",
     ),
-    "background.failed": Described(
-        (ERROR,), "a function of `self.background` raised", "background: str, error: BaseException"
-    ),
-    "thread.leaked": Described(
+    "consumer.expired": EventSpec(
         (WARNING,),
-        "a thread or task outlives its consumer",
+        "Records were skipped because they are older than the route's `max_age`. Logged at most once per 10 s and "
+        "partition.",
+        f"handler: str, {_PARTITION_FIELDS}, records: int, first_offset: int, last_offset: int",
+    ),
+    "background.failed": EventSpec(
+        (ERROR,), "A function started with `self.background` raised `error`.", "background: str, error: BaseException"
+    ),
+    "thread.leaked": EventSpec(
+        (WARNING,),
+        "A thread or task still runs after its consumer instance has ended.",
         "leaked: str, place?: str, hook?: str, count?: int",
     ),
-    "loop.error": Described((ERROR,), "the event loop's own handler of exceptions was called", "error?: BaseException"),
+    "loop.blocked": EventSpec(
+        (WARNING,),
+        "The event loop has been blocked for longer than the shortest `stall_after` of its handlers: all async "
+        "handlers of the process wait. The log record names the blocking handler if it is known, with the Python stack "
+        "of the loop's thread.",
+        "seconds: float, handler?: str, topic?: str, partition?: int, slot?: int, first_offset?: int, "
+        "last_offset?: int, stack?: str",
+    ),
+    "loop.unblocked": EventSpec((INFO,), "The event loop runs again after `seconds`.", "seconds: float"),
+    "loop.error": EventSpec((ERROR,), "The event loop's exception handler was called.", "error?: BaseException"),
 }
 
 GROUP = {
-    "group.coordinator_found": Described((DEBUG,), "the group's coordinator is known", "broker: str"),
-    "group.coordinator_lost": Described((INFO,), "it has to be looked for again", "broker: str"),
-    "group.rebalancing": Described((INFO,), "the group rebalances"),
-    "group.joined": Described(
-        (INFO,), "we are in the group's new generation", "generation: int, member_id: str, leader: str"
+    "group.coordinator_found": EventSpec((DEBUG,), "The client found the group's coordinator.", "broker: str"),
+    "group.coordinator_lost": EventSpec(
+        (INFO,), "The client lost the group's coordinator and looks it up again.", "broker: str"
     ),
-    "group.join_retried": Described((INFO,), "joining failed and is tried again"),
-    "group.assigned": Described((INFO,), "these partitions are ours from now on", "generation: int, partitions: str"),
-    "group.revoked": Described(
-        (INFO, ERROR), "these are not any more; ERROR: their handlers had not ended", "partitions: str"
+    "group.rebalancing": EventSpec((INFO,), "The group rebalances."),
+    "group.joined": EventSpec(
+        (INFO,),
+        "This client is a member of the group's new generation.",
+        "generation: int, member_id: str, leader: str",
     ),
-    "group.lost": Described((ERROR,), "these were taken from us", "partitions: str, reason: str"),
-    "group.place_kept": Described(
-        (INFO,), "a static member is gone, and its partitions wait for it", "instance: str, session_ms: str"
+    "group.join_retried": EventSpec((INFO,), "JoinGroup failed and is retried."),
+    "group.assigned": EventSpec(
+        (INFO,), "These partitions were assigned to this client.", "generation: int, partitions: list[tuple[str, int]]"
     ),
-    "group.not_left": Described(
-        (ERROR,), "a stop could not leave a group in order", "group: str, error: BaseException"
+    "group.revoked": EventSpec(
+        (INFO, ERROR),
+        "These partitions were revoked from this client. ERROR: some of their handlers were still running.",
+        "partitions: list[tuple[str, int]]",
     ),
-    "offset.commit_failed": Described((WARNING,), "an offset was not committed", f"{_HERE}, offset: int"),
-    "offset.load_retried": Described((INFO,), "asking for committed offsets failed and is tried again"),
-    "offset.metadata_refused": Described(
-        (WARNING,), "brokers store no map of what is processed beyond an offset", "bytes: str"
+    "group.lost": EventSpec(
+        (ERROR,),
+        "This client lost these partitions without a revocation.",
+        "partitions: list[tuple[str, int]], reason: str",
     ),
-    "offset.reset": Described(
-        (WARNING,), "an offset is not in the log: `auto.offset.reset` goes on elsewhere", f"{_HERE}, from: int, to: int"
+    "group.membership_kept": EventSpec(
+        (INFO,),
+        "A static member was closed without LeaveGroup. The coordinator keeps its partitions for it until the session "
+        "times out.",
+        "instance: str, session_ms: str",
+    ),
+    "group.not_left": EventSpec(
+        (ERROR,), "The client could not leave a group properly when it stopped.", "group: str, error: BaseException"
+    ),
+    "offset.done_ahead": EventSpec(
+        (WARNING,),
+        "The App stops, and `records` processed records are behind records that are not. Without `offset_map` they "
+        "will be processed again.",
+        "records: int, partitions: list[tuple[str, int]]",
+    ),
+    "offset.commit_failed": EventSpec((WARNING,), "An offset was not committed.", f"{_PARTITION_FIELDS}, offset: int"),
+    "offset.load_retried": EventSpec((INFO,), "OffsetFetch failed and is retried."),
+    "offset.metadata_refused": EventSpec(
+        (WARNING,),
+        "Brokers refused the commit metadata that lists records processed beyond the committed offset. These records "
+        "may be processed again.",
+        "bytes: str",
+    ),
+    "offset.reset": EventSpec(
+        (WARNING,),
+        "An offset is not in the log, or the topic was created again. `auto.offset.reset` moved the position.",
+        f"{_PARTITION_FIELDS}, from: int, to: int",
     ),
 }
 
 CLIENT = {
-    "broker.connected": Described((DEBUG,), "a connection stands", "broker: str, address: str, channel: str"),
-    "broker.disconnected": Described(
-        (WARNING, DEBUG), "it is gone; DEBUG: as it was meant to be", "broker: str, address: str, reason: str"
+    "broker.connected": EventSpec(
+        (DEBUG,),
+        'A connection to a broker was established. `broker` is "bootstrap" for an address of bootstrap.servers.',
+        "broker: str, address: str, channel: str",
     ),
-    "broker.connect_failed": Described(
+    "broker.disconnected": EventSpec(
         (WARNING, DEBUG),
-        "a broker cannot be reached; WARNING: for the 1st, 2nd, 4th, 8th, ... time in a row",
+        "A connection to a broker was lost (WARNING), or closed on purpose (DEBUG).",
+        "broker: str, address: str, reason: str",
+    ),
+    "broker.connect_failed": EventSpec(
+        (WARNING, DEBUG),
+        "A broker cannot be reached. WARNING: for the 1st, 2nd, 4th, 8th, ... time in a row; DEBUG: otherwise.",
         "broker: str, address: str, failures: str",
     ),
-    "broker.not_kafka": Described((ERROR,), "what answers there is not Kafka", "address: str"),
-    "broker.throttled": Described((INFO,), "a quota: a broker asks to hold back", "broker: str, ms: str"),
-    "cluster.down": Described((ERROR,), "no known broker can be reached", "addresses: str"),
-    "cluster.rebootstrap": Described((WARNING,), "the addresses of bootstrap.servers are asked again"),
-    "metadata.failed": Described((DEBUG,), "a broker gave no metadata", "broker: str"),
-    "topic.unknown": Described((WARNING,), "a topic does not exist, or not yet", "topic: str"),
-    "topic.error": Described((WARNING,), "brokers say that something is wrong with a topic", "topic: str, error: str"),
-    "topic.recovered": Described((INFO,), "it is there", "topic: str"),
-    "topic.recreated": Described((ERROR,), "it was deleted and created again: old offsets mean nothing", "topic: str"),
-    "partition.unknown": Described(
-        (ERROR,), "a topic has only so many `partitions`, and others were assigned", "topic: str, partitions: str"
+    "broker.not_kafka": EventSpec(
+        (ERROR,), "The server at this address does not speak the Kafka protocol.", "address: str"
     ),
-    "partition.failed": Described((ERROR,), "a partition stops with an error; others go on"),
-    "position.waiting": Described((WARNING,), "the offset to start from is still looked for", _HERE),
-    "fetch.retrying": Described((DEBUG, INFO), "a broker refused a fetch; INFO: more than once in a row", _HERE),
-    "fetch.corrupt_batch": Described((ERROR,), "a batch is corrupt and fetched once more", f"{_HERE}, offset: int"),
-    "fetch.session_error": Described((DEBUG,), "a broker refused a fetch session; a new one is made", "broker: str"),
-    "fetch.bad_response": Described((ERROR,), "an answer to a fetch cannot be read", "broker: str"),
-    "fetch.notice": Described((INFO,), "anything else that fetching has to say"),
-    "log.truncated": Described(
-        (ERROR,), "an unclean election cut a partition's log back", f"{_HERE}, from: int, to: int"
+    "broker.throttled": EventSpec(
+        (INFO,), "A broker throttles this client because of a quota.", "broker: str, ms: str"
+    ),
+    "cluster.down": EventSpec((ERROR,), "No known broker can be reached.", "addresses: str"),
+    "cluster.rebootstrap": EventSpec(
+        (WARNING,), "The client looks the brokers up again at the addresses of bootstrap.servers."
+    ),
+    "metadata.failed": EventSpec((DEBUG,), "A Metadata request to a broker failed.", "broker: str"),
+    "topic.unknown": EventSpec((WARNING,), "A topic does not exist, or does not exist yet.", "topic: str"),
+    "topic.error": EventSpec((WARNING,), "Brokers report an error for a topic.", "topic: str, error: str"),
+    "topic.recovered": EventSpec((INFO,), "A topic that was missing exists now.", "topic: str"),
+    "topic.missing": EventSpec(
+        (WARNING,),
+        "The topic that a route's `setting` (dead_letter, publish) names does not exist. Logged once; the topic is "
+        "looked up again every 30 s.",
+        "topic: str, handler: str, setting: str",
+    ),
+    "topic.created": EventSpec(
+        (INFO,),
+        "A dead letter topic did not exist and was created (`dead_letter_create`).",
+        "topic: str, handler: str, partitions: int",
+    ),
+    "topic.recreated": EventSpec(
+        (ERROR,), "A topic was deleted and created again: its old offsets are no longer valid.", "topic: str"
+    ),
+    "partition.unknown": EventSpec(
+        (ERROR,),
+        "Partitions were assigned that the topic does not have. `partitions` is the topic's number of partitions.",
+        "topic: str, partitions: str",
+    ),
+    "partition.failed": EventSpec(
+        (ERROR,),
+        "A partition cannot be read; other partitions go on. Repeated every `stall_after` while the failure lasts; "
+        "`seconds` is its duration so far.",
+        f"{_PARTITION_FIELDS}, reason: str, error: str, seconds: float",
+    ),
+    "partition.recovered": EventSpec(
+        (INFO,),
+        "A failed partition of an App can be read again after `seconds`.",
+        f"{_PARTITION_FIELDS}, reason: str, seconds: float",
+    ),
+    "position.waiting": EventSpec(
+        (WARNING,),
+        "The client still does not know the offset at which it starts to read a partition.",
+        _PARTITION_FIELDS,
+    ),
+    "fetch.retrying": EventSpec(
+        (DEBUG, INFO),
+        "A broker refused a fetch of a partition, and the client retries. INFO: more than once in a row.",
+        _PARTITION_FIELDS,
+    ),
+    "fetch.corrupt_batch": EventSpec(
+        (ERROR,), "A record batch is corrupt and is fetched once more.", f"{_PARTITION_FIELDS}, offset: int"
+    ),
+    "fetch.session_error": EventSpec(
+        (DEBUG,), "A broker refused a fetch session; the client opens a new one.", "broker: str"
+    ),
+    "fetch.bad_response": EventSpec((ERROR,), "A Fetch response cannot be parsed.", "broker: str"),
+    "fetch.event": EventSpec((INFO,), "Any other log event of the fetcher."),
+    "log.truncated": EventSpec(
+        (ERROR,),
+        "An unclean leader election truncated a partition's log from offset `from` to offset `to`.",
+        f"{_PARTITION_FIELDS}, from: int, to: int",
     ),
 }
 
 PRODUCER = {
-    "produce.retried": Described((INFO,), "batches are sent again", _BATCH),
-    "produce.split": Described((INFO,), "a batch was too large for the topic, and is halved", _BATCH),
-    "produce.expired": Described((ERROR,), "records were not delivered within `delivery.timeout.ms`", _BATCH),
-    "produce.failed": Described((ERROR,), "records were refused", _BATCH),
-    "produce.given_up": Described((ERROR,), "records were given up: the producer was closed, or has failed", _BATCH),
-    "produce.identity": Described((DEBUG,), "the producer has an id", "producer_id: str, epoch: str"),
-    "produce.no_identity": Described((INFO,), "no broker gives it one yet"),
-    "producer.failed": Described((ERROR,), "a producer has failed for good"),
-    "producer.undelivered": Described((ERROR,), "a producer was closed before all its records were delivered"),
-    "producer.late": Described((ERROR,), "a producer's thread has not ended in time"),
-    "producer.callback": Described((ERROR,), "a callback of `on_delivery` raised", "error: BaseException"),
+    "produce.retried": EventSpec((INFO,), "Batches failed and are sent again.", _BATCH_FIELDS),
+    "produce.split": EventSpec((INFO,), "A batch was too large for its topic and was split in two.", _BATCH_FIELDS),
+    "produce.expired": EventSpec(
+        (ERROR,), "Records were not delivered within `delivery.timeout.ms`; they are not sent again.", _BATCH_FIELDS
+    ),
+    "produce.failed": EventSpec((ERROR,), "A broker refused records for good.", _BATCH_FIELDS),
+    "produce.given_up": EventSpec(
+        (ERROR,), "Records were given up because the producer was closed or has failed.", _BATCH_FIELDS
+    ),
+    "produce.id_assigned": EventSpec(
+        (DEBUG,), "The producer received its producer id.", "producer_id: str, epoch: str"
+    ),
+    "produce.id_pending": EventSpec((INFO,), "InitProducerId has not succeeded yet; the producer retries."),
+    "producer.failed": EventSpec((ERROR,), "A producer failed permanently."),
+    "producer.undelivered": EventSpec((ERROR,), "A producer was closed before all its records were delivered."),
+    "producer.close_timeout": EventSpec((ERROR,), "The network thread of a producer did not end in time."),
+    "provider.failed": EventSpec(
+        (ERROR,),
+        'The end of a provider with the scope "process" raised `error`.',
+        "provider: str, error: BaseException",
+    ),
+    "producer.callback": EventSpec((ERROR,), "A callback of `on_delivery` raised `error`.", "error: BaseException"),
 }
 
 MANAGER = {
-    "swarm.started": Described((INFO,), "the nodes are about to be forked", "nodes: int"),
-    "swarm.steady": Described((INFO,), "all nodes are steady for the first time", "nodes: int, seconds: float"),
-    "swarm.unsteady": Described(
+    "swarm.started": EventSpec((INFO,), "The supervisor is about to fork the nodes.", "nodes: int"),
+    "swarm.ready": EventSpec(
+        (INFO,), "All nodes are ready for the first time, `seconds` after the start.", "nodes: int, seconds: float"
+    ),
+    "swarm.not_ready": EventSpec(
         (WARNING,),
-        "no node has been steady for unsteady_timeout; none is replaced for it. Once until one is steady again",
+        "No node has been ready for not_ready_timeout. Nodes are not restarted, because that would not help. Logged "
+        "once until a node is ready again.",
         "nodes: int, seconds: float, limit: float",
     ),
-    "swarm.late": Described(
+    "swarm.waiting": EventSpec(
+        (INFO,),
+        "Nodes are not ready, or hold up a rolling restart. For each of `nodes`, `causes` says what the node waits for "
+        "and until when. Emitted after 5 s, then every 15 s. `seconds` is the longest wait; `limit` is the time left "
+        "until the rolling restart gives up (None: no rolling restart, or it waits for a node to stop).",
+        "nodes: list[int], seconds: float, limit: float | None, causes: list[str]",
+    ),
+    "swarm.supervisor_stalled": EventSpec(
         (WARNING,),
-        "the supervisor itself did not run (SIGSTOP, a machine asleep): silence in that time is held against no node",
+        "The supervisor did not run for `seconds` (SIGSTOP, or a system suspend). Timeouts of the nodes are extended "
+        "by that time.",
         "seconds: float",
     ),
-    "swarm.quiet": Described((INFO,), "all nodes are told to hand out no more records", "nodes: int"),
-    "swarm.dump": Described(
+    "swarm.quiet": EventSpec(
+        (INFO,), "The swarm is quiet: all nodes are asked to hand out no more records.", "nodes: int"
+    ),
+    "swarm.dump": EventSpec(
         (INFO,),
-        "all nodes are told to write their stacks; `skipped` are those that have not reported yet and so could not",
+        "`nodes` are asked to write their stacks. `skipped` are nodes that cannot, because they have not reported yet "
+        "or are about to end.",
         "nodes: list[int], skipped: list[int]",
     ),
-    "swarm.restarting": Described((INFO,), "a rolling restart begins, or begins anew", "nodes: list[int]"),
-    "swarm.restarted": Described((INFO,), "it is over: all are replaced and steady", "nodes: int, seconds: float"),
-    "swarm.restart_failed": Described(
+    "swarm.restarting": EventSpec((INFO,), "A rolling restart begins, or begins again.", "nodes: list[int]"),
+    "swarm.restarted": EventSpec(
+        (INFO,), "A rolling restart is complete: all nodes were replaced and are ready.", "nodes: int, seconds: float"
+    ),
+    "swarm.restart_failed": EventSpec(
         (WARNING, ERROR),
-        "it ends before its time, or does not begin; `reason` is unsteady, quiet or stop, `left` are the nodes that "
-        "stay as they were, `blocking` those that are not steady",
+        "A rolling restart was aborted, or refused. `reason` is not_ready, quiet or stop; `left` are the nodes that "
+        "were not replaced; `blocking` are the nodes that are not ready.",
         "reason: str, left: list[int], blocking: list[int]",
     ),
-    "swarm.crash_loop": Described(
+    "swarm.crash_loop": EventSpec(
         (ERROR,),
-        "a node had crash_loop_after short lives in a row; it is tried again all the same. Once until it is well again",
+        "A node died crash_loop_after times in a row soon after its start. The supervisor keeps restarting it. Logged "
+        "once until the node has recovered.",
         "node: int, lives: int, last_death: str | None",
     ),
-    "swarm.given_up": Described((ERROR,), "every node is in a crash loop: the swarm ends with status 1", "nodes: int"),
-    "swarm.stopping": Described((INFO,), "all nodes are asked to stop", "nodes: int, limit: float"),
-    "swarm.hurried": Described(
-        (WARNING,), "a second signal: no handler is waited for", "nodes: int, limit: float"
+    "swarm.given_up": EventSpec(
+        (ERROR,), "Every node is in a crash loop: the swarm stops and exits with status 1.", "nodes: int"
     ),
-    "swarm.stopped": Described((INFO, ERROR), "all nodes are gone", "status: int"),
-    "swarm.node.started": Described((INFO,), "a node was forked", f"{_NODE}, restarts: int"),
-    "swarm.node.fork_failed": Described(
+    "swarm.stopping": EventSpec(
+        (INFO,), "All nodes are asked to stop; each has `limit` seconds.", "nodes: int, limit: float"
+    ),
+    "swarm.stop_expedited": EventSpec(
+        (WARNING,),
+        "A second SIGINT arrived during the stop: nodes do not wait for running handlers any more, and are killed "
+        "after `limit` seconds.",
+        "nodes: int, limit: float",
+    ),
+    "swarm.stopped": EventSpec(
+        (INFO, ERROR), "All nodes have ended, and the supervisor exits with `status`. ERROR: not 0.", "status: int"
+    ),
+    "swarm.node.started": EventSpec((INFO,), "A node was forked.", f"{_NODE_FIELDS}, restarts: int"),
+    "swarm.node.fork_failed": EventSpec(
         (ERROR,),
-        "a node could not be forked; `restart_in` as below",
+        "A node could not be forked. `restart_in` is the time until the next attempt (None: no further attempt).",
         "node: int, error: str, restart_in: float | None",
     ),
-    "swarm.node.steady": Described(
+    "swarm.node.ready": EventSpec(
         (INFO, DEBUG),
-        "a node has its place in its groups, `seconds` after its start or (then DEBUG) after it lost it",
-        f"{_NODE}, seconds: float",
+        "A node is a stable member of its groups, `seconds` after its start (INFO), or after it was ready last "
+        "(DEBUG).",
+        f"{_NODE_FIELDS}, seconds: float",
     ),
-    "swarm.node.unsteady": Described((DEBUG,), "it has lost it: a rebalance, mostly", _NODE),
-    "swarm.node.recovered": Described(
-        (INFO,), "a node is well again after so many short lives in a row", f"{_NODE}, lives: int"
+    "swarm.node.not_ready": EventSpec(
+        (DEBUG,), "A node is not ready any more, most often because of a rebalance.", _NODE_FIELDS
     ),
-    "swarm.node.stopping": Described(
+    "swarm.node.recovered": EventSpec(
+        (INFO,), "A node has recovered after `lives` early deaths in a row.", f"{_NODE_FIELDS}, lives: int"
+    ),
+    "swarm.node.stopping": EventSpec(
         (WARNING, INFO),
-        "a node is asked to stop, or stops by itself; `reason` is memory, gil, handler, membership, report, pipe, "
-        "restart, itself or stop. What does not belong to the reason is None",
-        f"{_NODE}, reason: str, seconds: float | None, limit: float | None, handler: str | None, topic: str | None, "
-        "partition: int | None, rss: int | None, max_rss: int | None, error: str | None",
+        "A node is asked to stop, or stops by itself. `reason` is memory, gil, handler, membership, report, pipe, "
+        "restart, itself or stop. Fields that do not belong to the reason are None.",
+        f"{_NODE_FIELDS}, reason: str, seconds: float | None, limit: float | None, handler: str | None, "
+        "topic: str | None, partition: int | None, rss: int | None, max_rss: int | None, error: str | None",
     ),
-    "swarm.node.killing": Described(
-        (ERROR,), "it has not stopped in time and gets SIGKILL", f"{_NODE}, reason: str | None, seconds: float"
+    "swarm.node.killing": EventSpec(
+        (ERROR,),
+        "A node did not stop in time and gets SIGKILL.",
+        f"{_NODE_FIELDS}, reason: str | None, seconds: float",
     ),
-    "swarm.node.unkillable": Described(
-        (ERROR,), "it outlives SIGKILL: the kernel keeps it", f"{_NODE}, seconds: float"
+    "swarm.node.unkillable": EventSpec(
+        (ERROR,),
+        "A node is still alive `seconds` after SIGKILL, because the kernel cannot end it yet.",
+        f"{_NODE_FIELDS}, seconds: float",
     ),
-    "swarm.node.died": Described(
+    "swarm.node.died": EventSpec(
         (INFO, WARNING, ERROR),
-        "a process is gone. `status` is its exit code or -signal, `signal` that signal's name, `reason` that of the "
-        "stop that we had asked for, `rss` what it said last; `restart_in` None: nothing takes its place",
-        f"{_NODE}, status: int, signal: str | None, uptime: float, reason: str | None, rss: int | None, "
+        "The process of a node has ended. `status` is its exit code, or -signal; `signal` is the name of that signal; "
+        "`reason` is that of the stop that was under way, if any. `rss` is from the node's last report. `restart_in` "
+        "is the time until the next start (None: the node is not started again).",
+        f"{_NODE_FIELDS}, status: int, signal: str | None, uptime: float, reason: str | None, rss: int | None, "
         "restart_in: float | None",
     ),
 }  # fmt: skip
-"""What the swarm's Manager decides."""
+"""Events of the swarm's `Manager`."""
 
 SWARM = MANAGER | {
-    "swarm.starting": Described((INFO,), "the App is loaded, and all is checked", "app: str, nodes: int"),
-    "swarm.control": Described((INFO,), "the control socket listens", "path: str"),
-    "swarm.probes": Described((INFO,), "the probes listen", "addresses: list[str]"),
-    "swarm.command": Described((INFO,), "somebody asks through the control socket", "command: str, asked_by: int"),
-    "swarm.memory": Described(
+    "swarm.starting": EventSpec(
+        (INFO,), "The App is loaded, and the checks before the first fork have passed.", "app: str, nodes: int"
+    ),
+    "swarm.static": EventSpec(
+        (INFO, WARNING),
+        "Nodes are static members of their groups, and their `group.instance.id` begins with `instance`. `number` "
+        "counts the swarms of this App on this host. WARNING, with None: the system offers no unique id, and nodes are "
+        "dynamic members.",
+        "instance: str | None, number: int | None",
+    ),
+    "swarm.control": EventSpec((INFO,), "The control socket listens at `path`.", "path: str"),
+    "swarm.probes": EventSpec(
+        (INFO,), "The supervisor's probe server listens at these addresses.", "addresses: list[str]"
+    ),
+    "swarm.command": EventSpec(
         (INFO,),
-        "how much memory the swarm takes, once in a while; each of `nodes` has node, pid, rss, pss, private",
+        "A client of the control socket sent a command; `requested_by` is its process id.",
+        "command: str, requested_by: int",
+    ),
+    "swarm.memory": EventSpec(
+        (INFO,),
+        "Periodic report of the swarm's memory. Each of `nodes` has node, pid, rss, pss and private.",
         "pss: int | None, supervisor: int | None, nodes: list[dict[str, int | None]]",
     ),
-    "swarm.native_threads": Described(
-        (WARNING,), "a library runs threads where nodes are to be forked", "threads: int"
+    "swarm.native_threads": EventSpec(
+        (WARNING,),
+        "A library runs native threads in the supervisor before nodes are forked: forked nodes may deadlock.",
+        "threads: int",
     ),
-    "swarm.node.failed": Described(
-        (ERROR,), "in a node: what ended it, with the traceback", "node: int, error: BaseException"
+    "swarm.node.failed": EventSpec(
+        (ERROR,),
+        "Emitted in a node: an error ended it. The log record has the traceback.",
+        "node: int, error: BaseException",
     ),
-    "swarm.answer.failed": Described((ERROR,), "a question to the supervisor could not be answered", emitted=False),
-    "swarm.notify.failed": Described((WARNING,), "the service manager cannot be told (NOTIFY_SOCKET)", emitted=False),
-    "swarm.failed": Described(
-        (CRITICAL,), "the supervisor itself failed: all nodes are killed", "error: BaseException"
+    "swarm.request.failed": EventSpec(
+        (ERROR,), "The supervisor failed to answer a request of the control socket or the probes.", emitted=False
+    ),
+    "swarm.notify.failed": EventSpec(
+        (WARNING,), "The service manager cannot be notified (NOTIFY_SOCKET).", emitted=False
+    ),
+    "swarm.failed": EventSpec(
+        (CRITICAL,), "The supervisor itself failed: all nodes are killed.", "error: BaseException"
     ),
 }
 
 MONITOR = {
-    "dogstatsd.dropped": Described(
+    "dogstatsd.dropped": EventSpec(
         (WARNING,),
-        "the agent does not take all of a `DogStatsD`'s datagrams: how many by reason. Once until it does again",
+        "Datagrams of a `DogStatsD` listener were dropped, because the agent does not accept them. `dropped` counts "
+        "them by reason. Logged once until the agent accepts all datagrams again.",
         "address: str, dropped: dict[str, int]",
         emitted=False,
     ),
-    "statistics.emitted": Described(
+    "statistics.emitted": EventSpec(
         (),
-        "each `statistics_interval` (10 s) of a process that runs the App, and once more when it stops: what "
-        "`App.statistics()` and `App.families()` return. Without a listener nothing of it is made",
+        "Emitted every `statistics_interval` (10 s) in each process that runs the App, and once more when it stops. "
+        "The fields are what `App.statistics()` and `App.families()` return; without a listener they are not computed.",
         "statistics: dict[str, object], metrics: tuple[Family, ...]",
     ),
-    "error.occurred": Described(
+    "listener.failed": EventSpec(
         (ERROR,),
-        'a listener raised (`type` is "listener"): `of` is the event that it was called for. One that raises for this '
-        "event is logged only",
+        'A listener raised `error` (`type` is "listener"). `of` is the event that the listener was called for. A '
+        "failing "
+        "listener of `listener.failed` itself is only logged.",
         "type: str, of: str, listener: str, error: BaseException",
     ),
 }
 
 EVENTS = APP | CONSUMER | GROUP | CLIENT | PRODUCER | SWARM | MONITOR
-"""Name: what to expect."""
+"""Specification of each event, by name."""

@@ -1,63 +1,63 @@
-"""The figures of /metrics as objects, for listeners and collectors."""
+"""The metrics of /metrics as objects, for listeners and collectors."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from grete import _core
+    from grete import _native
 
-# First words of metrics that are names of their own.
-_SPACES = frozenset({"handler", "lag", "process", "producer", "swarm"})
+# First words of metric names that become a component of their own in dotted names.
+_NAMESPACES = frozenset({"handler", "lag", "process", "producer", "swarm"})
 
 Kind = Literal["counter", "gauge", "histogram"]
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """What was counted, by range."""
+    """Counts of observed values, by range."""
 
     buckets: tuple[tuple[float, int], ...]
-    """(Upper bound, how many were at most that), the bounds growing, the last one infinite."""
+    """(Upper bound, number of values up to that bound), with growing bounds; the last one is infinite."""
     sum: float
     count: int
 
 
 class Sample(NamedTuple):
-    """One number of a family."""
+    """One sample of a family."""
 
     labels: Mapping[str, str]
     value: float | Histogram
-    """A `Histogram` in families of that kind."""
+    """A `Histogram` in families of that kind, else a number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """One metric with all its samples: docs/metrics.md tells which there are."""
+class MetricFamily:
+    """One metric with all its samples. docs/metrics.md lists all metrics."""
 
     name: str
-    """With its unit, like "grete_lag_seconds"; that of a counter ends with "_total"."""
+    """Name with its unit, like "grete_lag_seconds"; the name of a counter ends with "_total"."""
     kind: Kind
     help: str
     samples: tuple[Sample, ...]
 
     def total(self) -> float | None:
-        """The sum of its numbers; None without any, and for a histogram."""
+        """Returns the sum of its samples; None without samples, and for a histogram."""
         values = [sample.value for sample in self.samples if not isinstance(sample.value, Histogram)]
         return sum(values) if values else None
 
 
 def dotted(name: str) -> str:
-    """As those write it whose names have dots: "grete_lag_seconds" is "lag.seconds", "grete_jobs_total" is "jobs"."""
+    """Converts a name to dotted style: "grete_lag_seconds" to "lag.seconds", "grete_jobs_total" to "jobs"."""
     plain = name.removeprefix("grete_").removesuffix("_total")
     first, _, rest = plain.partition("_")
-    return f"{first}.{rest}" if first in _SPACES and rest else plain
+    return f"{first}.{rest}" if first in _NAMESPACES and rest else plain
 
 
-def families(native: "Iterable[_core._Family]") -> tuple[Family, ...]:
-    """Of what the native module tells: see `_core.Health.families`."""
+def from_native(native: "Iterable[_native._Family]") -> tuple[MetricFamily, ...]:
+    """Converts the families of the native module: see `_native.Health.families`."""
     return tuple(
-        Family(
+        MetricFamily(
             name,
             kind,  # type: ignore[arg-type]  # text there
             help,

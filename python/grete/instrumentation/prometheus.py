@@ -1,11 +1,11 @@
-"""Grete's metrics in a registry of prometheus_client that there is anyway."""
+"""Collector that adds Grete's metrics to a registry of prometheus_client."""
 
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from grete.errors import GreteError
-from grete.instrumentation.metrics import Family, Histogram
+from grete.instrumentation.metrics import Histogram, MetricFamily
 
 try:
     from prometheus_client.core import Metric
@@ -22,37 +22,37 @@ __all__ = ["Collector"]
 
 
 class Collector(_Collector):
-    """What `/metrics` tells of an App, beside the other metrics of its process.
+    """Collects the metrics that `/metrics` shows for an App.
 
         prometheus_client.REGISTRY.register(Collector(app))
 
-    While the App does not run, there is nothing of it. In a swarm each process knows of itself only: there the
-    supervisor's own `/metrics` is what a Prometheus wants.
+    Collects nothing while the App does not run. In a swarm each process knows only its own metrics; there, let
+    Prometheus scrape the supervisor's `/metrics`.
     """
 
     def __init__(self, app: "App") -> None:
         self._app = app
 
     def collect(self) -> Iterable[Metric]:
-        """Called at each scrape."""
+        """Returns the metrics. Called at each scrape."""
         try:
             families = self._app.families()
-        except GreteError:  # it does not run
+        except GreteError:  # the App does not run
             return ()
         return [_metric(family) for family in families]
 
     def describe(self) -> Iterable[Metric]:
-        """Which there will be is not known before it runs."""
+        """Returns nothing: the metrics are not known before the App runs."""
         return ()
 
 
-def _metric(family: Family) -> Metric:
+def _metric(family: MetricFamily) -> Metric:
     metric = Metric(family.name.removesuffix("_total"), family.help, family.kind)
     for sample in family.samples:
         labels, value = dict(sample.labels), sample.value
         if isinstance(value, Histogram):
             for bound, count in value.buckets:
-                metric.add_sample(f"{family.name}_bucket", labels | {"le": _le(bound)}, count)
+                metric.add_sample(f"{family.name}_bucket", labels | {"le": _format_bound(bound)}, count)
             metric.add_sample(f"{family.name}_count", labels, value.count)
             metric.add_sample(f"{family.name}_sum", labels, value.sum)
         else:
@@ -60,6 +60,6 @@ def _metric(family: Family) -> Metric:
     return metric
 
 
-def _le(bound: float) -> str:
-    """As Grete's own `/metrics` has it: whoever goes over from one to the other has the same series."""
+def _format_bound(bound: float) -> str:
+    """Formats a bound as in Grete's own `/metrics`, so that both have the same series."""
     return "+Inf" if math.isinf(bound) else str(int(bound)) if bound.is_integer() else repr(bound)

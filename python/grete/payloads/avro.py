@@ -1,79 +1,241 @@
-"""Avro with a Schema Registry, decoded by fastavro."""
+"""Avro with a Schema Registry, for reading and writing."""
 
-import io
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
 
-from grete.payloads.registry import Once, Schema, SchemaSource, converter, needs, source_of, unframe
-from grete.payloads.typed import Decoder
+from grete._native import ArrowColumns, AvroCodec, Messages
+from grete.errors import ConfigError
+from grete.payloads import avro_schemas
+from grete.payloads.annotations import type_name
+from grete.payloads.avro_attributes import has_written_attributes
+from grete.payloads.avro_codec import columns, compile_codec
+from grete.payloads.avro_derive import avro_schema
+from grete.payloads.schema_registry.cache import Cache
+from grete.payloads.schema_registry.conversion import (
+    converter,
+    plain_function,
+    record_types,
+    type_of,
+)
+from grete.payloads.schema_registry.format import RegistryFormat
+from grete.payloads.schema_registry.schemas import Reference, Schema, SchemaSource
+from grete.payloads.schema_registry.subjects import SubjectName, SubjectStrategy
+from grete.payloads.schema_registry.wire import SchemaId
 
-if TYPE_CHECKING:
-    from fastavro.types import Schema as Parsed
-else:
-    Parsed = Any
 
+class Avro(RegistryFormat):
+    """Values or keys in Avro, with a Schema Registry: `payload=grete.payloads.Avro("http://registry:8081", Order)`.
 
-class Avro:
-    """Values that an Avro serialiser with a Schema Registry wrote: `payload=grete.payloads.Avro("http://registry:8081")`.
-
-    A payload is what fastavro makes of it: a dict for a record, with datetimes, Decimals and UUIDs for logical types.
+    Without `type` a payload is a dict for a record, with datetimes, Decimals and UUIDs for logical types. Reading needs
+    the registry alone. Writing needs a schema: that of `type`, `schema`, or `use_latest` or `id` of the registry.
 
     Args:
         registry: the registry's address, or a `grete.payloads.Registry`.
-        reader: the schema to read with, as JSON text or as the dict it stands for; by default the writer's. Fields are
-            resolved between the two as Avro says.
-        type: what to make of each dict: a msgspec Struct, a dataclass, a TypedDict, a pydantic model.
+        type: the type of payloads: a msgspec Struct, a dataclass, a TypedDict, a pydantic model, or several of them
+            (`Order | Invoice`), distinguished by the name of the record.
+        schema: the schema to write with, as a dict, as JSON text, or as the path of a file (`pathlib.Path`); by default
+            it is derived from `type`.
+        reader: the schema to read with, in the same forms; by default the writer's. Fields are resolved between the two
+            by Avro's rules.
+        namespace: of the records in a derived schema.
+        references: of `schema` to schemas that are registered.
+        subject: "TopicName", "RecordName", "TopicRecordName", or a function of topic, part and record name.
+        auto_register: whether the first record registers a schema that is missing; `grete schemas register` does so
+            before a deployment.
+        use_latest: writes with the latest version in the registry, requested again every `latest_life`.
+        id: writes with the schema of this id.
+        normalize: compares and registers without regard to the order of properties.
+        header: names the schema by its GUID in the record header `__value_schema_id` (or `__key_schema_id`), and not
+            by its id before the data.
     """
+
+    kind: ClassVar[str] = "AVRO"
+    title: ClassVar[str] = "Avro"
 
     def __init__(
         self,
-        registry: str | SchemaSource,
-        *,
-        reader: str | dict[str, Any] | None = None,
+        registry: str | Sequence[str] | SchemaSource,
         type: Any = None,  # noqa: A002
+        *,
+        schema: str | dict[str, Any] | list[Any] | Path | None = None,
+        reader: str | dict[str, Any] | list[Any] | Path | None = None,
+        namespace: str = "",
+        references: Sequence[Reference] = (),
+        subject: SubjectName | SubjectStrategy = "TopicName",
+        auto_register: bool = False,
+        use_latest: bool = False,
+        id: int | None = None,  # noqa: A002
+        normalize: bool = False,
+        header: bool = False,
+        latest_life: str | float = "5m",
     ) -> None:
-        needs("fastavro", "avro", "Avro")
-        import fastavro
+        super().__init__(
+            registry,
+            subject=subject,
+            auto_register=auto_register,
+            use_latest=use_latest,
+            id=id,
+            normalize=normalize,
+            header=header,
+            latest_life=latest_life,
+        )
+        self.output_type = type if type is not None else Any
+        self._types = () if type is None or type is Any else record_types(type)
+        for one in self._types:
+            converter(one, "Avro")  # which refuses a type whose library is missing
+        self._schema = None if schema is None else self._read_schema(schema, "schema")
+        self._reader = None if reader is None else avro_schemas.canonical_text(self._read_schema(reader, "reader"))
+        self._references = tuple(references)
+        if self._schema is not None and len(self._types) > 1:
+            raise self._wrong("schema= is one schema, and type= has several: leave schema out", "schema")
+        self._derived: dict[Any, Any] = {}
+        self._namespace = namespace
+        if self._schema is None and len(self._types) > 1:
+            for one in self._types:
+                self._derive(one)
+        self._decoders = Cache(self._decoder)
+        self._column_codecs = Cache(self._column_codec)
 
-        self.gives = type if type is not None else Any
-        self._registry = source_of(registry)
-        self._convert = converter(type, "Avro")
-        self._reader: Parsed | None = None
-        if reader is not None:
-            self._reader = fastavro.parse_schema(json.loads(reader) if isinstance(reader, str) else reader)
-        self._writers = Once(self._writer)
-        self._read = fastavro.schemaless_reader
+    def check_writable(self) -> None:
+        """Raises ConfigError if nothing says which schema is written, or the type has none."""
+        if self._schema is None and not self._types and not self.options.use_latest and self.options.id is None:
+            raise self._wrong("encoding needs a schema: give type=, schema=, use_latest=True or id=", "schema")
+        for one in self._types:
+            plain_function(one, "Avro")
+            if self._schema is None and not self.options.use_latest and self.options.id is None:
+                self._derive(one)
 
-    def decoder(self, topic: str) -> Decoder:  # noqa: ARG002 (the schema's id says it all)
-        """The same for all topics."""
-        return self._decode
+    def types(self) -> Sequence[Any]:
+        """Returns the declared types; `dict` for a schema without a type."""
+        return self._types or (() if self._schema is None else (dict,))
 
-    def _decode(self, value: bytes) -> Any:
-        schema_id, data = unframe(value)
-        stream = io.BytesIO(data)
-        found: Any = self._read(stream, self._writers(schema_id), self._reader)
-        if rest := len(data) - stream.tell():
-            raise ValueError(f"{rest} bytes are left behind the data of schema {schema_id}")
-        return found if self._convert is None else self._convert(found)
+    def type_of(self, value: Any) -> Any:
+        """Returns the declared type that an object belongs to."""
+        kind = type(value)
+        if kind in self._types:  # saves a call for each record
+            return kind
+        return type_of(value, self._types, "Avro") if self._types else Any
 
-    def _writer(self, schema_id: int) -> Parsed:
-        import fastavro
+    def record_name(self, wanted: Any) -> str:
+        """Returns the full name of the record."""
+        if self._schema is not None:
+            return avro_schemas.full_name(self._schema)
+        if wanted is dict or wanted is Any:
+            wanted = self._types[0] if self._types else None
+        return "" if wanted is None else avro_schemas.full_name(self._derive(wanted))
 
+    def declared_schema(self, wanted: Any, refer: Callable[[str, Schema], Schema]) -> tuple[str, Schema]:  # noqa: ARG002
+        """Returns name and schema of a type."""
+        if self._schema is not None:
+            schema = self._schema
+        else:
+            schema = self._derive(self._types[0] if wanted in (dict, Any) else wanted)
+        text = avro_schemas.canonical_text(schema)
+        return avro_schemas.full_name(schema), Schema(text, "AVRO", self._references)
+
+    def encode_function(self, wanted: Any, schema: Schema) -> tuple[Callable[[Any], bytes], bytes]:
+        """Returns the encoder of objects of a type."""
+        content = self._self_contained(schema)
+        if avro_schemas.is_bytes(content):
+            return _encode_bytes, b""
+        encode = compile_codec(avro_schemas.canonical_text(content)).encode
+        if wanted in (dict, Any) or has_written_attributes(content, wanted):
+            return encode, b""
+        plain = plain_function(wanted, "Avro")
+        return lambda value: encode(plain(value)), b""
+
+    def decode(self, schema_id: SchemaId, data: bytes) -> Any:
+        """Decodes data that was written with a schema."""
+        try:
+            return self._decoders(schema_id)(data)
+        except ValueError as error:
+            if str(error).endswith("remain after the data"):
+                raise ValueError(f"{error} of schema {schema_id}") from None
+            raise
+
+    def to_arrow(self, messages: Messages) -> ArrowColumns:
+        """Decodes the values of records into Arrow columns, without Python objects in between: for pyarrow, polars and
+        duckdb, which take the result.
+
+        There is one row for each record; that of a tombstone is null in all columns. The columns are those of `reader`;
+        without it, those of the schema of the first value. Values with other schemas are resolved to these columns by
+        Avro's rules.
+
+        Args:
+            messages: records of one partition, with a schema's id before each value.
+
+        Raises DecodeError with the record that does not decode, ValueError for a schema that Arrow has no types for,
+        and RetryLater while the registry is not available.
+        """
+        return columns(messages, self._column_codecs)
+
+    def _decoder(self, schema_id: SchemaId) -> Callable[[bytes], Any]:
+        content = self._self_contained(self.fetch(schema_id))
+        into = self._type_named(avro_schemas.full_name(content), schema_id)
+        if avro_schemas.is_bytes(content) and self._reader is None:
+            return converter(into, "Avro") or bytes
+        text = avro_schemas.canonical_text(content)
+        return compile_codec(text, reader=self._reader, into=into, convert=converter(into, "Avro")).decode
+
+    def _column_codec(self, schema_id: int) -> AvroCodec:
+        content = self._self_contained(self.fetch(schema_id))
+        return AvroCodec(avro_schemas.canonical_text(content), self._reader)
+
+    def _type_named(self, name: str, schema_id: SchemaId) -> Any:
+        """Returns the declared type that has the name of the writer's record; None: there are no types."""
+        if len(self._types) <= 1:
+            return self._types[0] if self._types else None
+        names = {avro_schemas.full_name(self._derive(one)): one for one in self._types}
+        last = name.rpartition(".")[2]
+        found = names.get(name) or next((one for key, one in names.items() if key.rpartition(".")[2] == last), None)
+        if found is None:
+            expected = " or ".join(type_name(one) for one in self._types)
+            raise ValueError(f"the value is a {name} (schema {schema_id}), and the types are {expected}")
+        return found
+
+    def _derive(self, wanted: Any) -> Any:
+        found = self._derived.get(wanted)
+        if found is None:
+            try:
+                found = self._derived[wanted] = avro_schema(wanted, self._namespace)
+            except ConfigError as error:
+                raise self._wrong(str(error), "type") from None
+        return found
+
+    def _read_schema(self, given: str | dict[str, Any] | list[Any] | Path, setting: str) -> Any:
+        try:
+            if isinstance(given, Path):
+                return json.loads(given.read_text("utf-8"))
+            if isinstance(given, str) and given not in avro_schemas.PRIMITIVES:
+                return json.loads(given)
+            return given
+        except OSError as error:
+            raise self._wrong(f"{setting}={str(given)!r}: {error.strerror}", setting) from None
+        except ValueError as error:
+            hint = (
+                f"; for a file write {setting}=Path({given!r})" if isinstance(given, str) and "{" not in given else ""
+            )
+            raise self._wrong(f"{setting} is not JSON: {error}{hint}", setting) from None
+
+    def _self_contained(self, schema: Schema) -> Any:
+        """Returns the schema with the definitions of the schemas that it refers to."""
         named: dict[str, Any] = {}
-        schema = self._registry.schema(schema_id)
-        if schema.kind != "AVRO":
-            raise ValueError(f"schema {schema_id} is {schema.kind}, not Avro")
-        self._know_references(schema, named, set())
-        return fastavro.parse_schema(json.loads(schema.text), named)
+        self._load_references(schema, named, set())
+        content = json.loads(schema.text)
+        return avro_schemas.inline(content, named) if named else content
 
-    def _know_references(self, schema: Schema, named: dict[str, Any], known: set[tuple[str, int]]) -> None:
-        """Schemas that a schema builds on come before it, each once."""
-        import fastavro
-
+    def _load_references(self, schema: Schema, named: dict[str, Any], known: set[tuple[str, int]]) -> None:
         for reference in schema.references:
             if (reference.subject, reference.version) in known:
                 continue
             known.add((reference.subject, reference.version))
-            found = self._registry.version(reference.subject, reference.version)
-            self._know_references(found, named, known)
-            fastavro.parse_schema(json.loads(found.text), named)
+            found = self.registry.version(reference.subject, reference.version)
+            content = json.loads(found.text)
+            named[reference.name] = named[avro_schemas.full_name(content)] = content
+            self._load_references(found, named, known)
+
+
+def _encode_bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)

@@ -1,4 +1,4 @@
-"""Figures for a Datadog agent, in datagrams."""
+"""Metrics for a Datadog agent (DogStatsD), in datagrams."""
 
 from grete.instrumentation.dogstatsd.listener import DogStatsD
 

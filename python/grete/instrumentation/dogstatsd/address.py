@@ -1,4 +1,4 @@
-"""Where an agent takes datagrams."""
+"""Address of a DogStatsD agent."""
 
 import ipaddress
 import socket
@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 from grete.errors import ConfigError
 
 PORT = 8125
-# What fits a frame of Ethernet with IPv6's and UDP's own bytes, and some for tunnels; unix: what agents read at once.
+# Bytes that fit an Ethernet frame with IPv6 and UDP headers, and some for tunnels; unix: read size of agents.
 _UDP_BYTES = 1432
 _UNIX_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A path, or a host and a port."""
+    """Path of a Unix socket, or a host and a port."""
 
     path: str | None
     host: str = ""
@@ -28,13 +28,13 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
-    def limit(self) -> int:
-        """Bytes that a datagram has at most."""
+    def max_datagram_bytes(self) -> int:
+        """Maximum bytes of a datagram."""
         return _UDP_BYTES if self.path is None else _UNIX_BYTES
 
     @property
-    def is_name(self) -> bool:
-        """Whether somebody has to be asked which address is meant, which may take its time."""
+    def needs_lookup(self) -> bool:
+        """Whether the host is a name, whose resolution may take time."""
         if self.path is not None:
             return False
         try:
@@ -44,19 +44,19 @@ class Address:
         return False
 
     def open(self) -> socket.socket:
-        """A socket that never waits and sends there. OSError if the name cannot be looked up."""
+        """Opens a non-blocking socket for this address. OSError if the name cannot be resolved."""
         if self.path is not None:
-            # Not connected: an agent that has been started again has another socket there.
+            # Not connected: a restarted agent has another socket at the same path.
             made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             made.setblocking(False)
             return made
         found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_DGRAM)
-        # "localhost" is both, and agents listen on IPv4 at least.
+        # "localhost" has both families, and agents listen on IPv4 at least.
         family, kind, protocol, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)
         made = socket.socket(family, kind, protocol)
         try:
             made.setblocking(False)
-            # Connected: then the kernel tells when nobody is there.
+            # Connected, so that the kernel reports a port without a listener (ECONNREFUSED).
             made.connect(place)
         except BaseException:
             made.close()
@@ -64,7 +64,7 @@ class Address:
         return made
 
     def send(self, through: socket.socket, datagram: bytes) -> None:
-        """Sends it by the socket of `open`; OSError if it cannot be sent at once."""
+        """Sends a datagram through the socket of `open`; OSError if it cannot be sent at once."""
         if self.path is None:
             through.send(datagram)
         else:
@@ -72,7 +72,7 @@ class Address:
 
 
 def parse(text: str) -> Address:
-    """ "HOST:PORT", "HOST", "udp://HOST:PORT" or "unix:///PATH". ConfigError for others."""
+    """Parses "HOST:PORT", "HOST", "udp://HOST:PORT" or "unix:///PATH". ConfigError for anything else."""
     scheme, separator, rest = text.partition("://")
     if not separator:
         scheme, rest = "udp", text
@@ -96,7 +96,7 @@ def parse(text: str) -> Address:
 
 
 def from_environment(environment: Mapping[str, str]) -> Address:
-    """As Datadog's own clients find it: DD_DOGSTATSD_URL, else DD_AGENT_HOST and DD_DOGSTATSD_PORT; this machine's."""
+    """Reads the address like Datadog's own clients: DD_DOGSTATSD_URL, else DD_AGENT_HOST and DD_DOGSTATSD_PORT."""
     if url := environment.get("DD_DOGSTATSD_URL"):
         return parse(url)
     host = environment.get("DD_AGENT_HOST") or "localhost"

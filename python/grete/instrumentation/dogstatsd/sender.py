@@ -1,4 +1,4 @@
-"""Datagrams on their way."""
+"""Sender of datagrams."""
 
 import socket
 import threading
@@ -9,9 +9,9 @@ from grete.instrumentation.dogstatsd.address import Address
 
 
 class Sender:
-    """Packs lines into datagrams and sends them. Never waits: what cannot be sent at once is dropped and counted.
+    """Packs lines into datagrams and sends them. Never blocks: what cannot be sent at once is dropped and counted.
 
-    From any thread.
+    Thread-safe.
     """
 
     _socket: socket.socket | None = None
@@ -20,20 +20,20 @@ class Sender:
         self.address = address
         self.sent = self.bytes = 0
         self.dropped = Counter[str]()
-        """Datagrams by reason: away (nobody takes them), full (nobody takes them quickly enough), name (it cannot be
-        looked up), too_long, error."""
+        """Dropped datagrams by reason: away (no listening agent), full (the agent reads too slowly), name (host name
+        cannot be resolved), too_long, error."""
         self._lock = threading.Lock()
 
     def send(self, lines: Iterable[bytes]) -> None:
-        """Sends them, as many to a datagram as fit."""
+        """Sends the lines, as many to a datagram as fit."""
         with self._lock:
             waiting: list[bytes] = []
-            size = -1  # the first one has no line break before it
+            size = -1  # the first line has no line break before it
             for line in lines:
-                if len(line) > self.address.limit:
+                if len(line) > self.address.max_datagram_bytes:
                     self.dropped["too_long"] += 1
                     continue
-                if size + 1 + len(line) > self.address.limit:
+                if size + 1 + len(line) > self.address.max_datagram_bytes:
                     self._send(b"\n".join(waiting))
                     waiting, size = [], -1
                 waiting.append(line)
@@ -46,44 +46,44 @@ class Sender:
         """Whether there is a socket."""
         return self._socket is not None
 
-    def look_up(self) -> None:
-        """Finds out where the name is, if it is one. May take as long as a resolver does."""
-        if not self.address.is_name:
+    def resolve(self) -> None:
+        """Resolves the host name, if there is one. May block as long as the resolver."""
+        if not self.address.needs_lookup:
             return
         try:
             made = self.address.open()
         except OSError:
-            return  # counted with each datagram
+            return  # each datagram is counted as dropped
         with self._lock:
             before, self._socket = self._socket, made
         if before is not None:
             before.close()
 
     def close(self) -> None:
-        """Gives the descriptor back; who sends more takes another one."""
+        """Closes the socket; a later send opens another one."""
         with self._lock:
             before, self._socket = self._socket, None
         if before is not None:
             before.close()
 
     def __del__(self) -> None:
-        # Nobody sends any more, so nobody has the lock.
+        # Without references to this object, no thread holds the lock.
         if self._socket is not None:
             self._socket.close()
 
-    def forget(self) -> None:
-        """In a forked child: socket, counts and lock are the parent's, and who has the lock is not here."""
+    def reset_after_fork(self) -> None:
+        """Resets the state in a forked child, which shares the parent's socket and lacks the lock's holder."""
         before, self._socket = self._socket, None
         self._lock = threading.Lock()
         self.sent = self.bytes = 0
         self.dropped.clear()
         if before is not None:
-            before.close()  # our copy of the descriptor
+            before.close()  # the child's copy of the descriptor
 
     def _send(self, datagram: bytes) -> None:
         try:
             if self._socket is None:
-                if self.address.is_name:
+                if self.address.needs_lookup:
                     self.dropped["name"] += 1
                     return
                 self._socket = self.address.open()
@@ -92,7 +92,7 @@ class Sender:
             except ConnectionRefusedError:
                 if self.address.path is not None:
                     raise
-                # What came back for the one before; this one has not been sent yet.
+                # The error of the previous datagram; this one has not been sent yet.
                 self.dropped["away"] += 1
                 self.address.send(self._socket, datagram)
         except (ConnectionRefusedError, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Spans and metrics of jobs through OpenTelemetry's API; what becomes of them is for the SDK that is set up.
+"""Spans and metrics of jobs through OpenTelemetry's API. The SDK that is set up exports them.
 
 app.monitor.subscribe(OpenTelemetry())
 """

@@ -1,4 +1,4 @@
-"""Contexts in and out of record headers, by the process's own propagator (`OTEL_PROPAGATORS`)."""
+"""Trace contexts in record headers, through the process's own propagator (`OTEL_PROPAGATORS`)."""
 
 from collections.abc import Iterable, MutableMapping
 from typing import Any
@@ -7,13 +7,13 @@ from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
 
-from grete._core import Message
+from grete._native import Message
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class _Getter(Getter[Headers]):
-    """Of a header that comes twice, the last one: producers add theirs at the end. What is no text is not there."""
+    """Reads the last one of repeated headers, because producers append theirs. Ignores a header that is not text."""
 
     def get(self, carrier: Headers, key: str) -> list[str] | None:
         key = key.lower()
@@ -32,50 +32,48 @@ class _Getter(Getter[Headers]):
 _GETTER = _Getter()
 
 
-def extract(headers: Headers, around: Context) -> Context:
-    """The context with what the headers tell of. As it is, if they are not to be understood: anybody may have written
-    them.
-    """
+def extract(headers: Headers, parent: Context) -> Context:
+    """Returns the context with what the headers carry; `parent` if they are invalid: anyone may have written them."""
     try:
-        return propagate.extract(headers, context=around, getter=_GETTER)
-    except Exception:  # a propagator's, that hostile headers have got to
-        return around
+        return propagate.extract(headers, context=parent, getter=_GETTER)
+    except Exception:  # of a propagator, caused by hostile headers
+        return parent
 
 
-def senders(messages: Iterable[Message], most: int) -> list[trace.SpanContext]:
-    """The spans that sent these records: the first `most` of them that differ."""
+def sender_contexts(messages: Iterable[Message], max_contexts: int) -> list[trace.SpanContext]:
+    """Returns the spans that sent these records: the first `max_contexts` different ones."""
     fields = _fields()
-    # Most records of a batch have no such headers, or the same as others of it: those are not parsed again.
+    # Most records of a batch have no such headers, or the same ones as others. Equal headers are parsed once.
     seen: set[Headers] = set()
     found: dict[tuple[int, int], trace.SpanContext] = {}
     for message in messages:
         headers = message.headers
         if not headers:
             continue
-        told = tuple(header for header in headers if header[0].lower() in fields)
-        if not told or told in seen:
+        trace_headers = tuple(header for header in headers if header[0].lower() in fields)
+        if not trace_headers or trace_headers in seen:
             continue
-        seen.add(told)
-        place = trace.get_current_span(extract(told, Context())).get_span_context()
+        seen.add(trace_headers)
+        place = trace.get_current_span(extract(trace_headers, Context())).get_span_context()
         if place.is_valid:
             found.setdefault((place.trace_id, place.span_id), place)
-            if len(found) == most:
+            if len(found) == max_contexts:
                 break
     return list(found.values())
 
 
 def inject(headers: MutableMapping[str, Any] | list[tuple[str, Any]]) -> None:
-    """Adds headers that tell of the current context, in place of such that are there already, so that those of a record
-    that came may be passed on.
+    """Adds the headers of the current context, and replaces such headers that exist already.
 
-    Values are bytes, as records want them. Where there is nothing to tell, nothing is changed.
+    So the headers of a received record may be passed on. Values are bytes, like those of records. Without a context
+    nothing is changed.
     """
-    told: dict[str, str] = {}
-    propagate.inject(told)
-    if not told:
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier)
+    if not carrier:
         return
-    ours = _fields() | {name.lower() for name in told}
-    added = [(name, value.encode()) for name, value in told.items()]
+    ours = _fields() | {name.lower() for name in carrier}
+    added = [(name, value.encode()) for name, value in carrier.items()]
     if isinstance(headers, MutableMapping):
         for name in [name for name in headers if name.lower() in ours]:
             del headers[name]

@@ -1,0 +1,1 @@
+"""AsyncAPI 3 document of what an App declares."""

@@ -1,0 +1,1 @@
+"""Swarms that run on this machine: their discovery, and `grete ps`."""

@@ -1,0 +1,285 @@
+"""Layers of settings: defaults < grete.toml < GRETE_... environment < code < command line. Each value knows its origin.
+
+Grete's own settings are snake_case with units ("30s", "64MiB"). Kafka's settings keep their dotted names, in
+`kafka={...}`, `[kafka]` or `GRETE_KAFKA_BOOTSTRAP_SERVERS`. The Rust core, which knows all of Kafka's settings, checks
+them.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grete import _native
+from grete._config.parsers import Setting
+from grete._config.registry import NOT_SUPPORTED, ROUTE_SETTINGS, SETTINGS, check_names
+from grete._config.static_membership import SETTING as INSTANCE
+from grete._config.static_membership import instance_id
+from grete._config.swarm_settings import SWARM_SETTINGS, SwarmSettings
+from grete.errors import ConfigError
+
+_ENVIRONMENT = "GRETE_"
+_ENVIRONMENT_KAFKA = "GRETE_KAFKA_"
+_ENVIRONMENT_SWARM = "GRETE_SWARM_"
+_ENVIRONMENT_FILE = "GRETE_CONFIG"
+# Not settings of an App. GRETE_SWARM_PIDFD: see `grete._swarm.node.pidfd`, which only Linux can import.
+_ENVIRONMENT_OTHERS = frozenset({_ENVIRONMENT_FILE, "GRETE_SWARM_PIDFD"})
+
+MASK = "********"
+
+# Brokers use client ids in names of metrics.
+_NOT_IN_CLIENT_IDS = re.compile(r"[^A-Za-z0-9._-]")
+
+_SECRET = re.compile(
+    r"passw(or)?d|passphrase|secret|token|credential|jaas|api[._-]?key|private|basic\.auth|^sasl\.|^ssl\..*key",
+    re.IGNORECASE,
+)
+# These settings say how secrets are kept and sent, and where. One needs to see them when the connection fails.
+_NOT_SECRET = re.compile(
+    r"^sasl\.mechanisms?$|\.(location|type|algorithm)$|^sasl\.(login|oauthbearer)\..*(\.ms|\.seconds)$"
+)
+_USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+@dataclass(frozen=True, slots=True)
+class SettingValue:
+    """Value of a setting, with its origin."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(slots=True)
+class Layer:
+    """Settings of one origin."""
+
+    settings: dict[str, SettingValue] = field(default_factory=dict)
+    kafka: dict[str, SettingValue] = field(default_factory=dict)
+    swarm: dict[str, SettingValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Effective settings, after all layers."""
+
+    settings: Mapping[str, SettingValue]
+    kafka: Mapping[str, SettingValue]
+    swarm_values: Mapping[str, SettingValue] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.settings[name].value
+
+    @property
+    def swarm(self) -> SwarmSettings:
+        """Settings of the swarm; `swarm_values` has their origins."""
+        return SwarmSettings(**{name: value.value for name, value in self.swarm_values.items()})
+
+    def instance_id(self, node: int | None = None) -> str | None:
+        """Returns the `group.instance.id` of this process, or of a node of a swarm; None: no static member."""
+        value = self.kafka.get(INSTANCE)
+        return instance_id(value.value, node, value.origin) if value is not None and value.value else None
+
+    def kafka_pairs(self, overrides: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+        """Returns Kafka's settings as pairs for the core, the overrides last."""
+        return [*((name, value.value) for name, value in self.kafka.items()), *(overrides or {}).items()]
+
+
+def parse(name: str, value: object, origin: str) -> SettingValue:
+    """Parses and checks one of Grete's own settings."""
+    return _parse(SETTINGS[name], name, value, origin)
+
+
+def parse_swarm(name: str, value: object, origin: str) -> SettingValue:
+    """Parses and checks one of the swarm's settings."""
+    return _parse(SWARM_SETTINGS[name], f"swarm.{name}", value, origin)
+
+
+def _parse(setting: Setting, name: str, value: object, origin: str) -> SettingValue:
+    try:
+        return SettingValue(setting.parse(value), origin)
+    except ValueError as error:
+        raise ConfigError(f"{name} (from {origin}): {error}", setting=name, origin=origin) from None
+
+
+def parse_kafka_value(name: str, value: object, origin: str) -> SettingValue:
+    """Returns one of Kafka's settings as the text of Kafka's own files; the core checks it."""
+    if isinstance(value, bool):
+        return SettingValue("true" if value else "false", origin)
+    if isinstance(value, (str, int, float)):
+        return SettingValue(str(value), origin)
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return SettingValue(",".join(value), origin)
+    raise ConfigError(
+        f"kafka setting {name} (from {origin}) is a string, a number or a bool, not {mask(name, value)!r}",
+        setting=name,
+        origin=origin,
+    )
+
+
+def client_config_pairs(settings: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Returns the settings of a low-level client as pairs for the core. `queued_bytes`, the only one of Grete's own,
+    has a unit.
+    """
+    given = dict(settings)
+    if "queued_bytes" in given:
+        given["queued_bytes"] = parse("queued_bytes", given["queued_bytes"], "code").value
+    return [(name, parse_kafka_value(name, value, "code").value) for name, value in given.items()]
+
+
+def parse_layer(settings: Mapping[str, object], kafka: Mapping[str, object], origin: str) -> Layer:
+    """Returns a layer of checked values. The swarm's settings are a mapping in "swarm". None means: not given."""
+    settings = dict(settings)
+    swarm = _swarm(settings.pop("swarm", None), origin)
+    check_names(settings, [*SETTINGS, "swarm"], "the App" if origin == "code" else origin)
+    for name in kafka:
+        if name in SETTINGS or name in ROUTE_SETTINGS or name in NOT_SUPPORTED:
+            raise ConfigError(
+                f"{name} (from {origin}) is Grete's own setting, not Kafka's", setting=name, origin=origin
+            )
+    given = {name: value for name, value in settings.items() if value is not None and name in SETTINGS}
+    return Layer(
+        {name: parse(name, value, origin) for name, value in given.items()},
+        {name: parse_kafka_value(name, value, origin) for name, value in kafka.items()},
+        swarm,
+    )
+
+
+def _swarm(given: object, origin: str) -> dict[str, SettingValue]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f'swarm (from {origin}) is a table of settings, like {{"nodes": 4}}, not {given!r}',
+            setting="swarm",
+            origin=origin,
+        )
+    check_names(given, SWARM_SETTINGS, "swarm" if origin == "code" else f"[swarm] of {origin}")
+    return {name: parse_swarm(name, value, origin) for name, value in given.items() if value is not None}
+
+
+def file_layer(environment: Mapping[str, str]) -> Layer:
+    """Reads `grete.toml` in the working directory, or the file that GRETE_CONFIG names."""
+    named = environment.get(_ENVIRONMENT_FILE)
+    path = Path(named or "grete.toml")
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except FileNotFoundError:
+        if named:
+            raise ConfigError(
+                f"{_ENVIRONMENT_FILE} names {path}, which does not exist", origin=_ENVIRONMENT_FILE
+            ) from None
+        return Layer()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", origin=str(path)) from None
+    kafka = content.pop("kafka", {})
+    if not isinstance(kafka, dict):
+        raise ConfigError(f"{path}: kafka is a table: [kafka]", setting="kafka", origin=str(path))
+    return parse_layer(content, dict(_flatten(kafka)), str(path))
+
+
+def _flatten(table: Mapping[str, object], prefix: str = "") -> Iterable[tuple[str, object]]:
+    """Joins nested tables to dotted names: TOML reads `bootstrap.servers = ...` as a table in a table."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def environment_layer(environment: Mapping[str, str]) -> Layer:
+    """Reads `GRETE_WORKERS`, `GRETE_KAFKA_BOOTSTRAP_SERVERS`, and so on. Empty variables count as not set."""
+    result = Layer()
+    for variable, value in environment.items():
+        if not variable.startswith(_ENVIRONMENT) or variable in _ENVIRONMENT_OTHERS or not value:
+            continue
+        origin = f"environment variable {variable}"
+        if variable.startswith(_ENVIRONMENT_KAFKA):
+            name = variable.removeprefix(_ENVIRONMENT_KAFKA).lower().replace("_", ".")
+            result.kafka[name] = parse_kafka_value(name, value, origin)
+            continue
+        if variable.startswith(_ENVIRONMENT_SWARM):
+            name = variable.removeprefix(_ENVIRONMENT_SWARM).lower()
+            check_names({name: value}, SWARM_SETTINGS, f"{origin}: the swarm")
+            result.swarm[name] = parse_swarm(name, value, origin)
+            continue
+        name = variable.removeprefix(_ENVIRONMENT).lower()
+        check_names({name: value}, SETTINGS, f"{origin}: Grete")
+        if name in SETTINGS:
+            result.settings[name] = parse(name, value, origin)
+    return result
+
+
+def resolve_config(code: Layer, command_line: Layer, environment: Mapping[str, str] | None = None) -> Config:
+    """Resolves all layers. Kafka's settings are checked by the core, too, before any socket is opened."""
+    environment = os.environ if environment is None else environment
+    defaults = {
+        name: parse(name, setting.default, "default") if setting.default is not None else SettingValue(None, "default")
+        for name, setting in SETTINGS.items()
+    }
+    swarm = {name: parse_swarm(name, setting.default, "default") for name, setting in SWARM_SETTINGS.items()}
+    layers = [Layer(defaults), file_layer(environment), environment_layer(environment), code, command_line]
+    settings: dict[str, SettingValue] = {}
+    kafka: dict[str, SettingValue] = {}
+    for one in layers:
+        settings |= one.settings
+        swarm |= one.swarm
+        for name, value in one.kafka.items():
+            kafka.pop(name, None)  # so that the later one also comes later in the dict: the last of two spellings wins
+            kafka[name] = value
+    if swarm["probes"].origin == "default":
+        swarm["probes"] = settings["probes"]
+    config = Config(settings, kafka, swarm)
+    check_kafka(config)
+    return config
+
+
+def with_client_id(config: Config, app_name: str) -> Config:
+    """Returns the settings with the App's name as `client.id`, if there is no other, so that groups and brokers name
+    the App.
+    """
+    if config.kafka.get("client.id"):
+        return config
+    client_id = SettingValue(_NOT_IN_CLIENT_IDS.sub("-", app_name), "the App's name")
+    return Config(config.settings, {**config.kafka, "client.id": client_id}, config.swarm_values)
+
+
+def check_kafka(config: Config) -> None:
+    """Refuses Kafka settings that are unknown, invalid, or not implemented, and names their origin.
+
+    Consumers and `Consumer.producer` share the dict, so it must be valid for both.
+    """
+    try:
+        _native.config_entries(config.kafka_pairs(), "consumer")
+        _native.config_entries(config.kafka_pairs(), "producer")
+    except ConfigError as error:
+        value = config.kafka.get(error.setting or "")
+        if value is None:
+            raise
+        raise type(error)(f"{error} (from {value.origin})", setting=error.setting, origin=value.origin) from None
+    config.instance_id()
+
+
+def check_code_kafka(layer: Layer) -> None:
+    """Refuses Kafka settings of the code that are unknown, invalid, or not implemented, before the other layers are
+    read.
+    """
+    kafka = {"bootstrap.servers": SettingValue("any:1", "default"), **layer.kafka}
+    if any(name != "bootstrap.servers" for name in kafka):
+        check_kafka(Config({}, kafka))
+
+
+def mask(name: str, value: object) -> object:
+    """Returns the value if it may be shown, else a mask. In other values, the part before the "@" of a URL is
+    masked.
+    """
+    if value is None or value == "":
+        return value
+    if _SECRET.search(name) and not _NOT_SECRET.search(name):
+        return MASK
+    if isinstance(value, str):
+        return _USER_INFO.sub(f"{MASK}@", value)
+    return value

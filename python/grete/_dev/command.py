@@ -1,0 +1,141 @@
+"""Arguments of `grete dev`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from grete import _native
+from grete.broker import Broker
+
+DESCRIPTION = """\
+Runs Kafka brokers until Ctrl-C, for development and tests: no Java, no container.
+
+With MODULE:APP it also runs the App on these brokers, as `grete run` does, and starts it again when a Python file
+changes (pip install "grete[dev]"). Words after -- are options of `grete run`.
+"""
+EPILOG = """\
+Without --data everything is lost at the end. Exit status 0: stopped; 1: the brokers cannot start or go on; otherwise
+the status of the App that ended.
+"""
+DEFAULT_PORT = 9092
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command. Returns the exit status."""
+    own, run_options = _split(list(arguments))
+    parser = _parser()
+    options = parser.parse_args(own)
+    if options.help:
+        return _print_help(parser)
+    if run_options and options.app is None:
+        _parser().error("options after -- are for an App: name it, like shop:app")
+    try:
+        if options.features:
+            return _print_features(options.as_version)
+        broker = Broker(
+            topics=dict(options.topic),
+            brokers=options.brokers,
+            data=options.data,
+            fsync=options.fsync,
+            port=options.port,
+            host=options.host,
+            advertised_host=options.advertised_host,
+            allow_anyone=options.allow_anyone,
+            memory=options.memory,
+            version=options.as_version,
+            log_to_stderr=True,
+        )
+        from grete._dev.foreground import Foreground
+
+        foreground = Foreground(broker)
+        if options.app is not None:
+            foreground.add_app([options.app, *run_options], [] if options.no_reload else options.watch or ["."])
+        return foreground.run()
+    except Exception as error:
+        from grete.errors import GreteError
+
+        if not isinstance(error, GreteError):
+            raise
+        sys.stderr.write(f"Error: {error}\n")
+        return 1
+
+
+def _print_help(parser: argparse.ArgumentParser) -> int:
+    """Writes the help. argparse would swallow the error of a write, such as a full disk."""
+    try:
+        sys.stdout.write(parser.format_help())
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would write the rest of its buffer at its end, and report the same error again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.stderr.write(f"Error: standard output cannot be written: {error.strerror}\n")
+        return 1
+    return 0
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Returns the words before and after `--`."""
+    if "--" not in arguments:
+        return arguments, []
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 :]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="grete dev",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    add = parser.add_argument
+    add("-h", "--help", action="store_true", help="Print this text, and end.")
+    add("app", nargs="?", metavar="MODULE:APP", help="App to run beside the brokers.")
+    add(
+        "--topic",
+        action="append",
+        default=[],
+        type=_topic,
+        metavar="NAME[:PARTITIONS]",
+        help="Topic to create unless it exists; may be repeated.",
+    )
+    add("--data", metavar="DIR", help="Directory that keeps records, topics and groups, also over a kill.")
+    add("--fsync", action="store_true", help="With --data: wait for the disk, so that a power loss loses nothing.")
+    add("--brokers", type=int, default=1, metavar="N", help="Number of brokers, on ports PORT to PORT+N-1.")
+    add("--port", type=int, default=DEFAULT_PORT, metavar="PORT", help="Port of the first broker (9092); 0: free ones.")
+    add("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on (127.0.0.1).")
+    add("--advertised-host", metavar="NAME", help="Name by which clients connect, if not --host.")
+    add(
+        "--allow-anyone",
+        action="store_true",
+        help="Needed for a --host that others can reach. There is no authentication: everyone who can reach the port "
+        "can read, write and delete everything.",
+    )
+    add("--memory", metavar="SIZE", help="Size of all records beyond which writes are refused (1GiB).")
+    add("--as-version", metavar="VERSION", help="Release of Kafka to answer as, like 3.9.")
+    add("--watch", action="append", metavar="DIR", help="Directory whose Python files are watched (.); repeatable.")
+    add("--no-reload", action="store_true", help="Do not start the App again when a file changes.")
+    add("--features", action="store_true", help="List what the brokers implement and what not, and end.")
+    return parser
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, colon, partitions = text.rpartition(":")
+    if not colon:
+        return text, 1
+    if not name or not partitions.isascii() or not partitions.isdigit():
+        raise argparse.ArgumentTypeError(f'a topic is NAME or NAME:PARTITIONS, like "orders:8", not "{text}"')
+    return name, int(partitions)
+
+
+def _print_features(version: str | None) -> int:
+    features = _native.broker_features(version)
+    width = max(len(name) for name, _ in features)
+    print(f"{'API':{width}}  VERSIONS")
+    for name, versions in features:
+        text = "not implemented" if versions is None else f"{versions[0]} to {versions[1]}"
+        print(f"{name:{width}}  {text}")
+    return 0

@@ -1,0 +1,1 @@
+"""Reading, replaying and purging of dead letters: the functions of `grete dlq`, without the CLI."""

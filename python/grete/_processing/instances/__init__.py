@@ -1,0 +1,1 @@
+"""Consumer instances: creation (`registry`, `context`), background work, producers, teardown, leaked threads."""

@@ -1,0 +1,450 @@
+"""Routes: which consumer reads which topics, with which settings."""
+
+import logging
+import math
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from grete import _native, payloads
+from grete._config.layers import Config
+from grete._config.parsers import topic_name
+from grete._config.registry import ROUTE_SETTINGS, check_names
+from grete._routing import function_consumers, signatures
+from grete._routing.call_plan import CallPlan, compile_plan
+from grete._routing.results import ResultTopic, check_batch_result, check_no_result, make_result_topic
+from grete._routing.signatures import HandlerSignature
+from grete.consumer import Consumer
+from grete.errors import ConfigError, NotSupportedError
+from grete.instrumentation.emit import log_and_emit
+from grete.payloads import Decoder
+from grete.payloads.annotations import type_name
+from grete.payloads.json_types import check_match, output_type_of
+from grete.retry import Retry
+from grete.topic import Topic, name_of
+
+if TYPE_CHECKING:
+    from grete.app import App
+
+logger = logging.getLogger("grete")
+
+Handler = type[Consumer] | Callable[..., object]
+Partitions = tuple[int, ...] | Mapping[int, tuple[int, ...]]
+
+# Key slots per worker thread: enough that two busy keys seldom share one.
+_SLOTS_PER_WORKER = 64
+
+# Parts into which the records that wait are split for an asynchronous handler of batches.
+_ASYNC_SHARES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One declaration: topics -> handler. Durations are seconds, sizes bytes. None: the App's setting counts, or none.
+
+    Attributes:
+        id: index among the App's routes.
+        name: the handler's name in messages: "Orders.consume" or "charge".
+        location: "file:line" of the declaration.
+        style: "class", "messages", "message" or "payload".
+        is_async: whether the handler runs on the event loop.
+        eof, tick: whether the consumer class has the hook, and how often it runs.
+        stall_after, handler_timeout: infinite when disabled.
+        nodes: the nodes of a swarm that run it; None: all.
+        partitions: read without a group assignment; a list, or a dict by node.
+        assigned: the partitions that `partitions` gives to one process: (topic, partition).
+        publish: topic of the handler's results; `result_topic`: how they are written.
+        plan: call of a function that names more than one argument, or whose results are written; None: a plain call.
+        app: the App that has the route; None in tests of routes.
+    """
+
+    id: int
+    topics: tuple[str, ...]
+    handler: Handler
+    name: str
+    style: str = "class"
+    is_async: bool = False
+    location: str = ""
+    eof: bool = False
+    group: str | None = None
+    max_messages: int | None = None
+    max_bytes: int | None = None
+    max_wait: float | None = None
+    stall_after: float | None = None
+    handler_timeout: float | None = None
+    concurrency: str = "partition"
+    max_in_flight: int = 4096
+    max_concurrency: int | None = None
+    priority: int = 0
+    payload: Any = None
+    retry: Retry = field(default_factory=Retry)
+    dead_letter: str | None = None
+    offsets: str = "auto"
+    max_unmarked: int = 100_000
+    offset_map: bool = False
+    rate_limit: tuple[int, float] | None = None
+    delay: float | None = None
+    max_age: float | None = None
+    tick: float | None = None
+    nodes: tuple[int, ...] | None = None
+    partitions: Partitions | None = None
+    assigned: tuple[tuple[str, int], ...] | None = None
+    publish: str | None = None
+    result_topic: ResultTopic | None = field(default=None, repr=False, compare=False)
+    plan: CallPlan | None = field(default=None, repr=False, compare=False)
+    app: "App | None" = field(default=None, repr=False, compare=False)
+    key_decoders: Mapping[str, Decoder] = field(default_factory=dict, repr=False, compare=False)
+    _decoders: Mapping[str, Decoder] | None = field(default=None, repr=False, compare=False)
+    # Types of results that were dropped, and logged.
+    _dropped: set[type] = field(default_factory=set, repr=False, compare=False)
+
+    def new_consumer(self) -> Consumer:
+        """Makes an instance for one unit of work: a partition, or one of its slots."""
+        if self.style == "class":
+            consumer: Consumer = self.handler()  # type: ignore[assignment]
+            return consumer
+        return function_consumers.new_function_consumer(self)
+
+    def warn_dropped(self, kind: type) -> None:
+        """Logs, once for each type, that results of the handler go nowhere."""
+        if kind in self._dropped:
+            return
+        self._dropped.add(kind)
+        log_and_emit(
+            None if self.app is None else self.app.monitor,
+            logger,
+            logging.WARNING,
+            "consumer.dropped_result",
+            '%s returned %s, which is dropped: its route has no publish="..."; say where results go, or return nothing',
+            self.name,
+            type_name(kind),
+            fields={"handler": self.name, "type": type_name(kind)},
+        )
+
+    def decoders(self) -> Mapping[str, Decoder] | None:
+        """Returns the decoders of values, by topic; None if values are not decoded."""
+        return self._decoders
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether the handler gets batches, and not one record after the other."""
+        return self.style in ("class", "messages")
+
+    def _units(self, workers: int) -> dict[str, int]:
+        """Returns how a partition is split into units that run at the same time.
+
+        Threads bound how many run, so a fixed number of slots is enough. On the event loop each key has a unit, and a
+        record without a key that is handled alone has a job.
+        """
+        if self.concurrency == "partition":
+            return {"key_slots": 0, "shares": 1}
+        if self.is_async:
+            return {"key_slots": 0, "shares": _ASYNC_SHARES if self.takes_batches else 0}
+        return {"key_slots": _SLOTS_PER_WORKER * workers, "shares": workers}
+
+    def native_settings(self, config: Config) -> dict[str, Any]:
+        """Returns the route's settings for the native part."""
+
+        def own_or_app(name: str) -> Any:
+            value = getattr(self, name)
+            return config[name] if value is None else value
+
+        def limit(name: str) -> float | None:
+            value: float = own_or_app(name)
+            return None if math.isinf(value) else value
+
+        return {
+            "id": self.id,
+            "name": self.name,
+            "topics": list(self.topics),
+            "pool": "loop" if self.is_async else "threads",
+            "concurrency": self.concurrency,
+            **self._units(config["workers"]),
+            "max_concurrency": self.max_concurrency,
+            "max_messages": own_or_app("max_messages"),
+            "max_bytes": own_or_app("max_bytes"),
+            "max_wait": own_or_app("max_wait"),
+            "max_in_flight": self.max_in_flight,
+            "offsets": self.offsets,
+            "max_unmarked": self.max_unmarked,
+            "offset_map": self.offset_map,
+            "attempts": 1 if self.offsets == "at_most_once" else self.retry.attempts,
+            "backoff": self.retry.backoff_bounds,
+            "jitter": self.retry.jitter,
+            "dead_letter": self.dead_letter is not None,
+            "priority": self.priority,
+            "rate_limit": self.rate_limit,
+            "delay": self.delay,
+            "max_age": self.max_age,
+            "eof": self.eof,
+            "tick": self.tick,
+            "stall_after": limit("stall_after"),
+            "handler_timeout": limit("handler_timeout"),
+        }
+
+    def to_native(self, config: Config) -> _native.Route:
+        """Makes the native route."""
+        return _native.Route(**self.native_settings(config))
+
+
+def make_route(
+    number: int,
+    topics: tuple[object, ...],
+    handler: Any,
+    settings: Mapping[str, object],
+    location: str = "",
+    names: Mapping[str, object] | None = None,
+    app: "App | None" = None,
+) -> Route:
+    """Makes a checked route. `names`: local names that annotations may use. ConfigError says what is wrong and what is
+    allowed.
+    """
+    checked = check_topics(topics)
+    shape = signatures.inspect_handler(handler, names or {}, None if app is None else type(app))
+    where = f"consumer {shape.name.removesuffix('.consume')}"
+    values = check_settings(settings, where)
+    publish = values.pop("publish", None)
+    declared = {} if app is None else dict(app.topics)
+    declared |= {topic.name: topic for topic in topics if isinstance(topic, Topic)}
+    try:
+        _check_combinations(values, checked, shape)
+        decoders = _decoders(values.get("payload"), shape, checked, declared)
+        key_decoders = _key_decoders(shape, checked, declared)
+        result_topic = _result_topic(publish, shape, declared)
+        if result_topic is not None and result_topic.topic in checked:
+            raise ConfigError(
+                f'publish="{result_topic.topic}" is a topic that the route reads: its results would come back to it '
+                "again and again; name another topic",
+                setting="publish",
+            )
+        plan = _plan(shape, result_topic)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}", setting=error.setting) from error.__cause__
+    return Route(
+        id=number,
+        topics=checked,
+        handler=handler,
+        name=shape.name,
+        style=shape.style,
+        is_async=shape.is_async,
+        location=location,
+        eof=shape.eof,
+        publish=None if result_topic is None else result_topic.topic,
+        result_topic=result_topic,
+        plan=plan,
+        app=app,
+        key_decoders=key_decoders,
+        _decoders=decoders,
+        **values,
+    )
+
+
+def _decoders(
+    payload: Any, shape: HandlerSignature, topics: tuple[str, ...], declared: Mapping[str, Topic[Any, Any]]
+) -> Mapping[str, Decoder] | None:
+    """Returns the decoders of values by topic. A topic that is declared brings its type."""
+    wanted = shape.payload_type
+    found: dict[str, Decoder] = {}
+    for topic in topics:
+        own, source = payload, "payload="
+        if own is None and topic in declared:
+            own, source = declared[topic].value, f'topic "{topic}": value='
+        if own is None and shape.style != "messages" and typing.get_origin(wanted) is list:
+            inner = type_name(wanted)
+            raise ConfigError(
+                f"{inner} would mean that each value is a JSON list: for a batch of payloads take grete.Batch"
+                f"[{inner.partition('[')[2]}; for values that are lists say payload={inner}",
+                setting="payload",
+            )
+        found |= payloads.by_topic(own, wanted, (topic,), source) or {}
+    return found or None
+
+
+def _key_decoders(
+    shape: HandlerSignature, topics: tuple[str, ...], declared: Mapping[str, Topic[Any, Any]]
+) -> dict[str, Decoder]:
+    """Returns the decoders of keys by topic; a topic without one has bytes."""
+    wanted = signatures.key_types(shape.arguments or ())
+    if not wanted:
+        return {}
+    found: dict[str, Decoder] = {}
+    for topic in topics:
+        own = declared[topic].key if topic in declared else None
+        types = [one for one in wanted if one is not None]
+        for one in types:
+            if own is not None:
+                check_match(own, output_type_of(own), one, f'topic "{topic}": key=')
+        spec = own if own is not None else next(iter(types), None)
+        if spec is not None and spec is not bytes:
+            found[topic] = payloads.decoder_of(spec, topic, "key")
+    return found
+
+
+def _result_topic(publish: Any, shape: HandlerSignature, declared: Mapping[str, Topic[Any, Any]]) -> ResultTopic | None:
+    if publish is not None:
+        is_generator = shape.call_kind in ("generator", "async_generator")
+        if shape.style in ("class", "messages") and not is_generator:
+            check_batch_result(publish, shape.returns, shape.name)
+        return make_result_topic(publish, shape.returns, shape.name, declared)
+    if shape.call_kind in ("generator", "async_generator"):
+        raise ConfigError(
+            f"{shape.name} has a yield in it, and its route publishes nothing: calling it would run none of its lines; "
+            'leave the yield out, or say where its values go: publish="invoices"',
+            setting="publish",
+        )
+    check_no_result(shape.returns, shape.name)
+    return None
+
+
+def _plan(shape: HandlerSignature, result_topic: ResultTopic | None) -> CallPlan | None:
+    if shape.arguments is None or (result_topic is None and not shape.needs_plan):
+        return None
+    return compile_plan(
+        shape.arguments, shape.call_kind, result_topic, is_batch=shape.style == "messages", is_async=shape.is_async
+    )
+
+
+def check_settings(settings: Mapping[str, object], where: str) -> dict[str, Any]:
+    """Parses the given settings of a route. None means: not given."""
+    check_names(settings, ROUTE_SETTINGS, where)
+    values: dict[str, Any] = {}
+    for name, value in settings.items():
+        if value is None or name not in ROUTE_SETTINGS:
+            continue
+        try:
+            values[name] = ROUTE_SETTINGS[name].parse(name_of(value) if name == "dead_letter" else value)
+        except ValueError as error:
+            raise ConfigError(f"{where}: {name}={value!r}: {error}", setting=name) from None
+    return values
+
+
+def check_topics(topics: tuple[object, ...]) -> tuple[str, ...]:
+    """Checks that topic names are valid for Kafka, and given once."""
+    if not topics:
+        raise ConfigError('a consumer needs a topic: @app.consumer("orders")', setting="topic")
+    names: list[str] = []
+    for topic in topics:
+        if isinstance(topic, (list, tuple, set)):
+            raise ConfigError(f"topics come one by one: @app.consumer({', '.join(map(repr, topic))})", setting="topic")
+        if isinstance(topic, type) or callable(topic):
+            raise ConfigError(
+                'a consumer needs a topic: write @app.consumer("orders"), not @app.consumer', setting="topic"
+            )
+        if isinstance(topic, str) and topic.startswith("^"):
+            raise NotSupportedError(
+                f'topic patterns like "{topic}" are not built yet: name each topic', setting="topic"
+            )
+        try:
+            name = topic_name(name_of(topic))
+        except ValueError as error:
+            raise ConfigError(str(error), setting="topic") from None
+        if name in names:
+            raise ConfigError(f'topic "{name}" is named twice', setting="topic")
+        names.append(name)
+    return tuple(names)
+
+
+def check_compatible(one: Route, other: Route, group: str | None) -> None:
+    """Refuses two routes of a group that read the same topic, or get their partitions in different ways."""
+    first, second = (f"{route.name} ({route.location})" if route.location else route.name for route in (one, other))
+    named = f'group "{group}"' if group else "the App's group"
+    if (one.partitions is None) != (other.partitions is None):
+        direct, shared = (second, first) if one.partitions is None else (first, second)
+        raise ConfigError(
+            f"{direct} says which partitions it reads, and {shared} has its partitions from {named}: one group cannot "
+            "have both, for its members' offsets are their own; give one of them another group=",
+            setting="partitions",
+        )
+    both = set(one.topics) & set(other.topics)
+    if both:
+        raise ConfigError(
+            f'{first} and {second} both read "{min(both)}" in {named}: a group gives each record to one of them; '
+            "give one of them another group=, or name the topic in one only",
+            setting="topic",
+        )
+
+
+def _check_combinations(values: Mapping[str, Any], topics: tuple[str, ...], shape: HandlerSignature) -> None:
+    """Refuses settings that are valid alone and contradict each other, or the handler."""
+    _check_concurrency(values)
+    _check_offsets(values, shape)
+    _check_tick(values, shape)
+    if "nodes" in values and isinstance(values.get("partitions"), Mapping):
+        raise ConfigError("nodes= and partitions= both pin this route to nodes: leave nodes out", setting="nodes")
+    if "delay" in values and "max_age" in values and values["max_age"] <= values["delay"]:
+        raise ConfigError(
+            "max_age is not longer than delay: each record would be too old before it is due", setting="max_age"
+        )
+    if values.get("dead_letter") in topics:
+        raise ConfigError(
+            f'dead_letter="{values["dead_letter"]}" is a topic that the route reads: a failing record would return '
+            "to it again and again; name another topic",
+            setting="dead_letter",
+        )
+    if values.get("max_messages") == 1 and values.get("max_wait"):
+        raise ConfigError(
+            "max_wait waits for more messages, and max_messages=1 wants no more: leave one of them out",
+            setting="max_wait",
+        )
+
+
+def _check_concurrency(values: Mapping[str, Any]) -> None:
+    if values.get("concurrency", "partition") != "partition":
+        return
+    if "max_in_flight" in values:
+        raise ConfigError(
+            'max_in_flight counts for concurrency="key" or "unordered"; with "partition" one call is in work at a '
+            "time, of max_messages",
+            setting="max_in_flight",
+        )
+    if values.get("offset_map") and values.get("offsets") != "manual":
+        raise ConfigError(
+            'offset_map keeps marks that are ahead of a gap, and there are none: it is for concurrency="key" or '
+            '"unordered", or for offsets="manual"',
+            setting="offset_map",
+        )
+
+
+def _check_offsets(values: Mapping[str, Any], shape: HandlerSignature) -> None:
+    offsets = values.get("offsets", "auto")
+    if "max_unmarked" in values and offsets != "manual" and values.get("concurrency", "partition") == "partition":
+        raise ConfigError(
+            'max_unmarked counts for offsets="manual", and for concurrency="key" or "unordered": otherwise each call '
+            "marks what it got, and nothing runs ahead of it",
+            setting="max_unmarked",
+        )
+    if offsets == "manual" and shape.style != "class":
+        raise ConfigError(
+            'offsets="manual" needs a consumer class, which marks with self.mark(...): a function cannot',
+            setting="offsets",
+        )
+    if offsets != "at_most_once":
+        return
+    if values.get("concurrency", "partition") != "partition":
+        # The committed offset is one per partition: records that still wait for their key's turn would be behind it.
+        raise ConfigError(
+            f'offsets="at_most_once" commits what a call gets before it runs, and with '
+            f'concurrency="{values["concurrency"]}" that would pass records which no call has got: leave concurrency '
+            'out, or say offsets="auto" for at least once',
+            setting="offsets",
+        )
+    if "retry" in values and values["retry"].attempts != 1:
+        raise ConfigError(
+            'offsets="at_most_once" commits before the handler runs, so there is one attempt only: leave retry out, or '
+            'say offsets="auto" for at least once',
+            setting="retry",
+        )
+
+
+def _check_tick(values: Mapping[str, Any], shape: HandlerSignature) -> None:
+    if "tick" in values and shape.style != "class":
+        raise ConfigError(
+            "tick says how often the tick method of a consumer class runs: a function has none", setting="tick"
+        )
+    if "tick" in values and not shape.tick:
+        raise ConfigError(
+            "tick says how often the method tick runs, and there is none: define tick(self)", setting="tick"
+        )
+    if shape.tick and "tick" not in values:
+        raise ConfigError('its tick method would never run: say how often, like tick="10s"', setting="tick")

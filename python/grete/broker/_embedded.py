@@ -1,0 +1,148 @@
+"""Embedded brokers: start, stop and addresses."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+
+from grete import _native, _units
+from grete.broker._commands import BrokerCommands
+
+MAX_BROKERS = 100
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from typing import Any, Self
+
+
+class Broker(BrokerCommands):
+    """Kafka brokers in this process, from `start` or `with` to `stop`. A broker that was stopped can start again.
+
+    They run on a thread of their own, which needs no GIL. Forked children do not inherit them.
+    """
+
+    def __init__(
+        self,
+        *,
+        topics: "Mapping[str, int] | Iterable[str]" = (),
+        brokers: int = 1,
+        data: "str | os.PathLike[str] | None" = None,
+        fsync: bool = False,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        advertised_host: str | None = None,
+        allow_anyone: bool = False,
+        memory: str | int | None = None,
+        version: str | None = None,
+        auto_create_topics: bool = True,
+        log_to_stderr: bool = False,
+    ) -> None:
+        """`topics`: names with numbers of partitions (1 without), created at the start unless they exist.
+
+        `data`: directory for records, topics and groups, which then survive the end of the process, even by SIGKILL;
+        None: everything is lost. `fsync`: they also survive a power loss, and each write waits for the disk.
+
+        `port`: port of the first broker, whose neighbors get the next ports; 0: free ports. `host`: address to listen
+        on. Any other than a loopback address needs `allow_anyone`, because there is no authentication.
+        `advertised_host`: name by which clients connect, if not `host`.
+
+        `memory`: size of all records like "1GiB" (the default) beyond which writes are refused. `version`: release of
+        Kafka whose API versions are offered, like "3.9"; None: the newest.
+        """
+        self._topics = _topics(topics)
+        self._ports = _ports(port, brokers)
+        self._settings: dict[str, Any] = {
+            "host": "127.0.0.1" if host == "localhost" else host,
+            "advertised_host": advertised_host,
+            "allow_anyone": allow_anyone,
+            "data": data,
+            "fsync": fsync,
+            "max_bytes": _memory(memory),
+            "release": version,
+            "auto_create_topics": auto_create_topics,
+            "log_to_stderr": log_to_stderr,
+        }
+        self._native: _native.EmbeddedBroker | None = None
+        self._advertised_host = advertised_host
+
+    def start(self) -> "Self":
+        """Starts the brokers: clients may connect when the call returns. Raises ConfigError and BrokerError."""
+        if self._native is None:
+            self._native = _native.EmbeddedBroker(ports=self._ports, topics=self._topics, **self._settings)
+        return self
+
+    def stop(self) -> None:
+        """Stops the brokers and closes all connections. Without `data`, everything is lost. May be called again."""
+        native, self._native = self._native, None
+        if native is not None:
+            native.stop()
+
+    def __enter__(self) -> "Self":
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of all brokers, for `bootstrap.servers`."""
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.addresses)
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each broker, as clients connect."""
+        return [(self._advertised_host or host, port) for _, host, port in self._running().addresses()]
+
+    def call(self, command: str, **arguments: "Any") -> "Any":
+        return self._running().call(command, **arguments)
+
+    def log_lines(self) -> list[str]:
+        """Returns the latest lines of the brokers' log."""
+        return self._running().log_lines()
+
+    def failure(self) -> str | None:
+        """Returns why the brokers have ended by themselves, for example because the disk is full; None: they have
+        not.
+        """
+        return self._running().failure()
+
+    def end_fd(self) -> int:
+        """Returns a descriptor that is readable once the brokers have ended. It is open until `stop`."""
+        return self._running().end_fd()
+
+    def _running(self) -> _native.EmbeddedBroker:
+        if self._native is None:
+            from grete.errors import ClosedError
+
+            raise ClosedError("the brokers do not run: call start(), or use them in a with statement")
+        return self._native
+
+
+def _config_error(message: str, setting: str) -> Exception:
+    from grete.errors import ConfigError
+
+    return ConfigError(message, setting=setting)
+
+
+def _topics(topics: Mapping[str, int] | Iterable[str]) -> list[tuple[str, int]]:
+    if isinstance(topics, str):
+        raise _config_error(f'topics are a dict like {{"{topics}": 8}}, not a string', "topics")
+    pairs = topics.items() if isinstance(topics, Mapping) else ((name, 1) for name in topics)
+    return list(pairs)
+
+
+def _ports(port: int, brokers: int) -> list[int]:
+    if not 1 <= brokers <= MAX_BROKERS:
+        raise _config_error(f"a cluster has 1 to {MAX_BROKERS} brokers, not {brokers}", "brokers")
+    if not 0 <= port <= 65536 - brokers:
+        raise _config_error(f"{brokers} brokers need ports from 0 to 65535, not from {port} on", "port")
+    return [port + number if port else 0 for number in range(brokers)]
+
+
+def _memory(memory: str | int | None) -> int | None:
+    if memory is None:
+        return None
+    try:
+        return _units.size(memory)
+    except ValueError as error:
+        raise _config_error(f"memory: {error}", "memory") from None

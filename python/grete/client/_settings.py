@@ -1,0 +1,25 @@
+"""Settings of clients from `grete.toml` and the environment."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from grete._config import layers
+from grete.errors import ConfigError
+
+
+def from_configuration(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns Kafka's settings of `grete.toml` (`[kafka]`), then of `GRETE_KAFKA_...` variables, then `settings`.
+
+    Raises ConfigError, which names the file, the variable or "code" as the origin of a wrong setting.
+    """
+    given = dict(settings or {})
+    own = {name: given.pop(name) for name in ("queued_bytes",) if name in given}  # Grete's own, which clients take
+    code = layers.parse_layer({}, given, "code")
+    try:
+        config = layers.resolve_config(code, layers.Layer())
+    except ConfigError as error:
+        if error.setting != "bootstrap.servers" or error.origin is not None:
+            raise
+        where = "in [kafka] of grete.toml, or in GRETE_KAFKA_BOOTSTRAP_SERVERS"
+        raise ConfigError(f"{error}; {where}", setting=error.setting) from None
+    return {name: value.value for name, value in config.kafka.items()} | own

@@ -1,1 +1,0 @@
-"""What runs an App: workers, hooks, the stop."""

@@ -1,0 +1,43 @@
+"""Producers that know topics: their interface, and the producer of a running App."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from grete._native import _TypedProducer as Producer
+    from grete.client.producer import Producer as ClientProducer
+else:
+
+    class Producer:
+        """Interface of all producers: `produce`, `produce_sync`, `produce_many`, `await send`, `flush`.
+
+        A topic is a name, with bytes as key and value, or a `grete.Topic`, which encodes objects. As the annotation of
+        a handler's parameter it is the producer of the job: see `grete.Consumer.producer`, and `grete.client.Producer`
+        for the arguments.
+        """
+
+
+class AppProducer:
+    """Producer of an App, while the App runs: from any thread and any coroutine of the process.
+
+    It is the producer that the App's handlers share. What it takes belongs to no job: it holds back no offset. In a
+    handler, take `grete.Producer` instead.
+    """
+
+    __slots__ = ("_find",)
+
+    def __init__(self, find: "Callable[[], ClientProducer]") -> None:
+        """`find`: returns the producer, or raises GreteError when the App does not run."""
+        self._find = find
+
+    def __getattr__(self, name: str) -> Any:
+        # Called for what is not defined here: produce_sync, flush, partitions, statistics, ...
+        if name.startswith("_") or name == "close":
+            raise AttributeError(f"the producer of an App has no {name}: the App closes it when it stops", name=name)
+        return getattr(self._find(), name)
+
+    def __repr__(self) -> str:
+        return "<producer of the App>"
+
+
+__all__ = ["AppProducer", "Producer"]

@@ -1,0 +1,1 @@
+"""Brokers for tests of whole Apps: the fixture `kafka`, running Apps, faults, and reports of failures."""
