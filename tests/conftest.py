@@ -9,21 +9,35 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.kafka import KafkaCluster, failure_logs
+from tests.kafka import KafkaCluster, choose, chosen, failure_logs, new_cluster
 
 _numbers = itertools.count(1)
 
 
-def pytest_configure() -> None:
-    # A shell that starts the run in the background lets it ignore SIGINT, and with it all that it starts.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kafka",
+        default="embedded",
+        metavar="BROKER",
+        help="the broker: embedded (the default), apache or apache:VERSION, or the HOST:PORT of one that runs",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    try:
+        choose(config.getoption("--kafka"))
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
+    # A shell that starts the run in the background lets it ignore both signals, and with it all that it starts.
+    for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, action)
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaCluster]:
     """One broker for the whole run; who kills or stops brokers starts an own one."""
-    with KafkaCluster() as cluster:
+    with new_cluster() as cluster:
         yield cluster
 
 
@@ -48,6 +62,14 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_report_header() -> str:
-    from tests.kafka import chosen_version
+    return f"kafka: {chosen()}"
 
-    return f"kafka: {chosen_version()}"
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if chosen().is_apache:
+        return
+    only_apache = [item for item in items if item.get_closest_marker("apache")]
+    if only_apache:
+        config.hook.pytest_deselected(items=only_apache)
+        items[:] = [item for item in items if not item.get_closest_marker("apache")]

@@ -48,3 +48,40 @@ def test_import_and_declaration_are_inert() -> None:
     assert facts["threads"] == 1
     assert facts["signals"]
     assert facts["modules"] == [], "what only the CLI or an extra needs is imported there"
+
+
+# Modules that take long to import, or that only some programs need.
+HEAVY = frozenset(
+    (
+        *("asyncio", "click", "concurrent.futures", "dataclasses", "difflib", "email", "http", "inspect", "json"),
+        *("logging", "multiprocessing", "pathlib", "re", "rich", "selectors", "socket", "ssl", "subprocess"),
+        *("tempfile", "tomllib", "typing", "urllib.request"),
+        *("grete._native", "grete.app", "grete.client", "grete._config", "grete.instrumentation"),
+        *("msgspec", "pydantic", "pyarrow", "polars"),
+    )
+)
+# click needs these.
+OF_CLICK = {"click", "dataclasses", "inspect", "re", "typing", "pathlib", "grete._native"}
+
+
+def imported_by(code: str) -> set[str]:
+    script = f"import sys\ntry:\n    {code}\nfinally:\n    print(*sys.modules, file=sys.stderr)"
+    # Without the site module, whose .pth files import what they like.
+    paths = [path for path in sys.path if path]
+    command = [sys.executable, "-S", "-c", f"import sys\nsys.path += {paths!r}\n{script}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stderr.split()) & HEAVY
+
+
+def test_the_import_imports_nothing_that_takes_long() -> None:
+    assert imported_by("import grete") == set()
+
+
+def test_the_help_imports_nothing_that_takes_long_besides_click() -> None:
+    code = "from grete import _cli; _cli.main(['--help'], prog_name='grete', standalone_mode=False)"
+    assert imported_by(code) - OF_CLICK == set()
+
+
+def test_a_client_and_an_app_do_without_asyncio_and_the_command_line() -> None:
+    code = "import grete.client; grete.App('a'); grete.Retry()"
+    assert imported_by(code) & {"asyncio", "click", "rich", "ssl", "socket", "multiprocessing", "difflib"} == set()

@@ -11,15 +11,15 @@ import pytest
 
 from benchmarks.common.instructions import Instructions
 from benchmarks.common.paired import Interval
-from benchmarks.common.verdicts import Verdict
-from benchmarks.instrument import allocations, jobs, report, rig, scrapes
+from benchmarks.common.target_results import TargetResult
+from benchmarks.instrument import allocations, harness, jobs, report, scrapes
 from benchmarks.instrument.calls import guard, nothing
+from benchmarks.instrument.hooks_without_events import both, mentions, silenced
 from benchmarks.instrument.measurement import Allocated, Call, Cost, Measurement, Pair
 from benchmarks.instrument.shapes import SHAPES
-from benchmarks.instrument.silenced import both, mentions, silenced
-from benchmarks.instrument.targets import judge
+from benchmarks.instrument.targets import check_targets
+from grete._processing.engine import hook_runner
 from grete.instrumentation import Monitor
-from grete.processing import hooks
 from tests.benchmarks.test_report import FACTS
 
 HERE = FACTS | {"peers": {"blinker": "1.9"}}
@@ -49,12 +49,12 @@ def change_call(name: str, cost: float) -> Measurement:
     return found
 
 
-def missed(found: Measurement) -> list[Verdict]:
-    return [verdict for verdict in judge(found) if verdict.missed]
+def missed(found: Measurement) -> list[TargetResult]:
+    return [result for result in check_targets(found) if result.missed]
 
 
 def test_a_run_that_reaches_all_has_no_miss() -> None:
-    assert len(judge(complete())) == 9
+    assert len(check_targets(complete())) == 9
     assert missed(complete()) == []
 
 
@@ -62,8 +62,8 @@ def test_a_run_that_reaches_all_has_no_miss() -> None:
     ("name", "cost"), [("guard", 25.1), ("measure-heard", 199.0), ("blinker", 80.0), ("realtime", 83.0)]
 )
 def test_each_target_of_a_call_can_be_missed(name: str, cost: float) -> None:
-    (verdict,) = missed(change_call(name, cost))
-    assert verdict.word == "MISSED"
+    (result,) = missed(change_call(name, cost))
+    assert result.word == "MISSED"
 
 
 @pytest.mark.parametrize(
@@ -72,34 +72,34 @@ def test_each_target_of_a_call_can_be_missed(name: str, cost: float) -> None:
 def test_an_allocation_is_a_miss(left: int, peak: int, blocks: int, unit: str) -> None:
     found = complete()
     found.allocated[0] = replace(found.allocated[0], left=left, peak=peak, blocks=blocks)
-    assert [verdict.text.rpartition(" ")[2] for verdict in missed(found)] == [unit]
+    assert [result.text.rpartition(" ")[2] for result in missed(found)] == [unit]
 
 
 def test_a_job_that_pays_a_per_cent_is_a_miss() -> None:
     found = complete()
     found.jobs = [pair("empty", 1.005, 1.01, 1.02, instructions=1.01)]
-    assert [verdict.text.partition(":")[0] for verdict in missed(found)] == [
-        "calls that nobody hears, % of time",
-        "calls that nobody hears, % of instructions",
+    assert [result.text.partition(":")[0] for result in missed(found)] == [
+        "calls without a listener, % of time",
+        "calls without a listener, % of instructions",
     ]
 
 
 def test_the_page_and_the_data_have_all_parts() -> None:
     found = complete()
     page = report.markdown(HERE, found)
-    for title in ("Single calls", "Jobs that nobody listens to", "Jobs that somebody listens to", "Targets"):
+    for title in ("Single calls", "Jobs without a listener", "Jobs with a listener", "Targets"):
         assert f"## {title}\n" in page
     assert "blinker 1.9" in page
     assert "3,750 (2,500..5,000)" in page  # 2.5 us of the process more by half again, once, twice
     again = json.loads(json.dumps(report.data(HERE, found)))
-    assert [target["verdict"] for target in again["targets"]] == ["ok"] * 9
+    assert [target["outcome"] for target in again["targets"]] == ["ok"] * 9
     assert [pair["rounds"] for pair in again["jobs"]] == [3, 1]
     assert again["listeners"][0]["more_ns_of_all_threads"]["middle"] == pytest.approx(3750)
 
 
 def test_a_part_alone_is_judged_alone() -> None:
     found = Measurement(jobs=complete().jobs)
-    assert all("nobody hears" in verdict.text for verdict in judge(found))
+    assert all("without a listener" in result.text for result in check_targets(found))
     assert "Single calls" not in report.markdown(HERE, found)
 
 
@@ -118,38 +118,38 @@ def test_an_interval_holds_the_middle_and_no_outlier() -> None:
     assert str(Interval(1.0, 0.5, 2.0)) == "1.00 (0.50..2.00)"
 
 
-def test_nothing_is_left_of_what_tells() -> None:
-    source = Path(hooks.__file__).read_text()
-    assert set(mentions(ast.parse(source))) == {"Reports", "_reports"}
+def test_no_event_is_left_in_the_silenced_source() -> None:
+    source = Path(hook_runner.__file__).read_text()
+    assert set(mentions(ast.parse(source))) == {"JobEvents", "_job_events"}
     tree = silenced(source)
     assert not set(mentions(tree))
-    assert "await _call(instance, 'consume')" in ast.unparse(tree)
-    assert "self._leave(job)" in ast.unparse(tree)
-    with pytest.raises(AssertionError, match="_reports"):
-        silenced("def f(self):\n    return self._reports.job()")
+    assert "await consume_plain(instance, job)" in ast.unparse(tree)
+    assert "self._tear_down(job)" in ast.unparse(tree)
+    with pytest.raises(AssertionError, match="_job_events"):
+        silenced("def f(self):\n    return self._job_events.job()")
 
 
 @pytest.mark.parametrize("first", [True, False])
 def test_both_ways_are_made_of_the_same_source(first: bool) -> None:
     made = both(first)
     assert next(iter(made)) is first
-    assert vars(made[False]).keys() == vars(hooks.Hooks).keys()
-    assert made[False]._consume.__code__.co_code == hooks.Hooks._consume.__code__.co_code
-    assert made[True]._consume.__code__.co_code != hooks.Hooks._consume.__code__.co_code
+    assert vars(made[False]).keys() == vars(hook_runner.HookRunner).keys()
+    assert made[False]._consume.__code__.co_code == hook_runner.HookRunner._consume.__code__.co_code
+    assert made[True]._consume.__code__.co_code != hook_runner.HookRunner._consume.__code__.co_code
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_jobs_run_in_both_ways_and_only_one_of_them_tells(name: str) -> None:
+def test_jobs_run_in_both_ways_and_only_one_of_them_emits(name: str) -> None:
     shape, monitor, heard, settled = SHAPES[name], Monitor(), list[int](), list[int]()
-    monitor.subscribe("consumer.consumed", lambda occurred: heard.append(occurred["records"]))
-    told = rig.run(shape, 20, monitor, settle=lambda: settled.append(len(heard)))
+    monitor.subscribe("job.finished", lambda occurred: heard.append(occurred["records"]))
+    measured = harness.run(shape, 20, monitor, settle=lambda: settled.append(len(heard)))
     assert set(heard) == {shape.records}
-    assert settled[1] - settled[0] == 20  # what is measured: the last one is told after the clock is read
+    assert settled[1] - settled[0] == 20  # what is measured: the last event is emitted after the clock is read
     count = len(heard)
-    silent = rig.run(shape, 20, monitor, silent=True)
+    silent = harness.run(shape, 20, monitor, silent=True)
     assert len(heard) == count
     assert silent.thread > 0
-    assert told.process > 0
+    assert measured.process > 0
 
 
 @pytest.mark.parametrize("name", ["empty", "async"])
@@ -157,9 +157,9 @@ def test_a_handler_that_fails_ends_the_benchmark(name: str, monkeypatch: pytest.
     def fail(_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rig.Clock, "reached", fail)
+    monkeypatch.setattr(harness.Clock, "reached", fail)
     with pytest.raises(KeyboardInterrupt):
-        rig.run(SHAPES[name], 20, Monitor())
+        harness.run(SHAPES[name], 20, Monitor())
 
 
 def test_pairs_have_both_and_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_what_is_allocated_is_seen() -> None:
     assert forgotten.left < 10_000 < forgotten.peak
 
 
-def test_a_scrape_tells_of_all_lanes() -> None:
+def test_a_scrape_reports_all_lanes() -> None:
     found = scrapes.measure(2, (3,))
     assert [call.name for call in found] == ["scrape-3", "emit-3", "post-3", "gather-3"]
     assert all(len(call.nanoseconds) == 2 for call in found)

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from benchmarks.common.run import ClientFailedError
-from benchmarks.common.verdicts import Verdict
+from benchmarks.common.target_results import TargetResult
 from benchmarks.consume.rows import Run
-from benchmarks.process import report
+from benchmarks.process import report, transform
 from benchmarks.process.calls import check
 from benchmarks.process.catalogue import JSON, NOOP, PARTS
-from benchmarks.process.clients.tally import FIRST, Tally
-from benchmarks.process.measurement import Crowd, Idle, Measurement, Stuck, Waiting, Wakeups, over_windows
+from benchmarks.process.clients.record_clock import FIRST, Tally
+from benchmarks.process.measurement import Crowd, Idle, Measurement, Stuck, Transform, Waiting, Wakeups, over_windows
 from benchmarks.process.stuck import PARTITIONS, result
-from benchmarks.process.targets import TARGETS, judge
+from benchmarks.process.targets import TARGETS, check_targets
 from benchmarks.process.waiting import WAYS
 from benchmarks.process.wakeups import SLEEPERS, wakeups
 from tests.benchmarks.test_report import FACTS
@@ -26,8 +26,8 @@ def run(part: str, row: str, cpu_seconds: float) -> Run:
     return Run(part, row, row, 1_000_000, 1.0, cpu_seconds, 10_000_000, "1.0")
 
 
-def verdicts(found: Measurement) -> dict[str, Verdict]:
-    return {verdict.text: verdict for verdict in judge(found)}
+def results(found: Measurement) -> dict[str, TargetResult]:
+    return {target_result.text: target_result for target_result in check_targets(found)}
 
 
 def test_the_clock_of_a_tally_leaves_out_the_first_records(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,13 +75,13 @@ def test_every_target_names_clients_that_exist() -> None:
 
 def test_ratios_are_of_records_per_cpu_second() -> None:
     found = Measurement(runs=[run("noop", "grete-message", 0.2), run("noop", "confluent", 0.62)])
-    (verdict,) = [v for v in judge(found) if v.measured is not None]
-    assert verdict.text == "noop, records per CPU second: grete-message vs confluent"
-    assert verdict.measured == pytest.approx(3.1)
-    assert not verdict.missed
+    (target_result,) = [v for v in check_targets(found) if v.measured is not None]
+    assert target_result.text == "noop, records per CPU second: grete-message vs confluent"
+    assert target_result.measured == pytest.approx(3.1)
+    assert not target_result.missed
     # What was not run is not asked for, what lacks its peer is not judged.
-    assert not any(text.startswith("json") for text in verdicts(found))
-    assert verdicts(found)["noop, records per CPU second: grete-message vs quixstreams"].word == "not measured"
+    assert not any(text.startswith("json") for text in results(found))
+    assert results(found)["noop, records per CPU second: grete-message vs quixstreams"].word == "not measured"
 
 
 def sample(at: float, jobs: int, workers: int, handlers: int) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_the_others_rates_are_compared_one_by_one() -> None:
     assert row.during == pytest.approx(65.0, abs=0.2)
     assert row.worst == pytest.approx(0.5, abs=0.01)
     assert (row.rebalances, row.logged, row.shown) == (0, "it is stuck", "f on waiting8[0] for 70.0 s")
-    found = verdicts(Measurement(stuck=[row]))
+    found = results(Measurement(stuck=[row]))
     assert found["stuck, the worst of them"].word == "MISSED"
     assert found["stuck, named in the log"].word == found["stuck, named in App.statistics()"].word == "ok"
 
@@ -136,7 +136,7 @@ def test_a_rebalance_shows_as_an_instance_too_many() -> None:
     line["logged"], line["statistics"] = [], []
     row = result(line, 60.0)
     assert (row.rebalances, row.logged, row.shown) == (3, "", "")
-    found = verdicts(Measurement(stuck=[row]))
+    found = results(Measurement(stuck=[row]))
     assert found["stuck, rebalances"].missed
     assert found["stuck, named in the log"].missed
     assert found["stuck, named in App.statistics()"].missed
@@ -147,6 +147,31 @@ def test_a_partition_that_went_on_was_not_stuck() -> None:
     line["samples"][-1]["partitions"]["0"] = 102
     with pytest.raises(ClientFailedError):
         result(line, 60.0)
+
+
+def transformed(name: str, rate: float, cpu_us: float, lag: float, ahead: int) -> Transform:
+    return Transform(name, name, 1, rate, cpu_us, lag, 1e3 * lag / rate, int(lag), ahead, "1.0")
+
+
+def test_a_lag_is_the_median_of_the_looks() -> None:
+    line = {"counted": 1_000_000, "seconds": 2.0, "cpu_seconds": 0.5, "version": "grete 1.0"}
+    looks = [transform.Look(10, 110, 210), transform.Look(40_000, 100_000, 60_000), transform.Look(300, 200, 500)]
+    row = transform.result(transform.LOOPS["grete-each-8"], line, looks)
+    assert (row.partitions, row.per_second, row.cpu_us) == (8, 500_000.0, 0.5)
+    assert (row.lag, row.lag_ms, row.worst_lag, row.ahead) == (0, 0.0, 50_000, 100)
+    row = transform.result(transform.LOOPS["grete-each-8"], line, looks[1:2])
+    assert (row.lag, row.lag_ms, row.ahead) == (50_000, 100.0, 0)
+    assert transform.result(transform.LOOPS["confluent-1"], line, []).lag == 0
+
+
+def test_loops_are_medians_of_their_rounds() -> None:
+    runs = [transformed("grete-each-1", rate, 0.5, -3000.0, 9) for rate in (4e5, 6e5, 5e5)]
+    found = Measurement(transforms=[*runs, transformed("confluent-1", 2e5, 2.5, 5000.0, 0)])
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in report.transform_table(found).splitlines()]
+    assert cells[2] == ["grete-each-1", "1", "500 (400..600)", "0.500", "0.200", "-3,000", "-6", "-3,000", "9"]
+    assert cells[3] == ["confluent-1", "1", "200 (200..200)", "2.500", "1.00", "5,000", "25", "5,000", "0"]
+    assert results(found)["transform, grete-each-1: committed before it was written"].missed
+    assert not results(found)["transform, confluent-1: committed before it was written"].missed
 
 
 def test_windows_are_differences() -> None:
@@ -170,6 +195,6 @@ def test_the_page_shows_all_parts_and_their_targets() -> None:
     page = report.markdown(FACTS, found, 5_000_000, 3)
     for text in ("## A handler that does nothing", "decoded from JSON", "| 90.0 |", "it is stuck", "no end", "97.0"):
         assert text in page
-    missed = {verdict.text for verdict in judge(found) if verdict.missed}
+    missed = {target_result.text for target_result in check_targets(found) if target_result.missed}
     assert len(missed) == 5
     assert json.loads(json.dumps(report.data(FACTS, found)))["background"][1]["threads"] == 100

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.common.run import ClientFailedError
-from benchmarks.common.verdicts import Verdict
+from benchmarks.common.target_results import TargetResult
 from benchmarks.produce import report
 from benchmarks.produce.catalogue import SHAPES, SYNC, THROUGHPUT
 from benchmarks.produce.driver import Measurement, check, rotated
@@ -40,8 +40,8 @@ def throughput(row: str, cpu_seconds: float, shape: str = "one", seconds: float 
     return ThroughputRun(shape, row, row, "1.0", 1_000_000, seconds, cpu_seconds, 10_000_000)
 
 
-def verdicts(measured: Measurement) -> dict[str, Verdict]:
-    return {verdict.text: verdict for verdict in report.judge(measured)}
+def results(measured: Measurement) -> dict[str, TargetResult]:
+    return {result.text: result for result in report.check_targets(measured)}
 
 
 def test_percentiles_are_values_that_occurred() -> None:
@@ -75,7 +75,7 @@ def test_sync_targets_compare_the_right_figures() -> None:
             sync("grete-sleep", 130 * 15),
         ]
     )
-    found = verdicts(measured)
+    found = results(measured)
     floor = found["sync, p50: produce_sync over the floor"]
     assert floor.measured == pytest.approx(1.3)
     assert floor.word == "MISSED"
@@ -91,7 +91,7 @@ def test_sync_targets_compare_the_right_figures() -> None:
 
 def test_as_fast_as_flush_is_not_faster() -> None:
     measured = Measurement(sync=[sync("grete", 100), sync("confluent-flush", 100)])
-    assert verdicts(measured)["sync, p50: produce_sync over confluent-kafka's produce + flush"].missed
+    assert results(measured)["sync, p50: produce_sync over confluent-kafka's produce + flush"].missed
 
 
 def test_throughput_targets_are_per_cpu_second_and_shape() -> None:
@@ -105,7 +105,7 @@ def test_throughput_targets_are_per_cpu_second_and_shape() -> None:
             throughput("grete-one", 0.25, shape="eight"),
         ]
     )
-    found = verdicts(measured)
+    found = results(measured)
     one = found["one, records per CPU second: produce one by one over confluent-kafka's produce"]
     assert one.measured == pytest.approx(4.0)
     assert one.word == "ok"
@@ -119,12 +119,12 @@ def test_throughput_targets_are_per_cpu_second_and_shape() -> None:
 def test_waiting_may_cost_a_handful_of_switches() -> None:
     for switches, word in ((5, "ok"), (6, "MISSED")):
         measured = Measurement(waited=[Waited("grete", "Grete", 5.0, switches, 3, 0.1)])
-        (verdict,) = report.judge(measured)
-        assert verdict.word == word
+        (result,) = report.check_targets(measured)
+        assert result.word == word
 
 
-def test_parts_that_were_not_run_have_no_verdicts() -> None:
-    assert report.judge(Measurement()) == []
+def test_parts_that_were_not_run_have_no_results() -> None:
+    assert report.check_targets(Measurement()) == []
 
 
 def test_a_client_that_loses_or_repeats_records_fails() -> None:

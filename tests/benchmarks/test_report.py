@@ -45,14 +45,14 @@ def test_runs_of_other_topics_do_not_mix() -> None:
 def test_targets_compare_the_right_figures() -> None:
     # Per second of wall Grete is 12 times as fast, per CPU second only 10 times.
     found = rows([run(targets.COLUMNS, 1.0, 0.1), run(targets.CONFLUENT, 12.0, 1.0)])
-    verdicts = {verdict.text: verdict for verdict in targets.judge(found)}
-    wall = verdicts["T23, records per second: grete-columns vs confluent"]
+    results = {result.text: result for result in targets.check_targets(found)}
+    wall = results["T23, records per second: grete-columns vs confluent"]
     assert wall.measured == pytest.approx(12.0)
     assert wall.word == "ok"
-    cpu = verdicts["T23, records per CPU second: grete-columns vs confluent"]
+    cpu = results["T23, records per CPU second: grete-columns vs confluent"]
     assert cpu.measured == pytest.approx(10.0)
     assert cpu.word == "MISSED"
-    absent = verdicts["T23, records per CPU second: grete-columns vs librdkafka"]
+    absent = results["T23, records per CPU second: grete-columns vs librdkafka"]
     assert (absent.measured, absent.word, absent.missed) == (None, "not measured", False)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.common.process import ThreadUsage
 from benchmarks.common.run import ClientFailedError
-from benchmarks.common.verdicts import Verdict
+from benchmarks.common.target_results import TargetResult
 from benchmarks.swarm import report
 from benchmarks.swarm.apps.counts import Counts, total
 from benchmarks.swarm.delays import TITLES, lives
@@ -18,7 +18,7 @@ from benchmarks.swarm.fleet import Fleet, Plan
 from benchmarks.swarm.idle import spent
 from benchmarks.swarm.measurement import Cpu, Delays, Idle, Measurement, Memory
 from benchmarks.swarm.smaps import Mapping, parsed
-from benchmarks.swarm.targets import judge
+from benchmarks.swarm.targets import check_targets
 from tests.benchmarks.test_report import FACTS
 
 MB = 1_000_000
@@ -62,12 +62,12 @@ def complete() -> Measurement:
     return found
 
 
-def missed(found: Measurement) -> list[Verdict]:
-    return [verdict for verdict in judge(found) if verdict.missed]
+def missed(found: Measurement) -> list[TargetResult]:
+    return [result for result in check_targets(found) if result.missed]
 
 
 def test_a_run_that_reaches_all_has_no_miss() -> None:
-    assert len(judge(complete())) == 8
+    assert len(check_targets(complete())) == 8
     assert missed(complete()) == []
 
 
@@ -89,7 +89,7 @@ def test_a_run_that_reaches_all_has_no_miss() -> None:
 def test_each_target_can_be_missed(change, text) -> None:  # type: ignore[no-untyped-def]
     found = complete()
     change(found)
-    assert [verdict.text.partition(",")[0] for verdict in missed(found)] == ([text] if text else [])
+    assert [result.text.partition(",")[0] for result in missed(found)] == ([text] if text else [])
 
 
 def test_the_page_and_the_data_have_all_parts() -> None:
@@ -101,12 +101,12 @@ def test_the_page_and_the_data_have_all_parts() -> None:
     assert "1.85" in page  # medians of 185 over 100
     assert "1.30" in page
     again = json.loads(json.dumps(report.data(FACTS, found)))
-    assert [target["verdict"] for target in again["targets"]] == ["ok"] * 8
+    assert [target["outcome"] for target in again["targets"]] == ["ok"] * 8
 
 
 def test_a_part_alone_is_judged_alone() -> None:
     found = Measurement(cpu=complete().cpu)
-    assert [verdict.text.partition(",")[0] for verdict in judge(found)] == ["cpu"]
+    assert [result.text.partition(",")[0] for result in check_targets(found)] == ["cpu"]
     assert "Memory" not in report.markdown(FACTS, found)
 
 
@@ -136,13 +136,13 @@ def test_mappings_are_read_with_what_is_resident_and_what_they_are_for() -> None
     assert stack.kind == "stacks"
 
 
-def test_lives_are_told_from_notes() -> None:
+def test_lives_are_read_from_notes() -> None:
     notes = [
         {"event": "swarm.node.started", "at": 10.0, "by": 1, "node": 0, "pid": 5},
         {"event": "app.running", "at": 10.2, "by": 5, "pid": None},
         {"event": "record", "at": 10.5, "by": 5, "node": 0},
         {"event": "record", "at": 10.6, "by": 5, "node": 0},
-        {"event": "swarm.node.steady", "at": 11.0, "by": 1, "node": 0, "pid": 5},
+        {"event": "swarm.node.ready", "at": 11.0, "by": 1, "node": 0, "pid": 5},
         {"event": "swarm.node.died", "at": 12.0, "by": 1, "node": 0, "pid": 5, "restart_in": 0.25},
         {"event": "swarm.node.started", "at": 12.26, "by": 1, "node": 0, "pid": 6},
     ]
@@ -151,7 +151,7 @@ def test_lives_are_told_from_notes() -> None:
         "backoff": [0.01],
         "running": [0.2],
         "record": [0.5],
-        "steady": [1.0],
+        "ready": [1.0],
     }
 
 

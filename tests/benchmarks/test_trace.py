@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.common.build import ROOT, plain_c
 from benchmarks.common.run import ClientFailedError
-from benchmarks.common.verdicts import Verdict
+from benchmarks.common.target_results import TargetResult
 from benchmarks.trace import report
 from benchmarks.trace.catalogue import AGENTS, SIZES
 from benchmarks.trace.clients.rounds import Client, counted, timed
@@ -26,7 +26,7 @@ from benchmarks.trace.jobs import row, traced
 from benchmarks.trace.measurement import Measurement, Sent, Traced, Written
 from benchmarks.trace.sending import wrong
 from benchmarks.trace.sink import last_spans, sink, spans_of
-from benchmarks.trace.targets import judge
+from benchmarks.trace.targets import check_targets
 from tests.benchmarks.test_report import FACTS
 
 NO_BROKER = {name: fact for name, fact in FACTS.items() if name != "broker"} | {"rounds": 3}
@@ -57,12 +57,12 @@ def complete() -> Measurement:
     return found
 
 
-def missed(found: Measurement) -> list[Verdict]:
-    return [verdict for verdict in judge(found) if verdict.missed]
+def missed(found: Measurement) -> list[TargetResult]:
+    return [result for result in check_targets(found) if result.missed]
 
 
 def test_a_run_that_reaches_all_has_no_miss() -> None:
-    assert len(judge(complete())) == 2 * len(SIZES) + 2 + 4
+    assert len(check_targets(complete())) == 2 * len(SIZES) + 2 + 4
     assert missed(complete()) == []
 
 
@@ -92,8 +92,8 @@ def test_a_run_that_reaches_all_has_no_miss() -> None:
 def test_each_target_can_be_missed(change: Any, text: str) -> None:
     found = complete()
     change(found)
-    (verdict,) = missed(found)
-    assert verdict.text.startswith(text)
+    (result,) = missed(found)
+    assert result.text.startswith(text)
 
 
 def test_the_page_and_the_data_have_all_parts() -> None:
@@ -106,15 +106,15 @@ def test_the_page_and_the_data_have_all_parts() -> None:
     assert "no broker; Python 3.11" in page
     assert "full 6" in page
     again = json.loads(json.dumps(report.data(NO_BROKER, found)))
-    assert {target["verdict"] for target in again["targets"]} == {"ok"}
+    assert {target["outcome"] for target in again["targets"]} == {"ok"}
 
 
 def test_a_part_alone_is_judged_alone() -> None:
     found = Measurement(written=complete().written)
-    assert [verdict.text.partition(":")[0] for verdict in judge(found)] == ["child", "child"]
+    assert [result.text.partition(":")[0] for result in check_targets(found)] == ["child", "child"]
     assert "Encode" not in report.markdown(NO_BROKER, found)
     # Without Grete's own row, nothing is known.
-    assert {verdict.word for verdict in judge(Measurement(written=found.written[1:]))} == {"not measured"}
+    assert {result.word for result in check_targets(Measurement(written=found.written[1:]))} == {"not measured"}
 
 
 def trace(size: int) -> list[dict[str, Any]]:
@@ -175,7 +175,7 @@ def test_what_looking_allocates_is_taken_off() -> None:
 
 
 @needs_cc
-def test_the_sink_is_as_it_is_told_to_be() -> None:
+def test_the_sink_behaves_as_configured() -> None:
     body = msgpack.packb([trace(3)])
 
     def put(url: str) -> int:

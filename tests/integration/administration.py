@@ -32,6 +32,13 @@ def settings(servers: str, topic: str) -> dict[str, str]:
     return {name: entry.value for name, entry in entries.items()}
 
 
+# The group protocols of consumers.
+PROTOCOLS = (
+    "classic",
+    pytest.param("consumer", marks=pytest.mark.apache("embedded brokers have no consumer protocol (KIP-848)")),
+)
+
+
 @contextmanager
 def member(kafka: KafkaCluster, topic: str, group: str, protocol: str) -> Iterator[Consumer]:
     """A foreign member of the group, which has all partitions of the topic and has read one of its records."""

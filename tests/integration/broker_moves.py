@@ -6,7 +6,7 @@ import random
 import signal
 from collections.abc import Sequence
 
-from tests.kafka import KafkaCluster, eventually, probe
+from tests.kafka import KafkaCluster, eventually
 
 BLOWS = ("kill", "kill", "kill", "hang", "stop")
 
@@ -54,7 +54,5 @@ class BrokerMoves:
 
     def move_leaders(self) -> None:
         """Leaders go back to where they were at first: most blows have moved some."""
-        port = next(iter(self._kafka.nodes.values())).port
         for topic in self._topics:
-            partitions = self._kafka.admin.partitions(topic)
-            probe.elect_preferred(port.host, port.number, topic, partitions)
+            self._kafka.elect_preferred(topic)

@@ -1,4 +1,4 @@
-"""Apps as processes, and where they write; a broker behind a proxy that loses what it is told to."""
+"""Apps as processes, and where they write; a broker behind a proxy that loses chosen frames."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.apprun import AppRun
+from tests.integration.app_process import AppRun
 from tests.integration.frame_proxy import FrameProxy, proxied_cluster
 from tests.integration.trace_agent import Agent, running_agent
 from tests.kafka import KafkaCluster

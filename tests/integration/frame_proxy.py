@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
-from tests.integration.hostile import frame, read_frame
-from tests.kafka import KafkaCluster
+from tests.integration.hostile_servers import frame, read_frame
+from tests.kafka import KafkaCluster, new_cluster
 from tests.kafka.waiting import Deadline
 
 PRODUCE = 0
 INIT_PRODUCER_ID = 22
 
 
-class Verdict(enum.Enum):
+class FrameAction(enum.Enum):
     """What becomes of a frame.
 
     LOSE: neither it nor what follows on this connection in this direction arrives; the connection stays open.
@@ -29,9 +29,9 @@ class Verdict(enum.Enum):
     """
 
     PASS = enum.auto()
-    LOSE = enum.auto()
-    CUT = enum.auto()
-    GARBLE = enum.auto()
+    DROP = enum.auto()
+    DISCONNECT = enum.auto()
+    CORRUPT = enum.auto()
     HOLD = enum.auto()
 
 
@@ -46,20 +46,20 @@ class Request:
     content: bytes
 
 
-Rule = Callable[[Request], Verdict]
+Rule = Callable[[Request], FrameAction]
 
 
-def passing(_request: Request) -> Verdict:
-    return Verdict.PASS
+def passing(_request: Request) -> FrameAction:
+    return FrameAction.PASS
 
 
-def always(verdict: Verdict) -> Rule:
-    return lambda _request: verdict
+def always(action: FrameAction) -> Rule:
+    return lambda _request: action
 
 
-def first(count: int, verdict: Verdict) -> Rule:
+def first(count: int, action: FrameAction) -> Rule:
     """The first `count` requests; the others pass."""
-    return lambda request: verdict if request.number < count else Verdict.PASS
+    return lambda request: action if request.number < count else FrameAction.PASS
 
 
 @dataclass(eq=False)
@@ -173,20 +173,20 @@ class FrameProxy:
         while True:
             body = read_frame(link.client)
             api, _, correlation = struct.unpack_from(">hhi", body)
-            verdict = Verdict.PASS
+            action = FrameAction.PASS
             with self._changed:
                 number = len(self.requests) if api == self._api else 0
                 request = Request(api, number, correlation, body[:4] + body[8:])
                 if api == self._api:
                     self.requests.append(request)
                     self._changed.notify_all()
-                    verdict = self._on_request(request)
+                    action = self._on_request(request)
                     link.pending[correlation] = request
-            if verdict is Verdict.CUT:
+            if action is FrameAction.DISCONNECT:
                 return
-            if verdict is Verdict.HOLD:
+            if action is FrameAction.HOLD:
                 self._hold()
-            open_way = open_way and verdict is not Verdict.LOSE
+            open_way = open_way and action is not FrameAction.DROP
             if open_way:
                 link.broker.sendall(struct.pack(">i", len(body)) + body)
 
@@ -197,13 +197,13 @@ class FrameProxy:
             (correlation,) = struct.unpack_from(">i", body)
             request = link.pending.pop(correlation, None)
             with self._changed:
-                verdict = self._on_answer(request) if request is not None else Verdict.PASS
-            if verdict is Verdict.CUT:
+                action = self._on_answer(request) if request is not None else FrameAction.PASS
+            if action is FrameAction.DISCONNECT:
                 return
-            if verdict is Verdict.HOLD:
+            if action is FrameAction.HOLD:
                 self._hold()
-            open_way = open_way and verdict is not Verdict.LOSE
-            if verdict is Verdict.GARBLE:
+            open_way = open_way and action is not FrameAction.DROP
+            if action is FrameAction.CORRUPT:
                 link.client.sendall(frame(correlation, self._noise.randbytes(max(len(body) - 4, 40))))
             elif open_way:
                 link.client.sendall(struct.pack(">i", len(body)) + body)
@@ -233,10 +233,10 @@ class FrameProxy:
 
 @contextlib.contextmanager
 def proxied_cluster(**properties: object) -> Iterator[tuple[KafkaCluster, FrameProxy]]:
-    """A broker that tells all clients to come through a proxy."""
+    """A broker whose advertised address is a proxy's."""
     with FrameProxy() as proxy:
         advertised = {"advertised.listeners": f"PLAINTEXT://{proxy.address}"}
-        cluster = KafkaCluster(properties={**advertised, **properties})
+        cluster = new_cluster(properties={**advertised, **properties})
 
         def point() -> None:
             proxy.target = ("127.0.0.1", cluster.nodes[1].port.number)

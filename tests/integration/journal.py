@@ -121,7 +121,7 @@ class Journal:
         return Counter(index for note in list(self.notes)[since:] if note.did == "ok" for index in note.rows)
 
     def assert_in_order(self, unit: Callable[[int], object], until: int, attempts: int | None) -> None:
-        """A record was given to nobody before those in front of it, in its unit (partition or key), were settled.
+        """No handler got a record before those in front of it, in its unit (partition or key), were settled.
 
         Settled: processed with success, or failed and not tried again. With `attempts`, where records that are settled
         may come again with the next owner: failed so often, or once if it is not retried.
@@ -137,7 +137,7 @@ class Journal:
                         assert before in note.rows, text
 
     def assert_one_at_a_time(self, unit: Callable[[int], object], until: int) -> None:
-        """Nobody was given a record of a unit while another one of it was being processed."""
+        """No handler got a record of a unit while another record of the unit was being processed."""
         busy: dict[object, Note] = {}
         for note in self.notes[:until]:
             for name in {unit(index) for index in note.rows}:

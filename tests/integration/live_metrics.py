@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import grete
-from tests.integration.apprun import AppRun
-from tests.integration.swarmrun import SwarmRun
+from tests.integration.app_process import AppRun
+from tests.integration.swarm_process import SwarmRun
 from tests.kafka import KafkaCluster, fill
 from tests.kafka.ports import ReservedPort
-from tests.unit.exposed import Exposed
+from tests.unit.exposition import Exposition
 
 METERED = "tests.integration.apps.metered:app"
 PARTITIONS = 4
@@ -33,11 +33,11 @@ class Metered:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=10) as answer:
             return answer.headers["Content-Type"], answer.read()
 
-    def metrics(self) -> Exposed:
+    def metrics(self) -> Exposition:
         """What a scrape gets."""
         kind, body = self.get("/metrics")
         assert kind == "text/plain; version=0.0.4; charset=utf-8"
-        exposed = Exposed(body)
+        exposed = Exposition(body)
         exposed.check(["node"] if isinstance(self.run, SwarmRun) else [])
         return exposed
 
@@ -47,7 +47,7 @@ class Metered:
         with grete.client.Producer({"bootstrap.servers": self._kafka.bootstrap_servers}) as producer:
             producer.produce_sync(self._topic, b"bad")
 
-    def until(self, name: str, least: float) -> Exposed:
+    def until(self, name: str, least: float) -> Exposition:
         """Wait until the sum of the metric is that much."""
         last = ["nothing"]
 
@@ -83,7 +83,7 @@ def metered(kafka: KafkaCluster, topic: str, directory: Path, nodes: int | None)
         started = SwarmRun(METERED, directory, environment, *options, nodes=nodes)
     with started as run:
         one = Metered(run, port.number, kafka, topic)
-        one.until("grete_group_steady", nodes or 1)
+        one.until("grete_group_ready", nodes or 1)
         one.feed()
         yield one
         assert run.stop() == 0, run.output

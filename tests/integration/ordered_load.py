@@ -13,7 +13,7 @@ from tests.kafka.load import value_of
 class OrderedLoad:
     """Writes values 0, 1, 2 ... on a thread of its own, dealt out to the partitions in turn, as far as it is allowed.
 
-    So record i has to be at offset i // partitions of partition i % partitions, and is told to be there. Chunks are
+    So record i must be at offset i // partitions of partition i % partitions, and be reported there. Chunks are
     written in turn by `produce_many`, a partition after the other, and by `produce`, a record after the other.
     """
 

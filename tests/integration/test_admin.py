@@ -9,11 +9,10 @@ import pytest
 
 import grete
 from grete.client import Admin, GroupListing, Lag, NewTopic, Reset
-from tests.integration.administration import member, seen, settings
+from tests.integration.administration import PROTOCOLS, member, seen, settings
 from tests.kafka import KafkaCluster, eventually, fill
 
 pytestmark = pytest.mark.kafka
-PROTOCOLS = ("classic", "consumer")
 
 
 @pytest.fixture
@@ -54,9 +53,10 @@ def test_describes_topics_as_others_do(admin: Admin, kafka: KafkaCluster, topic:
     assert not any(name.startswith("__") for name in admin.topics())
 
 
+@pytest.mark.apache("offsets are no topic of the embedded brokers")
 def test_internal_topics_are_listed_on_request(admin: Admin, topic: str, group: str) -> None:
     admin.create_topic(topic)
-    admin.reset_offsets(group, {(topic, 0): "earliest"})  # makes the offsets topic, if nobody has
+    admin.reset_offsets(group, {(topic, 0): "earliest"})  # creates the offsets topic unless it exists
     assert "__consumer_offsets" in admin.topics(internal=True)
 
 
@@ -164,6 +164,7 @@ def test_changes_settings_one_by_one(admin: Admin, kafka: KafkaCluster, topic: s
     assert admin.config(topic)["retention.ms"].value == "3000", "all or nothing"
 
 
+@pytest.mark.apache("settings of embedded brokers are given at their start")
 def test_changes_settings_of_brokers(admin: Admin) -> None:
     broker = admin.cluster().brokers[0].id
     assert admin.configs("broker", broker)["node.id"].read_only
@@ -271,7 +272,7 @@ def test_offsets_of_a_group_with_members_are_left_alone(
     assert kafka.admin.committed(group) == {}
 
 
-def test_tells_how_far_a_group_is_behind(admin: Admin, kafka: KafkaCluster, topic: str, group: str) -> None:
+def test_lag_is_how_far_a_group_is_behind(admin: Admin, kafka: KafkaCluster, topic: str, group: str) -> None:
     kafka.create_topic(topic, partitions=2)
     fill(kafka.bootstrap_servers, topic, 200, partitions=2)
     assert admin.lag(group) == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import signal
 import threading
 import time
@@ -14,14 +13,14 @@ import pytest
 import grete
 from grete.client import Admin
 from tests.integration.administration import seen
-from tests.kafka import KafkaCluster, eventually, fill
+from tests.kafka import KafkaCluster, eventually, fill, new_cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster(nodes=3) as cluster:
+    with new_cluster(nodes=3) as cluster:
         yield cluster
 
 
@@ -127,18 +126,9 @@ def test_a_broker_killed_in_the_middle_is_survived(cluster: KafkaCluster, topic:
         assert not set(made) & set(admin.topics())
 
 
-def active_controller(cluster: KafkaCluster) -> int:
-    """The node whose log last says that it leads the quorum."""
-
-    def epoch(node: int) -> int:
-        return max(map(int, re.findall(r"Becoming the active controller at epoch (\d+)", cluster.log(node))), default=0)
-
-    return max(cluster.nodes, key=epoch)
-
-
 def test_a_frozen_broker_is_named_and_holds_up_no_topic_for_long(cluster: KafkaCluster, topic: str) -> None:
-    # Not the controller: while that is frozen, brokers answer nobody until a new one is elected.
-    frozen, alive = sorted(set(cluster.nodes) - {active_controller(cluster)})
+    # Not the controller: while it is frozen, brokers answer no request until a new controller is elected.
+    frozen, alive = sorted(set(cluster.nodes) - {cluster.active_controller()})
     with Admin({"bootstrap.servers": cluster.address(alive), "request.timeout.ms": 3000}) as admin:
         assert len(admin.cluster().brokers) == 3
         cluster.kill(frozen, signal.SIGSTOP)

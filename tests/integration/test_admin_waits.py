@@ -17,13 +17,19 @@ import pytest
 
 import grete
 from grete.client import Admin
-from tests.integration import hostile
+from tests.integration import hostile_servers
 from tests.kafka import KafkaCluster, eventually
 from tests.kafka.jars import ROOT
 
+# Seconds by which a loaded machine may be late; without its limit a call would take a minute.
+LATE = 15.0
+
 
 def test_a_silent_broker_ends_in_a_timeout_that_names_the_operation() -> None:
-    with hostile.Server(hostile.silence) as server, Admin({"bootstrap.servers": server.address}) as admin:
+    with (
+        hostile_servers.Server(hostile_servers.silence) as server,
+        Admin({"bootstrap.servers": server.address}) as admin,
+    ):
         calls: dict[str, Callable[[], object]] = {
             "create_topics": lambda: admin.create_topic("orders", timeout=0.5),
             "describe_groups": lambda: admin.describe_group("billing", timeout=0.5),
@@ -34,12 +40,12 @@ def test_a_silent_broker_ends_in_a_timeout_that_names_the_operation() -> None:
             started = time.monotonic()
             with pytest.raises(grete.TimeoutError, match=f"^{name} .*0.5 s: waited for") as caught:
                 call()
-            assert 0.4 < time.monotonic() - started < 2.0
+            assert 0.4 < time.monotonic() - started < LATE
             assert isinstance(caught.value, TimeoutError)
 
 
 def test_a_refused_port_says_what_to_check() -> None:
-    with hostile.Server(hostile.silence) as server:
+    with hostile_servers.Server(hostile_servers.silence) as server:
         address = server.address
     with (
         Admin({"bootstrap.servers": address}) as admin,
@@ -48,25 +54,33 @@ def test_a_refused_port_says_what_to_check() -> None:
         admin.topics(timeout=0.5)
 
 
-@pytest.mark.parametrize("behaviour", [hostile.garbage, hostile.close_at_once, hostile.huge_frame, hostile.half_frame])
-def test_a_server_that_is_no_broker_is_given_up_in_time(behaviour: hostile.Behaviour) -> None:
-    with hostile.Server(behaviour) as server, Admin({"bootstrap.servers": server.address}) as admin:
+@pytest.mark.parametrize(
+    "behaviour",
+    [hostile_servers.garbage, hostile_servers.close_at_once, hostile_servers.huge_frame, hostile_servers.half_frame],
+)
+def test_a_server_that_is_no_broker_is_given_up_in_time(behaviour: hostile_servers.Behaviour) -> None:
+    with hostile_servers.Server(behaviour) as server, Admin({"bootstrap.servers": server.address}) as admin:
         started = time.monotonic()
         with pytest.raises((grete.TimeoutError, grete.NotKafkaError)):
             admin.topics(timeout=1.0)
-        assert time.monotonic() - started < 3.0
+        assert time.monotonic() - started < LATE
 
 
-@pytest.mark.parametrize(("behaviour", "looks_like"), [(hostile.http, "HTTP"), (hostile.tls_alert, "TLS")])
-def test_what_is_surely_no_kafka_is_said_at_once(behaviour: hostile.Behaviour, looks_like: str) -> None:
-    with hostile.Server(behaviour) as server, Admin({"bootstrap.servers": server.address}) as admin:
+@pytest.mark.parametrize(
+    ("behaviour", "looks_like"), [(hostile_servers.http, "HTTP"), (hostile_servers.tls_alert, "TLS")]
+)
+def test_what_is_surely_no_kafka_is_said_at_once(behaviour: hostile_servers.Behaviour, looks_like: str) -> None:
+    with hostile_servers.Server(behaviour) as server, Admin({"bootstrap.servers": server.address}) as admin:
         for _ in range(2):
             with pytest.raises(grete.NotKafkaError, match=looks_like):
                 admin.topics(timeout=30.0)
 
 
 def test_nothing_connects_before_the_first_question() -> None:
-    with hostile.Server(hostile.silence) as server, Admin({"bootstrap.servers": server.address}) as admin:
+    with (
+        hostile_servers.Server(hostile_servers.silence) as server,
+        Admin({"bootstrap.servers": server.address}) as admin,
+    ):
         with pytest.raises(grete.TimeoutError):
             admin.topics(timeout=0.2)
         assert server.connections == 1
@@ -85,10 +99,13 @@ def named(name: str) -> list[Path]:
     return [task for task in tasks if (task / "comm").read_text().strip() == name]
 
 
-def test_nobody_wakes_up_while_a_call_waits() -> None:
+def test_no_thread_wakes_up_while_a_call_waits() -> None:
     """The caller sleeps until its answer is there, the network thread until something comes or a time is up."""
     seconds = 3.0
-    with hostile.Server(hostile.silence) as server, Admin({"bootstrap.servers": server.address}) as admin:
+    with (
+        hostile_servers.Server(hostile_servers.silence) as server,
+        Admin({"bootstrap.servers": server.address}) as admin,
+    ):
         asked = threading.Event()
         ended = threading.Event()
         caller: list[int] = []
@@ -118,7 +135,10 @@ def test_nobody_wakes_up_while_a_call_waits() -> None:
 
 
 def test_ctrl_c_ends_a_wait() -> None:
-    with hostile.Server(hostile.silence) as server, Admin({"bootstrap.servers": server.address}) as admin:
+    with (
+        hostile_servers.Server(hostile_servers.silence) as server,
+        Admin({"bootstrap.servers": server.address}) as admin,
+    ):
 
         def interrupt() -> None:
             eventually(lambda: server.connections == 1, 10.0, "a question")
@@ -140,7 +160,10 @@ def test_a_signal_that_raises_nothing_does_not_end_a_wait() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _frame: seen.append(number))
     try:
-        with hostile.Server(hostile.silence) as server, Admin({"bootstrap.servers": server.address}) as admin:
+        with (
+            hostile_servers.Server(hostile_servers.silence) as server,
+            Admin({"bootstrap.servers": server.address}) as admin,
+        ):
 
             def disturb() -> None:
                 eventually(lambda: server.connections == 1, 10.0, "a question")
@@ -151,7 +174,7 @@ def test_a_signal_that_raises_nothing_does_not_end_a_wait() -> None:
             started = time.monotonic()
             with pytest.raises(grete.TimeoutError):
                 admin.topics(timeout=1.0)
-            assert 0.9 < time.monotonic() - started < 3.0
+            assert 0.9 < time.monotonic() - started < LATE
             thread.join()
             assert seen == [signal.SIGUSR1]
     finally:
@@ -215,12 +238,12 @@ with open(read_end) as pipe:
 answer["status"] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 answer["parent"] = len(parent.cluster().brokers)
 print(json.dumps(answer))
-# Nobody closes the parent's client: the interpreter's end does.
+# The parent's client is closed by the interpreter's end only.
 """
 
 
 @pytest.mark.kafka
-def test_a_child_is_told_and_an_open_client_ends_with_the_interpreter(kafka: KafkaCluster) -> None:
+def test_a_child_gets_an_error_and_an_open_client_ends_with_the_interpreter(kafka: KafkaCluster) -> None:
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT, kafka.bootstrap_servers]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

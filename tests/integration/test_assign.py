@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 import grete
-from tests.integration.reading import consumer, offsets, read_to, take
-from tests.kafka import KafkaCluster, eventually, fill, value_of
+from tests.integration.topic_reader import consumer, offsets, read_to, take
+from tests.kafka import KafkaCluster, eventually, fill, new_cluster, value_of
 
 pytestmark = pytest.mark.kafka
 Where = int | Literal["earliest", "latest"] | datetime
@@ -41,7 +41,7 @@ def dated(kafka: KafkaCluster) -> str:
     ],
     ids=str,
 )
-def test_starts_where_it_is_told(kafka: KafkaCluster, dated: str, where: Where, first: int) -> None:
+def test_starts_at_the_given_offset(kafka: KafkaCluster, dated: str, where: Where, first: int) -> None:
     with consumer(kafka.bootstrap_servers) as reader:
         reader.assign([(dated, 0, where)])
         rows = read_to(reader, {(dated, 0): 100})[dated, 0]
@@ -147,7 +147,7 @@ def test_columns_say_the_same_as_rows(kafka: KafkaCluster, dated: str) -> None:
 
 
 def test_many_partitions_on_three_nodes() -> None:
-    with KafkaCluster(nodes=3) as cluster:
+    with new_cluster(nodes=3) as cluster:
         cluster.create_topic("wide", partitions=24)
         fill(cluster.bootstrap_servers, "wide", 24_000, partitions=24)
         with consumer(cluster.bootstrap_servers) as reader:

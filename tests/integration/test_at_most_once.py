@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.apprun import AppRun
+from tests.integration.app_process import AppRun
 from tests.kafka import KafkaCluster, fill
 
 pytestmark = pytest.mark.kafka
-TARGET = "tests.integration.apps.once:app"
+TARGET = "tests.integration.apps.at_most_once:app"
 
 
 def test_a_record_whose_handler_dies_does_not_come_again(
@@ -35,4 +35,4 @@ def test_a_record_whose_handler_dies_does_not_come_again(
         run.until(lambda: any(row["runs"][-1][-1] == 49 for row in run.seen), 60.0, "all seen")
         assert run.stop() == 0, run.output
         note(run)
-    assert seen == list(range(50)), "each once, in order: what is lost is only what nobody has begun"
+    assert seen == list(range(50)), "each once, in order: lost are only records that no handler has begun"

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import StartRecorder
-from tests.integration.ledger import Ledger
-from tests.kafka import KafkaCluster, eventually, fill
+from tests.integration.recorder_check import Ledger
+from tests.kafka import KafkaCluster, eventually, fill, new_cluster
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 6
 
 
 def kill_and_restart(tmp_path: Path, start: StartRecorder, away: float) -> None:
-    with KafkaCluster() as kafka:
+    with new_cluster() as kafka:
         kafka.create_topic("orders", partitions=PARTITIONS)
         fill(kafka.bootstrap_servers, "orders", 60_000, partitions=PARTITIONS)
         run = start(kafka, "orders", "billing", work=0.02, max_messages=200, session_ms=45_000)
@@ -62,7 +62,7 @@ def has_seen(directory: Path, count: int) -> bool:
 
 @pytest.mark.timeout(200)
 def test_leaders_and_the_coordinator_move(tmp_path: Path, start_recorder: StartRecorder) -> None:
-    with KafkaCluster(nodes=3) as kafka:
+    with new_cluster(nodes=3) as kafka:
         kafka.create_topic("orders", partitions=PARTITIONS)
         fill(kafka.bootstrap_servers, "orders", 30_000, partitions=PARTITIONS)
         run = start_recorder(kafka, "orders", "billing", work=0.02, max_messages=200)
@@ -85,8 +85,8 @@ def test_leaders_and_the_coordinator_move(tmp_path: Path, start_recorder: StartR
 
 @pytest.mark.timeout(200)
 def test_a_broker_that_hangs_for_a_while(tmp_path: Path, start_recorder: StartRecorder) -> None:
-    """SIGSTOP: connections stay open and nobody answers."""
-    with KafkaCluster() as kafka:
+    """SIGSTOP: connections stay open, and the broker answers nothing."""
+    with new_cluster() as kafka:
         kafka.create_topic("orders", partitions=PARTITIONS)
         fill(kafka.bootstrap_servers, "orders", 30_000, partitions=PARTITIONS)
         run = start_recorder(kafka, "orders", "billing", work=0.02, max_messages=200, session_ms=45_000)
@@ -101,8 +101,8 @@ def test_a_broker_that_hangs_for_a_while(tmp_path: Path, start_recorder: StartRe
 
 @pytest.mark.timeout(200)
 def test_a_coordinator_that_hangs_is_replaced(tmp_path: Path, start_recorder: StartRecorder) -> None:
-    """SIGSTOP, and no SIGCONT: the other brokers take over all that it did, and nobody waits for it."""
-    with KafkaCluster(nodes=3) as kafka:
+    """SIGSTOP, and no SIGCONT: the other brokers take over all that it did, and no client waits for it."""
+    with new_cluster(nodes=3) as kafka:
         kafka.create_topic("orders", partitions=PARTITIONS)
         fill(kafka.bootstrap_servers, "orders", 6000, partitions=PARTITIONS)
         run = start_recorder(kafka, "orders", "billing", session_ms=6000)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.apprun import AppRun
+from tests.integration.app_process import AppRun
 from tests.integration.conftest import StartRecorder
-from tests.integration.ledger import Ledger
-from tests.integration.steady import SteadyProducer
-from tests.kafka import KafkaCluster, eventually
+from tests.integration.continuous_producer import SteadyProducer
+from tests.integration.recorder_check import Ledger
+from tests.kafka import KafkaCluster, eventually, new_cluster
 from tests.kafka.waiting import Deadline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.soak]
@@ -83,7 +83,7 @@ class Chaos:
         if self._away is not None:
             self._kafka.start(self._away)
             self._away = None
-        for name in ("orders", "__consumer_offsets"):
+        for name in ("orders", *self._kafka.internal_topics):
             eventually(partial(self._in_sync, name), 120.0, f"all replicas of {name}")
 
     def _in_sync(self, topic: str) -> bool:
@@ -99,7 +99,7 @@ def test_nothing_is_lost_in_chaos(tmp_path: Path, start_recorder: StartRecorder)
     seed = int(os.environ.get("SOAK_SEED", time.time_ns() % 1_000_000))
     length = Deadline(float(os.environ.get("SOAK_SECONDS", "300")))
     print(f"SOAK_SEED={seed}")
-    with KafkaCluster(nodes=3) as kafka:
+    with new_cluster(nodes=3) as kafka:
         kafka.create_topic("orders", partitions=PARTITIONS)
 
         def start() -> AppRun:

@@ -9,12 +9,12 @@ import pytest
 
 import grete
 from tests.integration.conftest import StartRecorder
-from tests.integration.ledger import Ledger
-from tests.integration.reading import consumer, offsets, reached, take
-from tests.integration.segments import batches
+from tests.integration.recorder_check import Ledger
+from tests.integration.topic_reader import consumer, offsets, reached, take
 from tests.kafka import KafkaCluster, eventually, fill, value_of
+from tests.kafka.stored_batches import batches
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.apache("a byte is flipped in a file of the broker")]
 BATCH = 100
 
 
@@ -108,7 +108,7 @@ def test_each_of_two_corrupt_partitions_is_named(kafka: KafkaCluster, topic: str
     BadByte(kafka, topic, 0, value_of(2 * 250, 100)).flip()
     rows: dict[tuple[str, int], list[grete.Message]] = {(topic, 0): [], (topic, 1): []}
     ends = {(topic, 0): 1000, (topic, 1): 1000}
-    told = []
+    reported = []
     with consumer(kafka.bootstrap_servers) as reader:
         reader.assign([(topic, 0, 0), (topic, 1, 0)])
 
@@ -116,11 +116,11 @@ def test_each_of_two_corrupt_partitions_is_named(kafka: KafkaCluster, topic: str
             try:
                 take(reader, rows, 0.25)
             except grete.CorruptBatchError as error:
-                told.append((error.partition, error.offset))
+                reported.append((error.partition, error.offset))
                 reader.seek(error.topic, error.partition, error.offset + BATCH)
             return reached(reader, ends)
 
-        eventually(all_read, 30.0, lambda: f"both partitions: {told}")
-    assert sorted(told) == [(0, 200), (1, 200)]
+        eventually(all_read, 30.0, lambda: f"both partitions: {reported}")
+    assert sorted(reported) == [(0, 200), (1, 200)]
     for row in rows.values():
         assert offsets(row) == [*range(200), *range(300, 1000)]

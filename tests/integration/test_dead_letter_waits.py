@@ -9,15 +9,15 @@ from collections import Counter
 import pytest
 
 import grete
-from tests.integration.apprunning import FAST, dead_letters, header, make, running, until_done
-from tests.integration.producing import producer
-from tests.kafka import KafkaCluster, eventually
+from tests.integration.app_in_process import FAST, dead_letters, header, make, running, until_done
+from tests.integration.producers import producer
+from tests.kafka import KafkaCluster, eventually, new_cluster
 
 pytestmark = pytest.mark.kafka
 POISON = 17
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+def dead_letter_errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     """What is wrong with dead letters, as the log has it."""
     rows = [row for row in caplog.records if row.__dict__.get("event") == "consumer.dead_letter"]
     return [row for row in rows if row.levelno >= logging.ERROR]
@@ -47,9 +47,9 @@ def test_other_keys_go_on_while_the_dead_letter_topic_is_missing(
         seen[message.offset] += 1
 
     with running(app):
-        eventually(lambda: len(seen) == 59 and told(caplog), 60.0, "all others are done")
+        eventually(lambda: len(seen) == 59 and dead_letter_errors(caplog), 60.0, "all others are done")
         assert kafka.admin.committed(group)[topic, 0] <= POISON
-        assert missing in told(caplog)[0].getMessage()
+        assert missing in dead_letter_errors(caplog)[0].getMessage()
         kafka.create_topic(missing)
         until_done(kafka, app, topic)
     assert set(seen.values()) == {1}
@@ -73,8 +73,8 @@ def test_a_dead_letter_that_was_too_large_goes_when_it_is_allowed_to(
             raise ValueError("poison")
 
     with running(app), grete.client.Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
-        eventually(lambda: told(caplog), 60.0, "the log says so")
-        assert "max.message.bytes" in told(caplog)[0].getMessage()
+        eventually(lambda: dead_letter_errors(caplog), 60.0, "the log says so")
+        assert "max.message.bytes" in dead_letter_errors(caplog)[0].getMessage()
         assert kafka.admin.committed(group).get((topic, 0), 0) <= POISON
         admin.alter_config(tight, {"max.message.bytes": "100000"})
         until_done(kafka, app, topic)
@@ -84,7 +84,7 @@ def test_a_dead_letter_that_was_too_large_goes_when_it_is_allowed_to(
 
 @pytest.mark.timeout(180)
 def test_a_broker_that_is_down_for_a_while_costs_no_dead_letter(caplog: pytest.LogCaptureFixture) -> None:
-    with KafkaCluster() as own:
+    with new_cluster() as own:
         own.create_topic("orders")
         own.create_topic("orders.dlq")
         write(own, "orders")
@@ -107,7 +107,7 @@ def test_a_broker_that_is_down_for_a_while_costs_no_dead_letter(caplog: pytest.L
             assert last.wait(30)
             own.kill(1)
             down.set()
-            eventually(lambda: told(caplog), 60.0, "the log says so")
+            eventually(lambda: dead_letter_errors(caplog), 60.0, "the log says so")
             assert POISON + 1 not in seen, "strict order: nothing behind it"
             own.start(1)
             until_done(own, app, "orders")

@@ -1,4 +1,4 @@
-"""What `Deliveries` tells of batches of which only some records fail."""
+"""What `Deliveries` reports of batches of which only some records fail."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import grete
-from tests.integration.apprunning import dead_letters, make, running, until_done
-from tests.integration.swarmrun import WORKER, SwarmRun
+from tests.integration.app_in_process import dead_letters, make, running, until_done
+from tests.integration.swarm_process import WORKER, SwarmRun
 from tests.kafka import KafkaCluster, eventually, fill
 
 pytestmark = pytest.mark.kafka
@@ -77,9 +77,9 @@ def test_a_stop_waits_for_the_job_and_commits_it(kafka: KafkaCluster, topic: str
     @app.consumer(topic, partitions=[0], max_messages=10, max_wait="10s")
     def slow(messages: grete.Messages) -> None:
         begun.set()
-        runner = app._live()
+        runner = app._current_runner()
         assert runner is not None
-        eventually(lambda: runner._stop.left() is not None, 30.0, "the stop")
+        eventually(lambda: runner._stop.remaining() is not None, 30.0, "the stop")
 
     with running(app):
         assert begun.wait(30.0)
@@ -147,7 +147,7 @@ def test_a_group_with_members_takes_no_offsets_of_strangers(
         member.quiet()
         fill(kafka.bootstrap_servers, topic, 10)
         with caplog.at_level(logging.WARNING), running(direct):
-            refused = f"{topic}[0]: offset 20 was not committed: the group has members, and only they commit in it"
+            refused = f"{topic}[0]: offset 20 was not committed: the group has members, and only members may commit"
             eventually(lambda: refused in caplog.text, 30.0, lambda: caplog.text)
         assert kafka.admin.committed(group) == {(topic, 0): 10}
 
@@ -186,7 +186,7 @@ def test_nodes_read_what_is_theirs_and_one_without_a_route_is_steady(
         read_by = until_read(kafka, run, group, *topics)
         assert read_by == {(name, at, node) for name in topics for at, node in ((0, 0), (2, 0), (1, 1))}
         assert kafka.admin.members(group) == {}
-        run.until_steady()
+        run.until_ready()
         assert run.stop() == 0, run.output
 
 

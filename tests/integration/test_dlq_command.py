@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import grete
-from grete.dlq import headers
-from tests.integration.apprunning import FAST, dead_letters, header, make, running, until_done
+from grete._dlq import header_names
+from tests.integration.app_in_process import FAST, dead_letters, header, make, running, until_done
 from tests.integration.commands import GRETE, Done
 from tests.integration.commands import grete as run_grete
-from tests.integration.lettering import FAILED, everything, failure, values, write_letters
-from tests.integration.producing import producer
+from tests.integration.dead_letter_topics import FAILED, everything, failure, values, write_letters
+from tests.integration.producers import producer
 from tests.kafka import KafkaCluster, eventually
 from tests.kafka.processes import end, spawn
 
@@ -72,12 +72,12 @@ def test_what_a_handler_could_not_do_comes_back_when_it_can(kafka: KafkaCluster,
         assert {(row["error_class"], row["error_message"], row["attempts"], row["group"]) for row in listed} == {
             ("ValueError", "the bank is closed", 3, group)
         }
-        # Still broken: each comes to the dead letters again, and is not sent a second time by the same replay.
+        # Still broken: each is written to the dead letters again, and is not sent a second time by the same replay.
         assert replay(kafka, dlq) == {"replayed": 2, "before": 0, "to": {topic: 2}, "complete": True}
         until_done(kafka, app, topic)
         again = dead_letters(kafka, dlq)[2:]
-        assert [header(message, headers.REPLAYED) for message in again] == ["1", "1"]
-        assert [header(message, headers.SOURCE_OFFSET) for message in again] == ["10", "11"]
+        assert [header(message, header_names.REPLAYED) for message in again] == ["1", "1"]
+        assert [header(message, header_names.SOURCE_OFFSET) for message in again] == ["10", "11"]
         broken = False
         assert replay(kafka, dlq) == {"replayed": 2, "before": 2, "to": {topic: 2}, "complete": True}
         until_done(kafka, app, topic)
@@ -92,7 +92,7 @@ def test_a_replayed_record_is_the_one_that_failed(kafka: KafkaCluster, dlq: str,
             (
                 b"\xfe",
                 b"whole\x00",
-                [*own, *failure(topic, 5, partition=1), (headers.REPLAYED, b"4")],
+                [*own, *failure(topic, 5, partition=1), (header_names.REPLAYED, b"4")],
                 1_600_000_000_000,
             ),
             (None, None, failure(topic, 6, partition=99), 1_600_000_000_001),
@@ -101,9 +101,13 @@ def test_a_replayed_record_is_the_one_that_failed(kafka: KafkaCluster, dlq: str,
     assert replay(kafka, dlq)["replayed"] == 2
     (first,) = [m for rows in everything(kafka, topic).values() for m in rows if m.key == b"\xfe"]
     assert (first.partition, first.value, first.timestamp) == (1, b"whole\x00", 1_600_000_000_000)
-    assert first.headers == (*own, (headers.REPLAYED, b"5"))
+    assert first.headers == (*own, (header_names.REPLAYED, b"5"))
     (second,) = [m for rows in everything(kafka, topic).values() for m in rows if m.key is None]
-    assert (second.value, second.timestamp, second.headers) == (None, 1_600_000_000_001, ((headers.REPLAYED, b"1"),))
+    assert (second.value, second.timestamp, second.headers) == (
+        None,
+        1_600_000_000_001,
+        ((header_names.REPLAYED, b"1"),),
+    )
 
 
 def test_what_was_replayed_is_not_replayed_again(kafka: KafkaCluster, dlq: str, topic: str) -> None:
@@ -149,7 +153,8 @@ def test_an_interrupted_replay_goes_on(
 ) -> None:
     count = 400
     write_letters(kafka, dlq, [failure(topic, at) for at in range(count)])
-    words = ["dlq", "replay", dlq, "--yes", "--rate", "50/s", "--bootstrap", kafka.bootstrap_servers]
+    # So slow that it is in the middle for a minute.
+    words = ["dlq", "replay", dlq, "--yes", "--rate", "6/s", "--bootstrap", kafka.bootstrap_servers]
     with (tmp_path / "err").open("wb") as err:
         process = spawn([GRETE, *words], stderr=err)
         try:
@@ -170,9 +175,7 @@ def test_an_interrupted_replay_goes_on(
     assert values(kafka, topic) == [*range(sent), *range(committed, count)]
 
 
-def test_progress_that_somebody_else_makes_is_noticed(
-    kafka: KafkaCluster, dlq: str, topic: str, tmp_path: Path
-) -> None:
+def test_progress_of_another_replay_is_noticed(kafka: KafkaCluster, dlq: str, topic: str, tmp_path: Path) -> None:
     write_letters(kafka, dlq, [failure(topic, at) for at in range(400)])
     words = ["dlq", "replay", dlq, "--yes", "--rate", "20/s", "--bootstrap", kafka.bootstrap_servers]
     with (tmp_path / "err").open("wb") as err:
@@ -180,7 +183,7 @@ def test_progress_that_somebody_else_makes_is_noticed(
         try:
             eventually(lambda: (dlq, 0) in kafka.admin.committed(group_of(dlq)), 30.0, "a commit")
             # As another replay does that has overtaken this one.
-            reset = ["groups", "reset", group_of(dlq), "--topic", f"{dlq}:0", "--to", "390", "--execute"]
+            reset = ["groups", "reset", group_of(dlq), "--topic", f"{dlq}:0", "--to", "390", "--yes"]
             assert run_grete(kafka, *reset).status == 0
             assert process.wait(20.0) == 1
         finally:
@@ -228,7 +231,7 @@ def test_lists_with_filters_and_summary(kafka: KafkaCluster, dlq: str, topic: st
     assert lines[0].split()[:3] == ["PARTITION", "OFFSET", "SOURCE"]
     assert (
         lines[1].split()
-        == ["0", "0", f"{topic}[0]:0", "billing", "5", "app.PaymentError", "no", "0"] + ["2026-01-31T12:00:00Z"] * 2
+        == ["0", "0", f"{topic}[0]@0", "billing", "5", "app.PaymentError", "no", "0"] + ["2026-01-31T12:00:00Z"] * 2
     )
     assert len(lines) == 3
     assert "and 9 more" in done.err
@@ -236,14 +239,14 @@ def test_lists_with_filters_and_summary(kafka: KafkaCluster, dlq: str, topic: st
 
 def test_shows_one_whole(kafka: KafkaCluster, dlq: str, topic: str) -> None:
     with producer(kafka.bootstrap_servers) as target:
-        told: list[Any] = [("trace", b"1"), *failure(topic, 17)]
+        record_headers: list[Any] = [("trace", b"1"), *failure(topic, 17)]
         values_sent = [b'{"amount": 3}', b"two\nlines \x1b", b"\xff\x00raw", None]
-        target.produce_many(dlq, [(b"ada", value, told) for value in values_sent], partition=0).wait(30)
+        target.produce_many(dlq, [(b"ada", value, record_headers) for value in values_sent], partition=0).wait(30)
         target.produce_many(dlq, [b"plain"], partition=0).wait(30)
     lines = call(kafka, "show", dlq, "0", "0").out.splitlines()
     for line in (
         f"{dlq}[0] offset 0",
-        f"from       {topic}[0]:17, group billing",
+        f"from       {topic}[0]@17, group billing",
         "failed     after 5 attempts, 2026-01-31T12:00:00.000Z to 2026-01-31T12:00:00.000Z",
         "error      app.PaymentError",
         "  no 17",
@@ -257,7 +260,7 @@ def test_shows_one_whole(kafka: KafkaCluster, dlq: str, topic: str) -> None:
     assert "value      null" in call(kafka, "show", dlq, "0", "3").out
     assert "it is no JSON" in call(kafka, "show", dlq, "0", "1", "--as", "json", status=1).err
     (row,) = call(kafka, "show", dlq, "0", "0", "--json").rows
-    assert (row["key"], row["value"], row["failure"]["source_offset"]) == ("ada", '{"amount": 3}', 17)
+    assert (row["key"], row["value"], row["failure"]["source_offset"]) == ("ada", {"amount": 3}, 17)
     done = call(kafka, "show", dlq, "0", "4")
     assert "plain" in done.out
     assert "no dead letter" in done.err
@@ -268,7 +271,7 @@ def test_shows_one_whole(kafka: KafkaCluster, dlq: str, topic: str) -> None:
 def test_purges_what_is_asked_for(kafka: KafkaCluster, dlq: str, topic: str) -> None:
     write_letters(kafka, dlq, [failure(topic, at, second=at) for at in range(20)])
     write_letters(kafka, dlq, [failure(topic, 9, second=30)], partition=1)
-    assert "say --yes" in call(kafka, "purge", dlq, status=2).err
+    assert "add --yes" in call(kafka, "purge", dlq, status=2).err
     assert kafka.admin.start_offsets(dlq) == {0: 0, 1: 0}
 
     done = call(kafka, "purge", dlq, "--before", FAILED % 5, "--yes", "--json")
@@ -317,7 +320,7 @@ def test_says_why_it_cannot_be(kafka: KafkaCluster, topic: str, dlq: str) -> Non
         (["purge", f"{topic}.missing", "--yes"], 1, f"{topic}.missing"),
         (["replay", dlq, "--yes"], 1, f"grete topics create {topic}.gone"),
         (["replay", dlq, "--to", dlq, "--yes"], 2, "where they are"),
-        (["replay", dlq, "--to", topic], 2, "say --yes"),
+        (["replay", dlq, "--to", topic], 2, "add --yes"),
         (["replay", dlq, "--offset", "1", "--yes"], 2, "--partition"),
         (["list", dlq, "--partition", "5"], 1, "no partition 5"),
     ):

@@ -129,7 +129,7 @@ def test_quiet_lets_nothing_new_begin(kafka: KafkaCluster, topic: str) -> None:
         app.quiet()
         fill(kafka.bootstrap_servers, topic, 10)
         eventually(lambda: any(lane["queued_bytes"] for lane in app.statistics()["lanes"]), 30.0, "their arrival")
-        assert sum(seen) == 10, "and nobody takes them"
+        assert sum(seen) == 10, "and no handler takes them"
         assert len(kafka.admin.members(topic)) == 1
     assert kafka.admin.committed(topic) == {(topic, 0): 10}
 
@@ -189,7 +189,7 @@ def test_who_takes_too_long_is_named_with_its_stack(
     fill(kafka.bootstrap_servers, topic, 10)
     release = threading.Event()
 
-    def told() -> dict[str, str]:
+    def messages_by_event() -> dict[str, str]:
         return {getattr(record, "event", ""): record.getMessage() for record in caplog.records}
 
     app = grete.App(topic, kafka={"bootstrap.servers": kafka.bootstrap_servers}, stall_after="200ms")
@@ -200,9 +200,39 @@ def test_who_takes_too_long_is_named_with_its_stack(
 
     with app.running():
         try:
-            eventually(lambda: "consumer.timeout" in told(), 60.0, lambda: str(told()))
+            eventually(lambda: "consumer.timeout" in messages_by_event(), 60.0, lambda: str(messages_by_event()))
         finally:
             release.set()
     for event in ("consumer.stalled", "consumer.timeout"):
-        assert "slow" in told()[event]
-        assert "release.wait()" in told()[event], "its stack"
+        assert "slow" in messages_by_event()[event]
+        assert "release.wait()" in messages_by_event()[event], "its stack"
+
+
+def test_a_stop_does_not_wait_for_a_topic_that_does_not_exist(kafka: KafkaCluster, topic: str) -> None:
+    kafka.create_topic(topic)
+    fill(kafka.bootstrap_servers, topic, 1)
+    kafka_settings = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "topic.metadata.propagation.max.ms": 600_000,
+        "max.block.ms": 600_000,
+    }
+    app = grete.App(topic, kafka=kafka_settings, shutdown_timeout="60s")
+    blocked = threading.Event()
+    ended: list[grete.GreteError] = []
+
+    @app.consumer(topic)
+    class Copy(grete.Consumer):
+        def consume(self) -> None:
+            blocked.set()
+            try:
+                self.producer.produce(f"{topic}-misspelt", self.messages[0].value)
+            except grete.GreteError as error:
+                ended.append(error)
+                raise
+
+    with app.running():
+        assert blocked.wait(60.0)
+        began = time.monotonic()
+    assert time.monotonic() - began < 20.0
+    assert isinstance(ended[-1], grete.UnknownTopicError | grete.TimeoutError)
+    assert kafka.admin.committed(topic).get((topic, 0), 0) == 0

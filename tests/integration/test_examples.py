@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -13,10 +11,9 @@ import pytest
 import grete
 from examples import accounts, enrich, observe, orders, swarm
 from grete.instrumentation.dogstatsd import DogStatsD
-from tests.integration.apprunning import dead_letters, header, running, until_done
-from tests.integration.producing import producer, values
+from tests.integration.app_in_process import dead_letters, header, running, until_done
+from tests.integration.producers import producer, values
 from tests.kafka import KafkaCluster
-from tests.kafka.jars import ROOT
 from tests.unit.fake_dogstatsd import agent
 
 pytestmark = pytest.mark.kafka
@@ -102,10 +99,12 @@ def test_observe(kafka: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
         with running(observe.app):
             until_done(kafka, observe.app, "payments")
         observe.app.monitor.unsubscribe(listener)
-        told = datadog.take()
-    sums = {name: sum(sum(line.values) for line in told if line.name == name) for name in {line.name for line in told}}
+        lines = datadog.take()
+    sums = {
+        name: sum(sum(line.values) for line in lines if line.name == name) for name in {line.name for line in lines}
+    }
     assert (sums["grete.records"], sums["grete.dead_letters"], sums["grete.job_failures"]) == (2, 1, 1)
-    times = [line for line in told if line.name == "grete.handler.duration_seconds"]
+    times = [line for line in lines if line.name == "grete.handler.duration_seconds"]
     assert {line.tags["result"]: len(line.values) for line in times} == {"ok": 1, "error": 1}
     assert errors(kafka, "payments.dlq") == [(b'{"amount": -1}', "grete.errors.Reject")]
     own = [record for record in caplog.records if record.name == "observe-example"]
@@ -115,37 +114,6 @@ def test_observe(kafka: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
     assert own[-1].getMessage() == "charged 7 so far; 0 records wait, 0 of 2 workers are busy"
     jobs = [record for record in caplog.records if record.name == "grete.jobs"]
     assert {record.__dict__["handler"] for record in jobs} == {"charge"}
-    done = [record.__dict__ for record in jobs if record.__dict__["event"] == "consumer.consumed"]
+    done = [record.__dict__ for record in jobs if record.__dict__["event"] == "job.finished"]
     assert [fields["error"] for fields in done] == ["Reject: a payment of -1", None]
     assert done[-1]["last_offset"] == 2
-
-
-def test_the_demo_tells_its_story() -> None:
-    command = [sys.executable, str(ROOT / "examples" / "demo.py"), "--records", "20000"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
-    story = [
-        "committed 20,000; gaps or repetitions: 0: all is well",
-        "payment-2, attempt 1",
-        "ConnectionError: the bank does not answer; retried in 0.5 s (attempt 2 of 3)",
-        "ConnectionError: the bank does not answer; retried in 1.0 s (attempt 3 of 3)",
-        "payment-2 is paid",
-        "payment-4, attempt 3",
-        "its record 3 goes to demo-payments.dlq",
-        "payment-5 is paid",
-        "demo-payments[0]:3  demo-payments         3",
-        "error      examples.demo_failures.CardExpiredError",
-        "    shop: demo",
-        "payment-4, attempt 1",
-        "payment-4 is paid",
-        "five payments, each paid once: all is well",
-    ]
-    at = 0
-    for line in story:
-        assert line in done.stdout[at:], f"{line}\n{done.stdout}"
-        at = done.stdout.index(line, at)
-    assert "1 replayed: 1 to demo-payments" in done.stdout
-    assert done.stdout.count("log: ") == 6
-    assert "WRONG" not in done.stdout
-    assert "grete.client:" not in done.stdout, "a replay that went well has nothing to log"

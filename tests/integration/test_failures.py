@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import grete
-from tests.integration.apprunning import FAST, dead_letters, header, make, running, until_done
-from tests.integration.producing import producer
+from tests.integration.app_in_process import FAST, dead_letters, header, make, running, until_done
+from tests.integration.producers import producer
 from tests.kafka import KafkaCluster, eventually
 
 pytestmark = pytest.mark.kafka
@@ -197,11 +197,11 @@ def test_a_missing_dead_letter_topic_holds_the_lane_loudly(
     app = make(kafka, group)
     app.consumer(topic, retry=FAST, dead_letter=missing)(one_by_one)
 
-    def told() -> bool:
+    def is_logged() -> bool:
         return any(record.__dict__.get("event") == "consumer.dead_letter" for record in caplog.records)
 
     with running(app):
-        eventually(told, 60.0, "the log says so")
+        eventually(is_logged, 60.0, "the log says so")
         assert kafka.admin.committed(group).get((topic, 0), 0) <= 3
         kafka.create_topic(missing, partitions=1)
         until_done(kafka, app, topic)
@@ -225,11 +225,11 @@ def test_a_dead_letter_that_is_too_large_stays_and_says_so(
 
     app.consumer(topic, retry=FAST, dead_letter=tight)(handler)
 
-    def told() -> list[str]:
+    def logged_messages() -> list[str]:
         return [record.getMessage() for record in caplog.records if "max.message.bytes" in record.getMessage()]
 
     with running(app):
-        eventually(lambda: len(told()) > 1, 60.0, "the log says so, again and again")
+        eventually(lambda: len(logged_messages()) > 1, 60.0, "the log says so, again and again")
     assert kafka.admin.committed(group).get((topic, 0), 0) <= 1
     assert dead_letters(kafka, tight) == []
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import grete
-from tests.integration.apprun import AppRun
-from tests.integration.apprunning import make, running, until_done
-from tests.integration.producing import producer
+from tests.integration.app_in_process import make, running, until_done
+from tests.integration.app_process import AppRun
+from tests.integration.producers import producer
 from tests.kafka import KafkaCluster, eventually, fill
 
 pytestmark = pytest.mark.kafka
@@ -106,7 +106,7 @@ def test_at_most_once_does_nothing_again_after_a_kill(
         for offset in row["offsets"]
     )
     assert set(begun.values()) == {1}, "nothing twice"
-    # The batch that hung was begun; all behind it came to the second process.
+    # The batch that hung was begun; all behind it were processed by the second process.
     assert set(begun) == {(partition, offset) for partition in range(2) for offset in range(100)}
 
 
@@ -115,8 +115,8 @@ def hangs(run: AppRun, partition: int) -> bool:
 
 
 def test_a_delay_holds_records_back_and_no_worker(kafka: KafkaCluster, topic: str, group: str) -> None:
-    prompt = f"{topic}.prompt"
-    for name in (topic, prompt):
+    prompt, later = f"{topic}.prompt", f"{topic}.later"
+    for name in (topic, prompt, later):
         kafka.create_topic(name)
     seen: list[tuple[str, int, int]] = []
     app = make(kafka, group, workers=1)
@@ -125,18 +125,20 @@ def test_a_delay_holds_records_back_and_no_worker(kafka: KafkaCluster, topic: st
         seen.append((message.topic, message.offset, time.time_ns() // 1_000_000 - message.timestamp))
 
     app.consumer(topic, delay="1500ms")(note)
+    app.consumer(later, delay="1h")(note)
     app.consumer(prompt)(note)
     with running(app), producer(kafka.bootstrap_servers, linger_ms=0) as target:
         for _ in range(3):
-            for name in (topic, prompt):
+            for name in (later, topic, prompt):
                 target.produce_many(name, [b"x"] * 5, partition=0).wait(30)
             eventually(lambda: sum(name == prompt for name, _, _ in seen) % 5 == 0, 30.0, "the prompt ones")
         until_done(kafka, app, topic, prompt)
     late = [(offset, age) for name, offset, age in seen if name == topic]
     assert [offset for offset, _ in late] == list(range(15))
     assert min(age for _, age in late) >= 1500
-    # The only worker had time for the others: all of them were done before the first delayed one was due.
-    assert [name for name, _, _ in seen[:5]] == [prompt] * 5
+    # The only worker had time for the others, beside records that are not due for an hour.
+    assert [name for name, _, _ in seen].count(prompt) == 15
+    assert later not in {name for name, _, _ in seen}
 
 
 def test_old_records_are_left_out_and_counted(
@@ -148,7 +150,7 @@ def test_old_records_are_left_out_and_counted(
     fill(kafka.bootstrap_servers, topic, 90, timestamp=lambda index: now - (index % 3 == 0) * 7_200_000)
     seen: list[int] = []
     app = make(kafka, group)
-    app.consumer(topic, expire="1h")(lambda messages: seen.extend(messages.offsets))
+    app.consumer(topic, max_age="1h")(lambda messages: seen.extend(messages.offsets))
     with running(app):
         until_done(kafka, app, topic)
         assert app.statistics()["counts"]["expired"] == 30
@@ -162,6 +164,7 @@ def test_no_more_records_than_the_rate_allows(kafka: KafkaCluster, topic: str, g
     fill(kafka.bootstrap_servers, topic, 300, partitions=2, key=lambda index: b"%d" % (index % 10))
     times: list[float] = []
     app = make(kafka, group)
+    began = time.monotonic()
 
     @app.consumer(topic, rate_limit="100/s", concurrency=concurrency)
     def note(message: grete.Message) -> None:
@@ -170,14 +173,13 @@ def test_no_more_records_than_the_rate_allows(kafka: KafkaCluster, topic: str, g
     with running(app):
         until_done(kafka, app, topic)
     assert len(times) == 300
-    # A hundred may come at once, the others at their rate.
-    assert times[-1] - times[0] >= 1.9
-    for at, begin in enumerate(times):
-        window = sum(moment < begin + 1.0 for moment in times[at:])
-        assert window <= 201, f"{window} records within a second"
+    # A hundred may come at once, the others at their rate. A thread that is late notes several together: the times are
+    # compared with the start only, and not with each other.
+    for number, at in enumerate(times):
+        assert at - began >= (number - 100) / 100, f"record {number} after {at - began:.3f} s"
 
 
-def test_a_pause_ends_when_somebody_says_so(kafka: KafkaCluster, topic: str, group: str) -> None:
+def test_a_pause_ends_on_resume(kafka: KafkaCluster, topic: str, group: str) -> None:
     kafka.create_topic(topic, partitions=2)
     fill(kafka.bootstrap_servers, topic, 80, partitions=2)
     seen: Counter[int] = Counter()

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.kafka
 SCRIPT = """
 import gc, json, os, sys
 import grete
-from tests.integration.reading import offsets, read_to, take
+from tests.integration.topic_reader import offsets, read_to, take
 servers, topic = sys.argv[1:]
 
 parent = grete.client.Consumer({"bootstrap.servers": servers})
@@ -63,7 +63,7 @@ print(json.dumps(answer))
 """
 
 
-def test_a_child_is_told_and_the_parent_goes_on(kafka: KafkaCluster, topic: str) -> None:
+def test_a_child_gets_an_error_and_the_parent_goes_on(kafka: KafkaCluster, topic: str) -> None:
     kafka.create_topic(topic)
     fill(kafka.bootstrap_servers, topic, 1000)
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT, kafka.bootstrap_servers, topic]

@@ -1,4 +1,4 @@
-"""200 forks while a process produces and consumes: nobody hangs, nothing is shared, nothing comes twice."""
+"""200 forks while a process produces and consumes: no process hangs, nothing is shared, no record comes twice."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.apps.storm import KINDS, PARTITIONS
-from tests.integration.producing import values
-from tests.integration.segments import assert_sequences, batches
+from tests.integration.apps.fork_storm import KINDS, PARTITIONS
+from tests.integration.producers import values
 from tests.kafka import KafkaCluster
+from tests.kafka.foreign_readers import sequences
 from tests.kafka.jars import ROOT
-from tests.kafka.java import judge
 from tests.kafka.processes import end, spawn
+from tests.kafka.stored_batches import assert_sequences, batches
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 FORKS = 200
@@ -32,7 +32,7 @@ def run_storm(kafka: KafkaCluster, topic: str, children: str, group: str) -> dic
     arguments = [kafka.bootstrap_servers, topic, children, group, str(FORKS), str(seed)]
     process = spawn(
         # Since 3.12 Python warns of forks beside threads: they are what is tested.
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.integration.apps.storm", *arguments],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.integration.apps.fork_storm", *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -58,7 +58,7 @@ def test_two_hundred_forks(kafka: KafkaCluster, topic: str, group: str) -> None:
     print(answer)
     print(f"{answer['stormy'] / answer['calm']:.2f} of the records per second before")
 
-    # The children: each is told that these handles are its parent's, and its own producer works.
+    # Each child gets an error for its parent's handles, and its own producer works.
     assert Counter(child["kind"] for child in ended) == Counter(KINDS[at % len(KINDS)] for at in range(FORKS))
     for child in ended:
         assert not child["late"], child
@@ -75,7 +75,7 @@ def test_two_hundred_forks(kafka: KafkaCluster, topic: str, group: str) -> None:
     assert answer["consumed"] > 0
     each = answer["total"] // PARTITIONS
     due = {"count": each, "distinct": each, "falls": 0, "strays": 0, "twice": [], "missing": []}
-    assert judge(kafka, topic, "sequence") == [{"partition": at, **due} for at in range(PARTITIONS)]
+    assert sequences(kafka, topic) == [{"partition": at, **due} for at in range(PARTITIONS)]
 
     # Identities: one member, and a producer id for each process that produced.
     assert answer["members"] == 1

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.integration.reading import consumer, offsets, read_to
-from tests.integration.segments import CODECS, batches
+from tests.integration.topic_reader import consumer, offsets, read_to
 from tests.kafka import KafkaCluster, eventually, fill, value_of
-from tests.kafka.java import produce
+from tests.kafka.foreign_producer import produce
+from tests.kafka.stored_batches import CODECS, batches
 from tests.kafka.waiting import Deadline
 
 pytestmark = pytest.mark.kafka
@@ -114,13 +114,13 @@ def test_an_open_transaction_holds_back_what_follows_until_it_ends(kafka: KafkaC
     kafka.create_topic(topic)
     fill(kafka.bootstrap_servers, topic, 10)
     settings = {"transactional.id": topic, "transaction.timeout.ms": 6000}
-    produce(kafka, topic, 20, first=10, transaction=20, open=1, properties=settings)
+    produce(kafka, topic, 20, first=10, transaction=20, left_open=1, properties=settings)
     fill(kafka.bootstrap_servers, topic, 10, first_index=30)
     with consumer(kafka.bootstrap_servers, isolation_level="read_committed") as reader:
         reader.assign([(topic, 0, 0)])
         before = read_to(reader, {(topic, 0): 10})[topic, 0]
         assert offsets(before) == list(range(10))
-        # The coordinator aborts it when its time is up; from then on the rest is to be had.
+        # The coordinator aborts the transaction when its time is up; from then on the rest can be read.
         after = read_to(reader, {(topic, 0): 41})[topic, 0]
     assert offsets(after) == list(range(30, 40))
     assert [row.value for row in after] == [value_of(i, 100) for i in range(30, 40)]

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.integration.conftest import StartRecorder
-from tests.integration.ledger import Ledger
-from tests.integration.steady import SteadyProducer
+from tests.integration.continuous_producer import SteadyProducer
+from tests.integration.recorder_check import Ledger
 from tests.kafka import KafkaCluster, eventually, fill
 from tests.kafka.admin import QUIET
 from tests.kafka.java import JavaConsumer
@@ -116,6 +116,7 @@ class ForeignMember:
         ("cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"),
     ],
 )
+@pytest.mark.apache("one of the members is Kafka's own consumer")
 @pytest.mark.parametrize("leader", ["grete", "java", "librdkafka"])
 @pytest.mark.timeout(180)
 def test_a_group_of_three_kinds_of_clients(

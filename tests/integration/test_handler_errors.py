@@ -1,13 +1,14 @@
-"""A handler that raises: told loudly, waited for, run again from the first record that is not marked."""
+"""A handler that raises: the error is logged; after a delay the handler runs again from the first unmarked record."""
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.integration.apprun import AppRun
+from tests.integration.app_process import AppRun
 from tests.kafka import KafkaCluster, fill
 
 pytestmark = pytest.mark.kafka
@@ -38,15 +39,14 @@ def test_retried_from_the_first_unmarked_record(kafka: KafkaCluster, topic: str,
     for again in failing[1:]:
         assert again["runs"][0][0] == 50, "offsets below 50 were marked"
     assert all(row["attempt"] == 1 for row in others)
+    # A machine that is slow makes them longer, never shorter: each is compared with what it may be at the least.
     waits = [(after["at"] - before["at"]) / 1e9 for before, after in pairwise(failing)]
-    assert waits[0] > 0.05, f"a pause before the first retry: {waits}"
-    assert waits[2] > waits[0], f"and it grows: {waits}"
-    assert output.count("Traceback") == 3
-    assert f"{topic}[0] offsets 50..99, attempt 3" in output
+    assert all(wait >= 0.75 * 0.2 * 2**number for number, wait in enumerate(waits)), f"200 ms, and twice that: {waits}"
+    assert output.count("Traceback") == 1, "with the first attempt"
+    assert output.count(" failed (attempt ") == 3
+    assert re.search(rf"{topic}\[0\]@60: \S+ failed \(attempt 3\b", output), output
     assert "ValueError: attempt 3 does not like offset 60" in output
-    # The other partition did not wait for it.
-    done = next(row for row in run.seen if row["event"] == "done" and row["partition"] == 1)
-    assert done["at"] < failing[-1]["at"]
+    # The last attempt waits for the other partition: that one does not wait for it.
 
 
 def test_nothing_unmarked_is_committed_while_it_fails(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import grete
-from tests.integration.apprunning import make, running, until_done
-from tests.integration.producing import producer
+from tests.integration.app_in_process import make, running, until_done
+from tests.integration.producers import producer
 from tests.kafka import KafkaCluster, eventually, fill
 
 pytestmark = pytest.mark.kafka
@@ -183,7 +183,7 @@ def test_a_stop_waits_for_a_task_and_cancels_it_in_the_end(
         app.stop(2.0)
     assert cancelled.is_set()
     assert kafka.admin.committed(group).get((topic, 0), 0) == 0
-    assert "endless" in "".join(record.getMessage() for record in events(caplog, "app.late_job"))
+    assert "endless" in "".join(record.getMessage() for record in events(caplog, "app.job_unfinished"))
     assert events(caplog, "consumer.error") == []
 
 
@@ -329,7 +329,7 @@ def test_workers_come_and_go_while_they_work(kafka: KafkaCluster, topic: str, gr
 
 
 @pytest.mark.parametrize("kind", ["thread", "loop", "blocked loop"])
-def test_a_handler_that_takes_long_is_told_with_its_stack(
+def test_a_handler_that_takes_long_is_logged_with_its_stack(
     kafka: KafkaCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     kafka.create_topic(topic, partitions=1)
@@ -351,15 +351,15 @@ def test_a_handler_that_takes_long_is_told_with_its_stack(
     app.consumer(topic, stall_after="200ms")(handler)
     try:
         with running(app):
-            eventually(lambda: events(caplog, "consumer.stalled"), 30.0, "it is told")
+            eventually(lambda: events(caplog, "consumer.stalled"), 30.0, "it is logged")
             assert app.statistics()["stalled"][0].startswith(f"{handler.__name__} on {topic}[0]")
             over.set()
             until_done(kafka, app, topic)
     finally:
         over.set()
-    (told,) = events(caplog, "consumer.stalled")
-    assert topic in told.getMessage()
-    assert "# hangs" in told.getMessage()
+    (record,) = events(caplog, "consumer.stalled")
+    assert topic in record.getMessage()
+    assert "# hangs" in record.getMessage()
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -406,7 +406,7 @@ def test_a_handler_that_outlives_its_revocation_is_left_behind(
             eventually(lambda: inside == {0, 1}, 60.0, "both are busy")
             with running(other):
                 eventually(lambda: got, 60.0, "the other one has its records")
-                eventually(lambda: events(caplog, "consumer.abandoned"), 30.0, "it is told")
+                eventually(lambda: events(caplog, "consumer.abandoned"), 30.0, "it is logged")
                 if asynchronous:
                     eventually(lambda: left, 30.0, "the task was cancelled")
                 over.set()

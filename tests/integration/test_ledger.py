@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.ledger import Ledger
+from tests.integration.recorder_check import Ledger
 from tests.kafka.load import value_of
 
 

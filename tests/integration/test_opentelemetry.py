@@ -1,4 +1,4 @@
-"""Jobs of an App over a real broker, as OpenTelemetry's own SDK hears of them."""
+"""Jobs of an App over a real broker, as OpenTelemetry's own SDK gets them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 import grete
 from grete.client import Producer
 from grete.instrumentation.opentelemetry import OpenTelemetry, inject
-from tests.integration.apprun import AppRun
-from tests.integration.reading import consumer, read_to
-from tests.integration.swarmrun import SwarmRun
+from tests.integration.app_process import AppRun
+from tests.integration.swarm_process import SwarmRun
+from tests.integration.topic_reader import consumer, read_to
 from tests.kafka import KafkaCluster, eventually
 from tests.unit.fake_agent import answer, fake_agent
 
@@ -43,9 +43,9 @@ def produce(kafka: KafkaCluster, topic: str, tracer: trace.Tracer, count: int) -
             headers: list[tuple[str, bytes]] = []
             with tracer.start_as_current_span("send", kind=SpanKind.PRODUCER) as span:
                 inject(headers)
-                told = producer.produce_sync(topic, b"%d" % number, headers=headers, partition=0)
-            assert told.offset is not None
-            sent[told.offset] = span.get_span_context().span_id
+                delivery = producer.produce_sync(topic, b"%d" % number, headers=headers, partition=0)
+            assert delivery.offset is not None
+            sent[delivery.offset] = span.get_span_context().span_id
     return sent
 
 
@@ -90,7 +90,7 @@ def test_threads_tasks_batches_failures_and_retries(kafka: KafkaCluster, topic: 
 
     with app.running():
         eventually(lambda: not sum(kafka.admin.lag(group, [topic]) for group in (topic, f"{topic}-alone")), 60, "done")
-        eventually(lambda: "grete.lag.records" in points(reader), 60, "statistics are told")
+        eventually(lambda: "grete.lag.records" in points(reader), 60, "statistics are exported")
         observed = points(reader)
     jobs = [span for span in exporter.get_finished_spans() if span.kind is SpanKind.CONSUMER]
     batches = sorted(
@@ -136,19 +136,19 @@ def test_nodes_of_a_swarm_export_by_themselves(kafka: KafkaCluster, topic: str, 
     spans = tmp_path / "spans"
     environment = {"OBSERVED_SERVERS": kafka.bootstrap_servers, "OBSERVED_TOPIC": topic, "OBSERVED_SPANS": str(spans)}
     with SwarmRun("tests.integration.apps.observed:app", tmp_path, environment, nodes=2) as run:
-        run.until_steady()
+        run.until_ready()
         with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
             for number in range(200):
                 producer.produce(topic, b"%d" % number, partition=number % 4)
             producer.flush()
         run.until(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "everything is processed and committed")
         assert run.stop() == 0, run.output
-    told = [json.loads(line) for line in spans.read_text().splitlines()]
-    assert sum(span["records"] for span in told) == 200
-    assert len({span["instance"] for span in told}) == len({span["pid"] for span in told}) == 2
+    span_rows = [json.loads(line) for line in spans.read_text().splitlines()]
+    assert sum(span["records"] for span in span_rows) == 200
+    assert len({span["instance"] for span in span_rows}) == len({span["pid"] for span in span_rows}) == 2
 
 
-def test_the_documentations_program_tells_a_collector(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
+def test_the_documentations_program_exports_to_a_collector(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
     (source,) = re.findall("```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     booked = f"{topic}-booked"
     for here, there in {
@@ -178,8 +178,8 @@ def test_the_documentations_program_tells_a_collector(kafka: KafkaCluster, topic
     ]
     spans = {
         span.name: span
-        for told in traces
-        for resource in told.resource_spans
+        for exported_trace in traces
+        for resource in exported_trace.resource_spans
         for scope in resource.scope_spans
         for span in scope.spans
     }
@@ -193,12 +193,12 @@ def test_the_documentations_program_tells_a_collector(kafka: KafkaCluster, topic
     assert other == ("other", b"x")
     assert context[0] == "traceparent"
     assert (context[1] or b"").decode().split("-")[1:3] == [job.trace_id.hex(), job.span_id.hex()]
-    told = [
+    exported_rows = [
         ExportMetricsServiceRequest.FromString(request.body) for request in requests if "/v1/metrics" in request.line
     ]
     names = {
         metric.name
-        for one in told
+        for one in exported_rows
         for resource in one.resource_metrics
         for scope in resource.scope_metrics
         for metric in scope.metrics

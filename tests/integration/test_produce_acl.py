@@ -17,11 +17,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 import grete
-from tests.integration.producing import producer as make
-from tests.integration.producing import values
-from tests.kafka import KafkaCluster, eventually
+from tests.integration.producers import producer as make
+from tests.integration.producers import values
+from tests.kafka import KafkaCluster, eventually, new_cluster
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.apache("the broker checks ACLs")]
 
 
 def acl(
@@ -32,12 +32,12 @@ def acl(
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[tuple[KafkaCluster, AdminClient]]:
-    """A broker that looks at ACLs, and lets everybody do what none speaks of."""
+    """A broker that checks ACLs, and allows what no ACL names."""
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
     }
-    with KafkaCluster(properties=properties) as kafka:
+    with new_cluster(properties=properties) as kafka:
         yield kafka, AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
 
 
@@ -97,7 +97,7 @@ def test_a_topic_that_one_may_not_write(
 
 
 def test_an_idempotent_write_that_is_not_allowed(guarded: tuple[KafkaCluster, AdminClient], topic: str) -> None:
-    """Kafka allows it to whoever may write any topic, so no topic may be written, either."""
+    """Kafka allows it to each principal that may write some topic, so no topic may be written, either."""
     kafka, admin = guarded
     kafka.create_topic(topic)
     try:

@@ -12,10 +12,10 @@ import pytest
 import grete
 from tests.integration.broker_moves import BrokerMoves, plan
 from tests.integration.ordered_load import OrderedLoad
-from tests.integration.producing import values
-from tests.integration.segments import assert_sequences, batches
-from tests.kafka import KafkaCluster, eventually
+from tests.integration.producers import values
+from tests.kafka import KafkaCluster, eventually, new_cluster
 from tests.kafka.java import judge
+from tests.kafka.stored_batches import assert_sequences, batches
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 6
@@ -60,7 +60,7 @@ def produce_through(kafka: KafkaCluster, topic: str, blows: list[tuple[str, int,
 @pytest.fixture(scope="module")
 def trio() -> Iterator[KafkaCluster]:
     """Three nodes."""
-    with KafkaCluster(nodes=3) as kafka:
+    with new_cluster(nodes=3) as kafka:
         yield kafka
 
 
@@ -120,5 +120,5 @@ def test_ten_million_records_and_thirty_kills() -> None:
     count = int(os.environ.get("CHAOS_RECORDS", "10_000_000"))
     blows = plan(seed, 38, kills=30)
     print(f"CHAOS_SEED={seed} {blows}")
-    with KafkaCluster(nodes=3, fast_start=False) as kafka:
+    with new_cluster(nodes=3) as kafka:
         produce_through(kafka, "orders", blows, count)

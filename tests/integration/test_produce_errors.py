@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import grete
-from tests.integration.producing import producer as make
-from tests.integration.producing import values
-from tests.integration.segments import batches
+from tests.integration.producers import producer as make
+from tests.integration.producers import values
 from tests.kafka import KafkaCluster
+from tests.kafka.stored_batches import batches
 
 pytestmark = pytest.mark.kafka
 WRONG: list[tuple[str, dict[str, Any], str]] = [
@@ -124,14 +124,14 @@ def test_a_topic_that_does_not_exist(kafka: KafkaCluster, orders: str) -> None:
             started = time.monotonic()
             with pytest.raises(grete.UnknownTopicError, match=name) as caught:
                 call(name, b"value")
-            assert 1.0 < time.monotonic() - started < 2.5
+            assert 1.0 < time.monotonic() - started < 15.0, "max.block.ms, and not its default of 60 s"
             assert caught.value.topic == name
         with pytest.raises(grete.UnknownTopicError, match=name):
             producer.partitions(name, 0.5)
         goes_on(kafka, producer, orders)
 
 
-def test_a_topic_that_comes_into_being_while_somebody_waits(kafka: KafkaCluster, topic: str) -> None:
+def test_a_topic_that_is_created_while_a_call_waits(kafka: KafkaCluster, topic: str) -> None:
     with make(kafka.bootstrap_servers, max_block="500ms") as producer:
         with pytest.raises(grete.UnknownTopicError):
             producer.produce(topic, b"early")

@@ -8,12 +8,12 @@ import time
 import pytest
 
 import grete
-from tests.integration.producing import producer as make
-from tests.integration.segments import CODECS
+from tests.integration.producers import producer as make
 from tests.kafka import KafkaCluster, value_of
 from tests.kafka.dump import dump
+from tests.kafka.foreign_readers import Headers, Row, judges, read_by_librdkafka
 from tests.kafka.java import partitions_of
-from tests.kafka.judges import JUDGES, Headers, Row
+from tests.kafka.stored_batches import CODECS
 
 pytestmark = pytest.mark.kafka
 START = 1_700_000_000_000
@@ -55,7 +55,7 @@ def check(kafka: KafkaCluster, topic: str, expected: list[Row], codec: str) -> N
         Row(row.partition, row.offset, row.timestamp, row.key, Row.digest(row.value), row.headers)
         for row in sorted(expected, key=lambda row: (row.partition, row.offset))
     ]
-    for name, read in JUDGES.items():
+    for name, read in judges(kafka).items():
         assert read(kafka, topic) == digested, name
     dumped = dump(kafka, topic)
     # A batch that a codec would only make larger goes as it is.
@@ -98,9 +98,9 @@ def test_every_codec_and_shape(kafka: KafkaCluster, topic: str, how: str, codec:
                 for row in rows
             ]
             producer.flush(30.0)
-            told = [(delivery.partition, delivery.offset, delivery.timestamp) for delivery in deliveries]
-            # The broker has kept the records' own times, so it tells none.
-            assert told == [(row.partition, row.offset, None) for row in rows]
+            reported = [(delivery.partition, delivery.offset, delivery.timestamp) for delivery in deliveries]
+            # The broker has kept the records' own times, so its answer holds none.
+            assert reported == [(row.partition, row.offset, None) for row in rows]
     check(kafka, topic, rows, codec)
 
 
@@ -143,7 +143,7 @@ def test_timestamps(kafka: KafkaCluster, topic: str) -> None:
         now = producer.produce(topic, b"now")
     after = int(time.time() * 1000)
     assert [delivery.offset for delivery in given] == [0, 1, 2, 3, 4]
-    (*_, last) = JUDGES["librdkafka"](kafka, topic)
+    (*_, last) = read_by_librdkafka(kafka, topic)
     assert last.offset == now.offset
     assert before <= last.timestamp <= after
     check(kafka, topic, [*(Row(0, i, at, None, b"x", ()) for i, at in enumerate(times)), last], "none")
@@ -156,7 +156,7 @@ def test_log_append_time(kafka: KafkaCluster, topic: str) -> None:
         delivery = producer.produce_sync(topic, b"x", timestamp=START, timeout=30.0)
     assert delivery.timestamp is not None
     assert before <= delivery.timestamp <= time.time() * 1000
-    for name, read in JUDGES.items():
+    for name, read in judges(kafka).items():
         assert [row.timestamp for row in read(kafka, topic)] == [delivery.timestamp], name
 
 
@@ -192,6 +192,7 @@ def test_what_was_read_can_be_written_again(kafka: KafkaCluster, topic: str) -> 
     check(kafka, copy, rows, "none")
 
 
+@pytest.mark.apache("Kafka's own producer says where they land")
 def test_keys_land_where_java_puts_them(kafka: KafkaCluster, topic: str) -> None:
     """P42: 10,000 keys of all lengths and bytes, over four counts of partitions."""
     counts = (1, 7, 12, 100)
@@ -210,7 +211,7 @@ def test_keys_land_where_java_puts_them(kafka: KafkaCluster, topic: str) -> None
             placed = [delivery.partition for delivery in (*singles, *many)]
             assert placed == [row[at] for row in java]
     # And so they lie in the log, as a foreign consumer sees it.
-    found = {(row.key, row.partition) for row in JUDGES["librdkafka"](kafka, f"{topic}-100")}
+    found = {(row.key, row.partition) for row in read_by_librdkafka(kafka, f"{topic}-100")}
     assert found == {(key, row[3]) for key, row in zip(keys, java, strict=True)}
 
 

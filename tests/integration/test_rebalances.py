@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.integration.apprun import AppRun
-from tests.integration.producing import producer
-from tests.integration.reading import consumer
+from tests.integration.app_process import AppRun
+from tests.integration.producers import producer
+from tests.integration.topic_reader import consumer
 from tests.kafka import KafkaCluster, eventually
 
 pytestmark = pytest.mark.kafka
-TARGET = "tests.integration.apps.watched:app"
+TARGET = "tests.integration.apps.memory_report:app"
 PARTITIONS = 2
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -71,7 +70,7 @@ class Group:
                 return bool(visitor.assignment())
 
             eventually(assigned, 60.0, lambda: f"partitions for the visitor\n{self.app.output[-3000:]}")
-            self.write(b"while somebody is here")
+            self.write(b"while a visitor is here")
 
     def reported(self) -> dict[str, int]:
         """The report of what is left when the App is alone and has seen all its partitions again."""
@@ -102,7 +101,7 @@ class Group:
 
     def rebalances(self) -> int:
         """As the coordinator counts them."""
-        return int(re.findall(rf"Stabilized group {self._group} generation (\d+)", self._kafka.log(1))[-1])
+        return self._kafka.generations(self._group)[-1]
 
     def finish(self) -> None:
         """Nothing was lost, and the end is clean."""
@@ -173,7 +172,7 @@ def test_a_thread_that_is_left_behind_is_named(kafka: KafkaCluster, topic: str, 
         crowd.write(b"first")
         crowd.read()
         crowd.visit()
-        source = Path(__file__).parent / "apps" / "watched.py"
+        source = Path(__file__).parent / "apps" / "memory_report.py"
         line = next(at for at, text in enumerate(source.read_text().splitlines(), 1) if text.endswith("# leaks"))
         # While it runs, not at its end.
         named = f'thread "forgotten", started at {source}:{line} by initialize of Watched on'

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.apprun import AppRun
+from tests.integration.app_process import AppRun
 from tests.integration.conftest import StartRecorder
-from tests.integration.ledger import Ledger
+from tests.integration.recorder_check import Ledger
 from tests.kafka import KafkaCluster, fill
 
 pytestmark = pytest.mark.kafka
@@ -24,7 +24,7 @@ def run_with_a_stop_in_the_middle(
     fill(kafka.bootstrap_servers, topic, count, partitions=PARTITIONS)
     ends = dict.fromkeys(range(PARTITIONS), count // PARTITIONS)
 
-    first = start(kafka, topic, topic, work=work, workers=3)
+    first = start(kafka, topic, topic, work=work, workers=3, slow_after=count // 3)
     first.until(lambda: Ledger(directory).count >= count // 3, seconds, "a third of the records")
     assert first.stop(signal.SIGTERM) == 0, first.output
     half = Ledger(directory)
@@ -79,7 +79,7 @@ def test_workers_are_busy_at_the_same_time(
 def test_read_committed_app_sees_no_aborted_record(
     kafka: KafkaCluster, topic: str, start_recorder: StartRecorder, tmp_path: Path
 ) -> None:
-    from tests.kafka.java import produce
+    from tests.kafka.foreign_producer import produce
 
     kafka.create_topic(topic, partitions=1)
     produce(kafka, topic, 1000, transaction=100, abort=2, properties={"transactional.id": topic})

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import StartRecorder
-from tests.integration.ledger import Ledger
-from tests.kafka import KafkaCluster, fill
+from tests.integration.recorder_check import Ledger
+from tests.kafka import KafkaCluster, fill, new_cluster
 
 pytestmark = pytest.mark.kafka
 
@@ -46,7 +46,7 @@ def test_stops_at_once_when_idle(kafka: KafkaCluster, topic: str, start_recorder
 
 
 def test_stops_while_no_broker_answers(topic: str, start_recorder: StartRecorder, kafka: KafkaCluster) -> None:
-    with KafkaCluster() as own:
+    with new_cluster() as own:
         own.create_topic("orders", partitions=2)
         run = start_recorder(own, "orders", "billing", shutdown_timeout="10s")
         run.until(lambda: own.admin.members("billing"), 30.0, "a member")

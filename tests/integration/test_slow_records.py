@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.apprun import AppRun
+from tests.integration.app_process import AppRun
 from tests.kafka import KafkaCluster, fill
 
 pytestmark = pytest.mark.kafka

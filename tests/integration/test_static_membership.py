@@ -1,4 +1,6 @@
-"""Static members on Kafka: who is killed and comes back in time is missed by nobody; two with one id are not two."""
+"""Static members on Kafka: one that is killed and returns in time causes no rebalance; a second one with the same id
+fences the first.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from confluent_kafka import Consumer
 
 import grete
-from tests.integration.apprun import AppRun
+from tests.integration.app_process import AppRun
 from tests.integration.commands import grete as command
 from tests.integration.conftest import StartRecorder
 from tests.kafka import KafkaCluster, eventually
@@ -33,7 +35,7 @@ Look = Callable[[], Facts]
 def facts(run: AppRun) -> tuple[int, bool, str] | None:
     """Generation, whether it leads, and its partitions, once the log says so."""
     joined = re.findall(r"joined the group in generation (\d+) as (its leader )?", run.output)
-    given = re.findall(r"generation (\d+) gives us (.*)", run.output)
+    given = re.findall(r"generation (\d+) assigns (.*) to this member", run.output)
     if not joined or not given or joined[-1][0] != given[-1][0]:
         return None
     return int(joined[-1][0]), bool(joined[-1][1]), given[-1][1]
@@ -59,8 +61,8 @@ def grete_member(servers: str, group: str, topic: str) -> Iterator[Look]:
         consumer.subscribe([topic])
 
         def look() -> Facts:
-            told = consumer.membership()
-            return {name: getattr(told, name) for name in ("generation", "state", "steady", "partitions")}
+            membership = consumer.membership()
+            return {name: getattr(membership, name) for name in ("generation", "state", "ready", "partitions")}
 
         yield look
 
@@ -150,7 +152,7 @@ MEMBERS = {"grete": grete_member, "confluent": confluent_member, "aiokafka": aio
         ("aiokafka", False),
     ],
 )
-def test_who_is_killed_and_comes_back_in_time_is_missed_by_nobody(
+def test_a_killed_member_that_returns_in_time_causes_no_rebalance(
     kafka: KafkaCluster, topic: str, group: str, start_recorder: StartRecorder, other: str, leads: bool
 ) -> None:
     kafka.create_topic(topic, partitions=PARTITIONS)
@@ -170,7 +172,7 @@ def test_who_is_killed_and_comes_back_in_time_is_missed_by_nobody(
             victim = start()
         eventually(lambda: shares(kafka, group) == half and look()["partitions"] == 2, PATIENCE, lambda: f"{look()}")
         if other == "grete":
-            eventually(lambda: look()["steady"], PATIENCE, lambda: f"{look()}")
+            eventually(lambda: look()["ready"], PATIENCE, lambda: f"{look()}")
         victim.until(lambda: len((facts(victim) or (0, 0, ""))[2].split(", ")) == 2, PATIENCE, "two partitions")
         before, theirs, described = facts(victim), look(), kafka.admin.members(group)
         assert before is not None
@@ -181,7 +183,7 @@ def test_who_is_killed_and_comes_back_in_time_is_missed_by_nobody(
         back = start()
         wait_for_facts(back)
         assert facts(back) == before, back.output
-        # Whoever else took part in a rebalance would know by the next heartbeats; 0.2 s apart.
+        # In a rebalance, the other members would rejoin at their next heartbeats, which are 0.2 s apart.
         eventually(lambda: kafka.admin.members(group).keys() != described.keys(), PATIENCE, "the new member id")
         assert sorted(map(sorted, kafka.admin.members(group).values())) == sorted(map(sorted, described.values()))
         assert is_stable(kafka, group)
@@ -199,7 +201,7 @@ def test_who_is_killed_and_comes_back_in_time_is_missed_by_nobody(
                 again.until(lambda: shares(kafka, group) == [4, 4], PATIENCE, "four partitions")
 
 
-def test_of_two_with_one_id_the_older_one_is_told(
+def test_of_two_with_one_id_the_older_one_is_fenced(
     kafka: KafkaCluster, topic: str, group: str, start_recorder: StartRecorder
 ) -> None:
     kafka.create_topic(topic, partitions=PARTITIONS)
@@ -213,7 +215,7 @@ def test_of_two_with_one_id_the_older_one_is_told(
         group,
         "group.instance.id=the-one",
         "another member has joined",
-        "give each process an id of its own",
+        "give each process its own id",
     ):
         assert words in older.output, words
     assert "FENCED_INSTANCE_ID" in older.output
@@ -239,7 +241,7 @@ def test_the_older_ones_calls_raise_what_says_which_id_it_was(kafka: KafkaCluste
         assert (caught.value.group, caught.value.instance) == (group, "twin")
         with pytest.raises(grete.FencedInstanceError):
             older.commit(messages, timeout=PATIENCE)
-        assert (older.membership().state, older.membership().steady, older.assignment()) == ("failed", False, [])
+        assert (older.membership().state, older.membership().ready, older.assignment()) == ("failed", False, [])
         # It has committed nothing: the newer one gets the record, too.
         assert eventually(lambda: newer.poll(0.1), PATIENCE, "the record")
         assert newer.membership().instance == "twin"
@@ -257,21 +259,21 @@ def test_a_closed_member_keeps_its_place_until_it_is_removed(
         grete_member(kafka.bootstrap_servers, group, topic) as look,
         grete.client.Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin,
     ):
-        eventually(lambda: shares(kafka, group) == [2, 2] and look()["steady"], PATIENCE, lambda: f"{look()}")
+        eventually(lambda: shares(kafka, group) == [2, 2] and look()["ready"], PATIENCE, lambda: f"{look()}")
         wait_for_facts(leaver)
         theirs = look()
         assert leaver.stop() == 0
-        assert "it keeps the partitions of closed for 30000 ms" in leaver.output
+        assert "keeps the partitions of static member closed for 30000 ms" in leaver.output
         described = admin.describe_group(group)
         (kept,) = [member for member in described.members if member.instance == "closed"]
         assert (described.state, len(kept.partitions), look()) == ("Stable", 2, theirs)
 
-        with pytest.raises(grete.KafkaError, match=r"static member nobody of group .* describe_groups"):
-            admin.remove_members(group, ["nobody"])
+        with pytest.raises(grete.KafkaError, match=r"static member unknown of group .* describe_groups"):
+            admin.remove_members(group, ["unknown"])
         shown = command(kafka, "groups", "describe", group).out.splitlines()
         assert shown[1].split()[-1] == "INSTANCE"
         assert [line.split()[-1] for line in shown].count("closed") == 2
-        assert command(kafka, "groups", "remove-member", group, "closed").status == 2, "nobody is there to be asked"
+        assert command(kafka, "groups", "remove-member", group, "closed").status == 2, "no terminal to ask on"
         assert command(kafka, "groups", "remove-member", group, "closed", "--yes").status == 0
         eventually(lambda: look()["partitions"] == PARTITIONS, PATIENCE, lambda: f"{look()}")
         assert [member.instance for member in admin.describe_group(group).members] == [None]
@@ -284,9 +286,9 @@ def test_an_absence_beyond_the_session_is_a_rebalance(
     settings = {"session_ms": 1500, "heartbeat_ms": 200, "instance": "late"}
     victim = start_recorder(kafka, topic, group, **settings)
     with grete_member(kafka.bootstrap_servers, group, topic) as look:
-        eventually(lambda: shares(kafka, group) == [2, 2] and look()["steady"], PATIENCE, lambda: f"{look()}")
+        eventually(lambda: shares(kafka, group) == [2, 2] and look()["ready"], PATIENCE, lambda: f"{look()}")
         victim.process.kill()
         eventually(lambda: look()["partitions"] == PARTITIONS, PATIENCE, lambda: f"{look()}")
         back = start_recorder(kafka, topic, group, **settings)
-        eventually(lambda: shares(kafka, group) == [2, 2] and look()["steady"], PATIENCE, lambda: f"{look()}")
+        eventually(lambda: shares(kafka, group) == [2, 2] and look()["ready"], PATIENCE, lambda: f"{look()}")
         assert back.stop() == 0

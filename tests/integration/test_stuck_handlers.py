@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.apprun import AppRun
-from tests.integration.frame_proxy import FrameProxy, Verdict, always
+from tests.integration.app_process import AppRun
+from tests.integration.frame_proxy import FrameAction, FrameProxy, always
 from tests.kafka import KafkaCluster, fill
 
 pytestmark = pytest.mark.kafka
@@ -28,7 +28,7 @@ def start(kafka: KafkaCluster, topic: str, directory: Path, how: str, out: str =
         "BESIDE_GROUP": topic,
         "BESIDE_HOW": how,
     }
-    return AppRun("tests.integration.apps.beside:app", directory, settings)
+    return AppRun("tests.integration.apps.stuck_partition:app", directory, settings)
 
 
 def offsets(run: AppRun, event: str) -> Done:
@@ -92,10 +92,10 @@ def test_nothing_is_committed_that_undelivered_records_stand_behind(
     broker.create_topic(f"{topic}-in", partitions=2)
     broker.create_topic(out)
     fill(broker.bootstrap_servers, f"{topic}-in", 2000, partitions=2)
-    proxy.treat(requests=always(Verdict.LOSE))
+    proxy.treat(requests=always(FrameAction.DROP))
     with start(broker, f"{topic}-in", tmp_path, "gil", out) as run:
         run.until_event("stuck", 60.0)
         assert run.stop(seconds=30.0) == 2, run.output
         assert any(offsets(run, "marked").values())
-    assert broker.admin.committed(f"{topic}-in") == {}
+    assert set(broker.admin.committed(f"{topic}-in").values()) <= {0}
     assert broker.admin.members(f"{topic}-in") == {}, "the group was left all the same"

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.ledger import Ledger
-from tests.integration.swarmrun import SwarmRun, start_worker
+from tests.integration.recorder_check import Ledger
+from tests.integration.swarm_process import SwarmRun, start_worker
 from tests.kafka import KafkaCluster, eventually, fill
 from tests.kafka.ports import ReservedPort
 from tests.kafka.processes import stands_still
@@ -51,7 +51,7 @@ def assert_gone(run: SwarmRun) -> None:
 
 def test_starts_works_and_stops(kafka: KafkaCluster, filled: str, tmp_path: Path) -> None:
     with start_worker(kafka, filled, tmp_path, nodes=2) as run:
-        pids = run.until_steady()
+        pids = run.until_ready()
         run.until(lambda: all(partitions(row) == 3 for row in run.rows().values()), 30.0, "half of the work for each")
         fill(kafka.bootstrap_servers, filled, 600, partitions=PARTITIONS)
         until_idle(kafka, filled)
@@ -88,7 +88,7 @@ def test_a_stop_in_the_middle_commits_what_was_done(kafka: KafkaCluster, filled:
 
 def test_dump_and_quiet(kafka: KafkaCluster, filled: str, tmp_path: Path) -> None:
     with start_worker(kafka, filled, tmp_path) as run:
-        run.until_steady()
+        run.until_ready()
         until_idle(kafka, filled)
         os.kill(run.pid, signal.SIGTTIN)
         threads = [f"{name}: Current thread 0x" for name in ("supervisor", "node-0", "node-1")]
@@ -114,7 +114,7 @@ def test_dump_and_quiet(kafka: KafkaCluster, filled: str, tmp_path: Path) -> Non
 def test_nodes_that_do_not_end_are_ended(kafka: KafkaCluster, filled: str, tmp_path: Path) -> None:
     """One hangs, one is deaf, one is stopped: the other commits, and the swarm says that force was needed."""
     with start_worker(kafka, filled, tmp_path, nodes=4, app={"shutdown_timeout": "2s"}) as run:
-        pids = run.until_steady()
+        pids = run.until_ready()
         run.harm(0, "hang")
         run.harm(1, "deaf")
         fill(kafka.bootstrap_servers, filled, 600, partitions=PARTITIONS)
@@ -136,7 +136,7 @@ def test_nodes_that_do_not_end_are_ended(kafka: KafkaCluster, filled: str, tmp_p
 
 def test_a_second_ctrl_c_waits_for_no_handler(kafka: KafkaCluster, filled: str, tmp_path: Path) -> None:
     with start_worker(kafka, filled, tmp_path, app={"shutdown_timeout": "100s"}) as run:
-        run.until_steady()
+        run.until_ready()
         run.harm(0, "hang")
         fill(kafka.bootstrap_servers, filled, 600, partitions=PARTITIONS)
         run.until_event_of_any("harm")
@@ -155,7 +155,7 @@ def test_dead_nodes_are_replaced_without_pidfds(kafka: KafkaCluster, filled: str
     with start_worker(
         kafka, filled, tmp_path, kafka_settings=STATIC, GRETE_PROBES=probes, GRETE_SWARM_PIDFD="no"
     ) as run:
-        pids = run.until_steady()
+        pids = run.until_ready()
         assert not any("pidfd" in kind for kind in run.descriptors())
         at_first = run.descriptors_at_rest(listeners=2)
         assert [probe(probes, path) for path in ("livez", "readyz", "other")] == [200, 200, 404]
@@ -167,10 +167,10 @@ def test_dead_nodes_are_replaced_without_pidfds(kafka: KafkaCluster, filled: str
         run.until_replaced(0, pids[0])
         assert {row["node"]: row["status"] for row in run.named("swarm.node.died")} == {1: 7, 0: -signal.SIGKILL}
         assert {row["restarts"] for row in run.rows().values()} == {1}
-        for pid in run.until_steady().values():
+        for pid in run.until_ready().values():
             os.kill(pid, signal.SIGKILL)
         run.until(lambda: len(run.named("swarm.node.died")) == 4, 10.0, "both died")
-        run.until_steady()
+        run.until_ready()
         eventually(lambda: probe(probes, "readyz") == 200, 10.0, "ready again")
         assert run.descriptors_at_rest(listeners=2) == at_first
         until_idle(kafka, filled)
@@ -181,7 +181,7 @@ def test_dead_nodes_are_replaced_without_pidfds(kafka: KafkaCluster, filled: str
 
 
 def test_a_swarm_that_can_only_crash_gives_up(kafka: KafkaCluster, filled: str, tmp_path: Path) -> None:
-    swarm = {"steady_after": "30s", "crash_loop_after": 3}
+    swarm = {"ready_after": "30s", "crash_loop_after": 3}
     with start_worker(kafka, filled, tmp_path, app={"swarm": swarm}, SWARM_CRASH="yes") as run:
         assert run.wait(60.0) == 1, run.output
         loops = run.named("swarm.crash_loop")
@@ -191,9 +191,9 @@ def test_a_swarm_that_can_only_crash_gives_up(kafka: KafkaCluster, filled: str, 
 
 
 def test_no_node_outlives_its_supervisor(kafka: KafkaCluster, filled: str, tmp_path: Path) -> None:
-    """Not even one that is stopped, or that holds its GIL for ever."""
+    """Not even one that is stopped, or that holds its GIL forever."""
     with start_worker(kafka, filled, tmp_path, nodes=3) as run:
-        pids = run.until_steady()
+        pids = run.until_ready()
         run.harm(0, "gil")
         fill(kafka.bootstrap_servers, filled, 600, partitions=PARTITIONS)
         run.until_event_of_any("harm")
@@ -205,7 +205,7 @@ def test_no_node_outlives_its_supervisor(kafka: KafkaCluster, filled: str, tmp_p
         # The socket of a supervisor that was killed stays; the next one takes its place.
         run.wait(5.0)
         with start_worker(kafka, filled, tmp_path) as second:
-            second.until_steady()
+            second.until_ready()
             assert second.stop() == 0, second.output
 
 
@@ -216,7 +216,7 @@ def stop(pid: int) -> None:
 
 
 def probe(address: str, path: str) -> int:
-    """The HTTP status; 0: nobody listens."""
+    """HTTP status; 0: no process listens."""
     try:
         with urllib.request.urlopen(f"http://{address}/{path}", timeout=10.0) as answer:
             return int(answer.status)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.commands import GRETE
-from tests.integration.swarmrun import BAD, SwarmRun
+from tests.integration.swarm_process import BAD, SwarmRun
 
 
 def refused(tmp_path: Path, how: str, *words: str, **environment: str) -> str:

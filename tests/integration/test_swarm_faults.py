@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.apprun import Event
-from tests.integration.faulting import Faulter, Harm
-from tests.integration.ledger import Ledger
-from tests.integration.pulse import Pulse
-from tests.integration.steady import SteadyProducer
-from tests.integration.swarmrun import SwarmRun, start_worker
+from tests.integration.app_process import Event
+from tests.integration.continuous_producer import SteadyProducer
+from tests.integration.fault_injection import Faulter, Harm
+from tests.integration.recorder_check import Ledger
+from tests.integration.stall_detector import Pulse
+from tests.integration.swarm_process import SwarmRun, start_worker
 from tests.kafka import KafkaCluster, eventually
 
 pytestmark = pytest.mark.kafka
@@ -49,9 +49,10 @@ def start(kafka: KafkaCluster, topic: str, directory: Path, *, static: bool) -> 
         "gil_timeout": GIL_TIMEOUT,
         "report_timeout": REPORT_TIMEOUT,
         "restart_backoff": "100ms",
-        "steady_after": "1ms",
+        "ready_after": "1ms",
         "crash_loop_after": 1000,
         "max_rss": "256MiB",
+        "static_membership": static,
     }
     return start_worker(
         kafka,
@@ -73,17 +74,17 @@ def run_faults(
         SteadyProducer(kafka.bootstrap_servers, topic, PARTITIONS, per_second=400) as producer,
         Pulse() as pulse,
     ):
-        run.until_steady()
+        run.until_ready()
         at_first = run.descriptors_at_rest()
         began = time.monotonic()
         faulter = Faulter(run, pulse, seed, count)
         run.until(faulter.step, seconds, f"{count} faults")
         took = time.monotonic() - began
-        run.until_steady()
+        run.until_ready()
         producer.finish()
         ends = kafka.admin.end_offsets(topic)
         eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 120.0, "everything is processed and committed")
-        # Nodes and descriptors are counted when nobody asks just now.
+        # Nodes and descriptors are counted while no probe or command is under way.
         eventually(
             lambda: run.descriptors() == at_first, 10.0, lambda: f"{run.descriptors()} open, {at_first} at first"
         )
@@ -92,7 +93,7 @@ def run_faults(
         nodes = set(run.pids().values())
         eventually(lambda: run.relatives() == nodes, 20.0, lambda: f"{run.relatives()} live, {nodes} are nodes")
         assert run.stop(seconds=60.0) == 0, run.output[-8000:]
-        eventually(lambda: not run.relatives(), 5.0, "nobody is left")
+        eventually(lambda: not run.relatives(), 5.0, "no process is left")
         events = run.events
         harmed = {row["pid"]: row["at"] for row in run.notes("harm")}
 
@@ -114,7 +115,7 @@ def run_faults(
 
 def judge(harms: list[Harm], pulse: Pulse, events: list[Event], harmed: dict[int, int]) -> None:
     """Each was noticed for what it was. Prints how quickly. What a machine that stood still did to it is left out."""
-    told: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    reason_counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     dead_after: list[float] = []
     noticed_after: defaultdict[str, list[float]] = defaultdict(list)
     for harm in harms:
@@ -125,12 +126,12 @@ def judge(harms: list[Harm], pulse: Pulse, events: list[Event], harmed: dict[int
         if harm.disturbed or pulse.missed(harm.at, death["at"]):
             continue
         stop = next((row for row in after if row["event"] == "swarm.node.stopping" and row["at"] <= death["at"]), None)
-        told[harm.kind][str(stop["reason"] if stop else death["status"])] += 1
+        reason_counts[harm.kind][str(stop["reason"] if stop else death["status"])] += 1
         if stop:
             noticed_after[harm.kind].append((stop["at"] - harmed.get(harm.pid, harm.at)) / 1e9)
         elif harm.kind == "SIGKILL":
             dead_after.append((death["at"] - harm.at) / 1e6)
-    for kind, reasons in sorted(told.items()):
+    for kind, reasons in sorted(reason_counts.items()):
         times = noticed_after[kind]
         text = f", noticed after {statistics.median(times):.2f} s, at most {max(times):.2f} s" if times else ""
         print(f"  {kind:18} {dict(reasons)}{text}")
@@ -139,12 +140,12 @@ def judge(harms: list[Harm], pulse: Pulse, events: list[Event], harmed: dict[int
     stalls = [(until - since) / 1e9 for since, until in pulse.stalls]
     print(f"left out: {len(stalls)} times that the machine stood still, {sum(stalls):.0f} s in all")
     for kind, reason in REASONS.items():
-        counted = told.get(kind, Counter())
+        counted = reason_counts.get(kind, Counter())
         assert counted[reason] >= 0.8 * counted.total(), f"{kind}: {counted}"
     for kind in ("gil", "regex"):
-        assert told[kind]["handler"] == 0, f"a wedged interpreter is not a long handler: {told[kind]}"
+        assert reason_counts[kind]["handler"] == 0, f"a wedged interpreter is not a long handler: {reason_counts[kind]}"
     for kind in ("hang", "slow", "deaf"):
-        assert told[kind]["gil"] == 0, f"a long handler is not a wedged interpreter: {told[kind]}"
+        assert reason_counts[kind]["gil"] == 0, f"a long handler is not a wedged interpreter: {reason_counts[kind]}"
 
 
 def deviations(events: list[Event]) -> list[tuple[int, float]]:

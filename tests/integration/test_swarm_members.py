@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.ledger import Ledger
-from tests.integration.steady import SteadyProducer
-from tests.integration.swarmrun import SwarmRun, start_worker
+from tests.integration.continuous_producer import SteadyProducer
+from tests.integration.recorder_check import Ledger
+from tests.integration.swarm_process import SwarmRun, start_worker
 from tests.kafka import KafkaCluster, eventually, fill
 
 pytestmark = pytest.mark.kafka
@@ -33,7 +33,7 @@ def test_a_static_member_comes_back_without_a_rebalance(kafka: KafkaCluster, top
     ):
         pids = until_shared(run)
         before = generations(run)
-        log = len(kafka.log(1))
+        logged = len(kafka.rebalance_lines(topic))
         places = lanes(run)
         killed = time.monotonic_ns()
         for sig in (signal.SIGKILL, signal.SIGTERM):
@@ -45,8 +45,7 @@ def test_a_static_member_comes_back_without_a_rebalance(kafka: KafkaCluster, top
         ends = kafka.admin.end_offsets(topic)
         eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "all is committed")
         assert generations(run) == before, "no rebalance"
-        rebalances = [line for line in kafka.log(1)[log:].splitlines() if topic in line and "rebalance" in line.lower()]
-        assert not rebalances, "as the broker says, too"
+        assert not kafka.rebalance_lines(topic)[logged:], "as the broker says, too"
         now = lanes(run)
         assert [now[pids[0]], now[pids[2]]] == [places[pids[0]], places[pids[2]]], "the others keep what they have"
         assert sorted(now[pids[1]] + now[pids[0]] + now[pids[2]]) == list(range(PARTITIONS)), "it gets its own back"
@@ -54,6 +53,41 @@ def test_a_static_member_comes_back_without_a_rebalance(kafka: KafkaCluster, top
         assert not taken, "nothing was taken from the others"
         assert run.stop() == 0, run.output
     Ledger(tmp_path).assert_everything(ends)
+
+
+def test_a_swarm_is_static_by_itself_and_leaves_when_it_stops(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
+    """No setting names an id. The session is so long that each wait for its end would fail this test."""
+    kafka.create_topic(topic, partitions=PARTITIONS)
+    group = topic.split(maxsplit=1)[0]
+    settings = {"session.timeout.ms": 120_000, "heartbeat.interval.ms": 500}
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    with start_worker(kafka, topic, tmp_path / "first", nodes=3, kafka_settings=settings) as run:
+        pids = until_shared(run)
+        before = generations(run)
+        (named,) = run.named("swarm.static")
+        mine = {f"{named['instance']}-{node}" for node in range(3)}
+        assert {row["groups"][0]["instance"] for row in run.rows().values()} == mine
+        os.kill(pids[1], signal.SIGKILL)
+        run.until_replaced(1, pids[1], 30.0)
+        assert generations(run) == before, "no rebalance"
+        os.kill(run.pid, signal.SIGHUP)
+        run.until(lambda: run.named("swarm.restarted"), 30.0, "a rolling restart that waits for no session")
+        assert generations(run) == before, "no rebalance"
+        with start_worker(kafka, topic, tmp_path / "second", nodes=1, kafka_settings=settings) as other:
+            other.until_ready(30.0)
+            eventually(lambda: len(kafka.admin.members(group)) == 4, 30.0, "all are members")
+            assert run.named("swarm.static") == [named]
+            assert {row["groups"][0]["instance"] for row in other.rows().values()} == {f"{named['instance']}.2-0"}
+            assert run.stop() == 0, run.output
+            other.until(
+                lambda: [row["groups"][0]["partitions"] for row in other.rows().values()] == [PARTITIONS],
+                20.0,
+                "the other one has all partitions at once",
+            )
+            assert other.stop() == 0, other.output
+        assert kafka.admin.members(group) == {}
+    assert "FENCED" not in run.output + other.output
 
 
 def until_shared(run: SwarmRun) -> dict[int, int]:
@@ -67,7 +101,7 @@ def until_shared(run: SwarmRun) -> dict[int, int]:
         )
 
     run.until(shared, 60.0, "the partitions are shared out")
-    return run.until_steady()
+    return run.until_ready()
 
 
 def lanes(run: SwarmRun) -> dict[int, list[int]]:
@@ -88,8 +122,9 @@ def test_a_rolling_restart_keeps_the_work_going(
 ) -> None:
     kafka.create_topic(topic, partitions=PARTITIONS)
     settings = STATIC if static else {"session.timeout.ms": 6000}
+    app = {"swarm": {"static_membership": static}}
     with (
-        start_worker(kafka, topic, tmp_path, nodes=nodes, kafka_settings=settings) as run,
+        start_worker(kafka, topic, tmp_path, nodes=nodes, kafka_settings=settings, app=app) as run,
         SteadyProducer(kafka.bootstrap_servers, topic, PARTITIONS, per_second=500) as producer,
     ):
         old = until_shared(run)
@@ -107,7 +142,7 @@ def test_a_rolling_restart_keeps_the_work_going(
 
         run.until(renewed, 90.0, "each node is another process")
         over = time.monotonic_ns()
-        run.until_steady()
+        run.until_ready()
         after = generations(run)
         assert fewest >= run.nodes - 1, "one at a time"
         producer.finish()
@@ -127,8 +162,8 @@ def test_a_rolling_restart_keeps_the_work_going(
     print(
         f"\nrolling restart of {nodes} nodes: {(over - began) / 1e9:.1f} s, longest pause of all work {max(gaps):.2f} s"
     )
-    # Seconds in which nothing was done are what users would see; a loaded machine gets a little more.
-    assert max(gaps) < 3.0
+    # Seconds in which nothing was done are what users would see. Partitions that wait for a session's end would take 6.
+    assert max(gaps) < 5.0
     again = sum(count - 1 for seen in ledger.times_seen().values() for count in seen.values())
     assert again == 0, "a graceful end has nothing done twice"
 
@@ -136,15 +171,22 @@ def test_a_rolling_restart_keeps_the_work_going(
 @pytest.mark.soak
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
 def test_nodes_die_during_rolling_restarts(kafka: KafkaCluster, topic: str, tmp_path: Path, static: bool) -> None:
-    """And somebody asks for another restart meanwhile: all are replaced in the end, and nothing is lost."""
+    """Another restart is requested meanwhile: all nodes are replaced in the end, and nothing is lost."""
     kafka.create_topic(topic, partitions=PARTITIONS)
     rng = random.Random(5)
     with (
-        start_worker(kafka, topic, tmp_path, nodes=3, kafka_settings=STATIC if static else None) as run,
+        start_worker(
+            kafka,
+            topic,
+            tmp_path,
+            nodes=3,
+            kafka_settings=STATIC if static else None,
+            app={"swarm": {"static_membership": static}},
+        ) as run,
         SteadyProducer(kafka.bootstrap_servers, topic, PARTITIONS, per_second=500) as producer,
     ):
         for _ in range(8):
-            old = run.until_steady()
+            old = run.until_ready()
             died = len(run.named("swarm.node.died"))
             os.kill(run.pid, signal.SIGHUP)
             wanted = died + rng.randint(1, 2)
@@ -155,7 +197,7 @@ def test_nodes_die_during_rolling_restarts(kafka: KafkaCluster, topic: str, tmp_
             run.until(lambda: not run.status()["rolling"], 120.0, "it is over")
             assert not set(old.values()) & set(run.pids().values()), "all were replaced"
         assert not run.named("swarm.restart_failed")
-        run.until_steady()
+        run.until_ready()
         producer.finish()
         ends = kafka.admin.end_offsets(topic)
         eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "all is committed")
@@ -170,18 +212,18 @@ def test_pins(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
         kafka.create_topic(name, partitions=2)
         fill(kafka.bootstrap_servers, name, 200, partitions=2)
     with start_worker(kafka, " ".join(topics), tmp_path, app={"nodes": {0: topics[:1], 1: topics[1:]}}) as run:
-        run.until_steady()
+        run.until_ready()
         eventually(lambda: kafka.admin.lag(topics[0], topics) == 0, 60.0, "all is committed")
         assert {(row["topic"], row["node"]) for row in run.notes("initialize")} == {(topics[0], 0), (topics[1], 1)}
         assert run.stop() == 0, run.output
 
 
 def test_partitions_without_a_group(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
-    """Partitions by node, by assignment: nobody joins, and offsets are committed all the same."""
+    """Partitions by node, by assignment: no node joins a group, and offsets are committed all the same."""
     kafka.create_topic(topic, partitions=4)
     fill(kafka.bootstrap_servers, topic, 400, partitions=4)
     with start_worker(kafka, topic, tmp_path, route={"partitions": {0: [0, 3], 1: [1, 2]}}) as run:
-        run.until_steady()
+        run.until_ready()
         eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "all is committed")
         owners = {(row["partition"], row["node"]) for row in run.notes("initialize")}
         assert owners == {(0, 0), (3, 0), (1, 1), (2, 1)}

@@ -77,9 +77,9 @@ def test_wrong_use_has_status_2(kafka: KafkaCluster, topic: str) -> None:
 
 def test_deletes_only_when_that_is_meant(kafka: KafkaCluster, topic: str) -> None:
     grete(kafka, "topics", "create", topic)
-    nobody = grete(kafka, "topics", "delete", topic)
-    assert nobody.status == 2
-    assert "--yes" in nobody.err
+    unconfirmed = grete(kafka, "topics", "delete", topic)
+    assert unconfirmed.status == 2
+    assert "--yes" in unconfirmed.err
     assert seen(kafka.bootstrap_servers, topic) is not None
     # One that is not there: nothing is deleted.
     wrong = grete(kafka, "topics", "delete", topic, f"{topic}-none", "--yes")

@@ -102,13 +102,13 @@ def test_its_collector_takes_what_we_write(agent: Agent) -> None:
     assert tracer.close(30)
     assert (tracer.statistics()["sent"], sum(tracer.statistics()["dropped"].values())) == (2, 0)
     (request,) = agent.otlp()
-    told = {
+    spans_by_name = {
         span["name"]: (resource["resource"]["attributes"][0]["value"]["string_value"], span)
         for resource in request["resource_spans"]
         for scope in resource["scope_spans"]
         for span in scope["spans"]
     }
-    (orders, whole), (ledger, book) = told["job"], told["book"]
+    (orders, whole), (ledger, book) = spans_by_name["job"], spans_by_name["book"]
     assert (orders, ledger) == ("orders", "ledger")
     assert (whole["kind"], book["kind"]) == ("SPAN_KIND_CONSUMER", "SPAN_KIND_INTERNAL")
     assert (book["trace_id"], book["parent_span_id"]) == (whole["trace_id"], whole["span_id"])

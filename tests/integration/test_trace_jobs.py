@@ -15,7 +15,7 @@ import pytest
 import grete
 from grete.client import Producer
 from grete.instrumentation.datadog import Tracer
-from tests.integration.swarmrun import SwarmRun
+from tests.integration.swarm_process import SwarmRun
 from tests.integration.trace_agent import Agent, needs_agent
 from tests.kafka import KafkaCluster, eventually
 
@@ -39,9 +39,9 @@ def produce(kafka: KafkaCluster, topic: str, tracer: Tracer, count: int) -> dict
             headers: list[tuple[str, bytes]] = []
             with tracer.start("send", parent=None) as span:
                 tracer.inject(headers)
-                told = producer.produce_sync(topic, b"%d" % number, headers=headers, partition=0)
-            assert told.offset is not None
-            sent[told.offset] = span.span_id
+                delivery = producer.produce_sync(topic, b"%d" % number, headers=headers, partition=0)
+            assert delivery.offset is not None
+            sent[delivery.offset] = span.span_id
     assert tracer.flush(30)
     return sent
 
@@ -120,7 +120,7 @@ def test_a_job_is_kept_or_not_with_all_that_belongs_to_it(kafka: KafkaCluster, a
         for number in range(60):
             producer.produce(topic, b"%d" % number, partition=0)
         producer.flush()
-    told: dict[int, bytes] = {}
+    priorities: dict[int, bytes] = {}
     app = grete.App(topic, kafka={"bootstrap.servers": kafka.bootstrap_servers})
     app.monitor.subscribe(tracer)
 
@@ -128,15 +128,15 @@ def test_a_job_is_kept_or_not_with_all_that_belongs_to_it(kafka: KafkaCluster, a
     def handle(message: grete.Message) -> None:
         with tracer.start("call") as span:
             headers = dict(tracer.headers(span))
-            told[span.span_id] = headers["x-datadog-sampling-priority"]
+            priorities[span.span_id] = headers["x-datadog-sampling-priority"]
 
     with app.running():
         eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 60, "done")
     jobs = {job["trace_id"]: job["metrics"]["_sampling_priority_v1"] for job in named(agent, "kafka.consume")}
     calls = named(agent, "call")
     assert len(jobs) == len(calls) == len(named(agent, "kafka.process")) == 60
-    # What a call tells the next service is what was decided for its job.
-    assert all(int(told[call["span_id"]]) == jobs[call["trace_id"]] for call in calls)
+    # A call passes its job's sampling decision on to the next service.
+    assert all(int(priorities[call["span_id"]]) == jobs[call["trace_id"]] for call in calls)
     counts = Counter(jobs.values())
     assert counts[0] > 5
     assert counts[1] > 5
@@ -151,7 +151,7 @@ def test_nodes_of_a_swarm_trace_what_they_do(kafka: KafkaCluster, agent: Agent, 
         "TRACED_TOPIC": topic,
     }
     with SwarmRun("tests.integration.apps.traced:app", tmp_path, environment, nodes=2) as run:
-        run.until_steady()
+        run.until_ready()
         with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
             for number in range(200):
                 producer.produce(topic, b"%d" % number, partition=number % 4)

@@ -38,19 +38,19 @@ class Agent:
         except OSError:
             return False
 
-    def checks(self, verdict: str) -> dict[str, int]:
+    def checks(self, outcome: str) -> dict[str, int]:
         """How often each check has come to "Passed" or "Failed", where it did."""
         summary = self.ask("/test/trace_check/summary?return_all=true")
-        counts = {check: counts[f"{verdict}_Checks"] for check, counts in summary.items()}
+        counts = {check: counts[f"{outcome}_Checks"] for check, counts in summary.items()}
         return {check: count for check, count in counts.items() if count}
 
     def spans(self) -> list[dict[str, Any]]:
         return [span for trace in self.ask("/test/traces") for span in trace]
 
     def otlp(self) -> list[dict[str, Any]]:
-        """What came to its collector's port, as it has decoded it: a request each."""
-        told: list[dict[str, Any]] = _get(self.otlp_url + "/test/session/traces")
-        return told
+        """Requests that its collector's port received, decoded: one dict each."""
+        requests: list[dict[str, Any]] = _get(self.otlp_url + "/test/session/traces")
+        return requests
 
 
 def _get(url: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 
-from .cluster import KafkaCluster
+from .apache import ApacheCluster
 from .jars import VERSIONS, KafkaJars
 
 
@@ -23,7 +23,7 @@ def main() -> None:
         print(KafkaJars(arguments.version).ensure().libs)
         return
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with KafkaCluster(arguments.version, arguments.nodes) as kafka:
+    with ApacheCluster(arguments.version, arguments.nodes) as kafka:
         for topic in arguments.topic:
             name, _, partitions = topic.partition(":")
             kafka.create_topic(name, int(partitions or 1))

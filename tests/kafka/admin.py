@@ -12,9 +12,13 @@ from aiokafka.errors import KafkaError
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     ConsumerGroupDescription,
     NewTopic,
     OffsetSpec,
+    ResourceType,
     TopicMetadata,
 )
 
@@ -47,10 +51,26 @@ class TopicAdmin:
     def delete_topic(self, name: str) -> None:
         self._client.delete_topics([name], operation_timeout=TIMEOUT)[name].result(TIMEOUT)
 
+    def alter_topic(self, name: str, config: Mapping[str, object]) -> None:
+        """Set a topic's settings; None: the default again. Brokers go by them a moment later."""
+        operations = AlterConfigOpType
+        entries = [
+            ConfigEntry(key, None if value is None else str(value), incremental_operation=operation)
+            for key, value in config.items()
+            for operation in [operations.DELETE if value is None else operations.SET]
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        self._client.incremental_alter_configs([resource], request_timeout=ONE_TRY)[resource].result(TIMEOUT)
+
     def leaders(self, topic: str) -> dict[int, int]:
         """{partition: node id} of the partitions that have a leader."""
         metadata = self._metadata(topic)
         return {index: partition.leader for index, partition in metadata.partitions.items() if partition.leader >= 0}
+
+    def preferred_leaders(self, topic: str) -> dict[int, int]:
+        """{partition: node id of its first replica}."""
+        metadata = self._metadata(topic)
+        return {index: partition.replicas[0] for index, partition in metadata.partitions.items()}
 
     def in_sync(self, topic: str) -> int:
         """The fewest in-sync replicas that any of its partitions has; 0 without the topic."""
@@ -71,7 +91,7 @@ class TopicAdmin:
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """The group's committed offsets, those it has.
 
-        Asked by a consumer that does not join: librdkafka 2.16's admin client crashes when it is told NOT_COORDINATOR.
+        Asked by a consumer that does not join: librdkafka 2.16's admin client crashes on the error NOT_COORDINATOR.
         """
         everything = self._patiently(lambda: self._client.list_topics(timeout=ONE_TRY).topics)
         asked = [
@@ -85,7 +105,7 @@ class TopicAdmin:
     def stored(self, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
         """The group's committed offset in a partition, negative if there is none, and the metadata beside it.
 
-        Asked through aiokafka: confluent-kafka reads metadata up to a NUL that nobody has written, and rubbish with it.
+        Asked through aiokafka: confluent-kafka reads metadata up to a NUL that was never written, and rubbish with it.
         """
         at = aiokafka.TopicPartition(topic, partition)
 

@@ -1,80 +1,70 @@
-"""A Kafka cluster of one or three nodes on loopback."""
+"""What tests do with a cluster, whichever broker it is made of."""
 
 from __future__ import annotations
 
-import contextlib
+import abc
 import signal
+import subprocess
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
-from . import probe
 from .admin import TopicAdmin
-from .jars import KafkaJars, exclusive
-from .node import Node, NodeFailedError
-from .storage import RunDirectory, format_storage, new_id, write_properties
-from .waiting import Deadline, eventually
+from .ports import ReservedPort
 
 # Of clusters whose `with` was left by an exception: their directories have gone by the time of the report.
-_last_words: list[tuple[str, str]] = []
+_failed_sections: list[tuple[str, str]] = []
 _live: weakref.WeakSet[KafkaCluster] = weakref.WeakSet()
 
 
 def failure_logs() -> list[tuple[str, str]]:
-    """(title, last log lines) for a failed test's report: of the clusters that it ended by failing (told once), and of
-    those that run.
+    """(title, last log lines) for a failed test's report: of the clusters that it ended by failing (returned once), and
+    of those that run.
     """
-    told = _last_words.copy()
-    _last_words.clear()
-    return told + [cluster._log_section() for cluster in _live]
+    sections = _failed_sections.copy()
+    _failed_sections.clear()
+    return sections + [cluster._log_section() for cluster in _live]
 
 
-class KafkaCluster:
-    """Real Apache Kafka in KRaft mode, each node broker and controller at once; ready when the `with` is entered.
+class ClusterNode(Protocol):
+    """A broker of a cluster."""
 
-    version: a release of `jars.VERSIONS` (any in Maven Central works); None = KAFKA_VERSION, else the default.
-    nodes: 1, or 3 (replication factor 3, min.insync.replicas 2).
-    properties: broker settings over those of the harness.
-    cpus: the cores for the brokers. heap: the JVM's -Xmx.
-    fast_start: quick JIT only and a class archive, for tests; False for measurements, which want the full JIT.
-    start_timeout: seconds until all nodes must serve.
+    @property
+    def id(self) -> int: ...
+    @property
+    def port(self) -> ReservedPort: ...
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def process(self) -> subprocess.Popen[bytes] | None: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def running(self) -> bool: ...
+
+
+class KafkaCluster(abc.ABC):
+    """Brokers on loopback, numbered from 1; ready when the `with` is entered.
 
     Start one from a thread that lives as long as the cluster should: the kernel kills the brokers with it.
     """
 
-    def __init__(
-        self,
-        version: str | None = None,
-        nodes: int = 1,
-        properties: Mapping[str, object] | None = None,
-        cpus: Iterable[int] | None = None,
-        heap: str | None = None,
-        *,
-        fast_start: bool = True,
-        start_timeout: float = 90.0,
-    ) -> None:
-        self.jars = KafkaJars(version)
-        self.version = self.jars.version
+    #: Topics of the brokers' own that clients see.
+    internal_topics: tuple[str, ...] = ()
+    #: Nodes by their ids.
+    nodes: Mapping[int, ClusterNode]
+
+    def __init__(self, version: str, nodes: int) -> None:
+        self.version = version
         self._count = nodes
-        self._properties = {name: str(value) for name, value in (properties or {}).items()}
-        self._cpus = None if cpus is None else frozenset(cpus)
-        self._heap = heap or ("1g" if nodes == 1 else "512m")
-        self._fast_start = fast_start
-        self._start_timeout = start_timeout
-        self._extra_jvm: list[str] = []
-        self._directory: RunDirectory | None = None
         self._admin: TopicAdmin | None = None
-        self.nodes: dict[int, Node] = {}
         # Called when ports are known and nothing has started yet: for a test that puts a proxy in front.
         self.before_start: Callable[[], object] = lambda: None
 
     def __enter__(self) -> Self:
-        self.jars.ensure()
-        if self._fast_start and not self._extra_jvm:
-            ensure_archive(self.jars)
         try:
-            self._lay_out()
+            self._open()
             _live.add(self)
             self.before_start()
             self.start_all()
@@ -85,17 +75,53 @@ class KafkaCluster:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            _last_words.append(self._log_section())
+            _failed_sections.append(self._log_section())
         self.close()
 
     def close(self) -> None:
         """Kill the brokers and delete their data."""
         _live.discard(self)
         self._admin = None
-        for node in self.nodes.values():
-            node.close()
-        if self._directory is not None:
-            self._directory.remove()
+        self._close()
+
+    @abc.abstractmethod
+    def _open(self) -> None:
+        """Choose ports and make directories."""
+
+    @abc.abstractmethod
+    def _close(self) -> None: ...
+
+    @abc.abstractmethod
+    def start(self, node: int) -> None:
+        """Start a node that was killed or stopped, on its old port and data; returns when it serves."""
+
+    @abc.abstractmethod
+    def start_all(self) -> None:
+        """Start every node that does not run."""
+
+    @abc.abstractmethod
+    def stop(self, node: int, timeout: float = 30.0) -> None:
+        """Let a node shut down in order (SIGTERM)."""
+
+    @abc.abstractmethod
+    def kill(self, node: int, sig: int = signal.SIGKILL) -> None:
+        """Send a signal to a node, SIGKILL if none is named; SIGSTOP and SIGCONT make it hang and go on."""
+
+    @abc.abstractmethod
+    def log(self, node: int) -> str:
+        """Everything that the node has logged."""
+
+    @abc.abstractmethod
+    def generations(self, group: str) -> list[int]:
+        """The generations of the group that had members, in order, as the coordinator logged them."""
+
+    @abc.abstractmethod
+    def active_controller(self) -> int:
+        """The node that is the active controller."""
+
+    @abc.abstractmethod
+    def elect_preferred(self, topic: str) -> None:
+        """Let each partition be led by its first replica again; one that is, or cannot be, stays."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -105,35 +131,17 @@ class KafkaCluster:
         """host:port of one node."""
         return self.nodes[node].address
 
-    def start(self, node: int) -> None:
-        """Start a node that was killed or stopped, on its old port and data; returns when it serves."""
-        deadline = Deadline(self._start_timeout)
-        self.nodes[node].launch()
-        self._wait_ready([self.nodes[node]], deadline)
-
-    def start_all(self) -> None:
-        """Start every node that does not run."""
-        deadline = Deadline(self._start_timeout)
-        stopped = [node for node in self.nodes.values() if not node.running]
-        for node in stopped:
-            node.launch()
-        self._wait_ready(stopped, deadline)
-
-    def stop(self, node: int, timeout: float = 30.0) -> None:
-        """Let a node shut down in order (SIGTERM)."""
-        self.nodes[node].stop(timeout)
-
-    def kill(self, node: int, sig: int = signal.SIGKILL) -> None:
-        """Send a signal to a node, SIGKILL if none is named; SIGSTOP and SIGCONT make it hang and go on."""
-        self.nodes[node].kill(sig)
-
-    def log(self, node: int) -> str:
-        """Everything that the node has logged."""
-        return self.nodes[node].log()
+    def rebalance_lines(self, group: str) -> list[str]:
+        """The brokers' log lines about rebalances of the group."""
+        return [line for line in self._all_logs().splitlines() if group in line and "rebalance" in line.lower()]
 
     def broker_log_tail(self, lines: int = 40) -> str:
         """The last lines of each node's log."""
-        return "\n".join(f"--- node {node.id}\n{node.tail(lines)}" for node in self.nodes.values())
+        tails = ((node, "\n".join(self.log(node).splitlines()[-lines:])) for node in self.nodes)
+        return "\n".join(f"--- node {node}\n{tail}" for node, tail in tails)
+
+    def _all_logs(self) -> str:
+        return "".join(self.log(node) for node in self.nodes)
 
     def _log_section(self) -> tuple[str, str]:
         return f"Kafka {self.version} at {self.bootstrap_servers}", self.broker_log_tail(60)
@@ -154,110 +162,3 @@ class KafkaCluster:
     ) -> None:
         """Create a topic; returns when each partition has a leader."""
         self.admin.create_topic(name, partitions, replication or min(self._count, 3), config)
-
-    def _lay_out(self) -> None:
-        self._directory = RunDirectory()
-        jvm = [f"-Xmx{self._heap}", "-Djava.awt.headless=true", *self._jit_options(), *self._extra_jvm]
-        for node_id in range(1, self._count + 1):
-            path = self._directory.path / f"node-{node_id}"
-            self.nodes[node_id] = Node(node_id, path, self.jars, jvm, self._cpus)
-        voters = ",".join(f"{node.id}@127.0.0.1:{node.controller_port.number}" for node in self.nodes.values())
-        cluster_id = new_id()
-        for node in self.nodes.values():
-            data = node.directory / "data"
-            format_storage(self.jars, data, cluster_id, node.id)
-            write_properties(node.properties_file, self._node_properties(node, voters, data))
-
-    def _jit_options(self) -> list[str]:
-        if not self._fast_start:
-            return ["-XX:+UseG1GC"]
-        options = ["-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-        archive = archive_path(self.jars)
-        if not self._extra_jvm and archive.exists() and archive.stat().st_size > 0:
-            options.append(f"-XX:SharedArchiveFile={archive}")
-        return options
-
-    def _node_properties(self, node: Node, voters: str, data: Path) -> dict[str, str]:
-        replicas = min(self._count, 3)
-        in_sync = min(replicas, 2)
-        settings: dict[str, object] = {
-            "process.roles": "broker,controller",
-            "node.id": node.id,
-            "controller.quorum.voters": voters,
-            "listeners": f"PLAINTEXT://{node.address},CONTROLLER://127.0.0.1:{node.controller_port.number}",
-            "advertised.listeners": f"PLAINTEXT://{node.address}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "controller.listener.names": "CONTROLLER",
-            "log.dirs": data,
-            "auto.create.topics.enable": "false",
-            "default.replication.factor": replicas,
-            "min.insync.replicas": in_sync,
-            # Internal topics are made at first use: few partitions are made sooner.
-            "offsets.topic.num.partitions": 4,
-            "offsets.topic.replication.factor": replicas,
-            "transaction.state.log.num.partitions": 4,
-            "transaction.state.log.replication.factor": replicas,
-            "transaction.state.log.min.isr": in_sync,
-            # Transactions that were left open are aborted soon after their time is up.
-            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
-            "group.initial.rebalance.delay.ms": 0,
-            # Tests of dead members do not want to wait 6 s or more for the session to end.
-            "group.min.session.timeout.ms": 500,
-            # A broker that was killed registers again only after its old session has ended (9 s if left alone).
-            "broker.session.timeout.ms": 3000,
-            "broker.heartbeat.interval.ms": 500,
-            # A record of 20 MB is a test.
-            "message.max.bytes": 64 << 20,
-            "replica.fetch.max.bytes": 64 << 20,
-            # Records with old timestamps stay.
-            "log.retention.ms": -1,
-            "log.cleaner.backoff.ms": 200,
-            "log.cleaner.dedupe.buffer.size": 16 << 20,
-            "log.initial.task.delay.ms": 500,
-            "num.network.threads": 2,
-            "num.io.threads": 4,
-        }
-        return {name: str(value) for name, value in settings.items()} | self._properties
-
-    def _wait_ready(self, nodes: list[Node], deadline: Deadline) -> None:
-        for node in nodes:
-            node.wait_ready(deadline)
-        expected = {node.id for node in self.nodes.values() if node.running}
-
-        def all_known() -> bool:
-            for node in nodes:
-                with contextlib.suppress(OSError, probe.ProbeError):
-                    if not expected <= probe.brokers(node.port.host, node.port.number):
-                        return False
-                    continue
-                return False
-            return True
-
-        eventually(all_known, deadline.left, lambda: f"brokers {expected} know each other\n{self.broker_log_tail()}")
-
-
-def archive_path(jars: KafkaJars) -> Path:
-    """The JVM's class archive for these jars: a broker that maps it starts in half the time.
-
-    An empty file stands for "this JVM makes none"; the JVM ignores one that does not fit the jars or itself.
-    """
-    return jars.directory / "broker.jsa"
-
-
-def ensure_archive(jars: KafkaJars) -> None:
-    """Make the class archive, if there is none, by one broker's start and orderly stop."""
-    path = archive_path(jars)
-    if path.exists():
-        return
-    with exclusive(jars.directory / "archive.lock"):
-        if path.exists():
-            return
-        fresh = path.with_suffix(".new")
-        cluster = KafkaCluster(jars.version)
-        cluster._extra_jvm = [f"-XX:ArchiveClassesAtExit={fresh}"]
-        with cluster, contextlib.suppress(NodeFailedError):
-            cluster.stop(1, timeout=60.0)
-        if not fresh.exists():
-            fresh.touch()
-        fresh.rename(path)

@@ -1,14 +1,22 @@
-"""Kafka's DumpLogSegments over what lies on a node's disk: the broker's own opinion of what a producer wrote."""
+"""What a broker says of the batches that a producer wrote: Kafka's DumpLogSegments over the files on a node's disk.
+
+The embedded brokers have no such files. There, aiokafka looks into the batches that a Fetch brings.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aiokafka.record.memory_records import MemoryRecords
+
+from .apache import ApacheCluster
 from .cluster import KafkaCluster
 from .jars import KafkaJars
 from .java import run, tools
+from .stored_batches import stored_bytes
 
 BATCH = re.compile(r"^baseOffset: ")
 PAIR = re.compile(r"(\w+): (\S+)")
@@ -33,6 +41,8 @@ class DumpedBatch:
 
 def dump(cluster: KafkaCluster, topic: str, node: int = 1, timeout: float = 120.0) -> list[DumpedBatch]:
     """All batches of a topic on one node, read deeply; AssertionError for the first complaint about any of them."""
+    if not isinstance(cluster, ApacheCluster):
+        return [batch for partition in cluster.admin.partitions(topic) for batch in _fetched(cluster, topic, partition)]
     directories = sorted((cluster.nodes[node].directory / "data").glob(f"{topic}-*"))
     segments = [path for directory in directories for path in sorted(directory.glob("*.log"))]
     assert segments, f"node {node} has nothing of {topic}"
@@ -40,6 +50,25 @@ def dump(cluster: KafkaCluster, topic: str, node: int = 1, timeout: float = 120.
     command = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", f"{jars.classpath}:{tools(jars)}"]
     command += [_program(jars), "--deep-iteration", "--files", ",".join(map(str, segments))]
     return _parse(run(command, timeout=timeout).decode())
+
+
+def _fetched(cluster: KafkaCluster, topic: str, partition: int) -> Iterator[DumpedBatch]:
+    for batch, content in stored_bytes(cluster, topic, partition):
+        records = MemoryRecords(content)
+        read = records.next_batch()
+        assert read is not None
+        assert read.validate_crc(), f"the CRC of partition {partition} at {batch.base_offset} is wrong"
+        yield DumpedBatch(
+            partition,
+            batch.base_offset,
+            batch.last_offset,
+            batch.count,
+            batch.base_sequence,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.codec,
+            [record.offset for record in read],
+        )
 
 
 def _program(jars: KafkaJars) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from .apache import ApacheCluster
 from .cluster import KafkaCluster
 from .jars import HERE, KafkaJars, exclusive
 from .processes import end, spawn
@@ -52,6 +53,7 @@ def command(
     cluster: KafkaCluster, program: str, settings: Mapping[str, object], options: Mapping[str, object]
 ) -> list[str]:
     """The command line of a program; `settings` are the client's, `options` the program's own."""
+    assert isinstance(cluster, ApacheCluster), "Java comes with Apache Kafka: mark the test as apache"
     jars = cluster.jars
     kafka = {"bootstrap.servers": cluster.bootstrap_servers, **settings}
     line = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
@@ -74,8 +76,8 @@ def run(line: list[str], *, timeout: float, text: bytes | None = None) -> bytes:
         end(process)
         raise
     if process.returncode != 0:
-        told = errors.decode(errors="replace")
-        raise RuntimeError(f"{line[0]} ... {line[-1]} ended with {process.returncode}:\n{told}")
+        error_text = errors.decode(errors="replace")
+        raise RuntimeError(f"{line[0]} ... {line[-1]} ended with {process.returncode}:\n{error_text}")
     return output
 
 
@@ -108,9 +110,9 @@ def partitions_of(cluster: KafkaCluster, keys: Sequence[bytes], counts: Sequence
 def judge(
     cluster: KafkaCluster, topic: str, what: str, *, seconds: int = 120, **settings: object
 ) -> list[dict[str, Any]]:
-    """What JavaJudge.java finds in a topic: "records" or "sequence"; `settings` are the consumer's."""
+    """What JavaReader.java finds in a topic: "records" or "sequence"; `settings` are the consumer's."""
     kafka = {name.replace("_", "."): value for name, value in settings.items()}
-    line = command(cluster, "JavaJudge", kafka, {"topic": topic, "what": what, "seconds": seconds})
+    line = command(cluster, "JavaReader", kafka, {"topic": topic, "what": what, "seconds": seconds})
     rows = [json.loads(row) for row in run(line, timeout=seconds + 30.0).splitlines()]
     assert rows.pop() == {"done": True}
     return rows

@@ -8,9 +8,9 @@ import socket
 class ReservedPort:
     """A free port, held by a socket that is bound and never listens.
 
-    Linux lets the broker bind the same port (both sides set SO_REUSEADDR, and only one listens) but gives it to nobody
-    else, neither to a `bind` to port 0 nor to an outgoing connection. So two clusters never pick the same port, and a
-    broker that was killed finds its own again. While it is down, a connection is refused as it should be.
+    Linux lets the broker bind the same port (both sides set SO_REUSEADDR, and only one listens) but gives it to no
+    other socket, neither to a `bind` to port 0 nor to an outgoing connection. So two clusters never pick the same port,
+    and a broker that was killed finds its own again. While it is down, a connection is refused as it should be.
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 import struct
 
+FETCH = 1
 API_VERSIONS = 18
 METADATA = 3
 ELECT_LEADERS = 43
 CLIENT_ID = b"harness"
+FETCHED = 64 << 20
 
 
 class ProbeError(Exception):
@@ -25,13 +27,13 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     return bytes(parts)
 
 
-def _ask(host: str, port: int, api: int, version: int, body: bytes, timeout: float) -> bytes:
+def _ask(host: str, port: int, api: int, version: int, body: bytes, timeout: float, largest: int = 1 << 20) -> bytes:
     head = struct.pack(">hhih", api, version, 7, len(CLIENT_ID)) + CLIENT_ID
     with socket.create_connection((host, port), timeout=timeout) as connection:
         connection.settimeout(timeout)
         connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
         (size,) = struct.unpack(">i", _exactly(connection, 4))
-        if not 4 <= size <= 1 << 20:
+        if not 4 <= size <= largest:
             raise ProbeError(f"a frame of {size} bytes")
         answer = _exactly(connection, size)
     (correlation,) = struct.unpack_from(">i", answer)
@@ -73,3 +75,23 @@ def elect_preferred(host: str, port: int, topic: str, partitions: list[int], tim
     body = struct.pack(f">ih{len(name)}si", 1, len(name), name, len(partitions))
     body += struct.pack(f">{len(partitions)}ii", *partitions, int(timeout * 1000))
     _ask(host, port, ELECT_LEADERS, 0, body, timeout + 2.0)
+
+
+def fetch(host: str, port: int, topic: str, partition: int, offset: int, timeout: float = 10.0) -> tuple[int, bytes]:
+    """Fetch v4 from the leader, uncommitted: the high watermark, and batches from the one with `offset` on.
+
+    The last batch may be cut off.
+    """
+    name = topic.encode()
+    body = struct.pack(
+        f">iiiibih{len(name)}siiqi", -1, 0, 1, FETCHED, 0, 1, len(name), name, 1, partition, offset, FETCHED
+    )
+    answer = _ask(host, port, FETCH, 4, body, timeout, largest=1 << 30)
+    # Behind throttle time, one topic with its name, and one partition with its number.
+    at = 4 + 4 + 2 + len(name) + 4 + 4
+    error, watermark, _, aborted = struct.unpack_from(">hqqi", answer, at)
+    if error:
+        raise ProbeError(f"Fetch of {topic}-{partition} from {offset} answered error {error}")
+    at += 22 + 16 * max(aborted, 0)
+    (size,) = struct.unpack_from(">i", answer, at)
+    return watermark, answer[at + 4 : at + 4 + max(size, 0)]

@@ -21,7 +21,7 @@ def _before_exec(parent: int, cpus: Iterable[int] | None) -> Callable[[], None]:
     def prepare() -> None:
         if _libc is not None:
             _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            # The parent may have died between fork and prctl; then nobody would send the signal.
+            # The parent may have died between fork and prctl; then no signal would come.
             if os.getppid() != parent:
                 os._exit(127)
             if cpus is not None:

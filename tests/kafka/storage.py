@@ -42,7 +42,7 @@ class RunDirectory:
         with exclusive(build_directory() / "run.lock"):
             _sweep(parent)
             self.path = Path(tempfile.mkdtemp(prefix="cluster-", dir=parent))
-            # Held as long as we live, so that nobody sweeps what is in use.
+            # Held as long as this process lives, so that no other run sweeps a folder in use.
             self._lock = (self.path / "in-use").open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 

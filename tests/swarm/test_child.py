@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from tests.kafka import eventually
-from tests.swarm.run import Run
+from tests.swarm.loop_run import Run
 
 
 def test_a_node_has_nothing_of_its_supervisor_open() -> None:
@@ -20,7 +20,7 @@ def test_a_node_has_nothing_of_its_supervisor_open() -> None:
         os.kill(pids[0], signal.SIGTERM)
         run.until(4, up=...)
         for line in run.lines(fds=...):
-            # Not even the read end of its own pipe: with it, nobody would notice that nobody listens.
+            # Not even the read end of its own pipe: with it, a node would not notice that the supervisor has gone.
             assert set(line["fds"]) == {"0", "1", "2", str(line["pipe"])}
             assert line["fds"]["0"] == os.devnull
             assert line["group"] == line["pid"]
@@ -29,8 +29,39 @@ def test_a_node_has_nothing_of_its_supervisor_open() -> None:
         assert run.stop() == 0
 
 
+def test_a_child_of_a_node_has_nothing_of_node_and_supervisor() -> None:
+    # A process that was started with SIGTTOU ignored is like a node in this.
+    quiet = ["env", "--ignore-signal=TTOU"]
+    with Run("parent", "--nodes", "1", before=quiet, stdin=subprocess.DEVNULL) as run:
+        before = run.until(supervisor=...)["actions"]
+        assert before["SIGINT"] == "default_int_handler"
+        for name in ("before", "after"):
+            child = run.until(child=name)
+            assert child["actions"] == before
+            assert child["wakeup"] == -1
+            assert set(child["open"]) == {"0", "1", "2"}
+        assert run.until(child="killed")["status"] == -signal.SIGTERM
+        # The node is there, and a child of it: the pipe has ended all the same.
+        assert run.until(event="swarm.node.stopping")["reason"] == "pipe"
+        run.until(event="swarm.node.died")
+
+
+def test_a_child_of_the_supervisor_has_nothing_of_it() -> None:
+    twist = "tests.swarm.fault_injection:child_of_the_supervisor"
+    with Run("obey", "--nodes", "2", "--twist", twist, stdin=subprocess.DEVNULL) as run:
+        before = run.until(supervisor=...)["actions"]
+        child = run.until(2, child="supervisor's")
+        assert child["actions"] == before
+        assert child["wakeup"] == -1
+        assert set(child["open"]) == {"0", "1", "2"}
+        assert run.until(2, child="killed")["status"] == -signal.SIGTERM
+        assert len(run.nodes(2)) == 2
+        assert not run.lines(event="swarm.stopping")
+        assert run.stop() == 0
+
+
 def test_a_term_that_comes_before_the_node_has_begun_is_kept() -> None:
-    with Run("obey", "--nodes", "1", "--twist", "tests.swarm.twists:term_at_once") as run:
+    with Run("obey", "--nodes", "1", "--twist", "tests.swarm.fault_injection:term_at_once") as run:
         run.until(pending=[signal.SIGTERM])
         # Neither forgotten by a handler that is the supervisor's, nor the death of a node that has done nothing yet.
         run.until(node=0, signal="SIGTERM")
@@ -64,13 +95,13 @@ def test_a_node_ends_as_the_interpreter_does() -> None:
 
 
 def test_what_was_made_before_the_fork_is_not_cleaned_up_by_a_node() -> None:
-    with Run("at_the_end", "--nodes", "2", "--deaths", "4", "--twist", "tests.swarm.twists:finalizer") as run:
+    with Run("at_the_end", "--nodes", "2", "--deaths", "4", "--twist", "tests.swarm.fault_injection:finalizer") as run:
         assert run.wait() == 0
         assert [line["pid"] for line in run.lines(finalized=True)] == [run.pid]
 
 
 def test_no_node_outlives_a_supervisor_that_dies_while_it_forks() -> None:
-    with Run("obey", "--nodes", "1", "--twist", "tests.swarm.twists:supervisor_dies") as run:
+    with Run("obey", "--nodes", "1", "--twist", "tests.swarm.fault_injection:supervisor_dies") as run:
         assert run.wait() == -signal.SIGKILL  # and stdout was closed by all that had it: the node is gone
         assert run.lines(up=...) == []
 

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from grete.swarm import pidfd
-from grete.swarm.pidfd import LOST, Pidfd
+from grete._swarm.node import pidfd
+from grete._swarm.node.pidfd import UNKNOWN_EXIT_STATUS, Pidfd
 from tests.kafka.jars import ROOT
-from tests.swarm.namespace import NAMESPACE, refused
+from tests.swarm.pid_namespace import NAMESPACE, refused
 
 Start = Callable[..., int]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts a child that ends with a status, or waits for ever; returns its pid."""
+    """Starts a child that ends with a status, or waits forever; returns its PID."""
     pids = []
 
     def begin(status: int | None = None) -> int:
@@ -53,16 +53,16 @@ def _lives(child: Pidfd) -> bool:
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_one_life(start: Start, plain: bool) -> None:
-    child = Pidfd(start(), plain=plain)
+    child = Pidfd(start(), no_pidfd=plain)
     assert (child.fd is None) == plain
     assert _lives(child)
-    assert child.cleanup() is None
+    assert child.reap() is None
     assert child.signal(signal.SIGKILL)
     ended(child.pid)
     assert not _lives(child)
     fd = child.fd
-    assert child.cleanup() == -signal.SIGKILL
-    assert child.cleanup() == -signal.SIGKILL
+    assert child.reap() == -signal.SIGKILL
+    assert child.reap() == -signal.SIGKILL
     assert not child.signal(signal.SIGTERM)
     assert not child.alive
     if fd is not None:
@@ -72,34 +72,34 @@ def test_one_life(start: Start, plain: bool) -> None:
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_the_status_of_one_that_ends_by_itself(start: Start, plain: bool) -> None:
-    child = Pidfd(start(7), plain=plain)
+    child = Pidfd(start(7), no_pidfd=plain)
     ended(child.pid)
-    assert child.cleanup() == 7
+    assert child.reap() == 7
 
 
 def test_it_becomes_readable_at_the_end(start: Start) -> None:
-    child = Pidfd(start(), plain=False)
+    child = Pidfd(start(), no_pidfd=False)
     assert child.fd is not None
     poll = select.poll()
     poll.register(child.fd, select.POLLIN)
     assert poll.poll(0) == []
     child.signal(signal.SIGKILL)
     assert poll.poll(20_000)
-    assert child.cleanup() == -signal.SIGKILL
+    assert child.reap() == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_one_that_somebody_else_has_reaped(start: Start, plain: bool) -> None:
-    child = Pidfd(start(7), plain=plain)
+def test_one_that_was_reaped_elsewhere(start: Start, plain: bool) -> None:
+    child = Pidfd(start(7), no_pidfd=plain)
     os.waitpid(child.pid, 0)
     assert not child.alive
     assert not child.signal(signal.SIGTERM)
-    assert child.cleanup() == LOST
+    assert child.reap() == UNKNOWN_EXIT_STATUS
 
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_one_that_was_closed_is_let_alone(start: Start, plain: bool) -> None:
-    child = Pidfd(start(), plain=plain)
+    child = Pidfd(start(), no_pidfd=plain)
     child.close()
     assert not child.signal(signal.SIGKILL)
     os.kill(child.pid, 0)
@@ -110,7 +110,7 @@ def test_the_environment_says_whether_to_do_without(
     monkeypatch: pytest.MonkeyPatch, value: str, expected: bool
 ) -> None:
     monkeypatch.setenv("GRETE_SWARM_PIDFD", value)
-    assert pidfd.fallback() is expected
+    assert pidfd.pidfd_unavailable() is expected
 
 
 def test_a_system_that_refuses_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,14 +119,14 @@ def test_a_system_that_refuses_is_done_without(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.delenv("GRETE_SWARM_PIDFD", raising=False)
     monkeypatch.setattr(os, "pidfd_open", refuse)
-    assert pidfd.fallback()
+    assert pidfd.pidfd_unavailable()
 
 
-# In a PID namespace of its own, where nobody else takes numbers.
+# In a PID namespace of its own, where no other process takes numbers.
 RECYCLE = """
 import os, signal, sys
 from pathlib import Path
-from grete.swarm.pidfd import Pidfd
+from grete._swarm.node.pidfd import Pidfd
 
 def fork():
     read, write = os.pipe()
@@ -161,8 +161,8 @@ wrong = again(old)
 os.kill(old, signal.SIGTERM)
 dies(wrong)
 
-# The same through a pidfd, though somebody else has reaped the child behind its back.
-held = Pidfd(fork(), plain=False)
+# The same through a pidfd, though other code has reaped the child behind its back.
+held = Pidfd(fork(), no_pidfd=False)
 os.kill(held.pid, signal.SIGKILL)
 os.waitpid(held.pid, 0)
 wrong = again(held.pid)
@@ -173,14 +173,14 @@ assert lives(wrong)
 # Nor is the new one reaped in place of the old one.
 os.kill(wrong, signal.SIGTERM)
 os.waitid(os.P_PID, wrong, os.WEXITED | os.WNOWAIT)
-assert held.cleanup() == 255
+assert held.reap() == 255
 dies(wrong)
 
 # Without pidfds, a child that we have reaped is never signalled again.
-plain = Pidfd(fork(), plain=True)
+plain = Pidfd(fork(), no_pidfd=True)
 plain.signal(signal.SIGKILL)
 os.waitid(os.P_PID, plain.pid, os.WEXITED | os.WNOWAIT)
-assert plain.cleanup() == -signal.SIGKILL
+assert plain.reap() == -signal.SIGKILL
 wrong = again(plain.pid)
 assert not plain.signal(signal.SIGTERM)
 assert lives(wrong)

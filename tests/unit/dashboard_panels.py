@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.exposed import CATALOGUE
+from tests.unit.exposition import CATALOGUE
 
 
 def m(name: str, *more: str) -> str:
@@ -40,7 +40,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel. `says` is shown with its title: what it tells, and what to do."""
+    """A panel. `says` is shown with its title: what it shows, and what to do."""
 
     title: str
     says: str
@@ -85,7 +85,7 @@ ROWS: list[tuple[str, list[Panel]]] = [
             ),
             Panel(
                 "Oldest record not done",
-                "How long somebody has waited for a record: the one number to look at.",
+                "How long the oldest record has waited: the one number to watch.",
                 (Query(f"max({m('grete_lag_seconds')})"),),
                 unit="s",
                 kind="stat",
@@ -163,12 +163,17 @@ ROWS: list[tuple[str, list[Panel]]] = [
                 kind="table",
             ),
             Panel(
+                "Partitions that cannot be read",
+                "GET /readyz and the log (partition.failed) have each with its error and the cure.",
+                (Query(f"sum by ({LANE}) ({m('grete_partition_failed')})", "{{handler}} {{topic}}"),),
+            ),
+            Panel(
                 "Waiting for handlers",
                 "Fetched and not handed out. At the limit: handlers are the bottleneck. Near 0 with lag: the network "
-                "is, or the broker. Partitions beyond 512 of a process are told together.",
+                "is, or the broker. Partitions beyond 512 of a process are summed.",
                 (
                     Query(f"sum by ({LANE}) ({m('grete_queued_bytes')})", "{{handler}} {{topic}}"),
-                    Query(f"sum({m('grete_unlisted_lanes')}) > 0", "partitions told together (count)"),
+                    Query(f"sum({m('grete_aggregated_lanes')}) > 0", "partitions that are summed (count)"),
                 ),
                 unit="bytes",
             ),
@@ -306,7 +311,7 @@ ROWS: list[tuple[str, list[Panel]]] = [
                 "Partitions that each has, and members that have not got their place.",
                 (
                     Query(f"sum by (group, {PROCESS}) ({m('grete_partitions')})", "{{group}} {{instance}} {{node}}"),
-                    Query(f"count by (group) ({m('grete_group_steady')} == 0)", "{{group}} unsteady members"),
+                    Query(f"count by (group) ({m('grete_group_ready')} == 0)", "{{group}} unsteady members"),
                 ),
             ),
         ],
@@ -316,7 +321,7 @@ ROWS: list[tuple[str, list[Panel]]] = [
         [
             Panel(
                 "Records produced",
-                "A second, acknowledged; and those that were not written, or nobody knows.",
+                "A second: acknowledged, not written, and those whose outcome is unknown.",
                 (
                     Query(rate("grete_produced_records_total", "client"), "{{client}}"),
                     Query(rate("grete_produce_failures_total", "client"), "{{client}} failed"),
@@ -364,6 +369,15 @@ ROWS: list[tuple[str, list[Panel]]] = [
                 unit="s",
             ),
             Panel(
+                "Wait for the event loop",
+                "Above 1 s: a coroutine that blocks, and all async handlers wait; the log names it (loop.blocked).",
+                (
+                    Query(f"max by ({PROCESS}) ({m('grete_loop_wait_seconds')})", "{{instance}} {{node}}"),
+                    Query(grown("grete_loop_blocked_total", PROCESS), "{{instance}} {{node}} blocked"),
+                ),
+                unit="s",
+            ),
+            Panel(
                 "Connections to brokers",
                 "Open ones; and how many were opened again.",
                 (
@@ -373,7 +387,7 @@ ROWS: list[tuple[str, list[Panel]]] = [
             ),
             Panel(
                 "Open descriptors",
-                "Grows without end: somebody does not close.",
+                "Grows without end: files or connections are not closed.",
                 (Query(f"max by ({PROCESS}) ({m('grete_process_open_fds')})", "{{instance}} {{node}}"),),
             ),
             Panel(
@@ -400,8 +414,8 @@ ROWS: list[tuple[str, list[Panel]]] = [
             ),
             Panel(
                 "Ends of nodes",
-                "By why. SIGKILL that nobody here has sent is the OOM killer, mostly.",
-                (Query(f"{grown('grete_swarm_deaths_total', 'node, reason')} > 0", "node {{node}} {{reason}}"),),
+                "By reason. A SIGKILL that Grete has not sent is mostly the OOM killer's.",
+                (Query(f"{grown('grete_swarm_exits_total', 'node, reason')} > 0", "node {{node}} {{reason}}"),),
                 kind="timeseries",
             ),
             Panel(

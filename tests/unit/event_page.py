@@ -5,43 +5,44 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grete.instrumentation import events
-from grete.instrumentation.described import Described
+from grete.instrumentation.event_spec import EventSpec
 
 PAGE = Path(__file__).parents[2] / "docs" / "events.md"
 
 HEAD = """# Events
 
-What happens in Grete has a name. Code of yours hears of it through `app.monitor`:
+Each event in Grete has a name. Your code listens to events through `app.monitor`:
 
 ```python
 @app.monitor.subscribe("group.assigned")
-def assigned(occurred: grete.instrumentation.Occurred) -> None:
-    print(occurred.name, occurred.at, occurred["partitions"])
+def assigned(event: grete.instrumentation.Event) -> None:
+    print(event.name, event.at, event["partitions"])
 
 
 class Alarm:
-    def on_consumer_dead_letter(self, occurred): ...  # `consumer.dead_letter`
+    def on_consumer_dead_letter(self, event): ...  # `consumer.dead_letter`
 
-    def on_error_occurred(self, occurred): ...
+    def on_listener_failed(self, event): ...
 
 
 app.monitor.subscribe(Alarm())
 ```
 
-- A listener gets one `Occurred`: `name`, `payload` (read-only; `occurred["topic"]` is short for it), `time` (seconds
+- A listener gets one `Event`: `name`, `payload` (read-only; `event["topic"]` is short for it), `time` (seconds
   that it took, None where it takes none) and `at` (seconds since 1970, UTC). It is called in the thread where it
   happens, which waits for it: in a node of a swarm for what happens there, in the supervisor for the swarm's own
   events.
-- `consumer.consume` and `consumer.consumed` are told in the very context (`contextvars`) in which the handler runs: in
-  its worker thread, or in its asyncio task. What the first one sets is set inside of the handler, and the second one
-  sets it back. The same goes for `message.process` and `message.processed`.
-- A listener that raises is logged with its traceback and told as `error.occurred`; the other listeners and Grete go
-  on. `KeyboardInterrupt`, `SystemExit` and what else is no `Exception` goes to where it happened.
-- A name that is none raises `grete.UnknownEventError`, which says what is called nearly so.
-- Listeners may subscribe and unsubscribe at any time, in a listener, too; what is being told just then is told to
-  those who listened when it began.
+- `job.started` and `job.finished` are emitted in the context (`contextvars`) in which the handler runs: in its worker
+  thread, or in its asyncio task. What a listener of `job.started` sets is set inside of the handler, and a listener of
+  `job.finished` resets it. The same goes for `message.process` and `message.processed`.
+- The error of a listener that raises is logged with its traceback and emitted as `listener.failed`; the other
+  listeners and Grete go on. `KeyboardInterrupt`, `SystemExit` and what else is no `Exception` is raised where the
+  event was emitted.
+- An unknown name raises `grete.UnknownEventError`, which lists similar names.
+- Listeners may be subscribed and unsubscribed at any time, even by a listener. An event that is just being emitted
+  reaches the listeners that were subscribed when it began.
 - Events of your own: `CHARGED = app.monitor.declare("shop.charged")`, then `if CHARGED: CHARGED.emit(amount=3)`,
-  which costs a few nanoseconds while nobody listens, or `app.monitor.measure(CHARGED, charge, order)`, which tells
+  which costs a few nanoseconds without a listener, or `app.monitor.measure(CHARGED, charge, order)`, which emits
   `time` and `error` (what `charge` raised, or None).
 
 Times are seconds, sizes bytes. A field with a question mark is not always there. An event with a level is a log
@@ -49,7 +50,7 @@ record, too, on the logger `grete` (`grete.client` for clients that you make), w
 beside it; an `error` is the record's `exc_info`, or in its text.
 """
 
-PARTS: Mapping[str, Mapping[str, Described]] = {
+PARTS: Mapping[str, Mapping[str, EventSpec]] = {
     "The App": events.APP,
     "Consumers": events.CONSUMER,
     "Groups and offsets": events.GROUP,
@@ -61,23 +62,23 @@ PARTS: Mapping[str, Mapping[str, Described]] = {
 
 
 def page() -> str:
-    """What the file is to be."""
+    """Returns the text that the file must have."""
     return HEAD + "".join(f"\n## {title}\n\n{_table(part)}" for title, part in PARTS.items())
 
 
-def _table(part: Mapping[str, Described]) -> str:
+def _table(part: Mapping[str, EventSpec]) -> str:
     rows = [_row(name, described) for name, described in part.items()]
     return "\n".join(["| event | when | fields | logged |", "|---|---|---|---|", *rows]) + "\n"
 
 
-def _row(name: str, described: Described) -> str:
+def _row(name: str, described: EventSpec) -> str:
     fields = "<br>".join(
         f"`{field}{'?' if field in described.optional else ''}: {kind}`".replace("|", "\\|")
         for field, kind in described.types.items()
     )
     levels = ", ".join(logging.getLevelName(level).lower() for level in described.levels)
     logged = levels if described.emitted else f"{levels}; cannot be listened to"
-    return f"| `{name}` | {described.when} | {fields} | {logged} |"
+    return f"| `{name}` | {described.description} | {fields} | {logged} |"
 
 
 if __name__ == "__main__":

@@ -106,9 +106,9 @@ class FakeAgent:
                     name, _, value = header.partition(":")
                     headers[name.lower()] = value.strip()
                 request = Request(line, headers, stream.read(int(headers["content-length"])), number)
-                told = self.reply(request)
+                reply = self.reply(request)
                 self.requests.append(request)
-                for piece in [told] if told is None or isinstance(told, bytes) else told:
+                for piece in [reply] if reply is None or isinstance(reply, bytes) else reply:
                     if piece is None:
                         # Linger with no time: what is unsent is thrown away, and the other side sees a reset.
                         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from grete import _core
+from grete import _native
 
 PRODUCE, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 3, 18, 22
 # (API, lowest, highest version): the oldest ones, which are simple to write.
@@ -58,6 +59,13 @@ class FakeBroker:
         """Until so many have come."""
         with self._arrived:
             assert self._arrived.wait_for(lambda: len(self.produced) >= count, 30.0), self.produced
+
+    def go_away(self) -> None:
+        """Ends all connections, and refuses new ones."""
+        for each in (self._listener, *self._connections):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
 
     def __enter__(self) -> Self:
         return self
@@ -129,7 +137,7 @@ class FakeBroker:
                     self.produced.append((name, index, records))
                     self.rows += [
                         Row(index, one.key, one.value, one.timestamp, one.headers)
-                        for one in _core._testing_decode(batch, name, index)
+                        for one in _native._testing_decode(batch, name, index)
                     ]
                     self._arrived.notify_all()
                 silent = silent or error is None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 LINE = re.compile(r"([A-Za-z][A-Za-z0-9_.]*):([^|]+)\|([cgdh])(?:\|#([^|\n]+))?")
 
 
-class Told(NamedTuple):
+class Metric(NamedTuple):
     """A line."""
 
     name: str
@@ -36,17 +36,17 @@ class Agent:
         self.socket.setblocking(False)
         self.sizes: list[int] = []
 
-    def take(self) -> list[Told]:
+    def take(self) -> list[Metric]:
         """What has come since the last time."""
-        told = []
+        metrics = []
         with contextlib.suppress(BlockingIOError):
             while True:
                 datagram = self.socket.recv(1 << 16)
                 self.sizes.append(len(datagram))
-                told += [parse(line) for line in datagram.decode().split("\n")]
-        return told
+                metrics += [parse(line) for line in datagram.decode().split("\n")]
+        return metrics
 
-    def wait(self, timeout: float = 30.0) -> list[Told]:
+    def wait(self, timeout: float = 30.0) -> list[Metric]:
         """As `take`, once something has come."""
         self.socket.settimeout(timeout)
         self.sizes.append(len(datagram := self.socket.recv(1 << 16)))
@@ -66,7 +66,7 @@ def agent(path: Path | None = None) -> Iterator[Agent]:
             path.unlink(missing_ok=True)
 
 
-def parse(line: str) -> Told:
+def parse(line: str) -> Metric:
     """AssertionError for what an agent would not understand."""
     found = LINE.fullmatch(line)
     assert found is not None, line
@@ -75,4 +75,4 @@ def parse(line: str) -> Told:
     assert len({pair[0] for pair in pairs}) == len(pairs), line
     numbers = [float(value) for value in values.split(":")]
     assert kind in "dh" or len(numbers) == 1, line
-    return Told(name, numbers, kind, {key: "".join(value) for key, *value in pairs})
+    return Metric(name, numbers, kind, {key: "".join(value) for key, *value in pairs})

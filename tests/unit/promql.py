@@ -8,7 +8,7 @@ from typing import Any
 
 import promql_parser
 
-from tests.unit.exposed import CATALOGUE, Exposed
+from tests.unit.exposition import CATALOGUE, Exposition
 
 # What Prometheus adds to all that it scrapes.
 TARGET = frozenset({"job", "instance"})
@@ -53,31 +53,31 @@ def labels(tree: Any) -> set[str]:
     return found
 
 
-def wrong(text: str, live: Exposed | None = None) -> Iterator[str]:
-    """What the expression asks for and nobody tells: by the catalogue, or by what a live `/metrics` says."""
+def wrong(text: str, live: Exposition | None = None) -> Iterator[str]:
+    """Metrics that the expression selects and nothing exports, by the catalogue or by a live `/metrics`."""
     tree = parse(text)
     asked = selectors(tree)
     if not asked:
         yield f"{text}: asks for nothing"
-    told: set[str] = set()
+    exported: set[str] = set()
     for name, by in asked:
         known = _labels(name, live)
         if known is None:
             yield f"{text}: there is no {name}"
             continue
-        told |= known
+        exported |= known
         if strange := by - known - TARGET:
             yield f"{text}: {name} has no label {', '.join(sorted(strange))}"
-    if strange := labels(tree) - told - TARGET:
+    if strange := labels(tree) - exported - TARGET:
         yield f"{text}: nothing in it has a label {', '.join(sorted(strange))}"
 
 
-def _labels(name: str, live: Exposed | None) -> set[str] | None:
+def _labels(name: str, live: Exposition | None) -> set[str] | None:
     if live is not None:
         found = live.of(name)
         return {label for given in found for label, _ in given} if found else None
     try:
-        family = Exposed.family(name)
+        family = Exposition.family(name)
         kind, _, named = CATALOGUE[family]
     except (StopIteration, KeyError):
         return None

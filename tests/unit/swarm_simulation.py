@@ -2,11 +2,18 @@
 
 import random
 
-from grete.swarm.actions import Action, Dump, Event, Exit, Fork, Kill, Signal
-from grete.swarm.limits import Limits
-from grete.swarm.manager import Manager
-from tests.unit.swarm_judge import Judge
-from tests.unit.swarm_process import GARBAGE, HUNG_UP, KINDS, MAX_RSS, Process, World
+from grete._swarm.policy.actions import Action, DumpStacks, EmitEvent, Exit, Fork, Kill, LeaveGroupsOnStop, Signal
+from grete._swarm.policy.limits import Limits
+from grete._swarm.policy.manager import Manager
+from tests.unit.swarm_invariants import InvariantChecker
+from tests.unit.swarm_simulated_process import (
+    INVALID_REPORT,
+    KINDS,
+    MAX_RSS,
+    PIPE_CLOSED,
+    SimulatedProcess,
+    VirtualWorld,
+)
 
 QUIET_FROM = 40.0  # when faults cease
 TICK = 1.0
@@ -18,14 +25,16 @@ def limits(rng: random.Random) -> Limits:
         max_rss=MAX_RSS,
         gil_timeout=rng.choice((2.0, 5.0)),
         report_timeout=rng.choice((2.5, 6.0)),
-        unsteady_timeout=rng.choice((5.0, 12.0)),
+        not_ready_timeout=rng.choice((5.0, 12.0)),
         shutdown_timeout=rng.choice((0.0, 1.0, 4.0)),
         kill_grace=rng.choice((0.1, 1.0)),
         dump_wait=rng.choice((0.0, 1.5)),
         backoff_first=rng.choice((0.001, 0.25, 1.0)),
         backoff_cap=rng.choice((1.0, 5.0)),
-        steady_after=rng.choice((1.0, 4.0)),
+        ready_after=rng.choice((1.0, 4.0)),
         crash_loop_after=rng.choice((2, 4)),
+        session_timeout=45.0,
+        stale_member_timeout=rng.choice((0.0, 45.0)),
     )
 
 
@@ -35,11 +44,11 @@ class Simulation:
     def __init__(self, seed: int, *, loud: bool = False) -> None:
         self.rng = rng = random.Random(seed)
         self.loud = loud
-        self.world = World(rng)
+        self.world = VirtualWorld(rng)
         self.limits = limits(rng)
         self.nodes = rng.randint(1, 5)
         self.manager = Manager(self.nodes, self.limits)
-        self.judge = Judge(self.manager, self.limits, self.world)
+        self.judge = InvariantChecker(self.manager, self.limits, self.world)
         self.faulty = rng.choice((0.0, 0.2, 0.5, 0.9, 1.0))
         self.kinds = rng.sample(KINDS, rng.randint(1, len(KINDS)))
         self.fork_fails = rng.choice((0.0, 0.0, 0.1, 0.5))
@@ -48,8 +57,8 @@ class Simulation:
         # Reads pipes after `due` at times, which is against the contract, and must not matter to who reports.
         self.rude = self.judge.rude = rng.random() < 0.2
         self.quits = rng.random() < 0.3
-        self.living: dict[int, Process] = {}
-        self.earlier: list[Process] = []
+        self.living: dict[int, SimulatedProcess] = {}
+        self.earlier: list[SimulatedProcess] = []
         self.status: int | None = None
         self.said: set[str] = set()
         self.ceased = False
@@ -63,12 +72,12 @@ class Simulation:
         if not self.ceased and rng.random() < self.fork_fails:
             error = OSError(*rng.choice(((11, "Resource temporarily unavailable"), (12, "Cannot allocate memory"))))
             self.judge.fork_failed(now, node)
-            self.manager.fork_failed(now, node, error)
+            self.manager.on_fork_failed(now, node, error)
             self.judge.rests(now, node)
             return
         pid = rng.choice((100 + node, 1000 + self.world._count))  # recycled at times
         fault = rng.choice(self.kinds) if not self.ceased and rng.random() < self.faulty else None
-        process = Process(
+        process = SimulatedProcess(
             self.world,
             node,
             pid,
@@ -83,8 +92,8 @@ class Simulation:
             self.earlier.append(before)
         self.living[node] = process
         process.begin()
-        self.judge.forked(now, node, process)
-        self.manager.forked(now, node, pid)
+        self.judge.on_forked(now, node, process)
+        self.manager.on_forked(now, node, pid)
 
     def cease(self) -> None:
         """Nothing bad happens from now on; what has happened is dealt with."""
@@ -127,14 +136,14 @@ class Simulation:
         self.drain(now)
         for process in list(self.living.values()):
             if process.status is not None and not process.reaped:
-                self.tell(f"{process.node} died: {process.status}")
+                self.trace(f"{process.node} died: {process.status}")
                 self.judge.dies(now, process)
-                self.manager.died(now, process.node, process.status)
+                self.manager.on_exited(now, process.node, process.status)
                 process.reaped = True
-                self.judge.died(now, process)
+                self.judge.on_reaped(now, process)
         if rng.random() < self.meddling and not self.ceased:
             commands = ["restart", "restart", "dump"]
-            commands += (["quiet", "stop", "hurry"] if rng.random() < 0.1 else []) if self.quits else []
+            commands += (["quiet", "stop", "expedite"] if rng.random() < 0.1 else []) if self.quits else []
             self.command(rng.choice(commands))
         self.due(now)
         self.perform()
@@ -148,34 +157,34 @@ class Simulation:
         if self.earlier and self.rng.random() < 0.05:
             process = self.rng.choice(self.earlier)
             if process.pid != self.living[process.node].pid:
-                for item in process.outbox or [HUNG_UP, GARBAGE]:
+                for item in process.outbox or [PIPE_CLOSED, INVALID_REPORT]:
                     self.hear(now, process, item)
 
-    def hear(self, now: float, process: Process, item: object) -> None:
+    def hear(self, now: float, process: SimulatedProcess, item: object) -> None:
         """One thing from a pipe."""
-        if item is HUNG_UP:
-            self.manager.hung_up(now, process.node, process.pid)
-        elif item is GARBAGE:
-            self.judge.garbled(process)
-            self.manager.garbled(now, process.node, "b'x' begins no frame", process.pid)
+        if item is PIPE_CLOSED:
+            self.manager.on_pipe_closed(now, process.node, process.pid)
+        elif item is INVALID_REPORT:
+            self.judge.on_invalid_report(process)
+            self.manager.on_invalid_report(now, process.node, "b'x' begins no frame", process.pid)
         else:
             self.judge.reports(now, process, item)
-            self.manager.reported(now, process.node, item, process.pid)  # type: ignore[arg-type]
-            self.judge.reported(process)
+            self.manager.on_report(now, process.node, item, process.pid)  # type: ignore[arg-type]
+            self.judge.on_report(process)
 
     def command(self, name: str) -> None:
         """What a user wants."""
         now = self.world.now
         self.perform()  # what has been said before has nothing to do with it
-        self.tell(name)
+        self.trace(name)
         self.judge.command(now, name, self.living)
         getattr(self.manager, name)(now)
-        if name in {"stop", "hurry"}:
+        if name in {"stop", "expedite"}:
             self.perform()
 
     def due(self, now: float) -> None:
         """No deadline is left that has passed."""
-        self.manager.due(now)
+        self.manager.on_deadline(now)
         self.judge.due(now)
         deadline = self.manager.deadline()
         assert deadline is None or deadline > now, f"{deadline} <= {now}: a busy loop"
@@ -183,18 +192,18 @@ class Simulation:
     def perform(self) -> None:
         """Does what the Manager wants, until it wants nothing more."""
         for _ in range(4):
-            actions = self.manager.take()
+            actions = self.manager.take_actions()
             if not actions:
                 return
             assert len(actions) <= 10 + 20 * self.nodes, "too much at once"
             for action in actions:
                 self.do(action)
-        assert not self.manager.take(), "it wants something over and over again at one instant"
+        assert not self.manager.take_actions(), "it wants something over and over again at one instant"
 
     def do(self, action: Action) -> None:
         """One action."""
         now = self.world.now
-        self.tell(str(action.text if isinstance(action, Event) else action))
+        self.trace(str(action.text if isinstance(action, EmitEvent) else action))
         assert self.status is None, f"{action} after the end"
         match action:
             case Fork(node):
@@ -202,20 +211,22 @@ class Simulation:
             case Signal(node, signum):
                 self.judge.signals(now, self.living[node], signum)
                 self.living[node].signal(signum)
-            case Dump(node):
+            case DumpStacks(node):
                 self.judge.signals(now, self.living[node], 21)
                 self.living[node].signal(21)
             case Kill(node):
                 self.judge.kills(now, self.living[node])
                 self.living[node].signal(9)
+            case LeaveGroupsOnStop():
+                self.judge.releases(now)
             case Exit(status):
                 self.judge.exits(now, status, self.living)
                 self.status = status
-            case Event():
+            case EmitEvent():
                 self.said |= {action.name, str(action.fields.get("reason"))}
                 self.judge.event(now, action, self.living)
 
-    def tell(self, what: str) -> None:
-        """For who reads along."""
+    def trace(self, what: str) -> None:
+        """Prints a step if the simulation is loud."""
         if self.loud:
             print(f"{self.world.now:10.3f} {what}")

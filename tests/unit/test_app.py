@@ -111,8 +111,8 @@ def two_arguments(messages: grete.Messages, more: int) -> None:
         (Bare, grete.ConfigError, "Bare has no consume method"),
         (NotDerived, grete.ConfigError, "derives from grete.Consumer"),
         (NeedsArguments, grete.ConfigError, "without arguments.*'url'"),
-        (no_argument, grete.ConfigError, "takes one argument"),
-        (two_arguments, grete.ConfigError, "takes one argument"),
+        (no_argument, grete.ConfigError, r"its signature is \(\) -> None: give it a parameter"),
+        (two_arguments, grete.ConfigError, "more: int would be the payload of one: bind it with functools.partial"),
         (3, grete.ConfigError, "a class or a function"),
     ],
 )
@@ -135,7 +135,7 @@ def test_what_is_no_consumer_is_refused(handler: Any, error: type[Exception], sa
         (("x" * 250,), grete.ConfigError, "no topic name"),
         (("a", "a"), grete.ConfigError, "named twice"),
         ((3,), grete.ConfigError, "a topic is a string"),
-        (("^orders.*",), grete.NotBuiltError, "patterns"),
+        (("^orders.*",), grete.NotSupportedError, "patterns"),
     ],
 )
 def test_topics_are_checked_where_they_are_written(topics: Any, error: type[Exception], says: str) -> None:
@@ -169,7 +169,7 @@ def test_app_settings_are_checked_when_they_are_written() -> None:
 
 
 def test_an_app_does_not_let_its_commits_be_switched_off() -> None:
-    with pytest.raises(grete.NotBuiltError, match=r"enable\.auto\.commit=false \(from code\)"):
+    with pytest.raises(grete.NotSupportedError, match=r"enable\.auto\.commit=false \(from code\)"):
         grete.App("a", kafka={**KAFKA, "enable.auto.commit": False}).settings()
     grete.App("a", kafka={**KAFKA, "enable.auto.commit": True}).settings()
 
@@ -177,3 +177,25 @@ def test_an_app_does_not_let_its_commits_be_switched_off() -> None:
 def test_an_app_without_consumers_does_not_run() -> None:
     with pytest.raises(grete.ConfigError, match="has no consumer"):
         make().run()
+
+
+def test_a_seek_needs_a_running_app_and_a_place() -> None:
+    app = grete.App("shop")
+    with pytest.raises(grete.GreteError, match="does not run"):
+        app.seek("orders", 0, "earliest")
+    with pytest.raises(TypeError, match="not None"):
+        app.seek("orders", 0, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("on_failed_partition", "ends"), ("failed_partition_probes", "healthz")]
+)
+def test_what_failed_partitions_do_is_one_of_a_few_words(setting: str, value: str) -> None:
+    with pytest.raises(grete.ConfigError, match=setting):
+        grete.App("shop", **{setting: value})  # type: ignore[arg-type]
+
+
+def test_brokers_see_the_name_of_the_app() -> None:
+    app = grete.App("billing", kafka=KAFKA)
+    assert app.settings().kafka["client.id"].value == "billing"
+    assert grete.App("billing", kafka={**KAFKA, "client.id": "own"}).settings().kafka["client.id"].value == "own"

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grete
-from grete import _core
-from tests.unit.batches import Record, batch
+from grete import _native
+from tests.unit.record_batches import Record, batch
 
 LONG = b"a value that is longer than twelve bytes"
 RECORDS = [
@@ -26,7 +26,7 @@ RECORDS = [
 
 
 def decode() -> grete.Messages:
-    return _core._testing_decode(batch(RECORDS), "orders", 0)
+    return _native._testing_decode(batch(RECORDS), "orders", 0)
 
 
 def rows(records: list[Record]) -> list[dict[str, Any]]:
@@ -110,7 +110,7 @@ def test_other_requests_are_answered_with_what_there_is() -> None:
         decode().__arrow_c_array__("schema")
 
 
-def test_capsules_that_nobody_imports_are_freed() -> None:
+def test_unimported_capsules_are_freed() -> None:
     for _ in range(1000):
         capsules = decode().__arrow_c_array__()
         del capsules
@@ -132,11 +132,11 @@ def resident_bytes() -> int:
 def test_exports_are_released() -> None:
     data = batch([Record(0, os.urandom(1 << 20))])
     for _ in range(20):
-        pa.array(_core._testing_decode(data, "t", 0))
+        pa.array(_native._testing_decode(data, "t", 0))
     before = resident_bytes()
     for _ in range(300):
-        pa.array(_core._testing_decode(data, "t", 0))
-        polars.DataFrame(_core._testing_decode(data, "t", 0))
+        pa.array(_native._testing_decode(data, "t", 0))
+        polars.DataFrame(_native._testing_decode(data, "t", 0))
     assert resident_bytes() - before < 64 << 20  # of 600 MiB that went through
 
 
@@ -150,7 +150,7 @@ def test_any_slice_of_any_batch_is_valid(
     records = [Record(index, value, key, timestamp) for index, (key, value, timestamp) in enumerate(columns)]
     start = data.draw(st.integers(0, len(records)))
     stop = data.draw(st.integers(start, len(records)))
-    messages = _core._testing_decode(batch(records), "t", 0)[start:stop]
+    messages = _native._testing_decode(batch(records), "t", 0)[start:stop]
     array = pa.array(messages)
     array.validate(full=True)
     assert array.field("value").to_pylist() == [record.value for record in records[start:stop]]

@@ -40,7 +40,7 @@ async def serve(asgi: Asgi, while_up: Callable[[Message], Awaitable[None]]) -> l
         await while_up(state)
     await to_app.put({"type": "lifespan.shutdown"})
     await asyncio.wait([task])
-    task.exception()  # a server has heard of it by a message
+    task.exception()  # a server got it as a message
     return said
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import grete
-from tests.unit.feeding import Feed, offsets, values
+from tests.unit.dispatcher_feed import DispatcherFeed, offsets, values
 
 seen: list[object] = []
 
@@ -32,25 +32,25 @@ class Promise:
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        (wrapped, "later is no async def and returned a coroutine, that nobody awaits: declare it async def"),
-        (lambda _: Promise(), "returned a Promise, that nobody awaits"),
+        (wrapped, "later is no async def and returned a coroutine, which was not awaited: declare it async def"),
+        (lambda _: Promise(), "returned a Promise, which was not awaited"),
     ],
 )
 def test_they_fail_at_their_record(each: str, function: Callable[[object], object], says: str) -> None:
-    feed = Feed(decoder=bytes.decode)
+    feed = DispatcherFeed(decoder=bytes.decode)
     feed.push([*values(3)])
     job = feed.next()
     with warnings.catch_warnings(record=True) as warned, pytest.raises(grete.GreteError, match=says):
         getattr(job, each)(function)
     assert not [warning for warning in warned if "never awaited" in str(warning.message)]
-    assert job.culprit() == 0
+    assert job.failed_offset() == 0
     feed.fail(job)
     assert offsets(feed.next()) == [0, 1, 2]
     assert seen == []
 
 
-def test_other_results_are_nobodys_business() -> None:
-    feed = Feed(decoder=bytes.decode)
+def test_other_results_are_ignored() -> None:
+    feed = DispatcherFeed(decoder=bytes.decode)
     feed.push([*values(5)])
     job = feed.next()
     job.each(lambda message: message)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import grete
-from grete.processing import departure as departures
+from grete._processing.instances import teardown as departures
 from tests.kafka import eventually
-from tests.unit.jobs import FakeJob, some
-from tests.unit.test_hooks import Rig
+from tests.unit.fake_jobs import FakeJob, some
+from tests.unit.test_hook_runner import Rig
 
 
 class Beside(grete.Consumer):
@@ -56,7 +56,7 @@ def test_it_has_ended_before_the_last_hook_runs() -> None:
     rig.run(FakeJob("revoked"))
     assert consumer.order == ["ended", "revoked"]
     assert not consumer.thread.is_alive()
-    with pytest.raises(grete.GreteError, match="on its way out"):
+    with pytest.raises(grete.GreteError, match="is being closed"):
         consumer.background(print)
 
 
@@ -86,7 +86,7 @@ def test_one_that_does_not_end_is_left_behind_by_name(caplog: pytest.LogCaptureF
     rig = Rig(Deaf)
     rig.run(FakeJob(messages=some()))
     consumer = consumer_of(rig)
-    rig.departure.leave(time.monotonic() + 0.05)
+    rig.departure.begin_shutdown(time.monotonic() + 0.05)
     try:
         rig.run(FakeJob("revoked"))
         assert consumer.order == ["revoked"]

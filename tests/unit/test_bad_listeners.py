@@ -9,13 +9,13 @@ import pytest
 
 import grete
 from grete import UnknownEventError
-from grete.instrumentation import Monitor, Occurred
+from grete.instrumentation import Event, Monitor
 from tests.kafka import eventually
-from tests.unit.jobs import FakeJob, some
-from tests.unit.test_hooks import Recorder
-from tests.unit.test_reports import Async, rig_of
+from tests.unit.fake_jobs import FakeJob, some
+from tests.unit.test_emit import Everything
+from tests.unit.test_hook_runner import Recorder
+from tests.unit.test_job_events import Async, rig_of
 from tests.unit.test_stop import make
-from tests.unit.test_telling import Everything
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
 
@@ -23,25 +23,25 @@ pytestmark = pytest.mark.usefixtures("empty_directory")
 class Raises:
     """To everything of a job."""
 
-    def on_consumer_initialized(self, occurred: Occurred) -> None:
+    def on_consumer_initialized(self, occurred: Event) -> None:
         raise ValueError(occurred.name)
 
-    def on_consumer_consume(self, occurred: Occurred) -> None:
+    def on_job_started(self, occurred: Event) -> None:
         raise ValueError(occurred.name)
 
-    def on_consumer_consumed(self, occurred: Occurred) -> None:
+    def on_job_finished(self, occurred: Event) -> None:
         raise ValueError(occurred.name)
 
-    def on_consumer_shutdown(self, occurred: Occurred) -> None:
+    def on_consumer_shutdown(self, occurred: Event) -> None:
         raise ValueError(occurred.name)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_job_does_not_care_for_listeners_that_raise(asynchronous: bool, caplog: pytest.LogCaptureFixture) -> None:
-    monitor, errors = Monitor(), list[Occurred]()
+    monitor, errors = Monitor(), list[Event]()
     monitor.subscribe(Raises())
     heard = Everything(monitor)
-    monitor.subscribe("error.occurred", errors.append)
+    monitor.subscribe("listener.failed", errors.append)
     rig = rig_of(Async if asynchronous else Recorder, asynchronous, monitor)
     jobs = FakeJob(messages=some()), FakeJob("shutdown")
     if asynchronous:
@@ -49,13 +49,13 @@ def test_a_job_does_not_care_for_listeners_that_raise(asynchronous: bool, caplog
     else:
         rig.run(*jobs)
         assert [call[0] for call in Recorder.calls] == ["initialize", "consume", "shutdown"]
-    of = ["consumer.initialized", "consumer.consume", "consumer.consumed", "consumer.shutdown"]
+    of = ["consumer.initialized", "job.started", "job.finished", "consumer.shutdown"]
     assert [occurred["of"] for occurred in errors] == of
     assert [str(occurred["error"]) for occurred in errors] == of
     assert all("Raises.on_" in occurred["listener"] for occurred in errors)
-    assert [name for name in heard.names() if name != "error.occurred"] == of, "the others hear all the same"
-    told = [occurred for occurred in heard if occurred.name == "consumer.consumed"]
-    assert told[0]["error"] is None, "it is not the job that has failed"
+    assert [name for name in heard.names() if name != "listener.failed"] == of, "the others hear all the same"
+    emitted = [occurred for occurred in heard if occurred.name == "job.finished"]
+    assert emitted[0]["error"] is None, "it is not the job that has failed"
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 4
 
 
@@ -71,13 +71,13 @@ def test_a_job_that_fails_fails_with_its_own_error() -> None:
 def test_an_app_does_not_care_for_listeners_that_raise() -> None:
     app = make(statistics_interval="100ms")
 
-    def bad(_: Occurred) -> None:
+    def bad(_: Event) -> None:
         raise ValueError("no")
 
     errors = list[str]()
-    app.monitor.subscribe("error.occurred", lambda occurred: errors.append(occurred["of"]))
+    app.monitor.subscribe("listener.failed", lambda occurred: errors.append(occurred["of"]))
     for name in app.monitor:
-        if name != "error.occurred":
+        if name != "listener.failed":
             app.monitor.subscribe(name, bad)
     with app.running():
         eventually(lambda: errors.count("statistics.emitted") > 1, 30.0, "it goes on after the first time")
@@ -86,17 +86,17 @@ def test_an_app_does_not_care_for_listeners_that_raise() -> None:
 
 
 class Once:
-    """Hears of one job only."""
+    """Listens to one job only."""
 
     def __init__(self, monitor: Monitor) -> None:
         self.monitor = monitor
         self.heard: list[str] = []
 
-    def on_consumer_consume(self, occurred: Occurred) -> None:
+    def on_job_started(self, occurred: Event) -> None:
         self.heard.append(occurred.name)
         self.monitor.unsubscribe(self)
 
-    def on_consumer_consumed(self, occurred: Occurred) -> None:
+    def on_job_finished(self, occurred: Event) -> None:
         self.heard.append(occurred.name)
 
 
@@ -104,23 +104,23 @@ def test_an_object_that_unsubscribes_itself_hears_no_more() -> None:
     monitor, after = Monitor(), list[str]()
     once = Once(monitor)
     monitor.subscribe(once)
-    monitor.subscribe("consumer.consume", lambda occurred: after.append(occurred.name))
+    monitor.subscribe("job.started", lambda occurred: after.append(occurred.name))
     rig = rig_of(Recorder, False, monitor)
     rig.run(*(FakeJob(messages=some()) for _ in range(3)))
-    assert once.heard == ["consumer.consume"], "the end of that job is another event"
+    assert once.heard == ["job.started"], "the end of that job is another event"
     assert len(after) == 3, "who comes behind it in the list is not left out"
 
 
-def test_another_thread_that_unsubscribes_during_a_dispatch_waits_for_nobody() -> None:
+def test_another_thread_that_unsubscribes_during_a_dispatch_does_not_wait() -> None:
     monitor, heard = Monitor(), list[str]()
     inside, gone = threading.Event(), threading.Event()
 
-    def slow(_: Occurred) -> None:
+    def slow(_: Event) -> None:
         inside.set()
         assert gone.wait(30)
         heard.append("slow")
 
-    def later(_: Occurred) -> None:
+    def later(_: Event) -> None:
         heard.append("later")
 
     monitor.subscribe("app.quiet", slow)
@@ -141,15 +141,15 @@ def test_another_thread_that_unsubscribes_during_a_dispatch_waits_for_nobody() -
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("on_consumer_comsumed", "on_consumer_consumed"),
+        ("on_job_finishd", "on_job_finished"),
         ("on_consumer_deadletter", "on_consumer_dead_letter"),
         ("on_statistics_emited", "on_statistics_emitted"),
         ("on_swarm_node_dead", "on_swarm_node_"),
         ("on_group_asigned", "on_group_assigned"),
     ],
 )
-def test_a_method_that_is_misspelt_is_told_what_was_meant(name: str, meant: str) -> None:
-    def method(_self: object, _occurred: Occurred) -> None: ...
+def test_a_misspelt_method_is_refused_with_a_suggestion(name: str, meant: str) -> None:
+    def method(_self: object, _occurred: Event) -> None: ...
 
     kind = type("Alarm", (), {"on_app_running": method, name: method})
     monitor = Monitor()
@@ -159,22 +159,22 @@ def test_a_method_that_is_misspelt_is_told_what_was_meant(name: str, meant: str)
 
 
 def test_what_is_only_logged_says_so() -> None:
-    with pytest.raises(UnknownEventError, match=r"'swarm\.answer\.failed' is logged only"):
-        Monitor().subscribe("swarm.answer.failed", print)
+    with pytest.raises(UnknownEventError, match=r"'swarm\.request\.failed' is logged only"):
+        Monitor().subscribe("swarm.request.failed", print)
 
 
 def test_a_method_of_a_base_class_counts() -> None:
     class Base:
         heard: list[str]
 
-        def on_app_running(self, occurred: Occurred) -> None:
+        def on_app_running(self, occurred: Event) -> None:
             self.heard.append(occurred.name)
 
     class Derived(Base):
         def __init__(self) -> None:
             self.heard = []
 
-        def on_app_stopped(self, occurred: Occurred) -> None:
+        def on_app_stopped(self, occurred: Event) -> None:
             self.heard.append(occurred.name)
 
     monitor, derived = Monitor(), Derived()
@@ -186,10 +186,10 @@ def test_a_method_of_a_base_class_counts() -> None:
 
 def test_the_listeners_that_come_with_grete_know_their_events(monkeypatch: pytest.MonkeyPatch) -> None:
     from grete.instrumentation.dogstatsd import DogStatsD
-    from grete.instrumentation.logger import LoggerListener
+    from grete.instrumentation.job_logger import JobLogger
     from grete.instrumentation.process_title import ProcessTitle
 
-    listeners: list[Any] = [LoggerListener(), DogStatsD("127.0.0.1:1"), ProcessTitle()]
+    listeners: list[Any] = [JobLogger(), DogStatsD("127.0.0.1:1"), ProcessTitle()]
     for listener in listeners:
         app = grete.App("one")
         app.monitor.subscribe(listener)

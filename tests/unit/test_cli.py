@@ -2,20 +2,27 @@
 
 import io
 import json
+import pty
+import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
 import pytest
+import rich.console
 from click.testing import CliRunner, Result
 
 import grete
-from grete import _core
-from grete.cli import COMMANDS, main, render
-from grete.cli.progress import Progress
-from grete.cli.table import table
-from tests.unit.batches import Record, batch
+from grete import _native
+from grete._cli import COMMANDS, main
+from grete._cli.terminal import message_format
+from grete._cli.terminal.progress import Progress
+from grete._cli.terminal.table import Table, format_table
+from tests.unit.record_batches import Record, batch
+
+ROOT = Path(__file__).parents[2]
 
 
 def call(*arguments: str) -> Result:
@@ -36,12 +43,28 @@ def test_the_version() -> None:
 
 def test_the_overview_imports_no_command() -> None:
     script = (
-        "import sys; from grete.cli import main; main(['--help'], standalone_mode=False); print(sorted(sys.modules))"
+        "import sys; from grete._cli import main; main(['--help'], standalone_mode=False); print(sorted(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "Print a topic's messages" in done.stdout
-    assert "'grete.cli.run'" not in done.stdout
-    assert "'grete.cli.consume'" not in done.stdout
+    assert "'grete._cli.run'" not in done.stdout
+    assert "'grete._cli.records.consume'" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("consume", "orders", "--group", "g", "--limit", "5"), ("topics", "list"), ("info",)]
+)
+def test_piped_output_loads_nothing_that_draws(words: tuple[str, ...], tmp_path: Path) -> None:
+    script = (
+        "import runpy, sys\n"
+        "import grete._cli.records.produce, grete._cli.run, grete._cli.swarm, grete._cli.swarms.ps\n"
+        "import grete._cli.dlq.replay\n"
+        "try: runpy.run_module('tests.unit.offline_command', run_name='__main__')\n"
+        "finally: print([name for name in sys.modules if name.partition('.')[0] == 'rich'], file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "journal"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert (done.stdout != "", done.stderr.splitlines()[-1]) == (True, "[]")
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -51,17 +74,37 @@ def test_each_command_has_help(name: str) -> None:
     for words in [[name, word] for word in below] or [[name]]:
         result = call(*words, "--help")
         assert result.exit_code == 0
-        assert ("--bootstrap" in result.output) == (words != ["ps"]), words
+        assert ("--bootstrap" in result.output) == (words not in (["ps"], ["dev"], ["demo"]) and name != "schemas"), (
+            words
+        )
 
 
 def test_tables_align_numbers_to_the_right_and_words_to_the_left() -> None:
     rows = [("orders", 5, None, [1, 2]), ("clicks-and-more", 12000, 7, [])]
-    assert table(["TOPIC", "COUNT", "LAG", "REPLICAS"], rows).splitlines() == [
+    assert format_table(["TOPIC", "COUNT", "LAG", "REPLICAS"], rows).splitlines() == [
         "TOPIC            COUNT  LAG  REPLICAS",
         "orders               5    -  1,2",
         "clicks-and-more  12000    7  -",
     ]
-    assert table(["TOPIC", "COUNT"], []) == "TOPIC  COUNT"
+    assert format_table(["TOPIC", "COUNT"], []) == "TOPIC  COUNT"
+
+
+def test_a_row_is_one_line_and_moves_no_cursor() -> None:
+    hostile = "\x1b[2J\r\nx"
+    assert format_table(["GROUP", "TOPICS"], [(hostile, [hostile])]).splitlines() == [
+        "GROUP             TOPICS",
+        "\\x1b[2J\\x0d\\x0ax  \\x1b[2J\\x0d\\x0ax",
+    ]
+
+
+def test_a_terminal_gets_all_of_a_narrow_table_and_reads_no_markup() -> None:
+    console = rich.console.Console(file=io.StringIO(), width=12, force_terminal=True, color_system=None)
+    console.print(Table(["NAME", "LAG"], [("[bold]x[/] \x1b[2J", 7), ("a-name-that-is-long", None)]).draw())
+    assert isinstance(console.file, io.StringIO)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue())
+    assert "\x1b" not in shown
+    names = "".join(line[:8].strip() for line in shown.splitlines()[2:])
+    assert names.replace(" ", "") == "[bold]x[/]\\x1b[2Ja-name-that-is-long"
 
 
 def test_unknown_commands_are_refused() -> None:
@@ -101,7 +144,7 @@ def test_what_cannot_run_is_explained(directory: Path, source: str, target: str,
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
-        (["--from", "yesterday"], 2, "neither earliest, latest, an offset nor a time"),
+        (["--from", "yesterday"], 2, "is no position: give earliest, latest, an offset"),
         (["--limit", "0"], 2, "--limit"),
         (["--kafka", "nonsense"], 2, "NAME=VALUE"),
         (["--kafka", "grop.id=x"], 1, 'did you mean "group.id"'),
@@ -124,18 +167,18 @@ RECORDS = [
 
 
 def messages() -> grete.Messages:
-    return _core._testing_decode(batch(RECORDS), "orders", 2)
+    return _native._testing_decode(batch(RECORDS), "orders", 2)
 
 
 def test_text_shows_values() -> None:
-    lines = render.as_text(messages(), escape_control=True).decode().split("\n")
+    lines = message_format.format_text(messages(), escape_control=True).decode().split("\n")
     assert lines == ["grün", "\\xff\\x00bin", "null", "bell\\x07 line\\x0abreak\ttab", ""]
-    raw = render.as_text(messages(), escape_control=False)
+    raw = message_format.format_text(messages(), escape_control=False)
     assert b"line\nbreak" in raw
 
 
 def test_json_is_one_whole_object_a_line() -> None:
-    rows = [json.loads(line) for line in render.as_json(messages()).splitlines()]
+    rows = [json.loads(line) for line in message_format.format_json(messages()).splitlines()]
     assert rows == [
         {
             "topic": "orders",
@@ -163,20 +206,30 @@ def test_json_is_one_whole_object_a_line() -> None:
     ]
 
 
-def test_progress_writes_one_line_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("total", [None, 3000])
+def test_progress_writes_one_line_over_and_over(monkeypatch: pytest.MonkeyPatch, total: int | None) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    stream = io.StringIO()
-    progress = Progress(True, stream)
-    for count in (1000, 2000, 3000):
-        now[0] += 0.3
-        progress.update(count, f"lag {5_000 - count:,}")
-    progress.finish(3000)
-    assert stream.getvalue().split("\r") == [
-        "",
-        "2,000 messages, 3,333/s, lag 3,000",
-        "3,000 messages in 0.9 s, 3,333/s\n".replace("\n", "  \n"),
-    ]
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    reader, writer = pty.openpty()
+    with io.FileIO(reader, "rb") as screen, io.TextIOWrapper(io.FileIO(writer, "w"), "utf-8") as stream:
+        progress = Progress(True, stream, total=total)
+        for count in (1000, 2000, 3000):
+            now[0] += 0.3
+            progress.update(count, f"lag {5_000 - count:,}")
+        progress.finish(3000)
+        stream.close()
+        parts = []
+        with suppress(OSError):  # EIO: all was read
+            while part := screen.read(4096):
+                parts.append(part)
+    written = b"".join(parts).decode()
+    assert written.endswith("\x1b[?25h"), "the cursor is shown again"
+    lines = [line.strip() for line in re.split(r"[\r\n]+|\x1b\[[0-9;?]*[A-Za-z]", written) if "/s" in line]
+    assert list(dict.fromkeys(lines)) == ["2,000 messages, 3,333/s, lag 3,000", "3,000 messages in 0.9 s, 3,333/s"]
+    assert written.count("\n") == 1, "all in one line, which stays"
+    assert ("\u2501" in written) == (total is not None), "a bar needs a total"
 
 
 def test_no_progress_without_a_terminal() -> None:

@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grete
-from grete import _core, _secrets
-from grete.cli import main
+from grete import _native
+from grete._cli import main
+from grete._config import layers
+from grete._swarm import instance_ids
 
 APP = """
 import grete
@@ -46,7 +48,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(*arguments: str) -> dict[str, Any]:
+def info(*arguments: str) -> dict[str, Any]:
     result = call("info", *arguments, "--json")
     assert result.exit_code == 0, result.output
     content = json.loads(result.output)
@@ -61,7 +63,7 @@ def by_name(settings: list[dict[str, Any]]) -> dict[str, tuple[Any, str]]:
 def test_each_setting_has_its_origin(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (directory / "grete.toml").write_text('stall_after = "1m"\nworkers = 2\n[swarm]\nmax_rss = "500MiB"\n')
     monkeypatch.setenv("GRETE_MAX_MESSAGES", "9")
-    content = told("informed", "-k", "client.id=x")
+    content = info("informed", "-k", "client.id=x")
     settings = by_name(content["settings"])
     assert settings["workers"] == (7, "code")
     assert settings["stall_after"] == (60.0, "grete.toml")
@@ -72,14 +74,22 @@ def test_each_setting_has_its_origin(directory: Path, monkeypatch: pytest.Monkey
     assert swarm["nodes"] == (3, "code")
     assert swarm["max_rss"] == (500 << 20, "grete.toml")
     kafka = by_name(content["kafka"])
+    assert kafka.pop("group.instance.id") == (
+        f"{instance_ids.id_prefix('shop')}-NODE",
+        "swarm.static_membership; grete swarm only",
+    )
     assert kafka == {"bootstrap.servers": ("a:1", "code"), "client.id": ("x", "command line")}
+    content = info("informed", "-k", "group.instance.id={hostname}-a")
+    assert by_name(content["kafka"])["group.instance.id"] == ("{hostname}-a", "command line")
+    monkeypatch.setenv("GRETE_SWARM_STATIC_MEMBERSHIP", "no")
+    assert "group.instance.id" not in by_name(info("informed")["kafka"])
     defaults = by_name(content["kafka_defaults"])
     assert defaults["session.timeout.ms"] == ("45000", "default")
     assert not set(defaults) & set(kafka)
 
 
 def test_routes_are_where_they_were_declared() -> None:
-    orders, clicks, audit = told("informed:app")["routes"]
+    orders, clicks, audit = info("informed:app")["routes"]
     assert orders == {
         "topics": ["orders", "returns"],
         "handler": "Orders.consume",
@@ -125,11 +135,11 @@ def test_pins_of_the_app_are_shown_with_its_routes(directory: Path) -> None:
 
 
 def test_without_an_app_the_files_and_the_environment_speak(directory: Path) -> None:
-    content = told()
+    content = info()
     assert (content["app"], content["routes"]) == (None, [])
     assert by_name(content["kafka"]) == {"bootstrap.servers": ("localhost:9092", "default")}
     (directory / "grete.toml").write_text('[kafka]\nbootstrap.servers = "b:2"\n')
-    assert by_name(told()["kafka"]) == {"bootstrap.servers": ("b:2", "grete.toml")}
+    assert by_name(info()["kafka"]) == {"bootstrap.servers": ("b:2", "grete.toml")}
 
 
 def test_what_is_wrong_is_said(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,18 +152,18 @@ def test_what_is_wrong_is_said(directory: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_secret_is_shown_nowhere(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Settings that would be refused today, as they will be shown when they are built.
-    monkeypatch.setattr(_core, "config_entries", lambda pairs, role: [("sasl.password", "hunter2", True)])
-    monkeypatch.setattr("grete.config.check_kafka", lambda config: None)
+    monkeypatch.setattr(_native, "config_entries", lambda pairs, role: [("sasl.password", "hunter2", True)])
+    monkeypatch.setattr("grete._config.layers.check_kafka", lambda config: None)
     monkeypatch.setenv("GRETE_KAFKA_SASL_PASSWORD", "hunter2")
     monkeypatch.setenv("GRETE_KAFKA_SASL_MECHANISM", "SCRAM-SHA-512")
     monkeypatch.setenv("GRETE_KAFKA_SSL_KEY_PEM", "hunter2")
     output = call("info", "informed", "--all").output + call("info", "informed", "--json").output
     assert "hunter2" not in output
     assert "SCRAM-SHA-512" in output
-    assert _secrets.MASK in output
+    assert layers.MASK in output
 
 
-def test_the_refusal_of_a_secret_does_not_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_refusal_of_a_secret_does_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRETE_KAFKA_SASL_PASSWORD", "hunter2")
     result = call("info", "informed")
     assert result.exit_code == 1
@@ -162,7 +172,7 @@ def test_the_refusal_of_a_secret_does_not_tell_it(monkeypatch: pytest.MonkeyPatc
     assert "hunter2" not in result.output
 
 
-def test_a_secret_of_the_wrong_type_is_not_told_either() -> None:
+def test_a_secret_of_the_wrong_type_is_not_shown_either() -> None:
     with pytest.raises(grete.ConfigError, match=r"sasl\.password") as caught:
         grete.App("x", kafka={"sasl.password": b"hunter2"})
     assert "hunter2" not in str(caught.value)
@@ -185,8 +195,8 @@ def test_a_secret_of_the_wrong_type_is_not_told_either() -> None:
     ],
 )
 def test_what_counts_as_a_secret(name: str) -> None:
-    assert _secrets.masked(name, "hunter2") == _secrets.MASK
-    assert _secrets.masked(name, None) is None
+    assert layers.mask(name, "hunter2") == layers.MASK
+    assert layers.mask(name, None) is None
 
 
 @pytest.mark.parametrize(
@@ -204,18 +214,18 @@ def test_what_counts_as_a_secret(name: str) -> None:
     ],
 )
 def test_what_does_not(name: str, value: object) -> None:
-    assert _secrets.masked(name, value) == value
+    assert layers.mask(name, value) == value
 
 
 @given(st.text(alphabet="abc:/.?#", max_size=20), st.text(alphabet="abc:%", min_size=1, max_size=10))
 def test_what_stands_in_a_url_before_the_host_is_hidden(rest: str, user: str) -> None:
-    shown = _secrets.masked("schema.registry.url", f"https://{user}@host/{rest}")
-    assert shown == f"https://{_secrets.MASK}@host/{rest}"
+    shown = layers.mask("schema.registry.url", f"https://{user}@host/{rest}")
+    assert shown == f"https://{layers.MASK}@host/{rest}"
 
 
 def test_it_starts_nothing() -> None:
     script = (
-        "import threading, os; from grete.cli import main; main(['info', 'informed'], standalone_mode=False); "
+        "import threading, os; from grete._cli import main; main(['info', 'informed'], standalone_mode=False); "
         "print(threading.active_count(), len(os.listdir('/proc/self/task')))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

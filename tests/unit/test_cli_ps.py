@@ -8,21 +8,26 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from grete.cli import main, ps, sharing
-from grete.cli.table import size, span
-from grete.swarm import asking, control, memory, sockets
-from grete.swarm.control import ControlServer
-from grete.swarm.facts import NodeFacts, Phase
-from grete.swarm.memory import Memory
-from grete.swarm.report import Lanes
-from grete.swarm.status import About, Status, snapshot
-from tests.unit.swarms import FakeManager, drive, overdue, steady
+from grete._cli import main
+from grete._cli.reports import memory_report
+from grete._cli.swarms import ps
+from grete._cli.terminal.table import format_duration, format_size
+from grete._swarm.control import client, socket_path
+from grete._swarm.control import server as control_server
+from grete._swarm.control.server import ControlServer
+from grete._swarm.node.report import FailedPartition, LaneCounts, MissingTopic
+from grete._swarm.policy.node_state import NodeState, Phase
+from grete._swarm.status import memory
+from grete._swarm.status.memory import Memory
+from grete._swarm.status.snapshot import Status, SupervisorInfo, snapshot
+from tests.unit.fake_swarm import FakeManager, drive, overdue, ready_node, report
 
 MIB = 1 << 20
 HEADINGS = re.split(
@@ -38,12 +43,12 @@ def call(*arguments: str) -> Result:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Only swarms of the test are found, and all processes are of the same size."""
-    monkeypatch.setattr(sockets, "directories", lambda environment, uid: [tmp_path])
+    monkeypatch.setattr(socket_path, "directories", lambda environment, uid: [tmp_path])
 
     def measured(pid: int) -> Memory:
         return {"rss": 100 * MIB, "pss": 30 * MIB, "shared": 80 * MIB, "private": 20 * MIB, "missing": None}
 
-    monkeypatch.setattr(memory, "of", measured)
+    monkeypatch.setattr(memory, "read_memory", measured)
     return tmp_path
 
 
@@ -55,17 +60,17 @@ def runs(home: Path) -> Iterator[Runner]:
     """Swarms that answer, each with these nodes."""
     threads, servers, stop = [], [], threading.Event()
 
-    def start(app: str, *nodes: NodeFacts, **flags: bool) -> ControlServer:
+    def start(app: str, *nodes: NodeState, **flags: Any) -> ControlServer:
         def status(memory: bool) -> Status:
-            about = About(app, 40.0, None, ("127.0.0.1:8080",) if app == "shop" else ())
+            about = SupervisorInfo(app, 40.0, None, ("127.0.0.1:8080",) if app == "shop" else ())
             return snapshot(about, FakeManager(nodes, **flags), 100.0)
 
-        server = control.open_server(str(home / f"{app}.sock"), app, status, {})
-        assert server is not None
-        servers.append(server)
-        threads.append(threading.Thread(target=drive, args=(server, stop.is_set, 60)))
+        opened = control_server.open_server(str(home / f"{app}.sock"), app, status, {})
+        assert opened is not None
+        servers.append(opened)
+        threads.append(threading.Thread(target=drive, args=(opened, stop.is_set, 60)))
         threads[-1].start()
-        return server
+        return opened
 
     yield start
     stop.set()
@@ -75,20 +80,20 @@ def runs(home: Path) -> Iterator[Runner]:
         server.close()
 
 
-def stopping(number: int) -> NodeFacts:
-    node = steady(number, overdue=(overdue(),))
-    node.phase, node.why_stopping, node.restarts, node.kill_at = Phase.STOPPING, "handler", 2, 110.0
+def stopping(number: int) -> NodeState:
+    node = ready_node(number, overdue=(overdue(),))
+    node.phase, node.stop_reason, node.restarts, node.kill_at = Phase.STOPPING, "handler", 2, 110.0
     node.last_death = "killed by SIGSEGV"
     return node
 
 
-def dead(number: int) -> NodeFacts:
-    return NodeFacts(number, Phase.BACKOFF, since=98.0, next_at=103.5, deaths=1, last_death="exit 1", last_report=None)
+def dead(number: int) -> NodeState:
+    return NodeState(number, Phase.BACKOFF, since=98.0, next_at=103.5, deaths=1, last_death="exit 1", last_report=None)
 
 
 def test_a_table_for_each_swarm(runs: Runner) -> None:
-    runs("alpha", steady(0, lanes=Lanes(0, 0, 0, 0, 0), oldest=None, lag=None), rolling=True)
-    runs("shop", steady(0), stopping(1), dead(2), quieted=True)
+    runs("alpha", ready_node(0, lanes=LaneCounts(0, 0, 0, 0, 0, 0), oldest=None, lag=None), rolling=True)
+    runs("shop", ready_node(0), stopping(1), dead(2), quieted=True)
     result = call("ps")
     assert result.exit_code == 0, result.output
     pid = os.getpid()
@@ -96,11 +101,11 @@ def test_a_table_for_each_swarm(runs: Runner) -> None:
     assert [re.split(r" {2,}", line.strip()) for line in lines] == [
         [f"alpha: supervisor {pid}, up 1m00s, restarting one node after the other, RSS 100 MiB, PSS 30 MiB"],
         HEADINGS,
-        ["0", str(pid), "steady", "0", "-", "-", "4ms", "100 MiB", "30 MiB", "0", "-", "10.0s"],
+        ["0", str(pid), "ready", "0", "-", "-", "4ms", "100 MiB", "30 MiB", "0", "-", "10.0s"],
         [""],
         [f"shop: supervisor {pid}, up 1m00s, quiet, RSS 100 MiB, PSS 30 MiB, probes at 127.0.0.1:8080"],
         HEADINGS,
-        ["0", str(pid), "steady", *BUSY, "4ms", "100 MiB", "30 MiB", "0", "-", "10.0s"],
+        ["0", str(pid), "ready", *BUSY, "4ms", "100 MiB", "30 MiB", "0", "-", "10.0s"],
         ["1", str(pid), "stopping (handler)", *BUSY, "4ms", "100 MiB", "30 MiB", "2", "killed by SIGSEGV", "10.0s"],
         ["2", "-", "backoff, starts in 3.5s", *["-"] * 6, "0", "exit 1", "-"],
         ["! node 1: Orders.consume has run for 312.5 s on orders[3], and its handler_timeout is 300 s"],
@@ -108,17 +113,25 @@ def test_a_table_for_each_swarm(runs: Runner) -> None:
     assert len({len(line) for line in lines[5:9]}) == 1, "the last column ends in one place"
 
 
+def test_a_partition_that_cannot_be_read_has_a_line(runs: Runner) -> None:
+    unread = FailedPartition("Orders.consume", "orders", 3, "no_offset", "it has none", 7.0)
+    runs("shop", ready_node(0, lanes=LaneCounts(1, 0, 0, 0, 1, 0), lag=None, failed=(unread,)))
+    lines = call("ps").output.splitlines()
+    assert "2 (1 idle, 1 failed)" in lines[2]
+    assert lines[3] == "! node 0: orders[3] cannot be read for 7.0 s (no_offset): it has none"
+
+
 def test_json_is_one_status_a_line(runs: Runner) -> None:
-    runs("alpha", steady(0))
-    runs("shop", steady(0), steady(1))
+    runs("alpha", ready_node(0))
+    runs("shop", ready_node(0), ready_node(1))
     rows = [json.loads(line) for line in call("ps", "--json").output.splitlines()]
     assert [(row["app"], len(row["nodes"])) for row in rows] == [("alpha", 1), ("shop", 2)]
     assert rows[1]["nodes"][0]["memory"]["pss"] == 30 * MIB
 
 
 def test_one_of_several(runs: Runner) -> None:
-    runs("alpha", steady(0))
-    server = runs("shop", steady(0), steady(1))
+    runs("alpha", ready_node(0))
+    server = runs("shop", ready_node(0), ready_node(1))
     assert json.loads(call("ps", "shop", "--json").output)["app"] == "shop"
     assert json.loads(call("ps", "--control", server.path, "--json").output)["app"] == "shop"
     result = call("ps", "shoop")
@@ -143,15 +156,15 @@ def test_what_a_killed_one_left_counts_only_when_it_is_asked_for(home: Path) -> 
     assert "no swarm of this user runs" in call("ps").output
     result = call("ps", "--control", str(path))
     assert result.exit_code == 1
-    assert f"no swarm answers at {path}: nobody listens there any more" in result.output
+    assert f"no swarm answers at {path}: no process listens there any more" in result.output
     assert f"no swarm answers at {home}/none: there is no such socket" in call("ps", "--control", f"{home}/none").output
 
 
 def test_who_does_not_answer_is_named_and_the_others_are_shown(
     runs: Runner, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking.statuses, "__defaults__", (0.3,))
-    runs("shop", steady(0))
+    monkeypatch.setattr(client.fetch_statuses, "__defaults__", (0.3,))
+    runs("shop", ready_node(0))
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(home / "silent.sock"))
         silent.listen(5)
@@ -162,9 +175,25 @@ def test_who_does_not_answer_is_named_and_the_others_are_shown(
 
 
 def test_another_version_is_refused_with_the_cure(runs: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs("shop", steady(0))
-    monkeypatch.setattr(asking, "VERSION", 2)
+    runs("shop", ready_node(0))
+    monkeypatch.setattr(client, "VERSION", 2)
     assert "use the grete command that it was started with" in call("ps").output
+
+
+def test_what_a_node_waits_for_and_what_it_misses_is_said_below(runs: Runner) -> None:
+    node = replace(ready_node(1), phase=Phase.NOT_READY)
+    missing = report(missing=(MissingTopic("orders.dlq", 'topic "orders.dlq" does not exist'),))
+    runs(
+        "shop",
+        replace(ready_node(0), last_report=missing),
+        node,
+        waiting={1: 'group "shop" is joining: for 45 s at most'},
+    )
+    lines = call("ps").output.splitlines()
+    assert lines[-2:] == [
+        '! node 0: topic "orders.dlq" does not exist',
+        '! node 1 is not_ready: group "shop" is joining: for 45 s at most',
+    ]
 
 
 def test_text_of_a_node_moves_no_cursor(runs: Runner) -> None:
@@ -175,8 +204,8 @@ def test_text_of_a_node_moves_no_cursor(runs: Runner) -> None:
     assert "\\x1b[2J\\x07" in call("ps").output
 
 
-def test_sharing_is_told_in_plain_words(runs: Runner) -> None:
-    runs("shop", steady(0), steady(1), dead(2))
+def test_sharing_is_described_in_plain_words(runs: Runner) -> None:
+    runs("shop", ready_node(0), ready_node(1), dead(2))
     pid = os.getpid()
     result = call("info", "--swarm", "shop")
     assert result.exit_code == 0
@@ -190,7 +219,7 @@ def test_sharing_is_told_in_plain_words(runs: Runner) -> None:
         "take about 200 MiB: 0.90 x one process instead of 2 x, 55% less."
     )
     found = json.loads(call("info", "--swarm", "--json").output)
-    assert (found["pss"], found["alone"], len(found["processes"])) == (90 * MIB, 200 * MIB, 3)
+    assert (found["pss"], found["unshared_total"], len(found["processes"])) == (90 * MIB, 200 * MIB, 3)
 
 
 def taken(rss: int, pss: int | None, missing: str | None = None) -> Memory:
@@ -201,7 +230,7 @@ def taken(rss: int, pss: int | None, missing: str | None = None) -> Memory:
     ("nodes", "says"),
     [
         ([], "No node runs just now."),
-        ([taken(100, None, "no smaps_rollup"), taken(100, None, "no smaps_rollup")], "cannot be told"),
+        ([taken(100, None, "no smaps_rollup"), taken(100, None, "no smaps_rollup")], "is unknown"),
         (
             [taken(30, 29)],
             "The node and the supervisor take 39 MiB together (the sum of PSS), where one process alone",
@@ -213,19 +242,19 @@ def test_what_sharing_comes_to(nodes: list[Memory], says: str) -> None:
     processes: list[Any] = [{"node": None, "pid": 1, "memory": taken(20, 10)}]
     processes += [{"node": number, "pid": 2 + number, "memory": one} for number, one in enumerate(nodes)]
     known = [process["memory"]["pss"] for process in processes]
-    told: sharing.Sharing = {
+    shared: memory_report.MemoryReport = {
         "app": "shop",
         "processes": processes,
         "pss": None if None in known else sum(one for one in known if one is not None),
-        "alone": sum(one["rss"] or 0 for one in nodes),
+        "unshared_total": sum(one["rss"] or 0 for one in nodes),
     }
-    lines = list(sharing.shown(told))
+    lines = [str(part) for part in memory_report.render(shared)]
     assert says in lines[-1]
-    assert sum(line.startswith("! ") for line in lines) == (1 if "cannot" in says else 0), "each reason once"
+    assert sum(line.startswith("! ") for line in lines) == (1 if "unknown" in says else 0), "each reason once"
 
 
 def test_quantities() -> None:
-    assert [size(count) for count in (None, 0, 1023 << 10, 1 << 20, 9999 << 20, 20 << 30)] == [
+    assert [format_size(count) for count in (None, 0, 1023 << 10, 1 << 20, 9999 << 20, 20 << 30)] == [
         None,
         "0 KiB",
         "1023 KiB",
@@ -234,12 +263,14 @@ def test_quantities() -> None:
         "20.0 GiB",
     ]
     shown = [
-        span(seconds) for seconds in (None, 0, 0.004, 0.9996, 59.94, 59.96, 192.4, 3599.6, 7500, 86400 * 3 + 14400)
+        format_duration(seconds)
+        for seconds in (None, 0, 0.004, 0.9996, 59.94, 59.96, 192.4, 3599.6, 7500, 86400 * 3 + 14400)
     ]
     assert shown == [None, "0ms", "4ms", "1.0s", "59.9s", "1m00s", "3m12s", "1h00m", "2h05m", "3d04h"]
 
 
 def test_states_before_the_first_report_are_rows_too() -> None:
-    node = NodeFacts(0, Phase.STARTING, since=99.0, pid=7, forked_at=99.0)
-    status = snapshot(About("shop", 40.0), FakeManager([node]), 100.0)
-    assert list(ps.shown(status))[2].split() == ["0", "7", "starting", *["-"] * 6, "0", "-", "1.0s"]
+    node = NodeState(0, Phase.STARTING, since=99.0, pid=7, forked_at=99.0)
+    status = snapshot(SupervisorInfo("shop", 40.0), FakeManager([node]), 100.0)
+    shown = "\n".join(map(str, ps.render(status))).splitlines()
+    assert shown[2].split() == ["0", "7", "starting", *["-"] * 6, "0", "-", "1.0s"]

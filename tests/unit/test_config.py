@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import grete
-from grete import config, settings
-from grete.config import Layer, environment_layer, layer, resolve
-from tests.unit.layers import one_after_the_other, winners
+from grete._config import layers, registry
+from grete._config.layers import Layer, environment_layer, parse_layer, resolve_config
+from tests.unit.config_layers import layers_in_order, winners
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
 
@@ -21,24 +21,26 @@ def resolved(
     command_line: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
     kafka: Mapping[str, object] = KAFKA,
-) -> config.Config:
-    return resolve(layer(code or {}, kafka, "code"), layer(command_line or {}, {}, "command line"), environment or {})
+) -> layers.Config:
+    return resolve_config(
+        parse_layer(code or {}, kafka, "code"), parse_layer(command_line or {}, {}, "command line"), environment or {}
+    )
 
 
 def test_defaults() -> None:
-    settings = resolved()
-    assert (settings["workers"], settings["max_messages"], settings["shutdown_timeout"]) == (5, 500, 30.0)
-    assert settings["queued_bytes"] == 64 << 20
-    assert settings["group"] is None
-    assert (settings["max_bytes"], settings["max_wait"], settings["stall_after"]) == (16 << 20, 0.0, 30.0)
-    assert (settings["handler_timeout"], settings["leak_report"], settings["loop"]) == (math.inf, True, "auto")
-    assert settings.settings["workers"].origin == "default"
+    registry = resolved()
+    assert (registry["workers"], registry["max_messages"], registry["shutdown_timeout"]) == (5, 500, 30.0)
+    assert registry["queued_bytes"] == 64 << 20
+    assert registry["group"] is None
+    assert (registry["max_bytes"], registry["max_wait"], registry["stall_after"]) == (16 << 20, 0.0, 30.0)
+    assert (registry["handler_timeout"], registry["leak_report"], registry["loop"]) == (math.inf, True, "auto")
+    assert registry.settings["workers"].origin == "default"
 
 
 def test_each_layer_goes_before_those_below(empty_directory: Path) -> None:
     found = [resolved()]
     (empty_directory / "grete.toml").write_text("workers = 2\n")
-    for environment, code, command_line in one_after_the_other("GRETE_WORKERS", "workers"):
+    for environment, code, command_line in layers_in_order("GRETE_WORKERS", "workers"):
         found.append(resolved(code, command_line, environment))
     values = [each.settings["workers"] for each in found]
     assert [(value.value, value.origin) for value in values] == [(5, "default"), *winners("GRETE_WORKERS")]
@@ -49,10 +51,10 @@ def test_kafka_settings_come_from_all_layers_too(empty_directory: Path) -> None:
         'queued_bytes = "1MiB"\n[kafka]\nbootstrap.servers = "a:1"\n"client.id" = "file"\n'
     )
     environment = {"GRETE_KAFKA_CLIENT_ID": "env", "GRETE_KAFKA_FETCH_MIN_BYTES": "2", "GRETE_KAFKA_GROUP_ID": ""}
-    settings = resolved(kafka={"fetch.min.bytes": 3}, environment=environment)
-    assert dict(settings.kafka_pairs()) == {"bootstrap.servers": "a:1", "client.id": "env", "fetch.min.bytes": "3"}
-    assert settings.kafka["bootstrap.servers"].origin == "grete.toml"
-    assert settings["queued_bytes"] == 1 << 20
+    registry = resolved(kafka={"fetch.min.bytes": 3}, environment=environment)
+    assert dict(registry.kafka_pairs()) == {"bootstrap.servers": "a:1", "client.id": "env", "fetch.min.bytes": "3"}
+    assert registry.kafka["bootstrap.servers"].origin == "grete.toml"
+    assert registry["queued_bytes"] == 1 << 20
 
 
 def test_of_two_spellings_the_nearer_layer_wins(empty_directory: Path) -> None:
@@ -82,24 +84,39 @@ def test_kafka_values_are_what_a_properties_file_would_say() -> None:
 
 def test_settings_of_all_layers_have_units(empty_directory: Path) -> None:
     (empty_directory / "grete.toml").write_text('max_wait = "20ms"\nstall_after = "none"\nleak_report = false\n')
-    settings = resolved(environment={"GRETE_HANDLER_TIMEOUT": "5m", "GRETE_MAX_BYTES": "1MB", "GRETE_LOOP": "asyncio"})
-    assert (settings["max_wait"], settings["stall_after"], settings["leak_report"]) == (0.02, math.inf, False)
-    assert (settings["handler_timeout"], settings["max_bytes"], settings["loop"]) == (300.0, 1_000_000, "asyncio")
+    registry = resolved(environment={"GRETE_HANDLER_TIMEOUT": "5m", "GRETE_MAX_BYTES": "1MB", "GRETE_LOOP": "asyncio"})
+    assert (registry["max_wait"], registry["stall_after"], registry["leak_report"]) == (0.02, math.inf, False)
+    assert (registry["handler_timeout"], registry["max_bytes"], registry["loop"]) == (300.0, 1_000_000, "asyncio")
     assert resolved(environment={"GRETE_LEAK_REPORT": "No"})["leak_report"] is False
 
 
 def test_uvloop_must_be_there_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(grete.ConfigError, match=r'uvloop is not installed: pip install "grete\[uvloop\]"'):
-        layer({"loop": "uvloop"}, {}, "code")
-    layer({"loop": "auto"}, {}, "code")
+        parse_layer({"loop": "uvloop"}, {}, "code")
+    parse_layer({"loop": "auto"}, {}, "code")
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"worker": 3}, 'no setting "worker"; did you mean "workers"?'),
-        ({"bootstrap.servers": "x"}, "go into kafka="),
+        ({"bootstrap.servers": "x"}, r'bootstrap\.servers is Kafka\'s: kafka=\{"bootstrap\.servers": \.\.\.\} in code'),
+        (
+            {"bootstrap_servers": "x"},
+            r'"bootstrap_servers": bootstrap\.servers is Kafka\'s: kafka=\{"bootstrap\.servers"',
+        ),
+        ({"no.such": "x"}, "go into kafka="),
+        ({"workers": 10_001}, r"workers \(from code\): 10001 is more than the 10000 that are possible"),
+        ({"max_messages": 1 << 32}, "4294967296 is more than the 4294967295 that are possible"),
+        ({"max_messages": "9" * 5000}, "a whole number from 1 up"),
+        ({"max_bytes": 10**400}, "a size is at most 1048576GiB"),
+        ({"queued_bytes": "1" * 400 + "B"}, "a size is at most 1048576GiB"),
+        ({"shutdown_timeout": 10**400}, "a duration is at most 876000h, which is 100 years"),
+        ({"stall_after": 1e300}, "a duration is at most 876000h"),
+        ({"max_wait": "1" * 400 + "s"}, "a duration is at most 876000h"),
+        ({"swarm": {"crash_loop_after": 10**30}}, r"swarm\.crash_loop_after \(from code\): 1000.* more than"),
+        ({"swarm": {"cpus": [10**30]}}, r"swarm\.cpus \(from code\): CPU 1000.* is out of range"),
         ({"workers": 0}, r"workers \(from code\): it is a whole number from 1 up, not 0"),
         ({"workers": "many"}, "whole number"),
         ({"workers": True}, "whole number"),
@@ -113,44 +130,68 @@ def test_uvloop_must_be_there_when_it_is_asked_for(monkeypatch: pytest.MonkeyPat
         ({"stall_after": 0}, 'at least 1ms, not 0; "none" switches it off'),
         ({"handler_timeout": "soon"}, '"none" switches it off'),
         ({"leak_report": "perhaps"}, "true or false, not 'perhaps'"),
-        ({"loop": "uvlop"}, 'it is "auto", "asyncio" or "uvloop", not \'uvlop\'; did you mean "uvloop"'),
+        ({"loop": "uvlop"}, 'it is "auto", "own", "host", "asyncio" or "uvloop", not \'uvlop\'; did you mean "uvloop"'),
         ({"retry": grete.Retry()}, r"the App has no setting \"retry\": it is a setting of a route: @app\.consumer"),
         ({"backoff": "fast"}, r"it belongs to the retry policy: retry=grete\.Retry\(backoff="),
     ],
 )
 def test_wrong_settings_name_themselves_and_the_cure(settings: dict[str, object], says: str) -> None:
     with pytest.raises(grete.ConfigError, match=says):
-        layer(settings, {}, "code")
+        parse_layer(settings, {}, "code")
 
 
-@pytest.mark.parametrize("name", settings.NOT_BUILT)
+@pytest.mark.parametrize("name", registry.NOT_SUPPORTED)
 def test_what_is_planned_is_refused_by_name(name: str) -> None:
-    with pytest.raises(grete.NotBuiltError, match=f"{name}='something' is not built yet") as caught:
-        layer({name: "something"}, {}, "code")
+    with pytest.raises(grete.NotSupportedError, match=f"{name}='something' is not built yet") as caught:
+        parse_layer({name: "something"}, {}, "code")
     assert caught.value.setting == name
-    layer({name: None}, {}, "code")
+    parse_layer({name: None}, {}, "code")
 
 
 @pytest.mark.parametrize("variable", ["GRETE_CONFIG", "GRETE_SWARM_PIDFD"])
 def test_environment_variables_that_are_no_settings_are_left_alone(variable: str) -> None:
-    assert config.environment_layer({variable: "no"}) == config.Layer()
+    assert layers.environment_layer({variable: "no"}) == layers.Layer()
 
 
 def test_unknown_environment_variables_are_refused_with_their_name() -> None:
-    with pytest.raises(grete.ConfigError, match='GRETE_WORKER has no setting "worker"; did you mean "workers"'):
+    with pytest.raises(
+        grete.ConfigError, match='variable GRETE_WORKER: Grete has no setting "worker"; did you mean "workers"'
+    ):
         environment_layer({"GRETE_WORKER": "3"})
     with pytest.raises(grete.ConfigError, match="environment variable GRETE_WORKERS"):
         environment_layer({"GRETE_WORKERS": "x"})
-    with pytest.raises(grete.ConfigError, match=r"GRETE_RETRY has no setting \"retry\": it is a setting of a route"):
+    with pytest.raises(
+        grete.ConfigError, match=r"GRETE_RETRY: Grete has no setting \"retry\": it is a setting of a route"
+    ):
         environment_layer({"GRETE_RETRY": "x"})
-    with pytest.raises(grete.NotBuiltError, match="transactional"):
+    with pytest.raises(grete.NotSupportedError, match="transactional"):
         environment_layer({"GRETE_TRANSACTIONAL": "yes"})
     assert environment_layer({"PATH": "x", "GRETE_WORKERS": ""}).settings == {}
 
 
 @pytest.mark.parametrize(
+    ("variable", "cure"),
+    [
+        ("GRETE_BOOTSTRAP", "GRETE_KAFKA_BOOTSTRAP_SERVERS"),
+        ("GRETE_BOOTSTRAP_SERVERS", "GRETE_KAFKA_BOOTSTRAP_SERVERS"),
+        ("GRETE_BROKERS", "GRETE_KAFKA_BOOTSTRAP_SERVERS"),
+        ("GRETE_AUTO_OFFSET_RESET", "GRETE_KAFKA_AUTO_OFFSET_RESET"),
+        ("GRETE_LINGER_MS", "GRETE_KAFKA_LINGER_MS"),
+    ],
+)
+def test_a_setting_of_kafkas_without_its_prefix_is_recognised(variable: str, cure: str) -> None:
+    with pytest.raises(grete.ConfigError, match=rf"{variable}: Grete has no setting .* is Kafka's: .*, or {cure}$"):
+        environment_layer({variable: "x"})
+
+
+@pytest.mark.parametrize(
     ("content", "says"),
     [
+        (
+            'bootstrap = "a:1"',
+            r"grete\.toml has no setting \"bootstrap\": bootstrap\.servers is .* \[kafka\] in grete\.toml",
+        ),
+        ("max_messages = 99999999999999999999", r"max_messages \(from grete.toml\): .* more than"),
         ("workers = ", "grete.toml cannot be read"),
         ("kafka = 3", "kafka is a table"),
         ("wrokers = 3", 'grete.toml has no setting "wrokers"; did you mean "workers"'),
@@ -174,10 +215,10 @@ def test_kafka_mistakes_are_named_with_their_origin() -> None:
     assert (caught.value.setting, caught.value.origin) == ("bootstrap.server", "code")
     with pytest.raises(grete.ConfigError, match="GRETE_KAFKA_FETCH_MIN_BYTES"):
         resolved(environment={"GRETE_KAFKA_FETCH_MIN_BYTES": "x"})
-    with pytest.raises(grete.NotBuiltError, match=r"security\.protocol"):
+    with pytest.raises(grete.NotSupportedError, match=r"security\.protocol"):
         resolved(kafka={**KAFKA, "security.protocol": "SASL_SSL"})
     with pytest.raises(grete.ConfigError, match=r"bootstrap\.servers"):
-        resolve(Layer(), Layer(), {})
+        resolve_config(Layer(), Layer(), {})
 
 
 def test_an_apps_kafka_settings_serve_its_producer_too() -> None:
@@ -185,5 +226,5 @@ def test_an_apps_kafka_settings_serve_its_producer_too() -> None:
     assert dict(resolved(kafka=kafka).kafka_pairs())["linger.ms"] == "0"
     with pytest.raises(grete.ConfigError, match=r"delivery\.timeout\.ms \(5\) must be at least .*\(from code\)"):
         resolved(kafka={**KAFKA, "delivery.timeout.ms": 5})
-    with pytest.raises(grete.NotBuiltError, match=r"transactional\.id.*\(from code\)"):
+    with pytest.raises(grete.NotSupportedError, match=r"transactional\.id.*\(from code\)"):
         resolved(kafka={**KAFKA, "transactional.id": "t"})

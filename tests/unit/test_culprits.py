@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import grete
-from tests.unit.feeding import Feed, values
+from tests.unit.dispatcher_feed import DispatcherFeed, values
 
 
 def by_rows(messages: grete.Messages) -> None:
@@ -144,17 +144,17 @@ def in_an_outer_loop(messages: grete.Messages) -> None:
 def test_the_record_that_failed_is_known_where_it_can_be(
     handler: Callable[[grete.Messages], None], expected: int | None
 ) -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([*values(5)])
     job = feed.next()
     assert job.messages is not None
     with pytest.raises((ValueError, RuntimeError, ZeroDivisionError)) as caught:
         handler(job.messages)
-    assert job.culprit(caught.value) == expected
+    assert job.failed_offset(caught.value) == expected
 
 
 def test_the_only_record_is_the_one_that_failed() -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([b"a"], first=7)
     job = feed.next()
-    assert job.culprit() == 7
+    assert job.failed_offset() == 7

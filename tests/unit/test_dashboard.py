@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.unit import dashboard_page, promql
-from tests.unit.exposed import CATALOGUE, Exposed
+from tests.unit.exposition import CATALOGUE, Exposition
 
 RULES = Path(__file__).parents[2] / "docs" / "alerts" / "grete.rules.yml"
 SEVERITIES = {"page", "ticket"}
@@ -20,20 +20,20 @@ SEVERITIES = {"page", "ticket"}
 
 def panels() -> list[dict[str, Any]]:
     """All that show something, from the file."""
-    told: dict[str, Any] = json.loads(dashboard_page.PAGE.read_text())
-    return [panel for panel in told["panels"] if panel["type"] != "row"]
+    dashboard: dict[str, Any] = json.loads(dashboard_page.PAGE.read_text())
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
 def rules() -> list[dict[str, Any]]:
     """All alerts, from the file."""
-    told: dict[str, Any] = yaml.safe_load(RULES.read_text())
-    return [rule for group in told["groups"] for rule in group["rules"]]
+    content: dict[str, Any] = yaml.safe_load(RULES.read_text())
+    return [rule for group in content["groups"] for rule in group["rules"]]
 
 
 def expressions() -> list[str]:
     """All that is asked for: panels, variables, alerts."""
-    told: dict[str, Any] = json.loads(dashboard_page.PAGE.read_text())
-    variables = [one["definition"] for one in told["templating"]["list"] if one["type"] == "query"]
+    dashboard: dict[str, Any] = json.loads(dashboard_page.PAGE.read_text())
+    variables = [one["definition"] for one in dashboard["templating"]["list"] if one["type"] == "query"]
     asked = [match[1] for one in variables if (match := re.fullmatch(r"label_values\((.*), \w+\)", one))]
     assert len(asked) == len(variables)
     return [
@@ -52,7 +52,7 @@ def test_what_is_asked_for_is_in_the_catalogue(expression: str) -> None:
     assert list(promql.wrong(expression)) == []
 
 
-def test_what_nobody_tells_is_found() -> None:
+def test_unknown_metrics_and_labels_are_found() -> None:
     for text, said in {
         "grete_lag": "there is no grete_lag",
         'rate(grete_jobs_total{topic="x"}[5m])': "grete_jobs_total has no label topic",
@@ -65,7 +65,7 @@ def test_what_nobody_tells_is_found() -> None:
         assert [one.removeprefix(f"{text}: ") for one in promql.wrong(text)] == [said]
     with pytest.raises(AssertionError, match="expected type"):
         promql.parse("rate(grete_jobs_total)")
-    live = Exposed("# HELP grete_live x\n# TYPE grete_live gauge\ngrete_live 1\n")
+    live = Exposition("# HELP grete_live x\n# TYPE grete_live gauge\ngrete_live 1\n")
     assert list(promql.wrong("grete_live", live)) == []
     assert list(promql.wrong("grete_live{node='1'}", live)) == ["grete_live{node='1'}: grete_live has no label node"]
     assert list(promql.wrong("grete_ready", live)) == ["grete_ready: there is no grete_ready"]
@@ -73,7 +73,7 @@ def test_what_nobody_tells_is_found() -> None:
 
 def test_each_metric_has_a_panel() -> None:
     asked = {
-        Exposed.family(name)
+        Exposition.family(name)
         for panel in panels()
         for one in panel["targets"]
         for name, _ in promql.selectors(promql.parse(one["expr"]))
@@ -83,8 +83,8 @@ def test_each_metric_has_a_panel() -> None:
 
 def test_panels_are_whole_and_have_room() -> None:
     found = panels()
-    told = json.loads(dashboard_page.PAGE.read_text())
-    assert len({panel["id"] for panel in told["panels"]}) == len(told["panels"])
+    dashboard = json.loads(dashboard_page.PAGE.read_text())
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
     assert len({panel["title"] for panel in found}) == len(found)
     for panel in found:
         assert panel["description"]
@@ -96,7 +96,7 @@ def test_panels_are_whole_and_have_room() -> None:
             shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
             assert shown <= promql.labels(promql.parse(target["expr"])) | promql.TARGET, target
         assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
-    for one, other in combinations([panel["gridPos"] for panel in told["panels"]], 2):
+    for one, other in combinations([panel["gridPos"] for panel in dashboard["panels"]], 2):
         apart = (
             one["x"] + one["w"] <= other["x"]
             or other["x"] + other["w"] <= one["x"]
@@ -107,9 +107,9 @@ def test_panels_are_whole_and_have_room() -> None:
 
 
 def test_each_variable_is_used_and_each_use_is_of_one() -> None:
-    told = json.loads(dashboard_page.PAGE.read_text())
-    names = {one["name"] for one in told["templating"]["list"]}
-    used = set(re.findall(r"\$\{?([a-z]\w*)", json.dumps(told["panels"])))
+    dashboard = json.loads(dashboard_page.PAGE.read_text())
+    names = {one["name"] for one in dashboard["templating"]["list"]}
+    used = set(re.findall(r"\$\{?([a-z]\w*)", json.dumps(dashboard["panels"])))
     assert used == names
     assert {"datasource", "handler", "topic", "node"} <= names
 

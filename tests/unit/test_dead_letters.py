@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 import grete
-from grete import _core
-from grete.processing.dead_letters import DeadLetters
-from grete.routes import make
-from tests.unit.batches import Record, batch
-from tests.unit.jobs import FakeJob, FakeProducer
+from grete import _native
+from grete._processing.engine.dead_letter_writer import DeadLetters
+from grete._routing.routes import make_route
+from tests.unit.fake_jobs import FakeJob, FakeProducer
+from tests.unit.record_batches import Record, batch
 
-ROUTE = make(0, ("orders",), lambda messages: None, {"dead_letter": "orders.dlq"})
+ROUTE = make_route(0, ("orders",), lambda messages: None, {"dead_letter": "orders.dlq"})
 FIRST, LAST = 1_700_000_000_123, 1_700_000_060_456
 
 
@@ -20,8 +20,8 @@ def job(
     *, value: bytes | None = b"value", headers: list[tuple[str, bytes | None]] | None = None, text: str = "no"
 ) -> Any:
     record = Record(17, value, b"key", 1_600_000_000_000, headers or [])
-    messages = _core._testing_decode(batch([record]), "orders", 3)
-    return FakeJob("dead_letter", messages=messages, trouble=(5, "app.PaymentError", text, FIRST, LAST))
+    messages = _native._testing_decode(batch([record]), "orders", 3)
+    return FakeJob("dead_letter", messages=messages, failure_history=(5, "app.PaymentError", text, FIRST, LAST))
 
 
 @pytest.fixture
@@ -66,9 +66,8 @@ def test_the_record_goes_whole_and_says_what_has_happened(
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.__dict__["event"] == "consumer.dead_letter"
-    assert "orders[3] offset 17 has failed 5 times (app.PaymentError: no) and is now in orders.dlq[0] at offset 7" in (
-        record.getMessage()
-    )
+    text = "orders[3]@17: written to orders.dlq[0]@7 after 5 attempts (app.PaymentError: no)"
+    assert text in record.getMessage()
 
 
 def test_a_tombstone_stays_one(letters: DeadLetters, producer: FakeProducer) -> None:
@@ -105,11 +104,11 @@ def test_what_the_broker_finds_too_large_goes_without_the_text(letters: DeadLett
         ([refused(grete.RecordTooLargeError)] * 2, [], False, "raise max.request.size"),
         ([], [refused()] * 2, False, "raise max.message.bytes of the topic"),
         ([], [refused(name="TOPIC_AUTHORIZATION_FAILED")], False, "refused"),
-        ([grete.QueueFull("full")], [], False, "QueueFull: full"),
+        ([grete.BufferFullError("full")], [], False, "BufferFullError: full"),
         ([], [], True, "grete topics create orders.dlq"),
     ],
 )
-def test_what_is_not_written_is_told_with_its_cure(
+def test_a_failed_write_is_reported_with_its_remedy(
     letters: DeadLetters,
     producer: FakeProducer,
     errors: list[Exception],
@@ -118,7 +117,7 @@ def test_what_is_not_written_is_told_with_its_cure(
     cure: str,
 ) -> None:
     producer.errors, producer.answers, producer.missing = list(errors), list(answers), missing
-    with pytest.raises(grete.DeadLetterError, match="orders\\[3\\] offset 17") as caught:
+    with pytest.raises(grete.DeadLetterError, match=r"orders\[3\]@17") as caught:
         letters.send(ROUTE, job())
     assert cure in str(caught.value)
     assert '"orders.dlq"' in str(caught.value)
@@ -130,13 +129,13 @@ def test_a_late_answer_is_waited_for_again_instead_of_sending_twice(
 ) -> None:
     producer.answers = [grete.TimeoutError("no answer")]
     again = job()
-    with pytest.raises(grete.DeadLetterError, match="waits for the same answer"):
+    with pytest.raises(grete.DeadLetterError, match="waits for the same response"):
         letters.send(ROUTE, again)
     letters.send(ROUTE, again)
     assert len(producer.produced) == 1
     producer.answers = [grete.TimeoutError("no answer")]
     with pytest.raises(grete.DeadLetterError):
         letters.send(ROUTE, again)
-    letters.forget(again.lane)
+    letters.forget_lane(again.lane)
     letters.send(ROUTE, again)
     assert len(producer.produced) == 3

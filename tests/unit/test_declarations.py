@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import grete
-from grete import config
+from grete._config import layers
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
 
@@ -48,6 +48,14 @@ def orders(messages: grete.Messages) -> None:
 
 
 def charge(order: Order) -> None:
+    """Nothing."""
+
+
+async def on_message(message: grete.Message) -> None:
+    """Nothing."""
+
+
+async def on_messages(messages: grete.Messages) -> None:
     """Nothing."""
 
 
@@ -113,7 +121,7 @@ def avro_nowhere(app: grete.App) -> None:
 @pytest.mark.parametrize(
     ("declare", "says"),
     [
-        (wrong_signature, "consumer wrong: a function consumer takes one argument"),
+        (wrong_signature, "consumer wrong: messages is a batch of records, and more: int would be the payload of one"),
         (unknown_option, 'consumer of orders has no setting "max_mesages"; did you mean "max_messages"?'),
         (wrong_hook, "wrong_hook.<locals>.Other.consume is called without arguments"),
         (twice, 'both read "clicks" in the App\'s group: a group gives each record to one of them'),
@@ -153,11 +161,13 @@ def test_a_file_below_the_working_directory_is_named_from_there(monkeypatch: pyt
     ("handler", "settings", "says"),
     [
         (Orders, {"concurrency": "keys"}, 'it is "partition", "key" or "unordered", not \'keys\'; did you mean "key"?'),
-        (Orders, {"concurrency": 3}, 'it is "partition", "key" or "unordered", not 3'),
+        (Orders, {"concurrency": 3}, r"that run at once is a setting of the App: grete\.App\(\.\.\., workers=3\)"),
+        (Orders, {"concurrency": "keys"}, 'it is "partition", "key" or "unordered", not \'keys\'; did you mean "key"'),
         (Orders, {"offsets": "at-most-once"}, 'did you mean "at_most_once"'),
         (Orders, {"max_in_flight": 10}, 'max_in_flight counts for concurrency="key" or "unordered"'),
         (Orders, {"max_in_flight": 0, "concurrency": "key"}, "from 1 up, not 0"),
         (Orders, {"max_in_flight": 1 << 32, "concurrency": "key"}, "more than the 4294967295 that are possible"),
+        (Orders, {"max_concurrency": 0}, "from 1 up, not 0"),
         (Orders, {"offset_map": True}, 'it is for concurrency="key" or "unordered", or for offsets="manual"'),
         (Orders, {"offset_map": "yes", "concurrency": "key"}, "it is True or False"),
         (Orders, {"concurrency": "key", "offsets": "at_most_once"}, "would pass records which no call has got"),
@@ -172,8 +182,8 @@ def test_a_file_below_the_working_directory_is_named_from_there(monkeypatch: pyt
         (Orders, {"eof": True}, "define a method eof on the consumer class"),
         (Orders, {"delay": -1}, "not negative"),
         (Orders, {"delay": "-5m"}, "a number and a unit"),
-        (Orders, {"expire": "0s"}, "at least 1ms"),
-        (Orders, {"expire": "5m", "delay": "5m"}, "too old before it is due"),
+        (Orders, {"max_age": "0s"}, "at least 1ms"),
+        (Orders, {"max_age": "5m", "delay": "5m"}, "too old before it is due"),
         (Orders, {"dead_letter": "orders"}, 'dead_letter="orders" is a topic that the route reads'),
         (Orders, {"dead_letter": True}, "a topic is a string, not True"),
         (Orders, {"dead_letter": "a b"}, "no topic name"),
@@ -208,7 +218,7 @@ def test_what_makes_no_sense_is_refused_with_the_cure(handler: Any, settings: di
 def keywords(handler: Any = Orders, app: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:
     made = grete.App("billing", kafka=KAFKA, **(app or {}))
     made.consumer("orders", **settings)(handler)
-    return made.routes[0].keywords(made.settings())
+    return made.routes[0].native_settings(made.settings())
 
 
 def test_a_route_without_settings_is_what_the_app_says() -> None:
@@ -219,6 +229,8 @@ def test_a_route_without_settings_is_what_the_app_says() -> None:
         "pool": "threads",
         "concurrency": "partition",
         "key_slots": 0,
+        "shares": 1,
+        "max_concurrency": None,
         "max_messages": 500,
         "max_bytes": 16 << 20,
         "max_wait": 0.0,
@@ -233,7 +245,7 @@ def test_a_route_without_settings_is_what_the_app_says() -> None:
         "priority": 0,
         "rate_limit": None,
         "delay": None,
-        "expire": None,
+        "max_age": None,
         "eof": False,
         "tick": None,
         "stall_after": 30.0,
@@ -250,8 +262,12 @@ def test_a_route_without_settings_is_what_the_app_says() -> None:
         (Orders, {"handler_timeout": "5m"}, {"handler_timeout": "none"}, {"handler_timeout": None}),
         (Orders, {"stall_after": "none"}, {}, {"stall_after": None}),
         (Orders, {"stall_after": "none"}, {"stall_after": "1m"}, {"stall_after": 60.0}),
-        (Orders, {"workers": 3}, {"concurrency": "key"}, {"key_slots": 192, "concurrency": "key"}),
+        (Orders, {"workers": 3}, {"concurrency": "key"}, {"key_slots": 192, "shares": 3, "concurrency": "key"}),
         (Orders, {}, {"concurrency": "unordered", "offset_map": True}, {"key_slots": 320, "offset_map": True}),
+        (on_message, {}, {"concurrency": "key"}, {"key_slots": 0, "shares": 0, "pool": "loop"}),
+        (on_messages, {}, {"concurrency": "unordered"}, {"key_slots": 0, "shares": 64, "pool": "loop"}),
+        (charge, {"workers": 3}, {"concurrency": "unordered"}, {"key_slots": 192, "shares": 3, "pool": "threads"}),
+        (charge, {}, {"max_concurrency": 2}, {"max_concurrency": 2}),
         (Orders, {}, {"offsets": "manual", "max_unmarked": 9, "offset_map": True}, {"max_unmarked": 9}),
         (Orders, {}, {"concurrency": "key", "max_unmarked": 9}, {"max_unmarked": 9}),
         (Orders, {}, {"offsets": "at_most_once", "dead_letter": "d"}, {"attempts": 1, "dead_letter": True}),
@@ -264,8 +280,8 @@ def test_a_route_without_settings_is_what_the_app_says() -> None:
         (
             Orders,
             {},
-            {"delay": "5m", "expire": "1h", "priority": -3},
-            {"delay": 300.0, "expire": 3600.0, "priority": -3},
+            {"delay": "5m", "max_age": "1h", "priority": -3},
+            {"delay": 300.0, "max_age": 3600.0, "priority": -3},
         ),
         (Orders, {}, {"delay": 0, "max_bytes": "1MB"}, {"delay": 0.0, "max_bytes": 1_000_000}),
         (Ticks, {}, {"tick": "10s"}, {"tick": 10.0, "eof": False}),
@@ -281,14 +297,14 @@ def test_settings_reach_the_native_part(
 
 
 def test_settings_of_the_route_have_their_place_in_the_typed_dict_and_in_the_table() -> None:
-    from grete import settings
-    from grete.app import AppSettings, RouteSettings, SwarmTable
-    from grete.swarm.settings import SWARM_SETTINGS
+    from grete._config import registry
+    from grete._config.swarm_settings import SWARM_SETTINGS
+    from grete._routing.setting_types import AppSettings, RouteSettings, SwarmTable
 
-    assert set(RouteSettings.__annotations__) == set(settings.ROUTE_SETTINGS)
-    assert set(AppSettings.__annotations__) == {*settings.SETTINGS, "swarm"}
+    assert set(RouteSettings.__annotations__) == set(registry.ROUTE_SETTINGS)
+    assert set(AppSettings.__annotations__) == {*registry.SETTINGS, "swarm"}
     assert set(SwarmTable.__annotations__) == set(SWARM_SETTINGS)
-    assert all(setting.help for setting in (settings.SETTINGS | settings.ROUTE_SETTINGS).values())
+    assert all(setting.help for setting in (registry.SETTINGS | registry.ROUTE_SETTINGS).values())
 
 
 def test_a_route_makes_consumers_and_knows_its_decoders() -> None:
@@ -304,11 +320,11 @@ def test_a_route_makes_consumers_and_knows_its_decoders() -> None:
     decoders = clicks.decoders()
     assert decoders is not None
     assert {topic: decode(b"[1]") for topic, decode in decoders.items()} == {"clicks": [1], "views": [1]}
-    assert config.layer({}, {}, "code") == config.Layer()
+    assert layers.parse_layer({}, {}, "code") == layers.Layer()
 
 
 def test_what_the_type_checker_accepts_is_accepted() -> None:
-    from tests.unit.declared import app
+    from tests.unit.typed_declarations import app
 
     assert {route.topics[0]: (route.style, route.is_async) for route in app.routes} == {
         "all-settings": ("class", False),
@@ -317,7 +333,11 @@ def test_what_the_type_checker_accepts_is_accepted() -> None:
         "batch": ("messages", False),
         "direct": ("messages", False),
         "one": ("message", False),
+        "one-typed": ("message", False),
+        "batch-typed": ("messages", True),
         "struct": ("payload", False),
+        "structs": ("payload", False),
+        "batches": ("messages", False),
         "model": ("payload", False),
         "data": ("payload", True),
         "typed": ("payload", True),
@@ -333,9 +353,9 @@ def test_what_the_type_checker_accepts_is_accepted() -> None:
 
 
 def test_the_native_part_accepts_each_route() -> None:
-    from tests.unit.declared import app
+    from tests.unit.typed_declarations import app
 
-    settings = app.settings()
+    registry = app.settings()
     for route in app.routes:
-        core = route.core(settings)
+        core = route.to_native(registry)
         assert (core.id, core.name, core.topics) == (route.id, route.name, list(route.topics))

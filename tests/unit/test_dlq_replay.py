@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 import grete
-from grete import _core
-from grete.dlq import headers
-from grete.dlq.progress import Bookmark, History, Past, ProgressError
-from grete.dlq.reading import Span
-from grete.dlq.replay import Replay, ReplayError
-from grete.dlq.selection import Selection
-from tests.unit.batches import Record, batch
+from grete import _native
+from grete._dlq import header_names
+from grete._dlq.checkpoint import Checkpoint, CheckpointError, ReplayedOffsets, ReplayHistory
+from grete._dlq.filter import DeadLetterFilter
+from grete._dlq.reader import OffsetRange
+from grete._dlq.replay import Replay, ReplayError
+from tests.unit.record_batches import Record, batch
 
 AT = ("orders.dlq", 0)
 
 
 @dataclass
 class FakeDelivery:
-    """Under way until the producer is flushed or somebody waits."""
+    """Under way until the producer is flushed or a caller waits."""
 
     value: bytes
     error: Exception | None = None
@@ -71,10 +71,10 @@ class FakeConsumer:
         self._at = partitions[0][2]
 
     def poll(self, timeout: float) -> grete.Messages:
-        told = [(headers.SOURCE_TOPIC, b"orders"), (headers.SOURCE_PARTITION, b"0")]
-        rows = [Record(at, b"%d" % at, None, 5, told) for at in range(self._at, min(self._at + 4, 10))]
+        given = [(header_names.SOURCE_TOPIC, b"orders"), (header_names.SOURCE_PARTITION, b"0")]
+        rows = [Record(at, b"%d" % at, None, 5, given) for at in range(self._at, min(self._at + 4, 10))]
         self._at = self._at + 4 if self._at + 4 < 10 else 12
-        return _core._testing_decode(batch(rows), "orders.dlq", 0) if rows else grete.Messages.empty()
+        return _native._testing_decode(batch(rows), "orders.dlq", 0) if rows else grete.Messages.empty()
 
     def position(self, topic: str, partition: int) -> int:
         return self._at
@@ -97,7 +97,7 @@ class Stop:
     slept: list[float] = field(default_factory=list)
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         return len(self.producer.sent) >= self.after
 
     def sleep(self, seconds: float) -> None:
@@ -105,14 +105,27 @@ class Stop:
 
 
 def replay(consumer: Any, producer: Any, **more: Any) -> Replay:
-    settings: dict[str, Any] = {"selection": Selection(), "past": History({}), "to": None, "pace": None}
-    bookmark = Bookmark(consumer, "orders.dlq", "g", {partition: at for (_, partition), at in consumer.stored.items()})
+    settings: dict[str, Any] = {
+        "selection": DeadLetterFilter(),
+        "history": ReplayHistory({}),
+        "to": None,
+        "rate_limiter": None,
+    }
+    bookmark = Checkpoint(
+        consumer, "orders.dlq", "g", {partition: at for (_, partition), at in consumer.stored.items()}
+    )
     return Replay(
-        "orders.dlq", consumer, producer, bookmark, patience=5.0, watch=lambda run: None, **{**settings, **more}
+        "orders.dlq",
+        consumer,
+        producer,
+        bookmark,
+        idle_timeout=5.0,
+        on_progress=lambda run: None,
+        **{**settings, **more},
     )
 
 
-SPANS = [Span(0, 0, 12)]
+SPANS = [OffsetRange(0, 0, 12)]
 
 
 def test_all_that_was_acknowledged_is_committed_up_to_the_end() -> None:
@@ -125,20 +138,20 @@ def test_all_that_was_acknowledged_is_committed_up_to_the_end() -> None:
 
 def test_what_is_not_meant_or_was_sent_is_passed_by() -> None:
     consumer, producer = FakeConsumer(), FakeProducer()
-    past = History({"other": Past(Selection(), {0: 7})})
-    run = replay(consumer, producer, past=past, to="elsewhere")
+    past = ReplayHistory({"other": ReplayedOffsets(DeadLetterFilter(), {0: 7})})
+    run = replay(consumer, producer, history=past, to="elsewhere")
     run.run(SPANS, Stop(producer))
     assert producer.sent == [("elsewhere", b"%d" % at, None) for at in range(7, 10)]
     assert consumer.stored == {AT: 12}
     consumer, producer = FakeConsumer(), FakeProducer()
-    replay(consumer, producer, selection=Selection(source="clicks")).run(SPANS, Stop(producer))
+    replay(consumer, producer, selection=DeadLetterFilter(source="clicks")).run(SPANS, Stop(producer))
     assert (producer.sent, consumer.stored) == ([], {AT: 12})
 
 
 def test_an_end_that_was_asked_for_waits_for_what_was_sent() -> None:
     consumer, producer = FakeConsumer(), FakeProducer()
     run = replay(consumer, producer)
-    run.run([*SPANS, Span(1, 0, 5)], Stop(producer, after=6))
+    run.run([*SPANS, OffsetRange(1, 0, 5)], Stop(producer, after=6))
     assert (run.replayed.total(), run.pending, consumer.stored) == (6, 0, {AT: 6})
 
 
@@ -166,11 +179,11 @@ def test_a_second_interrupt_leaves_what_is_not_acknowledged_to_the_next_replay()
     assert consumer.stored == {AT: 1}
 
 
-def test_progress_of_somebody_else_is_neither_overwritten_nor_hidden() -> None:
+def test_progress_of_another_process_is_neither_overwritten_nor_hidden() -> None:
     consumer, producer = FakeConsumer({AT: 0}), FakeProducer()
     run = replay(consumer, producer)
     consumer.stored[AT] = 9
-    with pytest.raises(ProgressError, match=r"was at offset 0 of orders.dlq\[0\] and is at 9 now"):
+    with pytest.raises(CheckpointError, match=r"was at offset 0 of orders.dlq\[0\] and is at 9 now"):
         run.run(SPANS, Stop(producer))
     assert consumer.stored == {AT: 9}
 
@@ -183,7 +196,7 @@ def test_progress_that_cannot_be_stored_does_not_hide_why_it_ended() -> None:
     assert "could not be stored: no coordinator" in caught.value.__notes__[0]
 
 
-def test_a_target_that_is_missing_is_told_with_its_cure() -> None:
+def test_a_missing_target_is_reported_with_its_remedy() -> None:
     consumer, producer = FakeConsumer(), FakeProducer()
     with pytest.raises(ReplayError, match="grete topics create missing"):
         replay(consumer, producer).check_targets(["orders", "missing"])
@@ -195,7 +208,7 @@ class EveryThird:
     def __init__(self) -> None:
         self._asked = 0
 
-    def take(self) -> float:
+    def acquire(self) -> float:
         self._asked += 1
         return 0.0 if self._asked % 3 == 0 else 10.0
 
@@ -203,6 +216,6 @@ class EveryThird:
 def test_a_pace_is_waited_for_in_short_sleeps() -> None:
     consumer, producer = FakeConsumer(), FakeProducer()
     stop = Stop(producer)
-    replay(consumer, producer, pace=EveryThird()).run(SPANS, stop)
+    replay(consumer, producer, rate_limiter=EveryThird()).run(SPANS, stop)
     assert len(producer.sent) == 10
     assert stop.slept == [0.25] * 20

@@ -16,9 +16,9 @@ import grete
 from grete.instrumentation import Monitor
 from grete.instrumentation.dogstatsd import DogStatsD
 from grete.instrumentation.dogstatsd.address import from_environment, parse
-from grete.instrumentation.metrics import dotted, families
+from grete.instrumentation.metrics import dotted, from_native
 from tests.kafka import eventually
-from tests.unit.fake_dogstatsd import Agent, Told, agent
+from tests.unit.fake_dogstatsd import Agent, Metric, agent
 from tests.unit.test_stop import make
 
 VARIABLES = (
@@ -55,7 +55,7 @@ def heard(listener: DogStatsD, node: int | None = None) -> Monitor:
 
 def job(monitor: Monitor, time: float = 0.25, **fields: object) -> None:
     place = {"handler": "Orders.consume", "topic": "orders", "partition": 3, "slot": 0, "error": None}
-    monitor.instrument("consumer.consumed", place | fields | {"time": time})
+    monitor.instrument("job.finished", place | fields | {"time": time})
 
 
 def lag(records: float, **labels: str) -> Any:
@@ -68,7 +68,7 @@ def jobs(count: float, handler: str = "Orders.consume") -> Any:
 
 def emit(monitor: Monitor, *native: Any, node: int | None = None) -> None:
     statistics = {"app": "shop", "node": node}
-    monitor.instrument("statistics.emitted", {"statistics": statistics, "metrics": families(native)})
+    monitor.instrument("statistics.emitted", {"statistics": statistics, "metrics": from_native(native)})
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_an_agent_is_somewhere(text: str, path: str | None, host: str, port: int
     found = parse(text)
     assert (found.path, found.host, found.port) == (path, host, port)
     assert parse(str(found)) == found
-    assert found.limit == (8192 if path else 1432)
-    assert found.is_name is (host in ("localhost", "agent"))
+    assert found.max_datagram_bytes == (8192 if path else 1432)
+    assert found.needs_lookup is (host in ("localhost", "agent"))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_streams_are_refused_with_what_would_do() -> None:
         ({"DD_AGENT_HOST": "a", "DD_DOGSTATSD_URL": "unix:///dsd.socket"}, "unix:///dsd.socket"),
     ],
 )
-def test_the_environment_tells_where(environment: Mapping[str, str], found: str) -> None:
+def test_the_environment_names_the_agent(environment: Mapping[str, str], found: str) -> None:
     assert str(from_environment(environment)) == found
 
 
@@ -181,7 +181,7 @@ def test_times_go_when_they_are_many_or_old(listening: Agent, monkeypatch: pytes
 def test_no_times_are_no_times(listening: Agent) -> None:
     listener = DogStatsD(listening.address, times=None)
     monitor = heard(listener)
-    assert not monitor.event("consumer.consumed"), "so that jobs cost nothing more"
+    assert not monitor.event("job.finished"), "so that jobs cost nothing more"
     assert monitor.event("statistics.emitted")
     job(monitor)
     listener.close()
@@ -198,8 +198,8 @@ def test_figures_are_gauges_and_counts(listening: Agent) -> None:
     tags = {"service": "shop", "node": "2"}
     here = {"topic": "orders", "partition": "3"} | tags
     first = [
-        Told("grete.lag.records", [12], "g", here),
-        Told("grete.jobs", [3], "c", {"handler": "Orders.consume"} | tags),
+        Metric("grete.lag.records", [12], "g", here),
+        Metric("grete.jobs", [3], "c", {"handler": "Orders.consume"} | tags),
     ]
     assert listening.take() == first, "counts from the beginning, which it has heard"
     emit(monitor, lag(float("nan")), jobs(3), node=2)
@@ -242,12 +242,12 @@ def test_tags_are_at_every_figure(listening: Agent, monkeypatch: pytest.MonkeyPa
     monitor = heard(listener)
     job(monitor, handler="Or|ders,#x\n")
     emit(monitor, lag(1))
-    told = listening.take()
-    assert [line.name for line in told] == ["shop.handler.duration_seconds", "shop.lag.records"]
+    metrics = listening.take()
+    assert [line.name for line in metrics] == ["shop.handler.duration_seconds", "shop.lag.records"]
     wanted = {"service": "book", "env": "test", "version": "1.4", "dd.internal.entity_id": "pod", "team": "a_b_c_"}
-    for line in told:
+    for line in metrics:
         assert wanted.items() <= line.tags.items()
-    assert told[0].tags["handler"] == "Or_ders__x_"
+    assert metrics[0].tags["handler"] == "Or_ders__x_"
     monitor = heard(DogStatsD(listening.address, service="mine", env="", version="2"))
     emit(monitor, lag(1, topic="x" * 1000))
     (line,) = listening.take()
@@ -264,10 +264,10 @@ def test_a_supervisor_counts_what_becomes_of_its_nodes(listening: Agent) -> None
         monitor.instrument("swarm.node.died", fields)
     for restarts in (0, 1):
         monitor.instrument("swarm.node.started", {"node": 1, "pid": 6, "restarts": restarts})
-    told = listening.take()
-    assert [line.tags.get("reason") for line in told] == ["SIGKILL", "memory", "status_3", None]
-    assert [line.name for line in told] == ["grete.swarm.deaths"] * 3 + ["grete.swarm.restarts"]
-    assert all(line.tags["node"] == "1" and line.tags["service"] == "shop" for line in told)
+    metrics = listening.take()
+    assert [line.tags.get("reason") for line in metrics] == ["SIGKILL", "memory", "status_3", None]
+    assert [line.name for line in metrics] == ["grete.swarm.deaths"] * 3 + ["grete.swarm.restarts"]
+    assert all(line.tags["node"] == "1" and line.tags["service"] == "shop" for line in metrics)
     monitor.instrument("swarm.stopped", {"status": 0})
 
 
@@ -289,7 +289,7 @@ def test_an_agent_of_a_unix_socket_may_be_away_and_come_back(tmp_path: Path, cap
     assert listener.statistics()["dropped"] == {"away": 2}
     (record,) = caplog.records
     assert (record.levelno, record.__dict__["event"]) == (logging.WARNING, "dogstatsd.dropped")
-    assert f"the agent at unix://{path} does not take all figures" in record.getMessage()
+    assert f"the agent at unix://{path} does not accept all metrics" in record.getMessage()
     for value in (3, 4):
         with agent(path) as listening:
             emit(monitor, lag(value))
@@ -301,7 +301,7 @@ def test_an_agent_of_a_unix_socket_may_be_away_and_come_back(tmp_path: Path, cap
     assert len(caplog.records) == 2, "once until it was well again"
 
 
-def test_an_agent_that_reads_too_slowly_holds_up_nobody(tmp_path: Path) -> None:
+def test_an_agent_that_reads_too_slowly_blocks_no_job(tmp_path: Path) -> None:
     with agent(tmp_path / "dsd.socket") as listening:
         listener = DogStatsD(listening.address)
         monitor = heard(listener)
@@ -313,7 +313,7 @@ def test_an_agent_that_reads_too_slowly_holds_up_nobody(tmp_path: Path) -> None:
         assert len(listening.take()) == statistics["sent"]
 
 
-def test_an_agent_of_a_port_that_nobody_listens_at_is_away() -> None:
+def test_an_agent_at_a_port_without_a_listener_is_unreachable() -> None:
     with agent() as listening:
         address = listening.address
     listener = DogStatsD(address)
@@ -362,7 +362,7 @@ def test_a_forked_child_sends_its_own(listening: Agent) -> None:
     emit(monitor, jobs(3))
     job(monitor, 0.1)
     assert [line.values for line in listening.take()] == [[3]]
-    # As if another thread were at it: nobody would ever release the child's.
+    # As if another thread held the locks: no thread would ever release the child's.
     with listener._lock, listener._sender._lock:
         child = os.fork()
         if child == 0:
@@ -397,7 +397,7 @@ def test_what_waits_is_sent_at_the_end(listening: Agent) -> None:
 def test_handlers_in_many_threads_lose_nothing(listening: Agent) -> None:
     listener = DogStatsD(listening.address, flush_interval=0.001)
     monitor = heard(listener)
-    told: list[Told] = []
+    metrics: list[Metric] = []
 
     def work() -> None:
         for _ in range(500):
@@ -407,24 +407,24 @@ def test_handlers_in_many_threads_lose_nothing(listening: Agent) -> None:
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        told += listening.take()
+        metrics += listening.take()
     listener.flush()
-    told += listening.take()
-    assert sum(len(line.values) for line in told) == 2000
+    metrics += listening.take()
+    assert sum(len(line.values) for line in metrics) == 2000
 
 
-def test_an_app_tells_what_it_measures(listening: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_app_sends_what_it_measures(listening: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     app = make(statistics_interval="100ms", workers=3)
     app.monitor.subscribe(DogStatsD(listening.address))
     with app.running():
-        told = {line.name: line for line in listening.wait()}
+        metrics = {line.name: line for line in listening.wait()}
         names = {family.name for family in app.families() if family.kind != "histogram"}
-    assert (told["grete.workers"].values, told["grete.workers"].tags) == ([3], {"service": "stop"})
-    assert told["grete.process.resident_memory_bytes"].values[0] > 1 << 20
-    assert told["grete.process.cpu_seconds"].kind == "c"
+    assert (metrics["grete.workers"].values, metrics["grete.workers"].tags) == ([3], {"service": "stop"})
+    assert metrics["grete.process.resident_memory_bytes"].values[0] > 1 << 20
+    assert metrics["grete.process.cpu_seconds"].kind == "c"
     known = {f"grete.{dotted(name)}" for name in names}
-    assert told.keys() <= known
+    assert metrics.keys() <= known
 
 
 SHOP = """
@@ -437,11 +437,11 @@ app.monitor.subscribe(DogStatsD())
 """
 
 
-def test_nodes_and_their_supervisor_tell_each_its_own(listening: Agent, tmp_path: Path) -> None:
+def test_nodes_and_their_supervisor_send_each_its_own(listening: Agent, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     command = [sys.executable, "-m", "grete", "swarm", "shop", "--nodes", "2", "--control", "none"]
     environment = os.environ | {"DD_DOGSTATSD_URL": f"udp://{listening.address}"}
-    seen: dict[str, list[Told]] = {}
+    seen: dict[str, list[Metric]] = {}
 
     def has(name: str, nodes: set[str]) -> bool:
         for line in listening.take():
@@ -452,7 +452,7 @@ def test_nodes_and_their_supervisor_tell_each_its_own(listening: Agent, tmp_path
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as swarm:
         try:
-            eventually(lambda: has("grete.workers", {"0", "1"}), 60.0, "both nodes tell")
+            eventually(lambda: has("grete.workers", {"0", "1"}), 60.0, "both nodes send")
             children = Path(f"/proc/{swarm.pid}/task/{swarm.pid}/children").read_text().split()
             os.kill(int(children[0]), signal.SIGKILL)
             eventually(

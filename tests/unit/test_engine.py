@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 import grete
-from grete import _core
-from grete.processing.engine import Engine
-from grete.processing.production import Production
-from grete.processing.worker import Worker
-from grete.routes import make
+from grete import _native
+from grete._processing.engine.engine import Engine
+from grete._processing.engine.worker import Worker
+from grete._processing.instances.shared_producer import SharedProducer
+from grete._routing.routes import make_route
 from tests.kafka import eventually
-from tests.unit.jobs import FakeClient, FakeControl, FakeDecision, FakeDispatcher, FakeJob, some
-from tests.unit.test_hooks import Rig
+from tests.unit.fake_jobs import FakeClient, FakeControl, FakeDecision, FakeDispatcher, FakeJob, some
+from tests.unit.test_hook_runner import Rig
 
 CONFIG = {"workers": 2, "leak_report": True, "loop": "asyncio"}
 
 
 def no_producer(_producer: grete.client.Producer) -> bool:
-    raise AssertionError("nobody produces here")
+    raise AssertionError("no test produces here")
 
 
 class WaitingDispatcher(FakeDispatcher):
@@ -71,7 +71,9 @@ class WaitingDispatcher(FakeDispatcher):
                 "handler": "Slow.consume",
                 "kind": "consume",
                 "worker": "grete-worker-1",
+                "begun": True,
                 "seconds": 12.34,
+                "undelivered": None,
             }
         ]
 
@@ -107,20 +109,20 @@ def dispatcher() -> WaitingDispatcher:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch, dispatcher: WaitingDispatcher) -> Iterator[Engine]:
-    monkeypatch.setattr(_core, "Worker", lambda name, dispatcher, number: (name, dispatcher, number))
+    monkeypatch.setattr(_native, "Worker", lambda name, dispatcher, number: (name, dispatcher, number))
     Slow.over, Slow.inside = threading.Event(), threading.Event()
-    routes = [make(0, ("orders",), Slow, {})]
+    routes = [make_route(0, ("orders",), Slow, {})]
     either: Any = dispatcher
     config: Any = CONFIG
     clients: Any = {0: FakeClient()}
-    engine = Engine(routes, either, clients, Production({}, no_producer), config, FakeControl(), {0: "billing"})
+    engine = Engine(routes, either, clients, SharedProducer({}, no_producer), config, FakeControl(), {0: "billing"})
     yield engine
     Slow.over.set()
     dispatcher.stop()
-    engine.leave(time.monotonic() + 30)
+    engine.begin_shutdown(time.monotonic() + 30)
     for thread in engine.threads:
         thread.join(30)
-    engine.close_background(time.monotonic() + 30)
+    engine.stop_background(time.monotonic() + 30)
 
 
 def names(engine: Engine) -> list[str]:
@@ -149,14 +151,14 @@ def test_a_worker_that_was_dismissed_is_replaced_when_it_is_wanted_again(
     eventually(lambda: dispatcher.inside == {1, 2}, 30.0, "two workers")
     with engine._lock:  # the one that ends cannot say so yet
         dispatcher.set_workers(1)
-        engine._dismissed.add(2)
+        engine._retiring.add(2)
         eventually(lambda: dispatcher.inside == {1}, 30.0, "one worker")
         dispatcher.set_workers(2)
     eventually(lambda: dispatcher.inside == {1, 2}, 30.0, "two workers again")
     assert names(engine) == ["grete-worker-1", "grete-worker-2"]
 
 
-def test_a_stop_replaces_nobody(engine: Engine, dispatcher: WaitingDispatcher) -> None:
+def test_a_stop_replaces_no_worker(engine: Engine, dispatcher: WaitingDispatcher) -> None:
     engine.start()
     before = engine.threads
     dispatcher.stop()
@@ -187,8 +189,8 @@ def test_a_late_instance_s_background_work_is_ended_in_the_end(engine: Engine, d
     engine.start()
     dispatcher.offer(FakeJob(messages=some()))
     assert Slow.inside.wait(30)
-    engine.leave(time.monotonic())
-    engine.close_background(time.monotonic() + 30)
+    engine.begin_shutdown(time.monotonic())
+    engine.stop_background(time.monotonic() + 30)
     assert engine.statistics()["background"] == 0
 
 
@@ -198,7 +200,7 @@ def test_an_asynchronous_route_has_a_loop(monkeypatch: pytest.MonkeyPatch, dispa
     fd = os.eventfd(1)
     taken = threading.Event()
 
-    def take_loop() -> tuple[list[Any], list[int]]:
+    def take_async_jobs() -> tuple[list[Any], list[int]]:
         os.eventfd_read(fd)
         taken.set()
         return [], []
@@ -206,17 +208,17 @@ def test_an_asynchronous_route_has_a_loop(monkeypatch: pytest.MonkeyPatch, dispa
     async def handler(messages: grete.Messages) -> None:
         await asyncio.sleep(0)
 
-    monkeypatch.setattr(_core, "Worker", lambda name, dispatcher, number: (name, dispatcher, number))
-    monkeypatch.setattr(dispatcher, "start_loop", lambda: fd, raising=False)
-    monkeypatch.setattr(dispatcher, "take_loop", take_loop, raising=False)
-    monkeypatch.setattr(dispatcher, "loop_stopped", lambda: dispatcher.over, raising=False)
+    monkeypatch.setattr(_native, "Worker", lambda name, dispatcher, number: (name, dispatcher, number))
+    monkeypatch.setattr(dispatcher, "start_async", lambda _name: fd, raising=False)
+    monkeypatch.setattr(dispatcher, "take_async_jobs", take_async_jobs, raising=False)
+    monkeypatch.setattr(dispatcher, "async_stopped", lambda: dispatcher.over, raising=False)
     either: Any = dispatcher
     config: Any = CONFIG
     engine = Engine(
-        [make(0, ("orders",), handler, {})],
+        [make_route(0, ("orders",), handler, {})],
         either,
         {},
-        Production({}, no_producer),
+        SharedProducer({}, no_producer),
         config,
         FakeControl(),
         {0: "billing"},
@@ -229,16 +231,16 @@ def test_an_asynchronous_route_has_a_loop(monkeypatch: pytest.MonkeyPatch, dispa
     for thread in engine.threads:
         thread.join(30)
         assert not thread.is_alive()
-    engine.close_background(0.0)
+    engine.stop_background(0.0)
     os.close(fd)
 
 
 def work(
     monkeypatch: pytest.MonkeyPatch, handler: Any, jobs: list[FakeJob], decision: FakeDecision | None = None
 ) -> tuple[FakeDispatcher, FakeControl, Worker]:
-    from grete.processing.failures import Failures
+    from grete._processing.engine.failures import Failures
 
-    monkeypatch.setattr(_core, "Worker", lambda name, dispatcher, number: (name, dispatcher, number))
+    monkeypatch.setattr(_native, "Worker", lambda name, dispatcher, number: (name, dispatcher, number))
     rig = Rig(handler)
     dispatcher: Any = FakeDispatcher(jobs)
     dispatcher.decision = decision or dispatcher.decision
@@ -271,8 +273,8 @@ def test_a_worker_gives_each_job_back_with_its_outcome(
     assert worker.name == "grete-worker-7"
     assert not worker.daemon
     (record,) = caplog.records
-    assert (record.levelno, record.name) == (logging.ERROR, "grete")
-    assert "orders[3] offsets 5..6, attempt 1): ValueError: no" in record.getMessage()
+    assert (record.levelno, record.name) == (logging.WARNING, "grete")
+    assert "orders[3]@5..6: handler failed (attempt 1 of 5): ValueError: no" in record.getMessage()
     assert record.exc_info is not None
     assert record.exc_info[0] is ValueError
 
@@ -283,7 +285,7 @@ def test_what_ends_a_process_stops_the_app(monkeypatch: pytest.MonkeyPatch, erro
         raise error
 
     job = FakeJob(messages=some())
-    dispatcher, control, _ = work(monkeypatch, handler, [job], FakeDecision("hold"))
+    dispatcher, control, _ = work(monkeypatch, handler, [job], FakeDecision("halt"))
     assert control.errors == [error]
     assert [failed[:2] for failed in dispatcher.failed] == [(job, "fatal")]
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from grete import _core
+from grete import _native
 from grete.instrumentation.events import EVENTS, MANAGER
 from tests.unit.event_page import PAGE, PARTS, page
 
@@ -19,7 +19,7 @@ OTHERS = {"swarm.cpus", "swarm.max_rss", "swarm.deaths", "swarm.restarts", "erro
 
 def settings() -> set[str]:
     roles = (
-        _core.config_entries([("bootstrap.servers", "localhost:9092")], role)
+        _native.config_entries([("bootstrap.servers", "localhost:9092")], role)
         for role in ("consumer", "producer", "admin")
     )
     return {name for entries in roles for name, _, _ in entries}
@@ -59,9 +59,9 @@ def test_every_event_that_is_used_is_registered() -> None:
     used = [*logged_names(), *(found for found in python_names() if found[0].split(".")[0] in FAMILIES)]
     assert len(used) > 40
     assert [found for found in used if found[0] not in known] == []
-    told = list(rust_names())
-    assert len(told) > 40
-    assert [found for found in told if found[0] not in known] == []
+    rust_events = list(rust_names())
+    assert len(rust_events) > 40
+    assert [found for found in rust_events if found[0] not in known] == []
 
 
 def test_every_event_that_is_registered_is_used() -> None:
@@ -77,7 +77,7 @@ def test_the_documentation_is_made_of_the_registry() -> None:
 def test_what_is_described_makes_sense() -> None:
     for name, described in EVENTS.items():
         assert DOTTED.fullmatch(name)
-        assert described.when
+        assert described.description
         assert all(DOTTED.fullmatch(f"a.{field}") for field in described.fields), name
         assert described.optional <= set(described.fields)
         kinds = {kind for kinds in described.types.values() for kind in re.findall(r"\w+", kinds)}
@@ -85,11 +85,11 @@ def test_what_is_described_makes_sense() -> None:
         assert kinds <= objects | {"str", "int", "float", "bool", "list", "dict", "None"}, name
 
 
-def told() -> Iterator[tuple[str, set[str], str]]:
-    """(Event, fields, where) of each call of `tell` that names its event and its fields. The Manager has its own."""
+def emitted_events() -> Iterator[tuple[str, set[str], str]]:
+    """(Event, fields, where) of each call of `log_and_emit` with literal event and fields. The Manager has its own."""
     for path in (ROOT / "python" / "grete").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("tell"):
+            if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith(("log_and_emit", "self._emit")):
                 continue
             names = [
                 arg.value for arg in node.args if isinstance(arg, ast.Constant) and arg.value in EVENTS.keys() - MANAGER
@@ -101,8 +101,8 @@ def told() -> Iterator[tuple[str, set[str], str]]:
                 yield names[0], keys | ({"error"} & keywords.keys()), f"{path}:{node.lineno}"
 
 
-def test_what_is_told_has_the_fields_that_are_described() -> None:
-    found = list(told())
+def test_emitted_events_have_the_described_fields() -> None:
+    found = list(emitted_events())
     assert len(found) > 20
     for name, fields, where in found:
         described = EVENTS[name]

@@ -9,7 +9,7 @@ import pytest
 
 from examples import accounts, enrich, observe, orders
 from grete import DecodeError
-from grete.routes import Route
+from grete._routing.routes import Route
 
 
 def declared(route: Route) -> tuple[tuple[str, ...], str, bool, str, str | None]:
@@ -20,7 +20,7 @@ def test_orders_are_a_class_with_payload_retry_and_dead_letters() -> None:
     totals, clicks = orders.app.routes
     assert declared(totals) == (("orders",), "class", False, "partition", "orders.dlq")
     assert totals.retry.attempts == 3
-    assert not totals.retry.covers(DecodeError("", topic="orders", partition=0, offset=0))
+    assert not totals.retry.is_retriable(DecodeError("", topic="orders", partition=0, offset=0))
     decoders = totals.decoders()
     assert decoders is not None
     assert decoders["orders"](b'{"amount": 3}') == orders.Order(3)
@@ -30,7 +30,7 @@ def test_orders_are_a_class_with_payload_retry_and_dead_letters() -> None:
 def test_enrich_is_asynchronous() -> None:
     (route,) = enrich.app.routes
     assert declared(route) == (("signups",), "class", True, "key", "signups.dlq")
-    assert not route.retry.covers(KeyError("XX"))
+    assert not route.retry.is_retriable(KeyError("XX"))
 
 
 def test_accounts_go_key_by_key() -> None:
@@ -46,7 +46,7 @@ def test_an_app_that_one_can_look_into_has_listeners_of_its_own_and_of_others() 
     assert declared(route) == (("payments",), "payload", False, "partition", "payments.dlq")
     monitor = observe.app.monitor
     heard = {name: len(monitor.event(name)) for name in monitor if monitor.event(name)}
-    assert heard["shop.charged"] == heard["consumer.consumed"] == heard["statistics.emitted"] == 1
+    assert heard["shop.charged"] == heard["job.finished"] == heard["statistics.emitted"] == 1
 
 
 def test_a_swarm_loads_once_what_its_nodes_share(monkeypatch: pytest.MonkeyPatch) -> None:

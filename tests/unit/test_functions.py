@@ -1,12 +1,16 @@
 """Functions as consumers, with jobs made up here."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from grete import functions
+import grete
+from grete import testing
+from grete._routing import function_consumers
+from grete._routing.routes import Route
 
 
 class FakeJob:
@@ -29,21 +33,24 @@ class FakeJob:
     def progress(self, rows: int) -> None:
         self.done = rows
 
-    def cut_short(self) -> bool:
+    def should_yield(self) -> bool:
         self.cut = self.done >= self.leaving_after
         return self.cut
 
 
 class Row(int):
-    """A message, as far as the asynchronous ones look at it."""
+    """A message, as far as the asynchronous handlers read it."""
 
     @property
     def payload(self) -> str:
         return f"payload {int(self)}"
 
 
-def prepare(function: functions.Function, style: str, is_async: bool) -> tuple[functions.FunctionConsumer, FakeJob]:
-    consumer: Any = functions.new(function, style, is_async)
+def prepare(
+    function: function_consumers.Function, style: str, is_async: bool
+) -> tuple[function_consumers.FunctionConsumer, FakeJob]:
+    route = Route(id=0, topics=("orders",), handler=function, name="f", style=style, is_async=is_async)
+    consumer: Any = function_consumers.new_function_consumer(route)
     job = FakeJob([Row(1), Row(2), Row(3)])
     consumer._job, consumer.messages = job, job.rows
     return consumer, job
@@ -111,3 +118,33 @@ def test_coroutine_functions_stop_between_two_records_when_the_partition_leaves(
     asyncio.run(result)
     assert got == WANTED[style][:done]
     assert (job.done, job.cut) == (done, True)
+
+
+@dataclasses.dataclass
+class Bill:
+    id: int
+
+
+def test_the_type_of_a_messages_payload_decodes_it() -> None:
+    seen: list[object] = []
+
+    def one(message: grete.Message[Bill]) -> None:
+        seen.append((message.offset, message.payload))
+
+    def many(messages: grete.Messages[Bill]) -> None:
+        seen.extend(messages.payloads())
+
+    async def later(message: grete.Message[Bill] | None) -> None:
+        seen.append(message.payload if message is not None else None)
+
+    for handler in (one, many, later):
+        testing.consume(handler, "bills", [b'{"id": 3}'])
+    assert seen == [(0, Bill(3)), Bill(3), Bill(3)]
+
+
+def test_the_type_of_a_messages_payload_must_be_that_of_payload() -> None:
+    def one(message: grete.Message[Bill]) -> None:
+        """Nothing."""
+
+    with pytest.raises(grete.ConfigError, match="payload=int gives int, and the function takes Bill"):
+        grete.App("a").consumer("bills", payload=int)(one)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from grete import _core
+from grete import _native
 from grete.errors import GreteError
 from tests.kafka import eventually
-from tests.unit.feeding import Feed
-from tests.unit.reporting import Reports, threads, wakeups
+from tests.unit.dispatcher_feed import DispatcherFeed
+from tests.unit.reporting_process import ReportPipe, threads, wakeups
 
 
 class Pipe:
@@ -20,11 +20,11 @@ class Pipe:
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
-        self.reports = Reports(self.reader)
-        self.reporting: list[_core.Health] = []
+        self.reports = ReportPipe(self.reader)
+        self.reporting: list[_native.Health] = []
 
-    def start(self, interval: float, feed: Feed | None = None, *, canary: bool = True) -> _core.Health:
-        health = _core.Health((feed or Feed()).dispatcher)
+    def start(self, interval: float, feed: DispatcherFeed | None = None, *, canary: bool = True) -> _native.Health:
+        health = _native.Health((feed or DispatcherFeed()).dispatcher)
         health.report(self.writer, interval, canary)
         self.reporting.append(health)
         return health
@@ -55,15 +55,15 @@ def descriptors() -> int:
 
 
 def test_an_app_that_starts_works_and_stops(pipe: Pipe) -> None:
-    feed, reports = Feed(handler_timeout=0.05, stall_after=3600.0), pipe.reports
+    feed, reports = DispatcherFeed(handler_timeout=0.05, stall_after=3600.0), pipe.reports
     pipe.start(0.01, feed)
     first = reports.next()
-    assert (first.seq, first.steady, first.workers, first.groups) == (0, False, 0, ())
+    assert (first.seq, first.ready, first.workers, first.groups) == (0, False, 0, ())
     assert (first.quiet, first.stopping, first.oldest, first.overdue) == (False, False, None, ())
     assert first.rss is not None
     assert 1 << 20 < first.rss < 1 << 40
     feed.dispatcher.set_workers(3)
-    reports.until(lambda report: report.steady and report.workers == 3, "workers")
+    reports.until(lambda report: report.ready and report.workers == 3, "workers")
     feed.push([b"a", b"b"])
     job = feed.next()
     report = reports.until(lambda report: bool(report.overdue), "a job that is too long")
@@ -88,18 +88,18 @@ def test_an_app_that_starts_works_and_stops(pipe: Pipe) -> None:
     assert [report.seq for report in reports.all] == list(range(len(reports.all)))
 
 
-def test_a_client_that_is_no_member_yet_is_not_steady(pipe: Pipe) -> None:
-    feed = Feed()
+def test_a_client_that_is_no_member_yet_is_not_ready(pipe: Pipe) -> None:
+    feed = DispatcherFeed()
     health = pipe.start(0.01, feed)
-    client = _core.Client([("bootstrap.servers", "127.0.0.1:1"), ("group.id", "shop")], feed.dispatcher, [feed.route])
+    client = _native.Client([("bootstrap.servers", "127.0.0.1:1"), ("group.id", "shop")], feed.dispatcher, [feed.route])
     health.add_client(client)
     client.subscribe(["orders"])
     feed.dispatcher.set_workers(1)
     report = pipe.reports.until(lambda report: report.workers == 1 and bool(report.groups), "a client")
     group = report.groups[0]
-    assert (group.group, group.steady, group.generation, group.partitions) == ("shop", False, None, 0)
+    assert (group.group, group.ready, group.generation, group.partitions) == ("shop", False, None, 0)
     assert group.state
-    assert not report.steady
+    assert not report.ready
     client.close(0.0)
 
 
@@ -119,7 +119,7 @@ def test_closing_ends_the_threads_and_the_pipe(pipe: Pipe) -> None:
 
 
 def test_one_that_is_dropped_is_closed(pipe: Pipe) -> None:
-    health = _core.Health(Feed().dispatcher)
+    health = _native.Health(DispatcherFeed().dispatcher)
     health.report(pipe.writer, 0.001)
     eventually(lambda: len(threads()) == 2, 30.0, "both threads")
     del health
@@ -140,11 +140,11 @@ def test_the_canary_may_be_left_out(pipe: Pipe) -> None:
 
 def test_a_full_pipe_costs_reports_and_nothing_else(pipe: Pipe) -> None:
     fcntl.fcntl(pipe.writer, fcntl.F_SETPIPE_SZ, 4096)
-    feed = Feed()
+    feed = DispatcherFeed()
     pipe.start(0.001, feed)
     beats = wakeups("grete-health")
     # Ten reports do not go into 4,096 bytes.
-    eventually(lambda: wakeups("grete-health") > beats + 10, 30.0, "beats that nobody reads")
+    eventually(lambda: wakeups("grete-health") > beats + 10, 30.0, "beats that are not read")
     for number in range(100):
         feed.push([b"x"], first=number)
         feed.dispatcher.complete(feed.next())
@@ -161,7 +161,7 @@ def test_an_interval_that_is_none_is_refused(interval: float, pipe: Pipe) -> Non
 
 def test_what_cannot_be_written_to_is_refused(pipe: Pipe) -> None:
     with pytest.raises(GreteError, match="open for reading only; give the write end of an open pipe"):
-        _core.Health(Feed().dispatcher).report(pipe.reader, 1.0)
+        _native.Health(DispatcherFeed().dispatcher).report(pipe.reader, 1.0)
     with pytest.raises(GreteError, match="health reports cannot go to descriptor 999999"):
-        _core.Health(Feed().dispatcher).report(999_999, 1.0)
+        _native.Health(DispatcherFeed().dispatcher).report(999_999, 1.0)
     assert threads() == set()

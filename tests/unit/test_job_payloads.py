@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 import grete
-from tests.unit.feeding import Feed
+from tests.unit.dispatcher_feed import DispatcherFeed
 
 
 def test_payloads_are_decoded_once_falsy_ones_too() -> None:
@@ -15,7 +15,7 @@ def test_payloads_are_decoded_once_falsy_ones_too() -> None:
         calls.append(value)
         return int(value)
 
-    feed = Feed(decoder=decoder)
+    feed = DispatcherFeed(decoder=decoder)
     feed.push([b"0", b"1", None])
     job = feed.next()
     messages = job.messages
@@ -30,7 +30,7 @@ def test_payloads_are_decoded_once_falsy_ones_too() -> None:
 
 
 def test_equal_touches_give_the_same_object() -> None:
-    feed = Feed(decoder=lambda value: [value])
+    feed = DispatcherFeed(decoder=lambda value: [value])
     feed.push([b"a", b"b"])
     messages = feed.next().messages
     assert messages is not None
@@ -40,7 +40,7 @@ def test_equal_touches_give_the_same_object() -> None:
 
 @pytest.mark.parametrize("touch", ["payload", "payloads", "each_payload"])
 def test_a_decoder_that_fails_names_the_record(touch: str) -> None:
-    feed = Feed(decoder=int)
+    feed = DispatcherFeed(decoder=int)
     feed.push([b"1", b"two", b"3"])
     job = feed.next()
     messages = job.messages
@@ -60,7 +60,7 @@ def test_a_decoder_that_fails_names_the_record(touch: str) -> None:
     assert isinstance(error.__cause__, ValueError)
     assert seen == ([] if touch == "payloads" else [1])
     if touch == "each_payload":
-        assert job.culprit(error) == 1
+        assert job.failed_offset(error) == 1
 
 
 @pytest.mark.parametrize("error", [grete.Reject("no"), grete.RetryLater(1.0), KeyboardInterrupt()])
@@ -68,7 +68,7 @@ def test_what_a_decoder_says_to_the_route_is_no_decode_error(error: BaseExceptio
     def decoder(_value: bytes) -> None:
         raise error
 
-    feed = Feed(decoder=decoder)
+    feed = DispatcherFeed(decoder=decoder)
     feed.push([b"1"])
     job = feed.next()
     with pytest.raises(type(error)) as caught:
@@ -77,7 +77,7 @@ def test_what_a_decoder_says_to_the_route_is_no_decode_error(error: BaseExceptio
 
 
 def test_without_a_decoder_there_is_no_payload() -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([b"1"])
     job = feed.next()
     assert job.messages is not None

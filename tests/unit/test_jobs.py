@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import grete
-from grete import _core
+from grete import _native
 from grete.instrumentation import Monitor
-from tests.unit.feeding import Feed, offsets, values
+from tests.unit.dispatcher_feed import DispatcherFeed, offsets, values
 
 
 def read(message: grete.Message) -> tuple[int, bytes | None]:
@@ -22,7 +22,7 @@ def read(message: grete.Message) -> tuple[int, bytes | None]:
 
 
 def test_each_hands_over_all_records_in_order() -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([*values(100)])
     job = feed.next()
     seen: list[tuple[int, bytes | None]] = []
@@ -40,28 +40,28 @@ def test_each_hands_over_all_records_in_order() -> None:
     }
 
 
-def test_a_job_is_plain_while_nobody_listens_and_it_brings_records() -> None:
+def test_a_job_is_plain_without_listeners_and_when_it_has_records() -> None:
     monitor = Monitor()
-    feed = Feed(events=monitor.of_jobs, max_messages=1)
+    feed = DispatcherFeed(events=monitor.job_events, max_messages=1)
     feed.push([*values(20)])
     job, found = None, list[bool]()
-    for event in ("consumer.consume", "consumer.consumed", "message.process", "message.processed"):
+    for event in ("job.started", "job.finished", "message.process", "message.processed"):
         for change in (monitor.subscribe, monitor.unsubscribe):
             job = feed.next(job)
-            found.append(job.plain)
+            found.append(job.unobserved)
             change(event, print)
-            assert job.plain is found[-1]
+            assert job.unobserved is found[-1]
     assert found == [True, False] * 4
     monitor.subscribe("consumer.tick", print)
     job = feed.next(job)
-    assert job.plain
+    assert job.unobserved
     feed.lane.revoke()
     job = feed.next(job)
-    assert (job.kind, job.plain) == ("revoked", False)
+    assert (job.kind, job.unobserved) == ("revoked", False)
 
 
 def test_messages_that_are_kept_stay_what_they_are() -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([*values(10)])
     job = feed.next()
     kept: list[grete.Message] = []
@@ -76,7 +76,7 @@ def test_messages_that_are_kept_stay_what_they_are() -> None:
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_each_needs_no_python_function(keep: bool) -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([*values(200)])
     job = feed.next()
     kept: list[grete.Message] = []
@@ -93,7 +93,7 @@ def test_signals_are_answered_while_each_runs(python: bool) -> None:
     def handler(_signum: int, _frame: FrameType | None) -> None:
         raise Interrupted
 
-    feed = Feed(max_messages=100_000)
+    feed = DispatcherFeed(max_messages=100_000)
     feed.push([*values(3000)])
     job = feed.next()
     calls = itertools.count()
@@ -117,7 +117,7 @@ def test_signals_are_answered_while_each_runs(python: bool) -> None:
 
 
 def test_other_threads_run_while_each_runs_a_native_function() -> None:
-    feed = Feed(max_messages=100_000)
+    feed = DispatcherFeed(max_messages=100_000)
     feed.push([b""] * 20_000)
     job = feed.next()
     seen: list[object] = []
@@ -136,7 +136,7 @@ def test_other_threads_run_while_each_runs_a_native_function() -> None:
     deadline = time.monotonic() + 60
     try:
         while not between.is_set():
-            assert time.monotonic() < deadline, "nobody else ran before a job was over"
+            assert time.monotonic() < deadline, "no other thread ran before a job was over"
             job.each(seen.append)  # a method of a list runs no Python code, which would see to it by itself
     finally:
         over.set()
@@ -145,7 +145,7 @@ def test_other_threads_run_while_each_runs_a_native_function() -> None:
 
 
 def test_marks_of_a_job_that_failed_are_kept() -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([*values(6)])
     job = feed.next()
     assert job.messages is not None
@@ -159,13 +159,13 @@ def test_marks_of_a_job_that_failed_are_kept() -> None:
     assert job.mark_all() == 0
 
 
-def abandon(feed: Feed) -> None:
+def abandon(feed: DispatcherFeed) -> None:
     feed.lane.revoke()
     feed.lane.abandon()
 
 
 def test_what_an_abandoned_job_does_counts_for_nothing() -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([*values(6)])
     job = feed.next()
     messages = job.messages
@@ -186,14 +186,14 @@ def test_what_an_abandoned_job_does_counts_for_nothing() -> None:
             call()
     assert feed.fail(job).kind == "refused"
     assert feed.lane.committable() is None
-    (notice,) = [n for n in feed.dispatcher.take_notices() if n.name == "consumer.abandoned"]
+    (notice,) = [n for n in feed.dispatcher.drain_log_events() if n.name == "consumer.abandoned"]
     assert notice.fields["handler"] == "Orders.consume"
     assert (notice.fields["topic"], notice.fields["partition"], notice.fields["worker"]) == ("orders", 0, "worker")
     assert "Orders.consume (consume) runs for" in notice.message
 
 
 def test_a_job_ends_once() -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([*values(2)])
     job = feed.next()
     feed.dispatcher.complete(job)
@@ -205,8 +205,8 @@ def test_a_job_ends_once() -> None:
     assert feed.lane.committable() == 2
 
 
-def test_verdicts_are_words() -> None:
-    feed = Feed()
+def test_failure_actions_are_words() -> None:
+    feed = DispatcherFeed()
     feed.push([b"a"])
     job = feed.next()
     with pytest.raises(ValueError, match="retry, give_up, reject, later or fatal"):
@@ -216,14 +216,14 @@ def test_verdicts_are_words() -> None:
 
 def test_bad_routes_are_refused() -> None:
     good: dict[str, Any] = {"id": 1, "name": "h", "topics": ["t"]}
-    route = _core.Route(**good)
+    route = _native.Route(**good)
     assert (route.id, route.name, route.topics, repr(route)) == (1, "h", ["t"], "<Route 1 h of t>")
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"pool": "processes"}, "pool is one of threads, loop"),
         ({"concurrency": "row"}, "partition, key, unordered"),
         ({"offsets": "none"}, "auto, manual, at_most_once"),
         ({"max_messages": 0}, "max_messages is at least 1"),
-        ({"attempts": 0}, "at least 1, or None for ever"),
+        ({"attempts": 0}, "at least 1, or None for no limit"),
         ({"backoff": (-1.0, 2.0)}, "backoff is a number of seconds"),
         ({"jitter": 2.0}, "a share of the wait"),
         ({"rate_limit": (0, 1.0)}, "rate_limit of 0"),
@@ -231,18 +231,18 @@ def test_bad_routes_are_refused() -> None:
     ]
     for bad, text in wrong:
         with pytest.raises(ValueError, match=text):
-            _core.Route(**good | bad)
+            _native.Route(**good | bad)
 
 
 # Workers
 
 
 def test_workers_above_the_count_end_where_they_wait() -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     ended: list[int] = []
 
     def work(number: int) -> None:
-        worker = _core.Worker(f"w{number}", feed.dispatcher, number)
+        worker = _native.Worker(f"w{number}", feed.dispatcher, number)
         assert feed.dispatcher.next(worker) is None
         ended.append(number)
 
@@ -260,7 +260,7 @@ def test_workers_above_the_count_end_where_they_wait() -> None:
 
 
 def test_each_ends_with_the_first_exception_and_marks_what_came_before() -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([*values(10)])
 
     def handler(message: grete.Message) -> None:
@@ -270,7 +270,7 @@ def test_each_ends_with_the_first_exception_and_marks_what_came_before() -> None
     job = feed.next()
     with pytest.raises(ValueError, match="six") as caught:
         job.each(handler)
-    assert job.culprit(caught.value) == 6
+    assert job.failed_offset(caught.value) == 6
     decision = feed.fail(job, offset=6)
     assert (decision.kind, decision.attempt, decision.rows) == ("retry", 2, 4)
     assert feed.lane.committable() == 6
@@ -282,7 +282,7 @@ def test_each_ends_with_the_first_exception_and_marks_what_came_before() -> None
 
 
 def test_progress_is_what_is_not_presented_again() -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([*values(6)])
     job = feed.next()
     job.progress(4)
@@ -290,13 +290,13 @@ def test_progress_is_what_is_not_presented_again() -> None:
     assert offsets(feed.next()) == [4, 5]
 
 
-LEAVE: dict[str, Callable[[Feed], object]] = {
+LEAVE: dict[str, Callable[[DispatcherFeed], object]] = {
     "revoked": lambda feed: feed.lane.revoke(),
     "shutdown": lambda feed: feed.dispatcher.stop(),
 }
 
 
-def run_each(job: _core.Job, handler: Callable[[int], object], payloads: bool) -> None:
+def run_each(job: _native.Job, handler: Callable[[int], object], payloads: bool) -> None:
     """`handler` gets the record's number."""
     if payloads:
         job.each_payload(handler)
@@ -307,7 +307,7 @@ def run_each(job: _core.Job, handler: Callable[[int], object], payloads: bool) -
 @pytest.mark.parametrize("payloads", [False, True])
 @pytest.mark.parametrize("why", LEAVE)
 def test_a_lane_that_leaves_takes_what_is_done_and_leaves_the_rest(why: str, payloads: bool) -> None:
-    feed = Feed(decoder=int)
+    feed = DispatcherFeed(decoder=int)
     feed.push([*values(500)])
     job = feed.next()
     seen: list[int] = []
@@ -333,7 +333,7 @@ def test_a_lane_that_leaves_takes_what_is_done_and_leaves_the_rest(why: str, pay
 @pytest.mark.parametrize("payloads", [False, True])
 @pytest.mark.parametrize("settings", [{}, {"offsets": "at_most_once"}])
 def test_each_goes_on_when_quiet_and_at_most_once(settings: dict[str, Any], payloads: bool) -> None:
-    feed = Feed(decoder=int, **settings)
+    feed = DispatcherFeed(decoder=int, **settings)
     feed.push([*values(10)])
     job = feed.next()
     seen: list[int] = []
@@ -342,7 +342,7 @@ def test_each_goes_on_when_quiet_and_at_most_once(settings: dict[str, Any], payl
         seen.append(number)
         if number == 3:
             feed.dispatcher.quiet()
-            if settings:  # what is committed already comes to nobody else
+            if settings:  # no other worker gets what is committed already
                 feed.dispatcher.stop()
         assert not job.leaving
 
@@ -353,7 +353,7 @@ def test_each_goes_on_when_quiet_and_at_most_once(settings: dict[str, Any], payl
 
 
 def test_a_consumer_may_look_whether_its_partition_leaves_and_stop_at_a_mark() -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([*values(10)])
     job = feed.next()
     assert job.messages is not None
@@ -365,12 +365,12 @@ def test_a_consumer_may_look_whether_its_partition_leaves_and_stop_at_a_mark() -
     looks.append(consumer.leaving)
     assert looks == [False, False, True], "outside of consume, inside, and when there is a reason"
     consumer.mark(job.messages[3], through=True)
-    assert feed.fail(job, "later").kind == "hold"
+    assert feed.fail(job, "later").kind == "halt"
     assert feed.lane.committable() == 4
 
 
 def test_a_job_that_does_not_ask_is_done_as_a_whole() -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([*values(10)])
     job = feed.next()
     feed.dispatcher.stop()
@@ -380,7 +380,7 @@ def test_a_job_that_does_not_ask_is_done_as_a_whole() -> None:
 
 
 def test_a_pause_lasts_until_its_end() -> None:
-    feed = Feed(max_messages=1)
+    feed = DispatcherFeed(max_messages=1)
     feed.push([*values(2)])
     job = feed.next()
     feed.dispatcher.pause(job, 0.05)

@@ -2,14 +2,15 @@
 
 import gc
 import itertools
+import typing
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import grete
-from grete import _core
-from tests.unit.batches import Record, batch, crc32c
+from grete import _native
+from tests.unit.record_batches import Record, batch, crc32c
 
 RECORDS = [
     Record(10, b"first", b"k", 1000),
@@ -20,7 +21,7 @@ RECORDS = [
 
 
 def decode(records: list[Record] = RECORDS, high_watermark: int = 20) -> grete.Messages:
-    return _core._testing_decode(batch(records), "orders", 3, high_watermark)
+    return _native._testing_decode(batch(records), "orders", 3, high_watermark)
 
 
 def test_the_checksum_is_castagnolis() -> None:
@@ -123,7 +124,7 @@ def test_a_message_is_its_topic_partition_and_offset() -> None:
     assert one[0] == other[0]
     assert hash(one[0]) == hash(other[0])
     assert one[0] != one[1]
-    assert one[0] != _core._testing_decode(batch(RECORDS), "orders", 4)[0]
+    assert one[0] != _native._testing_decode(batch(RECORDS), "orders", 4)[0]
     assert one[0] != "orders"
     assert len({*one, *other}) == 4
 
@@ -141,20 +142,32 @@ def test_no_messages_have_no_offset() -> None:
     assert repr(messages) == "<Messages, none>"
 
 
+def test_empty_tells_whether_there_are_messages_as_elsewhere() -> None:
+    assert grete.Messages.empty().empty is True
+    assert decode().empty is False
+    assert decode()[:0].empty is True
+
+
+def test_messages_of_a_payload_are_an_annotation() -> None:
+    one, many = grete.Message[int], grete.Messages[int]
+    assert (typing.get_origin(one), typing.get_args(one)) == (grete.Message, (int,))
+    assert (typing.get_origin(many), typing.get_args(many)) == (grete.Messages, (int,))
+
+
 def test_classes_cannot_be_made_by_hand() -> None:
-    for kind in (grete.Messages, grete.Message, _core.Job):
+    for kind in (grete.Messages, grete.Message, _native.Job):
         with pytest.raises(TypeError):
             kind()
 
 
 def test_a_corrupt_batch_is_refused() -> None:
     with pytest.raises(ValueError, match=r"(?i)crc|checksum"):
-        _core._testing_decode(batch(RECORDS, flip_crc=True), "orders", 0)
+        _native._testing_decode(batch(RECORDS, flip_crc=True), "orders", 0)
 
 
 def test_several_batches_are_one() -> None:
     data = batch(RECORDS) + batch([Record(20, b"x" * 100)])
-    messages = _core._testing_decode(data, "orders", 0)
+    messages = _native._testing_decode(data, "orders", 0)
     assert messages.offsets.tolist() == [10, 11, 13, 14, 20]
     assert messages[-1].value == b"x" * 100
 
@@ -172,7 +185,7 @@ def test_whatever_was_written_is_read(
     for gap, key, value, timestamp, header in rows:
         offset += gap
         written.append(Record(offset, value, key, timestamp, header))
-    messages = _core._testing_decode(batch(written), "t", 0)
+    messages = _native._testing_decode(batch(written), "t", 0)
     read = [(m.offset, m.value, m.key, m.timestamp, m.headers) for m in messages]
     assert read == [(r.offset, r.value, r.key, r.timestamp, tuple(r.headers)) for r in written]
 

@@ -11,9 +11,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import grete
-from grete import _core
+from grete import _native
 from tests.kafka import eventually
-from tests.unit.feeding import Feed
+from tests.unit.dispatcher_feed import DispatcherFeed
 from tests.unit.test_stop import NOWHERE, make, threads
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
@@ -31,65 +31,68 @@ def scraped(text: str) -> dict[str, float]:
     return found
 
 
-def test_what_happens_is_told() -> None:
-    feed = Feed(handler_timeout=0.05)
-    health = _core.Health(feed.dispatcher)
+def test_metrics_count_what_happens() -> None:
+    feed = DispatcherFeed(handler_timeout=0.05)
+    health = _native.Health(feed.dispatcher)
     feed.push([b"1", b"2", b"3"])
-    told = scraped(health.metrics())
+    families = scraped(health.metrics())
     lane = "{handler=Orders.consume,topic=orders,partition=0}"
-    assert told[f"grete_lag_records{lane}"] == 3
-    assert told[f"grete_queued_bytes{lane}"] > 0
-    assert told["grete_lanes{state=ready}"] == 1
-    assert told["grete_jobs_running{handler=Orders.consume}"] == 0
-    assert told["grete_oldest_job_seconds{handler=Orders.consume}"] == 0.0
+    assert families[f"grete_lag_records{lane}"] == 3
+    assert families[f"grete_queued_bytes{lane}"] > 0
+    assert families["grete_lanes{state=ready}"] == 1
+    assert families["grete_jobs_running{handler=Orders.consume}"] == 0
+    assert families["grete_oldest_job_seconds{handler=Orders.consume}"] == 0.0
     job = feed.next()
     eventually(
         lambda: scraped(health.metrics())["grete_oldest_job_seconds{handler=Orders.consume}"] > 0.05, 30.0, "age"
     )
-    told = scraped(health.metrics())
-    assert told["grete_jobs_running{handler=Orders.consume}"] == 1
-    assert told["grete_lanes{state=running}"] == 1
+    families = scraped(health.metrics())
+    assert families["grete_jobs_running{handler=Orders.consume}"] == 1
+    assert families["grete_lanes{state=running}"] == 1
     feed.dispatcher.complete(job)
-    told = scraped(health.metrics())
-    assert told[f"grete_lag_records{lane}"] == 0
-    assert told["grete_jobs_running{handler=Orders.consume}"] == 0
+    families = scraped(health.metrics())
+    assert families[f"grete_lag_records{lane}"] == 0
+    assert families["grete_jobs_running{handler=Orders.consume}"] == 0
 
 
-def test_the_process_is_told() -> None:
-    health = _core.Health(_core.Dispatcher())
-    told = scraped(health.metrics())
-    assert told[f"grete_info{{version={grete.__version__}}}"] == 1
-    assert 0 < told["grete_process_cpu_seconds_total{}"] <= time.process_time()
-    assert time.time() - 86400 < told["grete_process_start_time_seconds{}"] < time.time()
-    assert scraped(health.metrics())["grete_process_start_time_seconds{}"] == told["grete_process_start_time_seconds{}"]
+def test_process_metrics_are_exported() -> None:
+    health = _native.Health(_native.Dispatcher())
+    families = scraped(health.metrics())
+    assert families[f"grete_info{{version={grete.__version__}}}"] == 1
+    assert 0 < families["grete_process_cpu_seconds_total{}"] <= time.process_time()
+    assert time.time() - 86400 < families["grete_process_start_time_seconds{}"] < time.time()
+    assert (
+        scraped(health.metrics())["grete_process_start_time_seconds{}"]
+        == families["grete_process_start_time_seconds{}"]
+    )
     page = os.sysconf("SC_PAGE_SIZE")
-    assert told["grete_process_resident_memory_bytes{}"] % page == 0
-    before = told["grete_process_open_fds{}"]
+    assert families["grete_process_resident_memory_bytes{}"] % page == 0
+    before = families["grete_process_open_fds{}"]
     reader, writer = os.pipe()
     assert scraped(health.metrics())["grete_process_open_fds{}"] == before + 2
     os.close(reader)
     os.close(writer)
-    # Nobody measures it here.
-    assert "grete_gil_wait_seconds{}" not in told
+    # No probe measures it here.
+    assert "grete_gil_wait_seconds{}" not in families
 
 
 def test_names_come_through_whole() -> None:
     name = 'say "a\\b"\n{x=1}, é'
-    feed = Feed(name=name)
-    families = {name: samples for name, _, _, samples in _core.Health(feed.dispatcher).families()}
+    feed = DispatcherFeed(name=name)
+    families = {name: samples for name, _, _, samples in _native.Health(feed.dispatcher).families()}
     assert [labels for labels, _ in families["grete_queued_bytes"]] == [
         {"handler": name, "topic": "orders", "partition": "0"}
     ]
-    parsed = text_string_to_metric_families(_core.Health(feed.dispatcher).metrics())
+    parsed = text_string_to_metric_families(_native.Health(feed.dispatcher).metrics())
     queued = next(family for family in parsed if family.name == "grete_queued_bytes")
     assert [sample.labels["handler"] for sample in queued.samples] == [name]
 
 
 def test_text_and_objects_say_the_same() -> None:
-    feed = Feed()
+    feed = DispatcherFeed()
     feed.push([b"1"])
-    health = _core.Health(feed.dispatcher)
-    told = {}
+    health = _native.Health(feed.dispatcher)
+    families = {}
     for name, kind, sentence, samples in health.families():
         assert kind in ("counter", "gauge", "histogram")
         assert sentence.endswith(".")
@@ -98,26 +101,26 @@ def test_text_and_objects_say_the_same() -> None:
             if isinstance(value, tuple):
                 buckets, total, count = value
                 assert buckets[-1] == (float("inf"), count)
-                told[f"{name}_sum{{{written}}}"] = total
-                told[f"{name}_count{{{written}}}"] = count
+                families[f"{name}_sum{{{written}}}"] = total
+                families[f"{name}_count{{{written}}}"] = count
             else:
-                told[f"{name}{{{written}}}"] = value
+                families[f"{name}{{{written}}}"] = value
     text = {series: value for series, value in scraped(health.metrics()).items() if "_bucket{" not in series}
-    assert told.keys() == text.keys()
+    assert families.keys() == text.keys()
     moving = {"grete_process_cpu_seconds_total{}", "grete_process_resident_memory_bytes{}", "grete_lag_seconds"}
-    same = {series for series in told if not any(series.startswith(one) for one in moving)}
-    assert {series: told[series] for series in same} == {series: text[series] for series in same}
+    same = {series for series in families if not any(series.startswith(one) for one in moving)}
+    assert {series: families[series] for series in same} == {series: text[series] for series in same}
 
 
-def test_a_running_app_tells_and_another_one_does_not() -> None:
+def test_a_running_app_exports_and_another_one_does_not() -> None:
     app = make(group="g", workers=3)
     with pytest.raises(grete.GreteError, match="does not run"):
         app.metrics()
     app.start()
     try:
-        told = scraped(app.metrics())
-        assert told["grete_workers{}"] == 3
-        assert told["grete_group_steady{group=g}"] == 0
+        families = scraped(app.metrics())
+        assert families["grete_workers{}"] == 3
+        assert families["grete_group_ready{group=g}"] == 0
     finally:
         app.stop()
     with pytest.raises(grete.GreteError, match="does not run"):
@@ -129,9 +132,9 @@ def test_a_forked_child_has_none() -> None:
     code = f"""
     import os, sys
     import grete
-    from grete import _core
+    from grete import _native
 
-    health = _core.Health(_core.Dispatcher())
+    health = _native.Health(_native.Dispatcher())
     app = grete.App("a", kafka={NOWHERE!r})
     app.consumer("orders")(lambda messages: None)
     app.start()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from grete.swarm import exits
-from tests.unit.exposed import CATALOGUE
+from grete._swarm.policy import exit_status
+from tests.unit.exposition import CATALOGUE
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 _UNITS = {"_bytes": "bytes", "_seconds": "seconds", "_records": "records", "_timestamp_seconds": "seconds since 1970"}
@@ -41,6 +41,8 @@ def test_a_row_says_what_the_metric_is(name: str) -> None:
     assert suffix is None or unit == _UNITS[suffix], "the name ends with its unit"
 
 
-def test_reasons_of_deaths_are_told() -> None:
+def test_reasons_of_deaths_are_documented() -> None:
     text = PAGE.read_text()
-    assert [reason for reason in exits.REASONS if not reason.startswith("SIG") and f"`{reason}`" not in text] == []
+    assert [
+        reason for reason in exit_status.EXIT_REASONS if not reason.startswith("SIG") and f"`{reason}`" not in text
+    ] == []

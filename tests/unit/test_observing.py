@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from grete.cli import COMMANDS
+from grete._cli import COMMANDS
 from grete.instrumentation import events
-from tests.unit.exposed import CATALOGUE
+from tests.unit.exposition import CATALOGUE
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("metrics.md", "observing.md", "alerts/grete.rules.yml", "grafana/grete.json")

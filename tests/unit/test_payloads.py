@@ -15,7 +15,7 @@ import pytest
 
 import grete
 from grete import payloads
-from grete.payloads.typed import for_type
+from grete.payloads.json_types import decoder_for
 
 
 class Struct(msgspec.Struct):
@@ -118,7 +118,7 @@ JSON_ID = b'{"id":3}'
     ],
 )
 def test_types_are_read(wanted: Any, value: bytes, expected: object) -> None:
-    found = for_type(wanted)(value)
+    found = decoder_for(wanted)(value)
     assert found == expected
     assert type(found) is type(expected)
 
@@ -144,7 +144,7 @@ def test_types_are_read(wanted: Any, value: bytes, expected: object) -> None:
 )
 def test_what_does_not_fit_raises(wanted: Any, value: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 (each library says it in its own words)
-        for_type(wanted)(value)
+        decoder_for(wanted)(value)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_what_does_not_fit_raises(wanted: Any, value: bytes) -> None:
 )
 def test_types_that_cannot_be_read_are_refused_at_once(wanted: Any, says: str) -> None:
     with pytest.raises(grete.ConfigError, match=says):
-        for_type(wanted)
+        decoder_for(wanted)
 
 
 @pytest.fixture
@@ -184,37 +184,37 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def test_plain_json_needs_no_library(without: Callable[..., None]) -> None:
     without("msgspec", "pydantic")
-    assert for_type(Any)(b'{"a":[1]}') == {"a": [1]}
-    assert for_type(dict)(b"{}") == {}
+    assert decoder_for(Any)(b'{"a":[1]}') == {"a": [1]}
+    assert decoder_for(dict)(b"{}") == {}
     for value in (b"NaN", b"[Infinity]", b"\xff", b"{", "[1]".encode("utf-16")):
         with pytest.raises(ValueError):  # noqa: PT011
-            for_type(Any)(value)
+            decoder_for(Any)(value)
     with pytest.raises(ValueError, match="expected dict, got list"):
-        for_type(dict)(b"[]")
+        decoder_for(dict)(b"[]")
     advice = r'decoding Data needs msgspec \(or pydantic\): pip install "grete\[msgspec\]"'
     with pytest.raises(grete.ConfigError, match=advice):
-        for_type(Data)
+        decoder_for(Data)
 
 
 def test_without_msgspec_pydantic_reads_the_same(without: Callable[..., None]) -> None:
     without("msgspec")
-    assert for_type(Data)(b'{"id":3,"price":"2.50"}') == Data(3, decimal.Decimal("2.50"))
-    assert for_type(Row)(b'[3,"x"]') == Row(3, "x")
+    assert decoder_for(Data)(b'{"id":3,"price":"2.50"}') == Data(3, decimal.Decimal("2.50"))
+    assert decoder_for(Row)(b'[3,"x"]') == Row(3, "x")
     with pytest.raises(grete.ConfigError, match="Service cannot be decoded: Unable to generate"):
-        for_type(Service)
+        decoder_for(Service)
     with pytest.raises(ValueError, match="id"):
-        for_type(Data)(b'{"id":"3"}')
+        decoder_for(Data)(b'{"id":"3"}')
 
 
 def test_types_inside_a_pydantic_class_are_as_lax_as_it_says() -> None:
-    assert for_type(Model)(b'{"id":"3"}') == Model(id=3)
-    assert for_type(ModelClass)(b'{"id":"3"}') == ModelClass(3)
+    assert decoder_for(Model)(b'{"id":"3"}') == Model(id=3)
+    assert decoder_for(ModelClass)(b'{"id":"3"}') == ModelClass(3)
 
 
 class Shouting:
-    """A format of somebody's own."""
+    """A user's own format."""
 
-    gives = str
+    output_type = str
 
     def decoder(self, topic: str) -> payloads.Decoder:
         return lambda value: f"{topic}: {value.decode().upper()}"

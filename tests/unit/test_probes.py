@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 import grete
-from grete import _core
+from grete import _native
 from tests.kafka import eventually
-from tests.unit.feeding import Feed
-from tests.unit.probing import Answer, ask, ask_until
-from tests.unit.reporting import wakeups
-from tests.unit.test_embedded import nothing_left_behind
+from tests.unit.dispatcher_feed import DispatcherFeed
+from tests.unit.probe_client import Response, probe_until, send_probe
+from tests.unit.reporting_process import wakeups
+from tests.unit.test_background_run import nothing_left_behind
 from tests.unit.test_stop import NOWHERE, make, threads
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
@@ -46,9 +46,9 @@ def running(**settings: object) -> Iterator[tuple[grete.App, str]]:
 
 
 @contextlib.contextmanager
-def serving(feed: Feed, **limits: float) -> Iterator[str]:
+def serving(feed: DispatcherFeed, **limits: Any) -> Iterator[str]:
     """A dispatcher that is fed by hand, and where it answers."""
-    health = _core.Health(feed.dispatcher, "fed", **limits)
+    health = _native.Health(feed.dispatcher, "fed", **limits)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         health.serve([listener.fileno()])
         address = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -61,40 +61,40 @@ def serving(feed: Feed, **limits: float) -> Iterator[str]:
 def test_an_app_answers_from_its_start_to_its_end() -> None:
     with nothing_left_behind(), running(workers=3) as (app, address):
         eventually(lambda: "grete-probes" in threads(), 30.0, "its thread")
-        live = ask(address, "/livez")
+        live = send_probe(address, "/livez")
         assert (live.status, live.body["ok"], live.body["app"], live.reasons) == (200, True, "stop", ["membership"])
-        ready = ask(address, "/readyz")
+        ready = send_probe(address, "/readyz")
         assert (ready.status, ready.body["ok"]) == (503, False)
-        assert re.match(r'group "stop" is \w+ and has not been steady for \d+\.\d s', ready.body["why"])
+        assert re.match(r'group "stop" is \w+ and has not been ready for \d+\.\d s', ready.body["why"])
         assert ready.body["problems"][0]["limit"] == 300.0
-        everything = ask(address, "/")
+        everything = send_probe(address, "/")
         assert everything.status == 200
         assert everything.body["live"]["ok"]
         assert not everything.body["ready"]["ok"]
         assert everything.body["status"]["workers"] == 3
         assert everything.body["status"]["pid"] == os.getpid()
-        metrics = ask(address, "/metrics")
+        metrics = send_probe(address, "/metrics")
         assert (metrics.status, metrics.type) == (200, "text/plain; version=0.0.4; charset=utf-8")
-        told = [line.split(" ")[0] for line in metrics.body.splitlines() if not line.startswith("#")]
-        assert told == [line.split(" ")[0] for line in app.metrics().splitlines() if not line.startswith("#")]
+        names = [line.split(" ")[0] for line in metrics.body.splitlines() if not line.startswith("#")]
+        assert names == [line.split(" ")[0] for line in app.metrics().splitlines() if not line.startswith("#")]
         assert "grete_live 1\n" in metrics.body
         assert "grete_ready 0\n" in metrics.body
         assert "grete_gil_wait_seconds" in metrics.body
-        assert ask(address, "/nothing").status == 404
-        assert ask(address, "/livez", "POST").status == 405
-        assert ask(address, "/metrics", "HEAD").body == ""
+        assert send_probe(address, "/nothing").status == 404
+        assert send_probe(address, "/livez", "POST").status == 405
+        assert send_probe(address, "/metrics", "HEAD").body == ""
         app.quiet()
-        assert "quiet" in ask(address, "/readyz").reasons
-        assert ask(address, "/livez").status == 200
+        assert "quiet" in send_probe(address, "/readyz").reasons
+        assert send_probe(address, "/livez").status == 200
     with pytest.raises(ConnectionRefusedError):
-        ask(address, "/livez")
+        send_probe(address, "/livez")
 
 
 def test_during_a_stop_it_is_alive_and_not_ready() -> None:
-    answers: list[Answer] = []
+    answers: list[Response] = []
 
     def stopped(_: object) -> None:
-        answers.extend([ask(where[0], "/livez"), ask(where[0], "/readyz")])
+        answers.extend([send_probe(where[0], "/livez"), send_probe(where[0], "/readyz")])
 
     app = make(probes=HERE)
     where: list[str] = []
@@ -108,15 +108,15 @@ def test_during_a_stop_it_is_alive_and_not_ready() -> None:
 
 
 def test_brokers_that_are_away_are_no_reason_to_restart() -> None:
-    with running(swarm={"unsteady_timeout": "1s"}) as (_, address):
+    with running(swarm={"not_ready_timeout": "1s"}) as (_, address):
 
-        def late(answer: Answer) -> bool:
+        def late(answer: Response) -> bool:
             return any(problem["seconds"] > problem["limit"] == 1.0 for problem in answer.body["problems"])
 
-        answer = ask_until(address, "/livez", late, "time that is over", 0.05)[-1]
+        answer = probe_until(address, "/livez", late, "time that is over", 0.05)[-1]
         assert (answer.status, answer.reasons) == (200, ["membership"])
         assert answer.body["problems"][0]["text"].endswith(" s; no broker is connected")
-        assert ask(address, "/readyz").status == 503
+        assert send_probe(address, "/readyz").status == 503
 
 
 def test_a_port_in_use_is_named_with_the_cure_and_leaves_nothing_behind() -> None:
@@ -132,7 +132,7 @@ def test_a_port_in_use_is_named_with_the_cure_and_leaves_nothing_behind() -> Non
             app.run()
         assert refused.value.setting == "probes"
     eventually(lambda: not threads(), 10.0, "threads have ended")
-    app.start()  # nobody has the port now
+    app.start()  # the port is free now
     app.stop()
 
 
@@ -185,29 +185,29 @@ def test_the_setting_has_all_layers_and_a_swarm_has_the_apps(
 
 
 def test_an_overdue_job_is_named_until_it_ends() -> None:
-    feed = Feed(handler_timeout=0.05)
+    feed = DispatcherFeed(handler_timeout=0.05)
     feed.push([b"1"])
     with serving(feed) as address:
-        assert ask(address, "/livez").status == 200
+        assert send_probe(address, "/livez").status == 200
         job = feed.next()
-        late = ask_until(address, "/livez", lambda answer: answer.status == 503, "overdue job")[-1]
+        late = probe_until(address, "/livez", lambda answer: answer.status == 503, "overdue job")[-1]
         (problem,) = (one for one in late.body["problems"] if one["reason"] == "handler")
         assert (problem["handler"], problem["topic"], problem["partition"]) == ("Orders.consume", "orders", 0)
         assert problem["seconds"] > problem["limit"] == 0.05
         assert late.body["why"].startswith("Orders.consume has run for 0.")
         feed.dispatcher.complete(job)
-        assert ask(address, "/livez").status == 200
+        assert send_probe(address, "/livez").status == 200
 
 
 HOLD = """
 import ctypes, sys, threading, time
-from grete import _core
-from tests.unit.feeding import Feed
+from grete import _native
+from tests.unit.dispatcher_feed import DispatcherFeed
 import socket
 
-feed = Feed(handler_timeout=0.3)
+feed = DispatcherFeed(handler_timeout=0.3)
 feed.push([b"1"])
-health = _core.Health(feed.dispatcher, "fed", 1.5)
+health = _native.Health(feed.dispatcher, "fed", 1.5)
 with socket.create_server(("127.0.0.1", 0)) as listener:
     health.serve([listener.fileno()])
     print(f"127.0.0.1:{listener.getsockname()[1]}", flush=True)
@@ -230,18 +230,18 @@ def test_it_answers_while_a_c_call_holds_the_gil() -> None:
     assert process.stdout
     try:
         address = process.stdout.readline().strip()
-        answers = ask_until(address, "/livez", lambda answer: answer.status == 503, "overdue job")
+        answers = probe_until(address, "/livez", lambda answer: answer.status == 503, "overdue job")
         for limit, reason in ((0.3, "handler"), (1.5, "gil")):
-            answers += ask_until(address, "/livez", lambda answer: reason in answer.reasons, reason)  # noqa: B023
+            answers += probe_until(address, "/livez", lambda answer: reason in answer.reasons, reason)  # noqa: B023
             problem = next(one for one in answers[-1].body["problems"] if one["reason"] == reason)
             assert problem["seconds"] > limit or reason == "gil"
             job = problem if reason == "handler" else problem["jobs"][0]
             assert (job["handler"], job["topic"], job["partition"]) == ("Orders.consume", "orders", 0)
-            assert ask(address, "/metrics").status == 200
-        answers += ask_until(address, "/livez", lambda answer: "and 1 more" in answer.body["why"], "two reasons")
+            assert send_probe(address, "/metrics").status == 200
+        answers += probe_until(address, "/livez", lambda answer: "and 1 more" in answer.body["why"], "two reasons")
         held = next(one for one in answers[-1].body["problems"] if one["reason"] == "gil")
         assert seconds > held["seconds"] > held["limit"] == 1.5
-        answers += ask_until(address, "/livez", lambda answer: answer.status == 200, "end of it")
+        answers += probe_until(address, "/livez", lambda answer: answer.status == 200, "end of it")
         assert process.stdout.readline() == "over\n"
         # None of them waited for the GIL: who had, would have waited for seconds.
         assert max(answer.seconds for answer in answers) < 1.0
@@ -268,7 +268,7 @@ def test_a_forked_child_neither_answers_nor_keeps_the_port() -> None:
     code = f"""
     import os, socket, sys
     import grete
-    from tests.unit.probing import ask
+    from tests.unit.probe_client import send_probe
 
     def app():
         made = grete.App("a", kafka={NOWHERE!r}, probes="127.0.0.1:0")
@@ -284,19 +284,19 @@ def test_a_forked_child_neither_answers_nor_keeps_the_port() -> None:
     peer.sendall(b"GET /livez HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
     assert peer.recv(10) == b"HTTP/1.1 2"
     reader, writer = os.pipe()
-    told, tell = os.pipe()
+    answer_reader, answer_writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(writer)
         peer.close()
-        # The parent has stopped: nobody listens, although this process had a copy.
+        # The parent has stopped: no process listens, although this process had a copy.
         os.read(reader, 1)
         try:
-            ask(f"127.0.0.1:{{port}}", "/livez")
+            send_probe(f"127.0.0.1:{{port}}", "/livez")
         except ConnectionRefusedError:
-            os.write(tell, b"refused")
+            os.write(answer_writer, b"refused")
         own = app()  # it may have its own
-        assert ask(where[-1], "/livez").status == 200
+        assert send_probe(where[-1], "/livez").status == 200
         own.stop()
         os._exit(0)
     parent.stop()
@@ -304,20 +304,20 @@ def test_a_forked_child_neither_answers_nor_keeps_the_port() -> None:
     while peer.recv(1000):
         pass
     os.close(writer)
-    print(os.read(told, 100).decode(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    print(os.read(answer_reader, 100).decode(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
     assert in_a_process(code).split() == ["refused", "0"]
 
 
-def test_what_closes_all_descriptors_ends_the_probes_and_harms_nobody() -> None:
+def test_closing_all_descriptors_ends_the_probes_and_does_no_harm() -> None:
     code = """
     import os, socket, time
-    from grete import _core
+    from grete import _native
     from tests.kafka import eventually
     from tests.unit.test_stop import threads
 
-    dispatcher = _core.Dispatcher()  # it has a descriptor, too, and is not what this is about
-    health = _core.Health(dispatcher)
+    dispatcher = _native.Dispatcher()  # it has a descriptor, too, and is not what this is about
+    health = _native.Health(dispatcher)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         health.serve([listener.fileno()])
     eventually(lambda: "grete-probes" in threads(), 30.0, "its thread")
@@ -334,9 +334,9 @@ def test_what_closes_all_descriptors_ends_the_probes_and_harms_nobody() -> None:
 
 CROWDED = """
 import os, resource, socket, sys
-from grete import _core
+from grete import _native
 
-health = _core.Health(_core.Dispatcher())
+health = _native.Health(_native.Dispatcher())
 with socket.create_server(("127.0.0.1", 0)) as listener:
     health.serve([listener.fileno()])
     print(f"127.0.0.1:{listener.getsockname()[1]}", flush=True)
@@ -368,28 +368,28 @@ def test_few_descriptors_are_no_end_and_no_reason_to_burn_the_cpu(room: int) -> 
             began, before = time.monotonic(), wakeups("grete-probes", process.pid)
             if room:
                 # It takes leave of those who say nothing.
-                assert ask(address, "/livez").status == 200
+                assert send_probe(address, "/livez").status == 200
             else:
-                # Nobody is there to go: once a second it looks, once a second it tries.
+                # There is no connection to close: once a second it looks, once a second it tries.
                 eventually(lambda: wakeups("grete-probes", process.pid) >= before + 4, 60.0, "looks")
                 assert time.monotonic() - began > 1.0
         process.stdin.write("\n")
         process.stdin.flush()
-        assert ask(address, "/livez").status == 200
+        assert send_probe(address, "/livez").status == 200
     finally:
         process.communicate("\n", timeout=60)
     assert process.returncode == 0
 
 
 def test_it_serves_once() -> None:
-    health = _core.Health(_core.Dispatcher())
+    health = _native.Health(_native.Dispatcher())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         health.serve([listener.fileno()])
         with pytest.raises(RuntimeError, match="it serves already"):
             health.serve([listener.fileno()])
     health.close()
     with pytest.raises(grete.GreteError, match="listening for probes"):
-        _core.Health(_core.Dispatcher()).serve([999_999])
+        _native.Health(_native.Dispatcher()).serve([999_999])
 
 
 def test_grete_run_says_where() -> None:

@@ -10,7 +10,7 @@ import setproctitle
 
 import grete
 from grete.instrumentation import Monitor
-from grete.instrumentation.metrics import families
+from grete.instrumentation.metrics import from_native
 from grete.instrumentation.process_title import ProcessTitle
 
 
@@ -41,7 +41,7 @@ class Titled:
         self.now += later
         native: Any = ("grete_lag_records", "gauge", "", [({"partition": str(at)}, lag) for at, lag in enumerate(lags)])
         statistics = {"app": "orders", "node": None, "workers": 5, "busy": busy, "loop_jobs": loop_jobs}
-        return self.after("statistics.emitted", statistics=statistics, metrics=families([native]))
+        return self.after("statistics.emitted", statistics=statistics, metrics=from_native([native]))
 
 
 @pytest.fixture
@@ -71,15 +71,15 @@ def test_figures_change_it_once_a_second_and_states_at_once(titled: Titled) -> N
 
 
 def test_a_supervisor_shows_its_nodes_and_a_node_its_number(titled: Titled) -> None:
-    assert titled.after("swarm.starting", app="orders", nodes=2) == "grete: orders supervisor [0 of 2 nodes steady]"
+    assert titled.after("swarm.starting", app="orders", nodes=2) == "grete: orders supervisor [0 of 2 nodes ready]"
     for node in (0, 1, 1):
-        titled.after("swarm.node.steady", node=node, pid=5, seconds=0.1)
-    assert titled.title == "grete: orders supervisor [2 of 2 nodes steady]"
-    titled.after("swarm.node.unsteady", node=0, pid=5)
+        titled.after("swarm.node.ready", node=node, pid=5, seconds=0.1)
+    assert titled.title == "grete: orders supervisor [2 of 2 nodes ready]"
+    titled.after("swarm.node.not_ready", node=0, pid=5)
     died = {"node": 0, "pid": 5, "status": 0, "signal": None, "uptime": 1.0, "reason": None, "rss": 1}
-    assert titled.after("swarm.node.died", **died) == "grete: orders supervisor [1 of 2 nodes steady]"
-    assert titled.after("swarm.quiet", nodes=2) == "grete: orders supervisor [quiet, 1 of 2 nodes steady]"
-    assert titled.after("swarm.stopping", nodes=2) == "grete: orders supervisor [stopping, 1 of 2 nodes steady]"
+    assert titled.after("swarm.node.died", **died) == "grete: orders supervisor [1 of 2 nodes ready]"
+    assert titled.after("swarm.quiet", nodes=2) == "grete: orders supervisor [quiet, 1 of 2 nodes ready]"
+    assert titled.after("swarm.stopping", nodes=2) == "grete: orders supervisor [stopping, 1 of 2 nodes ready]"
     # In the process that was forked.
     assert titled.running(node=1) == "grete: orders node 1 [running]"
     assert titled.figures(1, [1]) == "grete: orders node 1 [1 of 5 busy, lag 1]"
@@ -100,13 +100,13 @@ from grete.instrumentation.process_title import ProcessTitle
 app = grete.App("shop", kafka={"bootstrap.servers": "127.0.0.1:1"}, statistics_interval="100ms", workers=2)
 app.consumer("orders")(lambda messages: None)
 app.monitor.subscribe(ProcessTitle())
-told = threading.Event()
-app.monitor.subscribe("statistics.emitted", lambda _: told.set())
+emitted = threading.Event()
+app.monitor.subscribe("statistics.emitted", lambda _: emitted.set())
 def title():
     return Path("/proc/self/cmdline").read_text().strip("\\0 ")
 before = title()
 with app.running():
-    assert told.wait(30)
+    assert emitted.wait(30)
     print(title())
     names = {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}
     assert "python" in names and not any(name.startswith("grete: ") for name in names), names
@@ -114,7 +114,7 @@ assert title() == before.replace("\\0", " "), (title(), before)
 """
 
 
-def test_the_kernel_is_told(tmp_path: Path) -> None:
+def test_the_kernel_gets_the_title(tmp_path: Path) -> None:
     command = [sys.executable, "-c", REAL]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

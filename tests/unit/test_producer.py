@@ -49,8 +49,8 @@ def test_a_delivery_says_what_became_of_its_record(producer: Producer) -> None:
     assert (delivery.topic, delivery.partition) == ("orders", 0)
     assert delivery.wait(30.0) is delivery
     assert (delivery.done, delivery.outcome, delivery.offset, delivery.error) == (True, "written", 0, None)
-    assert delivery.answered_at is not None
-    assert before <= delivery.answered_at <= time.monotonic()
+    assert delivery.acknowledged_at is not None
+    assert before <= delivery.acknowledged_at <= time.monotonic()
     assert producer.produce_sync("orders", None, timeout=30.0).offset == 1
     assert repr(delivery) == "<Delivery orders[0] offset 0>"
 
@@ -91,8 +91,8 @@ def test_what_cannot_be_sent_is_named_with_its_topic(producer: Producer, argumen
 
 
 def test_a_topic_is_a_str(producer: Producer) -> None:
-    with pytest.raises(grete.RecordTypeError, match="a topic is a str, not bytes"):
-        producer.produce(b"orders", b"v")  # type: ignore[arg-type]
+    with pytest.raises(grete.RecordTypeError, match=r"a topic is a str or a grete\.Topic, not bytes"):
+        producer.produce(b"orders", b"v")  # type: ignore[call-overload]
 
 
 def test_headers_and_times_of_all_kinds(producer: Producer, broker: FakeBroker) -> None:
@@ -104,7 +104,7 @@ def test_headers_and_times_of_all_kinds(producer: Producer, broker: FakeBroker) 
     assert sum(records for _, _, records in broker.produced) == 10
 
 
-def test_topics_are_told_apart_by_their_names(producer: Producer, broker: FakeBroker) -> None:
+def test_topics_are_distinguished_by_their_names(producer: Producer, broker: FakeBroker) -> None:
     # Built anew each time, so that one object's address may become another's.
     for number in range(2000):
         name = ("orders-" if number % 3 else "many-")[:-1]
@@ -195,7 +195,7 @@ def test_nothing_is_sent_of_many_when_one_cannot_be(
     assert broker.produced == [("orders", 0, 1)]
 
 
-def test_many_records_that_fail_are_all_told(broker: FakeBroker) -> None:
+def test_many_records_that_fail_are_all_reported(broker: FakeBroker) -> None:
     broker.answer = lambda _topic, partition: 87 if partition == 1 else 0  # INVALID_RECORD
     with Producer(broker.settings) as producer:
         deliveries = producer.produce_many("many", [(b"%d" % n, b"v") for n in range(100)])
@@ -231,7 +231,7 @@ def test_a_closed_port_is_no_different() -> None:
         producer.produce_sync("orders", b"v")
 
 
-def test_an_unknown_topic_is_told_when_the_time_is_up(broker: FakeBroker) -> None:
+def test_an_unknown_topic_is_reported_at_the_timeout(broker: FakeBroker) -> None:
     with Producer(broker.settings, max_block=0.3) as producer:
         with pytest.raises(grete.UnknownTopicError, match='no topic "odrers"') as caught:
             producer.produce("odrers", b"v")
@@ -246,11 +246,11 @@ def test_full_memory_is_refused_at_once_or_when_the_time_is_up(broker: FakeBroke
         broker.answer = silent
         full = Producer({**broker.settings, **SMALL}, max_block=max_block)
         full.partitions("orders", 30.0)
-        with contextlib.suppress(grete.QueueFull):
+        with contextlib.suppress(grete.BufferFullError):
             for _ in range(100):
                 full.produce("orders", bytes(4000))
         begin = time.monotonic()
-        with pytest.raises(grete.QueueFull, match=r"65536 bytes, buffer\.memory.*\"orders\""):
+        with pytest.raises(grete.BufferFullError, match=r"65536 bytes, buffer\.memory.*\"orders\""):
             full.produce("orders", bytes(4000))
         assert max_block <= time.monotonic() - begin < max_block + 5
         full.close(0)
@@ -265,11 +265,11 @@ def test_room_comes_back_when_the_broker_answers(broker: FakeBroker) -> None:
         assert many[199].offset == 399
 
 
-def test_records_taken_before_the_room_was_used_up_are_told(broker: FakeBroker) -> None:
+def test_records_appended_before_the_buffer_was_full_are_reported(broker: FakeBroker) -> None:
     broker.answer = silent
     producer = Producer({**broker.settings, **SMALL}, max_block=0)
     producer.partitions("orders", 30.0)
-    with pytest.raises(grete.QueueFull) as caught:
+    with pytest.raises(grete.BufferFullError) as caught:
         producer.produce_many("orders", [bytes(4000)] * 100)
     taken = caught.value.deliveries
     assert taken is not None
@@ -292,7 +292,7 @@ def test_a_wait_ends_in_time_and_can_go_on(broker: FakeBroker) -> None:
     delivery = producer.produce("orders", b"v")
     with pytest.raises(grete.TimeoutError, match=r"orders\[0\] within 0\.1 s"):
         delivery.wait(0.1)
-    with pytest.raises(grete.TimeoutError, match="1 records are still on their way"):
+    with pytest.raises(grete.TimeoutError, match="1 records are still in flight"):
         producer.flush(0.1)
     assert (delivery.done, delivery.outcome, delivery.error, delivery.offset) == (False, None, None, None)
     producer.close(0)
@@ -340,7 +340,7 @@ def test_ctrl_c_ends_every_wait(broker: FakeBroker, call: str) -> None:
     producer.close(0)
 
 
-def test_what_nobody_answers_is_unknown(broker: FakeBroker) -> None:
+def test_unacknowledged_records_have_an_unknown_outcome(broker: FakeBroker) -> None:
     with Producer({**broker.settings, "acks": 0}) as producer:
         delivery = producer.produce_sync("orders", b"v", timeout=30.0)
         assert (delivery.outcome, delivery.offset, delivery.error) == ("unknown", None, None)
@@ -386,7 +386,7 @@ def test_leaving_with_records_undelivered_is_an_error(broker: FakeBroker) -> Non
             if error is not None:
                 raise error
 
-    with pytest.raises(grete.UndeliveredError, match=r"1 records .orders: 1.*1 unknown") as caught:
+    with pytest.raises(grete.UndeliveredError, match=r"1 record .orders: 1.*1 unknown") as caught:
         leave()
     assert caught.value.undelivered.count == 1
     with pytest.raises(KeyError):
@@ -432,7 +432,7 @@ def test_nothing_stays_behind(broker: FakeBroker) -> None:
     assert things()[0] == set()
 
 
-def test_a_producer_that_nobody_closed_delivers_and_goes(broker: FakeBroker) -> None:
+def test_an_unclosed_producer_delivers_and_ends(broker: FakeBroker) -> None:
     producer = Producer({**broker.settings, "linger.ms": 60000, "delivery.timeout.ms": 120000})
     producer.partitions("orders", 30.0)
     delivery = producer.produce("orders", b"v")

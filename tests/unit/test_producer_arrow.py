@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grete
-from grete import _core
+from grete import _native
 from grete.client import Deliveries, Producer
-from tests.unit.batches import Record, batch
 from tests.unit.fake_broker import FakeBroker, Row
+from tests.unit.record_batches import Record, batch
 
 LONG = b"a value that is longer than twelve bytes"
 VALUES = [b"short", None, LONG, b"", b"x" * 12, b"y" * 13]
@@ -111,7 +111,7 @@ def test_polars_frames_and_series(producer: Producer, broker: FakeBroker) -> Non
 
 def test_messages_go_on_as_they_came(producer: Producer, broker: FakeBroker) -> None:
     records = [Record(n, b"k%d" % n, LONG if n % 2 else None, 1000 + n) for n in range(10)]
-    messages = _core._testing_decode(batch(records), "elsewhere", 3)
+    messages = _native._testing_decode(batch(records), "elsewhere", 3)
     rows = sent(broker, producer, messages[2:])
     assert [(row.key, row.value, row.timestamp) for row in rows] == [(r.key, r.value, r.timestamp) for r in records[2:]]
     assert {row.timestamp for row in sent(broker, producer, messages, timestamp=77)} == {77}

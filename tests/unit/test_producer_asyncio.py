@@ -103,7 +103,7 @@ def test_the_loop_runs_on_while_there_is_no_room(broker: FakeBroker) -> None:
         done, _ = await asyncio.wait(sends, timeout=30.0, return_when=asyncio.FIRST_COMPLETED)
         assert done
         for send in done:
-            with pytest.raises(grete.QueueFull):
+            with pytest.raises(grete.BufferFullError):
                 send.result()
         assert turns > 3
         turning.cancel()

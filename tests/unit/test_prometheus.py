@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import grete
-from grete.instrumentation.metrics import Histogram, Sample, families
+from grete.instrumentation.metrics import Histogram, Sample, from_native
 from grete.instrumentation.prometheus import Collector
 from tests.kafka import eventually
 from tests.unit.test_stop import make
@@ -38,16 +38,16 @@ def collected(app: Any) -> Read:
 
 
 class FakeApp:
-    """Tells what it is given."""
+    """Returns the metrics that it is given."""
 
     def __init__(self, *native: Any) -> None:
         self.native = native
 
     def families(self) -> Any:
-        return families(self.native)
+        return from_native(self.native)
 
 
-def test_each_kind_is_told_as_prometheus_has_it() -> None:
+def test_each_kind_is_exported_as_prometheus_has_it() -> None:
     odd = 'Or"ders\\\n'
     buckets = ((0.001, 0), (0.5, 3), (60.0, 4), (math.inf, 5))
     app = FakeApp(
@@ -56,9 +56,9 @@ def test_each_kind_is_told_as_prometheus_has_it() -> None:
         ("grete_handler_duration_seconds", "histogram", "Time.", [({"handler": odd}, (buckets, 7.5, 5))]),
         ("grete_retries_total", "counter", "Nothing yet.", []),
     )
-    told = collected(app)
+    families = collected(app)
     handler = ("handler", odd)
-    assert told == {
+    assert families == {
         ("grete_jobs", "counter"): {
             ("grete_jobs_total", frozenset({handler})): 3,
             ("grete_jobs_total", frozenset({("handler", "b")})): float(1 << 60),
@@ -78,22 +78,22 @@ def test_each_kind_is_told_as_prometheus_has_it() -> None:
     }
 
 
-def test_it_tells_what_the_native_text_tells() -> None:
+def test_it_exports_what_the_native_text_exports() -> None:
     app = make(workers=3)
     assert collected(app) == {}, "it does not run"
     with app.running():
-        # What comes with the first look at it is there in both.
+        # What comes with the first reading is there in both.
         eventually(lambda: shape(collected(app)) == shape(read(app.metrics())), 30.0, "the same metrics and labels")
-        told = collected(app)
+        families = collected(app)
     workers = {("grete_workers", frozenset[tuple[str, str]]()): 3.0}
-    assert told["grete_workers", "gauge"] == workers
-    assert len(told) > 10
+    assert families["grete_workers", "gauge"] == workers
+    assert len(families) > 10
     assert collected(app) == {}, "it runs no more"
 
 
-def shape(told: Read) -> dict[tuple[str, str], set[tuple[str, frozenset[tuple[str, str]]]]]:
+def shape(families: Read) -> dict[tuple[str, str], set[tuple[str, frozenset[tuple[str, str]]]]]:
     """Without values, which change."""
-    return {metric: set(samples) for metric, samples in told.items()}
+    return {metric: set(samples) for metric, samples in families.items()}
 
 
 def test_it_may_be_registered_once() -> None:
@@ -117,9 +117,9 @@ def test_families_are_what_the_text_is_made_of() -> None:
         by_name = {family.name: family for family in app.families()}
     assert by_name["grete_workers"].samples == (Sample({}, 3),)
     assert by_name["grete_workers"].kind == "gauge"
-    (histogram,) = families([("a", "histogram", "", [({}, (((1.0, 2), (math.inf, 3)), 4.0, 3))])])
+    (histogram,) = from_native([("a", "histogram", "", [({}, (((1.0, 2), (math.inf, 3)), 4.0, 3))])])
     assert histogram.samples == (Sample({}, Histogram(((1.0, 2), (math.inf, 3)), 4.0, 3)),)
     assert histogram.total() is None
-    (lag,) = families([("a", "gauge", "", [({"p": "0"}, 1), ({"p": "1"}, 2.5)])])
+    (lag,) = from_native([("a", "gauge", "", [({"p": "0"}, 1), ({"p": "1"}, 2.5)])])
     assert lag.total() == 3.5
-    assert families([("a", "gauge", "", [])])[0].total() is None
+    assert from_native([("a", "gauge", "", [])])[0].total() is None

@@ -20,17 +20,17 @@ import grete
     ],
 )
 def test_a_backoff_is_a_first_and_a_longest_wait(backoff: Any, waits: tuple[float, float]) -> None:
-    assert grete.Retry(backoff=backoff).waits == waits
+    assert grete.Retry(backoff=backoff).backoff_bounds == waits
 
 
 def test_which_errors_are_worth_another_attempt() -> None:
     retry = grete.Retry(on=(OSError, KeyError), never=FileNotFoundError)
-    assert retry.covers(ConnectionError())
-    assert retry.covers(KeyError())
-    assert not retry.covers(FileNotFoundError())
-    assert not retry.covers(ValueError())
-    assert grete.Retry().covers(ValueError())
-    assert not grete.Retry().covers(KeyboardInterrupt())
+    assert retry.is_retriable(ConnectionError())
+    assert retry.is_retriable(KeyError())
+    assert not retry.is_retriable(FileNotFoundError())
+    assert not retry.is_retriable(ValueError())
+    assert grete.Retry().is_retriable(ValueError())
+    assert not grete.Retry().is_retriable(KeyboardInterrupt())
 
 
 def test_equal_ones_are_equal() -> None:
@@ -86,3 +86,11 @@ def test_asking_for_a_later_time() -> None:
 def test_rejecting() -> None:
     reject = grete.Reject("no such customer")
     assert (str(reject), reject.reason, reject.message) == ("no such customer", "no such customer", None)
+
+
+def test_a_value_that_does_not_decode_is_retried_only_if_on_names_that() -> None:
+    error = grete.DecodeError("no", topic="orders", partition=0, offset=0)
+    assert not grete.Retry().is_retriable(error)
+    assert not grete.Retry(on=(grete.GreteError, OSError)).is_retriable(error)
+    assert grete.Retry(on=(grete.DecodeError, OSError)).is_retriable(error)
+    assert grete.Retry().is_retriable(grete.GreteError("another"))

@@ -66,7 +66,7 @@ def test_run_returns_after_stop_and_leaves_nothing_behind() -> None:
     app.run()
     thread.join()
     assert "grete-net" in running[0]
-    eventually(lambda: not threads(), 10.0, "threads that have been told so end by themselves")
+    eventually(lambda: not threads(), 10.0, "threads that were asked to end do so by themselves")
     eventually(lambda: there() == before, 10.0, lambda: f"{before}, not {there()}")
     app.stop()  # nothing to do, nothing said
 
@@ -107,7 +107,7 @@ def orders(messages): pass
 def ready():
     os.write(1, b"\\nready\\n")  # one system call: log lines of other threads do not get in between
 def hold_the_gil():
-    # One call, so that nobody gets the GIL between the word and the wait.
+    # One call, so that no other thread gets the GIL between the word and the wait.
     ctypes.PyDLL(None).system(b"printf '\\\\nready\\\\n'; exec sleep 10 >/dev/null 2>&1")
 """
 
@@ -144,6 +144,10 @@ print("over")
 """
 
 
+# The GIL is held once signals are handled.
+HELD = RUNNING.replace("ready()", "threading.Thread(target=hold_the_gil).start()")
+
+
 @pytest.mark.parametrize("process", [RUNNING], indirect=True)
 def test_sigterm_ends_a_process_cleanly(process: "subprocess.Popen[str]") -> None:
     process.send_signal(signal.SIGTERM)
@@ -151,8 +155,8 @@ def test_sigterm_ends_a_process_cleanly(process: "subprocess.Popen[str]") -> Non
     assert (process.returncode, output.splitlines()[-1]) == (0, "over")
 
 
-@pytest.mark.parametrize("process", ["threading.Timer(0.3, hold_the_gil).start()\napp.run()"], indirect=True)
-def test_the_deadline_holds_while_somebody_holds_the_gil(process: "subprocess.Popen[str]") -> None:
+@pytest.mark.parametrize("process", [HELD], indirect=True)
+def test_the_deadline_holds_while_a_thread_holds_the_gil(process: "subprocess.Popen[str]") -> None:
     started = time.monotonic()
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=30)
@@ -171,8 +175,8 @@ def test_sigttin_dumps_stacks_and_goes_on(process: "subprocess.Popen[str]") -> N
     assert (process.returncode, output.splitlines()[-1]) == (0, "over")
 
 
-@pytest.mark.parametrize("process", ["threading.Timer(0.3, hold_the_gil).start()\napp.run()"], indirect=True)
-def test_sigttin_dumps_stacks_while_somebody_holds_the_gil(process: "subprocess.Popen[str]") -> None:
+@pytest.mark.parametrize("process", [HELD], indirect=True)
+def test_sigttin_dumps_stacks_while_a_thread_holds_the_gil(process: "subprocess.Popen[str]") -> None:
     process.send_signal(signal.SIGTTIN)
     assert process.stdout is not None
     # Within the ten seconds of the holder: it is among the stacks.
@@ -197,7 +201,7 @@ def test_sigttin_dumps_stacks_while_somebody_holds_the_gil(process: "subprocess.
     ],
     indirect=True,
 )
-def test_the_deadline_holds_though_nobody_reads_what_is_said(process: "subprocess.Popen[str]") -> None:
+def test_the_deadline_holds_though_the_output_is_not_read(process: "subprocess.Popen[str]") -> None:
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=9)
     assert process.returncode == 2
@@ -212,7 +216,7 @@ ready()
 
 
 @pytest.mark.parametrize("process", [UNCLOSED, "threading.Thread(target=app.run).start()\nready()"], indirect=True)
-def test_the_interpreter_ends_though_nobody_closed(process: "subprocess.Popen[str]") -> None:
+def test_the_interpreter_ends_without_a_close(process: "subprocess.Popen[str]") -> None:
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 0, output
 
@@ -235,7 +239,7 @@ def test_a_consumer_without_broker_waits_and_closes() -> None:
             call()
 
 
-def test_whoever_waits_hears_at_once_that_the_peer_is_no_kafka() -> None:
+def test_waiters_fail_at_once_when_the_peer_is_not_kafka() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -245,7 +249,7 @@ def test_whoever_waits_hears_at_once_that_the_peer_is_no_kafka() -> None:
                     with connection, contextlib.suppress(OSError):
                         connection.recv(1024)
                         connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-                        # Bytes that nobody has read would make the end a reset, and a reset may overtake the answer.
+                        # Unread bytes would make the end a reset, and a reset may overtake the answer.
                         connection.shutdown(socket.SHUT_WR)
                         while connection.recv(1024):
                             pass

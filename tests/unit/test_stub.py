@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_stub_matches_the_module() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "mypy.stubtest", "grete._core", "--mypy-config-file", str(ROOT / "pyproject.toml")],
+        [sys.executable, "-m", "mypy.stubtest", "grete._native", "--mypy-config-file", str(ROOT / "pyproject.toml")],
         cwd=ROOT,
         capture_output=True,
         text=True,

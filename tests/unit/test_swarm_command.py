@@ -99,7 +99,7 @@ def test_the_environment_says_how_many(tmp_path: Path) -> None:
     status, output = swarm(tmp_path, "", GRETE_SWARM_NODES="-1")
     assert (status, "swarm.nodes (from environment variable GRETE_SWARM_NODES)" in output) == (1, True)
     status, output = swarm(tmp_path, "", GRETE_SWARM_NODE="2")
-    assert (status, 'GRETE_SWARM_NODE has no setting "node"; did you mean "nodes"?' in output) == (1, True)
+    assert (status, 'GRETE_SWARM_NODE: the swarm has no setting "node"; did you mean "nodes"?' in output) == (1, True)
 
 
 def test_the_same_preload_fails_a_run_in_one_process(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def load():
     print("loaded once")
     before.write("before")
     between.write(b"be")
-import grete.processing.runner
-start = grete.processing.runner.Runner.start
+import grete._processing.runner
+start = grete._processing.runner.Runner.start
 def started(self):
     global own
     start(self)
@@ -131,7 +131,7 @@ def started(self):
         between.write(b"tween")
     sys.stdout.write("started\\n")  # in one piece, also where PYTHONUNBUFFERED has print write two
     open(f"started-{app.node}", "w").close()
-grete.processing.runner.Runner.start = started
+grete._processing.runner.Runner.start = started
 """
 
 

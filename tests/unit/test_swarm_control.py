@@ -16,20 +16,22 @@ from typing import Any
 
 import pytest
 
+from grete._swarm.control import client as control_client
+from grete._swarm.control import server as control_server
+from grete._swarm.control import socket_path
+from grete._swarm.control.client import ControlError
+from grete._swarm.control.server import ControlServer
 from grete.errors import ConfigError
-from grete.swarm import asking, control, sockets
-from grete.swarm.asking import ControlError
-from grete.swarm.control import ControlServer
-from tests.unit.swarms import drive, status, steady, talk
+from tests.unit.fake_swarm import drive, ready_node, status, talk
 
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A runtime directory of our own; nothing of the real user's is looked at."""
+    """A runtime directory of our own; nothing of the real user's is read."""
     # Not below pytest's: a socket's path is short.
     with tempfile.TemporaryDirectory() as runtime:
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
-        monkeypatch.setattr(sockets, "directories", lambda environment, uid: [Path(runtime, "grete")])
+        monkeypatch.setattr(socket_path, "directories", lambda environment, uid: [Path(runtime, "grete")])
         yield Path(runtime, "grete")
 
 
@@ -44,7 +46,7 @@ def opened(home: Path) -> Iterator[Opener]:
     def make(setting: str = "auto", app: str = "shop") -> ControlServer:
         done: list[str] = []
         commands = {verb: lambda verb=verb: done.append(verb) for verb in ("stop", "quiet", "restart", "dump")}
-        made = control.open_server(setting, app, lambda memory: status(steady(0), steady(1)), commands)
+        made = control_server.open_server(setting, app, lambda memory: status(ready_node(0), ready_node(1)), commands)
         assert made is not None
         made.done = done  # type: ignore[attr-defined]
         servers.append(made)
@@ -87,16 +89,16 @@ def test_the_umask_is_what_it_was(opened: Opener) -> None:
         os.umask(before)
 
 
-def test_it_tells_the_status_and_does_what_it_is_told(opened: Opener, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_returns_the_status_and_runs_commands(opened: Opener, caplog: pytest.LogCaptureFixture) -> None:
     server = opened()
     with caplog.at_level("INFO", "grete"):
-        told = asked(server, {"do": "status"})
-        assert [node["state"] for node in told["nodes"]] == ["steady", "steady"]
+        status = asked(server, {"do": "status"})
+        assert [node["state"] for node in status["nodes"]] == ["ready", "ready"]
         assert asked(server, {"do": "quiet"}) == {"done": "quiet"}
         assert asked(server, {"do": "restart"}) == {"done": "restart"}
     assert server.done == ["quiet", "restart"]  # type: ignore[attr-defined]
     (first, _) = [record for record in caplog.records if getattr(record, "event", "") == "swarm.command"]
-    assert (first.command, first.asked_by) == ("quiet", os.getpid())  # type: ignore[attr-defined]
+    assert (first.command, first.requested_by) == ("quiet", os.getpid())  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -115,14 +117,14 @@ def test_what_it_does_not_know_it_says(opened: Opener, request_: object, says: s
 
 def test_other_users_are_shown_the_door(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     server = opened()
-    monkeypatch.setattr(control, "credentials", lambda peer: (1, os.geteuid() + 4711, 1))
+    monkeypatch.setattr(control_server, "credentials", lambda peer: (1, os.geteuid() + 4711, 1))
     assert talk(server, connect(server)) == b""
-    monkeypatch.setattr(control, "credentials", lambda peer: (1, 0, 0))
+    monkeypatch.setattr(control_server, "credentials", lambda peer: (1, 0, 0))
     assert "nodes" in json.loads(talk(server, connect(server), b'{"do":"status"}\n'))
 
 
 def test_none_is_none(home: Path) -> None:
-    assert control.open_server(None, "shop", lambda memory: status(), {}) is None
+    assert control_server.open_server(None, "shop", lambda memory: status(), {}) is None
     assert not home.exists()
 
 
@@ -139,12 +141,12 @@ def test_a_child_leaves_it_there(opened: Opener) -> None:
     assert "nodes" in asked(server, {"do": "status"})
 
 
-def test_what_somebody_else_put_there_stays(opened: Opener, home: Path, tmp_path: Path) -> None:
+def test_a_socket_of_another_process_stays(opened: Opener, home: Path, tmp_path: Path) -> None:
     server = opened()
     Path(server.path).unlink()
-    Path(server.path).write_text("somebody else's")
+    Path(server.path).write_text("another supervisor's")
     server.close()
-    assert Path(server.path).read_text() == "somebody else's"
+    assert Path(server.path).read_text() == "another supervisor's"
 
 
 def leave_stale(path: Path) -> None:
@@ -190,16 +192,16 @@ def test_one_that_is_too_busy_to_be_asked_is_there(tmp_path: Path) -> None:
             clients.append(client)
             if client.connect_ex(str(path)):
                 break
-        assert sockets.answered(path)
+        assert socket_path.is_alive(path)
         with pytest.raises(ControlError, match="takes no more connections"):
-            asking.ask(path, {"do": "status"})
+            control_client.send_request(path, {"do": "status"})
         for client in clients:
             client.close()
 
 
 def refused(setting: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        control.open_server(setting, "shop", lambda memory: status(), {})
+        control_server.open_server(setting, "shop", lambda memory: status(), {})
     assert caught.value.setting == "control"
     assert "--control none" in str(caught.value)
     return str(caught.value)
@@ -248,18 +250,18 @@ def test_where_the_default_is(tmp_path: Path) -> None:
     uid = os.geteuid()
     runtime = tmp_path / "run"
     runtime.mkdir()
-    assert sockets.default_path("shop", {"XDG_RUNTIME_DIR": str(runtime)}, uid, 7) == runtime / "grete/shop-7.sock"
+    assert socket_path.default_path("shop", {"XDG_RUNTIME_DIR": str(runtime)}, uid, 7) == runtime / "grete/shop-7.sock"
     # Without a usable one: not set, relative, gone, another user's, or too long for a socket.
     long = tmp_path / ("x" * 100)
     long.mkdir()
     for useless in ("", "run", str(tmp_path / "gone"), str(long)):
-        at = sockets.default_path("s" * 60, {"XDG_RUNTIME_DIR": useless}, uid, 7)
+        at = socket_path.default_path("s" * 60, {"XDG_RUNTIME_DIR": useless}, uid, 7)
         assert at.name == f"{'s' * 40}-7.sock"
         assert at.parent in (Path(f"/run/user/{uid}/grete"), Path(f"/tmp/grete-{uid}"))
-        assert len(os.fsencode(at)) <= sockets.LONGEST
+        assert len(os.fsencode(at)) <= socket_path.MAX_PATH_BYTES
     if uid == 0:
         os.chown(runtime, 4711, 4711)
-        assert runtime not in sockets.default_path("shop", {"XDG_RUNTIME_DIR": str(runtime)}, uid, 7).parents
+        assert runtime not in socket_path.default_path("shop", {"XDG_RUNTIME_DIR": str(runtime)}, uid, 7).parents
 
 
 def serving(server: ControlServer, stop: threading.Event) -> threading.Thread:
@@ -268,7 +270,7 @@ def serving(server: ControlServer, stop: threading.Event) -> threading.Thread:
     return thread
 
 
-def test_asking_all_at_once_waits_for_nobody_longer_than_once(opened: Opener, home: Path) -> None:
+def test_requests_to_all_take_one_timeout_together(opened: Opener, home: Path) -> None:
     server = opened()
     stale = home / "dead-1.sock"
     leave_stale(stale)
@@ -288,19 +290,19 @@ def test_asking_all_at_once_waits_for_nobody_longer_than_once(opened: Opener, ho
         other = threading.Thread(target=be_rude)
         other.start()
         try:
-            told, none, late, half = asking.statuses(
+            status, none, late, half = control_client.fetch_statuses(
                 [Path(server.path), stale, home / "silent", home / "rude"], timeout=0.5
             )
         finally:
             stop.set()
             thread.join()
             other.join()
-    assert not isinstance(told, ControlError)
-    assert told["nodes"][1]["memory"] is not None
-    assert told["nodes"][1]["memory"]["rss"]
+    assert not isinstance(status, ControlError)
+    assert status["nodes"][1]["memory"] is not None
+    assert status["nodes"][1]["memory"]["rss"]
     assert isinstance(none, ControlError)
     assert none.gone
-    assert "nobody listens there any more" in str(none)
+    assert "no process listens there any more" in str(none)
     assert str(late) == f"the supervisor does not answer within 0.5 s: process {os.getpid()} at {home / 'silent'}"
     assert str(half) == f"the supervisor at {home / 'rude'} gave half an answer"
     assert isinstance(late, ControlError)
@@ -313,31 +315,31 @@ def test_a_refusal_is_an_error(opened: Opener) -> None:
     thread = serving(server, stop)
     try:
         with pytest.raises(ControlError, match='"do" is one of'):
-            asking.ask(Path(server.path), {"do": "explode"})
-        assert asking.ask(Path(server.path), {"do": "dump"}) == {"done": "dump"}
+            control_client.send_request(Path(server.path), {"do": "explode"})
+        assert control_client.send_request(Path(server.path), {"do": "dump"}) == {"done": "dump"}
     finally:
         stop.set()
         thread.join()
-    assert sockets.found(os.environ, os.geteuid()) == [Path(server.path)]
+    assert socket_path.discover(os.environ, os.geteuid()) == [Path(server.path)]
 
 
 def test_processes_of_another_namespace_are_measured_over_there(
     opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = opened()
-    monkeypatch.setattr(asking, "credentials", lambda peer: (0, 0, 0))
+    monkeypatch.setattr(control_client, "credentials", lambda peer: (0, 0, 0))
     requests = []
-    answer = server._answer
+    answer = server._handle_request
 
     def noted(request: Mapping[str, object], pid: int) -> Mapping[str, object]:
         requests.append(request)
         return answer(request, pid)
 
-    monkeypatch.setattr(server, "_answer", noted)
+    monkeypatch.setattr(server, "_handle_request", noted)
     stop = threading.Event()
     thread = serving(server, stop)
     try:
-        asking.statuses([Path(server.path)])
+        control_client.fetch_statuses([Path(server.path)])
     finally:
         stop.set()
         thread.join()
@@ -345,7 +347,7 @@ def test_processes_of_another_namespace_are_measured_over_there(
 
 
 def test_a_stopped_supervisor_is_named_by_its_process(home: Path) -> None:
-    """The kernel takes the connection for it: only the deadline tells."""
+    """The kernel accepts the connection in its place: only the deadline shows it."""
     home.mkdir(mode=0o700)
     path = home / "stopped.sock"
     child = os.fork()
@@ -361,25 +363,25 @@ def test_a_stopped_supervisor_is_named_by_its_process(home: Path) -> None:
         _, how = os.waitpid(child, os.WUNTRACED)
         assert os.WIFSTOPPED(how)
         with pytest.raises(ControlError, match=f"does not answer within 0.1 s: process {child} at"):
-            asking.ask(path, {"do": "status"}, timeout=0.1)
+            control_client.send_request(path, {"do": "status"}, timeout=0.1)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
 
 def test_two_that_start_at_once_do_not_take_each_other_for_dead(home: Path) -> None:
-    """Between bind and listen a socket refuses connections like one that nobody holds any more."""
+    """Between bind and listen a socket refuses connections like one that no process holds any more."""
     home.mkdir(mode=0o700)
     between = socket.socket(socket.AF_UNIX)
-    with sockets._alone(home) as first:
+    with socket_path._directory_lock(home) as first:
         assert first
         between.bind(str(home / "other-1.sock"))
-        with sockets._alone(home) as second:
+        with socket_path._directory_lock(home) as second:
             assert not second
-        listener = sockets.listen(home / "shop-2.sock", private=True)
+        listener = socket_path.listen(home / "shop-2.sock", private=True)
         assert (home / "other-1.sock").exists()
         with pytest.raises(ConfigError, match="just starting"):
-            sockets.listen(home / "other-1.sock", private=False)
+            socket_path.listen(home / "other-1.sock", private=False)
     listener.close()
     between.close()
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from grete.cli.options import SWARM_LOG_FORMAT
-from grete.swarm.logs import Formatter, name_lines
+from grete._process.node import Formatter, set_node_name
+from grete.instrumentation._logging.default_handler import SWARM_LOG_FORMAT
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def factory() -> Iterator[None]:
     """The test's own way to make records goes with it."""
     before = logging.getLogRecordFactory()
     yield
-    name_lines("-")
+    set_node_name("-")
     logging.setLogRecordFactory(before)
 
 
@@ -41,7 +41,7 @@ def written(formatter: logging.Formatter) -> str:
 
 def test_each_process_has_its_name_in_any_format() -> None:
     for name in ("supervisor", "node-0"):
-        name_lines(name)
+        set_node_name(name)
         assert written(logging.Formatter("[%(grete_node)s] %(message)s")) == f"[{name}] hello\n"
         assert f"WARNING {name} mine: hello\n" in written(Formatter(SWARM_LOG_FORMAT))
 
@@ -53,13 +53,13 @@ def test_a_factory_of_the_users_own_goes_on() -> None:
         return record
 
     logging.setLogRecordFactory(own)
-    name_lines("node-3")
-    name_lines("node-4")
+    set_node_name("node-3")
+    set_node_name("node-4")
     assert written(logging.Formatter("%(grete_node)s %(own)s")) == "node-4 own\n"
 
 
 def test_a_factory_that_comes_later_does_not_break_our_format() -> None:
-    name_lines("node-5")
+    set_node_name("node-5")
 
     def later(*args: Any, **kwargs: Any) -> logging.LogRecord:
         return logging.LogRecord(*args, **kwargs)
@@ -71,7 +71,8 @@ def test_a_factory_that_comes_later_does_not_break_our_format() -> None:
 @pytest.mark.parametrize("lines", [1, 10_000])
 def test_a_record_is_one_write_so_that_nodes_do_not_mix_their_lines(lines: int) -> None:
     script = (
-        "import logging\nfrom grete.cli.options import SWARM_LOG_FORMAT, set_up_logging\n"
+        "import logging\nfrom grete._cli.options import set_up_logging\n"
+        "from grete.instrumentation._logging.default_handler import SWARM_LOG_FORMAT\n"
         f"set_up_logging('INFO', SWARM_LOG_FORMAT)\nlogging.error('line\\n' * {lines})\n"
     )
     # Each write is a packet here.

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grete.swarm import memory
-from grete.swarm.facts import NodeFacts, Phase
-from grete.swarm.memory import Memory, MemoryWatch
-from tests.unit.swarms import steady
+from grete._swarm.policy.node_state import NodeState, Phase
+from grete._swarm.status import memory
+from grete._swarm.status.memory import Memory, MemorySampler
+from tests.unit.fake_swarm import ready_node
 
 MIB = 1 << 20
 ROLLUP = b"""55d0c0a00000-7ffd1c3fe000 ---p 00000000 00:00 0                          [rollup]
@@ -33,13 +33,13 @@ def test_what_a_fork_shares_counts_for_both() -> None:
     size = 32 * MIB
     private = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     private.write(b"x" * size)
-    alone = memory.of(os.getpid())
+    alone = memory.read_memory(os.getpid())
     child = os.fork()
     if child == 0:
         signal.pause()
     try:
-        together = memory.of(os.getpid())
-        theirs = memory.of(child)
+        together = memory.read_memory(os.getpid())
+        theirs = memory.read_memory(child)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -53,7 +53,7 @@ def test_what_a_fork_shares_counts_for_both() -> None:
     assert theirs["private"] is not None
     assert theirs["private"] < size
     assert theirs["rss"] == pytest.approx(theirs["shared"] + theirs["private"], rel=0.01)
-    assert memory.rss(os.getpid()) == pytest.approx(together["rss"], rel=0.5)
+    assert memory.read_rss(os.getpid()) == pytest.approx(together["rss"], rel=0.5)
 
 
 def test_one_that_has_ended_says_so() -> None:
@@ -61,9 +61,9 @@ def test_one_that_has_ended_says_so() -> None:
     if child == 0:
         os._exit(0)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    zombie = memory.of(child)
+    zombie = memory.read_memory(child)
     os.waitpid(child, 0)
-    gone = memory.of(child)
+    gone = memory.read_memory(child)
     for one in (zombie, gone):
         assert one == {
             "rss": None,
@@ -83,7 +83,7 @@ def write(proc: Path, **files: bytes) -> None:
 
 def test_a_rollup_is_read(tmp_path: Path) -> None:
     write(tmp_path, smaps_rollup=ROLLUP)
-    assert memory.of(7, tmp_path) == {
+    assert memory.read_memory(7, tmp_path) == {
         "rss": 10240 << 10,
         "pss": 5120 << 10,
         "shared": 7168 << 10,
@@ -92,9 +92,9 @@ def test_a_rollup_is_read(tmp_path: Path) -> None:
     }
 
 
-def test_an_old_kernel_tells_the_rss(tmp_path: Path) -> None:
+def test_an_old_kernel_gives_the_rss(tmp_path: Path) -> None:
     write(tmp_path, statm=b"1000 256 30 1 0 100 0\n")
-    found = memory.of(7, tmp_path)
+    found = memory.read_memory(7, tmp_path)
     assert found["rss"] == 256 * os.sysconf("SC_PAGESIZE")
     assert found["pss"] is None
     assert "4.14" in (found["missing"] or "")
@@ -110,23 +110,23 @@ def test_no_permission_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         return read(path)
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    found = memory.of(7, tmp_path)
+    found = memory.read_memory(7, tmp_path)
     assert found["rss"]
     assert "another user's" in (found["missing"] or "")
 
 
 def test_without_proc(tmp_path: Path) -> None:
-    assert "there is no" in (memory.of(7, tmp_path)["missing"] or "")
+    assert "there is no" in (memory.read_memory(7, tmp_path)["missing"] or "")
 
 
 @given(st.one_of(st.binary(max_size=200), st.binary(max_size=20).map(lambda junk: ROLLUP[: len(junk) * 9] + junk)))
 def test_whatever_is_in_it_is_read_or_refused(content: bytes) -> None:
-    found = memory._rolled_up(content)
+    found = memory._parse_smaps_rollup(content)
     assert found is None or (found["rss"] is not None and found["pss"] is not None)
 
 
 class Ruler:
-    """Measures what it is told to, and takes so long for it."""
+    """Returns the given measurements, and takes the given time."""
 
     def __init__(self, cost: float = 0.001) -> None:
         self.asked: list[int] = []
@@ -141,8 +141,8 @@ class Ruler:
         return self.now
 
 
-def nodes(count: int = 3) -> list[NodeFacts]:
-    made = [steady(number) for number in range(count)]
+def nodes(count: int = 3) -> list[NodeState]:
+    made = [ready_node(number) for number in range(count)]
     for one in made:
         one.pid = 100 + one.id
     return made
@@ -150,7 +150,7 @@ def nodes(count: int = 3) -> list[NodeFacts]:
 
 def test_a_round_measures_one_node_a_tick_and_comes_once_a_minute() -> None:
     ruler = Ruler()
-    watch = MemoryWatch(ruler, ruler.clock)
+    watch = MemorySampler(ruler, ruler.clock)
     found = {}
     for second in range(200):
         before = len(ruler.asked)
@@ -167,22 +167,22 @@ def test_a_round_measures_one_node_a_tick_and_comes_once_a_minute() -> None:
             for number in range(3)
         ],
     }
-    assert memory.told(found[62]) == (
+    assert memory.describe(found[62]) == (
         "the swarm takes 120 MiB (PSS): supervisor 30 MiB, node 0: 30 MiB, node 1: 30 MiB, node 2: 30 MiB"
     )
 
 
 def test_dear_rounds_come_seldom() -> None:
     ruler = Ruler(cost=0.05)
-    watch = MemoryWatch(ruler, ruler.clock)
+    watch = MemorySampler(ruler, ruler.clock)
     rounds = [second for second in range(5000) if watch.tick(float(second), nodes()) is not None]
     assert rounds[0] == 62
     assert rounds[1] == 62 + 2000 + 2, "four measurements of 50 ms are a ten-thousandth of 2,000 s"
 
 
-def test_a_node_that_is_not_steady_ends_the_round() -> None:
+def test_a_node_that_is_not_ready_ends_the_round() -> None:
     ruler = Ruler()
-    watch = MemoryWatch(ruler, ruler.clock)
+    watch = MemorySampler(ruler, ruler.clock)
     watch.tick(0.0, nodes())
     watch.tick(60.0, nodes())
     assert ruler.asked == [100]
@@ -200,8 +200,8 @@ def test_what_cannot_be_measured_is_no_sum() -> None:
     def nothing(pid: int) -> Memory:
         return {"rss": 100 * MIB, "pss": None, "shared": None, "private": None, "missing": "old"}
 
-    watch = MemoryWatch(nothing, every=0.0)
+    watch = MemorySampler(nothing, every=0.0)
     memories = watch.tick(0.0, nodes(1))
     assert memories is not None
     assert (memories["pss"], memories["supervisor"]) == (None, None)
-    assert memory.told(memories) == "memory of 1 nodes, shared pages counted in each: 0: 100 MiB"
+    assert memory.describe(memories) == "memory of 1 nodes, shared pages counted in each: 0: 100 MiB"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import grete
-from grete.swarm import preload
-from grete.swarm.preload import Preloads
+from grete._lifecycle.preload import Preloads
+from grete._swarm.preflight import preload
 
 KAFKA = {"bootstrap.servers": "127.0.0.1:1"}
 HERE = "test_swarm_preload.py"
@@ -107,7 +107,7 @@ def declared(function: Callable[[], object]) -> Preloads:
     return preloads
 
 
-def test_one_that_raises_is_told_with_the_users_own_frames() -> None:
+def test_a_preload_that_raises_is_reported_with_the_users_own_frames() -> None:
     with pytest.raises(grete.PreloadError) as caught:
         declared(fails).run()
     text = str(caught.value)
@@ -119,7 +119,7 @@ def test_one_that_raises_is_told_with_the_users_own_frames() -> None:
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_one_that_exits_is_told_to_raise() -> None:
+def test_a_preload_that_exits_is_refused() -> None:
     with pytest.raises(grete.PreloadError, match=r"called sys.exit\(3\); one that cannot do its work raises") as caught:
         declared(exits).run()
     assert "in exits\n" in str(caught.value)
@@ -169,7 +169,7 @@ def test_a_run_begins_with_the_preloads() -> None:
 
 def test_what_is_frozen_is_not_looked_at_again() -> None:
     try:
-        preload.freeze()
+        preload.freeze_heap()
         assert gc.get_freeze_count() > 1000
     finally:
         gc.unfreeze()

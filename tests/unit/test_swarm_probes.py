@@ -8,66 +8,71 @@ from typing import Any
 
 import pytest
 
+from grete._swarm.net import probe_server
+from grete._swarm.net.probe_server import ProbeServer
+from grete._swarm.node.metrics_segments import MetricsSegments
+from grete._swarm.node.report import FailedPartition, GroupMembership
+from grete._swarm.policy.node_state import NodeState, Phase
+from grete._swarm.status import health_checks
+from grete._swarm.status.snapshot import Status
 from grete.errors import ConfigError
-from grete.swarm import probes, verdicts
-from grete.swarm.boards import Boards
-from grete.swarm.facts import NodeFacts, Phase
-from grete.swarm.http1 import Request
-from grete.swarm.probes import ProbeServer
-from grete.swarm.report import Group
-from grete.swarm.status import Status
-from tests.unit.exposed import Exposed
-from tests.unit.swarms import overdue, status, steady, talk
+from tests.unit.exposition import Exposition
+from tests.unit.fake_swarm import overdue, ready_node, status, talk
 from tests.unit.test_swarm_http import split
 
 
-def node(phase: Phase, number: int = 1, now: float = 100.0, **facts: Any) -> NodeFacts:
-    one = steady(number, now)
+def node(phase: Phase, number: int = 1, now: float = 100.0, **facts: Any) -> NodeState:
+    one = ready_node(number, now)
     one.phase, one.since = phase, now - 3.0
     for name, value in facts.items():
         setattr(one, name, value)
     return one
 
 
-KILLED = node(Phase.KILLED, why_stopping="handler", kill_at=94.9)
+KILLED = node(Phase.KILLED, stop_reason="handler", kill_at=94.9)
 GONE: dict[str, Any] = {"pid": None, "forked_at": None}
 
 
 @pytest.mark.parametrize(
-    ("told", "live", "ready"),
+    ("swarm", "live", "ready"),
     [
-        (status(steady(0), steady(1)), True, True),
-        (status(steady(0), node(Phase.BACKOFF, next_at=104.5, **GONE)), True, True),
-        (status(steady(0), node(Phase.STOPPING, why_stopping="memory", kill_at=101.0)), True, True),
+        (status(ready_node(0), ready_node(1)), True, True),
+        (status(ready_node(0), node(Phase.BACKOFF, next_at=104.5, **GONE)), True, True),
+        (status(ready_node(0), node(Phase.STOPPING, stop_reason="memory", kill_at=101.0)), True, True),
         (status(node(Phase.STARTING)), True, False),
-        (status(node(Phase.UNSTEADY)), True, False),
+        (status(node(Phase.NOT_READY)), True, False),
         (status(node(Phase.BACKOFF, looping=False, **GONE)), True, False),
-        (status(steady(0), stopping=True), True, False),
-        (status(steady(0), quieted=True), True, True),
-        (status(steady(0), KILLED), False, True),
-        (status(steady(0), node(Phase.KILLED, kill_at=95.1)), True, True),
-        (status(steady(0), node(Phase.BACKOFF, looping=True, **GONE)), True, True),
+        (status(ready_node(0), stopping=True), True, False),
+        (status(ready_node(0), quieted=True), True, True),
+        (status(ready_node(0), KILLED), False, True),
+        (status(ready_node(0), node(Phase.KILLED, kill_at=95.1)), True, True),
+        (status(ready_node(0), node(Phase.BACKOFF, looping=True, **GONE)), True, True),
         (status(node(Phase.BACKOFF, 0, looping=True, **GONE), node(Phase.DOWN, looping=True, **GONE)), False, False),
     ],
 )
-def test_when_exactly_the_probes_fail(told: Status, live: bool, ready: bool) -> None:
-    assert verdicts.live(told)["ok"] is live
-    assert verdicts.ready(told)["ok"] is ready
+def test_when_exactly_the_probes_fail(swarm: Status, live: bool, ready: bool) -> None:
+    assert health_checks.check_liveness(swarm)["ok"] is live
+    assert health_checks.check_readiness(swarm)["ok"] is ready
     for path, expected in (("/livez", live), ("/readyz", ready), ("/", True), ("/metrics", True)):
-        assert probes.answer(Request("GET", path), lambda: told, Boards()).status == (200 if expected else 503)
+        assert probe_server.handle_request("GET", path, lambda: swarm, MetricsSegments()).status == (
+            200 if expected else 503
+        )
 
 
 def test_a_failing_one_says_who_and_since_when() -> None:
-    told = status(steady(0), KILLED)
-    assert verdicts.live(told)["why"] == f"node 1 (process {KILLED.pid}) is still there 5 s after SIGKILL was due"
-    (problem,) = verdicts.live(told)["problems"]
+    swarm = status(ready_node(0), KILLED)
+    assert (
+        health_checks.check_liveness(swarm)["why"]
+        == f"node 1 (process {KILLED.pid}) is still there 5 s after SIGKILL was due"
+    )
+    (problem,) = health_checks.check_liveness(swarm)["problems"]
     assert (problem["node"], problem["reason"], problem["state"]) == (1, "unkillable", "killed")
 
 
 @pytest.mark.parametrize(
     ("facts", "reason", "text"),
     [
-        (node(Phase.STOPPING, why_stopping="memory"), "memory", "node 1 has been stopping for 3.0 s: memory"),
+        (node(Phase.STOPPING, stop_reason="memory"), "memory", "node 1 has been stopping for 3.0 s: memory"),
         (node(Phase.STOPPING), "stop", "node 1 has been stopping for 3.0 s: stop"),
         (
             node(Phase.BACKOFF, last_death="killed by SIGSEGV", next_at=104.5, **GONE),
@@ -79,16 +84,16 @@ def test_a_failing_one_says_who_and_since_when() -> None:
         (node(Phase.FORKING, **GONE), "starting", "node 1 has been starting for 3.0 s"),
     ],
 )
-def test_what_is_amiss_with_a_node(facts: NodeFacts, reason: str, text: str) -> None:
-    (problem,) = verdicts.problems(status(steady(0), facts))
+def test_what_is_amiss_with_a_node(facts: NodeState, reason: str, text: str) -> None:
+    (problem,) = health_checks.collect_problems(status(ready_node(0), facts))
     assert (problem["node"], problem["reason"], problem["text"], problem["seconds"]) == (1, reason, text, 3.0)
 
 
 def test_a_late_handler_is_named_with_its_place() -> None:
-    (problem,) = verdicts.problems(status(steady(0, overdue=(overdue(),))))
+    (problem,) = health_checks.collect_problems(status(ready_node(0, overdue=(overdue(),))))
     assert problem == {
         "node": 0,
-        "state": "steady",
+        "state": "ready",
         "reason": "handler",
         "seconds": 312.5,
         "limit": 300.0,
@@ -100,40 +105,68 @@ def test_a_late_handler_is_named_with_its_place() -> None:
 
 
 def test_a_held_gil_a_stalled_lane_and_a_waiting_group_are_named() -> None:
-    told = status(steady(0, gil_wait=7.25, stalled=("orders[1]", "orders[3]")))
-    other, oldest, gil = verdicts.problems(told)
+    swarm = status(ready_node(0, gil_wait=7.25, stalled=("orders[1]", "orders[3]")))
+    other, oldest, gil = health_checks.collect_problems(swarm)
     assert other["text"] == "node 0: a call on orders[1] has run longer than its stall_after"
     assert oldest["text"] == "node 0: Orders.consume has run for 12.5 s on orders[3], longer than its stall_after"
     assert (oldest["handler"], oldest["topic"], oldest["partition"]) == ("Orders.consume", "orders", 3)
-    assert gil["text"] == "node 0: somebody has held the GIL for 7.2 s"
-    (once,) = verdicts.problems(status(steady(0, overdue=(overdue(),), stalled=("orders[3]",))))
+    assert gil["text"] == "node 0: one thread has held the GIL for 7.2 s"
+    (blocked,) = health_checks.collect_problems(status(ready_node(0, loop_wait=2.25)))
+    assert blocked["text"] == "node 0: the event loop has been blocked for 2.2 s, and all its async handlers wait"
+    assert health_checks.collect_problems(status(ready_node(0, loop_wait=0.9))) == []
+    (once,) = health_checks.collect_problems(status(ready_node(0, overdue=(overdue(),), stalled=("orders[3]",))))
     assert once["reason"] == "handler", "what is late is stalled, too: that is said once"
-    waiting = steady(0, groups=(Group("shop", "joining", 9.0, False, None, 0, None),))
-    waiting.phase, waiting.since = Phase.UNSTEADY, 91.0
-    (problem,) = verdicts.problems(status(waiting))
-    assert problem["text"] == 'node 0 has not been steady for 9.0 s: group "shop" is joining'
+    waiting = ready_node(0, groups=(GroupMembership("shop", "joining", 9.0, False, None, 0, None),))
+    waiting.phase, waiting.since = Phase.NOT_READY, 91.0
+    (problem,) = health_checks.collect_problems(status(waiting))
+    assert problem["text"] == 'node 0 has not been ready for 9.0 s: group "shop" is joining'
+
+
+@pytest.mark.parametrize(
+    ("probes", "live", "ready"), [("readyz", True, False), ("livez", False, False), ("none", True, True)]
+)
+def test_a_partition_that_cannot_be_read_is_named(probes: str, live: bool, ready: bool) -> None:
+    unread = FailedPartition("Orders.consume", "orders", 3, "no_offset", "it has none", 7.0)
+    swarm = status(ready_node(0), ready_node(1, failed=(unread,)))
+    swarm["failed_partition_probes"] = probes
+    assert (health_checks.check_liveness(swarm)["ok"], health_checks.check_readiness(swarm)["ok"]) == (live, ready)
+    (problem,) = health_checks.collect_problems(swarm)
+    assert problem == {
+        "node": 1,
+        "state": "ready",
+        "reason": "partition",
+        "handler": "Orders.consume",
+        "topic": "orders",
+        "partition": 3,
+        "failure": "no_offset",
+        "error": "it has none",
+        "seconds": 7.0,
+        "text": "node 1: orders[3] cannot be read for 7.0 s (no_offset): it has none",
+    }
+    if not ready:
+        assert health_checks.check_readiness(swarm)["why"] == problem["text"]
 
 
 def test_the_report_of_a_process_that_is_gone_says_nothing() -> None:
-    told = status(node(Phase.BACKOFF, **GONE))["nodes"][0]
-    assert (told["rss"], told["lanes"], told["oldest"], told["report_age"], told["uptime"]) == (
+    row = status(node(Phase.BACKOFF, **GONE))["nodes"][0]
+    assert (row["rss"], row["lanes"], row["oldest"], row["report_age"], row["uptime"]) == (
         None,
         {},
         None,
         None,
         None,
     )
-    told = status(steady())["nodes"][0]
-    assert (told["uptime"], told["report_age"], told["seconds"], told["lag"]) == (10.0, 0.5, 8.0, 1200)
-    assert told["oldest"] == {"handler": "Orders.consume", "topic": "orders", "partition": 3, "seconds": 12.5}
+    row = status(ready_node())["nodes"][0]
+    assert (row["uptime"], row["report_age"], row["seconds"], row["lag"]) == (10.0, 0.5, 8.0, 1200)
+    assert row["oldest"] == {"handler": "Orders.consume", "topic": "orders", "partition": 3, "seconds": 12.5}
 
 
 @pytest.fixture
 def opened() -> Any:
     servers: list[ProbeServer] = []
 
-    def make(host: str, answer: Callable[[], Status] = lambda: status(steady())) -> ProbeServer:
-        made = probes.open_server((host, 0), lambda memory: answer(), Boards())
+    def make(host: str, answer: Callable[[], Status] = lambda: status(ready_node())) -> ProbeServer:
+        made = probe_server.open_server((host, 0), lambda memory: answer(), MetricsSegments())
         assert made is not None
         servers.append(made)
         return made
@@ -155,13 +188,14 @@ def test_it_answers_over_http(opened: Any) -> None:
     assert (status_, body["ok"], body["why"], headers["Content-Type"]) == (
         200,
         True,
-        "1 of 1 nodes are steady",
+        "1 of 1 nodes are ready",
         "application/json",
     )
     status_, headers, body = get(server, b"HEAD /livez HTTP/1.0\r\n\r\n")
     assert (status_, body) == (200, None)
-    status_, headers, body = get(server, b"POST /livez HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc")
+    status_, headers, body = get(server, b"POST /livez HTTP/1.0\r\n\r\n")
     assert (status_, headers["Allow"]) == (405, "GET, HEAD")
+    assert get(server, b"POST /livez HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc")[0] == 400
     assert get(server, b"GET /metric HTTP/1.0\r\n\r\n")[0] == 404
     body = get(server, b"GET / HTTP/1.0\r\n\r\n")[2]
     assert (body["live"]["ok"], body["ready"]["ok"], len(body["status"]["nodes"])) == (True, True, 1)
@@ -174,7 +208,7 @@ def test_metrics_are_text(opened: Any) -> None:
     head, _, body = talk(server, client, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
     assert b"\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n" in head
     assert f"\r\nContent-Length: {len(body)}\r\n".encode() in head
-    assert Exposed(body).one("grete_swarm_nodes", state="steady") == 1
+    assert Exposition(body).one("grete_swarm_nodes", state="ready") == 1
 
 
 def test_a_status_that_fails_is_a_500_and_the_server_stays(opened: Any) -> None:
@@ -215,11 +249,11 @@ def test_what_is_in_the_way_is_named() -> None:
         with pytest.raises(
             ConfigError, match=f"cannot listen at 127.0.0.1:{port}: Address already in use; name another"
         ):
-            probes.open_server(("127.0.0.1", port), lambda memory: status(), Boards())
+            probe_server.open_server(("127.0.0.1", port), lambda memory: status(), MetricsSegments())
     with pytest.raises(ConfigError, match=r"cannot listen at 203\.0\.113\.1:80: Cannot assign requested address"):
-        probes.open_server(("203.0.113.1", 80), lambda memory: status(), Boards())
+        probe_server.open_server(("203.0.113.1", 80), lambda memory: status(), MetricsSegments())
     with pytest.raises(ConfigError, match=r"cannot listen at nowhere\.invalid:80: "):
-        probes.open_server(("nowhere.invalid", 80), lambda memory: status(), Boards())
+        probe_server.open_server(("nowhere.invalid", 80), lambda memory: status(), MetricsSegments())
     with pytest.raises(ConfigError, match="cannot listen at"):
-        probes.open_server(("x" * 70 + ".y", 80), lambda memory: status(), Boards())
-    assert probes.open_server(None, lambda memory: status(), Boards()) is None
+        probe_server.open_server(("x" * 70 + ".y", 80), lambda memory: status(), MetricsSegments())
+    assert probe_server.open_server(None, lambda memory: status(), MetricsSegments()) is None

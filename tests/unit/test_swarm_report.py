@@ -9,8 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grete._swarm.node.report import (
+    MAX_FRAME,
+    FailedPartition,
+    GroupMembership,
+    LaneCounts,
+    MissingTopic,
+    OldestJob,
+    OverdueJob,
+    Report,
+    ReportError,
+    ReportReader,
+)
 from grete.errors import GreteError
-from grete.swarm.report import MAX_FRAME, Group, Lanes, Oldest, Overdue, Reader, Report, ReportError
 
 
 def content(**changes: Any) -> dict[str, Any]:
@@ -18,10 +29,11 @@ def content(**changes: Any) -> dict[str, Any]:
         "v": 1,
         "seq": 17,
         "uptime": 12.3,
-        "steady": True,
+        "ready": True,
         "quiet": False,
         "stopping": False,
         "gil_wait": 0.004,
+        "loop_wait": 0.25,
         "rss": 12345678,
         "pss": None,
         "groups": [
@@ -29,19 +41,31 @@ def content(**changes: Any) -> dict[str, Any]:
                 "group": "shop",
                 "state": "stable",
                 "since": 3.2,
-                "steady": True,
+                "ready": True,
                 "generation": 4,
                 "partitions": 3,
                 "instance": "host-0",
+                "connections": 2,
             }
         ],
-        "lanes": {"idle": 3, "ready": 0, "running": 1, "paused": 0, "leaving": 0},
+        "lanes": {"idle": 3, "ready": 0, "running": 1, "paused": 0, "failed": 1, "leaving": 0},
         "lag": 1200,
         "oldest": {"handler": "Orders.consume", "topic": "orders", "partition": 3, "seconds": 12.5, "overdue": True},
         "overdue": [
             {"handler": "Orders.consume", "topic": "orders", "partition": 3, "seconds": 12.5, "limit": 10.0},
         ],
         "stalled": ["orders[3]"],
+        "missing": [{"topic": "orders.dlq", "text": "does not exist"}],
+        "failed": [
+            {
+                "handler": "Orders.consume",
+                "topic": "orders",
+                "partition": 4,
+                "failure": "no_offset",
+                "error": "it has none",
+                "seconds": 2.5,
+            }
+        ],
         "jobs": 1000,
         "records": 100000,
         "failures": 1,
@@ -64,18 +88,21 @@ def test_a_report_says_all_of_it() -> None:
     assert Report.from_json(text()) == Report(
         seq=17,
         uptime=12.3,
-        steady=True,
+        ready=True,
         quiet=False,
         stopping=False,
         gil_wait=0.004,
+        loop_wait=0.25,
         rss=12345678,
         pss=None,
-        groups=(Group("shop", "stable", 3.2, True, 4, 3, "host-0"),),
-        lanes=Lanes(idle=3, ready=0, running=1, paused=0, leaving=0),
+        groups=(GroupMembership("shop", "stable", 3.2, True, 4, 3, "host-0", 2),),
+        lanes=LaneCounts(idle=3, ready=0, running=1, paused=0, failed=1, leaving=0),
         lag=1200,
-        oldest=Oldest("Orders.consume", "orders", 3, 12.5, True),
-        overdue=(Overdue("Orders.consume", "orders", 3, 12.5, 10.0),),
+        oldest=OldestJob("Orders.consume", "orders", 3, 12.5, True),
+        overdue=(OverdueJob("Orders.consume", "orders", 3, 12.5, 10.0),),
         stalled=("orders[3]",),
+        missing=(MissingTopic("orders.dlq", "does not exist"),),
+        failed=(FailedPartition("Orders.consume", "orders", 4, "no_offset", "it has none", 2.5),),
         jobs=1000,
         records=100000,
         failures=1,
@@ -131,8 +158,8 @@ def test_a_float_too_large_for_one_is_refused() -> None:
     ("changes", "says"),
     [
         ({"v": 2}, "report.v is 2, and this supervisor reads version 1"),
-        ({"steady": 1}, "report.steady is 1, not true or false"),
-        ({"steady": None}, "report.steady is None, not true or false"),
+        ({"ready": 1}, "report.ready is 1, not true or false"),
+        ({"ready": None}, "report.ready is None, not true or false"),
         ({"groups": {}}, "report.groups is {}, not a list"),
         ({"groups": [7]}, "report.groups[0] is 7, not an object"),
         ({"groups": [content()["groups"][0], {}]}, "report.groups[1] has no group"),
@@ -176,7 +203,7 @@ def test_nonsense_is_refused_in_few_words(body: bytes) -> None:
 def test_reports_come_in_whatever_pieces(numbers: list[int], data: st.DataObject) -> None:
     stream = b"".join(frame(text(seq=number)) for number in numbers)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
-    reader, reports = Reader(), []
+    reader, reports = ReportReader(), []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         reports += reader.feed(stream[start:end])
     assert [report.seq for report in reports] == numbers
@@ -191,14 +218,14 @@ def total(read: Callable[[], object]) -> None:
 
 @given(st.lists(st.binary(max_size=300), max_size=20))
 def test_any_bytes_make_reports_or_a_report_error(pieces: list[bytes]) -> None:
-    reader = Reader()
+    reader = ReportReader()
     for piece in pieces:
         total(lambda piece=piece: reader.feed(piece))  # type: ignore[misc]
 
 
 @given(st.binary(max_size=2000))
 def test_any_frame_makes_a_report_or_a_report_error(body: bytes) -> None:
-    total(lambda: Reader().feed(frame(body)))
+    total(lambda: ReportReader().feed(frame(body)))
 
 
 NUMBERS = st.integers() | st.floats() | st.sampled_from([2**63, -1, 10**400, 1e308])
@@ -219,16 +246,16 @@ def test_any_value_in_any_place_makes_a_report_or_a_report_error(data: st.DataOb
 
 def test_a_long_frame_is_refused_before_it_comes() -> None:
     with pytest.raises(ReportError, match=r"GET / HTTP.* begins no frame: .* at most 65536"):
-        Reader().feed(b"GET / HTTP/1.1\r\n")
+        ReportReader().feed(b"GET / HTTP/1.1\r\n")
     largest = text(stalled=["x" * (MAX_FRAME - len(text(stalled=[""])))])
     assert len(largest) == MAX_FRAME
-    assert len(Reader().feed(frame(largest))) == 1
+    assert len(ReportReader().feed(frame(largest))) == 1
     with pytest.raises(ReportError, match="65537 bytes were to follow"):
-        Reader().feed((MAX_FRAME + 1).to_bytes(4, "big"))
+        ReportReader().feed((MAX_FRAME + 1).to_bytes(4, "big"))
 
 
 def test_nothing_is_believed_after_an_error() -> None:
-    reader = Reader()
+    reader = ReportReader()
     with pytest.raises(ReportError) as first:
         reader.feed(frame(b"nonsense") + frame(text()))
     with pytest.raises(ReportError) as second:
@@ -237,7 +264,7 @@ def test_nothing_is_believed_after_an_error() -> None:
 
 
 def test_a_reader_keeps_less_than_a_frame() -> None:
-    reader = Reader()
+    reader = ReportReader()
     stream = frame(text(stalled=["x" * 60_000])) * 50
     for start in range(0, len(stream), 1000):
         reader.feed(stream[start : start + 1000])

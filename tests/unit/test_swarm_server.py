@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grete.swarm import connection, server
-from grete.swarm.connection import Connection, Dialogue
-from grete.swarm.control import MAX_REQUEST, ControlDialogue
-from grete.swarm.server import CONNECTIONS, Server
-from tests.unit.swarms import drive, talk
+from grete._swarm.control.server import MAX_REQUEST, ControlProtocol
+from grete._swarm.net import connection, server
+from grete._swarm.net.connection import Connection, RequestProtocol
+from grete._swarm.net.server import MAX_CONNECTIONS, Server
+from tests.unit.fake_swarm import drive, talk
 
 
 class Line:
@@ -36,10 +36,10 @@ class Line:
             return b"x" * (8 << 20)
         return line if newline else None
 
-    def ended(self) -> bytes | None:
+    def on_eof(self) -> bytes | None:
         return b"ended" if self.received else None
 
-    def late(self) -> bytes | None:
+    def on_timeout(self) -> bytes | None:
         return b"late" if self.received else None
 
 
@@ -64,12 +64,12 @@ class Listening:
         client = socket.create_connection(self.address, timeout=10)
         self.clients.append(client)
         before = len(self.server._connections)
-        drive(self.server, lambda: len(self.server._connections) > before or before == CONNECTIONS)
+        drive(self.server, lambda: len(self.server._connections) > before or before == MAX_CONNECTIONS)
         return client
 
     def later(self, seconds: float) -> None:
         self.clock.now += seconds
-        self.server.ready(self.server.fd, 0)
+        self.server.handle_events(self.server.fd, 0)
 
     @property
     def open(self) -> int:
@@ -117,8 +117,8 @@ def test_who_dribbles_has_as_long_as_everybody(listening: Listening) -> None:
     for _ in range(9):
         client.send(b"x")
         listening.later(0.5)
-    drive(listening.server, lambda: next(iter(listening.server._connections.values()))._dialogue.received == b"x" * 9)  # type: ignore[attr-defined]
-    assert listening.server.deadline() == pytest.approx(1000.0 + connection.REQUEST_TIME)
+    drive(listening.server, lambda: next(iter(listening.server._connections.values()))._protocol.received == b"x" * 9)  # type: ignore[attr-defined]
+    assert listening.server.deadline() == pytest.approx(1000.0 + connection.REQUEST_TIMEOUT)
     listening.later(0.5)
     assert talk(listening.server, client) == b"late"
     drive(listening.server, lambda: listening.open == 0)
@@ -126,7 +126,7 @@ def test_who_dribbles_has_as_long_as_everybody(listening: Listening) -> None:
 
 def test_who_says_nothing_is_closed_without_a_word(listening: Listening) -> None:
     client = listening.connect()
-    listening.later(connection.REQUEST_TIME)
+    listening.later(connection.REQUEST_TIMEOUT)
     assert client.recv(10) == b""
     assert listening.open == 0
 
@@ -134,10 +134,10 @@ def test_who_says_nothing_is_closed_without_a_word(listening: Listening) -> None
 def test_who_does_not_read_is_closed_in_time(listening: Listening) -> None:
     client = listening.connect()
     client.sendall(b"big\n")
-    drive(listening.server, lambda: any(one.answered for one in listening.server._connections.values()))
+    drive(listening.server, lambda: any(one.responded for one in listening.server._connections.values()))
     assert listening.open == 1
     assert not select.select([listening.server.fd], [], [], 0)[0], "a full socket is no reason to wake up"
-    listening.later(connection.ANSWER_TIME)
+    listening.later(connection.RESPONSE_TIMEOUT)
     assert listening.open == 0
     client.close()
 
@@ -150,11 +150,11 @@ def test_who_reads_slowly_gets_all(listening: Listening) -> None:
 def test_who_does_not_close_is_closed(listening: Listening) -> None:
     client = listening.connect()
     client.sendall(b"hello\n")
-    drive(listening.server, lambda: any(one.answered for one in listening.server._connections.values()))
+    drive(listening.server, lambda: any(one.responded for one in listening.server._connections.values()))
     assert client.recv(10) == b"hello"
     assert client.recv(10) == b""
     assert listening.open == 1
-    listening.later(connection.FAREWELL_TIME)
+    listening.later(connection.LINGER_TIMEOUT)
     assert listening.open == 0
 
 
@@ -186,18 +186,18 @@ def test_who_resets_is_forgotten(listening: Listening) -> None:
 def test_too_many_cost_the_oldest_that_has_not_said_what_it_wants(listening: Listening) -> None:
     reading = listening.connect()
     reading.sendall(b"big\n")
-    drive(listening.server, lambda: any(one.answered for one in listening.server._connections.values()))
+    drive(listening.server, lambda: any(one.responded for one in listening.server._connections.values()))
     idle = []
-    for _ in range(CONNECTIONS - 1):
+    for _ in range(MAX_CONNECTIONS - 1):
         listening.clock.now += 0.01
         idle.append(listening.connect())
-    assert listening.open == CONNECTIONS
+    assert listening.open == MAX_CONNECTIONS
     assert talk(listening.server, socket.create_connection(listening.address, timeout=10), b"hello\n") == b"hello"
     assert idle[0].recv(1) == b"", "the one that has waited longest"
     idle[1].setblocking(False)
     with pytest.raises(BlockingIOError):
         idle[1].recv(1)
-    assert any(one.answered for one in listening.server._connections.values()), "who gets an answer is left alone"
+    assert any(one.responded for one in listening.server._connections.values()), "who gets an answer is left alone"
     for client in (reading, *idle):
         client.close()
 
@@ -221,7 +221,7 @@ def test_without_descriptors_left_it_rests_and_comes_back(listening: Listening) 
         resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 1, hard))
         client.connect(listening.address)
         assert select.select([listening.server.fd], [], [], 10)[0]
-        listening.server.ready(listening.server.fd, select.EPOLLIN)
+        listening.server.handle_events(listening.server.fd, select.EPOLLIN)
         assert not select.select([listening.server.fd], [], [], 0)[0], "it would be woken for ever"
         assert listening.server.deadline() == pytest.approx(1001.0)
     finally:
@@ -242,7 +242,7 @@ def test_an_accept_that_fails_otherwise_is_nothing() -> None:
     made = Server([listener], lambda _: Line())
     with socket.create_connection(listener.getsockname()):
         assert select.select([made.fd], [], [], 10)[0]
-        made.ready(made.fd, select.EPOLLIN)
+        made.handle_events(made.fd, select.EPOLLIN)
     assert made.deadline() is None
     made.close()
 
@@ -255,7 +255,7 @@ def test_whom_it_does_not_admit_it_closes() -> None:
 
 
 def test_who_is_gone_before_it_is_known_is_nothing() -> None:
-    def gone(peer: socket.socket) -> Dialogue | None:
+    def gone(peer: socket.socket) -> RequestProtocol | None:
         raise OSError(errno.ENOTCONN, "gone")
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -293,7 +293,7 @@ def test_a_closed_one_does_nothing(listening: Listening) -> None:
     assert all(os.fstat(fd) for fd in listening.server.fds())
     listening.server.close()
     listening.server.close()
-    listening.server.ready(0, 0)
+    listening.server.handle_events(0, 0)
     assert listening.server.fds() == []
     assert listening.server.deadline() is None
     assert client.recv(1) == b""
@@ -328,15 +328,15 @@ def test_whatever_the_control_socket_is_sent_it_answers_with_an_object_or_waits(
     def answer(asked: object) -> dict[str, object]:
         return {"got": asked}
 
-    dialogue: Dialogue = ControlDialogue(answer)
+    dialogue: RequestProtocol = ControlProtocol(answer)
     said = None
     for at in range(0, len(request), 1000):
         said = said or dialogue.feed(request[at : at + 1000])
     if said is None and half_close:
-        said = dialogue.ended()
+        said = dialogue.on_eof()
         assert (said is None) == (request == b"")
     elif said is None:
-        said = dialogue.late()
+        said = dialogue.on_timeout()
     if said is not None:
         content = json.loads(said)
         assert isinstance(content, dict)
@@ -363,23 +363,23 @@ def test_a_connection_is_over_sooner_or_later_whatever_happens(events: list[str]
                     theirs.shutdown(socket.SHUT_WR)
             except OSError:
                 pass
-            if one.over:
+            if one.is_done:
                 return
             if event == "late":
-                one.late(now)
+                one.on_timeout(now)
             elif event == "step":
                 one.step(now)
             assert one.interest in (select.EPOLLIN, select.EPOLLOUT)
-        limit = connection.REQUEST_TIME + connection.ANSWER_TIME + connection.FAREWELL_TIME
+        limit = connection.REQUEST_TIMEOUT + connection.RESPONSE_TIMEOUT + connection.LINGER_TIMEOUT
         assert one.deadline <= now + limit
         for _ in range(2):
-            if not one.over:
-                one.late(one.deadline)
-        assert one.over or one.answered
-        if not one.over:
-            one.late(one.deadline)
-        assert one.over
+            if not one.is_done:
+                one.on_timeout(one.deadline)
+        assert one.is_done or one.responded
+        if not one.is_done:
+            one.on_timeout(one.deadline)
+        assert one.is_done
 
 
 def test_the_limits_are_those_that_are_documented() -> None:
-    assert (server.CONNECTIONS, connection.REQUEST_TIME, MAX_REQUEST) == (16, 5.0, 4096)
+    assert (server.MAX_CONNECTIONS, connection.REQUEST_TIMEOUT, MAX_REQUEST) == (16, 5.0, 4096)

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import grete
-from grete import config
-from grete.config import Layer, environment_layer, layer, resolve
-from grete.settings import ROUTE_SETTINGS, SETTINGS, Setting
-from grete.swarm.settings import SWARM_SETTINGS
-from tests.unit.layers import one_after_the_other, winners
+from grete._config import layers
+from grete._config.layers import Layer, environment_layer, parse_layer, resolve_config
+from grete._config.parsers import Setting
+from grete._config.registry import ROUTE_SETTINGS, SETTINGS
+from grete._config.swarm_settings import SWARM_SETTINGS
+from tests.unit.config_layers import layers_in_order, winners
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
 
@@ -27,9 +28,11 @@ def resolved(
     code: Mapping[str, object] | None = None,
     command_line: Mapping[str, object] | None = None,
     environment: dict[str, str] | None = None,
-) -> config.Config:
-    return resolve(
-        layer({"swarm": code}, KAFKA, "code"), layer({"swarm": command_line}, {}, "command line"), environment or {}
+) -> layers.Config:
+    return resolve_config(
+        parse_layer({"swarm": code}, KAFKA, "code"),
+        parse_layer({"swarm": command_line}, {}, "command line"),
+        environment or {},
     )
 
 
@@ -37,8 +40,8 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {2, 3, 5})
     swarm = resolved().swarm
     assert (swarm.nodes, swarm.max_rss, swarm.control, swarm.probes, swarm.cpus) == (3, None, "auto", None, "none")
-    assert (swarm.gil_timeout, swarm.report_timeout, swarm.unsteady_timeout) == (30, 15, 300)
-    assert (swarm.restart_backoff, swarm.steady_after, swarm.crash_loop_after) == ((1, 30), 10, 5)
+    assert (swarm.gil_timeout, swarm.report_timeout, swarm.not_ready_timeout) == (30, 15, 300)
+    assert (swarm.restart_backoff, swarm.ready_after, swarm.crash_loop_after) == ((1, 30), 10, 5)
     assert {value.origin for value in resolved().swarm_values.values()} == {"default"}
 
 
@@ -47,7 +50,7 @@ def test_each_layer_goes_before_those_below(empty_directory: Path) -> None:
     variable = "GRETE_SWARM_NODES"
     values = [
         resolved(code, command_line, environment).swarm_values["nodes"]
-        for environment, code, command_line in one_after_the_other(variable, "nodes")
+        for environment, code, command_line in layers_in_order(variable, "nodes")
     ]
     assert [(value.value, value.origin) for value in values] == winners(variable)
     assert resolved({"nodes": None}).swarm.max_rss == 1 << 30
@@ -58,7 +61,7 @@ def test_each_layer_goes_before_those_below(empty_directory: Path) -> None:
     [
         ("max_rss", "none", None),
         ("gil_timeout", "none", math.inf),
-        ("unsteady_timeout", "2m", 120.0),
+        ("not_ready_timeout", "2m", 120.0),
         ("restart_backoff", "100ms..5s", (0.1, 5.0)),
         ("restart_backoff", "3s", (3.0, 3.0)),
         ("control", "none", None),
@@ -115,23 +118,25 @@ def test_wrong_values_name_themselves_and_the_cure(name: str, given: object, say
 
 
 def test_unknown_names_are_refused_with_the_nearest_or_the_right_place(empty_directory: Path) -> None:
-    with pytest.raises(grete.ConfigError, match='GRETE_SWARM_NODE has no setting "node"; did you mean "nodes"'):
+    with pytest.raises(
+        grete.ConfigError, match='GRETE_SWARM_NODE: the swarm has no setting "node"; did you mean "nodes"'
+    ):
         environment_layer({"GRETE_SWARM_NODE": "3"})
     with pytest.raises(grete.ConfigError, match=r"swarm\.nodes \(from environment variable GRETE_SWARM_NODES\)"):
         environment_layer({"GRETE_SWARM_NODES": "-3"})
     with pytest.raises(grete.ConfigError, match=r"setting \"workers\": it is a setting of the App"):
         resolved({"workers": 3})
     with pytest.raises(grete.ConfigError, match=r'"max_rss": it is a setting of the swarm: .*swarm=\{"max_rss": '):
-        layer({"max_rss": "1GiB"}, {}, "code")
+        parse_layer({"max_rss": "1GiB"}, {}, "code")
     with pytest.raises(grete.ConfigError, match='no setting "swarn"; did you mean "swarm"'):
-        layer({"swarn": {}}, {}, "code")
+        parse_layer({"swarn": {}}, {}, "code")
     with pytest.raises(grete.ConfigError, match=r"how many nodes there are is .*, or GRETE_SWARM_NODES"):
         environment_layer({"GRETE_NODES": "3"})
     with pytest.raises(grete.ConfigError, match=r"swarm \(from code\) is a table of settings"):
-        layer({"swarm": 4}, {}, "code")
+        parse_layer({"swarm": 4}, {}, "code")
     (empty_directory / "grete.toml").write_text("[swarm]\nmaxrss = 3\n")
     with pytest.raises(grete.ConfigError, match=r'\[swarm\] of grete.toml has no setting "maxrss"; did you mean "max_'):
-        resolve(Layer(), Layer(), {})
+        resolve_config(Layer(), Layer(), {})
 
 
 ANYTHING = st.recursive(

@@ -1,4 +1,4 @@
-"""The Manager in made-up worlds, from seeds. `GRETE_SEED=n` runs one and tells it all, `GRETE_SEEDS=n` that many."""
+"""The Manager in made-up worlds, from seeds. `GRETE_SEED=n` runs one and prints it, `GRETE_SEEDS=n` that many."""
 
 import os
 
@@ -6,7 +6,19 @@ from grete.instrumentation.events import MANAGER
 from tests.unit.swarm_simulation import Simulation
 
 SEEDS = int(os.environ.get("GRETE_SEEDS", "1000"))
-REASONS = {"memory", "gil", "handler", "membership", "report", "pipe", "restart", "itself", "stop", "unsteady", "quiet"}
+REASONS = {
+    "memory",
+    "gil",
+    "handler",
+    "membership",
+    "report",
+    "pipe",
+    "restart",
+    "itself",
+    "stop",
+    "not_ready",
+    "quiet",
+}
 
 
 def test_what_is_always_so_is_so_whatever_nodes_do() -> None:

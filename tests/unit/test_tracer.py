@@ -68,9 +68,9 @@ def test_a_trace_arrives_as_it_was_written(agent: FakeAgent, tracer: Tracer) -> 
     assert job["metrics"] == {"records": 20.0, "_sampling_priority_v1": 1.0, "process_id": os.getpid()}
     assert book["meta"] == {"env": "test", "version": "1.2"}
     assert book["metrics"] == {"amount": 2.5}
-    told = tracer.statistics()
-    assert (told["started"], told["finished"], told["sent"], told["waiting"]) == (2, 2, 2, 0)
-    assert told["bytes"] == len(request.body)
+    counters = tracer.statistics()
+    assert (counters["started"], counters["finished"], counters["sent"], counters["waiting"]) == (2, 2, 2, 0)
+    assert counters["bytes"] == len(request.body)
 
 
 def test_an_exception_makes_an_error_and_goes_on(agent: FakeAgent, tracer: Tracer) -> None:

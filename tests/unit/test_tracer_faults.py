@@ -1,4 +1,4 @@
-"""An agent that is away, slow, overloaded, or none: what is held is bounded, losses are counted, nobody waits."""
+"""An agent that is away, slow, overloaded, or none: what is held is bounded, losses are counted, no caller waits."""
 
 import contextlib
 import os
@@ -81,7 +81,7 @@ def test_what_will_not_pass_is_dropped_at_once(agent: FakeAgent, status: int, re
 
 
 def test_an_endless_answer_is_not_asked_for_again(agent: FakeAgent) -> None:
-    """Whoever answers so may have taken the spans."""
+    """An agent that answers so may have taken the spans."""
     tracer = tracer_for(agent)
     agent.reply = lambda request: b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"
     tracer.start("job").finish()
@@ -106,7 +106,7 @@ def test_what_is_too_large_goes_in_parts(agent: FakeAgent) -> None:
     assert tracer.close()
 
 
-def test_nobody_waits_for_an_agent_that_does_not_answer(agent: FakeAgent) -> None:
+def test_no_thread_waits_for_an_agent_that_does_not_answer(agent: FakeAgent) -> None:
     tracer = tracer_for(agent, timeout=60, max_spans=100)
     asked = threading.Event()
 
@@ -119,8 +119,8 @@ def test_nobody_waits_for_an_agent_that_does_not_answer(agent: FakeAgent) -> Non
     assert asked.wait(30)
     for _ in range(10_000):
         tracer.start("job", parent=None).finish()
-    told = tracer.statistics()
-    assert (told["waiting"], dropped(tracer)) == (100, {"full": 9_901})
+    counters = tracer.statistics()
+    assert (counters["waiting"], dropped(tracer)) == (100, {"full": 9_901})
     assert not tracer.flush(0.05)
     assert not tracer.close(0.05)
 
@@ -131,13 +131,13 @@ def test_memory_is_bounded_while_the_agent_is_away() -> None:
         span = tracer.start("job", parent=None)
         span.set_tag("text", "x" * 10_000)
         span.finish()
-    told = tracer.statistics()
-    assert 900_000 < told["waiting_bytes"] <= 1024 * 1024
-    assert told["waiting"] + told["dropped"]["full"] == 5_000
+    counters = tracer.statistics()
+    assert 900_000 < counters["waiting_bytes"] <= 1024 * 1024
+    assert counters["waiting"] + counters["dropped"]["full"] == 5_000
     assert tracer.close(30)
-    told = tracer.statistics()
-    assert (told["waiting"], told["waiting_bytes"]) == (0, 0)
-    assert told["dropped"]["full"] + told["dropped"]["away"] == 5_000
+    counters = tracer.statistics()
+    assert (counters["waiting"], counters["waiting_bytes"]) == (0, 0)
+    assert counters["dropped"]["full"] + counters["dropped"]["away"] == 5_000
 
 
 @pytest.mark.parametrize("how", ["stall", "drip"])
@@ -250,8 +250,8 @@ def test_a_child_sends_its_own_spans_and_none_of_its_parents(agent: FakeAgent) -
                 span.finish()
                 with tracer.start("childs"):
                     pass
-                told = tracer.statistics()
-                status = 0 if tracer.close(30) and (told["started"], told["waiting"]) == (1, 1) else 2
+                counters = tracer.statistics()
+                status = 0 if tracer.close(30) and (counters["started"], counters["waiting"]) == (1, 1) else 2
             finally:
                 os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -1,4 +1,4 @@
-"""A tracer that listens to an App: a span for each job, and for each record if it is wished."""
+"""A tracer that listens to an App: a span for each job, and for each record on request."""
 
 import asyncio
 import contextvars
@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import grete
-from grete import _core
+from grete import _native
 from grete.instrumentation import Monitor
 from grete.instrumentation.datadog import Span, Tracer
 from tests.kafka.waiting import eventually
-from tests.unit.batches import Record, batch
 from tests.unit.fake_agent import FakeAgent, answer, fake_agent
-from tests.unit.jobs import FakeJob
-from tests.unit.test_hooks import Rig
+from tests.unit.fake_jobs import FakeJob
+from tests.unit.record_batches import Record, batch
+from tests.unit.test_hook_runner import Rig
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 Headers = list[tuple[str, bytes | None]]
@@ -30,7 +30,7 @@ def sender(span_id: int, trace: str = TRACE) -> Headers:
 def job_of(*headers: Headers, **place: Any) -> FakeJob:
     """A job with a record for each of these headers, at offset 5 and so on."""
     records = [Record(5 + at, b"101", headers=of_one) for at, of_one in enumerate(headers)]
-    return FakeJob(messages=_core._testing_decode(batch(records), "orders", 3, decoder=int), **place)
+    return FakeJob(messages=_native._testing_decode(batch(records), "orders", 3, decoder=int), **place)
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def by_name(agent: FakeAgent, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_each_record_has_a_span_if_it_is_wished(agent: FakeAgent, monitor: Monitor, asynchronous: bool) -> None:
+def test_each_record_has_a_span_on_request(agent: FakeAgent, monitor: Monitor, asynchronous: bool) -> None:
     tracer = Tracer("orders", agent=agent.url, messages=True)
     monitor.subscribe(tracer)
 
@@ -269,7 +269,7 @@ def test_one_record_is_linked_to_nothing_that_it_is_part_of(agent: FakeAgent, mo
     assert "span_links" not in one
 
 
-def test_without_the_wish_nobody_is_told_of_records(monitor: Monitor, tracer: Tracer) -> None:
+def test_records_have_no_events_unless_requested(monitor: Monitor, tracer: Tracer) -> None:
     assert not monitor.event("message.process")
     assert not monitor.event("message.processed")
     monitor.unsubscribe(tracer)
@@ -284,12 +284,12 @@ def test_who_comes_or_goes_while_a_handler_runs_breaks_nothing(agent: FakeAgent,
         if changes:
             changes.pop(0)(tracer)
 
-    # What nobody ends stays the current span of its thread.
+    # A span without an end stays the current span of its thread.
     contextvars.copy_context().run(run, change, monitor, job_of([]), job_of([]))
     monitor.subscribe(tracer)
     run(change, monitor, job_of([]))
     assert tracer.close()
-    # The first job's end alone is nobody's; of the second one nobody hears the end.
+    # The first job's end has no begun span; the second job's end reaches no listener.
     assert len(agent.spans) == 1
 
 
@@ -333,19 +333,19 @@ BAD: dict[str, Callable[[FakeAgent], object]] = {
 def test_jobs_go_on_whatever_the_agent_does(monitor: Monitor, how: str) -> None:
     with fake_agent() as agent:
         BAD[how](agent)
-        # Nothing that is given up in a minute: whoever waited for the agent would be seen.
+        # Nothing is given up within a minute: a call that waited for the agent would be seen.
         timeout = 60.0 if how in ("stalls", "drips") else 2.0
         tracer = Tracer("orders", agent=agent.url, interval=0.01, timeout=timeout, max_spans=100)
         monitor.subscribe(tracer)
         rig = Rig(nothing, monitor=monitor)
         for _ in range(2_000):
             rig.run(job_of([]))
-        told = tracer.statistics()
-        assert told["finished"] == 2_000
-        assert told["waiting"] <= 100
-        assert told["dropped"]["full"] > 0
+        counters = tracer.statistics()
+        assert counters["finished"] == 2_000
+        assert counters["waiting"] <= 100
+        assert counters["dropped"]["full"] > 0
         tracer.close(0.1)
         eventually(lambda: tracer.statistics()["waiting"] == 0 or how in ("stalls", "drips"), 30)
     eventually(lambda: tracer.statistics()["waiting"] == 0, 30)
-    told = tracer.statistics()
-    assert told["sent"] + sum(told["dropped"].values()) == 2_000
+    counters = tracer.statistics()
+    assert counters["sent"] + sum(counters["dropped"].values()) == 2_000

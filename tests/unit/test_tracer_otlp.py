@@ -13,14 +13,14 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 import grete
-from grete import _core
+from grete import _native
 from grete.errors import ConfigError
 from grete.instrumentation import Monitor
 from grete.instrumentation.datadog import Tracer
-from tests.unit.batches import Record, batch
 from tests.unit.fake_agent import FakeAgent, Request, answer, fake_agent
-from tests.unit.jobs import FakeJob
-from tests.unit.test_hooks import Rig
+from tests.unit.fake_jobs import FakeJob
+from tests.unit.record_batches import Record, batch
+from tests.unit.test_hook_runner import Rig
 
 VARIABLES = [
     "OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -49,21 +49,21 @@ def tracer_for(collector: FakeAgent, **settings: Any) -> Tracer:
 def values(attributes: Any) -> dict[str, Any]:
     """Each once."""
     pairs: list[KeyValue] = list(attributes)
-    told = {pair.key: getattr(pair.value, str(pair.value.WhichOneof("value"))) for pair in pairs}
-    assert len(told) == len(pairs)
-    return told
+    found = {pair.key: getattr(pair.value, str(pair.value.WhichOneof("value"))) for pair in pairs}
+    assert len(found) == len(pairs)
+    return found
 
 
 def decoded(request: Request) -> list[tuple[dict[str, Any], list[Span]]]:
     """Resources with their spans."""
     message = ExportTraceServiceRequest.FromString(request.body)
     assert message.SerializeToString(deterministic=True)  # all of it is known and in range
-    told = []
+    found = []
     for resource in message.resource_spans:
         (scope,) = resource.scope_spans
         assert scope.scope.name == "grete"
-        told.append((values(resource.resource.attributes), list(scope.spans)))
-    return told
+        found.append((values(resource.resource.attributes), list(scope.spans)))
+    return found
 
 
 def spans(collector: FakeAgent) -> list[Span]:
@@ -133,9 +133,9 @@ def test_an_exception_is_an_event_and_a_status(collector: FakeAgent) -> None:
     assert values(job.attributes) == {"error.type": "ValueError"}
     (event,) = job.events
     assert (event.name, event.time_unix_nano) == ("exception", job.end_time_unix_nano)
-    told = values(event.attributes)
-    assert (told["exception.type"], told["exception.message"]) == ("ValueError", "no such order")
-    assert 'raise ValueError("no such order")' in told["exception.stacktrace"]
+    attributes = values(event.attributes)
+    assert (attributes["exception.type"], attributes["exception.message"]) == ("ValueError", "no such order")
+    assert 'raise ValueError("no such order")' in attributes["exception.stacktrace"]
     assert (plain_span.status.code, plain_span.status.message) == (Status.STATUS_CODE_ERROR, "")
     assert not plain_span.events
 
@@ -164,13 +164,13 @@ def test_other_services_are_resources_of_their_own(collector: FakeAgent) -> None
         tracer.start("query", service="db").finish()
     assert tracer.close()
     (request,) = collector.requests
-    told = [
+    found = [
         (resource["service.name"], resource.get("service.version"), len(spans)) for resource, spans in decoded(request)
     ]
-    assert told == [("db", None, 1), ("orders", "1", 1)]
+    assert found == [("db", None, 1), ("orders", "1", 1)]
 
 
-def test_what_nobody_wants_is_not_sent(collector: FakeAgent) -> None:
+def test_unsampled_spans_are_not_sent(collector: FakeAgent) -> None:
     tracer = tracer_for(collector)
     unsampled = tracer.extract({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"})
     tracer.start("unwanted", parent=unsampled).finish()
@@ -225,13 +225,13 @@ def test_what_may_be_sent_again_is(collector: FakeAgent, status: int) -> None:
     tracer = tracer_for(collector)
     tracer.start("job").finish()
     assert tracer.flush(30)
-    told = tracer.statistics()
-    assert (len(collector.requests), told["sent"], told["retried"]) == (2, 1, 1)
+    counters = tracer.statistics()
+    assert (len(collector.requests), counters["sent"], counters["retried"]) == (2, 1, 1)
     assert tracer.close()
 
 
-def test_a_collector_is_left_alone_for_as_long_as_it_wishes(collector: FakeAgent) -> None:
-    """Without its wish, the next request would come after 0.1 s at the latest."""
+def test_retry_after_of_a_collector_is_respected(collector: FakeAgent) -> None:
+    """Without its header, the next request would come after 0.1 s at the latest."""
     answers = iter([answer(503, b"", "Retry-After: 120")])
     collector.reply = lambda request: next(answers, answer(200, b""))
     tracer = tracer_for(collector)
@@ -295,8 +295,8 @@ def test_settings_come_from_opentelemetrys_environment(collector: FakeAgent, mon
     (request,) = collector.requests
     assert (request.headers["api-key"], request.headers["x-team"], "x" in request.headers) == ("a b", "ledger", False)
     ((resource, _),) = decoded(request)
-    told = [resource[key] for key in ("service.name", "service.version", "deployment.environment.name")]
-    assert told == ["billing", "3", "prod"]
+    found = [resource[key] for key in ("service.name", "service.version", "deployment.environment.name")]
+    assert found == ["billing", "3", "prod"]
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_settings_come_from_opentelemetrys_environment(collector: FakeAgent, mon
         ({}, {"agent": "collector:4317"}, "has no scheme"),
         ({}, {"headers": {"a b": "c"}}, "'a b' cannot be sent"),
         ({}, {"headers": {"a": "c\r\nX: y"}}, "'a' cannot be sent"),
-        ({}, {"headers": {"Content-Length": "7"}}, "set already"),
+        ({}, {"headers": {"Content-Length": "7"}}, "is set by Grete itself"),
         ({"OTEL_EXPORTER_OTLP_HEADERS": "x=y,secret"}, {}, 'pair 2 has no key or no "="'),
         ({"OTEL_RESOURCE_ATTRIBUTES": "=x"}, {}, "pair 1"),
         (
@@ -329,7 +329,7 @@ def test_what_cannot_be_used_is_named(
     assert "secret" not in str(raised.value)
 
 
-def test_a_child_tells_of_itself(collector: FakeAgent) -> None:
+def test_a_child_sends_its_own_resource(collector: FakeAgent) -> None:
     tracer = tracer_for(collector)
     tracer.start("parents").finish()
     assert tracer.flush(30)
@@ -342,12 +342,12 @@ def test_a_child_tells_of_itself(collector: FakeAgent) -> None:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert tracer.close()
-    told = [
+    found = [
         (resource["process.pid"], [span.name for span in spans])
         for request in collector.requests
         for resource, spans in decoded(request)
     ]
-    assert told == [(os.getpid(), ["parents"]), (pid, ["childs"])]
+    assert found == [(os.getpid(), ["parents"]), (pid, ["childs"])]
 
 
 def test_spans_of_jobs_are_called_by_the_conventions(collector: FakeAgent) -> None:
@@ -359,7 +359,7 @@ def test_spans_of_jobs_are_called_by_the_conventions(collector: FakeAgent) -> No
         assert message.value == b"x"
 
     record = Record(5, b"x", headers=[("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")])
-    Rig(take, monitor=monitor).run(FakeJob(messages=_core._testing_decode(batch([record]), "orders", 3)))
+    Rig(take, monitor=monitor).run(FakeJob(messages=_native._testing_decode(batch([record]), "orders", 3)))
     assert tracer.close()
     one, job = spans(collector)
     assert (job.name, job.kind, job.parent_span_id.hex()) == (

@@ -6,7 +6,7 @@ import os
 import threading
 
 import grete
-from tests.integration.apps import log
+from tests.integration.apps import app_log
 
 app = grete.App(
     os.environ["FORWARDER_GROUP"],
@@ -29,4 +29,4 @@ class Forwarder(grete.Consumer):
     def consume(self) -> None:
         self.producer.produce_many(os.environ["FORWARDER_TO"], self.messages)
         threads = [thread.name for thread in threading.enumerate()]
-        log.write("forwarded", count=len(self.messages), partition=self.partition, threads=threads)
+        app_log.write("forwarded", count=len(self.messages), partition=self.partition, threads=threads)

@@ -1,11 +1,11 @@
-"""Notes records; with GATED_GATE, a FIFO, the first handlers wait until somebody has opened it for writing."""
+"""Notes records; with GATED_GATE, a FIFO, the first handlers wait until a test has opened it for writing."""
 
 from __future__ import annotations
 
 import os
 
 import grete
-from tests.integration.apps import log
+from tests.integration.apps import app_log
 from tests.kafka.waiting import eventually
 
 GATE = os.environ.get("GATED_GATE")
@@ -36,10 +36,10 @@ class Gated(grete.Consumer):
     """Notes what it begins."""
 
     def consume(self) -> None:
-        log.write("begin", partition=self.partition, offsets=list(self.messages.offsets))
+        app_log.write("begin", partition=self.partition, offsets=list(self.messages.offsets))
         if GATE is not None and len(at_the_gate) < WORKERS:
             at_the_gate.append(self.partition)
             eventually(others_wait, 30.0, "records of the other partitions")
-            log.write("ready", partition=self.partition)
+            app_log.write("ready", partition=self.partition)
             os.close(os.open(GATE, os.O_RDONLY))
-            log.write("through", partition=self.partition)
+            app_log.write("through", partition=self.partition)

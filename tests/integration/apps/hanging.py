@@ -6,7 +6,7 @@ import os
 import threading
 
 import grete
-from tests.integration.apps import log
+from tests.integration.apps import app_log
 
 HANG = int(os.environ.get("HANGING_AT", "-1"))
 
@@ -26,6 +26,6 @@ class Hanging(grete.Consumer):
     """Notes batches."""
 
     def consume(self) -> None:
-        log.write("begin", partition=self.partition, offsets=list(self.messages.offsets))
+        app_log.write("begin", partition=self.partition, offsets=list(self.messages.offsets))
         if HANG in self.messages.offsets:
             threading.Event().wait()

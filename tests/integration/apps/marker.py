@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import grete
-from tests.integration.apps import log
+from tests.integration.apps import app_log
 
 OPEN = {int(offset) for offset in os.environ.get("MARKER_OPEN", "").split()}
 
@@ -21,7 +21,7 @@ class Marker(grete.Consumer):
     """Leaves some records open."""
 
     def consume(self) -> None:
-        log.write("run", partition=self.partition, runs=log.runs(self.messages.offsets))
+        app_log.write("run", partition=self.partition, runs=app_log.runs(self.messages.offsets))
         for message in self.messages:
             if message.offset not in OPEN:
                 self.mark(message)

@@ -1,6 +1,6 @@
-"""Moves every metric: forwards what it reads, fails at what it is told to, retries it, and gives it up.
+"""App that moves every metric: forwards what it reads, fails at marked records, retries them, and gives them up.
 
-In a swarm it harms its node when told to: see `harm`.
+In a swarm it harms its node on request: see `harm`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 import os
 
 import grete
-from tests.integration.apps import harm
+from tests.integration.apps import fault_handler
 from tests.integration.apps.eventlog import EventLog
 
 logging.getLogger("grete").addHandler(EventLog())
@@ -32,14 +32,14 @@ app = grete.App(
     os.environ["METERED_TOPIC"],
     retry=grete.Retry(attempts=2, backoff="10ms..10ms"),
     dead_letter=os.environ["METERED_DEAD"],
-    expire="1h",
+    max_age="1h",
     max_messages=50,
 )
 class Metered(grete.Consumer):
-    """Of the value "bad" it says so."""
+    """Of the value "bad" it says so. On the event loop, which is measured, too."""
 
-    def consume(self) -> None:
-        harm.obey(app.node)
+    async def consume(self) -> None:
+        fault_handler.obey(app.node)
         for message in self.messages:
             if message.value == b"bad":
                 raise ValueError("this one is bad")

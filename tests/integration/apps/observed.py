@@ -1,4 +1,4 @@
-"""Tells OpenTelemetry of its jobs, with an SDK for each node. For `grete swarm`."""
+"""App that traces its jobs with OpenTelemetry, with an SDK for each node. For `grete swarm`."""
 
 from __future__ import annotations
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import zlib
 
 import grete
-from tests.integration.apps import log
+from tests.integration.apps import app_log
 
 # Simulated work per batch, in seconds: without any, a test's records are through before it can interfere.
 WORK = float(os.environ.get("RECORDER_WORK", "0"))
+# After so many records each batch takes a second, so that something is left for a stop in the middle; 0: never.
+SLOW_AFTER = int(os.environ.get("RECORDER_SLOW_AFTER", "0"))
 KAFKA = {
     "bootstrap.servers": os.environ["RECORDER_SERVERS"],
     "partition.assignment.strategy": os.environ.get("RECORDER_ASSIGNOR", "cooperative-sticky"),
@@ -29,6 +32,9 @@ app = grete.App(
     shutdown_timeout=os.environ.get("RECORDER_SHUTDOWN_TIMEOUT", "30s"),
 )
 
+_done = [0]
+_lock = threading.Lock()
+
 
 @app.consumer(os.environ["RECORDER_TOPIC"], max_messages=int(os.environ.get("RECORDER_MAX_MESSAGES", "500")))
 class Recorder(grete.Consumer):
@@ -36,16 +42,19 @@ class Recorder(grete.Consumer):
 
     def consume(self) -> None:
         messages = self.messages
-        log.write("begin", partition=self.partition, first=messages.first_offset)
+        app_log.write("begin", partition=self.partition, first=messages.first_offset)
         crc = 0
         for value in messages.values():
             crc = zlib.crc32(value or b"", crc)
-        if WORK:
-            time.sleep(WORK)
-        log.write("batch", partition=self.partition, runs=log.runs(messages.offsets), crc=crc)
+        with _lock:
+            _done[0] += len(messages)
+            slow = 0 < SLOW_AFTER < _done[0]
+        if slow or WORK:
+            time.sleep(1.0 if slow else WORK)
+        app_log.write("batch", partition=self.partition, runs=app_log.runs(messages.offsets), crc=crc)
 
     def revoked(self) -> None:
-        log.write("revoked", partition=self.partition, lost=self.lost)
+        app_log.write("revoked", partition=self.partition, lost=self.lost)
 
     def shutdown(self) -> None:
-        log.write("shutdown", partition=self.partition)
+        app_log.write("shutdown", partition=self.partition)

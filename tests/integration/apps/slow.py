@@ -7,7 +7,7 @@ import os
 import threading
 
 import grete
-from tests.integration.apps import log
+from tests.integration.apps import app_log
 
 WORK = float(os.environ["SLOW_WORK"])
 
@@ -23,7 +23,7 @@ answer = threading.Event()
 
 
 def _done(message: grete.Message) -> None:
-    log.write("done", offset=message.offset)
+    app_log.write("done", offset=message.offset)
 
 
 if os.environ["SLOW_STYLE"] == "async":

@@ -1,4 +1,4 @@
-"""A swarm's worker: writes down what it reads as `recorder` does, and harms its node when told to: see `harm`.
+"""A swarm's worker: writes down what it reads as `recorder` does, and harms its node on request: see `harm`.
 
 The environment says what to read. `SWARM_KAFKA`, `SWARM_APP` and `SWARM_ROUTE` are settings in JSON.
 """
@@ -12,7 +12,7 @@ import time
 import zlib
 
 import grete
-from tests.integration.apps import harm, log
+from tests.integration.apps import app_log, fault_handler
 from tests.integration.apps.eventlog import EventLog
 
 # Simulated work per batch, in seconds.
@@ -40,31 +40,31 @@ warm: dict[str, int] = {}
 def warm_up() -> None:
     """Runs once, in the supervisor."""
     warm["pid"] = os.getpid()
-    log.write("preload")
+    app_log.write("preload")
 
 
 class Worker(grete.Consumer):
     """Logs the start of each job before it works, and what it has read when it is done."""
 
     def initialize(self) -> None:
-        log.write("initialize", topic=self.topic, partition=self.partition, node=app.node, warm=warm.get("pid"))
+        app_log.write("initialize", topic=self.topic, partition=self.partition, node=app.node, warm=warm.get("pid"))
 
     def consume(self) -> None:
         messages = self.messages
-        log.write("begin", partition=self.partition, first=messages.first_offset)
-        harm.obey(app.node)
+        app_log.write("begin", partition=self.partition, first=messages.first_offset)
+        fault_handler.obey(app.node)
         crc = 0
         for value in messages.values():
             crc = zlib.crc32(value or b"", crc)
         if WORK:
             time.sleep(WORK)
-        log.write("batch", partition=self.partition, runs=log.runs(messages.offsets), crc=crc)
+        app_log.write("batch", partition=self.partition, runs=app_log.runs(messages.offsets), crc=crc)
 
     def revoked(self) -> None:
-        log.write("revoked", partition=self.partition, lost=self.lost)
+        app_log.write("revoked", partition=self.partition, lost=self.lost)
 
     def shutdown(self) -> None:
-        log.write("shutdown", partition=self.partition)
+        app_log.write("shutdown", partition=self.partition)
 
 
 # As an App that dies with each node's first steps.

@@ -1,0 +1,237 @@
+"""Apps on embedded brokers: `settle`, members of one group, crashes, faults, and explored schedules."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import grete
+from grete import testing
+from grete.testing._kafka.choice import Choice
+from grete.testing._kafka.schedule import FaultSchedule
+
+
+@pytest.fixture
+def brokers() -> Iterator[testing.Kafka]:
+    with Choice("embedded").open({}, 1) as kafka:
+        yield kafka
+
+
+def make(seen: list[bytes | None], name: str = "shop", topic: str = "orders", **settings: object) -> grete.App:
+    app = grete.App(name)
+
+    @app.consumer(topic, **settings)  # type: ignore[arg-type]
+    def handle(message: grete.Message) -> None:
+        seen.append(message.value)
+
+    return app
+
+
+def test_settle_waits_for_a_handler_that_runs(brokers: testing.Kafka) -> None:
+    running, release = threading.Event(), threading.Event()
+    app = grete.App("slow")
+
+    @app.consumer("orders")
+    def handle(message: grete.Message) -> None:
+        running.set()
+        assert release.wait(30)
+
+    with brokers.run(app) as t:
+        brokers.produce("orders", b"1")
+        assert running.wait(30)
+        try:
+            with pytest.raises(
+                grete.TimeoutError, match=r"orders\[0\] is running at offset \d of 1, .*handle runs for"
+            ):
+                t.settle(0.05)
+        finally:
+            release.set()
+        t.settle()
+        assert brokers.committed("orders") == {0: 1}
+
+
+def test_settle_says_when_a_handler_has_returned_and_its_records_are_not_written(brokers: testing.Kafka) -> None:
+    app, called = grete.App("slow"), threading.Event()
+
+    @app.consumer("orders", publish="invoices")
+    def charge(message: grete.Message) -> bytes:
+        called.set()
+        return b"1"
+
+    brokers.fail("Produce", error="NOT_LEADER_OR_FOLLOWER")
+    with brokers.run(app) as t:
+        brokers.produce("orders", b"1")
+        assert called.wait(30)
+        said = r"charge has returned and waits for the delivery of 1 record that it produced$"
+        try:
+            with pytest.raises(grete.TimeoutError, match=said) as info:
+                t.settle(1.0)
+            assert "runs for" not in str(info.value)
+        finally:
+            brokers.heal()
+        t.settle(60)
+
+
+def test_settle_without_records_returns_at_once(brokers: testing.Kafka) -> None:
+    with brokers.run(make([])) as t:
+        t.settle(0.0)
+
+
+def test_records_before_the_start_are_processed(brokers: testing.Kafka) -> None:
+    seen: list[bytes | None] = []
+    written = brokers.produce("orders", b"1", testing.Record(b"2", key="k", headers={"a": "b"}))
+    assert [(record.partition, record.offset) for record in written] == [(0, 0), (0, 1)]
+    with brokers.run(make(seen)) as t:
+        t.settle()
+    assert seen == [b"1", b"2"]
+    assert brokers.produced("orders")[1].headers == (("a", b"b"),)
+
+
+def test_members_of_one_group_share_the_partitions(brokers: testing.Kafka) -> None:
+    first: list[bytes | None] = []
+    second: list[bytes | None] = []
+    brokers.create_topic("orders", 4)
+    with brokers.run(make(first)), brokers.run(make(second)):
+        for partition in range(4):
+            brokers.produce("orders", b"%d" % partition, partition=partition)
+        brokers.settle()
+        assert sorted(first + second) == [b"0", b"1", b"2", b"3"]  # type: ignore[type-var]
+        assert brokers.committed("orders") == dict.fromkeys(range(4), 1)
+
+
+def test_an_app_runs_once_at_a_time(brokers: testing.Kafka) -> None:
+    app = make([])
+    with brokers.run(app) as t:
+        with pytest.raises(grete.GreteError, match="runs already"), brokers.run(app):
+            pass
+        t.settle()
+
+
+def test_manual_offsets_that_are_not_marked_remain(brokers: testing.Kafka) -> None:
+    seen: list[bytes | None] = []
+    app = grete.App("manual")
+
+    @app.consumer("orders", offsets="manual")
+    class Orders(grete.Consumer):
+        def consume(self) -> None:
+            seen.extend(self.messages.values())
+
+    with brokers.run(app) as t:
+        brokers.produce("orders", b"1")
+        t.settle()
+    assert (seen, brokers.committed("orders")) == ([b"1"], {})
+
+
+def test_a_virtual_clock_ends_backoffs_of_keys(brokers: testing.Kafka) -> None:
+    runs: list[object] = []
+    app = grete.App("keys")
+
+    @app.consumer("orders", concurrency="key", retry=grete.Retry(attempts=4, backoff="1h..1h"), dead_letter="dead")
+    def handle(message: grete.Message) -> None:
+        runs.append(message.key)
+        if message.key == b"bad":
+            raise ValueError("bad")
+
+    with brokers.run(app, clock="virtual") as t:
+        for key in ("a", "bad", "b"):
+            brokers.produce("orders", b"", key=key)
+        t.settle()
+    assert sorted(runs) == [b"a", b"b", *[b"bad"] * 4]  # type: ignore[type-var]
+    assert [(dead.offset, dead.attempts, dead.error) for dead in brokers.dead_letters("dead")] == [(1, 4, "ValueError")]
+
+
+def test_a_refused_commit_is_repeated(brokers: testing.Kafka) -> None:
+    with brokers.run(make([])) as t:
+        brokers.produce("orders", b"1")
+        brokers.fail("OffsetCommit", error="REBALANCE_IN_PROGRESS", times=1)
+        t.settle()
+        assert brokers.committed("orders") == {0: 1}
+
+
+def test_faults_pass_by_the_tests_own_records(brokers: testing.Kafka) -> None:
+    brokers.disconnect("Produce")
+    assert [record.offset for record in brokers.produce("orders", b"1", b"2")] == [0, 1]
+    brokers.heal()
+
+
+def test_a_crash_runs_no_hook_and_commits_nothing(brokers: testing.Kafka) -> None:
+    ends: list[str] = []
+    app = grete.App("hooks")
+
+    @app.consumer("orders")
+    class Orders(grete.Consumer):
+        def consume(self) -> None:
+            self.messages.values()
+
+        def shutdown(self) -> None:
+            ends.append("shutdown")
+
+        def revoked(self) -> None:
+            ends.append("revoked")
+
+    with brokers.run(app) as t:
+        brokers.produce("orders", b"1")
+        t.settle()
+        with brokers.crash(t):
+            brokers.produce("orders", b"2")
+            t.settle()
+        assert not t.is_running
+        assert (ends, brokers.committed("orders")) == ([], {0: 1})
+        assert brokers.broker.members("hooks") == []
+    with brokers.run(app) as t:
+        t.settle()
+    assert (brokers.runs("orders", 0), brokers.runs("orders", 1)) == (1, 2)
+
+
+def test_a_rebalance_and_an_expired_session(brokers: testing.Kafka) -> None:
+    seen: list[bytes | None] = []
+    with brokers.run(make(seen)) as t:
+        for number in range(6):
+            brokers.produce("orders", b"%d" % number)
+            brokers.rebalance("shop") if number % 2 else brokers.expire_session(t)
+            t.settle()
+    assert {*seen} == {b"%d" % number for number in range(6)}
+    assert brokers.committed("orders") == {0: 6}
+
+
+def test_async_handlers_run_on_the_loop_of_the_test(brokers: testing.Kafka) -> None:
+    async def main() -> None:
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        app = grete.App("async")
+
+        @app.consumer("orders")
+        async def handle(message: grete.Message) -> None:
+            await queue.put(message.value)
+
+        async with brokers.run(app) as t:
+            await asyncio.to_thread(brokers.produce, "orders", b"1")
+            await t.settled()
+            assert queue.get_nowait() == b"1"
+
+    asyncio.run(main())
+
+
+def test_a_schedule_depends_on_its_seed_alone() -> None:
+    assert str(FaultSchedule(3, 5)) == str(FaultSchedule(3, 5)) != str(FaultSchedule(4, 5))
+
+
+def test_explore_names_the_smallest_seed_that_fails_and_its_faults() -> None:
+    def scenario(kafka: testing.Kafka) -> None:
+        with kafka.run(make([])) as t:
+            kafka.produce("orders", b"1")
+            t.settle(30)
+        assert kafka.committed("orders") == {0: 1}
+
+    testing.explore(scenario, seeds=3)
+
+    def failing(kafka: testing.Kafka) -> None:
+        raise AssertionError("no")
+
+    with pytest.raises(AssertionError) as raised:
+        testing.explore(failing, seeds=[7, 8])
+    note = raised.value.__notes__[0]
+    assert "smallest failing seed: 7" in note
+    assert str(FaultSchedule(7, 5)) in note
