@@ -31,7 +31,7 @@ def amount(value: bytes) -> int:
     "movements",
     concurrency="key",
     payload=amount,
-    retry=grete.Retry(attempts=3, backoff="100ms..2s", never=grete.DecodeError),
+    retry=grete.Retry(attempts=3, backoff="100ms..2s"),
     dead_letter="movements.dlq",
 )
 def book(message: grete.Message) -> None:

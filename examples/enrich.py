@@ -24,7 +24,7 @@ CURRENCIES = {"GB": "GBP", "FR": "EUR", "US": "USD"}
 
 
 class Signup(TypedDict):
-    """What a value is decoded to."""
+    """Decoded value of a record."""
 
     name: str
     country: str
@@ -41,7 +41,7 @@ async def ask(country: str) -> str:
     payload=Signup,
     concurrency="key",
     # The service knows no more of an unknown country in a second: KeyError is not worth another attempt.
-    retry=grete.Retry(attempts=5, backoff="200ms..10s", never=(KeyError, grete.DecodeError)),
+    retry=grete.Retry(attempts=5, backoff="200ms..10s", never=KeyError),
     dead_letter="signups.dlq",
 )
 class Enrich(grete.Consumer):

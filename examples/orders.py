@@ -23,7 +23,7 @@ logger = logging.getLogger("orders")
 
 @dataclass
 class Order:
-    """What a value is decoded to."""
+    """Decoded value of a record."""
 
     amount: int
 
@@ -32,7 +32,7 @@ class Order:
     "orders",
     payload=Order,
     # What does not decode now will not do so in a second: no further attempt, it is a dead letter at once.
-    retry=grete.Retry(attempts=3, backoff="200ms..5s", never=grete.DecodeError),
+    retry=grete.Retry(attempts=3, backoff="200ms..5s"),
     dead_letter="orders.dlq",
 )
 class Totals(grete.Consumer):

@@ -1,6 +1,6 @@
 """A handler that computes, in several processes that share what was loaded once.
 
-Run it against a broker on this machine, and look at it:
+Run it against a broker on this machine, and watch it:
 
     grete topics create baskets --partitions 8
     grete swarm examples.swarm:app --nodes 2
@@ -43,7 +43,7 @@ def load_prices() -> None:
 
 @dataclass
 class Basket:
-    """What a value is decoded to."""
+    """Decoded value of a record."""
 
     items: list[int]
 

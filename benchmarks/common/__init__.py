@@ -1,1 +1,1 @@
-"""What the benchmarks share: pinning, accounting, the broker, native programs, tables, plots."""
+"""Code that the benchmarks share: pinning, accounting, the broker, native programs, tables, plots."""

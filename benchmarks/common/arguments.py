@@ -65,7 +65,7 @@ class ProduceArguments:
 
     @property
     def partition(self) -> int | None:
-        """Where all records go; None lets the client spread them."""
+        """Partition of all records; None lets the client spread them."""
         return 0 if self.partitions == 1 else None
 
 

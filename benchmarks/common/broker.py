@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.kafka import KafkaCluster
+from tests.kafka import ApacheCluster
 from tests.kafka.admin import TopicAdmin
 
 
 @dataclass(frozen=True)
 class Broker:
-    """Where it listens and what it is."""
+    """A broker: address, version, settings."""
 
     bootstrap: str
     version: str
@@ -31,6 +31,6 @@ def broker(bootstrap: str | None, core: int) -> Iterator[Broker]:
         return
     # A broker that was stopped for some seconds is still a member of its cluster.
     patient = {"broker.session.timeout.ms": 30_000}
-    with KafkaCluster(cpus={core}, heap="2g", fast_start=False, properties=patient) as kafka:
+    with ApacheCluster(cpus={core}, heap="2g", fast_start=False, properties=patient) as kafka:
         settings = f"KRaft, one node, -Xmx2g, G1, core {core}"
         yield Broker(kafka.bootstrap_servers, kafka.version, settings, kafka.admin, lambda sig: kafka.kill(1, sig))

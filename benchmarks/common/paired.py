@@ -1,4 +1,4 @@
-"""What two ways differ by, measured in turns: what slows one of a pair mostly slows the other, too."""
+"""Difference of two ways, measured in turns: what slows one of a pair mostly slows the other, too."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Interval:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Interval:
-        """Of at least one."""
+        """Returns the interval of at least one value."""
         ordered = sorted(values)
         # How many of them are below the true median is binomial.
         below = max(0, int((len(ordered) - _WIDTH * sqrt(len(ordered))) / 2))

@@ -24,7 +24,7 @@ class Cores:
 
 @contextmanager
 def pinned(core: int) -> Iterator[None]:
-    """What is started inside inherits the core; the caller gets its own cores back."""
+    """Pins the caller to a core, which processes started inside inherit; the caller gets its own cores back."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:

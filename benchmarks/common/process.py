@@ -1,4 +1,4 @@
-"""What a process has used, read from /proc, so that the process itself need not take part."""
+"""Resource usage of a process, read from /proc, so that the process itself need not take part."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def by_thread(pid: int) -> dict[int, ThreadUsage]:
 
 
 def children(pid: int) -> list[int]:
-    """Those that live, and the dead that nobody has reaped yet."""
+    """PIDs of children, dead ones that are not reaped yet included."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -105,7 +105,7 @@ def own_switches() -> tuple[int, int]:
 
 
 def machine() -> dict[str, str]:
-    """What the numbers were measured on."""
+    """Facts of the machine on which the numbers were measured."""
     info = _status(Path("/proc/meminfo"))
     models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     system = os.uname()

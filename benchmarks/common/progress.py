@@ -1,4 +1,4 @@
-"""What is told while a benchmark runs, and what has failed."""
+"""Progress lines while a benchmark runs, and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where results go: JSON for machines, markdown and SVG for pages."""
+"""Files of results: JSON for machines, Markdown and SVG for pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
 def circumstances(broker: Broker | None = None) -> dict[str, Any]:
-    """What belongs to every table: machine, versions, date; the broker, if there is one."""
+    """Facts that belong to every table: machine, versions, date; the broker, if there is one."""
     facts = {"date": datetime.now(UTC).date().isoformat(), "machine": machine(), "python": platform.python_version()}
     return facts if broker is None else facts | {"broker": {"version": broker.version, "settings": broker.settings}}
 

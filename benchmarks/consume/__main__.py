@@ -15,7 +15,7 @@ from . import report
 from .catalogue import CLIENTS
 from .driver import measure, named
 from .rows import rows
-from .targets import judge
+from .targets import check_targets
 from .topics import TOPICS
 
 
@@ -51,7 +51,7 @@ def main() -> int:
     print(page)
     paths = results.write(options.out, "consume", report.data(facts, measured), page, report.plot(facts, measured))
     say(f"written: {', '.join(map(str, paths))}")
-    return int(bool(measured.failures) or any(verdict.missed for verdict in judge(rows(measured.runs))))
+    return int(bool(measured.failures) or any(result.missed for result in check_targets(rows(measured.runs))))
 
 
 if __name__ == "__main__":

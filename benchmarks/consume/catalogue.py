@@ -46,7 +46,7 @@ class Client:
         return [*self.program(), *common, *self.extra, *settings]
 
     def environment(self, bootstrap: str, filled: Filled) -> dict[str, str]:
-        """What is added to the environment."""
+        """Variables that are added to the environment."""
         if not self.by_environment:
             return {}
         records = str(self.records(filled))

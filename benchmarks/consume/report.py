@@ -12,7 +12,7 @@ from benchmarks.common.table import number, table
 from .catalogue import CLIENTS, Client
 from .driver import Measurement
 from .rows import Row, rows
-from .targets import COLUMNS, Verdict, judge
+from .targets import COLUMNS, TargetResult, check_targets
 from .topics import PRODUCER, Filled
 
 HEAD = (
@@ -25,12 +25,12 @@ HEAD = (
     "peak RSS MB",
 )
 
-# The bars of loops that do not look at records would dwarf all that do.
+# The bars of loops that do not read records would dwarf all that do.
 NOT_PLOTTED = ("floor-read", "floor-crc", "confluent-defaults", "grete-columns-defaults")
 
 
 def floor_of(filled: Filled, found: Mapping[tuple[str, str], Row]) -> Row | None:
-    """What `x floor` compares with: the loop that parses, or where it cannot (compressed), the one that checks CRCs."""
+    """Row that `x floor` compares with: the loop that parses, or (compressed) the loop that checks CRCs."""
     name = "floor-crc" if filled.topic.compressed else "floor-crcparse"
     return found.get((filled.topic.name, name))
 
@@ -57,18 +57,18 @@ def topic_table(filled: Filled, found: Mapping[tuple[str, str], Row]) -> str:
     return table(HEAD, lines)
 
 
-def verdict_table(verdicts: Sequence[Verdict]) -> str:
+def target_table(target_results: Sequence[TargetResult]) -> str:
     """Targets and what became of them."""
     lines = [
         (
-            verdict.text,
-            f">= {verdict.factor:g}",
-            "" if verdict.measured is None else f"{verdict.measured:.2f}",
-            verdict.word,
+            result.text,
+            f">= {result.factor:g}",
+            "" if result.measured is None else f"{result.measured:.2f}",
+            result.word,
         )
-        for verdict in verdicts
+        for result in target_results
     ]
-    return table(("target (ratio)", "wanted", "measured", "verdict"), lines)
+    return table(("target (ratio)", "wanted", "measured", "result"), lines)
 
 
 def settings_list(clients: Sequence[Client], found: Mapping[tuple[str, str], Row]) -> str:
@@ -103,7 +103,7 @@ def markdown(facts: Mapping[str, Any], measured: Measurement, rounds: int) -> st
             f"## {topic.name}: {filled.records:,} records, {topic.text}, {topic.partitions} partition{plural}{codec}"
         )
         parts.append(topic_table(filled, found))
-    parts += ["## Targets", verdict_table(judge(found))]
+    parts += ["## Targets", target_table(check_targets(found))]
     parts += ["## Versions and settings", settings_list(list(CLIENTS.values()), found)]
     if measured.failures:
         parts += ["## Failed", *(f"```\n{failure}\n```" for failure in measured.failures)]
@@ -131,13 +131,13 @@ def _kind(row: Row) -> str:
 
 
 def data(facts: Mapping[str, Any], measured: Measurement) -> dict[str, Any]:
-    """For machines: single runs, medians, verdicts."""
+    """Data for machines: single runs, medians, results of targets."""
     found = rows(measured.runs)
     return {
         **facts,
         "topics": [asdict(filled) for filled in measured.topics],
         "rows": [asdict(row) for row in found.values()],
-        "targets": [asdict(verdict) | {"verdict": verdict.word} for verdict in judge(found)],
+        "targets": [asdict(result) | {"outcome": result.word} for result in check_targets(found)],
         "runs": [asdict(run) for run in measured.runs],
         "failures": measured.failures,
     }

@@ -1,4 +1,4 @@
-"""What Grete has to reach beside the others, and whether it does."""
+"""Targets of Grete relative to the other clients, and their results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ TARGETS = (
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TargetResult:
     """One line of the list that every run prints."""
 
     text: str
@@ -75,11 +75,11 @@ class Verdict:
         return "not measured" if self.measured is None else "MISSED" if self.missed else "ok"
 
 
-def judge(rows: Mapping[tuple[str, str], Row]) -> list[Verdict]:
+def check_targets(rows: Mapping[tuple[str, str], Row]) -> list[TargetResult]:
     """Every target whose topic was read."""
     topics = {topic for topic, _ in rows}
     return [
-        Verdict(
+        TargetResult(
             f"{target.topic}, records per {target.per}: {target.subject} vs {target.peer}",
             target.factor,
             target.measured(rows),

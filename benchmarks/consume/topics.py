@@ -15,7 +15,7 @@ PRODUCER = "librdkafka: batch.size=500000, linger.ms=20, batch.num.messages=1000
 
 @dataclass(frozen=True)
 class Topic:
-    """What is in a topic."""
+    """A topic and its records."""
 
     name: str
     records: int

@@ -69,7 +69,7 @@ def main() -> int:
         )
         for result in found
     ]
-    verdicts = [
+    result_rows = [
         (what, f"< {limit:.2f}", f"{measured:.2f}", "ok" if measured < limit else "MISSED")
         for what, limit, measured in targets(found)
     ]
@@ -80,8 +80,8 @@ def main() -> int:
         f"all at once on core {cores.client}. Sums over all threads of the process, seen from outside."
     )
     parts = ["# Idle", results.paragraph(facts), about, table(HEAD, lines)]
-    if verdicts:
-        parts += ["## Targets", table(("target", "wanted", "measured", "verdict"), verdicts)]
+    if result_rows:
+        parts += ["## Targets", table(("target", "wanted", "measured", "result"), result_rows)]
     parts += ["## Versions", "\n".join(f"- {name} {number}" for name, number in versions.items())]
     page = "\n\n".join(parts)
     print(page)

@@ -67,7 +67,7 @@ class Result:
 def measure(
     broker: Broker, cores: Cores, clients: Sequence[Client], settle: float, windows: int, seconds: float
 ) -> list[Result]:
-    """Start all, wait until each has its partitions, let them settle, then look at them `windows` times."""
+    """Starts all, waits until each has its partitions, lets them settle, then measures `windows` times."""
     broker.admin.create_topic(TOPIC, PARTITIONS, 1, None)
     with ExitStack() as stack:
         processes = {}

@@ -1,1 +1,1 @@
-"""What it costs to tell what happens: mostly to nobody."""
+"""Cost of events, mostly without a listener."""

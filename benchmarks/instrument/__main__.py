@@ -14,7 +14,7 @@ from benchmarks.common.run import run_client
 
 from . import report
 from .measurement import Measurement
-from .targets import judge
+from .targets import check_targets
 
 PARTS = ("calls", "jobs", "listeners")
 PEERS = ("blinker", "opentelemetry-api")
@@ -47,7 +47,7 @@ def measure(options: argparse.Namespace) -> Measurement:
         times, rounds = (options.processes, options.job_rounds) if part == "jobs" else (1, options.rounds)
         for number in range(1, times + 1):
             say(f"{part}: {rounds} rounds" + (f", process {number} of {times}" if times > 1 else ""))
-            command = [sys.executable, "-m", "benchmarks.instrument.part", part, str(rounds)]
+            command = [sys.executable, "-m", "benchmarks.instrument.run_part", part, str(rounds)]
             (line,) = run_client(command, options.core, PATIENCE)
             found.add(line)
     return found
@@ -62,7 +62,7 @@ def main() -> int:
     print(page)
     paths = results.write(options.out, "instrument", report.data(facts, found), page)
     say(f"written: {', '.join(map(str, paths))}")
-    return int(any(verdict.missed for verdict in judge(found)))
+    return int(any(result.missed for result in check_targets(found)))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class Traces(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Drops the line: no log is read."""
 
 
 @contextmanager

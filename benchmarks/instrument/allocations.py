@@ -1,4 +1,4 @@
-"""What a look at an event allocates."""
+"""Allocations of a check for an event's listeners."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Loop = Callable[[int], object]
 
 
 def measure(times: int = CALLS) -> list[Allocated]:
-    """With nobody listening; and, to see that it would be seen, with somebody."""
+    """Measures without a listener; and, to see that allocations would be seen, with one."""
     monitor, heard = Monitor(), list[object]()
     silent, loud = monitor.event("app.running"), monitor.event("app.stopped")
     loud.subscribe(heard.append)
     found = [
-        allocated("`if event:`, nobody listens", guard(silent), times),
-        allocated("`monitor.measure(event, f)`, nobody listens", calls(monitor.measure, silent, nothing), times),
+        allocated("`if event:`, no listener", guard(silent), times),
+        allocated("`monitor.measure(event, f)`, no listener", calls(monitor.measure, silent, nothing), times),
     ]
     few = max(1, times // 1000)
     title = "the same, one listener that keeps all"

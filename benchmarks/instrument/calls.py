@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import repeat
 from typing import Any
 
-from grete.instrumentation import Event, Monitor, clock
+from grete.instrumentation import EventChannel, Monitor, clock
 
 from .measurement import Call
 
@@ -18,25 +18,25 @@ TIMES = 100_000
 
 
 def nothing() -> None:
-    """What is measured."""
+    """Function that is measured."""
 
 
 def listener(_: object, **__: object) -> None:
-    """Who listens."""
+    """Listener that does nothing."""
 
 
 def every() -> dict[str, tuple[str, Loop]]:
-    """By name: what it is called, and what makes so many calls and tells the seconds."""
+    """Title and loop of each call, by name. A loop makes so many calls and returns the seconds."""
     monitor = Monitor()
     silent, heard = monitor.event("app.running"), monitor.event("app.stopped")
     heard.subscribe(listener)
     return {
-        "guard": ("`if event:`, nobody listens", guard(silent)),
+        "guard": ("`if event:`, no listener", guard(silent)),
         "call": ("an empty call `f()`", calls(nothing)),
-        "measure": ("`monitor.measure(event, f)`, nobody listens", calls(monitor.measure, silent, nothing)),
+        "measure": ("`monitor.measure(event, f)`, no listener", calls(monitor.measure, silent, nothing)),
         "measure-heard": ("the same, one listener", calls(monitor.measure, heard, nothing)),
-        "instrument": ("`monitor.instrument(name)`, nobody listens", calls(monitor.instrument, silent.name)),
-        "emit": ('`event.emit(topic="orders")`, nobody listens', emit(silent)),
+        "instrument": ("`monitor.instrument(name)`, no listener", calls(monitor.instrument, silent.name)),
+        "emit": ('`event.emit(topic="orders")`, no listener', emit(silent)),
         "emit-heard": ("the same, one listener", emit(heard)),
         **peers(),
         "monotonic": ("`clock.monotonic()`", calls(clock.monotonic)),
@@ -46,7 +46,7 @@ def every() -> dict[str, tuple[str, Loop]]:
 
 
 def peers() -> dict[str, tuple[str, Loop]]:
-    """What others do to tell, or not to tell: blinker, and OpenTelemetry's API without its SDK."""
+    """Calls of other libraries, with and without a listener: blinker, and OpenTelemetry's API without its SDK."""
     import blinker
     from opentelemetry import trace
 
@@ -75,7 +75,7 @@ def peers() -> dict[str, tuple[str, Loop]]:
     }
 
 
-def guard(event: Event) -> Loop:
+def guard(event: EventChannel) -> Loop:
     """The look before a payload is built."""
 
     def run(times: int) -> float:
@@ -88,7 +88,7 @@ def guard(event: Event) -> Loop:
     return run
 
 
-def emit(event: Event) -> Loop:
+def emit(event: EventChannel) -> Loop:
     """With a payload."""
 
     def run(times: int) -> float:
@@ -109,7 +109,7 @@ def dates(times: int) -> float:
 
 
 def calls(function: Callable[..., Any], *args: object) -> Loop:
-    """Of a function with always the same arguments."""
+    """Loop of a function with always the same arguments."""
 
     def run(times: int) -> float:
         begin = time.thread_time()

@@ -1,12 +1,12 @@
-"""Jobs that nobody listens to, and the same with all calls taken out that tell of them."""
+"""Jobs without a listener, and the same with all calls taken out that emit events."""
 
 from __future__ import annotations
 
 from benchmarks.common.progress import say
 from grete.instrumentation import Monitor
 
+from .harness import run
 from .measurement import Pair
-from .rig import run
 from .shapes import SHAPES, Shape
 
 # Jobs of a round: some ten milliseconds.

@@ -1,4 +1,4 @@
-"""What a job costs more with something that listens: time of all threads, until all that was told has been sent."""
+"""Additional cost of a job with a listener: time of all threads, until all that it got has been sent."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benchmarks.common.progress import say
 from grete.instrumentation import Monitor
 from grete.instrumentation.datadog import Tracer
 from grete.instrumentation.dogstatsd import DogStatsD
-from grete.instrumentation.logger import LoggerListener
+from grete.instrumentation.job_logger import JobLogger
 
 from .agent import agent
+from .harness import run
 from .measurement import Cost, Pair
-from .rig import run
 from .shapes import SHAPES, Shape
 
 JOBS = {"empty": 2000, "function": 2000, "async": 500}
@@ -24,7 +24,7 @@ JOBS = {"empty": 2000, "function": 2000, "async": 500}
 
 @dataclass(frozen=True)
 class Listening:
-    """A monitor that somebody listens to, and what sends all that waits."""
+    """A monitor with a listener, and a function that sends all that waits."""
 
     title: str
     monitor: Monitor
@@ -34,8 +34,8 @@ class Listening:
 def one() -> Listening:
     """The least there can be."""
     monitor = Monitor()
-    monitor.subscribe("consumer.consumed", lambda _: None)
-    return Listening("one listener of `consumer.consumed` that does nothing", monitor)
+    monitor.subscribe("job.finished", lambda _: None)
+    return Listening("one listener of `job.finished` that does nothing", monitor)
 
 
 @contextmanager
@@ -48,13 +48,13 @@ def logged(level: int, title: str) -> Iterator[Listening]:
         handler = logging.StreamHandler(nowhere)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
-        monitor.subscribe(LoggerListener(logger))
+        monitor.subscribe(JobLogger(logger))
         yield Listening(title, monitor)
 
 
 @contextmanager
 def dogstatsd(port: int) -> Iterator[Listening]:
-    """Times of jobs, as an App that has just begun to run would tell them."""
+    """Times of jobs, as an App that has just begun to run would send them."""
     monitor, listener = Monitor(), DogStatsD(f"127.0.0.1:{port}")
     monitor.subscribe(listener)
     monitor.instrument("app.running", {"app": "benchmark", "node": None})
@@ -63,7 +63,7 @@ def dogstatsd(port: int) -> Iterator[Listening]:
 
 
 def opentelemetry() -> Listening:
-    """Without its SDK nobody gets to see spans or figures: what is left is the way there."""
+    """Without its SDK no spans or figures are recorded: what is left is the way there."""
     from grete.instrumentation.opentelemetry import OpenTelemetry
 
     monitor = Monitor()
@@ -94,8 +94,8 @@ def measure(rounds: int) -> list[Pair]:
         http, udp = stack.enter_context(agent())
         empty = {
             "one": one(),
-            "logger-off": stack.enter_context(logged(logging.INFO, "`LoggerListener`, its level is off")),
-            "logger": stack.enter_context(logged(logging.DEBUG, "`LoggerListener`, a formatted line to /dev/null")),
+            "logger-off": stack.enter_context(logged(logging.INFO, "`JobLogger`, its level is off")),
+            "logger": stack.enter_context(logged(logging.DEBUG, "`JobLogger`, a formatted line to /dev/null")),
             "dogstatsd": stack.enter_context(dogstatsd(udp)),
             "otel": opentelemetry(),
             "tracer": stack.enter_context(traced(http, "`Tracer`: a span for each job, sent to an agent")),
@@ -112,10 +112,10 @@ def measure(rounds: int) -> list[Pair]:
 
 
 def pairs(shape: Shape, listening: dict[str, Listening], rounds: int) -> list[Pair]:
-    """Beside a monitor that nobody listens to; all take turns, and the order changes from round to round."""
+    """Pairs with a monitor without a listener; all take turns, and the order changes from round to round."""
     say(f"listeners: {shape.title}: {', '.join(listening)}")
-    nobody = "nobody"
-    ways = {nobody: Listening("", Monitor()), **listening}
+    no_listener = "none"
+    ways = {no_listener: Listening("", Monitor()), **listening}
     found: dict[str, list[Cost]] = {name: [] for name in ways}
     order = list(ways)
     for _ in range(rounds):
@@ -123,7 +123,7 @@ def pairs(shape: Shape, listening: dict[str, Listening], rounds: int) -> list[Pa
             way = ways[name]
             found[name].append(run(shape, JOBS[shape.name], way.monitor, settle=way.settle))
         order = [*order[1:], order[0]]
-    without = found[nobody]
+    without = found[no_listener]
     return [
         Pair(name, f"{shape.title}: {way.title}", shape.records, tuple(zip(without, found[name], strict=True)))
         for name, way in listening.items()

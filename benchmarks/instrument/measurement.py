@@ -26,9 +26,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Allocated:
-    """What many calls leave behind, and what is there at most meanwhile: bytes, blocks; without the loop's own.
+    """Bytes and blocks that many calls leave behind, and their peaks meanwhile; without the loop's own.
 
-    `silent`: nobody listens.
+    `silent`: without a listener.
     """
 
     title: str
@@ -41,7 +41,7 @@ class Allocated:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a job, in one round: microseconds of the thread that runs handlers and of the whole process; and that thread's
+    """Cost of a job in one round: microseconds of the thread that runs handlers and of the whole process; that thread's
     instructions, where they can be counted.
     """
 
@@ -61,7 +61,7 @@ class Pair:
 
     @property
     def microseconds(self) -> float:
-        """Of a job without."""
+        """Microseconds of a job without."""
         return median(without.thread for without, _ in self.rounds)
 
     @property
@@ -86,7 +86,7 @@ class Pair:
 
     @property
     def nanoseconds(self) -> Interval:
-        """What it adds to a job, in time of all threads."""
+        """Additional time of a job, of all threads."""
         return Interval.of([1e3 * (added.process - without.process) for without, added in self.rounds])
 
 
@@ -101,7 +101,7 @@ class Measurement:
     scrapes: list[Call] = field(default_factory=list)
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """What another process has found, as `dataclasses.asdict` has it. Rounds of the same jobs come together."""
+        """Adds another process's findings, made by `dataclasses.asdict`. Rounds of the same jobs are joined."""
         self.calls += map(_call, line["calls"])
         self.allocated += (Allocated(**row) for row in line["allocated"])
         self.scrapes += map(_call, line["scrapes"])

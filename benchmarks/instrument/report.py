@@ -8,16 +8,16 @@ from typing import Any
 
 from benchmarks.common import results
 from benchmarks.common.table import number, table
-from benchmarks.common.verdicts import verdict_table
+from benchmarks.common.target_results import target_table
 
 from .measurement import Measurement, Pair
-from .targets import judge
+from .targets import check_targets
 
 CALLS_HEAD = ("a single call", "ns (min..max)")
 ALLOCATED_HEAD = ("allocated", "calls", "bytes left", "bytes at the peak", "blocks left")
 JOBS_HEAD = ("a job", "without the calls, us", "with them: % of time (95 %)", "% of instructions")
-LISTENERS_HEAD = ("a job, and who listens", "nobody, us", "more, ns (95 %)", "jobs/s of a core")
-SCRAPES_HEAD = ("all that is measured, told once", "us", "% of a core, every 10 s")
+LISTENERS_HEAD = ("a job, and its listener", "without, us", "more, ns (95 %)", "jobs/s of a core")
+SCRAPES_HEAD = ("all metrics, reported once", "us", "% of a core, every 10 s")
 
 
 def calls_table(found: Measurement) -> str:
@@ -79,7 +79,7 @@ def scrapes_table(found: Measurement) -> str:
 
 def markdown(facts: Mapping[str, Any], found: Measurement) -> str:
     """The whole page."""
-    parts = ["# What it costs to tell what happens", results.paragraph(facts)]
+    parts = ["# Cost of events", results.paragraph(facts)]
     parts.append(", ".join(f"{name} {version}" for name, version in facts["peers"].items()))
     if found.calls:
         parts += ["## Single calls", calls_table(found), allocated_table(found)]
@@ -88,23 +88,23 @@ def markdown(facts: Mapping[str, Any], found: Measurement) -> str:
             "share of the loop around them is taken off, in time and in memory."
         )
     if found.jobs:
-        parts += ["## Jobs that nobody listens to", jobs_table(found)]
+        parts += ["## Jobs without a listener", jobs_table(found)]
         parts.append(
             "From the dispatcher through a worker thread, or the event loop, to the handler and back, without network "
             "and broker, with one thread on one core. Beside it the same with all calls taken out of the source that "
-            f"tell of jobs: {len(found.jobs[0].rounds)} pairs of rounds in several processes, which of the two goes "
+            f"emit events: {len(found.jobs[0].rounds)} pairs of rounds in several processes, which of the two goes "
             "first changes; medians of the ratios, and where 95 of 100 such medians would be. Where code and objects "
             "happen to lie in memory is worth a per cent of time, but no instructions."
         )
     if found.listeners:
-        parts += ["## Jobs that somebody listens to", listeners_table(found)]
+        parts += ["## Jobs with a listener", listeners_table(found)]
         parts.append(
-            "What a job costs more, in time of all threads, until all that was told has been sent; the agent is a "
-            "process of its own. Jobs of one record that do nothing: nothing else makes a listener weigh as much."
+            "Additional cost of a job, in time of all threads, until all that its listener got is sent. The agent "
+            "is a process of its own. Jobs of one record that do nothing: nothing else makes a listener weigh as much."
         )
     if found.scrapes:
         parts += [scrapes_table(found)]
-    parts += ["## Targets", verdict_table(judge(found))]
+    parts += ["## Targets", target_table(check_targets(found))]
     return "\n\n".join(parts)
 
 
@@ -124,11 +124,11 @@ def _summed(pair: Pair) -> dict[str, Any]:
 
 
 def data(facts: Mapping[str, Any], found: Measurement) -> dict[str, Any]:
-    """For machines: single rounds of calls, sums of jobs, verdicts."""
+    """Data for machines: single rounds of calls, sums of jobs, results of targets."""
     return {
         **facts,
         **asdict(found),
         "jobs": [_summed(pair) for pair in found.jobs],
         "listeners": [_summed(pair) for pair in found.listeners],
-        "targets": [asdict(verdict) | {"verdict": verdict.word} for verdict in judge(found)],
+        "targets": [asdict(result) | {"outcome": result.word} for result in check_targets(found)],
     }

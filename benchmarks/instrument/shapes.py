@@ -1,4 +1,4 @@
-"""Handlers, from one for which nothing weighs more than what is told of it to an ordinary one."""
+"""Handlers, from one that costs less than its events to an ordinary one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import grete
 
-# Called when so many jobs are done as were asked for; it answers after how many more it is to be called again.
+# Called when so many jobs are done as were asked for; it answers after how many more it must be called again.
 Reached = Callable[[], int]
 # Before a round: what is called, and after how many jobs first.
 Start = Callable[[Reached, int], None]
@@ -34,7 +34,7 @@ class Shape:
 
 def never() -> int:
     """Before the first round."""
-    raise AssertionError("nobody has said what to count")
+    raise AssertionError("no round has said what to count")
 
 
 def empty() -> tuple[Any, Start]:

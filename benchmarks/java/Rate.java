@@ -42,7 +42,7 @@ final class Rate {
                 marks[window + 1] = rate.mark();
             }
         }
-        // All reckoning is done after the last window, when nobody is measured.
+        // All reckoning is done after the last window, when nothing is measured.
         StringJoiner reports = new StringJoiner(", ");
         for (int window = 1; window <= windows; window++) {
             reports.add(rate.report(marks[window], marks[window + 1]));

@@ -1,4 +1,4 @@
-"""python -m benchmarks.process --parts noop,json,waiting,wakeups,stuck"""
+"""python -m benchmarks.process --parts noop,json,waiting,wakeups,stuck,transform"""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from benchmarks.common.pinning import Cores
 from benchmarks.common.progress import say
 from benchmarks.consume.topics import JSON, Topic, fill
 
-from . import calls, report, stuck, waiting, wakeups
+from . import calls, report, stuck, transform, waiting, wakeups
 from .catalogue import PARTS, RECORDS, TOPIC
 from .measurement import Bench, Measurement
-from .targets import judge
+from .targets import check_targets
 
-MORE_PARTS = ("waiting", "wakeups", "stuck")
+MORE_PARTS = ("waiting", "wakeups", "stuck", "transform")
 
 
 def parse() -> argparse.Namespace:
@@ -27,8 +27,8 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.process", description=__doc__)
     parser.add_argument("--parts", default=",".join(parts), help="comma separated (default: all)")
     parser.add_argument("--clients", help=f"of noop and json, comma separated (default: all): {', '.join(names)}")
-    parser.add_argument("--rounds", type=int, default=3, help="of noop and json")
-    parser.add_argument("--records", type=int, default=RECORDS, help="of noop and json, at most")
+    parser.add_argument("--rounds", type=int, default=3, help="of noop, json and transform")
+    parser.add_argument("--records", type=int, default=RECORDS, help="of noop, json and transform, at most")
     parser.add_argument("--stuck", type=float, default=60.0, help="for how many seconds a partition is stuck")
     parser.add_argument("--quick", action="store_true", help="one round, a fifth of the records, short windows: a look")
     parser.add_argument("--bootstrap", help="an existing single-node broker with none of these topics")
@@ -52,11 +52,13 @@ def measure(bench: Bench, options: argparse.Namespace) -> Measurement:
     called = [part for part in PARTS.values() if part.name in parts]
     topics: list[Topic] = []
     if called or "wakeups" in parts:
-        # Jobs beside a crowd run for as long as they are told to.
+        # Jobs beside a crowd run for as long as the options say.
         records = RECORDS if "wakeups" in parts else options.records
         topics.append(Topic(TOPIC, records, "json", JSON))
     if {"waiting", "wakeups", "stuck"} & set(parts):
         topics += waiting.TOPICS.values()
+    if "transform" in parts:
+        topics += transform.TOPICS.values()
     for topic in topics:
         say(f"filling {topic.name} with {topic.records:,} records")
         fill(bench.broker, bench.cores, topic, topic.records)
@@ -71,6 +73,8 @@ def measure(bench: Bench, options: argparse.Namespace) -> Measurement:
         wakeups.measure(bench, found)
     if "stuck" in parts:
         stuck.measure(bench, found, options.stuck)
+    if "transform" in parts:
+        transform.measure(bench, found, options.rounds, options.records)
     return found
 
 
@@ -86,7 +90,7 @@ def main() -> int:
     print(page)
     paths = results.write(options.out, "process", report.data(facts, found), page)
     say(f"written: {', '.join(map(str, paths))}")
-    return int(bool(found.failures) or any(verdict.missed for verdict in judge(found)))
+    return int(bool(found.failures) or any(result.missed for result in check_targets(found)))
 
 
 if __name__ == "__main__":

@@ -77,6 +77,25 @@ class Stuck:
     shown: str
 
 
+@dataclass(frozen=True)
+class Transform:
+    """One run of a loop that reads, transforms and produces, all of it delivered and committed at the end."""
+
+    name: str
+    title: str
+    partitions: int
+    per_second: float
+    cpu_us: float  # per record
+    # Records that were written and not committed, at the median and at the worst of the looks; below zero: committed
+    # before they were written.
+    lag: float
+    lag_ms: float
+    worst_lag: int
+    # The most that were certainly committed before they were written.
+    ahead: int
+    version: str
+
+
 @dataclass
 class Measurement(Failures):
     """By part."""
@@ -87,11 +106,12 @@ class Measurement(Failures):
     idle: list[Idle] = field(default_factory=list)
     crowds: list[Crowd] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)
+    transforms: list[Transform] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where everything runs."""
+    """Broker and cores of all parts."""
 
     broker: Broker
     cores: Cores

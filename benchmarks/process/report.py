@@ -4,23 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from statistics import median
 from typing import Any
 
 from benchmarks.common import results
 from benchmarks.common.table import number, table
-from benchmarks.common.verdicts import verdict_table
+from benchmarks.common.target_results import target_table
 from benchmarks.consume.rows import Row, rows
 
-from . import stuck, waiting, wakeups
+from . import stuck, transform, waiting, wakeups
 from .catalogue import PARTS, Part
-from .measurement import Measurement
-from .targets import judge
+from .measurement import Measurement, Transform
+from .targets import check_targets
 
 CALLS_HEAD = ("client", "CPU us per record", "CPU s per 1M", "x", "k records/s (min..max)", "core used", "peak RSS MB")
 WAITING_HEAD = ("route", "partitions", "records/s (min..max)", "x partition", "CPU s per 1M")
 WAKEUPS_HEAD = ("jobs of one record", "jobs/s", "handler", "worker beyond", "process beyond")
 IDLE_HEAD = ("App", "wake-ups/s", "CPU ms/s", "threads")
 CROWD_HEAD = ("blocked background threads", "k jobs per CPU s", "vs none", "k jobs/s", "phases")
+TRANSFORM_HEAD = (
+    "loop",
+    "partitions",
+    "k records/s (min..max)",
+    "CPU us per record",
+    "x confluent-kafka",
+    "written, not committed: records",
+    "ms",
+    "worst, records",
+    "committed, not written",
+)
 STUCK_HEAD = ("stuck for s", "others before, records/s", "during", "kept", "worst partition", "rebalances")
 
 
@@ -118,6 +130,33 @@ def wakeups_parts(found: Measurement) -> Iterable[str]:
         yield table(IDLE_HEAD, lines)
 
 
+def transform_table(found: Measurement) -> str:
+    """One line per loop: medians of the rounds; the ratio is of CPU, to confluent-kafka on as many partitions."""
+    groups: dict[str, list[Transform]] = {}
+    for run in found.transforms:
+        groups.setdefault(run.name, []).append(run)
+    cpu = {name: median(run.cpu_us for run in runs) for name, runs in groups.items()}
+    lines = []
+    for name, runs in groups.items():
+        rates = [run.per_second / 1e3 for run in runs]
+        partitions = runs[0].partitions
+        base = cpu.get(f"confluent-{partitions}")
+        lines.append(
+            (
+                runs[0].title,
+                str(partitions),
+                f"{median(rates):,.0f} ({min(rates):,.0f}..{max(rates):,.0f})",
+                f"{cpu[name]:.3f}",
+                number(cpu[name] / base) if base else "",
+                f"{median(run.lag for run in runs):,.0f}",
+                f"{median(run.lag_ms for run in runs):,.0f}",
+                f"{max(run.worst_lag for run in runs):,}",
+                f"{max(run.ahead for run in runs):,}",
+            )
+        )
+    return table(TRANSFORM_HEAD, lines)
+
+
 def stuck_table(found: Measurement) -> str:
     """One line."""
     lines = [
@@ -154,7 +193,18 @@ def markdown(facts: Mapping[str, Any], found: Measurement, records: int, rounds:
     parts += wakeups_parts(found)
     if found.stuck:
         parts += [f"## One partition of {stuck.PARTITIONS} is stuck, {stuck.WORKERS} workers", stuck_table(found)]
-    parts += ["## Targets", verdict_table(judge(found))]
+    if found.transforms:
+        versions = sorted({run.version for run in found.transforms})
+        commit = ", ".join(f"{name}={value}" for name, value in transform.COMMIT.items())
+        parts += ["## Consume, transform, produce", transform_table(found)]
+        parts.append(
+            f"{', '.join(versions)}; {transform.RECORDS:,} records of ~107 B at most, upper-cased into a topic with as "
+            f"many partitions; one worker, {commit}; confluent-kafka: enable.idempotence=true. The clock stops when "
+            "all is delivered and committed. `written, not committed`: how far the group's offsets are behind the "
+            "output, at the median of looks every 0.1 s; below zero they are ahead of it. `committed, not written`: at "
+            "the worst look."
+        )
+    parts += ["## Targets", target_table(check_targets(found))]
     settings: Sequence[str] = [settings_list(part, medians) for part in PARTS.values()]
     if any(settings):
         parts += ["## Versions and settings", "\n".join(text for text in settings if text)]
@@ -164,7 +214,7 @@ def markdown(facts: Mapping[str, Any], found: Measurement, records: int, rounds:
 
 
 def data(facts: Mapping[str, Any], found: Measurement) -> dict[str, Any]:
-    """For machines: single runs, medians, verdicts."""
+    """Data for machines: single runs, medians, results of targets."""
     return {
         **facts,
         "rows": [asdict(row) for row in rows(found.runs).values()],
@@ -173,7 +223,8 @@ def data(facts: Mapping[str, Any], found: Measurement) -> dict[str, Any]:
         "background": [asdict(row) for row in found.crowds],
         "idle": [asdict(row) for row in found.idle],
         "stuck": [asdict(row) for row in found.stuck],
-        "targets": [asdict(verdict) | {"verdict": verdict.word} for verdict in judge(found)],
+        "transforms": [asdict(run) for run in found.transforms],
+        "targets": [asdict(result) | {"outcome": result.word} for result in check_targets(found)],
         "runs": [asdict(run) for run in found.runs],
         "failures": found.failures,
     }

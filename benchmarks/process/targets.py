@@ -1,11 +1,11 @@
-"""What Grete has to reach, and whether it does."""
+"""Targets of Grete, and their results."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from benchmarks.common.verdicts import Verdict
+from benchmarks.common.target_results import TargetResult
 from benchmarks.consume.rows import Row, rows
 
 from .measurement import Measurement
@@ -28,11 +28,11 @@ class Target:
     peer: str
     factor: float
 
-    def judge(self, found: Mapping[tuple[str, str], Row]) -> Verdict:
+    def check_targets(self, found: Mapping[tuple[str, str], Row]) -> TargetResult:
         """The ratio, if both were measured."""
         subject, peer = found.get((self.part, self.subject)), found.get((self.part, self.peer))
         measured = None if subject is None or peer is None else subject.per_cpu_second / peer.per_cpu_second
-        return Verdict(
+        return TargetResult(
             f"{self.part}, records per CPU second: {self.subject} vs {self.peer}", ">=", self.factor, measured
         )
 
@@ -52,43 +52,48 @@ TARGETS = (
 )
 
 
-def judge(found: Measurement) -> list[Verdict]:
+def check_targets(found: Measurement) -> list[TargetResult]:
     """Every target of the parts that were run."""
     medians = rows(found.runs)
     parts = {part for part, _ in medians}
-    verdicts = [target.judge(medians) for target in TARGETS if target.part in parts]
+    results = [target.check_targets(medians) for target in TARGETS if target.part in parts]
     if found.waiting:
-        verdicts.append(_waiting(found))
-    verdicts += [
-        Verdict(f"wakeups, {row.title}: of a worker per job beyond its handler's", "<=", SWITCHES_PER_JOB, row.worker)
+        results.append(_waiting(found))
+    results += [
+        TargetResult(
+            f"wakeups, {row.title}: of a worker per job beyond its handler's", "<=", SWITCHES_PER_JOB, row.worker
+        )
         for row in found.wakeups
     ]
     alone = next((row for row in found.crowds if row.threads == 0), None)
     for row in found.crowds:
         if alone is not None and row is not alone:
             share = row.jobs_per_cpu_second / alone.jobs_per_cpu_second
-            verdicts.append(
-                Verdict(f"wakeups, jobs beside {row.threads} background threads vs none", ">=", CROWD, share)
+            results.append(
+                TargetResult(f"wakeups, jobs beside {row.threads} background threads vs none", ">=", CROWD, share)
             )
-    verdicts += [
-        Verdict(f"wakeups, idle, {row.title}: per second", "<=", IDLE_WAKEUPS, row.wakeups_per_second)
+    results += [
+        TargetResult(f"wakeups, idle, {row.title}: per second", "<=", IDLE_WAKEUPS, row.wakeups_per_second)
         for row in found.idle
     ]
+    for loop in dict.fromkeys(run.name for run in found.transforms):
+        ahead = max(run.ahead for run in found.transforms if run.name == loop)
+        results.append(TargetResult(f"transform, {loop}: committed before it was written", "<=", 0, ahead))
     for stuck in found.stuck:
         kept = stuck.during / stuck.before
-        verdicts += [
-            Verdict("stuck, the other partitions' rate over that before", ">=", KEPT, kept),
-            Verdict("stuck, the worst of them", ">=", KEPT, stuck.worst),
-            Verdict("stuck, rebalances", "<=", 0, stuck.rebalances),
-            Verdict("stuck, named in the log", ">=", 1, float(bool(stuck.logged))),
-            Verdict("stuck, named in App.statistics()", ">=", 1, float(bool(stuck.shown))),
+        results += [
+            TargetResult("stuck, the other partitions' rate over that before", ">=", KEPT, kept),
+            TargetResult("stuck, the worst of them", ">=", KEPT, stuck.worst),
+            TargetResult("stuck, rebalances", "<=", 0, stuck.rebalances),
+            TargetResult("stuck, named in the log", ">=", 1, float(bool(stuck.logged))),
+            TargetResult("stuck, named in App.statistics()", ">=", 1, float(bool(stuck.shown))),
         ]
-    return verdicts
+    return results
 
 
-def _waiting(found: Measurement) -> Verdict:
+def _waiting(found: Measurement) -> TargetResult:
     by_name = {row.name: row for row in found.waiting}
     key, partition = by_name.get("sync-key-1"), by_name.get("sync-partition-1")
     measured = None if key is None or partition is None else key.per_second / partition.per_second
     text = 'waiting, records per second: concurrency="key" over "partition" on one partition'
-    return Verdict(text, ">=", KEY_OVER_PARTITION, measured)
+    return TargetResult(text, ">=", KEY_OVER_PARTITION, measured)

@@ -78,7 +78,7 @@ def main() -> int:
     print(page)
     paths = results.write(options.out, "produce", report.data(facts, measured), page, report.plot(facts, measured))
     say(f"written: {', '.join(map(str, paths))}")
-    return int(bool(measured.failures) or any(verdict.missed for verdict in report.judge(measured)))
+    return int(bool(measured.failures) or any(result.missed for result in report.check_targets(measured)))
 
 
 if __name__ == "__main__":

@@ -170,7 +170,7 @@ THROUGHPUT = {client.name: client for client in _throughput}
 
 @dataclass(frozen=True)
 class Shape:
-    """Where the records of the throughput part go."""
+    """Destination of the throughput part's records."""
 
     name: str
     partitions: int

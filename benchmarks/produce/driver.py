@@ -17,7 +17,7 @@ from .rows import SyncRun, ThroughputRun, Waited
 
 # Sends by the floor before anything is measured: the broker's JIT has to have seen its own way of writing.
 BROKER_WARM_UP = 100_000
-# What is written is read by nobody: it may go soon after the topic has.
+# The records are never read: they may be deleted soon after the topic.
 TOPIC = {"retention.ms": -1, "file.delete.delay.ms": 1000}
 
 
@@ -109,7 +109,7 @@ class Driver:
 
 
 def rotated(clients: Sequence[Client], number: int) -> Sequence[Client]:
-    """Each round begins with another client: whoever runs later meets a broker that is warmer."""
+    """Each round begins with another client: a later one meets a broker that is warmer."""
     start = (number - 1) % len(clients) if clients else 0
     return [*clients[start:], *clients[:start]]
 

@@ -39,7 +39,7 @@ class SyncMeter:
         self.stop()
 
     def start(self, warm_up: int) -> None:
-        """What was sent before is not measured."""
+        """Starts to measure: records sent before do not count."""
         self._sent = warm_up
         self._switches, self._cpu = own_switches(), time.process_time()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.common import results, svg
 from benchmarks.common.table import number, table
-from benchmarks.common.verdicts import Verdict, verdict_table
+from benchmarks.common.target_results import TargetResult, target_table
 
 from .catalogue import SHAPES, SYNC, THROUGHPUT, VALUE_BYTES, Client, Shape
 from .driver import Measurement
@@ -38,18 +38,18 @@ THROUGHPUT_HEAD = (
 WAITING_HEAD = ("client", "context switches", "CPU ms", "threads")
 
 
-def judge(measured: Measurement) -> list[Verdict]:
+def check_targets(measured: Measurement) -> list[TargetResult]:
     """The targets of the parts that were run."""
-    verdicts: list[Verdict] = []
+    target_results: list[TargetResult] = []
     if measured.sync:
-        verdicts += judge_sync(sync_rows(measured.sync))
+        target_results += judge_sync(sync_rows(measured.sync))
     found = throughput_rows(measured.throughput)
     for shape in SHAPES:
         if any(row.shape == shape for row in found.values()):
-            verdicts += judge_throughput(shape, found)
+            target_results += judge_throughput(shape, found)
     if measured.waited:
-        verdicts += judge_waiting({waited.client: waited for waited in measured.waited})
-    return verdicts
+        target_results += judge_waiting({waited.client: waited for waited in measured.waited})
+    return target_results
 
 
 def sync_table(found: Mapping[str, SyncRow]) -> str:
@@ -134,7 +134,7 @@ def markdown(facts: Mapping[str, Any], measured: Measurement, rounds: int, recor
     if measured.waited:
         seconds = f"{measured.waited[0].seconds:g}"
         parts += [f"## {seconds} seconds of waiting for a broker that hangs", _waiting_table(measured)]
-    parts += ["## Targets", verdict_table(judge(measured)), "## Versions and settings"]
+    parts += ["## Targets", target_table(check_targets(measured)), "## Versions and settings"]
     parts.append(settings_list(SYNC.values(), {row.row: row.version for row in sync.values()}))
     versions = {row.row.partition("/")[0]: row.version for row in found.values()}
     parts.append(settings_list(THROUGHPUT.values(), versions))
@@ -186,13 +186,13 @@ def _kind(row: str) -> str:
 
 
 def data(facts: Mapping[str, Any], measured: Measurement) -> dict[str, Any]:
-    """For machines: single runs, medians, verdicts."""
+    """Data for machines: single runs, medians, results of targets."""
     return {
         **facts,
         "sync": [asdict(row) for row in sync_rows(measured.sync).values()],
         "throughput": [asdict(row) for row in throughput_rows(measured.throughput).values()],
         "waited": [asdict(waited) for waited in measured.waited],
-        "targets": [asdict(verdict) | {"verdict": verdict.word} for verdict in judge(measured)],
+        "targets": [asdict(result) | {"outcome": result.word} for result in check_targets(measured)],
         "sync_runs": [asdict(run) for run in measured.sync],
         "throughput_runs": [asdict(run) for run in measured.throughput],
         "failures": measured.failures,

@@ -177,7 +177,7 @@ def _throughput_row(group: list[ThroughputRun]) -> ThroughputRow:
 
 @dataclass(frozen=True)
 class Waited:
-    """What one client's threads did while one sync send waited for a broker that hung."""
+    """Usage of one client's threads while one sync send waited for a broker that hung."""
 
     client: str
     title: str

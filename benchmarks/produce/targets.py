@@ -1,10 +1,10 @@
-"""What Grete has to reach beside the others, and whether it does."""
+"""Targets of Grete relative to the other clients, and their results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from benchmarks.common.verdicts import Verdict
+from benchmarks.common.target_results import TargetResult
 
 from .rows import SyncRow, ThroughputRow, Waited
 
@@ -14,7 +14,7 @@ HANDOVER_US = 20.0
 SWITCHES = 5
 
 
-def judge_sync(rows: Mapping[str, SyncRow]) -> Iterator[Verdict]:
+def judge_sync(rows: Mapping[str, SyncRow]) -> Iterator[TargetResult]:
     """The sync part: latencies in ratios, the hand-over in microseconds."""
     grete = rows.get("grete")
 
@@ -24,16 +24,16 @@ def judge_sync(rows: Mapping[str, SyncRow]) -> Iterator[Verdict]:
             return None
         return figure(other) / figure(grete) if inverse else figure(grete) / figure(other)
 
-    yield Verdict("sync, p50: produce_sync over the floor", "<=", 1.2, ratio("floor", lambda row: row.p50_us))
-    yield Verdict(
+    yield TargetResult("sync, p50: produce_sync over the floor", "<=", 1.2, ratio("floor", lambda row: row.p50_us))
+    yield TargetResult(
         "sync, p50: produce_sync over confluent-kafka's produce + flush",
         "<",
         1.0,
         ratio("confluent-flush", lambda row: row.p50_us),
     )
     handover = grete.handover_p50_us if grete is not None else None
-    yield Verdict("sync, answer read to caller runs, p50 in us", "<=", HANDOVER_US, handover)
-    yield Verdict(
+    yield TargetResult("sync, answer read to caller runs, p50 in us", "<=", HANDOVER_US, handover)
+    yield TargetResult(
         "sync, mean: sleeping 100 ms until it is done over produce_sync",
         ">=",
         16.0,
@@ -41,17 +41,19 @@ def judge_sync(rows: Mapping[str, SyncRow]) -> Iterator[Verdict]:
     )
 
 
-def judge_throughput(shape: str, rows: Mapping[tuple[str, str], ThroughputRow]) -> Iterator[Verdict]:
+def judge_throughput(shape: str, rows: Mapping[tuple[str, str], ThroughputRow]) -> Iterator[TargetResult]:
     """Records per CPU second over confluent-kafka's without callbacks, which is its faster way."""
     peer = rows.get((shape, "confluent"))
     for name, what, factor in (("grete-one", "produce one by one", 3.0), ("grete-many", "produce_many", 8.0)):
         row = rows.get((shape, name))
         measured = None if row is None or peer is None else row.per_cpu_second / peer.per_cpu_second
-        yield Verdict(f"{shape}, records per CPU second: {what} over confluent-kafka's produce", ">=", factor, measured)
+        yield TargetResult(
+            f"{shape}, records per CPU second: {what} over confluent-kafka's produce", ">=", factor, measured
+        )
 
 
-def judge_waiting(waited: Mapping[str, Waited]) -> Iterator[Verdict]:
+def judge_waiting(waited: Mapping[str, Waited]) -> Iterator[TargetResult]:
     """Context switches, voluntary or not, of all threads."""
     grete = waited.get("grete")
     measured = None if grete is None else float(grete.switches)
-    yield Verdict("waiting, context switches of all threads in the whole wait", "<=", SWITCHES, measured)
+    yield TargetResult("waiting, context switches of all threads in the whole wait", "<=", SWITCHES, measured)

@@ -1,4 +1,4 @@
-"""A sync send while the broker hangs: whoever waits should cost nothing until the answer comes."""
+"""A sync send while the broker hangs: a waiting caller should cost nothing until the answer comes."""
 
 from __future__ import annotations
 

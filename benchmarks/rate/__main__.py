@@ -59,12 +59,12 @@ def markdown(facts: Mapping[str, Any], plan: Plan, found: Sequence[Result], fail
     for rate in sorted({result.per_second for result in found}):
         lines = [_line(result) for result in found if result.per_second == rate]
         parts += [f"## {rate:,} records per second", table(HEAD, lines)]
-    verdicts = [
+    result_rows = [
         (what, f"< {limit:g}", f"{measured:.2f}", "ok" if measured < limit else "MISSED")
         for what, limit, measured in targets(found)
     ]
-    if verdicts:
-        parts += ["## Targets", table(("target (ratio)", "wanted", "measured", "verdict"), verdicts)]
+    if result_rows:
+        parts += ["## Targets", table(("target (ratio)", "wanted", "measured", "result"), result_rows)]
     versions = {result.title: result.version for result in found}
     parts += ["## Versions", "\n".join(f"- **{title}**: {version}" for title, version in versions.items())]
     if failures:

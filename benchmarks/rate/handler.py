@@ -1,4 +1,4 @@
-"""What every Python consumer does with a value, and how its windows are reported."""
+"""Handler of every Python consumer, and the report of its windows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Handler:
 
 
 class Windows:
-    """Warm-up, then windows of equal length; all reckoning is done after the last, when nobody is measured."""
+    """Warm-up, then windows of equal length; all computing is done after the last, when nothing is measured."""
 
     def __init__(self, arguments: RateArguments) -> None:
         self.handler = Handler(arguments.room)

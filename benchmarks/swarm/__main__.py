@@ -14,7 +14,7 @@ from benchmarks.consume.topics import fill
 
 from . import cpu, delays, idle, memory, report
 from .measurement import Bench, Measurement
-from .targets import judge
+from .targets import check_targets
 
 PARTS = ("cpu", "memory", "delays", "idle")
 TOPICS = {"cpu": cpu.TOPIC, "memory": memory.TOPIC, "delays": delays.TOPIC}
@@ -70,7 +70,7 @@ def main() -> int:
     print(page)
     paths = results.write(options.out, "swarm", report.data(facts, found), page)
     say(f"written: {', '.join(map(str, paths))}")
-    return int(bool(found.failures) or any(verdict.missed for verdict in judge(found)))
+    return int(bool(found.failures) or any(result.missed for result in check_targets(found)))
 
 
 if __name__ == "__main__":

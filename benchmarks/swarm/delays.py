@@ -20,7 +20,7 @@ NODES = 4
 GIL_TIMEOUT = 1.0
 SETTINGS: Mapping[str, object] = {
     "GRETE_SWARM_RESTART_BACKOFF": "250ms",
-    "GRETE_SWARM_STEADY_AFTER": "1ms",
+    "GRETE_SWARM_READY_AFTER": "1ms",
     # Here they are made to die young.
     "GRETE_SWARM_CRASH_LOOP_AFTER": 1_000_000,
     "GRETE_SWARM_GIL_TIMEOUT": f"{GIL_TIMEOUT:g}s",
@@ -32,7 +32,7 @@ TITLES = {
     "backoff": "death -> the next fork: distance from the backoff that was announced",
     "running": "fork -> the node's App runs",
     "record": "fork -> its first record",
-    "steady": "fork -> the supervisor knows that it is steady",
+    "ready": "fork -> the supervisor knows that it is steady",
 }
 
 
@@ -41,9 +41,9 @@ def measure(bench: Bench, found: Measurement, kills: int, wedges: int) -> None:
     plan = Plan("mortal", TOPIC.name, TOPIC.partitions, "delays", NODES, environment=SETTINGS)
     try:
         with fleet(bench.broker.bootstrap, plan) as running:
-            running.until(lambda: len(started(running, "swarm.node.steady")) == NODES, 60, "all nodes are steady")
+            running.until(lambda: len(started(running, "swarm.node.ready")) == NODES, 60, "all nodes are steady")
             # Some live until they are known to be steady, the others only until they work.
-            killed = list(kill(running, kills // 8, "swarm.node.steady"))
+            killed = list(kill(running, kills // 8, "swarm.node.ready"))
             killed += kill(running, kills - len(killed), "record")
             wedged = [delay for _ in range(wedges) for delay in wedge(running)]
             seconds = {"kill": killed, "wedge": wedged, **lives(running.notes)}
@@ -57,12 +57,12 @@ def measure(bench: Bench, found: Measurement, kills: int, wedges: int) -> None:
 
 def started(running: Fleet, event: str) -> dict[int, int]:
     """{node: pid} of the nodes whose present life has come to this event."""
-    told = {_pid(note) for note in running.named(event)}
-    return {node: pid for node, pid in _alive(running.notes).items() if pid in told}
+    pids = {_pid(note) for note in running.named(event)}
+    return {node: pid for node, pid in _alive(running.notes).items() if pid in pids}
 
 
 def _pid(note: Note) -> int:
-    """Whom it is about: the supervisor's notes name a process, the others are about their own."""
+    """PID that the note is about: the supervisor's notes name a process, the others are about their own."""
     return int(note.get("pid") or note["by"])
 
 
@@ -89,9 +89,9 @@ def kill(running: Fleet, times: int, event: str) -> Iterator[float]:
 
 
 def wedge(running: Fleet) -> Iterator[float]:
-    """All nodes at once; yields seconds from when each one's time was over until it was told to stop for that."""
-    running.until(lambda: len(started(running, "swarm.node.steady")) == NODES, 60, "all nodes are steady")
-    pids = started(running, "swarm.node.steady")
+    """All nodes at once; yields seconds from when each one's time was over until it was asked to stop for that."""
+    running.until(lambda: len(started(running, "swarm.node.ready")) == NODES, 60, "all nodes are steady")
+    pids = started(running, "swarm.node.ready")
     for node in pids:
         (running.directory / f"wedge-{node}").touch()
     running.until(lambda: not set(pids.values()) & set(_alive(running.notes).values()), 60, "all are replaced")
@@ -104,9 +104,9 @@ def wedge(running: Fleet) -> Iterator[float]:
 
 
 def lives(notes: list[Note]) -> dict[str, list[float]]:
-    """What all of the nodes' lives tell."""
+    """Delays in the lives of all nodes, by name."""
     began = {note["pid"]: note["at"] for note in notes if note["event"] == "swarm.node.started"}
-    stages = {"app.running": "running", "record": "record", "swarm.node.steady": "steady"}
+    stages = {"app.running": "running", "record": "record", "swarm.node.ready": "ready"}
     seconds: dict[str, list[float]] = {name: [] for name in ("backoff", *stages.values())}
     died: dict[int, Note] = {}
     seen: set[tuple[str, int]] = set()

@@ -31,7 +31,7 @@ Note = dict[str, Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """What to start. `nodes` 0: no swarm, `processes` times `grete run`."""
+    """Processes to start. `nodes` 0: no swarm, `processes` times `grete run`."""
 
     app: str
     topic: str
@@ -48,7 +48,7 @@ class Plan:
         return self.nodes or self.processes
 
     def command(self) -> list[str]:
-        """Of one process."""
+        """Command line of one process."""
         target = f"benchmarks.swarm.apps.{self.app}:app"
         words = ["swarm", target, "--nodes", str(self.nodes), "--control", "none"] if self.nodes else ["run", target]
         return [GRETE, *words, "--workers", str(self.workers), "--log-level", "info"]
@@ -67,7 +67,7 @@ class Fleet:
 
     @property
     def notes(self) -> list[Note]:
-        """All that was told so far, in the order in which it was written."""
+        """All events noted so far, in the order in which they were written."""
         path = self.directory / "notes"
         if path.exists():
             with path.open("rb") as file:
@@ -117,7 +117,7 @@ class Fleet:
 
     @property
     def pids(self) -> list[int]:
-        """Of all processes; a supervisor is the first."""
+        """PIDs of all processes; a supervisor is the first."""
         found = [root.pid for root in self.roots]
         return found + [pid for root in found for pid in children(root)] if self.plan.nodes else found
 
@@ -131,9 +131,15 @@ def fleet(servers: str, plan: Plan) -> Iterator[Fleet]:
     """Started, and killed at the end."""
     with tempfile.TemporaryDirectory(prefix="grete-bench-") as name, ExitStack() as stack:
         directory = Path(name)
-        told = {"SERVERS": servers, "TOPIC": plan.topic, "GROUP": plan.group, "DIRECTORY": name, **plan.environment}
+        settings = {
+            "SERVERS": servers,
+            "TOPIC": plan.topic,
+            "GROUP": plan.group,
+            "DIRECTORY": name,
+            **plan.environment,
+        }
         environment = {
-            name if name.startswith("GRETE_") else f"BENCH_{name}": str(value) for name, value in told.items()
+            name if name.startswith("GRETE_") else f"BENCH_{name}": str(value) for name, value in settings.items()
         }
         roots = []
         for number in range(plan.processes):

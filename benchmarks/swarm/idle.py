@@ -53,7 +53,7 @@ def measure(bench: Bench, found: Measurement, seconds: float) -> None:
 
 
 Threads = list[tuple[str, float, float]]
-"""Of each thread: name, wake-ups per second, microseconds of CPU per second."""
+"""For each thread: name, wake-ups per second, microseconds of CPU per second."""
 
 
 def spent(before: dict[int, ThreadUsage], after: dict[int, ThreadUsage], seconds: float) -> Threads:

@@ -93,7 +93,7 @@ class Measurement(Failures):
 
 @dataclass(frozen=True)
 class Bench:
-    """Where everything runs."""
+    """Broker and settings of all parts."""
 
     broker: Broker
     # Fewer rounds, shorter windows: for a look.

@@ -9,7 +9,7 @@ from statistics import median
 from benchmarks.common.progress import say
 from benchmarks.common.run import ClientFailedError
 from benchmarks.consume.topics import JSON, Topic
-from grete.swarm import memory
+from grete._swarm.status import memory
 
 from . import smaps
 from .apps.counts import total
@@ -76,10 +76,10 @@ def one(bench: Bench, way: Way, seconds: float) -> Memory:
 
 
 def look(pid: int) -> memory.Memory:
-    """What the product's own measure says."""
-    found = memory.of(pid)
+    """Memory of a process by the product's own measure."""
+    found = memory.read_memory(pid)
     if found["pss"] is None:
-        raise ClientFailedError(f"the memory of process {pid} cannot be told: {found['missing']}")
+        raise ClientFailedError(f"the memory of process {pid} is unknown: {found['missing']}")
     return found
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from benchmarks.common import results
 from benchmarks.common.table import table
-from benchmarks.common.verdicts import verdict_table
+from benchmarks.common.target_results import target_table
 
 from .cpu import STEPS
 from .measurement import Measurement, rows_of
 from .memory import TOPIC
-from .targets import judge
+from .targets import check_targets
 
 CPU_HEAD = ("two threads that compute", "records/s (min..max)", "x one process")
 MEMORY_HEAD = ("300 MB preloaded", "processes", "sum of PSS, MB", "x one process", "sum of RSS, MB", "private, MB")
@@ -54,7 +54,7 @@ def memory_table(found: Measurement) -> str:
 
 
 def kinds_table(found: Measurement) -> str:
-    """Where private memory goes."""
+    """Table of private memory by kind."""
     columns = [row.kinds if row else {} for row in (rows_of(found.memory, name) for name in ("one", "nodes"))]
     names = sorted({name for kinds in columns for name in kinds}, key=lambda name: -columns[1].get(name, 0))
     lines = [(name, *(f"{kinds.get(name, 0) / 1e6:,.1f}" for kinds in columns)) for name in names]
@@ -110,16 +110,16 @@ def markdown(facts: Mapping[str, Any], found: Measurement) -> str:
     if found.idle:
         parts += ["## Waiting for records", idle_table(found)]
         parts.append("An empty topic with 20 partitions. Wake-ups are voluntary context switches of all threads.")
-    parts += ["## Targets", verdict_table(judge(found))]
+    parts += ["## Targets", target_table(check_targets(found))]
     if found.failures:
         parts += ["## Failed", *(f"```\n{failure}\n```" for failure in found.failures)]
     return "\n\n".join(parts)
 
 
 def data(facts: Mapping[str, Any], found: Measurement) -> dict[str, Any]:
-    """For machines: single windows, all delays, verdicts."""
+    """Data for machines: single windows, all delays, results of targets."""
     return {
         **facts,
         **asdict(found),
-        "targets": [asdict(verdict) | {"verdict": verdict.word} for verdict in judge(found)],
+        "targets": [asdict(result) | {"outcome": result.word} for result in check_targets(found)],
     }

@@ -1,4 +1,4 @@
-"""What a process's memory is for, by its mappings."""
+"""Use of a process's memory, by its mappings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Mapping:
 
     @property
     def kind(self) -> str:
-        """What it is for, as far as one can tell from outside."""
+        """Use of the mapping, as far as it shows from outside."""
         if self.name.startswith("["):
             return {"[heap]": "malloc's heap", "[stack]": "stacks"}.get(self.name, "kernel's")
         if self.name:

@@ -1,10 +1,10 @@
-"""What swarms have to reach, and whether they do."""
+"""Targets of swarms, and their results."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.common.verdicts import Verdict
+from benchmarks.common.target_results import TargetResult
 
 from .measurement import Measurement, rows_of
 
@@ -20,27 +20,27 @@ HEALTH_WAKEUPS = 2.5
 CPU_MS = 1.0
 
 
-def judge(found: Measurement) -> list[Verdict]:
+def check_targets(found: Measurement) -> list[TargetResult]:
     """Every target of the parts that were run."""
     return [*_cpu(found), *_memory(found), *_delays(found), *_idle(found)]
 
 
-def _cpu(found: Measurement) -> Iterator[Verdict]:
+def _cpu(found: Measurement) -> Iterator[TargetResult]:
     if found.cpu:
         by_name = {row.name: row.typical for row in found.cpu}
         nodes, threads = by_name.get("nodes"), by_name.get("threads")
         ratio = None if nodes is None or threads is None else nodes / threads
-        yield Verdict("cpu, records/s: 2 nodes over 2 threads of one process", ">=", NODES_OVER_THREADS, ratio)
+        yield TargetResult("cpu, records/s: 2 nodes over 2 threads of one process", ">=", NODES_OVER_THREADS, ratio)
 
 
-def _memory(found: Measurement) -> Iterator[Verdict]:
+def _memory(found: Measurement) -> Iterator[TargetResult]:
     if found.memory:
         nodes, one = rows_of(found.memory, "nodes"), rows_of(found.memory, "one")
         ratio = None if nodes is None or one is None else nodes.pss / one.pss
-        yield Verdict("memory, PSS: 4 nodes and supervisor over one process", "<=", SWARM_OVER_ONE, ratio)
+        yield TargetResult("memory, PSS: 4 nodes and supervisor over one process", "<=", SWARM_OVER_ONE, ratio)
 
 
-def _delays(found: Measurement) -> Iterator[Verdict]:
+def _delays(found: Measurement) -> Iterator[TargetResult]:
     limits = {
         "kill": ("SIGKILL to death noticed, p99, ms", 0.99, DEATH),
         "wedge": ("GIL held to noticed beyond its limit, longest, ms", 1.0, WEDGE),
@@ -48,14 +48,14 @@ def _delays(found: Measurement) -> Iterator[Verdict]:
     }
     for name, (text, share, limit) in limits.items():
         if row := found.delay(name):
-            yield Verdict(f"delays, {text}", "<=", 1e3 * limit, 1e3 * row.share(share))
+            yield TargetResult(f"delays, {text}", "<=", 1e3 * limit, 1e3 * row.share(share))
 
 
-def _idle(found: Measurement) -> Iterator[Verdict]:
+def _idle(found: Measurement) -> Iterator[TargetResult]:
     by_name = {row.name: row for row in found.idle}
     if supervisor := by_name.get("supervisor"):
-        yield Verdict("idle, supervisor: wake-ups/s", "<=", WAKEUPS, supervisor.wakeups_per_second)
-        yield Verdict("idle, supervisor: CPU ms/s", "<=", CPU_MS, supervisor.cpu_ms_per_second)
+        yield TargetResult("idle, supervisor: wake-ups/s", "<=", WAKEUPS, supervisor.wakeups_per_second)
+        yield TargetResult("idle, supervisor: CPU ms/s", "<=", CPU_MS, supervisor.cpu_ms_per_second)
     if node := by_name.get("node"):
-        health = sum(node.by_thread.get(thread, (0.0, 0.0))[0] for thread in ("grete-health", "grete-canary"))
-        yield Verdict("idle, health threads of a node: wake-ups/s", "<=", HEALTH_WAKEUPS, health)
+        health = sum(node.by_thread.get(thread, (0.0, 0.0))[0] for thread in ("grete-health", "grete-gil-probe"))
+        yield TargetResult("idle, health threads of a node: wake-ups/s", "<=", HEALTH_WAKEUPS, health)

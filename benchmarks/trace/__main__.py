@@ -9,11 +9,11 @@ from benchmarks.common import results
 from benchmarks.common.pinning import Cores
 from benchmarks.common.progress import say
 
-from . import jobs, report, sending, writing
+from . import jobs, report, sending, span_cost
 from .measurement import Bench, Measurement
-from .targets import judge
+from .targets import check_targets
 
-PARTS = {"send": sending.measure, "child": writing.measure, "jobs": jobs.measure}
+PARTS = {"send": sending.measure, "child": span_cost.measure, "jobs": jobs.measure}
 
 
 def parse() -> argparse.Namespace:
@@ -47,7 +47,7 @@ def main() -> int:
     print(page)
     paths = results.write(options.out, "trace", report.data(facts, found), page)
     say(f"written: {', '.join(map(str, paths))}")
-    return int(bool(found.failures) or any(verdict.missed for verdict in judge(found)))
+    return int(bool(found.failures) or any(result.missed for result in check_targets(found)))
 
 
 if __name__ == "__main__":

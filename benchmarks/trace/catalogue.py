@@ -1,4 +1,4 @@
-"""Who writes and sends spans, and what an agent can be like."""
+"""Clients that write and send spans, and kinds of agents."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WRITERS = (
 )
 JOBS = Client("jobs", "jobs", "jobs", ours=True)
 
-# What the sink is told to be like; None: there is no tracer, and nothing to be told.
+# Title and the sink's mode; None: there is no tracer and no sink.
 AGENTS: Mapping[str, tuple[str, str | None]] = {
     "none": ("no tracer", None),
     "well": ("answers at once", "well"),

@@ -30,14 +30,16 @@ def measure(bench: Bench, found: Measurement) -> None:
             say(f"jobs: round {number + 1} of {MORE_ROUNDS * bench.rounds}")
             for name, url in urls.items():
                 try:
-                    told = run_client([*JOBS.command, url, str(LONGER * bench.seconds)], bench.client_core, TIMEOUT)
+                    client_output = run_client(
+                        [*JOBS.command, url, str(LONGER * bench.seconds)], bench.client_core, TIMEOUT
+                    )
                 except ClientFailedError as error:
                     found.failed(f"jobs, {name}", error)
                     continue
-                if url != "none" and not traced(told):
+                if url != "none" and not traced(client_output):
                     found.failed(f"jobs, {name}", ValueError("there are jobs without spans"))
                     continue
-                for line in told:
+                for line in client_output:
                     lines.setdefault((line["handler"], name), []).append(line)
     found.jobs += [row(name, handler, rows) for (handler, name), rows in sorted(lines.items(), key=_place)]
 
@@ -54,7 +56,7 @@ def _place(item: tuple[tuple[str, str], object]) -> tuple[str, int]:
 
 
 def row(agent: str, handler: str, lines: list[dict[str, Any]]) -> Traced:
-    """Of all rounds of one agent and one handler."""
+    """Row of all rounds of one agent and one handler."""
     last = lines[-1]
     return Traced(
         agent,

@@ -83,7 +83,7 @@ class Traced:
 
     @property
     def unaccounted(self) -> int:
-        """Spans of which nobody can say what has become of them."""
+        """Number of spans whose fate is unknown."""
         return abs(self.finished - self.sent - self.waiting - sum(self.dropped.values()))
 
 

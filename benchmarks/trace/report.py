@@ -9,12 +9,12 @@ from typing import Any
 
 from benchmarks.common import results
 from benchmarks.common.table import number, table
-from benchmarks.common.verdicts import verdict_table
+from benchmarks.common.target_results import target_table
 
 from .catalogue import SIZES
 from .clients.children import CHILDREN
 from .measurement import Measurement, handlers
-from .targets import judge
+from .targets import check_targets
 
 SENT_HEAD = ("encode and send", "spans", "calls/s (min..max)", "us", "CPU us", "bytes", "objects", "Grete / this")
 WRITTEN_HEAD = ("a child span with two tags", "us (min..max)", "Grete / this", "us until sent", "Grete / this")
@@ -113,16 +113,16 @@ def markdown(facts: Mapping[str, Any], found: Measurement) -> str:
             "that of all threads for one job. Sent, waiting and dropped are counted from the process's start to the "
             "end of its window, in the last round."
         )
-    parts += ["## Targets", verdict_table(judge(found))]
+    parts += ["## Targets", target_table(check_targets(found))]
     if found.failures:
         parts += ["## Failed", *(f"```\n{failure}\n```" for failure in found.failures)]
     return "\n\n".join(parts)
 
 
 def data(facts: Mapping[str, Any], found: Measurement) -> dict[str, Any]:
-    """For machines: all rounds, verdicts."""
+    """Data for machines: all rounds, results of targets."""
     return {
         **facts,
         **asdict(found),
-        "targets": [asdict(verdict) | {"verdict": verdict.word} for verdict in judge(found)],
+        "targets": [asdict(result) | {"outcome": result.word} for result in check_targets(found)],
     }

@@ -64,9 +64,9 @@ def _lines(
     environment: dict[str, str] | None = None,
 ) -> list[Line]:
     words = [url, str(bench.seconds), ",".join(map(str, sizes))]
-    told = {**client.environment, **(environment or {})}
+    environment_of_client = {**client.environment, **(environment or {})}
     try:
-        return run_client([*client.command, *words], bench.client_core, TIMEOUT, told)
+        return run_client([*client.command, *words], bench.client_core, TIMEOUT, environment_of_client)
     except ClientFailedError as error:
         found.failed(f"send, {client.title}", error)
         return []
@@ -87,7 +87,7 @@ def _checked(bench: Bench, found: Measurement, client: Client) -> bool:
 
 
 def wrong(spans: Sequence[dict[str, Any]], size: int) -> str:
-    """What is not as it should be with one trace of so many spans; "" if all is well."""
+    """Describes the defect of one trace of so many spans; "" if all is well."""
     if len({span["span_id"] for span in spans}) != size or len(spans) != size:
         return f"{len(spans)} spans instead of {size}"
     without = [span["name"] for span in spans if not TAGS.items() <= span["meta"].items()]

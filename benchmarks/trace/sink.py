@@ -1,4 +1,4 @@
-"""What takes the spans: benchmarks/native/sink.c, pinned. And what was sent to it, read again."""
+"""Receiver of the spans: benchmarks/native/sink.c, pinned. Decodes what was sent to it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.kafka.processes import end, spawn
 
 @contextmanager
 def sink(mode: str, core: int) -> Iterator[str]:
-    """Its URL. "away": one where nobody listens."""
+    """Yields the URL of a sink. "away": a URL without a listener."""
     if mode == "away":
-        with socket.socket() as nobody:
-            nobody.bind(("127.0.0.1", 0))  # and does not listen
-            yield f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        with socket.socket() as closed_port:
+            closed_port.bind(("127.0.0.1", 0))  # and does not listen
+            yield f"http://127.0.0.1:{closed_port.getsockname()[1]}"
         return
     process = spawn([plain_c("sink.c"), mode], cpus={core}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
@@ -42,7 +42,7 @@ def last_spans(url: str) -> list[dict[str, Any]]:
 
 
 def spans_of(body: bytes) -> list[dict[str, Any]]:
-    """Of v0.4: traces of maps. Of v0.5: all strings, then traces of arrays, in which numbers stand for them."""
+    """Spans in a body. v0.4: traces of maps. v0.5: all strings, then traces of arrays of indexes of strings."""
     read = msgpack.unpackb(body, strict_map_key=False)
     if len(read) == 2 and read[0] and isinstance(read[0][0], str):
         words, traces = read

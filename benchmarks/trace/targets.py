@@ -1,10 +1,10 @@
-"""What tracing has to reach, and whether it does."""
+"""Targets of tracing, and their results."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.common.verdicts import Verdict
+from benchmarks.common.target_results import TargetResult
 
 from .measurement import Measurement, handlers
 
@@ -19,12 +19,12 @@ BAD_AGENT_CPU = 1.05
 MEMORY_MB = 64.0
 
 
-def judge(found: Measurement) -> list[Verdict]:
+def check_targets(found: Measurement) -> list[TargetResult]:
     """Every target of the parts that were run."""
     return [*_sent(found), *_written(found), *_jobs(found)]
 
 
-def _sent(found: Measurement) -> Iterator[Verdict]:
+def _sent(found: Measurement) -> Iterator[TargetResult]:
     for spans, wanted in FASTER.items():
         rows = found.of_size(spans)
         if not rows:
@@ -32,21 +32,21 @@ def _sent(found: Measurement) -> Iterator[Verdict]:
         ours = rows.get("grete")
         theirs = [row for name, row in rows.items() if name.startswith("ddtrace")]
         faster = None if ours is None or not theirs else min(row.typical for row in theirs) / ours.typical
-        yield Verdict(f"send, {spans:,} spans: calls/s over ddtrace's", ">=", wanted, faster)
+        yield TargetResult(f"send, {spans:,} spans: calls/s over ddtrace's", ">=", wanted, faster)
         sizes = [row.bytes for row in theirs if row.bytes is not None]
         less = None if ours is None or ours.bytes is None or not sizes else ours.bytes / min(sizes)
-        yield Verdict(f"send, {spans:,} spans: bytes allocated over ddtrace's", "<", 1.0, less)
+        yield TargetResult(f"send, {spans:,} spans: bytes allocated over ddtrace's", "<", 1.0, less)
 
 
-def _written(found: Measurement) -> Iterator[Verdict]:
+def _written(found: Measurement) -> Iterator[TargetResult]:
     by_name = {row.name: row for row in found.written}
     ours = by_name.pop("grete", None)
     for row in by_name.values():
         ratio = None if ours is None else ours.typical / row.typical
-        yield Verdict(f"child: over {row.title}'s time", "<=", CHILD, ratio)
+        yield TargetResult(f"child: over {row.title}'s time", "<=", CHILD, ratio)
 
 
-def _jobs(found: Measurement) -> Iterator[Verdict]:
+def _jobs(found: Measurement) -> Iterator[TargetResult]:
     for handler in handlers(found.jobs):
         rows = found.of_handler(handler)
         well, without = rows.get("well"), rows.get("none")
@@ -55,11 +55,11 @@ def _jobs(found: Measurement) -> Iterator[Verdict]:
                 continue
             about = f"jobs, {handler}: agent {row.title}"
             rate, cpu = (None, None) if well is None else (row.typical / well.typical, row.cpu / well.cpu)
-            yield Verdict(f"{about}, jobs/s over a good one's", ">=", BAD_AGENT, rate)
-            yield Verdict(f"{about}, CPU over a good one's", "<=", BAD_AGENT_CPU, cpu)
+            yield TargetResult(f"{about}, jobs/s over a good one's", ">=", BAD_AGENT, rate)
+            yield TargetResult(f"{about}, CPU over a good one's", "<=", BAD_AGENT_CPU, cpu)
         traced = [row for agent, row in rows.items() if agent != "none"]
         if traced:
             most = None if without is None else (max(row.rss for row in traced) - without.rss) / 1e6
-            yield Verdict(f"jobs, {handler}: memory of the tracer, MB", "<=", MEMORY_MB, most)
+            yield TargetResult(f"jobs, {handler}: memory of the tracer, MB", "<=", MEMORY_MB, most)
             lost = float(max(row.unaccounted for row in traced))
-            yield Verdict(f"jobs, {handler}: spans that nobody has counted", "<=", 0.0, lost)
+            yield TargetResult(f"jobs, {handler}: spans that are not counted", "<=", 0.0, lost)

@@ -13,7 +13,7 @@ const INIT_PRODUCER_ID: i16 = 22;
 const INIT_PRODUCER_ID_VERSION: i16 = 0;
 const COORDINATOR_LOAD_IN_PROGRESS: i16 = 14;
 
-/// Who writes: what the broker checks sequences by.
+/// Producer id and epoch, by which the broker checks sequences.
 struct Identity {
     id: i64,
     epoch: i16,
@@ -54,7 +54,7 @@ fn identify(connection: &mut Connection) -> Result<Identity, Failure> {
     loop {
         match ask_identity(connection)? {
             Some(identity) => return Ok(identity),
-            // A broker that has only just started has no block of ids yet, and there is nothing to be told by.
+            // A broker that has just started has no block of ids yet, and sends no notice when it has.
             None => thread::sleep(Duration::from_millis(50)),
         }
     }

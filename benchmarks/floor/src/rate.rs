@@ -7,7 +7,7 @@ use crate::batch::Walk;
 use crate::fetch::{Fetcher, Limits};
 use crate::process::{cpu_time, peak_rss};
 
-/// What the handler stores of each value: u64 sequence, u64 send time in ns since 1970, u32 (little endian).
+/// Fields that the handler stores of each value: u64 sequence, u64 send time in ns since 1970, u32 (little endian).
 struct Seen {
     sequence: u64,
     latency: u64,
@@ -43,7 +43,7 @@ pub fn run(bootstrap: &str, topic: &str, plan: &Plan) -> Result<(), Failure> {
         }
         marks.push((Instant::now(), cpu_time(), seen.len()));
     }
-    // All reckoning is done after the last window, when nobody is measured.
+    // All computing is done after the last window, when nothing is measured.
     let windows = marks.windows(2).skip(1).map(|pair| {
         let ((start, cpu_before, from), (end, cpu_after, to)) = (pair[0], pair[1]);
         report(&mut seen[from..to], end - start, cpu_after - cpu_before)

@@ -13,11 +13,11 @@ import msgspec
 
 from benchmarks.common.arguments import ConsumeArguments
 from benchmarks.process.clients.event import Event
-from benchmarks.process.clients.tally import Tally, counting, leave
+from benchmarks.process.clients.record_clock import Tally, counting, leave
 
 
 def batches(arguments: ConsumeArguments, settings: dict[str, str]) -> Iterator[list[Any]]:
-    """For ever."""
+    """Yields batches forever."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": arguments.bootstrap,

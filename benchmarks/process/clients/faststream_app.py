@@ -8,7 +8,7 @@ from typing import Any
 from faststream import FastStream
 
 from benchmarks.common.arguments import ConsumeArguments
-from benchmarks.process.clients.tally import Tally, leave
+from benchmarks.process.clients.record_clock import Tally, leave
 
 # The package under each backend.
 PACKAGES = {"aiokafka": "aiokafka", "confluent": "confluent-kafka"}

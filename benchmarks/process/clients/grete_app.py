@@ -11,7 +11,7 @@ from typing import Any
 import grete
 from benchmarks.common.arguments import ConsumeArguments
 from benchmarks.process.clients.event import Event
-from benchmarks.process.clients.tally import Tally, counting
+from benchmarks.process.clients.record_clock import Tally, counting
 
 
 def message(tally: Tally) -> Any:

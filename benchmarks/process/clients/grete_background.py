@@ -1,7 +1,7 @@
 """Grete, jobs of one record beside crowds of background threads that are blocked: `sizes=0,10,100 repeats= seconds=`.
 
 One process goes through all sizes in turn, so that what differs between phases is the crowd alone. The handler itself
-looks at the clock and changes the crowd, between two phases.
+reads the clock and changes the crowd, between two phases.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
 
         @staticmethod
         def block(go: threading.Event, ready: threading.Barrier) -> None:
-            """As a thread that waits for a message from somewhere."""
+            """Waits, like a thread that waits for a message from elsewhere."""
             ready.wait()
             go.wait()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import grete
 from benchmarks.common.arguments import ConsumeArguments
-from benchmarks.process.clients.windows import Plan, Watcher
+from benchmarks.process.clients.sampler import Plan, Watcher
 
 SECONDS = 0.001
 

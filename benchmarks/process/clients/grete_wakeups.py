@@ -16,7 +16,7 @@ from typing import Any
 import grete
 from benchmarks.common.arguments import ConsumeArguments
 from benchmarks.common.process import usage
-from benchmarks.process.clients.windows import Plan, Watcher
+from benchmarks.process.clients.sampler import Plan, Watcher
 
 
 def own_switches() -> int:

@@ -5,7 +5,7 @@ import os
 import quixstreams
 
 from benchmarks.common.arguments import ConsumeArguments
-from benchmarks.process.clients.tally import Tally, counting, leave
+from benchmarks.process.clients.record_clock import Tally, counting, leave
 
 
 def main() -> None:

@@ -5,8 +5,8 @@ import time
 
 import grete
 from benchmarks.common.arguments import ProduceArguments
-from benchmarks.produce.handover import handover_ns
 from benchmarks.produce.meters import SyncMeter
+from benchmarks.produce.wakeup_time import handover_ns
 from grete.client import Producer
 
 

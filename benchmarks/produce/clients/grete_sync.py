@@ -5,16 +5,16 @@ from collections.abc import Callable
 
 import grete
 from benchmarks.common.arguments import ProduceArguments
-from benchmarks.produce.handover import handover_ns
 from benchmarks.produce.meters import SyncMeter
+from benchmarks.produce.wakeup_time import handover_ns
 from grete.client import Producer
 
-# How long the client that is told to sleep sleeps, until it looks again.
+# Seconds for which the sleeping client sleeps until it checks again.
 SLEEP = 0.1
 
 
 def sender(producer: Producer, mode: str, topic: str, value: bytes, note: Callable[[int], None]) -> Callable[[], None]:
-    """What sends one record and returns when it is acknowledged; `note` gets the hand-over's nanoseconds."""
+    """Function that sends one record and returns when it is acknowledged; `note` gets the hand-over's nanoseconds."""
     clock = time.monotonic
 
     def sync() -> None:

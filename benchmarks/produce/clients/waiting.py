@@ -1,4 +1,4 @@
-"""Sends one record when told to, and waits for its answer: WAITER BOOTSTRAP TOPIC."""
+"""Sends one record on request, and waits for its answer: WAITER BOOTSTRAP TOPIC."""
 
 import sys
 from collections.abc import Callable

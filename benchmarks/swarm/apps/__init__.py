@@ -1,1 +1,1 @@
-"""What is measured: Apps for `grete run` and `grete swarm`, which find their settings in the environment."""
+"""Apps that are measured, for `grete run` and `grete swarm`, which find their settings in the environment."""

@@ -42,6 +42,6 @@ def _mapped(path: Path) -> memoryview:
 
 
 def total(directory: Path) -> int:
-    """Of all processes that have written there."""
+    """Sum of all processes that have written there."""
     files = [path.read_bytes() for path in directory.glob("*.count")]
     return sum(sum(memoryview(content).cast("Q")) for content in files if len(content) == _SIZE)

@@ -22,7 +22,7 @@ ANY = os.environ["BENCH_READ"] == "any"
 
 
 class Product:
-    """Five small objects, as rows of a table that somebody keeps in a dict."""
+    """Five small objects, as rows of a table that an App keeps in a dict."""
 
     __slots__ = ("name", "price", "stock", "tags")
 
@@ -49,7 +49,7 @@ counts = Counts(DIRECTORY)
 
 @app.preload
 def load() -> None:
-    """What the nodes of a swarm share."""
+    """Loads the objects that the nodes of a swarm share."""
     blobs.extend(number.to_bytes(4, "big") * (BLOB // 4) for number in range(BYTES // BLOB))
     each = Product(1_000_000).size() + sys.getsizeof(1_000_000) + _ENTRY
     products.update((number, Product(number)) for number in range(OBJECTS // each))

@@ -1,4 +1,4 @@
-"""What all of them have in common: where Kafka is, and how they tell the driver what happens.
+"""Setup that all Apps share: the address of Kafka, and notes of events for the driver.
 
 `BENCH_SERVERS`, `BENCH_TOPIC` and `BENCH_GROUP` say what to read, `BENCH_DIRECTORY` is where the driver looks.
 """
@@ -28,7 +28,7 @@ def note(event: str, at: float | None = None, **fields: object) -> None:
 
 
 class _Notes(logging.Handler):
-    """What Grete logs as an event, with all its fields."""
+    """Notes each log event of Grete with all its fields."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Events only."""

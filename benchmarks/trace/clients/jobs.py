@@ -15,20 +15,20 @@ from typing import Any
 
 import grete
 from benchmarks.common.process import peak_rss
-from grete import _core
+from grete import _native
+from grete._processing.engine.dead_letter_writer import DeadLetters
+from grete._processing.engine.failures import Failures
+from grete._processing.engine.hook_runner import HookRunner
+from grete._processing.engine.worker import Worker
+from grete._processing.instances.registry import InstanceRegistry
+from grete._processing.instances.teardown import InstanceTeardown
+from grete._processing.instances.thread_leaks import ThreadLeakDetector
+from grete._routing.routes import make_route
 from grete.instrumentation import Monitor
 from grete.instrumentation.datadog import Tracer
-from grete.processing.dead_letters import DeadLetters
-from grete.processing.departure import Departure
-from grete.processing.failures import Failures
-from grete.processing.hooks import Hooks
-from grete.processing.instances import Instances
-from grete.processing.leaks import Leaks
-from grete.processing.worker import Worker
-from grete.routes import make
-from tests.unit.batches import Record, batch
+from tests.unit.record_batches import Record, batch
 
-# Records that are pushed at once, and between two looks at the clock.
+# Records that are pushed at once, and between two readings of the clock.
 PUSHED = 500
 # Turns of a loop: some fifty microseconds.
 STEPS = 3_000
@@ -49,15 +49,20 @@ HANDLERS: dict[str, Callable[[], None]] = {"empty": empty, "works": works}
 
 
 class Control:
-    """Of a run that is not to fail."""
+    """Control of a run that must not fail."""
 
     def fail(self, error: BaseException) -> None:
-        """Ends the process at once: nobody would count to the end."""
+        """Ends the process at once: the count would never be complete."""
         print(f"a job has failed: {error!r}", file=sys.stderr, flush=True)
         os._exit(1)
 
-    def ending(self, thread: object) -> None:
-        """Nobody waits for it."""
+    def on_exit(self, thread: object) -> None:
+        """Does nothing: no thread waits for it."""
+
+    @property
+    def stopping(self) -> bool:
+        """Never before the process ends."""
+        return False
 
 
 class Feed:
@@ -70,10 +75,10 @@ class Feed:
         self._data = batch([Record(at, b"x") for at in range(PUSHED)])
         self._first = itertools.count(0, PUSHED)
         self._begin: tuple[int, float, float] | None = None
-        self._dispatcher = _core.Dispatcher(events=monitor.of_jobs)
-        self._route = make(0, ("orders",), self.handle, {"max_messages": 1})
-        core = _core.Route(id=0, name=self._route.name, topics=["orders"], max_messages=1)
-        self._lane = _core._TestingLane(self._dispatcher, core, "orders", 0)
+        self._dispatcher = _native.Dispatcher(events=monitor.job_events)
+        self._route = make_route(0, ("orders",), self.handle, {"max_messages": 1})
+        core = _native.Route(id=0, name=self._route.name, topics=["orders"], max_messages=1)
+        self._lane = _native._TestingLane(self._dispatcher, core, "orders", 0)
         self._monitor = monitor
 
     def handle(self, _messages: grete.Messages) -> None:
@@ -102,13 +107,13 @@ class Feed:
         """Until the time is up."""
         self._push()
         self._push()
-        nobody: Any = None
+        unused: Any = None
         clients: Any = {0: None}
         routes, control = {0: self._route}, Control()
-        instances = Instances(self._dispatcher, clients, nobody, self._monitor)
-        departure = Departure(Leaks(False), self._monitor)
-        letters = DeadLetters(nobody, {0: "billing"}, self._monitor)
-        hooks = Hooks(routes, instances, departure, letters, clients, {0: "billing"}, monitor=self._monitor)
+        instances = InstanceRegistry(self._dispatcher, clients, unused, self._monitor)
+        departure = InstanceTeardown(ThreadLeakDetector(False), self._monitor)
+        letters = DeadLetters(unused, {0: "billing"}, self._monitor)
+        hooks = HookRunner(routes, instances, departure, letters, clients, {0: "billing"}, monitor=self._monitor)
         failures = Failures(routes, self._dispatcher, control, self._monitor)
         Worker(1, self._dispatcher, hooks, failures, control, lambda _: None).run()
 
@@ -124,18 +129,18 @@ def main() -> None:
     for name, work in HANDLERS.items():
         feed = Feed(work, monitor, float(seconds))
         feed.run()
-        told: dict[str, Any] = {} if tracer is None else dict(tracer.statistics())
+        statistics: dict[str, Any] = {} if tracer is None else dict(tracer.statistics())
         line = {
             "handler": name,
             "jobs": feed.jobs,
             "seconds": feed.took,
             "cpu_seconds": feed.cpu,
             "peak_rss": peak_rss(),
-            "finished": told.get("finished", 0),
-            "sent": told.get("sent", 0),
-            "waiting": told.get("waiting", 0),
-            "waiting_bytes": told.get("waiting_bytes", 0),
-            "dropped": {reason: count for reason, count in told.get("dropped", {}).items() if count},
+            "finished": statistics.get("finished", 0),
+            "sent": statistics.get("sent", 0),
+            "waiting": statistics.get("waiting", 0),
+            "waiting_bytes": statistics.get("waiting_bytes", 0),
+            "dropped": {reason: count for reason, count in statistics.get("dropped", {}).items() if count},
         }
         print(json.dumps(line), flush=True)
     os._exit(0)  # what was to be measured has been

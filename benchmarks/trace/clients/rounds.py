@@ -59,7 +59,7 @@ Counter = Callable[[], tuple[int, int]]
 
 
 def counter_of_allocations() -> Counter | None:
-    """Calls and bytes so far; None where nobody counts."""
+    """Counter of calls and bytes so far; None without the counting library."""
     try:
         allocated = ctypes.CDLL(None).allocated
     except AttributeError:
@@ -74,7 +74,7 @@ def counter_of_allocations() -> Counter | None:
 
 
 def counted(client: Client, size: int, read: Counter) -> dict[str, float]:
-    """What one call of `send` allocates, less what looking at it does."""
+    """Allocations of one call of `send`, less those of the measurement."""
     objects, sizes = [], []
     for _ in range(COUNTED):
         made = client.make(size)

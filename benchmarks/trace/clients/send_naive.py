@@ -17,7 +17,7 @@ from .shape import CHILD, RESOURCE, ROOT, SERVICE, TAGS, TYPE
 
 @dataclass(slots=True)
 class Span:
-    """What is sent of it."""
+    """Fields of a span that are sent."""
 
     name: str
     trace_id: int
@@ -34,7 +34,7 @@ class Span:
         self.duration = time.time_ns() - self.start
 
     def as_dict(self) -> dict[str, Any]:
-        """As Datadog's v0.4 has it."""
+        """The span in Datadog's v0.4 format."""
         return {
             "service": SERVICE,
             "name": self.name,

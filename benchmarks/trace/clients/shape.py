@@ -1,4 +1,4 @@
-"""What all clients write: one trace of so many spans, the first of them the parent of the others, five tags each."""
+"""Trace that all clients write: so many spans, the first of them the parent of the others, five tags each."""
 
 from __future__ import annotations
 

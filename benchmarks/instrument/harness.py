@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import random
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,22 +11,23 @@ from functools import partial
 from typing import Any
 
 from benchmarks.common.instructions import Instructions
-from grete import _core
+from grete import _native
+from grete._processing.engine.dead_letter_writer import DeadLetters
+from grete._processing.engine.failures import Failures
+from grete._processing.engine.hook_runner import HookRunner
+from grete._processing.engine.loop_thread import LoopThread
+from grete._processing.engine.run_control import JobThread
+from grete._processing.engine.worker import Worker
+from grete._processing.instances.registry import InstanceRegistry
+from grete._processing.instances.teardown import InstanceTeardown
+from grete._processing.instances.thread_leaks import ThreadLeakDetector
+from grete._routing.routes import Route, make_route
 from grete.instrumentation import Monitor
-from grete.processing.dead_letters import DeadLetters
-from grete.processing.departure import Departure
-from grete.processing.failures import Failures
-from grete.processing.hooks import Hooks
-from grete.processing.instances import Instances
-from grete.processing.leaks import Leaks
-from grete.processing.loop import LoopWorker
-from grete.processing.worker import Worker
-from grete.routes import Route, make
-from tests.unit.batches import Record, batch
+from tests.unit.record_batches import Record, batch
 
+from .hooks_without_events import both
 from .measurement import Cost
 from .shapes import Shape
-from .silenced import both
 
 LANES = 8
 # Of a round's jobs, so large a part runs before the clock starts.
@@ -64,9 +64,9 @@ class Clock:
 
 
 class Control:
-    """Of a run that is not to fail."""
+    """Control of a run that must not fail."""
 
-    def __init__(self, dispatcher: _core.Dispatcher) -> None:
+    def __init__(self, dispatcher: _native.Dispatcher) -> None:
         self._dispatcher = dispatcher
         self.error: BaseException | None = None
 
@@ -75,8 +75,13 @@ class Control:
         self.error = self.error or error
         self._dispatcher.release_workers()
 
-    def ending(self, thread: threading.Thread) -> None:
-        """Nobody waits for it."""
+    def on_exit(self, thread: JobThread) -> None:
+        """Does nothing: no thread waits for it."""
+
+    @property
+    def stopping(self) -> bool:
+        """Never before the jobs have ended."""
+        return False
 
 
 def batches(shape: Shape, count: int) -> list[bytes]:
@@ -90,9 +95,9 @@ def run(
 ) -> Cost:
     """So many jobs in the calling thread, and what one costs, `settle()` included.
 
-    `silent`: with all calls taken out that tell of them.
+    `silent`: with all calls taken out that emit events.
     """
-    dispatcher = _core.Dispatcher(events=() if silent else monitor.of_jobs)
+    dispatcher = _native.Dispatcher(events=() if silent else monitor.job_events)
     control, clock, warm_up = Control(dispatcher), Clock(jobs, settle), max(1, int(WARM_UP * jobs))
 
     def reached() -> int:
@@ -105,8 +110,8 @@ def run(
         return -1
 
     shape.start(reached, warm_up)
-    route = make(0, ("orders",), shape.handler, {})
-    core = _core.Route(
+    route = make_route(0, ("orders",), shape.handler, {})
+    core = _native.Route(
         id=0,
         name=route.name,
         topics=["orders"],
@@ -117,7 +122,7 @@ def run(
     each = (jobs + warm_up) // LANES + 1
     data = batches(shape, each)
     for partition in range(LANES):
-        lane = _core._TestingLane(dispatcher, core, "orders", partition)
+        lane = _native._TestingLane(dispatcher, core, "orders", partition)
         for one in data:
             lane.push(one)
         parts.lanes.append(lane)
@@ -131,33 +136,33 @@ def run(
 
 
 class _Parts:
-    """What an App has between its dispatcher and its handlers."""
+    """Parts of an App between its dispatcher and its handlers."""
 
     def __init__(
         self,
-        dispatcher: _core.Dispatcher,
+        dispatcher: _native.Dispatcher,
         control: Control,
         routes: Mapping[int, Route],
         monitor: Monitor,
-        kind: type[Hooks],
+        kind: type[HookRunner],
     ) -> None:
-        nobody: Any = None
+        unused: Any = None
         clients: Any = {0: None}
-        self.lanes: list[_core._TestingLane] = []
+        self.lanes: list[_native._TestingLane] = []
         self._dispatcher = dispatcher
         self._control = control
         self._monitor = monitor
         self._failures = Failures(routes, dispatcher, control, monitor)
-        instances = Instances(dispatcher, clients, nobody, monitor)
-        departure = Departure(Leaks(False), monitor)
-        letters = DeadLetters(nobody, {0: "billing"}, monitor)
+        instances = InstanceRegistry(dispatcher, clients, unused, monitor)
+        departure = InstanceTeardown(ThreadLeakDetector(False), monitor)
+        letters = DeadLetters(unused, {0: "billing"}, monitor)
         groups = {0: "benchmark"}
         self._new_hooks = partial(kind, routes, instances, departure, letters, clients, groups, monitor=monitor)
 
     def work(self, *, asynchronous: bool) -> None:
-        """As a worker's thread, or the loop's, until the end."""
+        """Runs as a worker's thread, or as the loop's, until the end."""
         dispatcher, control = self._dispatcher, self._control
         if asynchronous:
-            LoopWorker(dispatcher, self._new_hooks, self._failures, control, "auto", self._monitor).run()
+            LoopThread(dispatcher, self._new_hooks, self._failures, control, "auto", self._monitor).run()
         else:
             Worker(1, dispatcher, self._new_hooks(), self._failures, control, lambda _: None).run()

@@ -1,4 +1,4 @@
-"""`Hooks` with all calls taken out that tell of jobs: made of the module's own source, so that it follows it."""
+"""`HookRunner` without the calls that emit events of jobs: made of the module's own source, so that it follows it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from grete.processing import hooks
+from grete._processing.engine import hook_runner
 
-# The names by which that source knows that something is told.
-WORDS = frozenset({"Reports", "_reports"})
+# The names in that source that emit events.
+WORDS = frozenset({"JobEvents", "_job_events"})
 
 
 def mentions(node: ast.AST) -> Iterator[str]:
@@ -22,44 +22,44 @@ def mentions(node: ast.AST) -> Iterator[str]:
 
 
 class Silencer(ast.NodeTransformer):
-    """Takes out what tells."""
+    """Takes out the statements that emit events."""
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
-        """What events are told with."""
+        """Takes out assignments of the emitting objects."""
         return None if any(mentions(node)) else node
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt] | None:
-        """Nobody listens: a job that brings records is plain."""
+        """Keeps the branch of a job without a listener: a job that brings records is plain."""
         self.generic_visit(node)
         return node.body if isinstance(node.test, ast.Name) and node.test.id == "plain" else node
 
     def visit_With(self, node: ast.With) -> ast.AST | list[ast.stmt]:
-        """What tells around a block."""
+        """Keeps the body of a block whose context manager emits events."""
         self.generic_visit(node)
         return node.body if any(mentions(node.items[0].context_expr)) else node
 
 
 def silenced(source: str) -> ast.Module:
-    """The module as it would be. AssertionError where it tells in a way that this cannot take out."""
+    """The module without events. AssertionError if a statement is left that emits one."""
     tree: ast.Module = ast.fix_missing_locations(Silencer().visit(ast.parse(source)))
     if left := sorted(set(mentions(tree))):
-        raise AssertionError(f"hooks tell what this does not know how to take out: {', '.join(left)}")
+        raise AssertionError(f"the hook runner still names what emits events: {', '.join(left)}")
     return tree
 
 
-def both(silent_first: bool) -> dict[bool, type[hooks.Hooks]]:
+def both(silent_first: bool) -> dict[bool, type[hook_runner.HookRunner]]:
     """`Hooks` without events (True) and as they are (False), made in the same way, one after the other.
 
     Which comes first decides where they lie in memory, and that is worth a per cent of a small job.
     """
-    path = Path(hooks.__file__)
+    path = Path(hook_runner.__file__)
     source = path.read_text()
     trees = {silent: silenced(source) if silent else ast.parse(source) for silent in (silent_first, not silent_first)}
     return {silent: _made(tree, path) for silent, tree in trees.items()}
 
 
-def _made(tree: ast.Module, path: Path) -> type[hooks.Hooks]:
-    names: dict[str, Any] = {"__name__": hooks.__name__}
+def _made(tree: ast.Module, path: Path) -> type[hook_runner.HookRunner]:
+    names: dict[str, Any] = {"__name__": hook_runner.__name__}
     exec(compile(tree, str(path), "exec"), names)
-    kind: type[hooks.Hooks] = names["Hooks"]
+    kind: type[hook_runner.HookRunner] = names["HookRunner"]
     return kind

@@ -1,4 +1,4 @@
-"""python -m benchmarks.instrument.part PART ROUNDS: measures one part in this process, prints it as a line of JSON."""
+"""python -m benchmarks.instrument.run_part PART ROUNDS: measures one part in this process; prints a line of JSON."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ BOUNDS: dict[str, Callable[[float, float], bool]] = {
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TargetResult:
     """One line of the list that every run prints."""
 
     text: str
@@ -32,15 +32,15 @@ class Verdict:
         return "not measured" if self.measured is None else "MISSED" if self.missed else "ok"
 
 
-def verdict_table(verdicts: Sequence[Verdict]) -> str:
+def target_table(results: Sequence[TargetResult]) -> str:
     """One line per target."""
     lines = [
         (
-            verdict.text,
-            f"{verdict.bound} {verdict.limit:g}",
-            "" if verdict.measured is None else f"{verdict.measured:.2f}",
-            verdict.word,
+            result.text,
+            f"{result.bound} {result.limit:g}",
+            "" if result.measured is None else f"{result.measured:.2f}",
+            result.word,
         )
-        for verdict in verdicts
+        for result in results
     ]
-    return table(("target", "wanted", "measured", "verdict"), lines)
+    return table(("target", "wanted", "measured", "result"), lines)

@@ -1,4 +1,4 @@
-"""Looks at a running App from a thread of its own, a few times, at equal distances."""
+"""Samples a running App from a thread of its own, a few times, at equal distances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Part "child": what a span costs whoever writes it."""
+"""Part "child": the cost of a span for the code that writes it."""
 
 from __future__ import annotations
 

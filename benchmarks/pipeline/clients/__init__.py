@@ -1,0 +1,1 @@
+"""Ways to write the service. Each runs until it is killed: BOOTSTRAP STYLE."""
