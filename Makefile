@@ -1,4 +1,5 @@
-# Each target sets up all that it needs: Python 3.11 or newer, cargo, Java 17 and Maven are enough.
+# Each target sets up all that it needs: Python 3.11 or newer and cargo are enough, and Java 17 and Maven where Apache
+# Kafka runs (make test-kafka, make soak, the benchmarks).
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 STAMPS := $(VENV)/stamps
 PYTEST = $(BIN)/python -m pytest
 PYTEST_ARGS ?=
-# So many at a time, each with brokers of its own (1 GB of memory): most of a test is waiting. A file's tests stay together,
+# So many at a time, each with brokers of its own (Apache Kafka: 1 GB of memory): most of a test is waiting. A file's tests stay together,
 # for the brokers that they share, and those that take long come first. A process that ends in the middle (see
 # faulthandler_exit_on_timeout) ends the run: its test would only do the same to another one. PYTEST_JOBS=0 for one after the
 # other, in one process.
@@ -62,31 +63,45 @@ $(STAMPS)/agent: $(STAMPS)/venv
 agent: $(STAMPS)/agent  ## Datadog's test agent, in .venv/agent
 
 .PHONY: test
-test: build kafka agent  ## every test that fits 25 minutes
+test: build agent  ## every test that needs no Java: the brokers are embedded ones
 	cargo test --workspace --quiet
+	$(PYTEST) $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+
+# Which of the tests with brokers run on Apache Kafka: an expression of pytest's -m.
+KAFKA_TESTS ?= kafka and not soak
+
+# What differs between the two kinds of brokers fails here: in the differential test, or in a test that passes in make test.
+.PHONY: test-kafka
+test-kafka: build kafka agent  ## the tests with brokers again, on Apache Kafka (KAFKA_VERSION); Kafka reads our bytes
 	libs=$$(KAFKA_VERSION=4.3.0 $(BIN)/python -m tests.kafka --jars) && \
 	    KAFKA_CLASSPATH="$$libs/*" cargo test --quiet -p grete-wire --test messages --test records -- --ignored
-	$(PYTEST) $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+	$(BIN)/python -m tests.kafka.differential
+	$(PYTEST) --kafka=apache -m '$(KAFKA_TESTS)' $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 .PHONY: soak
 soak: build kafka agent  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions
-	$(PYTEST) -m soak --timeout 1800 -o faulthandler_timeout=2000 $(PYTEST_ARGS)
-	for version in 3.9.1 4.1.0; do KAFKA_VERSION=$$version $(PYTEST) -m 'kafka and not soak' $(PYTEST_ARGS) || exit 1; done
+	$(PYTEST) --kafka=apache -m soak --timeout 1800 -o faulthandler_timeout=2000 $(PYTEST_ARGS)
+	for version in 3.9.1 4.1.0; do \
+	    $(PYTEST) --kafka=apache:$$version -m 'kafka and not soak' $(PYTEST_ARGS) || exit 1; \
+	done
 	fuzz/run.sh $(FUZZ_SECONDS)
 
 .PHONY: lint
-lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, the floors and the generated code
+lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, layers, import circles, prose, the generated code
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	cargo xtask floors
+	cargo xtask layering
+	cargo xtask circles
+	cargo xtask prose
 	cargo xtask codegen --check
 	$(BIN)/ruff check $(PYTHON_PATHS)
 	$(BIN)/ruff format --check $(PYTHON_PATHS)
 	$(BIN)/mypy --strict $(wildcard python/grete) tests benchmarks examples
+	PYTHONPATH=python $(BIN)/lint-imports --no-logo --no-cache
 
 .PHONY: demo
-demo: build kafka  ## a million records through a consumer class
-	$(BIN)/python examples/demo.py
+demo: build  ## grete demo: retries, a dead letter, its replay, a killed node; no Kafka needed
+	$(BIN)/grete demo
 
 # The peers, with the codecs that they need.
 $(STAMPS)/bench: $(STAMPS)/tools benchmarks/requirements.txt
