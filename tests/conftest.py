@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -12,6 +14,9 @@ import pytest
 from tests.kafka import KafkaCluster, choose, chosen, failure_logs, new_cluster
 
 _numbers = itertools.count(1)
+
+# Set in the process that a test marked `own_process` has for itself.
+OWN_PROCESS = "TEST_OWN_PROCESS"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,6 +64,21 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     if report.failed:
         report.sections.extend(failure_logs())
     return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test marked `own_process` in a new process, where nothing of earlier tests is counted."""
+    if pyfuncitem.get_closest_marker("own_process") is None or OWN_PROCESS in os.environ:
+        return None
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += ["-m", "", "--kafka", pyfuncitem.config.getoption("--kafka"), pyfuncitem.nodeid]
+    run = subprocess.run(
+        command, cwd=pyfuncitem.config.rootpath, env={**os.environ, OWN_PROCESS: "1"}, capture_output=True, text=True
+    )
+    if run.returncode != 0:
+        pytest.fail(f"in a process of its own:\n{run.stdout}{run.stderr}", pytrace=False)
+    return True
 
 
 def pytest_report_header() -> str:

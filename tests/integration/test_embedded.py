@@ -47,6 +47,7 @@ def test_what_was_done_is_committed_when_stop_returns(kafka: KafkaCluster, topic
     assert kafka.admin.lag(topic, [topic]) == 0
 
 
+@pytest.mark.own_process
 def test_a_handler_that_does_not_return_is_named_and_the_process_goes_on(
     kafka: KafkaCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -289,6 +289,7 @@ def test_a_host_that_blocks_its_loop_is_named(
     assert all("the event loop has been blocked for" in text for text in logged(caplog, "consumer.stalled"))
 
 
+@pytest.mark.own_process
 def test_a_start_that_is_cancelled_leaves_nothing_running(kafka: KafkaCluster, records: str) -> None:
     app = make(kafka, records)
 

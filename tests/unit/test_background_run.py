@@ -17,9 +17,10 @@ import pytest
 
 import grete
 from tests.kafka import eventually
-from tests.unit.test_stop import NOWHERE, descriptors, make, threads
+from tests.unit.inherited_state import descriptors
+from tests.unit.test_stop import NOWHERE, make, threads
 
-pytestmark = pytest.mark.usefixtures("empty_directory")
+pytestmark = [pytest.mark.usefixtures("empty_directory"), pytest.mark.own_process]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN)
 

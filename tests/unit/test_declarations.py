@@ -140,7 +140,8 @@ def test_refused_with_file_and_line_and_nothing_opened(declare: Callable[[grete.
     assert str(caught.value).startswith(f"{place}: ")
     assert caught.value.location == place
     assert says in str(caught.value)
-    assert (threading.active_count(), open_files()) == (threads, files)
+    assert threading.active_count() <= threads
+    assert open_files() <= files
     assert len(app.routes) == (1 if declare is twice else 0)
 
 

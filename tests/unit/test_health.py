@@ -103,6 +103,7 @@ def test_a_client_that_is_no_member_yet_is_not_ready(pipe: Pipe) -> None:
     client.close(0.0)
 
 
+@pytest.mark.own_process
 def test_closing_ends_the_threads_and_the_pipe(pipe: Pipe) -> None:
     gc.collect()  # what others have left is not ours to count
     before = descriptors()
@@ -118,6 +119,7 @@ def test_closing_ends_the_threads_and_the_pipe(pipe: Pipe) -> None:
     assert descriptors() == before
 
 
+@pytest.mark.own_process
 def test_one_that_is_dropped_is_closed(pipe: Pipe) -> None:
     health = _native.Health(DispatcherFeed().dispatcher)
     health.report(pipe.writer, 0.001)
@@ -132,6 +134,7 @@ def test_it_reports_to_one_pipe(pipe: Pipe) -> None:
         health.report(pipe.writer, 0.001)
 
 
+@pytest.mark.own_process
 def test_the_canary_may_be_left_out(pipe: Pipe) -> None:
     pipe.start(0.001, canary=False)
     assert [pipe.reports.next().gil_wait for _ in range(3)] == [0.0, 0.0, 0.0]
@@ -152,6 +155,7 @@ def test_a_full_pipe_costs_reports_and_nothing_else(pipe: Pipe) -> None:
     assert late.seq == pipe.reports.all.index(late) + late.dropped
 
 
+@pytest.mark.own_process
 @pytest.mark.parametrize("interval", [0.0, -1.0, float("nan"), float("inf"), 1e-12, 3601.0])
 def test_an_interval_that_is_none_is_refused(interval: float, pipe: Pipe) -> None:
     with pytest.raises(ValueError, match=r"an interval is above 0 and at most 3600 s"):
@@ -159,6 +163,7 @@ def test_an_interval_that_is_none_is_refused(interval: float, pipe: Pipe) -> Non
     assert threads() == set()
 
 
+@pytest.mark.own_process
 def test_what_cannot_be_written_to_is_refused(pipe: Pipe) -> None:
     with pytest.raises(GreteError, match="open for reading only; give the write end of an open pipe"):
         _native.Health(DispatcherFeed().dispatcher).report(pipe.reader, 1.0)

@@ -141,6 +141,7 @@ def test_a_run_until_a_signal_runs_all_hooks() -> None:
     assert notes.all == IN_ORDER
 
 
+@pytest.mark.own_process
 def test_asynchronous_hooks_have_a_loop_without_asynchronous_handlers() -> None:
     notes = Notes(lifespan=False)
     notes.app.consumer("orders")(lambda messages: None)

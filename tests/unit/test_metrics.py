@@ -112,6 +112,7 @@ def test_text_and_objects_say_the_same() -> None:
     assert {series: families[series] for series in same} == {series: text[series] for series in same}
 
 
+@pytest.mark.own_process
 def test_a_running_app_exports_and_another_one_does_not() -> None:
     app = make(group="g", workers=3)
     with pytest.raises(grete.GreteError, match="does not run"):

@@ -358,6 +358,7 @@ def test_monitors_know_nothing_of_each_other(monitor: Monitor) -> None:
     assert not Monitor().event("app.running")
 
 
+@pytest.mark.own_process
 def test_a_look_at_an_event_without_listeners_allocates_nothing(monitor: Monitor) -> None:
     event = monitor.event("app.running")
 

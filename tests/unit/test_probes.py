@@ -58,6 +58,7 @@ def serving(feed: DispatcherFeed, **limits: Any) -> Iterator[str]:
         health.close()
 
 
+@pytest.mark.own_process
 def test_an_app_answers_from_its_start_to_its_end() -> None:
     with nothing_left_behind(), running(workers=3) as (app, address):
         eventually(lambda: "grete-probes" in threads(), 30.0, "its thread")
@@ -119,6 +120,7 @@ def test_brokers_that_are_away_are_no_reason_to_restart() -> None:
         assert send_probe(address, "/readyz").status == 503
 
 
+@pytest.mark.own_process
 def test_a_port_in_use_is_named_with_the_cure_and_leaves_nothing_behind() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -309,6 +311,7 @@ def test_a_forked_child_neither_answers_nor_keeps_the_port() -> None:
     assert in_a_process(code).split() == ["refused", "0"]
 
 
+@pytest.mark.own_process
 def test_closing_all_descriptors_ends_the_probes_and_does_no_harm() -> None:
     code = """
     import os, socket, time

@@ -416,6 +416,7 @@ def test_leaving_a_producer_that_has_failed_is_an_error() -> None:
             leave()
 
 
+@pytest.mark.own_process
 def test_nothing_stays_behind(broker: FakeBroker) -> None:
     def things() -> tuple[set[str], int]:
         names = {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}

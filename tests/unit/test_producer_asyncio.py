@@ -154,6 +154,7 @@ def test_closing_from_another_thread_ends_the_waiting(broker: FakeBroker) -> Non
     asyncio.run(main())
 
 
+@pytest.mark.own_process
 def test_an_idle_producer_leaves_nothing_in_the_loop(broker: FakeBroker) -> None:
     async def main() -> int:
         await producer.send("orders", b"v")

@@ -111,6 +111,7 @@ def test_an_interval_that_is_none() -> None:
         grete.App("one", statistics_interval=-1)
 
 
+@pytest.mark.own_process
 @pytest.mark.parametrize("embedded", [True, False])
 def test_listeners_added_during_the_run_are_called_and_removed_ones_are_not(embedded: bool) -> None:
     app, heard, by = make(statistics_interval="100ms", workers=3), list[Event](), set[str]()

@@ -18,6 +18,7 @@ import pytest
 
 import grete
 from tests.kafka import eventually
+from tests.unit.inherited_state import descriptors
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
 
@@ -41,10 +42,7 @@ def threads() -> set[str]:
     return {name for name in names if name.startswith("grete")}
 
 
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
+@pytest.mark.own_process
 def test_run_returns_after_stop_and_leaves_nothing_behind() -> None:
     app = make(workers=3)
 

@@ -474,6 +474,7 @@ def test_an_interrupt_is_not_kept() -> None:
         testing.consume(interrupt, "orders", [b"1"])
 
 
+@pytest.mark.own_process
 def test_runs_leave_no_descriptors_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     # pytest keeps log lines, and with their tracebacks the consumers, until the test ends.
     monkeypatch.setattr(logging.getLogger("grete"), "disabled", True)
