@@ -33,10 +33,10 @@ def pytest_configure(config: pytest.Config) -> None:
         choose(config.getoption("--kafka"))
     except ValueError as error:
         raise pytest.UsageError(str(error)) from None
-    # A shell that starts the run in the background lets it ignore both signals, and with it all that it starts.
-    for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    # A shell that starts the run in the background, or nohup, ignores these signals for all that it starts.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, action)
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

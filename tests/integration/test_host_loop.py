@@ -30,6 +30,13 @@ async def until(condition: Callable[[], object], what: str, seconds: float = 60.
     await asyncio.to_thread(eventually, condition, seconds, what)
 
 
+async def others_end() -> None:
+    """Return when no other task of the running loop is left; raises TimeoutError after 30 s."""
+    async with asyncio.timeout(30.0):
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others)
+
+
 @pytest.fixture
 def records(kafka: KafkaCluster, topic: str) -> str:
     """A topic with ten records in each of two partitions."""
@@ -252,8 +259,7 @@ def test_a_loop_that_does_not_run_is_named_at_the_stop(kafka: KafkaCluster, reco
         app.stop(2.0)
     assert time.monotonic() - before < 10.0
     # When it runs again, what is left on it goes.
-    loop.run_until_complete(asyncio.sleep(0.1))
-    assert asyncio.all_tasks(loop) == set()
+    loop.run_until_complete(others_end())
     loop.close()
 
 

@@ -13,7 +13,7 @@ from examples.orders_to_invoices.test_service import test_orders_become_invoices
 from tests.integration.app_in_process import dead_letters, header, until_done
 from tests.integration.producers import values
 from tests.integration.topic_reader import consumer, read_to
-from tests.kafka import KafkaCluster
+from tests.kafka import KafkaCluster, new_cluster
 
 pytestmark = pytest.mark.kafka
 FOLDER = Path(service.__file__).parent
@@ -23,7 +23,13 @@ def test_its_own_test() -> None:
     example_test()
 
 
-def test_from_the_endpoint_to_the_invoice(kafka: KafkaCluster) -> None:
+def test_from_the_endpoint_to_the_invoice() -> None:
+    # Topics of fixed names, so a cluster without the topics of other tests.
+    with new_cluster() as kafka:
+        from_the_endpoint_to_the_invoice(kafka)
+
+
+def from_the_endpoint_to_the_invoice(kafka: KafkaCluster) -> None:
     for topic in ("orders", "invoices", "orders.dlq"):
         kafka.create_topic(topic, partitions=1)
     service.app.override(

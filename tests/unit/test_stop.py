@@ -72,10 +72,16 @@ def test_run_returns_after_stop_and_leaves_nothing_behind() -> None:
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_run_of_the_main_thread(signum: signal.Signals) -> None:
     app = make()
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signum))
-    timer.start()
+    before = signal.getsignal(signum)
+
+    def send() -> None:
+        eventually(lambda: signal.getsignal(signum) is not before, 30.0, "the App's signal handler")
+        os.kill(os.getpid(), signum)
+
+    thread = threading.Thread(target=send)
+    thread.start()
     app.run()
-    timer.join()
+    thread.join()
 
 
 def test_an_app_runs_once_at_a_time_and_again_afterwards() -> None:
@@ -89,11 +95,12 @@ def test_an_app_runs_once_at_a_time_and_again_afterwards() -> None:
             errors.append(error)
         app.stop()
 
-    threading.Timer(0.1, run_twice).start()
+    app.monitor.subscribe("app.running", lambda event: threading.Thread(target=run_twice).start())
     app.run()
     assert [str(error) for error in errors] == ['App "stop" runs already']
-    threading.Timer(0.1, app.stop).start()
+    errors.clear()
     app.run()
+    assert [str(error) for error in errors] == ['App "stop" runs already']
 
 
 PROLOGUE = """
