@@ -243,6 +243,7 @@ class RegistryEncoder:
                 topic=self._topic,
                 part=self._part,
                 type=kind,
+                field=getattr(error, "field", None),
             ) from error
 
     def _headers(self) -> Sequence[tuple[str, bytes]]:
