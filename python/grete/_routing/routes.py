@@ -201,12 +201,16 @@ def make_route(
     allowed.
     """
     checked = check_topics(topics)
-    shape = signatures.inspect_handler(handler, names or {}, None if app is None else type(app))
+    declared = {} if app is None else dict(app.topics)
+    declared |= {topic.name: topic for topic in topics if isinstance(topic, Topic)}
+    has_payload = settings.get("payload") is not None or any(
+        topic in declared and declared[topic].value is not None for topic in checked
+    )
+    app_class = None if app is None else type(app)
+    shape = signatures.inspect_handler(handler, names or {}, app_class, has_payload=has_payload)
     where = f"consumer {shape.name.removesuffix('.consume')}"
     values = check_settings(settings, where)
     publish = values.pop("publish", None)
-    declared = {} if app is None else dict(app.topics)
-    declared |= {topic.name: topic for topic in topics if isinstance(topic, Topic)}
     try:
         _check_combinations(values, checked, shape)
         decoders = _decoders(values.get("payload"), shape, checked, declared)
@@ -255,6 +259,12 @@ def _decoders(
             raise ConfigError(
                 f"{inner} would mean that each value is a JSON list: for a batch of payloads take grete.Batch"
                 f"[{inner.partition('[')[2]}; for values that are lists say payload={inner}",
+                setting="payload",
+            )
+        if own is None and shape.style == "payload" and wanted is Any:
+            raise ConfigError(
+                f'the function takes the payload, and topic "{topic}" has no type: declare it with value=, or say '
+                'payload="json" for all topics',
                 setting="payload",
             )
         found |= payloads.by_topic(own, wanted, (topic,), source) or {}
