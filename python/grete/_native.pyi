@@ -605,7 +605,7 @@ class _Counts(TypedDict):
     expired: int
     stalled: int
 
-_FailureKind: TypeAlias = Literal["retry", "give_up", "reject", "later", "fatal"]
+_FailureKind: TypeAlias = Literal["retry", "give_up", "give_up_all", "reject", "later", "fatal"]
 
 @final
 class Dispatcher:
@@ -643,9 +643,9 @@ class Dispatcher:
         offset: int | None = None,
         delay: float = 0.0,
     ) -> Decision:
-        """Gives back a job whose handler raised. "give_up": the route does not retry the exception; "later": run again
-        after `delay` seconds, without counting; "fatal": never again in this process. `offset`: of the record that
-        failed.
+        """Gives back a job whose handler raised. "give_up": the route does not retry the exception;
+        "give_up_all": nor is any record more at fault than another one; "later": run again after `delay` seconds,
+        without counting; "fatal": never again in this process. `offset`: of the record that failed.
         """
     def await_outputs(self, job: Job) -> bool:
         """Returns whether records that a raising job has produced are in flight. If so, the job comes back as
@@ -1012,7 +1012,7 @@ class _TypedProducer:
         `value` None is a tombstone. `timestamp` is milliseconds since 1970 UTC, or a datetime (a naive one is local
         time); the default is now. `on_delivery(delivery)` runs in a thread that calls produce, poll, flush or close.
 
-        Waits, up to `max_block`, only while `buffer.memory` is full or the topic is new. Raises BufferFullError,
+        Waits, up to `max.block.ms`, only while `buffer.memory` is full or the topic is new. Raises BufferFullError,
         UnknownTopicError, RecordTypeError, EncodeError, RecordTooLargeError, ClosedError.
         """
     @overload
@@ -1097,7 +1097,7 @@ class _TypedProducer:
     ) -> Delivery:
         """Runs `produce` for asyncio: returns when the outcome is known, and never blocks the loop.
 
-        Waits, up to `max_block`, for room and for the topic's metadata. Raises DeliveryError, BufferFullError,
+        Waits, up to `max.block.ms`, for room and for the topic's metadata. Raises DeliveryError, BufferFullError,
         UnknownTopicError, EncodeError. The cancellation of a task undoes nothing: a record that was taken is delivered.
         Records linger for `linger.ms`, so that many tasks share a batch.
         """

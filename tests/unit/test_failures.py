@@ -62,6 +62,7 @@ CASES: list[tuple[BaseException, tuple[str, int | None, float]]] = [
     (grete.Reject("bad", message=HERE), ("reject", 6, 0.0)),
     (grete.Reject("bad", message=ELSEWHERE[0]), ("reject", 5, 0.0)),
     (grete.RetryLater("2m"), ("later", 5, 120.0)),
+    (grete.BatchResultError("no", handler="copies", expected=2, got=1), ("give_up_all", None, 0.0)),
     (LookupError("never"), ("give_up", 5, 0.0)),
     (KeyError("never"), ("give_up", 5, 0.0)),
     (GeneratorExit(), ("retry", 5, 0.0)),

@@ -98,7 +98,7 @@ def declared() -> tuple[grete.App, grete.Topic[str, Order], grete.Topic[str, Inv
 
 def publish(handler: Any, *records: Any, key: str | None = None, **settings: Any) -> testing.Run:
     app, orders, invoices = declared()
-    app.consumer(orders, publish=invoices, retry=ONCE, dead_letter="dlq", **settings)(handler)
+    app.consumer(orders, **{"publish": invoices, "retry": ONCE, "dead_letter": "dlq", **settings})(handler)
     return testing.consume(app, orders, records, key=key)
 
 
@@ -189,22 +189,63 @@ def test_a_batch_of_records_with_their_own_keys_has_any_length() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "says"),
+    ("result", "says", "got"),
     [
-        ([Invoice(1)], "was given 2 records and returned 1 value: return one for each record, in order"),
-        (Invoice(1), "was given a batch and returned one Invoice: return a list"),
-        ([grete.Record(Invoice(1))], "or grete.Record"),
-        ([Invoice(1), Order(2)], 'a value of topic "invoices" is Invoice, not Order'),
+        ([Invoice(1)], "take was given 2 records and returned 1 value: return one for each record, in order", 1),
+        ([Invoice(1), Invoice(2), Invoice(3)], "returned 3 values", 3),
+        (Invoice(1), "was given a batch and returned one Invoice: return a list", None),
+        ([grete.Record(Invoice(1))], "or grete.Record", 1),
     ],
 )
-def test_a_batch_whose_results_belong_to_no_record_is_refused(result: Any, says: str) -> None:
+@pytest.mark.parametrize("attempts", [1, 5])
+def test_a_batch_with_a_wrong_number_of_results_fails_at_once(
+    result: Any, says: str, got: int | None, attempts: int
+) -> None:
     def take(messages: grete.Messages) -> Any:
         return result
 
+    run = publish(take, Order(1), Order(2), max_messages=2, retry=grete.Retry(attempts))
+    [error] = run.errors  # not bisected, for a batch of one record may fit by chance, and not retried
+    assert isinstance(error, grete.BatchResultError)
+    assert says in str(error)
+    assert (error.handler, error.expected, error.got) == ("take", 2, got)
+    assert ([letter.offset for letter in run.dead], run.published) == ([0, 1], [])
+
+
+@pytest.mark.parametrize(
+    ("annotation", "errors"), [(list[Invoice | None], 1), (list[grete.Record[Invoice]], 0), (Any, 0)]
+)
+def test_a_batch_without_results_fails_unless_they_may_be_records_with_their_own_keys(
+    annotation: Any, errors: int
+) -> None:
+    def take(messages: grete.Messages) -> Any:
+        return []
+
+    take.__annotations__["return"] = annotation
     run = publish(take, Order(1), Order(2), max_messages=2)
-    # Each half may fit, as a batch of one record.
-    assert says in str(run.errors[0])
+    assert [type(error) for error in run.errors] == [grete.BatchResultError] * errors
+    assert (len(run.dead), run.published) == (2 * errors, [])
+
+
+def test_an_async_batch_with_a_wrong_number_of_results_fails_at_once() -> None:
+    async def take(messages: grete.Messages) -> Any:
+        return [Invoice(1)]
+
+    run = publish(take, Order(1), Order(2), max_messages=2)
+    [error] = run.errors
+    assert isinstance(error, grete.BatchResultError)
+    assert (error.handler, error.expected, error.got) == ("take", 2, 1)
+    assert [letter.offset for letter in run.dead] == [0, 1]
+
+
+def test_a_batch_with_a_value_of_another_type_is_bisected() -> None:
+    def take(messages: grete.Messages) -> Any:
+        return [Order(2) if order.id == 2 else Invoice(order.id) for order in messages.payloads()]
+
+    run = publish(take, Order(1), Order(2), max_messages=2)
+    assert 'a value of topic "invoices" is Invoice, not Order' in str(run.errors[0])
     assert run.failures[0].outcome == "bisect"
+    assert ([letter.offset for letter in run.dead], run.published) == ([1], [Invoice(1)])
 
 
 @pytest.mark.parametrize("handler", [lambda order: Order(1), lambda order: "text", lambda order: [Order(1)]])

@@ -22,7 +22,7 @@ class AsyncioDeliveries:
         self._space_waiters: list[asyncio.Future[None]] = []
 
     async def append(self, topic: Any, *record: Any) -> Delivery:
-        """Takes a record, waiting for room or metadata for up to `max_block`."""
+        """Takes a record, waiting for room or metadata for up to `max.block.ms`."""
         since = self._producer._now()  # noqa: SLF001
         delivery = self._watcher.try_append(self._producer, since, False, topic, *record)
         if delivery is not None:

@@ -192,7 +192,7 @@ impl Producer {
         }
     }
 
-    /// Takes one record, waiting for room and metadata for up to `max_block`.
+    /// Takes one record, waiting for room and metadata for up to `max.block.ms`.
     #[inline]
     pub(crate) fn append<'py>(
         slf: &Bound<'py, Self>,
@@ -336,7 +336,7 @@ impl Producer {
     /// is local time); the default is now. `on_delivery(delivery)` runs in a thread that calls produce, poll, flush or
     /// close.
     ///
-    /// Waits, up to `max_block`, only while `buffer.memory` is full or the topic is new. Raises BufferFullError,
+    /// Waits, up to `max.block.ms`, only while `buffer.memory` is full or the topic is new. Raises BufferFullError,
     /// UnknownTopicError, RecordTypeError, RecordTooLargeError, ClosedError.
     #[pyo3(signature = (topic, value, *, key=None, headers=None, partition=None, timestamp=None, on_delivery=None))]
     #[allow(clippy::too_many_arguments)]
