@@ -1013,7 +1013,9 @@ class _TypedProducer:
         time); the default is now. `on_delivery(delivery)` runs in a thread that calls produce, poll, flush or close.
 
         Waits, up to `max.block.ms`, only while `buffer.memory` is full or the topic is new. Raises BufferFullError,
-        UnknownTopicError, RecordTypeError, EncodeError, RecordTooLargeError, ClosedError.
+        UnknownTopicError, RecordTypeError, EncodeError, RecordTooLargeError, ClosedError. In the thread of a running
+        event loop it does not wait for a new topic: a task of the loop does, and UnknownTopicError is raised where the
+        delivery is awaited.
         """
     @overload
     def produce_sync(
@@ -1139,6 +1141,8 @@ class Producer(_TypedProducer):
     def _fatal_error(self) -> GreteError | None: ...
     def _event_fd(self) -> int:
         """Returns a descriptor that is readable while log events wait."""
+    def _set_deferring(self, active: bool) -> None:
+        """Says whether an event loop has deferred records."""
     def _now(self) -> int:
         """Returns the client's clock, in nanoseconds."""
     def _drain_log_events(self) -> list[LogEvent]: ...
@@ -1397,6 +1401,8 @@ class _TestingLog:
         """`partitions`: number of partitions by topic; other topics have one. `refusals`: number of records that a
         topic refuses, the first ones; None: all.
         """
+    def refused(self) -> dict[str, int]:
+        """Returns the number of records that each topic has refused; a topic without such records is not there."""
     def take(self) -> list[Messages]:
         """Returns the records that were written since the last call, in the order of writing."""
 

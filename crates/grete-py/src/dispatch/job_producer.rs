@@ -66,7 +66,8 @@ impl JobProducer {
     ) -> PyResult<Bound<'py, Delivery>> {
         let py = topic.py();
         let producer = self.producer.bind(py);
-        let delivery = Producer::produce(producer, topic, value, key, headers, partition, timestamp, on_delivery)?;
+        let given = ProduceArgs { topic, value, key, headers, partition, timestamp };
+        let delivery = Producer::produce_waiting(producer, &given, on_delivery)?;
         self.add_output(py, delivery.get())?;
         Ok(delivery)
     }
