@@ -335,11 +335,23 @@ class RecordTooLargeError(GreteError, ValueError):
 
 
 class UnknownTopicError(KafkaError):
-    """The topic does not exist, according to the brokers. `topic` is its name."""
+    """The topic does not exist, according to the brokers. `topic` is its name.
 
-    def __init__(self, message: str, *, code: int = 3, name: str = "UNKNOWN_TOPIC_OR_PARTITION", topic: str) -> None:
+    `partition`: the number of a partition that the topic does not have; None: the topic itself does not exist.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int = 3,
+        name: str = "UNKNOWN_TOPIC_OR_PARTITION",
+        topic: str,
+        partition: int | None = None,
+    ) -> None:
         super().__init__(message, code=code, name=name)
         self.topic = topic
+        self.partition = partition
 
 
 class TopicExistsError(KafkaError):

@@ -87,11 +87,7 @@ def is_output_topic_missing(error: BaseException, route: Route) -> bool:
     """Returns whether the topic of `publish=` does not exist. A record may also name a partition that it does not have:
     that is the record's own fault.
     """
-    return (
-        isinstance(error, UnknownTopicError)
-        and error.topic == route.publish
-        and str(error).startswith("there is no topic")
-    )
+    return isinstance(error, UnknownTopicError) and error.topic == route.publish and error.partition is None
 
 
 def report_failure(
