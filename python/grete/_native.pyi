@@ -466,6 +466,20 @@ class Job:
         exception (DecodeError if a record does not decode), with RevokedError when the partition has been lost
         meanwhile, and between two records when the job is `leaving`. Returns what `each` returns.
         """
+    def each_published(
+        self,
+        function: Callable[[Any], object],
+        producer: JobProducer,
+        topic: str,
+        class_: type,
+        encode: Callable[[Any], bytes | None],
+        otherwise: Callable[[Any, Message], object],
+        /,
+    ) -> type | None:
+        """Same as `each_payload`; a result of the class is encoded and written to `topic` with the key of its record,
+        and the job's offsets wait for it. `otherwise(result, message)` gets other results, except None, and those that
+        `encode` does not take. Returns the type of what it returns first, if that is not None.
+        """
     @property
     def leaving(self) -> bool:
         """Whether the partition is being revoked or the App is stopping: records not begun are better left to the next

@@ -468,3 +468,77 @@ def test_a_result_without_a_place_is_logged_once(handler: Any, caplog: pytest.Lo
     testing.consume(app, "orders", [Order(1), Order(2), Order(3)]).raise_first()
     (line,) = caplog.messages
     assert "returned int, which is dropped: its route has no publish=" in line
+
+
+class SubInvoice(Invoice):
+    pass
+
+
+def mixed(order: Order) -> Any:
+    return {
+        0: None,
+        1: Invoice(1),
+        2: [Invoice(2), Invoice(20)],
+        3: grete.Record(Invoice(3), key="own"),
+        4: SubInvoice(4),
+        5: "text",
+    }[order.id]
+
+
+def mixed_with_key(order: Order, key: grete.Key[str | None]) -> Any:
+    return mixed(order)
+
+
+@pytest.mark.parametrize(("handler", "is_native"), [(mixed, True), (mixed_with_key, False)])
+@pytest.mark.parametrize("listens", [False, True])
+def test_all_kinds_of_results_of_one_handler(handler: Any, is_native: bool, listens: bool) -> None:
+    app, orders, invoices = declared()
+    app.consumer(orders, publish=invoices, retry=ONCE, dead_letter="dlq")(handler)
+    plan = app.routes[0].plan
+    assert plan is not None
+    assert plan.publishes_payloads == is_native
+    heard: list[int] = []
+    if listens:
+        app.monitor.subscribe("message.processed", lambda event: heard.append(event["offset"]))
+    records = [testing.Record(Order(number), f"k{number}") for number in (1, 0, 2, 3, 4, 5, 1)]
+    run = testing.consume(app, orders, records)
+    assert run.produced["invoices"].keys() == [b"k1", b"k2", b"k2", b"own", b"k4", b"k1"]
+    assert [invoice.order for invoice in run.published] == [1, 2, 20, 3, 4, 1]
+    assert ([letter.offset for letter in run.dead], run.committed) == ([5], 7)
+    assert 'a value of topic "invoices" is Invoice, not str' in str(run.errors[0])
+    assert bool(heard) == listens
+
+
+def test_a_payload_that_does_not_decode_fails_alone_where_results_are_published() -> None:
+    run = publish(one, Order(1), b"{", Order(2), max_messages=3)
+    [error] = run.errors
+    assert isinstance(error, grete.DecodeError)
+    assert (error.offset, [letter.offset for letter in run.dead], run.committed) == (1, [1], 3)
+    assert run.published == [Invoice(1), Invoice(2)]
+
+
+def test_the_encoders_interrupt_is_no_failure_of_the_record() -> None:
+    class Stops(msgspec.Struct):
+        order: int
+
+    def interrupted(value: Any) -> bytes:
+        raise KeyboardInterrupt
+
+    class Format:
+        output_type = Stops
+
+        def decoder(self, topic: str) -> Any:
+            return msgspec.json.Decoder(Stops).decode
+
+        def encoder(self, topic: str, part: str = "value") -> Any:
+            return interrupted
+
+    app = grete.App("shop")
+    results = app.topic("results", value=Format())
+
+    @app.consumer("orders", publish=results)
+    def take(order: Order) -> Stops:
+        return Stops(order.id)
+
+    with pytest.raises(KeyboardInterrupt):
+        testing.consume(app, "orders", [Order(1)])

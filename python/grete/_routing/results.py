@@ -13,7 +13,7 @@ from grete._routing import hints
 from grete.errors import BatchResultError, ConfigError, GreteError
 from grete.payloads import Decoder
 from grete.payloads.annotations import type_name, unwrap_optional
-from grete.payloads.encode import Encoder, headers_of
+from grete.payloads.encode import Encoder, headers_of, writer_of
 from grete.topic import AS_INPUT, Record, Topic, part_encoder, with_headers
 
 if TYPE_CHECKING:
@@ -173,7 +173,11 @@ class ResultWriter:
             # The usual case: a value for each record, and nothing that says more.
             encode = result_topic.encode_value
             if headers_of(encode) is None and set(map(type, result)) == {result_topic.plain}:
-                self._producer.produce_many(result_topic.topic, list(map(encode, result)), keys=messages.keys())
+                try:
+                    values = list(map(writer_of(encode), result))
+                except Exception:
+                    values = list(map(encode, result))  # which says topic and type
+                self._producer.produce_many(result_topic.topic, values, keys=messages.keys())
                 return
         records = result_topic.encode_batch(result, messages)
         if all(record[2:] == (None, None, None) for record in records):

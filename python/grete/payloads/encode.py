@@ -55,6 +55,14 @@ def encoder_for(spec: Any, topic: str, part: Part = "value") -> Encoder:
     raise ConfigError(f"{part}={spec!r} cannot be written: {_HINT}", setting=part)
 
 
+def writer_of(encoder: Encoder) -> Callable[[Any], bytes | None]:
+    """Returns the function within an encoder that writes an object of exactly the declared class, and that raises any
+    error; without one, the encoder.
+    """
+    writer: Callable[[Any], bytes | None] = getattr(encoder, "writer", encoder)
+    return writer
+
+
 def headers_of(encoder: Encoder) -> Callable[[], Sequence[tuple[str, bytes]]] | None:
     """Returns the function that makes an encoder's headers; None: it has none."""
     headers: Callable[[], Sequence[tuple[str, bytes]]] | None = getattr(encoder, "headers", None)
@@ -108,6 +116,7 @@ def _of_type(wanted: Any, topic: str, part: Part) -> Encoder:
         except Exception as error:
             raise _failed(value, topic, part, error) from error
 
+    vars(encode)["writer"] = write
     return encode
 
 
