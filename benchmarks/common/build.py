@@ -21,7 +21,8 @@ def _newer(target: Path, sources: Sequence[Path]) -> bool:
     return not target.exists() or any(source.stat().st_mtime > target.stat().st_mtime for source in sources)
 
 
-def _run(command: Sequence[str | Path], what: str, cwd: Path | None = None) -> None:
+def run_build(command: Sequence[str | Path], what: str, cwd: Path | None = None) -> None:
+    """Runs one step of a build of `what`. SystemExit has what it printed."""
     if shutil.which(str(command[0])) is None:
         raise SystemExit(f"{command[0]} is needed to build {what}: install it, or leave {what} out with --clients")
     done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
@@ -50,7 +51,7 @@ def c_program(source: str) -> Path:
     if _newer(target, [path, *headers.glob("*.h"), library]):
         target.parent.mkdir(parents=True, exist_ok=True)
         flags = ["-O2", "-Wall", "-Wextra", f"-I{headers}", f"-Wl,-rpath,{library.parent}"]
-        _run(["cc", *flags, path, library, "-o", target], path.stem)
+        run_build(["cc", *flags, path, library, "-o", target], path.stem)
     return target
 
 
@@ -61,7 +62,7 @@ def plain_c(source: str, *flags: str) -> Path:
     target = OUT / "c" / (path.stem + (".so" if "-shared" in flags else ""))
     if _newer(target, [path]):
         target.parent.mkdir(parents=True, exist_ok=True)
-        _run(["cc", "-O2", "-Wall", "-Wextra", "-pthread", *flags, path, "-o", target], path.stem)
+        run_build(["cc", "-O2", "-Wall", "-Wextra", "-pthread", *flags, path, "-o", target], path.stem)
     return target
 
 
@@ -70,7 +71,7 @@ def floor_program() -> Path:
     """The raw socket loop, a release build."""
     directory = HERE / "floor"
     command = ["cargo", "build", "-q", "--release", "--locked", "--target-dir", str(OUT / "floor")]
-    _run(command, "the floor", cwd=directory)
+    run_build(command, "the floor", cwd=directory)
     return OUT / "floor" / "release" / "floor"
 
 
@@ -78,7 +79,7 @@ def floor_program() -> Path:
 def go_program() -> Path:
     """The franz-go program."""
     target = OUT / "franz"
-    _run(["go", "build", "-o", target, "."], "franz-go", cwd=HERE / "franz")
+    run_build(["go", "build", "-o", target, "."], "franz-go", cwd=HERE / "franz")
     return target
 
 
@@ -89,7 +90,7 @@ def java_command(main: str) -> tuple[str, ...]:
     sources = sorted((HERE / "java").glob("*.java"))
     classes = OUT / f"java-{jars.version}"
     if _newer(classes / "Bench.class", sources):
-        _run(["javac", "-cp", jars.classpath, "-d", classes, *sources], "the Java clients")
+        run_build(["javac", "-cp", jars.classpath, "-d", classes, *sources], "the Java clients")
     quiet = HERE / "java" / "log4j2.properties"
     options = ["-Xms512m", "-Xmx1g", f"-Dlog4j2.configurationFile={quiet}"]
     return ("java", *options, "-cp", f"{classes}:{jars.classpath}", main)

@@ -1,6 +1,7 @@
 """python -m benchmarks.pipeline: CPU per record of consume, transform, produce, on embedded brokers.
 
-The CPU is that of the client's whole process, user and system, from its first invoice to its last one.
+The CPU is that of the client's whole process, user and system, from its first invoice to its last one: for Java, with
+what its compiler takes meanwhile.
 """
 
 from __future__ import annotations
@@ -10,27 +11,17 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import grete.client
+from benchmarks.pipeline.peers import Client
 from benchmarks.pipeline.records import BATCH, INVOICES, ORDERS, order_values
 from grete.broker import Broker
 
 TICK = os.sysconf("SC_CLK_TCK")
 # Seconds in which a client that does not finish is given up.
 TIMEOUT = 300.0
-
-
-@dataclass(frozen=True)
-class Client:
-    """One way to write the service. `share`: part of the records that it gets, because it is so much slower."""
-
-    title: str
-    module: str
-    style: str
-    share: float = 1.0
 
 
 CLIENTS = {
@@ -42,7 +33,11 @@ CLIENTS = {
     "forward": Client("Grete, records unchanged", "grete_app", "forward"),
     "confluent-json": Client("confluent-kafka loop, json", "confluent_loop", "json", 0.3),
     "confluent-msgspec": Client("confluent-kafka loop, msgspec", "confluent_loop", "msgspec", 0.3),
-    "faststream": Client("FastStream on aiokafka", "faststream_app", "aiokafka", 0.02),
+    "faststream": Client("FastStream on aiokafka", "faststream_app", "aiokafka", 0.02, peer="faststream"),
+    "quix-json": Client("Quix Streams, json", "quix_app", "json", 0.05, peer="quixstreams"),
+    "quix-msgspec": Client("Quix Streams, msgspec", "quix_app", "msgspec", 0.05, peer="quixstreams"),
+    "java": Client("Java's clients, loop, Jackson", "PipelineLoop", "loop", peer="java"),
+    "streams": Client("Kafka Streams, Jackson", "PipelineStreams", "streams", peer="streams"),
 }
 
 
@@ -60,8 +55,7 @@ def measure(client: Client, records: int, python: str) -> tuple[float, float, fl
             for first in range(0, count, BATCH):
                 values, keys = order_values(first, BATCH)
                 producer.produce_many(ORDERS, values, keys=keys)
-        command = [python, "-m", f"benchmarks.pipeline.clients.{client.module}", broker.bootstrap_servers, client.style]
-        child = subprocess.Popen(command)
+        child = subprocess.Popen(client.command(broker.bootstrap_servers, python), env=client.environment())
         try:
             first, start, at = wait_for(broker, child, 1)
             last, end, till = wait_for(broker, child, count)
@@ -91,7 +85,7 @@ def main() -> None:
     parser.add_argument("--clients", default=",".join(CLIENTS), help=f"of {', '.join(CLIENTS)}")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--python", default=sys.executable, help="interpreter of the clients")
+    parser.add_argument("--python", default=sys.executable, help="interpreter of Grete and the plain loops")
     options = parser.parse_args()
     found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in options.clients.split(",")}
     for _ in range(options.rounds):

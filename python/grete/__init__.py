@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from grete.consumer import Consumer
     from grete.errors import (
         AuthorizationError,
+        BatchResultError,
         BrokerError,
         BufferFullError,
         ClosedError,
@@ -68,6 +69,7 @@ __all__ = [
     "Attempt",
     "AuthorizationError",
     "Batch",
+    "BatchResultError",
     "BrokerError",
     "BufferFullError",
     "ClosedError",

@@ -466,6 +466,20 @@ class Job:
         exception (DecodeError if a record does not decode), with RevokedError when the partition has been lost
         meanwhile, and between two records when the job is `leaving`. Returns what `each` returns.
         """
+    def each_published(
+        self,
+        function: Callable[[Any], object],
+        producer: JobProducer,
+        topic: str,
+        class_: type,
+        encode: Callable[[Any], bytes | None],
+        otherwise: Callable[[Any, Message], object],
+        /,
+    ) -> type | None:
+        """Same as `each_payload`; a result of the class is encoded and written to `topic` with the key of its record,
+        and the job's offsets wait for it. `otherwise(result, message)` gets other results, except None, and those that
+        `encode` does not take. Returns the type of what it returns first, if that is not None.
+        """
     @property
     def leaving(self) -> bool:
         """Whether the partition is being revoked or the App is stopping: records not begun are better left to the next
@@ -605,7 +619,7 @@ class _Counts(TypedDict):
     expired: int
     stalled: int
 
-_FailureKind: TypeAlias = Literal["retry", "give_up", "reject", "later", "fatal"]
+_FailureKind: TypeAlias = Literal["retry", "give_up", "give_up_all", "reject", "later", "fatal"]
 
 @final
 class Dispatcher:
@@ -643,9 +657,9 @@ class Dispatcher:
         offset: int | None = None,
         delay: float = 0.0,
     ) -> Decision:
-        """Gives back a job whose handler raised. "give_up": the route does not retry the exception; "later": run again
-        after `delay` seconds, without counting; "fatal": never again in this process. `offset`: of the record that
-        failed.
+        """Gives back a job whose handler raised. "give_up": the route does not retry the exception;
+        "give_up_all": nor is any record more at fault than another one; "later": run again after `delay` seconds,
+        without counting; "fatal": never again in this process. `offset`: of the record that failed.
         """
     def await_outputs(self, job: Job) -> bool:
         """Returns whether records that a raising job has produced are in flight. If so, the job comes back as
@@ -1012,8 +1026,10 @@ class _TypedProducer:
         `value` None is a tombstone. `timestamp` is milliseconds since 1970 UTC, or a datetime (a naive one is local
         time); the default is now. `on_delivery(delivery)` runs in a thread that calls produce, poll, flush or close.
 
-        Waits, up to `max_block`, only while `buffer.memory` is full or the topic is new. Raises BufferFullError,
-        UnknownTopicError, RecordTypeError, EncodeError, RecordTooLargeError, ClosedError.
+        Waits, up to `max.block.ms`, only while `buffer.memory` is full or the topic is new. Raises BufferFullError,
+        UnknownTopicError, RecordTypeError, EncodeError, RecordTooLargeError, ClosedError. In the thread of a running
+        event loop it does not wait for a new topic: a task of the loop does, and UnknownTopicError is raised where the
+        delivery is awaited.
         """
     @overload
     def produce_sync(
@@ -1097,7 +1113,7 @@ class _TypedProducer:
     ) -> Delivery:
         """Runs `produce` for asyncio: returns when the outcome is known, and never blocks the loop.
 
-        Waits, up to `max_block`, for room and for the topic's metadata. Raises DeliveryError, BufferFullError,
+        Waits, up to `max.block.ms`, for room and for the topic's metadata. Raises DeliveryError, BufferFullError,
         UnknownTopicError, EncodeError. The cancellation of a task undoes nothing: a record that was taken is delivered.
         Records linger for `linger.ms`, so that many tasks share a batch.
         """
@@ -1139,6 +1155,8 @@ class Producer(_TypedProducer):
     def _fatal_error(self) -> GreteError | None: ...
     def _event_fd(self) -> int:
         """Returns a descriptor that is readable while log events wait."""
+    def _set_deferring(self, active: bool) -> None:
+        """Says whether an event loop has deferred records."""
     def _now(self) -> int:
         """Returns the client's clock, in nanoseconds."""
     def _drain_log_events(self) -> list[LogEvent]: ...
@@ -1397,6 +1415,8 @@ class _TestingLog:
         """`partitions`: number of partitions by topic; other topics have one. `refusals`: number of records that a
         topic refuses, the first ones; None: all.
         """
+    def refused(self) -> dict[str, int]:
+        """Returns the number of records that each topic has refused; a topic without such records is not there."""
     def take(self) -> list[Messages]:
         """Returns the records that were written since the last call, in the order of writing."""
 

@@ -13,7 +13,7 @@ from grete._lifecycle.hooks import Lifecycle, Lifespan, State
 from grete._lifecycle.preload import Preloads
 from grete._process import callsite
 from grete._processing.running_app import RunningApp
-from grete._routing import routes
+from grete._routing import route_checks, routes
 from grete._routing.routes import Route
 from grete._routing.setting_types import AppSettings, RouteSettings
 from grete.errors import ConfigError, GreteError, NotSupportedError
@@ -276,8 +276,8 @@ class App:
         """
         location = callsite.caller_location()
         with _prefix_errors(location):
-            routes.check_topics(topics)
-            routes.check_settings(dict(settings), f"consumer of {', '.join(map(str, topics))}")
+            route_checks.check_topics(topics)
+            route_checks.check_settings(dict(settings), f"consumer of {', '.join(map(str, topics))}")
 
         def add(handler: H) -> H:
             with _prefix_errors(location):
@@ -286,7 +286,7 @@ class App:
                 )
                 for other in self.routes:
                     if other.group == made.group:
-                        routes.check_compatible(other, made, made.group)
+                        route_checks.check_compatible(other, made, made.group)
             self.routes.append(made)
             return handler
 
@@ -373,7 +373,7 @@ class App:
         for route in self.routes:
             members = groups.setdefault(route.group or default, [])
             for other in members:
-                routes.check_compatible(other, route, route.group or default)
+                route_checks.check_compatible(other, route, route.group or default)
             members.append(route)
         return groups
 

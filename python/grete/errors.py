@@ -147,15 +147,40 @@ class DecodeError(GreteError):
 class EncodeError(GreteError):
     """A value or key cannot be written to a topic: it has another type than the topic declares, or no encoded form.
 
-    `topic` is the record's destination, `part` is "value" or "key", `type` the type that was given. The encoder's own
-    error, if there is one, is the cause. In a handler it is a failure like any other.
+    `topic` is the record's destination, `part` is "value" or "key", `type` the type that was given, `field` the path of
+    a field that has no encoded form, like "lines[3].price" (None: unknown). The encoder's own error, if there is one,
+    is the cause. In a handler it is a failure like any other.
     """
 
-    def __init__(self, message: str, *, topic: str, part: str, type: type) -> None:  # noqa: A002
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic: str,
+        part: str,
+        type: type,  # noqa: A002
+        field: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.topic = topic
         self.part = part
         self.type = type
+        self.field = field
+
+
+class BatchResultError(GreteError):
+    """The handler of a batch returned what cannot belong to its records: another number of values, or no list.
+
+    `handler` is its name, `expected` the number of records, `got` the number of values (None: no list). No record is
+    at fault, and none would be found by trying fewer of them: all records of the batch go to the dead letter topic at
+    once.
+    """
+
+    def __init__(self, message: str, *, handler: str, expected: int, got: int | None) -> None:
+        super().__init__(message)
+        self.handler = handler
+        self.expected = expected
+        self.got = got
 
 
 class NoPayloadError(GreteError, AttributeError):
@@ -242,7 +267,7 @@ class OffsetError(GreteError):
 
 
 class BufferFullError(GreteError):
-    """`buffer.memory` stayed full for `max_block`: records arrive faster than brokers take them, or no broker takes
+    """`buffer.memory` stayed full for `max.block.ms`: records arrive faster than brokers take them, or no broker takes
     any.
 
     `deliveries`: the records that `produce_many` had taken by then; None if there are none.
@@ -310,11 +335,23 @@ class RecordTooLargeError(GreteError, ValueError):
 
 
 class UnknownTopicError(KafkaError):
-    """The topic does not exist, according to the brokers. `topic` is its name."""
+    """The topic does not exist, according to the brokers. `topic` is its name.
 
-    def __init__(self, message: str, *, code: int = 3, name: str = "UNKNOWN_TOPIC_OR_PARTITION", topic: str) -> None:
+    `partition`: the number of a partition that the topic does not have; None: the topic itself does not exist.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int = 3,
+        name: str = "UNKNOWN_TOPIC_OR_PARTITION",
+        topic: str,
+        partition: int | None = None,
+    ) -> None:
         super().__init__(message, code=code, name=name)
         self.topic = topic
+        self.partition = partition
 
 
 class TopicExistsError(KafkaError):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -90,6 +92,28 @@ def test_says_what_it_looks_like(behaviour: hostile_servers.Behaviour, looks_lik
         with pytest.raises(grete.NotKafkaError, match=looks_like) as caught:
             read()
         assert server.address in str(caught.value)
+
+
+def test_the_port_of_a_web_server_that_waits_for_a_line_is_recognized_at_once() -> None:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    thread = threading.Thread(target=server.serve_forever, name="web")
+    thread.start()
+    try:
+        host, port = server.server_address[:2]
+        with client(f"{host!s}:{port}") as reader:
+
+            def read() -> None:
+                reader.assign([("orders", 0, 0)])
+                eventually(lambda: len(reader.poll(timeout=0.5)), 20.0, "the error")
+
+            started = time.monotonic()
+            with pytest.raises(grete.NotKafkaError, match="answers like an HTTP server"):
+                read()
+            assert time.monotonic() - started < 2.0
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def test_a_refused_port_is_an_outage_and_no_error(topic: str) -> None:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import ssl
 import threading
 import urllib.parse
 import uuid
@@ -35,7 +36,8 @@ class FakeRegistry:
         hold: requests wait for this event.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        """`tls`: speaks https with it."""
         self.schemas: list[dict[str, Any]] = []
         self.versions: dict[str, list[int]] = {}
         self.requests: list[tuple[str, str]] = []
@@ -73,7 +75,11 @@ class FakeRegistry:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if tls is not None:
+            # A handshake that fails ends a handler's thread, and not the server.
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+            self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        self.url = f"http{'' if tls is None else 's'}://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
 
     def __enter__(self) -> Self:

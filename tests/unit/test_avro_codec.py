@@ -18,7 +18,7 @@ import pytest
 
 from grete import _native
 from grete.payloads.avro_codec import compile_codec
-from grete.payloads.avro_direct import plan
+from grete.payloads.avro_types.direct import plan
 
 LINE = {
     "type": "record",

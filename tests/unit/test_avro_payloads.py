@@ -7,7 +7,7 @@ import enum
 import json
 import uuid
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -18,8 +18,8 @@ import pytest
 import grete
 from grete import _native
 from grete.payloads import Avro, AvroType
-from grete.payloads.avro_attributes import has_written_attributes
-from grete.payloads.avro_derive import avro_schema
+from grete.payloads.avro_types.attributes import has_written_attributes
+from grete.payloads.avro_types.derive import avro_schema
 from grete.payloads.schema_registry.conversion import plain_function
 from tests.unit.fake_registry import FakeRegistry
 from tests.unit.record_batches import Record, batch
@@ -261,3 +261,82 @@ def test_a_value_that_is_no_row_is_named(registry: FakeRegistry) -> None:
     with pytest.raises(grete.RetryLater, match="answers 503"):
         form.to_arrow(messages(value, b"\0\0\0\0\x08"))
     assert len(form.to_arrow(messages(value))) == 1  # its schema is known
+
+
+class MayLack(TypedDict):
+    id: int
+    note: NotRequired[str]
+    maybe: NotRequired[str | None]
+
+
+class Pair(NamedTuple):
+    id: int
+    color: Color = Color.RED
+
+
+class OfShapes(TypedDict):
+    first: MayLack
+    pairs: list[Pair]
+    by_name: dict[str, MayLack | None]
+    pair: Pair | None
+
+
+class StructOfPairs(msgspec.Struct):
+    pairs: list[Pair]
+    level: Level | None = None
+
+
+class Chain(NamedTuple):
+    id: int
+    next: "Chain | None" = None
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "back"),
+    [
+        (MayLack, {"id": 1}, {"id": 1, "maybe": None}),
+        (MayLack, {"id": 1, "note": "n", "maybe": "m"}, {"id": 1, "note": "n", "maybe": "m"}),
+        (Pair, Pair(1), Pair(1)),
+        (
+            OfShapes,
+            {"first": {"id": 1}, "pairs": [Pair(2), Pair(3)], "by_name": {"a": {"id": 4}, "b": None}, "pair": Pair(5)},
+            {
+                "first": {"id": 1, "maybe": None},
+                "pairs": [Pair(2), Pair(3)],
+                "by_name": {"a": {"id": 4, "maybe": None}, "b": None},
+                "pair": Pair(5),
+            },
+        ),
+        (StructOfPairs, StructOfPairs([Pair(1), Pair(2)]), StructOfPairs([Pair(1), Pair(2)])),
+        (StructOfPairs, StructOfPairs([Pair(1)], Level.LOW), StructOfPairs([Pair(1)], Level.LOW)),
+        (Chain, Chain(1, Chain(2)), Chain(1, Chain(2))),
+    ],
+    ids=repr,
+)
+def test_named_tuples_and_keys_that_may_lack(registry: FakeRegistry, kind: Any, value: Any, back: Any) -> None:
+    form = Avro(registry.url, kind, auto_register=True)
+    data = form.encoder("shapes")(value)
+    assert data is not None
+    found = form.decoder("shapes")(data)
+    assert (found, type(found)) == (back, type(back))
+
+
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"schema": DECIMAL}, {"schema": json.dumps(DECIMAL)}, {"reader": DECIMAL}, {"type": decimal.Decimal}],
+    ids=str,
+)
+def test_a_decimal_as_a_whole_value_is_refused_at_the_declaration(settings: dict[str, Any]) -> None:
+    with pytest.raises(grete.ConfigError, match=r"test_avro_payloads.py:\d+: .*a whole value"):
+        Avro("http://localhost:1", **settings)
+
+
+def test_a_decimal_as_a_whole_value_in_the_registry_is_refused(registry: FakeRegistry) -> None:
+    schema_id = registry.register("prices-value", {"schema": json.dumps(DECIMAL), "schemaType": "AVRO"})
+    with pytest.raises(grete.EncodeError, match="cannot be a whole value"):
+        Avro(registry.url, id=schema_id).encoder("prices")(decimal.Decimal(1))
+    with pytest.raises(ValueError, match="cannot be a whole value"):
+        Avro(registry.url).decoder("prices")(b"\0\0\0\0\1\2\4")

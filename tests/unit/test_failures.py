@@ -16,7 +16,8 @@ from grete._processing.engine.failure_log import FailurePlace
 from grete._processing.engine.failures import OUTPUT_TOPIC_WAIT, Failures, classify
 from grete._processing.engine.hook_runner import NotStarted
 from grete._processing.events.record_events import RecordEvents
-from grete._routing.routes import Route, check_topics, make_route
+from grete._routing.route_checks import check_topics
+from grete._routing.routes import Route, make_route
 from grete.instrumentation import Monitor
 from tests.unit.fake_jobs import FakeControl, FakeDecision, FakeDispatcher, FakeJob, messages_of, some
 from tests.unit.record_batches import Record, batch
@@ -62,6 +63,7 @@ CASES: list[tuple[BaseException, tuple[str, int | None, float]]] = [
     (grete.Reject("bad", message=HERE), ("reject", 6, 0.0)),
     (grete.Reject("bad", message=ELSEWHERE[0]), ("reject", 5, 0.0)),
     (grete.RetryLater("2m"), ("later", 5, 120.0)),
+    (grete.BatchResultError("no", handler="copies", expected=2, got=1), ("give_up_all", None, 0.0)),
     (LookupError("never"), ("give_up", 5, 0.0)),
     (KeyError("never"), ("give_up", 5, 0.0)),
     (GeneratorExit(), ("retry", 5, 0.0)),
@@ -99,12 +101,12 @@ def test_only_what_the_policy_covers_is_retried() -> None:
 def test_a_result_without_a_topic_is_no_fault_of_its_record() -> None:
     job: Any = FakeJob(messages=some(), failing=5)
     published = route(retry=grete.Retry(1), publish="invoices")
-    missing = grete.UnknownTopicError('there is no topic "invoices": check the name', topic="invoices")
+    missing = grete.UnknownTopicError("whatever the text is", topic="invoices")
     action = classify(missing, job, published)
     assert (action.kind, action.offset, action.delay) == ("later", 5, OUTPUT_TOPIC_WAIT)
     other = grete.UnknownTopicError('there is no topic "copies": check the name', topic="copies")
     assert classify(other, job, published).kind == "retry"
-    partition = grete.UnknownTopicError('topic "invoices" has no partition 9: it has 1', topic="invoices")
+    partition = grete.UnknownTopicError("there is no topic with a partition 9", topic="invoices", partition=9)
     assert classify(partition, job, published).kind == "retry", "the record names a partition that never exists"
 
 

@@ -209,7 +209,7 @@ def test_failure_actions_are_words() -> None:
     feed = DispatcherFeed()
     feed.push([b"a"])
     job = feed.next()
-    with pytest.raises(ValueError, match="retry, give_up, reject, later or fatal"):
+    with pytest.raises(ValueError, match="retry, give_up, give_up_all, reject, later or fatal"):
         feed.fail(job, "again")
     assert feed.fail(job).kind == "retry"
 

@@ -14,7 +14,7 @@ import pydantic.dataclasses
 import pytest
 
 import grete
-from grete import payloads
+from grete import payloads, testing
 from grete.payloads.json_types import decoder_for
 
 
@@ -305,3 +305,46 @@ def test_annotations_that_agree_with_the_payload(payload: object, wants: Any) ->
 def test_annotations_that_contradict_the_payload_are_refused(payload: object, wants: Any, says: str) -> None:
     with pytest.raises(grete.ConfigError, match=says):
         payloads.by_topic(payload, wants, ["orders"])
+
+
+@pytest.mark.parametrize("annotation", [Any, object])
+@pytest.mark.parametrize("payload", ["json", Struct, lambda value: int(value[-2:-1])], ids=["json", "type", "function"])
+def test_a_parameter_without_a_type_of_its_own_gets_the_payload(annotation: Any, payload: Any) -> None:
+    found: list[object] = []
+    app = grete.App("shop")
+
+    def take(order: Any) -> None:
+        found.append(order)
+
+    take.__annotations__["order"] = annotation
+    app.consumer("orders", payload=payload)(take)
+    testing.consume(app, "orders", [b'{"id": 1}', b'{"id": 2}']).raise_first()
+    kind = {"json": dict, Struct: Struct}.get(payload, int)
+    assert [type(one) for one in found] == [kind, kind]
+
+
+def test_a_parameter_without_a_type_of_its_own_gets_what_the_topic_declares() -> None:
+    found: list[object] = []
+    app = grete.App("shop")
+    orders = app.topic("orders", value=Struct)
+
+    @app.consumer(orders)
+    def take(order: Any, key: grete.Key[str | None]) -> None:
+        found.append(order)
+
+    testing.consume(app, orders, [Struct(1)]).raise_first()
+    assert found == [Struct(1)]
+    with pytest.raises(grete.ConfigError, match='the function takes the payload, and topic "other" has no type'):
+        app.consumer(orders, "other")(take)
+
+
+def test_a_parameter_without_a_type_gets_messages_where_nothing_is_decoded() -> None:
+    found: list[object] = []
+    app = grete.App("shop")
+
+    @app.consumer("orders")
+    def take(messages: Any) -> None:
+        found.append(messages)
+
+    testing.consume(app, "orders", [b"1"]).raise_first()
+    assert [type(one) for one in found] == [grete.Messages]

@@ -98,7 +98,7 @@ def declared() -> tuple[grete.App, grete.Topic[str, Order], grete.Topic[str, Inv
 
 def publish(handler: Any, *records: Any, key: str | None = None, **settings: Any) -> testing.Run:
     app, orders, invoices = declared()
-    app.consumer(orders, publish=invoices, retry=ONCE, dead_letter="dlq", **settings)(handler)
+    app.consumer(orders, **{"publish": invoices, "retry": ONCE, "dead_letter": "dlq", **settings})(handler)
     return testing.consume(app, orders, records, key=key)
 
 
@@ -189,22 +189,63 @@ def test_a_batch_of_records_with_their_own_keys_has_any_length() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "says"),
+    ("result", "says", "got"),
     [
-        ([Invoice(1)], "was given 2 records and returned 1 value: return one for each record, in order"),
-        (Invoice(1), "was given a batch and returned one Invoice: return a list"),
-        ([grete.Record(Invoice(1))], "or grete.Record"),
-        ([Invoice(1), Order(2)], 'a value of topic "invoices" is Invoice, not Order'),
+        ([Invoice(1)], "take was given 2 records and returned 1 value: return one for each record, in order", 1),
+        ([Invoice(1), Invoice(2), Invoice(3)], "returned 3 values", 3),
+        (Invoice(1), "was given a batch and returned one Invoice: return a list", None),
+        ([grete.Record(Invoice(1))], "or grete.Record", 1),
     ],
 )
-def test_a_batch_whose_results_belong_to_no_record_is_refused(result: Any, says: str) -> None:
+@pytest.mark.parametrize("attempts", [1, 5])
+def test_a_batch_with_a_wrong_number_of_results_fails_at_once(
+    result: Any, says: str, got: int | None, attempts: int
+) -> None:
     def take(messages: grete.Messages) -> Any:
         return result
 
+    run = publish(take, Order(1), Order(2), max_messages=2, retry=grete.Retry(attempts))
+    [error] = run.errors  # not bisected, for a batch of one record may fit by chance, and not retried
+    assert isinstance(error, grete.BatchResultError)
+    assert says in str(error)
+    assert (error.handler, error.expected, error.got) == ("take", 2, got)
+    assert ([letter.offset for letter in run.dead], run.published) == ([0, 1], [])
+
+
+@pytest.mark.parametrize(
+    ("annotation", "errors"), [(list[Invoice | None], 1), (list[grete.Record[Invoice]], 0), (Any, 0)]
+)
+def test_a_batch_without_results_fails_unless_they_may_be_records_with_their_own_keys(
+    annotation: Any, errors: int
+) -> None:
+    def take(messages: grete.Messages) -> Any:
+        return []
+
+    take.__annotations__["return"] = annotation
     run = publish(take, Order(1), Order(2), max_messages=2)
-    # Each half may fit, as a batch of one record.
-    assert says in str(run.errors[0])
+    assert [type(error) for error in run.errors] == [grete.BatchResultError] * errors
+    assert (len(run.dead), run.published) == (2 * errors, [])
+
+
+def test_an_async_batch_with_a_wrong_number_of_results_fails_at_once() -> None:
+    async def take(messages: grete.Messages) -> Any:
+        return [Invoice(1)]
+
+    run = publish(take, Order(1), Order(2), max_messages=2)
+    [error] = run.errors
+    assert isinstance(error, grete.BatchResultError)
+    assert (error.handler, error.expected, error.got) == ("take", 2, 1)
+    assert [letter.offset for letter in run.dead] == [0, 1]
+
+
+def test_a_batch_with_a_value_of_another_type_is_bisected() -> None:
+    def take(messages: grete.Messages) -> Any:
+        return [Order(2) if order.id == 2 else Invoice(order.id) for order in messages.payloads()]
+
+    run = publish(take, Order(1), Order(2), max_messages=2)
+    assert 'a value of topic "invoices" is Invoice, not Order' in str(run.errors[0])
     assert run.failures[0].outcome == "bisect"
+    assert ([letter.offset for letter in run.dead], run.published) == ([1], [Invoice(1)])
 
 
 @pytest.mark.parametrize("handler", [lambda order: Order(1), lambda order: "text", lambda order: [Order(1)]])
@@ -427,3 +468,77 @@ def test_a_result_without_a_place_is_logged_once(handler: Any, caplog: pytest.Lo
     testing.consume(app, "orders", [Order(1), Order(2), Order(3)]).raise_first()
     (line,) = caplog.messages
     assert "returned int, which is dropped: its route has no publish=" in line
+
+
+class SubInvoice(Invoice):
+    pass
+
+
+def mixed(order: Order) -> Any:
+    return {
+        0: None,
+        1: Invoice(1),
+        2: [Invoice(2), Invoice(20)],
+        3: grete.Record(Invoice(3), key="own"),
+        4: SubInvoice(4),
+        5: "text",
+    }[order.id]
+
+
+def mixed_with_key(order: Order, key: grete.Key[str | None]) -> Any:
+    return mixed(order)
+
+
+@pytest.mark.parametrize(("handler", "is_native"), [(mixed, True), (mixed_with_key, False)])
+@pytest.mark.parametrize("listens", [False, True])
+def test_all_kinds_of_results_of_one_handler(handler: Any, is_native: bool, listens: bool) -> None:
+    app, orders, invoices = declared()
+    app.consumer(orders, publish=invoices, retry=ONCE, dead_letter="dlq")(handler)
+    plan = app.routes[0].plan
+    assert plan is not None
+    assert plan.publishes_payloads == is_native
+    heard: list[int] = []
+    if listens:
+        app.monitor.subscribe("message.processed", lambda event: heard.append(event["offset"]))
+    records = [testing.Record(Order(number), f"k{number}") for number in (1, 0, 2, 3, 4, 5, 1)]
+    run = testing.consume(app, orders, records)
+    assert run.produced["invoices"].keys() == [b"k1", b"k2", b"k2", b"own", b"k4", b"k1"]
+    assert [invoice.order for invoice in run.published] == [1, 2, 20, 3, 4, 1]
+    assert ([letter.offset for letter in run.dead], run.committed) == ([5], 7)
+    assert 'a value of topic "invoices" is Invoice, not str' in str(run.errors[0])
+    assert bool(heard) == listens
+
+
+def test_a_payload_that_does_not_decode_fails_alone_where_results_are_published() -> None:
+    run = publish(one, Order(1), b"{", Order(2), max_messages=3)
+    [error] = run.errors
+    assert isinstance(error, grete.DecodeError)
+    assert (error.offset, [letter.offset for letter in run.dead], run.committed) == (1, [1], 3)
+    assert run.published == [Invoice(1), Invoice(2)]
+
+
+def test_the_encoders_interrupt_is_no_failure_of_the_record() -> None:
+    class Stops(msgspec.Struct):
+        order: int
+
+    def interrupted(value: Any) -> bytes:
+        raise KeyboardInterrupt
+
+    class Format:
+        output_type = Stops
+
+        def decoder(self, topic: str) -> Any:
+            return msgspec.json.Decoder(Stops).decode
+
+        def encoder(self, topic: str, part: str = "value") -> Any:
+            return interrupted
+
+    app = grete.App("shop")
+    results = app.topic("results", value=Format())
+
+    @app.consumer("orders", publish=results)
+    def take(order: Order) -> Stops:
+        return Stops(order.id)
+
+    with pytest.raises(KeyboardInterrupt):
+        testing.consume(app, "orders", [Order(1)])

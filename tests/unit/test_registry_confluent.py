@@ -392,7 +392,7 @@ def test_typed_dicts(registry: FakeRegistry) -> None:
 
 
 def test_the_derived_avro_schema() -> None:
-    from grete.payloads.avro_derive import avro_schema
+    from grete.payloads.avro_types.derive import avro_schema
 
     line = {
         "type": "record",

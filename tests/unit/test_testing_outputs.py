@@ -120,6 +120,11 @@ def test_a_refusal_of_a_topic_without_records_is_an_error(refused: testing._offl
         testing.consume(Forwards, "in", [b"1"], fail_delivery=refused)
 
 
+def test_a_refusal_without_records_is_an_error_beside_one_that_has_some() -> None:
+    with pytest.raises(grete.GreteError, match='topic "oot", and nothing was produced to it'):
+        testing.consume(Forwards, "in", [b"1"], retry=grete.Retry(1), dead_letter="dlq", fail_delivery=["out", "oot"])
+
+
 def test_a_failure_before_the_refusal_is_named() -> None:
     def fail(message: grete.Message) -> None:
         raise ValueError("no such order")

@@ -220,6 +220,8 @@ pub enum ClientError {
     UnknownTopic {
         /// Name of the topic.
         topic: String,
+        /// Partition that the topic does not have; `None`: the topic does not exist.
+        partition: Option<i32>,
         /// Message for the user: the error and the cure.
         message: String,
     },

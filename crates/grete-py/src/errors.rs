@@ -103,7 +103,9 @@ pub(crate) fn client(error: ClientError) -> PyErr {
         }
         ClientError::BufferFull { .. } => new_error!("BufferFullError", &message),
         ClientError::RecordTooLarge { topic, .. } => new_error!("RecordTooLargeError", &message, topic),
-        ClientError::UnknownTopic { topic, .. } => new_error!("UnknownTopicError", &message, topic),
+        ClientError::UnknownTopic { topic, partition, .. } => {
+            new_error!("UnknownTopicError", &message, topic, partition)
+        }
         ClientError::Revoked => new_error!("RevokedError", &message),
         // A mark knows the record: see `mark_after`.
         ClientError::Undelivered => new_error!("DeliveryError", &message, topic = ""),
@@ -254,7 +256,13 @@ fn broker_error(message: &str, subject: &Subject, code: ErrorCode) -> PyErr {
         keywords.set_item("code", code.0)?;
         keywords.set_item("name", code.name())?;
         match resource {
-            Some((what, name)) if class != "KafkaError" => keywords.set_item(what, name),
+            Some((what, name)) if class != "KafkaError" => keywords.set_item(what, name)?,
+            _ => {}
+        }
+        match subject {
+            Subject::Partition(_, partition) if class == "UnknownTopicError" => {
+                keywords.set_item("partition", partition)
+            }
             _ => Ok(()),
         }
     })

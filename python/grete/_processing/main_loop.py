@@ -56,10 +56,11 @@ class MainLoop:
         return signals
 
     def drain_log_events(self) -> None:
-        """Passes the present log events to the handler."""
-        self._log_event_handler(self._dispatcher.drain_log_events())
-        if self._producer is not None:
-            self._log_event_handler(self._producer._drain_log_events())  # noqa: SLF001
+        """Passes the present log events to the handler, in the order in which they happened."""
+        events = self._dispatcher.drain_log_events()
+        if self._producer is not None and (own := self._producer._drain_log_events()):  # noqa: SLF001
+            events = sorted((*events, *own), key=lambda event: event.time)
+        self._log_event_handler(events)
 
     def __enter__(self) -> Self:
         return self

@@ -268,6 +268,7 @@ class Runner:
         self._statistics_timer.start()
         self._missing_topics.start_check([route for route in routes if self._is_first_node_with(route)], by_route)
         topics = sorted({topic for route in routes for topic in route.topics})
+        self._main_loop.drain_log_events()  # what has happened by now is logged before this line
         self._emit(
             logging.INFO,
             "app.running",

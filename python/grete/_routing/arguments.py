@@ -63,8 +63,11 @@ class Provider:
 class Resolver:
     """Resolves the parameters of one handler. Providers that are named twice are made once."""
 
-    def __init__(self, names: Mapping[str, object], app_class: type | None) -> None:
-        """`names`: local names at the declaration. `app_class`: the class that asks for the App."""
+    def __init__(self, names: Mapping[str, object], app_class: type | None, *, has_payload: bool = False) -> None:
+        """`names`: local names at the declaration. `app_class`: the class that asks for the App. `has_payload`: whether
+        the route or a topic says what values are decoded to, so that `Any` is the payload.
+        """
+        self._has_payload = has_payload
         self._names = names
         self._app_class = app_class
         self._providers: dict[tuple[Any, str], Provider] = {}
@@ -163,7 +166,7 @@ class Resolver:
         """Returns the argument for the payload, or for messages."""
         plain = unwrap_optional(annotation)
         if plain in (Any, object):
-            return Argument(name, "messages", keyword)
+            return Argument(name, "payload", keyword, Any) if self._has_payload else Argument(name, "messages", keyword)
         if any((typing.get_origin(one) or one) in (Message, Messages) for one in typing.get_args(plain)):
             raise ConfigError(
                 f"{at} is {type_name(annotation)}: a function takes grete.Messages (a batch, that one can iterate), "

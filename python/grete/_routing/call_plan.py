@@ -18,7 +18,7 @@ from grete.errors import DecodeError
 from grete.parameters import Context
 from grete.payloads import Decoder
 from grete.payloads.annotations import type_name
-from grete.payloads.encode import headers_of
+from grete.payloads.encode import headers_of, writer_of
 
 if TYPE_CHECKING:
     from grete.app import App
@@ -44,6 +44,8 @@ class CallPlan:
         is_async: whether the call is a coroutine.
         process_providers: providers whose values are made once for the process.
         result_topic: topic of the results; None: they are dropped.
+        publishes_payloads: whether the call is no more than the handler with the payload, and each result of the
+            topic's class is a record: the native loop does that by itself.
     """
 
     is_batch: bool
@@ -53,6 +55,7 @@ class CallPlan:
     result_topic: ResultTopic | None
     source: str
     _bind: Callable[..., Any]
+    publishes_payloads: bool = False
 
     def bind(
         self,
@@ -92,7 +95,8 @@ class CallPlan:
                 "plain": self.result_topic.plain,
                 "publish": consumer.producer._publish,  # noqa: SLF001
                 "append": consumer.producer.append,
-                "encode": self.result_topic.encode_value,
+                "encode": writer_of(self.result_topic.encode_value),
+                "encode_checked": self.result_topic.encode_value,
                 "topic": self.result_topic.topic,
             }
         for number, provider in enumerate(providers(self.arguments)):
@@ -134,7 +138,15 @@ def compile_plan(
     def bind_known(**values: Any) -> Any:
         return bind(*(values.get(name) for name in names))
 
-    return CallPlan(is_batch, is_async, arguments, process, result_topic, source, bind_known)
+    publishes_payloads = (
+        call_kind == "function"
+        and not is_batch
+        and [(one.kind, one.keyword) for one in arguments] == [("payload", False)]
+        and result_topic is not None
+        and result_topic.plain is not None
+        and headers_of(result_topic.encode_value) is None
+    )
+    return CallPlan(is_batch, is_async, arguments, process, result_topic, source, bind_known, publishes_payloads)
 
 
 def _write_source(
@@ -143,7 +155,7 @@ def _write_source(
     known = providers(arguments)
     numbers = {id(provider): number for number, provider in enumerate(known)}
     names = ["consumer", "function", "app", "context", "producer", "key_of", "attempt_of", "on_dropped", "write"]
-    names += ["scope", "async_scope", "plain", "publish", "append", "encode", "topic"]
+    names += ["scope", "async_scope", "plain", "publish", "append", "encode", "encode_checked", "topic"]
     names += [f"{'value' if one.scope == 'process' else 'make'}{number}" for number, one in enumerate(known)]
     given = "messages" if is_batch else "message"
     of_input = _OF_BATCH if is_batch else _OF_RECORD
@@ -189,11 +201,13 @@ def _result_lines(result_topic: ResultTopic | None, given: str, *, is_batch: boo
     if is_batch or result_topic.plain is None or headers_of(result_topic.encode_value) is not None:
         return ["if result is not None:", f"    {awaits}write(result, {given})"]
     # The usual case without a call in between: one value of the topic's class.
-    publish = (
-        "await append(topic, encode(result), message.key)" if is_async else "publish(topic, encode(result), message)"
-    )
+    publish = "await append(topic, value, message.key)" if is_async else "publish(topic, value, message)"
     return [
         "if result.__class__ is plain:",
+        "    try:",
+        "        value = encode(result)",
+        "    except Exception:",
+        "        value = encode_checked(result)",  # which says topic and type
         f"    {publish}",
         "elif result is not None:",
         f"    {awaits}write(result, message)",

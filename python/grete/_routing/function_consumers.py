@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from grete._native import Job, Messages
+from grete._routing.results import ResultWriter
 from grete.consumer import Consumer
 from grete.errors import GreteError
+from grete.payloads.encode import writer_of
 
 if TYPE_CHECKING:
     from grete._processing.events.record_events import RecordEvents
@@ -166,6 +168,24 @@ class PlannedEach(EachMessage, Planned):
         self._dropped = route.warn_dropped
 
 
+class PublishedPayloads(PlannedEach):
+    """Calls the function with each payload, and publishes what it returns, in the native loop."""
+
+    def initialize(self) -> None:
+        """Binds the plan, which is called where events have listeners, and finds what the loop needs."""
+        super().initialize()
+        plan = self._route.plan
+        if plan is None or plan.result_topic is None:
+            raise AssertionError(f"{self._route.name} publishes nothing")
+        topic, producer = plan.result_topic, self.producer
+        write = ResultWriter(topic, producer).write
+        self._publication = producer, topic.topic, topic.plain, writer_of(topic.encode_value), write
+
+    def consume(self) -> None:
+        """Runs the native loop over payloads and results."""
+        _job(self).each_published(self._route.handler, *self._publication)  # type: ignore[arg-type]
+
+
 class PlannedBatch(Planned):
     """Calls the plan with the messages as a whole."""
 
@@ -228,6 +248,8 @@ _PLANNED: dict[tuple[bool, bool], type[Planned]] = {
 
 def new_function_consumer(route: "Route") -> Consumer:
     """Returns a consumer of a function, for one unit."""
+    if route.plan is not None and route.plan.publishes_payloads:
+        return PublishedPayloads(route)
     if route.plan is not None:
         return _PLANNED[route.plan.is_batch, route.plan.is_async](route)
     function: Any = route.handler

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grete import payloads
 from grete._native import Message, Messages
 from grete._routing import hints
-from grete.errors import ConfigError, GreteError
+from grete.errors import BatchResultError, ConfigError, GreteError
 from grete.payloads import Decoder
 from grete.payloads.annotations import type_name, unwrap_optional
-from grete.payloads.encode import Encoder, headers_of
+from grete.payloads.encode import Encoder, headers_of, writer_of
 from grete.topic import AS_INPUT, Record, Topic, part_encoder, with_headers
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class ResultTopic:
         value: type or format of the values; None: unknown.
         lists_are_values: whether a list is one value, because the topic's values are lists.
         plain: class of the values, of which each result is one value; None: several, or unknown.
+        may_be_empty: whether the handler of a batch may return nothing at all, because its results may be `Record`
+            objects with their own keys.
     """
 
     topic: str
@@ -55,6 +57,7 @@ class ResultTopic:
     value: Any
     lists_are_values: bool
     plain: type | None
+    may_be_empty: bool = True
 
     def decoder(self) -> Decoder | None:
         """Returns the decoder of what the handler publishes; None: unknown."""
@@ -106,17 +109,23 @@ class ResultTopic:
         if self.lists_are_values or not isinstance(result, (list, tuple, Iterator)) or hasattr(result, "_fields"):
             self._refuse_awaitable(result)
             if not isinstance(result, (list, Iterator)):
-                raise GreteError(
+                raise BatchResultError(
                     f"{self.handler} was given a batch and returned one {type(result).__name__}: return a list with "
-                    "one value for each record, or with grete.Record(value, key=...) objects"
+                    "one value for each record, or with grete.Record(value, key=...) objects",
+                    handler=self.handler,
+                    expected=len(messages),
+                    got=None,
                 )
         values = list(result)
-        if not self._has_own_keys(values):
+        if not (self._has_own_keys(values) if values else self.may_be_empty):
             if len(values) != len(messages):
-                raise GreteError(
+                raise BatchResultError(
                     f"{self.handler} was given {_count(len(messages), 'record')} and returned "
                     f"{_count(len(values), 'value')}: return one for each record, in order "
-                    "(None: nothing), or grete.Record(value, key=...) objects"
+                    "(None: nothing), or grete.Record(value, key=...) objects",
+                    handler=self.handler,
+                    expected=len(messages),
+                    got=len(values),
                 )
             keys = messages.keys()
         else:
@@ -164,7 +173,11 @@ class ResultWriter:
             # The usual case: a value for each record, and nothing that says more.
             encode = result_topic.encode_value
             if headers_of(encode) is None and set(map(type, result)) == {result_topic.plain}:
-                self._producer.produce_many(result_topic.topic, list(map(encode, result)), keys=messages.keys())
+                try:
+                    values = list(map(writer_of(encode), result))
+                except Exception:
+                    values = list(map(encode, result))  # which says topic and type
+                self._producer.produce_many(result_topic.topic, values, keys=messages.keys())
                 return
         records = result_topic.encode_batch(result, messages)
         if all(record[2:] == (None, None, None) for record in records):
@@ -216,6 +229,7 @@ def make_result_topic(
     if not lists_are_values:
         plain = hints.element(plain)
     plain = unwrap_optional(plain) if plain is not hints.MISSING else plain
+    may_be_empty = plain in (hints.MISSING, Any, object) or _names_record(plain)
     if typing.get_origin(plain) is Record:
         plain = unwrap_optional(typing.get_args(plain)[0])
     if plain in (hints.MISSING, Any, object, Record, None, type(None)) or isinstance(plain, typing.TypeVar):
@@ -235,6 +249,7 @@ def make_result_topic(
         value,
         lists_are_values,
         _plain_class(value),
+        may_be_empty,
     )
 
 
@@ -261,6 +276,13 @@ def check_no_result(returned: Any, handler: str) -> None:
         f"{handler} returns {type_name(hints.awaited(returned))}, and its route publishes nothing, so the value would "
         'be lost: say where it goes, publish="invoices", or annotate the function with -> None',
         setting="publish",
+    )
+
+
+def _names_record(annotation: Any) -> bool:
+    """Returns whether `Record` is the annotation, or one of its union."""
+    return (typing.get_origin(annotation) or annotation) is Record or any(
+        map(_names_record, typing.get_args(annotation))
     )
 
 

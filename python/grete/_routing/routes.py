@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from grete import _native, payloads
 from grete._config.layers import Config
-from grete._config.parsers import topic_name
-from grete._config.registry import ROUTE_SETTINGS, check_names
 from grete._routing import function_consumers, signatures
 from grete._routing.call_plan import CallPlan, compile_plan
 from grete._routing.results import ResultTopic, check_batch_result, check_no_result, make_result_topic
+from grete._routing.route_checks import check_combinations, check_settings, check_topics
 from grete._routing.signatures import HandlerSignature
 from grete.consumer import Consumer
-from grete.errors import ConfigError, NotSupportedError
+from grete.errors import ConfigError
 from grete.instrumentation.emit import log_and_emit
 from grete.payloads import Decoder
 from grete.payloads.annotations import type_name
 from grete.payloads.json_types import check_match, output_type_of
 from grete.retry import Retry
-from grete.topic import Topic, name_of
+from grete.topic import Topic
 
 if TYPE_CHECKING:
     from grete.app import App
@@ -201,14 +200,18 @@ def make_route(
     allowed.
     """
     checked = check_topics(topics)
-    shape = signatures.inspect_handler(handler, names or {}, None if app is None else type(app))
+    declared = {} if app is None else dict(app.topics)
+    declared |= {topic.name: topic for topic in topics if isinstance(topic, Topic)}
+    has_payload = settings.get("payload") is not None or any(
+        topic in declared and declared[topic].value is not None for topic in checked
+    )
+    app_class = None if app is None else type(app)
+    shape = signatures.inspect_handler(handler, names or {}, app_class, has_payload=has_payload)
     where = f"consumer {shape.name.removesuffix('.consume')}"
     values = check_settings(settings, where)
     publish = values.pop("publish", None)
-    declared = {} if app is None else dict(app.topics)
-    declared |= {topic.name: topic for topic in topics if isinstance(topic, Topic)}
     try:
-        _check_combinations(values, checked, shape)
+        check_combinations(values, checked, shape)
         decoders = _decoders(values.get("payload"), shape, checked, declared)
         key_decoders = _key_decoders(shape, checked, declared)
         result_topic = _result_topic(publish, shape, declared)
@@ -257,6 +260,12 @@ def _decoders(
                 f"[{inner.partition('[')[2]}; for values that are lists say payload={inner}",
                 setting="payload",
             )
+        if own is None and shape.style == "payload" and wanted is Any:
+            raise ConfigError(
+                f'the function takes the payload, and topic "{topic}" has no type: declare it with value=, or say '
+                'payload="json" for all topics',
+                setting="payload",
+            )
         found |= payloads.by_topic(own, wanted, (topic,), source) or {}
     return found or None
 
@@ -303,148 +312,3 @@ def _plan(shape: HandlerSignature, result_topic: ResultTopic | None) -> CallPlan
     return compile_plan(
         shape.arguments, shape.call_kind, result_topic, is_batch=shape.style == "messages", is_async=shape.is_async
     )
-
-
-def check_settings(settings: Mapping[str, object], where: str) -> dict[str, Any]:
-    """Parses the given settings of a route. None means: not given."""
-    check_names(settings, ROUTE_SETTINGS, where)
-    values: dict[str, Any] = {}
-    for name, value in settings.items():
-        if value is None or name not in ROUTE_SETTINGS:
-            continue
-        try:
-            values[name] = ROUTE_SETTINGS[name].parse(name_of(value) if name == "dead_letter" else value)
-        except ValueError as error:
-            raise ConfigError(f"{where}: {name}={value!r}: {error}", setting=name) from None
-    return values
-
-
-def check_topics(topics: tuple[object, ...]) -> tuple[str, ...]:
-    """Checks that topic names are valid for Kafka, and given once."""
-    if not topics:
-        raise ConfigError('a consumer needs a topic: @app.consumer("orders")', setting="topic")
-    names: list[str] = []
-    for topic in topics:
-        if isinstance(topic, (list, tuple, set)):
-            raise ConfigError(f"topics come one by one: @app.consumer({', '.join(map(repr, topic))})", setting="topic")
-        if isinstance(topic, type) or callable(topic):
-            raise ConfigError(
-                'a consumer needs a topic: write @app.consumer("orders"), not @app.consumer', setting="topic"
-            )
-        if isinstance(topic, str) and topic.startswith("^"):
-            raise NotSupportedError(
-                f'topic patterns like "{topic}" are not built yet: name each topic', setting="topic"
-            )
-        try:
-            name = topic_name(name_of(topic))
-        except ValueError as error:
-            raise ConfigError(str(error), setting="topic") from None
-        if name in names:
-            raise ConfigError(f'topic "{name}" is named twice', setting="topic")
-        names.append(name)
-    return tuple(names)
-
-
-def check_compatible(one: Route, other: Route, group: str | None) -> None:
-    """Refuses two routes of a group that read the same topic, or get their partitions in different ways."""
-    first, second = (f"{route.name} ({route.location})" if route.location else route.name for route in (one, other))
-    named = f'group "{group}"' if group else "the App's group"
-    if (one.partitions is None) != (other.partitions is None):
-        direct, shared = (second, first) if one.partitions is None else (first, second)
-        raise ConfigError(
-            f"{direct} says which partitions it reads, and {shared} has its partitions from {named}: one group cannot "
-            "have both, for its members' offsets are their own; give one of them another group=",
-            setting="partitions",
-        )
-    both = set(one.topics) & set(other.topics)
-    if both:
-        raise ConfigError(
-            f'{first} and {second} both read "{min(both)}" in {named}: a group gives each record to one of them; '
-            "give one of them another group=, or name the topic in one only",
-            setting="topic",
-        )
-
-
-def _check_combinations(values: Mapping[str, Any], topics: tuple[str, ...], shape: HandlerSignature) -> None:
-    """Refuses settings that are valid alone and contradict each other, or the handler."""
-    _check_concurrency(values)
-    _check_offsets(values, shape)
-    _check_tick(values, shape)
-    if "nodes" in values and isinstance(values.get("partitions"), Mapping):
-        raise ConfigError("nodes= and partitions= both pin this route to nodes: leave nodes out", setting="nodes")
-    if "delay" in values and "max_age" in values and values["max_age"] <= values["delay"]:
-        raise ConfigError(
-            "max_age is not longer than delay: each record would be too old before it is due", setting="max_age"
-        )
-    if values.get("dead_letter") in topics:
-        raise ConfigError(
-            f'dead_letter="{values["dead_letter"]}" is a topic that the route reads: a failing record would return '
-            "to it again and again; name another topic",
-            setting="dead_letter",
-        )
-    if values.get("max_messages") == 1 and values.get("max_wait"):
-        raise ConfigError(
-            "max_wait waits for more messages, and max_messages=1 wants no more: leave one of them out",
-            setting="max_wait",
-        )
-
-
-def _check_concurrency(values: Mapping[str, Any]) -> None:
-    if values.get("concurrency", "partition") != "partition":
-        return
-    if "max_in_flight" in values:
-        raise ConfigError(
-            'max_in_flight counts for concurrency="key" or "unordered"; with "partition" one call is in work at a '
-            "time, of max_messages",
-            setting="max_in_flight",
-        )
-    if values.get("offset_map") and values.get("offsets") != "manual":
-        raise ConfigError(
-            'offset_map keeps marks that are ahead of a gap, and there are none: it is for concurrency="key" or '
-            '"unordered", or for offsets="manual"',
-            setting="offset_map",
-        )
-
-
-def _check_offsets(values: Mapping[str, Any], shape: HandlerSignature) -> None:
-    offsets = values.get("offsets", "auto")
-    if "max_unmarked" in values and offsets != "manual" and values.get("concurrency", "partition") == "partition":
-        raise ConfigError(
-            'max_unmarked counts for offsets="manual", and for concurrency="key" or "unordered": otherwise each call '
-            "marks what it got, and nothing runs ahead of it",
-            setting="max_unmarked",
-        )
-    if offsets == "manual" and shape.style != "class":
-        raise ConfigError(
-            'offsets="manual" needs a consumer class, which marks with self.mark(...): a function cannot',
-            setting="offsets",
-        )
-    if offsets != "at_most_once":
-        return
-    if values.get("concurrency", "partition") != "partition":
-        # The committed offset is one per partition: records that still wait for their key's turn would be behind it.
-        raise ConfigError(
-            f'offsets="at_most_once" commits what a call gets before it runs, and with '
-            f'concurrency="{values["concurrency"]}" that would pass records which no call has got: leave concurrency '
-            'out, or say offsets="auto" for at least once',
-            setting="offsets",
-        )
-    if "retry" in values and values["retry"].attempts != 1:
-        raise ConfigError(
-            'offsets="at_most_once" commits before the handler runs, so there is one attempt only: leave retry out, or '
-            'say offsets="auto" for at least once',
-            setting="retry",
-        )
-
-
-def _check_tick(values: Mapping[str, Any], shape: HandlerSignature) -> None:
-    if "tick" in values and shape.style != "class":
-        raise ConfigError(
-            "tick says how often the tick method of a consumer class runs: a function has none", setting="tick"
-        )
-    if "tick" in values and not shape.tick:
-        raise ConfigError(
-            "tick says how often the method tick runs, and there is none: define tick(self)", setting="tick"
-        )
-    if shape.tick and "tick" not in values:
-        raise ConfigError('its tick method would never run: say how often, like tick="10s"', setting="tick")

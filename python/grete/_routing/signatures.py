@@ -63,11 +63,16 @@ def handler_name(handler: Any) -> str:
     return f"{name}.consume" if isinstance(handler, type) else name
 
 
-def inspect_handler(handler: Any, names: Mapping[str, object], app_class: type | None = None) -> HandlerSignature:
+def inspect_handler(
+    handler: Any, names: Mapping[str, object], app_class: type | None = None, *, has_payload: bool = False
+) -> HandlerSignature:
     """Returns the signature of a handler. `names`: the local names at its declaration. `app_class`: annotation of
-    parameters that get the App. ConfigError says what is not allowed.
+    parameters that get the App. `has_payload`: whether the route or a topic says what values are decoded to.
+    ConfigError says what is not allowed.
     """
-    return _class(handler, names) if isinstance(handler, type) else _function(handler, names, app_class)
+    if isinstance(handler, type):
+        return _class(handler, names)
+    return _function(handler, names, app_class, has_payload=has_payload)
 
 
 def _class(handler: type, names: Mapping[str, object]) -> HandlerSignature:
@@ -130,7 +135,9 @@ def _check_hook(handler: type, hook: str, where: str) -> None:
         pass
 
 
-def _function(handler: Any, names: Mapping[str, object], app_class: type | None) -> HandlerSignature:
+def _function(
+    handler: Any, names: Mapping[str, object], app_class: type | None, *, has_payload: bool
+) -> HandlerSignature:
     name = handler_name(handler)
     where = f"consumer {name}"
     if not callable(handler):
@@ -138,7 +145,7 @@ def _function(handler: Any, names: Mapping[str, object], app_class: type | None)
     function = hints.unwrap_callable(handler)
     call_kind = hints.call_kind(function)
     is_async = call_kind in ("coroutine", "async_generator")
-    arguments = Resolver(names, app_class).arguments(handler, where)
+    arguments = Resolver(names, app_class, has_payload=has_payload).arguments(handler, where)
     if arguments is None:
         # Implemented in C, without a signature: it gets a batch, and raises if it does not accept one.
         return HandlerSignature(name, "messages", is_async=False)

@@ -18,7 +18,7 @@ from grete.payloads.json_types import Decoder, check_match, decoder_for, is_type
 
 if TYPE_CHECKING:
     from grete.payloads.avro import Avro
-    from grete.payloads.avro_derive import AvroType
+    from grete.payloads.avro_types.derive import AvroType
     from grete.payloads.jsonschema import JsonSchema
     from grete.payloads.protobuf import Protobuf
     from grete.payloads.schema_registry import ClientCredentials, Reference, Registry
@@ -44,7 +44,7 @@ __all__ = [
 _HINT = 'payload is a type, "json", a function of the bytes, or a format like grete.payloads.Avro(...)'
 _LAZY = {
     "Avro": "avro",
-    "AvroType": "avro_derive",
+    "AvroType": "avro_types.derive",
     "ClientCredentials": "schema_registry",
     "JsonSchema": "jsonschema",
     "Protobuf": "protobuf",

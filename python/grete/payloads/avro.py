@@ -1,5 +1,6 @@
 """Avro with a Schema Registry, for reading and writing."""
 
+import decimal
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,9 +10,10 @@ from grete._native import ArrowColumns, AvroCodec, Messages
 from grete.errors import ConfigError
 from grete.payloads import avro_schemas
 from grete.payloads.annotations import type_name
-from grete.payloads.avro_attributes import has_written_attributes
 from grete.payloads.avro_codec import columns, compile_codec
-from grete.payloads.avro_derive import avro_schema
+from grete.payloads.avro_types import shapes
+from grete.payloads.avro_types.attributes import has_written_attributes
+from grete.payloads.avro_types.derive import avro_schema
 from grete.payloads.schema_registry.cache import Cache
 from grete.payloads.schema_registry.conversion import (
     converter,
@@ -86,8 +88,19 @@ class Avro(RegistryFormat):
         for one in self._types:
             converter(one, "Avro")  # which refuses a type whose library is missing
         self._schema = None if schema is None else self._read_schema(schema, "schema")
-        self._reader = None if reader is None else avro_schemas.canonical_text(self._read_schema(reader, "reader"))
+        wanted = None if reader is None else self._read_schema(reader, "reader")
+        self._reader = None if wanted is None else avro_schemas.canonical_text(wanted)
         self._references = tuple(references)
+        for given, setting in ((self._schema, "schema"), (wanted, "reader")):
+            try:
+                avro_schemas.check_root(given)
+            except ValueError as error:
+                raise self._wrong(str(error), setting) from None
+        if decimal.Decimal in self._types and self._schema is None:
+            raise self._wrong(
+                "type=Decimal is a whole value, and a decimal is the field of a record: give the type of a record",
+                "type",
+            )
         if self._schema is not None and len(self._types) > 1:
             raise self._wrong("schema= is one schema, and type= has several: leave schema out", "schema")
         self._derived: dict[Any, Any] = {}
@@ -137,23 +150,29 @@ class Avro(RegistryFormat):
 
     def encode_function(self, wanted: Any, schema: Schema) -> tuple[Callable[[Any], bytes], bytes]:
         """Returns the encoder of objects of a type."""
+        return self.prefixed_encode_function(wanted, schema, b""), b""
+
+    def prefixed_encode_function(self, wanted: Any, schema: Schema, prefix: bytes) -> Callable[[Any], bytes]:
+        """Returns the encoder of objects of a type. The codec writes the prefix itself."""
         content = self._self_contained(schema)
+        avro_schemas.check_root(content)
         if avro_schemas.is_bytes(content):
-            return _encode_bytes, b""
-        encode = compile_codec(avro_schemas.canonical_text(content)).encode
+            return lambda value: prefix + _encode_bytes(value)
+        encode = compile_codec(avro_schemas.canonical_text(content), prefix=prefix).encode
         if wanted in (dict, Any) or has_written_attributes(content, wanted):
-            return encode, b""
-        plain = plain_function(wanted, "Avro")
-        return lambda value: encode(plain(value)), b""
+            return encode
+        plain, reshape = plain_function(wanted, "Avro"), shapes.writing(wanted)
+        if reshape is None:
+            return lambda value: encode(plain(value))
+        return lambda value: encode(reshape(plain(value)))
 
     def decode(self, schema_id: SchemaId, data: bytes) -> Any:
         """Decodes data that was written with a schema."""
-        try:
-            return self._decoders(schema_id)(data)
-        except ValueError as error:
-            if str(error).endswith("remain after the data"):
-                raise ValueError(f"{error} of schema {schema_id}") from None
-            raise
+        return self._decoders(schema_id)(data, 0)
+
+    def decode_function(self, schema_id: SchemaId) -> Callable[[bytes, int], Any]:
+        """Returns the decoder of data that was written with a schema."""
+        return self._decoders(schema_id)
 
     def to_arrow(self, messages: Messages) -> ArrowColumns:
         """Decodes the values of records into Arrow columns, without Python objects in between: for pyarrow, polars and
@@ -171,13 +190,25 @@ class Avro(RegistryFormat):
         """
         return columns(messages, self._column_codecs)
 
-    def _decoder(self, schema_id: SchemaId) -> Callable[[bytes], Any]:
+    def _decoder(self, schema_id: SchemaId) -> Callable[[bytes, int], Any]:
         content = self._self_contained(self.fetch(schema_id))
+        avro_schemas.check_root(content)
         into = self._type_named(avro_schemas.full_name(content), schema_id)
         if avro_schemas.is_bytes(content) and self._reader is None:
-            return converter(into, "Avro") or bytes
+            make = converter(into, "Avro") or bytes
+            return lambda data, start: make(data[start:])
         text = avro_schemas.canonical_text(content)
-        return compile_codec(text, reader=self._reader, into=into, convert=converter(into, "Avro")).decode
+        decode = compile_codec(text, reader=self._reader, into=into, convert=_reshaping_converter(into)).decode
+
+        def decode_named(data: bytes, start: int) -> Any:
+            try:
+                return decode(data, start)
+            except ValueError as error:
+                if str(error).endswith("remain after the data"):
+                    raise ValueError(f"{error} of schema {schema_id}") from None
+                raise
+
+        return decode_named
 
     def _column_codec(self, schema_id: int) -> AvroCodec:
         content = self._self_contained(self.fetch(schema_id))
@@ -235,6 +266,14 @@ class Avro(RegistryFormat):
             content = json.loads(found.text)
             named[reference.name] = named[avro_schemas.full_name(content)] = content
             self._load_references(found, named, known)
+
+
+def _reshaping_converter(into: Any) -> Callable[[Any], Any] | None:
+    convert = converter(into, "Avro")
+    reshape = None if convert is None else shapes.reading(into)
+    if convert is None or reshape is None:
+        return convert
+    return lambda found: convert(reshape(found))
 
 
 def _encode_bytes(value: Any) -> bytes:

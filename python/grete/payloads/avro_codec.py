@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from grete import _native
-from grete.payloads.avro_direct import plan
+from grete.payloads.avro_types.direct import plan
 
 if TYPE_CHECKING:
     from grete._native import ArrowColumns, Messages

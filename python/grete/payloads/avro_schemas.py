@@ -27,6 +27,17 @@ def is_bytes(schema: Any) -> bool:
     return schema == "bytes" or (isinstance(schema, dict) and schema.get("type") == "bytes")
 
 
+def check_root(schema: Any) -> None:
+    """Refuses a decimal as the whole value. Serializers of other clients write bytes at the root without a length, and
+    a decimal with one or without one, so that a reader cannot know. Raises ValueError.
+    """
+    if isinstance(schema, dict) and schema.get("type") == "bytes" and schema.get("logicalType") == "decimal":
+        raise ValueError(
+            "a decimal of bytes cannot be a whole value, because clients disagree about its length: make it the field "
+            "of a record, or a decimal of fixed"
+        )
+
+
 def inline(schema: Any, referenced: dict[str, Any]) -> Any:
     """Returns the schema with the definitions that it refers to, each at its first use.
 

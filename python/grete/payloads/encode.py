@@ -4,17 +4,16 @@ An encoder checks the type of what it gets: a record of another type is an `Enco
 What is inside of a value is not checked again, because msgspec, pydantic and type checkers have done so.
 """
 
-import dataclasses
 import inspect
-import json as stdlib
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from grete.errors import ConfigError, EncodeError
 from grete.payloads.annotations import type_name, unwrap_optional
-from grete.payloads.json_types import installed, is_type, json
+from grete.payloads.json_types import is_type, json
+from grete.payloads.json_writer import json_bytes, json_writer, pydantic_writer
 
 Encoder: TypeAlias = Callable[[Any], bytes | None]
 Part: TypeAlias = Literal["value", "key"]
@@ -45,7 +44,7 @@ def encoder_for(spec: Any, topic: str, part: Part = "value") -> Encoder:
         return _guard(_own_form, topic, part)
     if isinstance(spec, str):
         if spec == "json":
-            return _guard(_json_bytes, topic, part)
+            return _guard(json_bytes, topic, part)
         raise ConfigError(f'{part}={spec!r}: the only format with a short name is "json"; {_HINT}', setting=part)
     if isinstance(spec, SupportsEncoder) and not isinstance(spec, type):
         return spec.encoder(topic, part)
@@ -54,6 +53,14 @@ def encoder_for(spec: Any, topic: str, part: Part = "value") -> Encoder:
     if callable(spec):
         return _guard(spec, topic, part)
     raise ConfigError(f"{part}={spec!r} cannot be written: {_HINT}", setting=part)
+
+
+def writer_of(encoder: Encoder) -> Callable[[Any], bytes | None]:
+    """Returns the function within an encoder that writes an object of exactly the declared class, and that raises any
+    error; without one, the encoder.
+    """
+    writer: Callable[[Any], bytes | None] = getattr(encoder, "writer", encoder)
+    return writer
 
 
 def headers_of(encoder: Encoder) -> Callable[[], Sequence[tuple[str, bytes]]] | None:
@@ -109,6 +116,7 @@ def _of_type(wanted: Any, topic: str, part: Part) -> Encoder:
         except Exception as error:
             raise _failed(value, topic, part, error) from error
 
+    vars(encode)["writer"] = write
     return encode
 
 
@@ -163,70 +171,13 @@ def _class_writer(kind: type) -> Callable[[Any], bytes]:
     if hasattr(kind, "DESCRIPTOR") and hasattr(kind, "SerializeToString"):
         return _protobuf_bytes
     if hasattr(kind, "__pydantic_serializer__"):
-        return _pydantic_writer(kind)
-    _check_json(kind)
-    return _json_bytes
+        return pydantic_writer(kind)
+    return json_writer(kind)
 
 
 def _protobuf_bytes(value: Any) -> bytes:
     serialized: bytes = value.SerializeToString()
     return serialized
-
-
-def _pydantic_writer(kind: type) -> Callable[[Any], bytes]:
-    if hasattr(kind, "model_dump_json"):
-        return _model_bytes
-    import pydantic
-
-    return pydantic.TypeAdapter(kind).dump_json
-
-
-def _model_bytes(value: Any) -> bytes:
-    text: str = value.model_dump_json()
-    return text.encode()
-
-
-_JSON_CLASSES = (dict, list, tuple, str, int, float, bool, Mapping, Sequence)
-
-
-def _check_json(kind: type) -> None:
-    """Refuses a class without a JSON form. msgspec would raise only at the first record."""
-    if issubclass(kind, _JSON_CLASSES) or dataclasses.is_dataclass(kind):
-        return
-    if not installed("msgspec"):
-        if typing.is_typeddict(kind):
-            return
-        raise ConfigError(f'encoding {type_name(kind)} needs msgspec: pip install "grete[msgspec]"')
-    import msgspec
-
-    if isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType):
-        raise ConfigError(
-            f"{type_name(kind)} has no JSON form: a msgspec Struct, a pydantic model, a dataclass, a TypedDict and a "
-            "NamedTuple have one; or give a function that returns bytes"
-        )
-
-
-def _json_encoder() -> Callable[[Any], bytes]:
-    if installed("msgspec"):
-        import msgspec
-
-        return msgspec.json.Encoder().encode
-    return _stdlib_bytes
-
-
-_json: Callable[[Any], bytes] | None = None
-
-
-def _json_bytes(value: Any) -> bytes:
-    global _json
-    if _json is None:
-        _json = _json_encoder()
-    return _json(value)
-
-
-def _stdlib_bytes(value: Any) -> bytes:
-    plain = dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
-    return stdlib.dumps(plain, separators=(",", ":"), allow_nan=False).encode()
 
 
 _writers: dict[type, Callable[[Any], bytes]] = {bytes: bytes, bytearray: bytes, memoryview: bytes, str: str.encode}
@@ -249,4 +200,5 @@ def _failed(value: Any, topic: str, part: Part, error: Exception) -> EncodeError
         topic=topic,
         part=part,
         type=type(value),
+        field=getattr(error, "field", None),
     )

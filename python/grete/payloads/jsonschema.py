@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from grete.payloads.annotations import type_name
 from grete.payloads.json_schemas import json_schema
 from grete.payloads.json_types import decoder_for, installed
+from grete.payloads.json_writer import json_writer, pydantic_writer
 from grete.payloads.schema_registry.cache import Cache
 from grete.payloads.schema_registry.conversion import (
     converter,
@@ -230,13 +231,7 @@ class JsonSchema(RegistryFormat):
 def _encode_function(wanted: Any) -> Callable[[Any], bytes]:
     """Returns the function that writes JSON: no spaces, UTF-8."""
     if is_pydantic(wanted):
-        import pydantic
-
-        adapter = pydantic.TypeAdapter(wanted)
-        return lambda value: adapter.dump_json(value, by_alias=True)
+        return pydantic_writer(wanted, by_alias=True)
     if installed("msgspec"):
-        import msgspec
-
-        encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
-        return encode
+        return json_writer(wanted if isinstance(wanted, type) else dict)
     return lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()

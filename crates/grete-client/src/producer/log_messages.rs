@@ -123,7 +123,7 @@ pub(super) fn unknown_topic_error(topic: &str, accumulator: &Accumulator) -> Cli
         "there is no topic {topic:?}: check the name{similar}, create the topic (grete topics create {topic}), or set \
          allow.auto.create.topics=true"
     );
-    ClientError::UnknownTopic { topic: topic.to_owned(), message }
+    ClientError::UnknownTopic { topic: topic.to_owned(), partition: None, message }
 }
 
 /// Returns the error for a topic whose metadata contains an error code.

@@ -229,6 +229,7 @@ impl Producer {
             AppendError::TooLarge { bytes, limit } => ClientError::RecordTooLarge { topic: topic.into(), bytes, limit },
             AppendError::UnknownPartition { partition, count } => ClientError::UnknownTopic {
                 topic: topic.into(),
+                partition: Some(partition),
                 message: format!("topic {topic:?} has no partition {partition}: it has {count}, counted from 0"),
             },
             AppendError::Topic(error) => log_messages::topic_error(topic, error.code),

@@ -66,10 +66,15 @@ pub enum ConnAction {
     Close(CloseReason),
 }
 
+/// Correlation id of ApiVersions, the first request: two line ends, which no broker reads as such. A web server takes
+/// the bytes before them for a request line, and refuses that at once; without a line end it would wait for one until
+/// the handshake's timeout, and nobody would learn that the port is a web server's.
+const HANDSHAKE_CORRELATION: i32 = i32::from_be_bytes(*b"\r\n\r\n");
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Connecting,
-    Negotiating { version: i16, correlation: i32 },
+    Negotiating { version: i16 },
     Ready,
     Closed,
 }
@@ -118,7 +123,7 @@ impl Connection {
             state: State::Connecting,
             setup_timeout,
             setup_deadline: now.saturating_add(setup_timeout),
-            correlation: 0,
+            correlation: 1,
             in_flight: VecDeque::new(),
             queued: VecDeque::new(),
             versions: None,
@@ -154,9 +159,7 @@ impl Connection {
                 let actual = correlation_of(&frame).unwrap_or_default();
                 self.close(now, CloseReason::Correlation { expected: None, actual }, out);
             }
-            State::Negotiating { version, correlation } => {
-                self.on_api_versions_response(now, version, correlation, &frame, out)
-            }
+            State::Negotiating { version } => self.on_api_versions_response(now, version, &frame, out),
             State::Ready => self.on_response(now, frame, out),
         }
     }
@@ -260,16 +263,15 @@ impl Connection {
     }
 
     fn negotiate(&mut self, version: i16, out: &mut Vec<ConnAction>) {
-        let correlation = self.next_correlation();
         let body = ApiVersionsRequest {
             client_software_name: "grete".into(),
             client_software_version: env!("CARGO_PKG_VERSION").into(),
         };
         let client_id = &self.config.client_id;
         let body = |out: &mut SegmentedBuf| body.encode(version, out.tail());
-        match encode_request(ApiKey::ApiVersions, version, correlation, client_id, 64, body) {
+        match encode_request(ApiKey::ApiVersions, version, HANDSHAKE_CORRELATION, client_id, 64, body) {
             Ok(bytes) => {
-                self.state = State::Negotiating { version, correlation };
+                self.state = State::Negotiating { version };
                 out.push(ConnAction::Write(bytes));
             }
             // Only a client id that no frame can carry causes this; the settings are checked before.
@@ -277,15 +279,8 @@ impl Connection {
         }
     }
 
-    fn on_api_versions_response(
-        &mut self,
-        now: Nanos,
-        version: i16,
-        correlation: i32,
-        frame: &Frame,
-        out: &mut Vec<ConnAction>,
-    ) {
-        let answer = match handshake_answer(version, correlation, frame) {
+    fn on_api_versions_response(&mut self, now: Nanos, version: i16, frame: &Frame, out: &mut Vec<ConnAction>) {
+        let answer = match handshake_answer(version, frame) {
             Ok(answer) => answer,
             Err(reason) => return self.close(now, reason, out),
         };
@@ -454,10 +449,10 @@ fn correlation_of(frame: &[u8]) -> Result<i32, WireError> {
     Reader::new(frame).i32()
 }
 
-fn handshake_answer(version: i16, correlation: i32, frame: &Frame) -> Result<ApiVersionsResponse<'_>, CloseReason> {
+fn handshake_answer(version: i16, frame: &Frame) -> Result<ApiVersionsResponse<'_>, CloseReason> {
     let actual = correlation_of(frame).map_err(CloseReason::Wire)?;
-    if actual != correlation {
-        return Err(CloseReason::Correlation { expected: Some(correlation), actual });
+    if actual != HANDSHAKE_CORRELATION {
+        return Err(CloseReason::Correlation { expected: Some(HANDSHAKE_CORRELATION), actual });
     }
     let (_, start) = parse_response_header(ApiKey::ApiVersions, version, frame).map_err(CloseReason::Wire)?;
     let body = frame.get(start..).unwrap_or_default();

@@ -142,6 +142,18 @@ fn a_broker_that_refuses_every_version_is_left() {
 }
 
 #[test]
+fn the_first_request_has_a_line_end_so_that_a_web_server_refuses_it_at_once() {
+    let mut line = Line::new(ConnConfig::default());
+    line.act(|conn, now, out| conn.on_connected(now, out));
+    assert_eq!(line.asked[0].api, ApiKey::ApiVersions);
+    assert_eq!(&line.asked[0].correlation.to_be_bytes(), b"\r\n\r\n");
+    // It stands before the client id, whose bytes are any.
+    line.handshake();
+    line.send(heartbeat(), 1, SECOND);
+    assert_eq!(line.asked.last().unwrap().correlation, 1);
+}
+
+#[test]
 fn what_is_sent_during_the_handshake_leaves_after_it_in_order() {
     let mut line = Line::new(ConnConfig::default());
     line.send(metadata(), 1, SECOND);

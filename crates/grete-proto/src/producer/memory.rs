@@ -49,6 +49,8 @@ struct MemoryLogState {
     partitions: HashMap<String, u32>,
     /// Number of records that each topic still refuses; `None`: all.
     refusals: HashMap<String, Option<u64>>,
+    /// Number of records that each topic has refused.
+    refused: HashMap<String, u64>,
     end_offsets: HashMap<(Arc<str>, i32), i64>,
     written: Vec<WrittenBatch>,
 }
@@ -67,6 +69,12 @@ impl MemoryLog {
         std::mem::take(&mut self.lock().written)
     }
 
+    /// Returns the number of records that each topic has refused; a topic without such records is not there.
+    #[must_use]
+    pub fn refused(&self) -> HashMap<String, u64> {
+        self.lock().refused.clone()
+    }
+
     fn lock(&self) -> MutexGuard<'_, MemoryLogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,7 +83,7 @@ impl MemoryLog {
 impl MemoryLogState {
     /// Returns how many of the next `count` records the topic refuses.
     fn refuse(&mut self, topic: &str, count: u32) -> u32 {
-        match self.refusals.get_mut(topic) {
+        let refused = match self.refusals.get_mut(topic) {
             None => 0,
             Some(None) => count,
             Some(Some(left)) => {
@@ -83,7 +91,11 @@ impl MemoryLogState {
                 *left -= u64::from(refused);
                 refused
             }
+        };
+        if refused > 0 {
+            *self.refused.entry(topic.to_owned()).or_default() += u64::from(refused);
         }
+        refused
     }
 }
 

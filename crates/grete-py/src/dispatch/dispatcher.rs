@@ -156,7 +156,7 @@ impl Dispatcher {
     }
 
     /// Gives back a job whose handler raised. `failure_kind`: "retry", "give_up" (the route does not retry the
-    /// exception), "reject", "later" (run again after `delay` seconds) or "fatal". `offset`: of the record that failed,
+    /// exception), "give_up_all" (no record is more at fault than another one), "reject", "later" (run again after `delay` seconds) or "fatal". `offset`: of the record that failed,
     /// if known.
     #[pyo3(signature = (job, failure_kind, error_class, error, *, offset=None, delay=0.0))]
     #[allow(clippy::too_many_arguments)]
@@ -173,12 +173,13 @@ impl Dispatcher {
         let failure_kind = match failure_kind {
             "retry" => FailureKind::Retriable,
             "give_up" => FailureKind::NonRetriable,
+            "give_up_all" => FailureKind::NonRetriableBatch,
             "reject" => FailureKind::Rejected,
             "later" => FailureKind::RetryLater(parse_timeout(Some(delay))?.map_or(u64::MAX, nanos)),
             "fatal" => FailureKind::Fatal,
             other => {
                 return Err(PyValueError::new_err(format!(
-                    "failure_kind is retry, give_up, reject, later or fatal, not {other:?}"
+                    "failure_kind is retry, give_up, give_up_all, reject, later or fatal, not {other:?}"
                 )));
             }
         };

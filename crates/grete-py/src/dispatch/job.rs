@@ -12,6 +12,8 @@ use pyo3::types::PyType;
 use crate::consumer::message::Message;
 use crate::consumer::messages::Messages;
 use crate::convert::parse_timeout;
+use crate::dispatch::job_producer::JobProducer;
+use crate::dispatch::published_rows::Publication;
 use crate::errors;
 use crate::ffi::cpython;
 use crate::ffi::fork_guarded::ForkGuarded;
@@ -231,6 +233,35 @@ impl Job {
                 rows.decode_error(py, row as usize, cause, message)
             })?;
             cpython::call_one_arg(function, &payload)
+        })
+    }
+
+    /// Same as `each_payload`; a result of the class `class` is encoded and written to `topic` with the key of its
+    /// record, and the job's offsets wait for it. `otherwise(result, message)` gets other results, except None, and
+    /// those that `encode` does not take.
+    #[pyo3(signature = (function, producer, topic, class, encode, otherwise, /))]
+    #[allow(clippy::too_many_arguments)]
+    fn each_published<'py>(
+        &self,
+        function: &Bound<'py, PyAny>,
+        producer: &Bound<'py, JobProducer>,
+        topic: &Bound<'py, PyAny>,
+        class: &Bound<'py, PyType>,
+        encode: &Bound<'py, PyAny>,
+        otherwise: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyType>>> {
+        let py = function.py();
+        let messages = self.live_messages(py)?;
+        let rows = messages.get().job_batch();
+        let (decoder, producer) = (rows.decoder(py)?, producer.get().producer(py));
+        let results =
+            Publication { token: self.token()?, messages: &messages, producer, topic, class, encode, otherwise };
+        self.run_rows(function, &messages, |row| {
+            let payload = rows.decode(decoder, row as usize).map_err(|cause| {
+                let message = || Message::new(&messages, row).map(|message| message.into_any().unbind());
+                rows.decode_error(py, row as usize, cause, message)
+            })?;
+            results.publish(row, cpython::call_one_arg(function, &payload)?)
         })
     }
 

@@ -19,6 +19,11 @@ pub(crate) struct JobProducer {
 }
 
 impl JobProducer {
+    /// Returns the producer of the process.
+    pub(super) fn producer<'a, 'py>(&'a self, py: Python<'py>) -> &'a Bound<'py, Producer> {
+        self.producer.bind(py)
+    }
+
     /// Returns the job that the instance runs, or may still mark for; `None` between two jobs.
     fn job<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Job>>> {
         let Some(consumer) = self.consumer.bind(py).upgrade() else { return Ok(None) };
@@ -66,7 +71,8 @@ impl JobProducer {
     ) -> PyResult<Bound<'py, Delivery>> {
         let py = topic.py();
         let producer = self.producer.bind(py);
-        let delivery = Producer::produce(producer, topic, value, key, headers, partition, timestamp, on_delivery)?;
+        let given = ProduceArgs { topic, value, key, headers, partition, timestamp };
+        let delivery = Producer::produce_waiting(producer, &given, on_delivery)?;
         self.add_output(py, delivery.get())?;
         Ok(delivery)
     }

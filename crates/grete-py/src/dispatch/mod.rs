@@ -4,10 +4,12 @@
 //! - `route`: the settings of a route.
 //! - `job`: one call of a hook.
 //! - `job_producer`: producer whose records a job's offsets wait for.
+//! - `published_rows`: rows whose payload a function turns into a record.
 //! - `decision`: the reaction to a failed job.
 
 pub(super) mod decision;
 pub(super) mod dispatcher;
 pub(super) mod job;
 pub(super) mod job_producer;
+mod published_rows;
 pub(super) mod route;

@@ -25,6 +25,11 @@ impl _TestingLog {
         Self { log: Arc::new(MemoryLog::new(partitions, refusals)) }
     }
 
+    /// Returns the number of records that each topic has refused; a topic without such records is not there.
+    fn refused(&self) -> HashMap<String, u64> {
+        self.log.refused()
+    }
+
     /// Returns the records that were written since the last call, in the order of writing.
     fn take(&self, py: Python<'_>) -> PyResult<Vec<Messages>> {
         let decode = |batch: WrittenBatch| {

@@ -130,9 +130,10 @@ impl FrameReader {
 
     fn parse_frame_size(&self, prefix: [u8; 4]) -> Result<usize, WireError> {
         if self.largest_complete.is_none() {
-            // As sizes, these prefixes would be 1.2 GB and about 360 MB, so no legitimate frame is mistaken for them.
+            // As sizes, these prefixes would be over 1 GB and about 360 MB, so no legitimate frame is mistaken for them.
             match prefix {
-                [b'H', b'T', b'T', b'P'] => return Err(WireError::LooksLikeHttp),
+                // Some servers answer what is no request line with a page alone, as HTTP/0.9 does.
+                [b'H', b'T', b'T', b'P'] | [b'<', b'!' | b'h' | b'H', ..] => return Err(WireError::LooksLikeHttp),
                 [0x15 | 0x16, 0x03, ..] => return Err(WireError::LooksLikeTls),
                 _ => {}
             }

@@ -103,6 +103,8 @@ fn limits_are_checked_before_anything_is_reserved() {
     assert_eq!(result(&(size as u32).to_be_bytes()), WireError::FrameTooLarge { size, limit: MAX });
     assert_eq!(result(&[0xff; 4]), WireError::BadLength { what: "a frame", value: -1 });
     assert_eq!(result(b"HTTP/1.1 400 Bad Request\r\n"), WireError::LooksLikeHttp);
+    assert_eq!(result(b"<!DOCTYPE HTML>\n<html>"), WireError::LooksLikeHttp);
+    assert_eq!(result(b"<html><body>"), WireError::LooksLikeHttp);
     assert_eq!(result(&[0x15, 3, 3, 0, 2, 2, 40]), WireError::LooksLikeTls);
     assert_eq!(result(&[0x16, 3, 1, 0, 2]), WireError::LooksLikeTls);
 }

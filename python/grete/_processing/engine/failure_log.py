@@ -25,7 +25,7 @@ _WITH_DATE = 12 * 3600.0
 class FailureAction:
     """Arguments with which a failed job is returned to the dispatcher."""
 
-    kind: Literal["retry", "give_up", "reject", "later", "fatal"]
+    kind: Literal["retry", "give_up", "give_up_all", "reject", "later", "fatal"]
     error: BaseException
     offset: int | None = None
     delay: float = 0.0
@@ -87,11 +87,7 @@ def is_output_topic_missing(error: BaseException, route: Route) -> bool:
     """Returns whether the topic of `publish=` does not exist. A record may also name a partition that it does not have:
     that is the record's own fault.
     """
-    return (
-        isinstance(error, UnknownTopicError)
-        and error.topic == route.publish
-        and str(error).startswith("there is no topic")
-    )
+    return isinstance(error, UnknownTopicError) and error.topic == route.publish and error.partition is None
 
 
 def report_failure(
@@ -227,7 +223,7 @@ class _Outcome:
             case "bisect":
                 return f"next attempt in halves, to find the record that fails: {decision.rows} records first"
             case "dead_letter":
-                return f"record {decision.offset} goes to {self.route.dead_letter}"
+                return self._dead_letter(decision)
             case "halt":
                 return "partition halted on this process; unmarked records will be processed by its next owner"
             case "refused" if isinstance(self.action.error, RevokedError):
@@ -237,6 +233,11 @@ class _Outcome:
             case "skipped":
                 return 'these records are lost, as offsets="at_most_once" without dead_letter says'
         return self._retry(decision)
+
+    def _dead_letter(self, decision: "_native.Decision") -> str:
+        if self.action.kind == "give_up_all":
+            return f"its unmarked records go to {self.route.dead_letter}"
+        return f"record {decision.offset} goes to {self.route.dead_letter}"
 
     def _later(self) -> str:
         if is_output_topic_missing(self.action.error, self.route):
@@ -249,7 +250,7 @@ class _Outcome:
         if self.hook == "dead_letter":
             return f"next attempt {self._when()}; its partition waits until then"
         text = f"attempt {decision.attempt} {self._when()}"
-        if self.action.kind in ("reject", "give_up") and route.dead_letter is None:
+        if self.action.kind in ("reject", "give_up", "give_up_all") and route.dead_letter is None:
             why = "a record was rejected" if self.action.kind == "reject" else "this error is not for a retry"
             return f"{text}: {why}, but the route has no dead_letter, and nothing is skipped"
         if not _has_attempts_left(route, decision) and route.dead_letter is None:

@@ -16,7 +16,7 @@ from grete._processing.engine.failure_log import (
 from grete._processing.engine.hook_runner import FATAL, AlreadyFailed, NotStarted
 from grete._processing.engine.run_control import RunControl
 from grete._routing.routes import Route
-from grete.errors import DecodeError, Reject, RetryLater
+from grete.errors import BatchResultError, DecodeError, Reject, RetryLater
 from grete.instrumentation._logging.error_report import class_name, error_text
 from grete.instrumentation.emit import log_and_emit
 from grete.instrumentation.monitor import Monitor
@@ -47,6 +47,8 @@ def classify(error: BaseException, job: Job, route: Route) -> FailureAction:
         return FailureAction("later", error, offset, OUTPUT_TOPIC_WAIT)
     if isinstance(error, Reject):
         return FailureAction("reject", error, offset)
+    if isinstance(error, BatchResultError):
+        return FailureAction("give_up_all", error)
     # An error that is no Exception (say, a cancellation that the handler itself has caused) says nothing about a
     # record.
     if isinstance(error, Exception) and not route.retry.is_retriable(error):

@@ -1,17 +1,23 @@
 """Base of the formats with a Schema Registry: their options, encoders and decoders."""
 
-import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from grete import _units
 from grete._process import callsite
-from grete.errors import ConfigError, EncodeError, GreteError, RegistryError, SchemaNotFoundError
+from grete.errors import ConfigError
 from grete.payloads.schema_registry import wire
-from grete.payloads.schema_registry.cache import Cache
-from grete.payloads.schema_registry.client import SUBJECT_NOT_FOUND, to_schema_source
+from grete.payloads.schema_registry.client import to_schema_source
+from grete.payloads.schema_registry.record_codecs import (
+    RegistryDecoder,
+    RegistryEncoder,
+    WireDecoder,
+    WireEncoder,
+    known_first_decoder,
+    known_first_encoder,
+)
 from grete.payloads.schema_registry.schemas import Schema, SchemaSource, SchemaTarget
 from grete.payloads.schema_registry.subjects import SubjectName, SubjectStrategy, strategy_for
 
@@ -51,15 +57,6 @@ class DeclaredSchema:
     subject: str
     schema: Schema
     normalize: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """Encoder of one type with one registered schema. `prefix` goes before the data, `header` into a record header."""
-
-    encode: Callable[[Any], bytes]
-    prefix: bytes
-    header: bytes | None
 
 
 class RegistryFormat:
@@ -103,11 +100,13 @@ class RegistryFormat:
             latest_life=life,
         )
 
-    def decoder(self, topic: str, part: str = "value") -> "RegistryDecoder":  # noqa: ARG002 (the schema's id says it all)
-        """Returns the decoder for values or keys. Opens nothing."""
-        return RegistryDecoder(self, wire.check_part(part))
+    def decoder(self, topic: str, part: str = "value") -> WireDecoder:  # noqa: ARG002 (the schema's id says it all)
+        """Returns the decoder for values or keys. Opens nothing. Its attribute `with_headers` is a function that also
+        reads a schema's GUID from a header.
+        """
+        return known_first_decoder(RegistryDecoder(self, wire.check_part(part)))
 
-    def encoder(self, topic: str, part: str = "value") -> "RegistryEncoder":
+    def encoder(self, topic: str, part: str = "value") -> WireEncoder:
         """Returns the encoder for the values or keys of a topic. Opens nothing. Raises ConfigError if nothing says
         which schema is written.
         """
@@ -116,7 +115,10 @@ class RegistryFormat:
             raise self._wrong(
                 f"{self.registry!r} has no methods latest, lookup and register: encoding needs them, or id=", "registry"
             )
-        return RegistryEncoder(self, topic, wire.check_part(part))
+        encoder = RegistryEncoder(self, topic, wire.check_part(part))
+        # A schema that is requested again, or named in a header, is looked at for each record.
+        is_fixed = not self.options.use_latest and not self.options.header
+        return known_first_encoder(encoder) if is_fixed else encoder
 
     @abstractmethod
     def check_writable(self) -> None:
@@ -145,6 +147,18 @@ class RegistryFormat:
         """Returns the function that encodes objects of a type with a schema, and the bytes that go before the data
         (the path of a Protobuf message).
         """
+
+    def prefixed_encode_function(self, wanted: Any, schema: Schema, prefix: bytes) -> Callable[[Any], bytes]:
+        """Returns the function that encodes objects of a type with a schema, and puts `prefix` before the data."""
+        encode, path = self.encode_function(wanted, schema)
+        prefix += path
+        return lambda value: prefix + encode(value)
+
+    def decode_function(self, schema_id: wire.SchemaId) -> Callable[[bytes, int], Any] | None:  # noqa: ARG002
+        """Returns the function that decodes data which begins at an offset, for a schema that was decoded before. It
+        raises what `decode` raises. None: there is none, and `decode` gets the data.
+        """
+        return None
 
     @abstractmethod
     def decode(self, schema_id: wire.SchemaId, data: bytes) -> Any:
@@ -184,132 +198,3 @@ class RegistryFormat:
         return ConfigError(
             f"payloads.{type(self).__name__}: {text}", setting=setting, location=callsite.caller_location()
         )
-
-
-class RegistryDecoder:
-    """Decoder of values or keys: called with their bytes. `with_headers` also reads a schema's GUID from a header."""
-
-    def __init__(self, form: RegistryFormat, part: str) -> None:
-        self._decode = form.decode
-        self._part = part
-
-    def __call__(self, value: bytes) -> Any:
-        """Decodes a value with a prefix."""
-        schema_id, data = wire.strip_prefix(value, self._part)
-        return self._decode(schema_id, data)
-
-    def with_headers(self, value: bytes, headers: Iterable[tuple[str, bytes | None]]) -> Any:
-        """Decodes a value whose schema is named in a record header, else in its prefix."""
-        header = wire.find_header(headers, self._part)
-        if header is None:
-            return self(value)
-        schema_id, path = wire.strip_prefix(header, "header")
-        return self._decode(schema_id, path + value)
-
-
-class RegistryEncoder:
-    """Encoder of values or keys of a topic. The first object of a type requests its schema; the others need no
-    request.
-    """
-
-    def __init__(self, form: RegistryFormat, topic: str, part: str) -> None:
-        self._format = form
-        self._topic = topic
-        self._part = part
-        life = form.options.latest_life if form.options.use_latest else None
-        self._writers = Cache(self._writer, life=life)
-        self._last = threading.local()
-        self.headers: Callable[[], Sequence[tuple[str, bytes]]] | None = self._headers if form.options.header else None
-        """Returns the headers of the object that this thread encoded last; None: there are no headers."""
-
-    def __call__(self, value: Any) -> bytes | None:
-        """Encodes an object; None is a tombstone. Raises EncodeError, RegistryError for a schema that is not
-        registered, and RetryLater while the registry is not available.
-        """
-        if value is None:
-            return None
-        try:
-            writer = self._writers(self._format.type_of(value))
-            if writer.header is None:
-                return writer.prefix + writer.encode(value)
-            self._last.header = writer.header
-            return writer.encode(value)
-        except GreteError:
-            raise
-        except Exception as error:
-            kind = type(value)
-            raise EncodeError(
-                f'a {self._part} of topic "{self._topic}" cannot be encoded: {kind.__qualname__}: {error}',
-                topic=self._topic,
-                part=self._part,
-                type=kind,
-            ) from error
-
-    def _headers(self) -> Sequence[tuple[str, bytes]]:
-        header = getattr(self._last, "header", None)
-        return () if header is None else ((wire.HEADERS[self._part], header),)
-
-    def _writer(self, wanted: Any) -> Writer:
-        form, options = self._format, self._format.options
-        schema = form.check_kind(self._written_schema(wanted), f"the schema for the {self._part} of {self._topic}")
-        encode, path = form.encode_function(wanted, schema)
-        if not options.header:
-            assert schema.id is not None
-            return Writer(encode, wire.id_prefix(schema.id) + path, None)
-        if schema.guid is None:
-            raise RegistryError(
-                f"header=True: {form.registry!r} names no GUID for schema {schema.id}: it needs a registry that has "
-                "them (Confluent Platform 8.0); leave header out",
-                subject=schema.subject,
-            )
-        return Writer(encode, b"", wire.guid_header(schema.guid) + path)
-
-    def _written_schema(self, wanted: Any) -> Schema:
-        """Returns the schema to write with, with its id."""
-        form, options = self._format, self._format.options
-        if options.id is not None:
-            found = form.registry.schema(options.id, form.form)
-            return found if found.id is not None else _with_id(found, options.id, None)
-        registry = form.registry
-        assert isinstance(registry, SchemaTarget)
-        if options.use_latest:
-            subject = options.subject(self._topic, self._part, form.record_name(wanted))
-            try:
-                return registry.latest(subject, form.form)
-            except SchemaNotFoundError as error:
-                raise self._not_registered(error, subject) from None
-        name, schema = form.declared_schema(wanted, self._refer)
-        subject = options.subject(self._topic, self._part, name)
-        found = self._refer(subject, schema)
-        if options.header and found.guid is None:  # older responses to a registration have an id only
-            found = registry.lookup(subject, schema, options.normalize)
-        assert found.id is not None
-        return _with_id(schema, found.id, found.guid)
-
-    def _refer(self, subject: str, schema: Schema) -> Schema:
-        """Returns the registered schema, with its id and version. Registers it if that is allowed."""
-        registry, options = self._format.registry, self._format.options
-        assert isinstance(registry, SchemaTarget)
-        if options.auto_register:
-            found = registry.register(subject, schema, options.normalize)
-            return found if found.version is not None else registry.lookup(subject, schema, options.normalize)
-        try:
-            return registry.lookup(subject, schema, options.normalize)
-        except SchemaNotFoundError as error:
-            raise self._not_registered(error, subject) from None
-
-    def _not_registered(self, error: SchemaNotFoundError, subject: str) -> SchemaNotFoundError:
-        kind = type(self._format).__name__
-        missing = "does not exist" if error.code == SUBJECT_NOT_FOUND else "does not have the declared schema"
-        return SchemaNotFoundError(
-            f'subject "{subject}" {missing} in {self._format.registry!r}, and the {self._part} of topic {self._topic} '
-            f"is written with it: register it with `grete schemas register MODULE:APP`, or allow this program to with "
-            f"{kind}(..., auto_register=True)",
-            status=404,
-            code=error.code,
-            subject=subject,
-        )
-
-
-def _with_id(schema: Schema, schema_id: int, guid: str | None) -> Schema:
-    return Schema(schema.text, schema.kind, schema.references, schema_id, guid or schema.guid, schema.subject)

@@ -16,6 +16,8 @@ from uuid import UUID
 from grete.errors import ConfigError
 
 _ID_PREFIX = struct.Struct(">BI")
+ID_PREFIX_SIZE = _ID_PREFIX.size
+"""Bytes before the data where the schema is named by its id."""
 _ID_MAGIC = 0
 _GUID_MAGIC = 1
 _GUID_SIZE = 17

@@ -9,6 +9,9 @@ pub enum FailureKind {
     Retriable,
     /// The route does not retry this exception: no more attempts.
     NonRetriable,
+    /// The handler broke its contract with the batch as a whole: no more attempts, and no row is more at fault than
+    /// another one.
+    NonRetriableBatch,
     /// The handler rejected the record: no more attempts.
     Rejected,
     /// The handler asked for a retry after this time; no attempt is counted.
@@ -71,7 +74,8 @@ pub enum Decision {
         /// Number of rows in the first half.
         rows: usize,
     },
-    /// One record goes to the dead letter topic.
+    /// One record goes to the dead letter topic. Later rows of the job follow it after
+    /// [`FailureKind::NonRetriableBatch`], and at most once.
     DeadLetter {
         /// Offset of the record.
         offset: i64,

@@ -7,6 +7,9 @@
 //!   such record is known, the unmarked rows of the failed job are bisected. A half that fails is bisected again; a
 //!   half that succeeds leaves the other half to bisect, until one row fails alone. The remaining rows then start with
 //!   a new count.
+//! - A handler that breaks its contract with a batch ([`FailureKind::NonRetriableBatch`]) would do so with any other
+//!   records, too, or would by chance not do so with one record: nothing is bisected, and all unmarked rows of the job
+//!   go to the dead letter topic.
 //! - With jobs of `k` rows and `n` attempts, each record that always fails costs at most `n + log2(k) + 3` runs. (Its
 //!   dead letter and the run of the remaining rows are included; the logarithm is rounded up.) Each failing run that
 //!   has marked the first row adds `n` runs.
@@ -141,7 +144,8 @@ impl RetryState {
         if policy.offsets == OffsetPolicy::AtMostOnce {
             return self.on_failure_at_most_once(&rows, failure, policy.dead_letter);
         }
-        let at_once = matches!(failure.kind, FailureKind::NonRetriable | FailureKind::Rejected);
+        let whole_batch = failure.kind == FailureKind::NonRetriableBatch;
+        let at_once = whole_batch || matches!(failure.kind, FailureKind::NonRetriable | FailureKind::Rejected);
         let suspects = matches!(self.stage(), Some(Stage::Bisecting { through }) if rows.last <= through);
         let failures = self.count(&rows, failure);
         let used_up = at_once || suspects || policy.retry.attempts.is_some_and(|attempts| failures >= attempts);
@@ -151,6 +155,10 @@ impl RetryState {
         }
         let culprit = rows.failed_offset.or((rows.count == 1).then_some(rows.first));
         let (stage, decision) = match culprit {
+            _ if whole_batch => {
+                let stage = Stage::DeadLetters { from: rows.first, through: rows.last, failures: 0 };
+                (stage, Decision::DeadLetter { offset: rows.first })
+            }
             Some(offset) => {
                 let stage = Stage::DeadLetters { from: offset, through: offset, failures: 0 };
                 (stage, Decision::DeadLetter { offset })

@@ -174,8 +174,20 @@ fn a_record_that_shall_not_be_retried_goes_at_once() {
 }
 
 #[test]
+fn a_batch_whose_handler_breaks_its_contract_is_not_bisected() {
+    let mut unit = Unit::new(policy(Some(3), true));
+    assert_eq!(unit.fails(3..6, FailureKind::NonRetriableBatch, None), Decision::DeadLetter { offset: 3 });
+    for offset in 3..6 {
+        assert_eq!(unit.dead_letter(offset..20).0, offset);
+    }
+    assert_eq!(unit.plan(6..20), CALM, "rows behind the batch are not at fault");
+}
+
+#[test]
 fn without_a_dead_letter_topic_nothing_is_skipped() {
-    for kind in [FailureKind::Retriable, FailureKind::NonRetriable, FailureKind::Rejected] {
+    for kind in
+        [FailureKind::Retriable, FailureKind::NonRetriable, FailureKind::NonRetriableBatch, FailureKind::Rejected]
+    {
         let mut unit = Unit::new(policy(Some(2), false));
         for failures in 1..100 {
             let wait = (100 << (failures - 1).min(4)).min(1000);

@@ -231,9 +231,10 @@ impl Model {
             FailureKind::Retriable,
             FailureKind::Retriable,
             FailureKind::NonRetriable,
+            FailureKind::NonRetriableBatch,
             FailureKind::Rejected,
             FailureKind::RetryLater(SECOND),
-        ][usize::from(kind_index) % 5];
+        ][usize::from(kind_index) % 6];
         let culprit = open.first().copied().filter(|_| known);
         let kind = lease.kind;
         let decision = self.world.end(lease, failed_with(failure, culprit)).expect("a failure has consequences");

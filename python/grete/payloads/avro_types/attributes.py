@@ -14,6 +14,7 @@ import uuid
 from typing import Annotated, Any, Literal
 
 from grete.payloads.avro_schemas import Named, collect_named, find_named
+from grete.payloads.avro_types.shapes import is_named_tuple
 
 # The conversion to dicts leaves these as they are.
 _UNCHANGED = frozenset(
@@ -43,8 +44,8 @@ def has_written_attributes(schema: Any, wanted: Any) -> bool:
 
     Args:
         schema: the writer's schema, self-contained.
-        wanted: a msgspec Struct, a dataclass, a pydantic model or a TypedDict. Others are False, and so are types that
-            cannot be examined.
+        wanted: a msgspec Struct, a dataclass, a pydantic model, a TypedDict or a NamedTuple. Others are False, and so
+            are types that cannot be examined.
     """
     named: dict[str, Named] = {}
     try:
@@ -88,7 +89,9 @@ class _Comparison:
             full, (definition, inside) = found
             if definition["type"] == "enum":
                 return _is_text_enum(wanted)
-            return definition["type"] == "record" and self._record(full, definition, inside, wanted)
+            # Where there is a choice, the codec takes a tuple for an array.
+            is_array = several and is_named_tuple(wanted)
+            return definition["type"] == "record" and not is_array and self._record(full, definition, inside, wanted)
         if node["type"] == "array":
             arguments = typing.get_args(wanted)
             origin = typing.get_origin(wanted)
@@ -122,6 +125,8 @@ def _attributes(wanted: Any) -> dict[str, Any] | None:
     """Returns the annotations of attributes that are written under their names; None: they are not, or not known."""
     if not isinstance(wanted, type) or typing.get_origin(wanted) is not None:
         return None
+    if is_named_tuple(wanted):
+        return typing.get_type_hints(wanted, include_extras=True)
     if typing.is_typeddict(wanted):
         return {name: _unqualified(hint) for name, hint in typing.get_type_hints(wanted, include_extras=True).items()}
     if hasattr(wanted, "__pydantic_validator__"):

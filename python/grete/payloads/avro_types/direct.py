@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from grete.payloads.avro_schemas import Named, collect_named, name_in
+from grete.payloads.avro_types.shapes import is_named_tuple
 
 _PRIMITIVES = {
     "null": type(None),
@@ -178,6 +179,8 @@ def _fields_of(wanted: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(wanted) and not hasattr(wanted, "__pydantic_validator__"):
         hints = typing.get_type_hints(wanted, include_extras=True)
         return {field.name: hints[field.name] for field in dataclasses.fields(wanted) if field.init}
+    if is_named_tuple(wanted):
+        return typing.get_type_hints(wanted, include_extras=True)
     config = getattr(wanted, "__struct_config__", None)
     if config is None or config.tag is not None or config.forbid_unknown_fields:
         raise _NotDirectError

@@ -60,7 +60,9 @@ def avro_schema(wanted: Any, namespace: str = "") -> Any:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Field:
+class Field:
+    """Field of a type: its written name, annotation, default, and what `Annotated` says."""
+
     name: str
     annotation: Any
     default: Any = _NO_DEFAULT
@@ -105,7 +107,7 @@ class _Derivation:
         return self._record(wanted, where)
 
     def _record(self, wanted: Any, where: str) -> Any:
-        fields = _fields_of(wanted)
+        fields = fields_of(wanted)
         if fields is None:
             raise _refusal(
                 where, wanted, "it is no dataclass, Struct, pydantic model, TypedDict or NamedTuple: give the schema"
@@ -243,7 +245,7 @@ def _refusal(where: str, wanted: Any, reason: str) -> ConfigError:
 # Fields of the kinds of types
 
 
-def _fields_of(wanted: Any) -> list[_Field] | None:
+def fields_of(wanted: Any) -> list[Field] | None:
     """Returns the fields of a type with fields; None: it is something else."""
     if not isinstance(wanted, type):
         return None
@@ -257,12 +259,12 @@ def _fields_of(wanted: Any) -> list[_Field] | None:
     if typing.is_typeddict(wanted):
         optional: frozenset[str] = getattr(wanted, "__optional_keys__", frozenset())
         return [
-            _Field(name, _unqualified(hint) | None, None) if name in optional else _Field(name, _unqualified(hint))
+            Field(name, _unqualified(hint) | None, None) if name in optional else Field(name, _unqualified(hint))
             for name, hint in hints.items()
         ]
     if issubclass(wanted, tuple) and hasattr(wanted, "_field_defaults"):
         defaults = wanted._field_defaults
-        return [_Field(name, hint, defaults.get(name, _NO_DEFAULT)) for name, hint in hints.items()]
+        return [Field(name, hint, defaults.get(name, _NO_DEFAULT)) for name, hint in hints.items()]
     return None
 
 
@@ -271,34 +273,34 @@ def _unqualified(hint: Any) -> Any:
     return typing.get_args(hint)[0] if typing.get_origin(hint) in (typing.NotRequired, typing.Required) else hint
 
 
-def _struct_fields(wanted: Any, hints: dict[str, Any]) -> Iterator[_Field]:
+def _struct_fields(wanted: Any, hints: dict[str, Any]) -> Iterator[Field]:
     import msgspec
 
     config = wanted.__struct_config__
     if config.tag is not None:
-        yield _Field(config.tag_field, str if isinstance(config.tag, str) else int, config.tag)
+        yield Field(config.tag_field, str if isinstance(config.tag, str) else int, config.tag)
     for field in msgspec.structs.fields(wanted):
         default = field.default
         if default is msgspec.NODEFAULT:
             default = _made(field.default_factory) if field.default_factory is not msgspec.NODEFAULT else _NO_DEFAULT
-        yield _Field(field.encode_name, hints[field.name], default)
+        yield Field(field.encode_name, hints[field.name], default)
 
 
-def _dataclass_field(field: "dataclasses.Field[Any]", hint: Any) -> _Field:
+def _dataclass_field(field: "dataclasses.Field[Any]", hint: Any) -> Field:
     if field.default is not dataclasses.MISSING:
-        return _Field(field.name, hint, field.default)
+        return Field(field.name, hint, field.default)
     if field.default_factory is not dataclasses.MISSING:
-        return _Field(field.name, hint, _made(field.default_factory))
-    return _Field(field.name, hint)
+        return Field(field.name, hint, _made(field.default_factory))
+    return Field(field.name, hint)
 
 
-def _pydantic_fields(wanted: Any) -> Iterator[_Field]:
+def _pydantic_fields(wanted: Any) -> Iterator[Field]:
     for name, field in wanted.model_fields.items():
         default: Any = _NO_DEFAULT
         if not field.is_required():
             default = _made(field.default_factory) if field.default_factory is not None else field.default
         alias = field.serialization_alias or field.alias or name
-        yield _Field(alias, field.annotation, default, tuple(field.metadata))
+        yield Field(alias, field.annotation, default, tuple(field.metadata))
 
 
 def _made(factory: Any) -> Any:

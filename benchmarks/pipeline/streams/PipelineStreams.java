@@ -1,0 +1,25 @@
+import java.util.Properties;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Produced;
+
+/** Kafka Streams, at least once, its own defaults: PipelineStreams BOOTSTRAP STATE_DIRECTORY. Until it is killed. */
+final class PipelineStreams {
+    private PipelineStreams() {}
+
+    public static void main(String[] words) {
+        Properties settings = new Properties();
+        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "kafka-streams");
+        settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, words[0]);
+        settings.put(StreamsConfig.STATE_DIR_CONFIG, words[1]);
+        settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
+        StreamsBuilder builder = new StreamsBuilder();
+        builder.stream(Invoices.ORDERS, Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()))
+                .mapValues(Invoices::invoice)
+                .to(Invoices.INVOICES, Produced.with(Serdes.ByteArray(), Serdes.ByteArray()));
+        new KafkaStreams(builder.build(), settings).start();
+    }
+}
