@@ -300,7 +300,8 @@ impl Cluster {
 
     fn respond_fetch(&mut self, context: &RequestContext, plan: PlannedFetch, data: FetchedData) {
         let leaders = data.leaders;
-        let (session_id, partitions) = self.store_session(context, plan.session, data.partitions);
+        let (session_id, mut partitions) = self.store_session(context, plan.session, data.partitions);
+        partitions.sort_by_key(|(_, data)| place_in_response(data));
         let has_diverged = partitions.iter().any(|(_, data)| data.diverging_epoch.epoch >= 0);
         if has_diverged && context.version < FIRST_VERSION_WITH_DIVERGING_EPOCH {
             return self.reply(context, Response::Fetch(unsupported(session_id, &plan.named)));
@@ -379,6 +380,17 @@ impl Cluster {
 
 fn is_unknown(data: &PartitionData<'_>) -> bool {
     [ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0, ErrorCode::UNKNOWN_TOPIC_ID.0].contains(&data.error_code)
+}
+
+/// Returns a key for the order of a response: in Kafka the partitions that are missing before the log is asked come
+/// last, those of unknown topic ids first among them.
+fn place_in_response(data: &PartitionData<'_>) -> u8 {
+    match ErrorCode(data.error_code) {
+        _ if data.aborted_transactions.is_none() => 0,
+        ErrorCode::UNKNOWN_TOPIC_ID => 1,
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => 2,
+        _ => 0,
+    }
 }
 
 fn is_enough(plan: &PlannedFetch, data: &FetchedData) -> bool {
