@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
+from grete._plural import counted
 from grete.client import Admin, NewTopic, TopicDescription
 from grete.client.topics import config_texts
 from grete.errors import GreteError, TopicExistsError
@@ -104,7 +105,7 @@ def _compare(
 
 def _creation(kind: Kind, topic: DeclaredTopic, config: Mapping[str, str]) -> Change:
     facts = [
-        "default partitions" if topic.partitions is None else _count(topic.partitions, "partition"),
+        "default partitions" if topic.partitions is None else counted(topic.partitions, "partition"),
         "default replication" if topic.replication is None else f"replication {topic.replication}",
         *(f"{name}={value}" for name, value in config.items()),
     ]
@@ -196,7 +197,3 @@ def _carry_out(admin: Admin, change: Change, timeout: float | None, *, validate_
         admin.create_partitions(name, change.partitions or 1, validate_only=validate_only, timeout=timeout)
     elif change.kind == "alter_config":
         admin.alter_config(name, change.config, validate_only=validate_only, timeout=timeout)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -13,7 +13,8 @@ from .apache import ApacheCluster
 from .node import Node
 
 ROOT = Path(__file__).resolve().parents[2]
-# Settings of the harness that Grete's broker does not have: its defaults are Kafka's own.
+# Settings of the harness that Grete's broker does not have: its defaults are Kafka's own, also the number of partitions
+# that groups and transactional ids are spread over.
 DROPPED = (
     "group.min.session.timeout.ms",
     "log.cleaner.backoff.ms",
@@ -21,7 +22,9 @@ DROPPED = (
     "log.retention.ms",
     "message.max.bytes",
     "min.insync.replicas",
+    "offsets.topic.num.partitions",
     "replica.fetch.max.bytes",
+    "transaction.state.log.num.partitions",
 )
 TEST = ["cargo", "test", "-p", "grete-broker", "--test", "differential", "--", "--ignored", "--nocapture"]
 

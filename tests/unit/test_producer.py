@@ -292,7 +292,7 @@ def test_a_wait_ends_in_time_and_can_go_on(broker: FakeBroker) -> None:
     delivery = producer.produce("orders", b"v")
     with pytest.raises(grete.TimeoutError, match=r"orders\[0\] within 0\.1 s"):
         delivery.wait(0.1)
-    with pytest.raises(grete.TimeoutError, match="1 records are still in flight"):
+    with pytest.raises(grete.TimeoutError, match="1 record is still in flight"):
         producer.flush(0.1)
     assert (delivery.done, delivery.outcome, delivery.error, delivery.offset) == (False, None, None, None)
     producer.close(0)

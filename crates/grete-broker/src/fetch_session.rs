@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use grete_wire::ErrorCode;
-use grete_wire::messages::{FetchPartition, FetchRequest};
+use grete_wire::messages::{FetchPartition, FetchRequest, PartitionData};
 
 use crate::ids::TopicId;
 use crate::rng::Rng;
@@ -126,9 +126,59 @@ impl FetchSessions {
         Ok((SessionUse::Incremental(id), session.partitions.clone()))
     }
 
+    /// Stores what the client learns from a response to a request that [`FetchSessions::begin`] began. Returns the
+    /// session's id, 0 if there is no session, and the partitions to send: all in a full response, those with news in an
+    /// incremental one.
+    pub fn respond(
+        &mut self,
+        version: i16,
+        session: SessionUse,
+        partitions: Vec<(WantedPartition, PartitionData<'static>)>,
+    ) -> (i32, Vec<(WantedPartition, PartitionData<'static>)>) {
+        let is_incremental = matches!(session, SessionUse::Incremental(_));
+        let (mut first, mut last, mut sent) = (Vec::new(), Vec::new(), Vec::new());
+        for (mut wanted, data) in partitions {
+            let has_records = data.records.as_ref().is_some_and(|records| !records.is_empty());
+            let is_news = has_records
+                || data.error_code != 0
+                || data.diverging_epoch.epoch >= 0
+                || data.high_watermark != wanted.last_high_watermark
+                || data.log_start_offset != wanted.last_log_start_offset;
+            // A partition with an error is sent again until the error is gone.
+            wanted.last_high_watermark = if data.error_code == 0 { data.high_watermark } else { -1 };
+            wanted.last_log_start_offset = data.log_start_offset;
+            // The partitions that had data are read last by the next request. A new session keeps the order of its first
+            // request, with unknown partitions at the end.
+            let is_last = if is_incremental { has_records } else { is_unknown(&data) };
+            let order = if is_last { &mut last } else { &mut first };
+            order.push(wanted.clone());
+            if is_news || !is_incremental {
+                sent.push((wanted, data));
+            }
+        }
+        first.append(&mut last);
+        match session {
+            SessionUse::None => (0, sent),
+            SessionUse::New if first.is_empty() => (0, sent),
+            SessionUse::New => (self.open(version, first), sent),
+            SessionUse::Incremental(id) => {
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.partitions = first;
+                }
+                (id, sent)
+            }
+        }
+    }
+
+    /// Returns the partitions of a session; `None`: there is no such session.
+    #[must_use]
+    pub fn partitions(&self, id: i32) -> Option<&[WantedPartition]> {
+        self.sessions.get(&id).map(|session| session.partitions.as_slice())
+    }
+
     /// Opens a session for the partitions of a response. Drops the session that was unused for longest if there are
     /// too many. Returns the id.
-    pub fn open(&mut self, version: i16, partitions: Vec<WantedPartition>) -> i32 {
+    fn open(&mut self, version: i16, partitions: Vec<WantedPartition>) -> i32 {
         if self.sessions.len() >= MAX_SESSIONS {
             let oldest = self.sessions.iter().min_by_key(|(_, session)| session.used_at).map(|(id, _)| *id);
             oldest.map(|id| self.sessions.remove(&id));
@@ -143,13 +193,6 @@ impl FetchSessions {
         let session = FetchSession { next_epoch: 1, uses_topic_ids: version >= 13, partitions, used_at: self.uses };
         self.sessions.insert(id, session);
         id
-    }
-
-    /// Stores what a response reported of each partition, in the order for the next request.
-    pub fn store(&mut self, id: i32, partitions: Vec<WantedPartition>) {
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.partitions = partitions;
-        }
     }
 }
 
@@ -171,6 +214,11 @@ impl FetchSession {
             });
         }
     }
+}
+
+/// Returns whether the partition or its topic does not exist.
+pub(crate) fn is_unknown(data: &PartitionData<'_>) -> bool {
+    [ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0, ErrorCode::UNKNOWN_TOPIC_ID.0].contains(&data.error_code)
 }
 
 fn listed(request: &FetchRequest<'_>) -> Vec<WantedPartition> {

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+pub mod coordinator_partition;
 pub mod effects;
 pub mod embedded;
 pub mod fault;

@@ -9,6 +9,7 @@ use grete_proto::partition::error::{PartitionError, RecoveryPolicy};
 use grete_proto::partition::log_event::FetchLogEvent;
 use grete_proto::time::Nanos;
 use grete_wire::error_code::ErrorCode;
+use grete_wire::{counted, plural};
 
 use crate::error::ClientError;
 use crate::log_event::{Level, LogEvent};
@@ -53,10 +54,9 @@ pub(crate) fn consumer_event(notice: &ConsumerLogEvent) -> Option<LogEvent> {
 
 fn fmt_unknown_partitions(topic: &str, partitions: &[i32], count: i32) -> String {
     let listed = partitions.iter().map(i32::to_string).collect::<Vec<_>>().join(", ");
-    let (has, are) =
-        (if count == 1 { "partition" } else { "partitions" }, if partitions.len() == 1 { "is" } else { "are" });
+    let (has, are) = (counted(count, "partition"), plural(partitions.len(), "is", "are"));
     format!(
-        "topic {topic} has {count} {has}, numbered from 0, and {listed} {are} not among them: correct the list, or add \
+        "topic {topic} has {has}, numbered from 0, and {listed} {are} not among them: correct the list, or add \
          partitions to the topic"
     )
 }
@@ -212,7 +212,8 @@ fn fetch_event(notice: &FetchLogEvent) -> LogEvent {
             if *failures <= 1 { Level::Debug } else { Level::Info },
             "fetch.retrying",
             format!(
-                "{tp}: {failures} fetches have failed since the last success, now with {} of broker {node}",
+                "{tp}: {failures} {} failed since the last success, now with {} of broker {node}",
+                plural(*failures, "fetch has", "fetches have"),
                 code.name()
             ),
             partition_fields(tp),

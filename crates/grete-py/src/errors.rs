@@ -7,6 +7,7 @@ use grete_client::produce::{BatchPromise, Outcome, RecordResult};
 use grete_client::{ClientError, ConfigError, Subject};
 use grete_health::HealthError;
 use grete_wire::error_code::ErrorCode;
+use grete_wire::{counted, plural};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -207,7 +208,9 @@ pub(crate) fn outcome_unknown(receipt: &BatchPromise, end: &ClientError) -> PyEr
 /// Makes a copy of an error that says that it is one of several.
 pub(crate) fn first_of_several(py: Python<'_>, error: &PyErr, number: usize, count: usize, all: usize) -> PyErr {
     let value = error.value(py);
-    let message = format!("{count} of {all} records were not delivered; the first of them, record {number}: {value}");
+    let were = plural(count, "was", "were");
+    let records = counted(all, "record");
+    let message = format!("{count} of {records} {were} not delivered; the first of them, record {number}: {value}");
     new_error("DeliveryError", &message, |keywords| {
         for name in ["topic", "partition", "outcome", "code", "name"] {
             keywords.set_item(name, value.getattr(name)?)?;
@@ -228,7 +231,8 @@ pub(crate) fn delivery_wait_timeout(receipt: &BatchPromise, timeout: Option<Dura
 /// Makes the `TimeoutError` of a flush.
 pub(crate) fn flush_timeout(pending: u64, timeout: Option<Duration>) -> PyErr {
     let seconds = timeout.unwrap_or_default().as_secs_f64();
-    let message = format!("flush: {pending} records are still in flight after {seconds} s");
+    let (records, are) = (counted(pending, "record"), plural(pending, "is", "are"));
+    let message = format!("flush: {records} {are} still in flight after {seconds} s");
     new_error!("TimeoutError", &message)
 }
 

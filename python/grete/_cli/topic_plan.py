@@ -14,6 +14,7 @@ from grete._cli.param_ranges import ParsedType
 from grete._cli.session import AdminSession, confirm, confirm_options
 from grete._cli.terminal import output
 from grete._cli.terminal.error_words import command_error
+from grete._plural import counted
 from grete._topic_plan import Allowed, Change, DeclaredTopic
 from grete.client import Admin
 from grete.errors import GreteError
@@ -101,7 +102,7 @@ def apply(session: AdminSession, changes: list[Change], yes: bool, dry_run: bool
     if not session.as_json or not wanted:
         _show(session, changes)
     if wanted:
-        confirm(f"Apply {_count(len(wanted), 'change')}?", yes)
+        confirm(f"Apply {counted(len(wanted), 'change')}?", yes)
         done = 0
         try:
             for change in _topic_plan.apply_plan(session.admin, wanted, session.timeout):
@@ -109,13 +110,15 @@ def apply(session: AdminSession, changes: list[Change], yes: bool, dry_run: bool
                 if session.as_json:
                     session.json(_as_json(change) | {"done": True})
         except GreteError as error:
-            error.add_note(f"{done} of {_count(len(wanted), 'change')} were made before that; apply again for the rest")
+            error.add_note(
+                f"{done} of {counted(len(wanted), 'change')} were made before that; apply again for the rest"
+            )
             raise
         if not session.as_json:
-            click.echo(f"{_count(done, 'change')} made", err=True)
+            click.echo(f"{counted(done, 'change')} made", err=True)
     refused = len(changes) - len(wanted)
     if refused:
-        raise GreteError(f"{_count(refused, 'change')} refused; see above")
+        raise GreteError(f"{counted(refused, 'change')} refused; see above")
 
 
 def _show_plan(session: AdminSession, changes: list[Change]) -> None:
@@ -137,12 +140,8 @@ def _show(session: AdminSession, changes: list[Change]) -> None:
         click.echo("nothing to do: the topics are as declared", err=True)
     else:
         text = f", {refused} refused" if refused else ""
-        click.echo(f"{_count(len(changes) - refused, 'change')}{text}", err=True)
+        click.echo(f"{counted(len(changes) - refused, 'change')}{text}", err=True)
 
 
 def _as_json(change: Change) -> dict[str, object]:
     return {"topic": change.topic, "change": change.kind, "text": change.text}
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from grete._dlq.dead_letter import DeadLetter, NoDeadLettersError, parse_dead_letter
 from grete._native import Messages
+from grete._plural import plural
 from grete.client import Admin, Consumer
 from grete.errors import TimeoutError, UnknownTopicError  # noqa: A004
 
@@ -95,7 +96,8 @@ class DeadLetterReader:
                     else:
                         yield letter
         if self.records and self.records == self.foreign:
+            records = f"{self.records:,} {plural(self.records, 'record')}"
             raise NoDeadLettersError(
-                f"{self._topic} is no dead letter topic: none of its {self.records:,} records has the headers that "
-                "dead letters get (grete.source.topic and others); name the topic that dead_letter= of a route names"
+                f"{self._topic} is no dead letter topic: none of its {records} has the headers that dead letters get "
+                "(grete.source.topic and others); name the topic that dead_letter= of a route names"
             )

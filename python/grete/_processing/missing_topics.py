@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from grete import _native
+from grete._plural import counted
 from grete._routing.routes import Route
 from grete.client import Admin
 from grete.errors import GreteError, TimeoutError, UnknownTopicError  # noqa: A004
@@ -167,9 +168,9 @@ class MissingTopics:
                 logger,
                 logging.INFO,
                 "topic.created",
-                'topic "%s" was created with %d partitions, like %s: the dead letter topic of %s did not exist',
+                'topic "%s" was created with %s, like %s: the dead letter topic of %s did not exist',
                 topic,
-                partitions,
+                counted(partitions, "partition"),
                 ", ".join(route.topics),
                 route.name,
                 fields={"topic": topic, "handler": route.name, "partitions": partitions},

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grete import payloads
 from grete._native import Message, Messages
+from grete._plural import counted
 from grete._routing import hints
 from grete.errors import BatchResultError, ConfigError, GreteError
 from grete.payloads import Decoder
@@ -120,8 +121,8 @@ class ResultTopic:
         if not (self._has_own_keys(values) if values else self.may_be_empty):
             if len(values) != len(messages):
                 raise BatchResultError(
-                    f"{self.handler} was given {_count(len(messages), 'record')} and returned "
-                    f"{_count(len(values), 'value')}: return one for each record, in order "
+                    f"{self.handler} was given {counted(len(messages), 'record')} and returned "
+                    f"{counted(len(values), 'value')}: return one for each record, in order "
                     "(None: nothing), or grete.Record(value, key=...) objects",
                     handler=self.handler,
                     expected=len(messages),
@@ -300,7 +301,3 @@ def _plain_class(value: Any) -> type | None:
     if not isinstance(plain, type) or typing.get_origin(plain) is not None or typing.is_typeddict(plain):
         return dict if typing.is_typeddict(plain) else None
     return None if issubclass(plain, (list, tuple, Record, Iterator)) or plain is object else plain
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -6,6 +6,7 @@ import socket
 from collections.abc import MutableMapping, Sequence
 from typing import Self
 
+from grete._plural import counted
 from grete._swarm.status.snapshot import ManagerView
 
 logger = logging.getLogger("grete")
@@ -148,9 +149,9 @@ def _status_line(manager: ManagerView) -> str:
     """Returns one line, without numbers that change each second."""
     nodes = manager.nodes
     ready = sum(node.phase == "ready" for node in nodes)
-    parts = [f"{ready} of {len(nodes)} nodes ready"]
+    parts = [f"{ready} of {counted(len(nodes), 'node')} ready"]
     if manager.stopping:
-        parts = [f"stopping, {sum(node.pid is not None for node in nodes)} nodes left"]
+        parts = [f"stopping, {counted(sum(node.pid is not None for node in nodes), 'node')} left"]
     elif manager.quieted:
         parts.append("quiet")
     elif manager.rolling:

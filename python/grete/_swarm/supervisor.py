@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from grete import _native
 from grete._config.layers import Config
+from grete._plural import counted
 from grete._process.node import LeaveGroupFlag, NodeContext
 from grete._routing import pinning
 from grete._swarm import instance_ids
@@ -69,9 +70,9 @@ class Supervisor:
                 logger,
                 logging.INFO,
                 "swarm.starting",
-                'App "%s": %d nodes of supervisor %d',
+                'App "%s": %s of supervisor %d',
                 app.name,
-                config.swarm.nodes,
+                counted(config.swarm.nodes, "node"),
                 self._pid,
                 fields={"app": app.name, "nodes": config.swarm.nodes},
             )

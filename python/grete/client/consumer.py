@@ -12,6 +12,7 @@ from grete import _native
 from grete._config import layers
 from grete._config.suggest import client_keyword
 from grete._native import Message, Messages
+from grete._plural import counted
 from grete._process import exit_hooks
 from grete._suggest import checked_keywords
 from grete.client import arguments
@@ -323,7 +324,7 @@ class Consumer:
         if self._closed:
             return "<grete.client.Consumer, closed>"
         count = len(self._client.assignment())
-        return f"<grete.client.Consumer of {count} partition{'' if count == 1 else 's'}>"
+        return f"<grete.client.Consumer of {counted(count, 'partition')}>"
 
     def _require_open(self) -> _native.Client:
         if self._closed:

@@ -16,6 +16,7 @@ from grete import _native, _units
 from grete._config import layers
 from grete._config.suggest import client_keyword
 from grete._native import Deliveries, Delivery
+from grete._plural import counted
 from grete._process import exit_hooks
 from grete._suggest import checked_keywords
 from grete.client._calls import CallThreads
@@ -65,8 +66,7 @@ class Undelivered:
 
     def __str__(self) -> str:
         topics = ", ".join(f"{topic}: {count}" for topic, count in sorted(self.by_topic.items()))
-        records = "1 record" if self.count == 1 else f"{self.count} records"
-        return f"{records} ({topics}); {self.not_written} not written, {self.unknown} unknown"
+        return f"{counted(self.count, 'record')} ({topics}); {self.not_written} not written, {self.unknown} unknown"
 
 
 @checked_keywords("Producer", client_keyword)

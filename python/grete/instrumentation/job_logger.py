@@ -3,6 +3,7 @@
 import logging
 
 from grete._native import Event
+from grete._plural import counted
 from grete.instrumentation._logging.log_lock import log_lock
 from grete.instrumentation.emit import log_extra
 
@@ -27,7 +28,7 @@ class JobLogger:
     def on_job_finished(self, occurred: Event) -> None:
         """Logs a handler that has returned or raised."""
         if self._logger.isEnabledFor(self._level):
-            records = f"{occurred['records']} record{'' if occurred['records'] == 1 else 's'}"
+            records = counted(occurred["records"], "record")
             offsets = f"offsets {occurred['first_offset']}..{occurred['last_offset']}"
             attempt = f", attempt {occurred['attempt']}" if occurred["attempt"] > 1 else ""
             self._log(occurred, f"{records} of {_partition_of(occurred)}, {offsets}{attempt}")

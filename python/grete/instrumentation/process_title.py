@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from grete._native import Event
+from grete._plural import counted
 from grete.errors import ConfigError
 from grete.instrumentation.clock import monotonic
 from grete.instrumentation.metrics import MetricFamily
@@ -112,7 +113,7 @@ class ProcessTitle:
         self._show_nodes()
 
     def _show_nodes(self) -> None:
-        self._numbers = f"{len(self._ready_nodes)} of {self._node_count} nodes ready"
+        self._numbers = f"{len(self._ready_nodes)} of {counted(self._node_count, 'node')} ready"
         self._show()
 
     def _show(self, default: str = "") -> None:

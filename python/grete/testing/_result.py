@@ -9,6 +9,7 @@ from grete import payloads
 from grete._dlq.dead_letter import DeadLetter as ParsedDeadLetter
 from grete._dlq.dead_letter import parse_dead_letter
 from grete._native import Message
+from grete._plural import counted
 from grete._process.callsite import PACKAGE
 from grete.consumer import Consumer
 from grete.errors import GreteError
@@ -172,13 +173,12 @@ class Run:
 
     def __repr__(self) -> str:
         dead = [letter.offset for letter in self.dead]
-        count = len(self.offsets)
-        records = "1 record" if count == 1 else f"{count} records"
+        records = counted(len(self.offsets), "record")
         text = f"<Run {self.topic}[{self.partition}] of {records}: marked {self.marked}, dead {dead}"
         text += "".join(f", {len(records)} to {topic}" for topic, records in self.produced.items())
         if self.failures:
             first = self.failures[0]
-            text += f", {len(self.failures)} failures, the first in {first.hook}: {first.error!r}"
+            text += f", {counted(len(self.failures), 'failure')}, the first in {first.hook}: {first.error!r}"
         return f"{text}, waited {self.waited:.3f} s>"
 
     @property

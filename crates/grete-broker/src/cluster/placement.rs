@@ -8,13 +8,11 @@ use grete_wire::ErrorCode;
 use super::Cluster;
 use super::config::BrokerAddress;
 use super::event::Action;
+use crate::coordinator_partition::coordinator_partition;
 use crate::effects::Change;
 use crate::ids::{BrokerId, ConnId, TopicId};
 use crate::log::PartitionLog;
 use crate::topics::TopicChange;
-
-/// Number of partitions that Kafka's `__consumer_offsets` and `__transaction_state` have.
-const COORDINATOR_PARTITIONS: i32 = 50;
 
 impl Cluster {
     /// Returns the brokers that are up, in the order of the settings.
@@ -222,25 +220,10 @@ pub(super) fn coordinator_of(
     live: &BTreeSet<BrokerId>,
     shift: usize,
 ) -> Option<BrokerId> {
-    let slot = usize::try_from((java_hash(name) & i32::MAX) % COORDINATOR_PARTITIONS).unwrap_or(0) + shift;
+    let slot = coordinator_partition(name) + shift;
     let preferred = brokers.get(slot.checked_rem(brokers.len())?)?.id;
     if live.contains(&preferred) {
         return Some(preferred);
     }
     live.iter().nth(slot.checked_rem(live.len())?).copied()
-}
-
-/// Returns `String.hashCode` of Java, which decides a group's partition of `__consumer_offsets`.
-fn java_hash(name: &str) -> i32 {
-    name.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::java_hash;
-
-    #[test]
-    fn the_hash_is_javas() {
-        assert_eq!((java_hash(""), java_hash("orders"), java_hash("billing")), (0, -1_008_770_331, -109_829_509));
-    }
 }

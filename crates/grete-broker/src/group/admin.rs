@@ -29,14 +29,19 @@ impl GroupCoordinator {
         if !matches(types, GROUP_TYPE) {
             return Vec::new();
         }
-        let groups = self.groups.values().filter(|group| group.is_listed && matches(states, &group.state.to_string()));
+        let groups = self.groups.values();
+        let groups = groups.filter(|group| self.is_listed(group) && matches(states, &group.state.to_string()));
         groups.map(Group::listed).collect()
+    }
+
+    fn is_listed(&self, group: &Group) -> bool {
+        group.has_records || self.records.of(&group.id) > group.created_after
     }
 
     /// Describes a group. `version`: version of DescribeGroups.
     #[must_use]
     pub fn describe(&self, version: i16, group: &str) -> DescribedGroup<'static> {
-        if let Some(group) = self.groups.get(group).filter(|group| group.is_listed) {
+        if let Some(group) = self.groups.get(group).filter(|group| self.is_listed(group)) {
             return group.described();
         }
         let mut dead = DescribedGroup {

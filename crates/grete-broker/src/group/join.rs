@@ -46,10 +46,10 @@ impl GroupCoordinator {
         self.with_group(now, &request.group_id, effects, |group, ids, ctx| {
             group.join(ctx, ids, requester, request);
             // A group that is listed must be listed after a restart, too.
-            if (is_new || group.is_listed) && group.stored.is_none() && group.offsets.is_empty() {
+            if (is_new || group.has_records) && group.stored.is_none() && group.offsets.is_empty() {
                 let mut empty = Group::new(Arc::clone(&group.id), now);
                 empty.store(ctx);
-                (group.stored, group.is_listed) = (empty.stored, true);
+                (group.stored, group.has_records) = (empty.stored, true);
             }
         });
     }

@@ -14,6 +14,7 @@ mod member;
 mod offset_store;
 pub mod offsets;
 mod rebalance;
+mod records;
 mod restore;
 mod session;
 pub mod state;
@@ -31,6 +32,7 @@ use crate::ids::{Millis, RequestId};
 use config::GroupConfig;
 use context::Context;
 use member::{MemberIds, Parked};
+use records::RecordCounts;
 use state::Group;
 
 /// Request and the client that sent the request.
@@ -57,6 +59,7 @@ impl Requester<'_> {
 pub struct GroupCoordinator {
     config: GroupConfig,
     groups: BTreeMap<Arc<str>, Group>,
+    records: RecordCounts,
     ids: MemberIds,
     /// Next timer of each group that has one.
     timers: BTreeSet<(Millis, Arc<str>)>,
@@ -73,6 +76,7 @@ impl GroupCoordinator {
         Self {
             config,
             groups: BTreeMap::new(),
+            records: RecordCounts::new(),
             ids: MemberIds::new(seed),
             timers: BTreeSet::new(),
             next_expiry_check: None,
@@ -133,7 +137,8 @@ impl GroupCoordinator {
     /// Creates a group.
     fn create(&mut self, now: Millis, group: &str) {
         let id: Arc<str> = Arc::from(group);
-        self.groups.insert(Arc::clone(&id), Group::new(id, now));
+        let created_after = self.records.of(group);
+        self.groups.insert(Arc::clone(&id), Group { created_after, ..Group::new(id, now) });
         self.start_expiry_checks(now);
     }
 
@@ -144,6 +149,7 @@ impl GroupCoordinator {
                 self.timers.remove(&(at, Arc::clone(group)));
             }
             effects.change(Change::Group(GroupChange::Deleted { group: Arc::clone(group) }));
+            self.records.count(group);
         }
     }
 
@@ -157,8 +163,12 @@ impl GroupCoordinator {
     ) -> Option<R> {
         let group = self.groups.get_mut(group)?;
         let before = group.deadline();
+        let stored = effects.changes.len();
         let mut ctx = Context { now, config: &self.config, effects };
         let result = handle(group, &mut self.ids, &mut ctx);
+        if effects.changes.len() > stored {
+            self.records.count(&group.id);
+        }
         let after = group.deadline();
         if before != after {
             if let Some(at) = before {

@@ -120,7 +120,9 @@ impl GroupCoordinator {
         let deleted = partitions.iter().zip(&codes).filter(|(_, code)| **code == ErrorCode::NONE).map(|(tp, _)| tp);
         let deleted = deleted.filter(|tp| group.offsets.get(tp).is_some() || group.offsets.is_pending(tp));
         let deleted = deleted.cloned().collect();
-        group.forget(deleted, effects);
+        if group.forget(deleted, effects) {
+            self.records.count(&group.id);
+        }
         Ok(codes)
     }
 
@@ -128,7 +130,9 @@ impl GroupCoordinator {
     pub fn on_topic_deleted(&mut self, topic: &str, effects: &mut Effects) {
         for group in self.groups.values_mut() {
             let deleted = group.offsets.partitions(|tp| &*tp.topic == topic);
-            group.forget(deleted, effects);
+            if group.forget(deleted, effects) {
+                self.records.count(&group.id);
+            }
         }
     }
 
@@ -139,7 +143,9 @@ impl GroupCoordinator {
         let mut unused = Vec::new();
         for group in self.groups.values_mut() {
             let expired = group.expired_offsets(now, retention_ms);
-            group.forget(expired, effects);
+            if group.forget(expired, effects) {
+                self.records.count(&group.id);
+            }
             if group.state == GroupState::Empty && group.offsets.is_empty() {
                 unused.push(Arc::clone(&group.id));
             }
@@ -175,7 +181,7 @@ impl Group {
             valid.push((tp, offset));
         }
         if !valid.is_empty() {
-            self.is_listed = true;
+            self.has_records = true;
             ctx.change(GroupChange::Offsets { group: Arc::clone(&self.id), producer_id, offsets: valid });
         }
         Ok(codes)
@@ -203,15 +209,16 @@ impl Group {
         Ok(())
     }
 
-    /// Deletes offsets, if there are any, and stores the deletion.
-    fn forget(&mut self, partitions: Vec<TopicPartition>, effects: &mut Effects) {
+    /// Deletes offsets, if there are any, and stores the deletion. Returns whether something was stored.
+    fn forget(&mut self, partitions: Vec<TopicPartition>, effects: &mut Effects) -> bool {
         if partitions.is_empty() {
-            return;
+            return false;
         }
         for tp in &partitions {
             self.offsets.remove(tp);
         }
         effects.change(Change::Group(GroupChange::OffsetsDeleted { group: Arc::clone(&self.id), partitions }));
+        true
     }
 
     /// Returns the partitions whose offsets have passed their retention (KIP-211).

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use grete_wire::ErrorCode;
 use grete_wire::messages::{JoinGroupResponse, JoinGroupResponseMember};
+use grete_wire::{ErrorCode, counted};
 
 use super::context::{Context, optional_text, text};
 use super::state::{Group, GroupState, InitialDelay, JoinTimer};
@@ -16,7 +16,7 @@ impl Group {
     pub(super) fn store(&mut self, ctx: &mut Context<'_>) {
         let metadata = self.to_metadata();
         self.stored = Some(metadata.clone());
-        self.is_listed = true;
+        self.has_records = true;
         ctx.change(GroupChange::Metadata { group: Arc::clone(&self.id), metadata });
     }
 
@@ -104,12 +104,8 @@ impl Group {
             self.transition(ctx.now, GroupState::Empty);
             return self.store(ctx);
         }
-        ctx.effects.log.push(format!(
-            "group {}: generation {} has {} members",
-            self.id,
-            self.generation,
-            self.members.len()
-        ));
+        let members = counted(self.members.len(), "member");
+        ctx.effects.log.push(format!("group {}: generation {} has {members}", self.id, self.generation));
         self.transition(ctx.now, GroupState::CompletingRebalance);
         self.pending_sync = self.members.keys().cloned().collect();
         for id in self.members.keys().cloned().collect::<Vec<_>>() {

@@ -46,7 +46,7 @@ impl GroupCoordinator {
 
     fn restored(&mut self, group: &Arc<str>, since: Millis) -> &mut Group {
         let restored = self.groups.entry(Arc::clone(group)).or_insert_with(|| Group::new(Arc::clone(group), since));
-        restored.is_listed = true;
+        restored.has_records = true;
         restored
     }
 

@@ -80,9 +80,10 @@ pub(super) struct Group {
     /// Time until which all members must send SyncGroup.
     pub(super) sync_timer: Option<Millis>,
     pub(super) offsets: OffsetStore,
-    /// Whether anything of the group was ever stored. A group whose first commit was refused is in memory only: requests
-    /// find the group, and lists do not, as in Kafka.
-    pub(super) is_listed: bool,
+    /// Whether anything of the group was ever stored. A group whose first commit was refused is in memory only.
+    pub(super) has_records: bool,
+    /// Number of records in the group's partition when the group was created.
+    pub(super) created_after: u64,
     /// Metadata that a restarted coordinator loads. `None`: nothing was stored.
     pub(super) stored: Option<GroupMetadata>,
 }
@@ -108,7 +109,8 @@ impl Group {
             join_timer: None,
             sync_timer: None,
             offsets: OffsetStore::default(),
-            is_listed: false,
+            has_records: false,
+            created_after: 0,
             stored: None,
         }
     }

@@ -1,5 +1,7 @@
 //! Offsets that are committed in a producer's transaction (KIP-98, KIP-447).
 
+use std::sync::Arc;
+
 use grete_wire::ErrorCode;
 
 use super::GroupCoordinator;
@@ -34,8 +36,9 @@ impl GroupCoordinator {
         self.groups.get(group).is_some_and(|group| group.offsets.has_transaction(producer_id))
     }
 
-    /// Ends the transaction of a producer in all groups.
-    pub fn complete_transaction(&mut self, producer_id: i64, commit: bool, effects: &mut Effects) {
+    /// Ends the transaction of a producer in its groups, whose partitions get a marker.
+    pub fn complete_transaction(&mut self, producer_id: i64, commit: bool, groups: &[Arc<str>], effects: &mut Effects) {
+        groups.iter().for_each(|group| self.records.count(group));
         if self.end_transaction(producer_id, commit) {
             effects.change(Change::Group(GroupChange::TransactionEnded { producer_id, commit }));
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use grete_wire::records::{
     BatchHeader, BatchRecord, BatchRecords, Compression, RecordError, TimestampType, check_crc, iter_batches,
 };
-use grete_wire::{ErrorCode, WireError};
+use grete_wire::{ErrorCode, WireError, counted, plural};
 
 use super::codecs::Codecs;
 use super::config::LogConfig;
@@ -169,7 +169,8 @@ fn only_batch(records: &[u8]) -> AppendResult<(BatchHeader, &[u8])> {
 fn check_header(header: &BatchHeader) -> AppendResult<()> {
     if header.record_count <= 0 || i64::from(header.record_count) != i64::from(header.last_offset_delta) + 1 {
         let (count, last) = (header.record_count, header.last_offset_delta);
-        let message = format!("the batch has {count} records, but offsets from 0 to {last}; send consecutive offsets");
+        let records = counted(count, "record");
+        let message = format!("the batch has {records}, but offsets from 0 to {last}; send consecutive offsets");
         return Err(AppendError::invalid(message));
     }
     if header.is_control() {
@@ -227,7 +228,8 @@ fn check_records(records: &BatchRecords<'_>, now: Millis, config: &LogConfig) ->
         return Ok(max_timestamp);
     }
     let first: Vec<&str> = errors.iter().take(MAX_LISTED_ERRORS).filter_map(|(_, error)| error.as_deref()).collect();
-    let message = format!("{} records or more are refused, the first ones because: {}", errors.len(), first.join("; "));
+    let (records, are) = (counted(errors.len(), "record"), plural(errors.len(), "is", "are"));
+    let message = format!("{records} or more {are} refused, the first because: {}", first.join("; "));
     Err(AppendError { code, message: Some(message), record_errors: errors })
 }
 

@@ -30,6 +30,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use grete_sys::fork;
+use grete_wire::{counted, plural};
 use thiserror::Error;
 
 pub use config::{Limits, LogLines, ServerConfig};
@@ -169,8 +170,9 @@ fn open_journal(
     let (mut journal, replayed) = Journal::open(config, |change: Change| machine.restore(&change))?;
     let path = journal.path().display().to_string();
     if let Some((offset, bytes)) = replayed.cut {
+        let (cut, were) = (counted(bytes, "byte"), plural(bytes, "was", "were"));
         log.write(&format!(
-            "{path}: {bytes} bytes of an unfinished write were cut off at offset {offset}; none of them was acknowledged"
+            "{path}: {cut} of an unfinished write {were} cut off at offset {offset}; none of them was acknowledged"
         ));
     }
     compact(&mut journal, machine, log);

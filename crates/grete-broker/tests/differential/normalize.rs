@@ -9,8 +9,7 @@
 //! | internal topics | Grete's broker keeps groups and transactions without topics |
 //! | times after the start of the run | the two brokers append at different times |
 //! | texts of errors: only whether there is one; empty is none | wording is no protocol |
-//! | texts of errors in Produce: not at all | Grete's broker says more often why it refuses records |
-//! | pieces of a topic in a Fetch response: joined | Kafka lists partitions with errors last |
+//! | texts of errors in Produce: may be there where Kafka has none | Grete's broker says more often why it refuses records |
 //! | order in lists of structs, and of the partitions of a transaction | Kafka's hash maps have none; batches in a partition keep their order |
 //! | logs with offset lag -1 in log directories | Kafka deletes the log of a deleted partition a moment later |
 //! | topics, groups and transactions of other runs in lists of everything | seeds share one broker |
@@ -24,12 +23,6 @@ use crate::tree::Tree;
 /// Makes a response comparable.
 pub fn normalize(api: ApiKey, response: &Tree, side: &mut Side) -> Tree {
     let mut tree = response.clone();
-    if api == ApiKey::Produce {
-        drop_messages(&mut tree);
-    }
-    if api == ApiKey::Fetch {
-        join_topics(&mut tree);
-    }
     drop_foreign(api, &mut tree, side);
     sort(&mut tree, side);
     rename("", &mut tree, side, true);
@@ -45,36 +38,23 @@ fn sort_partitions(topic: &mut Tree) {
     }
 }
 
-/// Joins the pieces of a topic in a Fetch response.
-fn join_topics(tree: &mut Tree) {
-    let Tree::Struct(fields) = tree else { return };
-    let Some((_, Tree::List(topics))) = fields.iter_mut().find(|(name, _)| name == "responses") else { return };
-    let mut joined: Vec<Tree> = Vec::new();
-    for topic in topics.drain(..) {
-        let is_same = |other: &&mut Tree| {
-            other.get("topic") == topic.get("topic") && other.get("topic_id") == topic.get("topic_id")
-        };
-        match joined.iter_mut().find(is_same) {
-            Some(Tree::Struct(fields)) => {
-                let partitions = fields.iter_mut().find(|(name, _)| name == "partitions");
-                if let Some((_, Tree::List(partitions))) = partitions {
-                    partitions.extend(topic.list("partitions").iter().cloned());
+/// Drops texts of errors that only Grete's broker gives, in a Produce response: where Kafka has a text, there must be one.
+pub fn drop_extra_texts(api: ApiKey, grete: &mut Tree, kafka: &Tree) {
+    if api != ApiKey::Produce {
+        return;
+    }
+    match (grete, kafka) {
+        (Tree::Struct(grete), Tree::Struct(kafka)) => {
+            for ((name, grete), (_, kafka)) in grete.iter_mut().zip(kafka) {
+                match name.as_str() {
+                    "error_message" if matches!(kafka, Tree::Atom(text) if text == "None") => *grete = kafka.clone(),
+                    _ => drop_extra_texts(api, grete, kafka),
                 }
             }
-            _ => joined.push(topic),
         }
-    }
-    *topics = joined;
-}
-
-/// Removes the texts of errors: Grete's broker gives more of them.
-fn drop_messages(tree: &mut Tree) {
-    match tree {
-        Tree::Struct(fields) => {
-            fields.retain(|(name, _)| name != "error_message");
-            fields.iter_mut().for_each(|(_, value)| drop_messages(value));
+        (Tree::List(grete), Tree::List(kafka)) => {
+            grete.iter_mut().zip(kafka).for_each(|(grete, kafka)| drop_extra_texts(api, grete, kafka));
         }
-        Tree::List(list) => list.iter_mut().for_each(drop_messages),
         _ => {}
     }
 }

@@ -7,7 +7,7 @@ use grete_wire::messages::ApiVersionsRequest;
 
 use crate::connection::{Answer, Connection};
 use crate::message::{Ask, ask};
-use crate::normalize::normalize;
+use crate::normalize::{drop_extra_texts, normalize};
 use crate::side::Side;
 use crate::steps::{self, Offered, Step};
 use crate::tree::Tree;
@@ -159,8 +159,9 @@ impl<'a> Pair<'a> {
                     kafka_answer = self.kafka.connections[conn].receive(&waiting.kafka, DEADLINE);
                 }
             }
-            let grete = self.grete.normal(&waiting.grete, &grete_answer);
+            let mut grete = self.grete.normal(&waiting.grete, &grete_answer);
             let kafka = self.kafka.normal(&waiting.kafka, &kafka_answer);
+            drop_extra_texts(waiting.grete.api, &mut grete, &kafka);
             transcript.push(format!("  conn {conn} grete {}", short(&grete.to_string())));
             if grete != kafka {
                 transcript.push(format!("  conn {conn} kafka {}", short(&kafka.to_string())));

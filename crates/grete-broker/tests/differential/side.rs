@@ -168,6 +168,11 @@ impl Side {
         }
     }
 
+    /// Returns the names of all topics that the run can have.
+    pub fn topic_names(&self) -> impl Iterator<Item = String> + '_ {
+        ["t0", "t1", "t2", "t3", "missing"].into_iter().map(|name| format!("{}{name}", self.run))
+    }
+
     /// Returns the id of a topic.
     pub fn topic_id(&self, name: &str) -> u128 {
         self.topic_ids.get(name).copied().unwrap_or(UNKNOWN_ID)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use grete_broker::coordinator_partition::{COORDINATOR_PARTITIONS, coordinator_partition};
 use grete_wire::ApiKey;
 use grete_wire::messages::OffsetFetchRequestGroup;
 use grete_wire::messages::{ApiVersionsRequest, FindCoordinatorRequest, InitProducerIdRequest, OffsetFetchRequest};
@@ -58,8 +59,9 @@ pub fn warm_up(address: &str) {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    for index in 0..24 {
-        let key = format!("warm-{index}");
+    for partition in 0..COORDINATOR_PARTITIONS {
+        let is_wanted = |key: &String| coordinator_partition(key) == partition;
+        let key = (0..).map(|index| format!("warm-{index}")).find(is_wanted).expect("some name");
         for key_type in [0, 1] {
             let request = FindCoordinatorRequest { key: key.clone().into(), key_type, ..Default::default() };
             until_ok(ask(3, &request).expect("encodes"), |response| response.number("error_code"));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use grete_proto::admin::{AdminReply, OffsetSpec, Operation};
 use grete_proto::ids::TopicPartition;
 use grete_wire::error_code::ErrorCode;
+use grete_wire::{counted, plural};
 
 use super::groups::group_subject;
 use super::{Admin, CallContext};
@@ -69,8 +70,9 @@ impl Admin {
         match self.describe_groups(call, vec![name.clone()])?.into_iter().next() {
             Some(Ok(found)) if !found.members.is_empty() => {
                 let count = found.members.len();
-                let members = if count == 1 { "a member".to_owned() } else { format!("{count} members") };
-                let message = format!("the group has {members}, which would overwrite the new offsets with their own");
+                let (members, their) = (counted(count, "member"), plural(count, "its", "their"));
+                let message =
+                    format!("the group has {members}, which would overwrite the new offsets with {their} own");
                 Err(call.refused_error(group_subject(name), ErrorCode::NON_EMPTY_GROUP, Some(message)))
             }
             // A group that does not exist yet is created by its first offset.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use grete_proto::dispatch::{InFlightJob, LaneEvent, LaneEventKind, Pool, StalledJob};
 use grete_proto::ids::TopicPartition;
 use grete_proto::time::{MILLI, Nanos, SECOND};
+use grete_wire::{counted, plural};
 
 use crate::log_event::{Level, LogEvent};
 
@@ -37,8 +38,9 @@ impl LaneEventLog {
                 level: Level::Warning,
                 name: "consumer.unmarked",
                 message: format!(
-                    "{place}: {handler} has left {open} records unmarked, from offset {first} on, so the partition waits{}; \
+                    "{place}: {handler} has left {} unmarked, from offset {first} on, so the partition waits{}; \
                      mark what is processed, or raise max_unmarked",
+                    counted(open, "record"),
                     fmt_repeat(pauses)
                 ),
                 fields: lane_fields(
@@ -51,9 +53,11 @@ impl LaneEventLog {
                 level: Level::Warning,
                 name: "consumer.unmarked",
                 message: format!(
-                    "{place}: {handler} has not processed the record at offset {first}, {records} records have \
-                     been handed out since then, and the partition waits for it{} (after a crash they would all be \
-                     processed again); see what delays it, or raise max_unmarked",
+                    "{place}: {handler} has not processed the record at offset {first}, {} {} been handed out since \
+                     then, and the partition waits for it{} (after a crash they would all be processed again); see \
+                     what delays it, or raise max_unmarked",
+                    counted(records, "record"),
+                    plural(records, "has", "have"),
                     fmt_repeat(pauses)
                 ),
                 fields: lane_fields(
@@ -90,8 +94,8 @@ impl LaneEventLog {
                     level: Level::Warning,
                     name: "consumer.expired",
                     message: format!(
-                        "{place}: {records} records were skipped because they are older than {handler}'s max_age, the \
-                         last of them at offsets {first}..{last}"
+                        "{place}: {records} {} older than {handler}'s max_age, the last at offsets {first}..{last}",
+                        plural(records, "record was skipped: it is", "records were skipped: they are")
                     ),
                     fields: lane_fields(
                         handler,
@@ -115,7 +119,7 @@ impl LaneEventLog {
 
 /// Formats how often a partition has waited since the last log event.
 fn fmt_repeat(pauses: u64) -> String {
-    if pauses > 1 { format!(" (for the {pauses}th time since the last log event)") } else { String::new() }
+    if pauses > 1 { format!(" ({pauses} times since the last log event)") } else { String::new() }
 }
 
 /// Returns the log event of a job that runs for too long. `blocked`: for how long the event loop has not run.
@@ -125,9 +129,10 @@ pub(crate) fn stalled(stall: &StalledJob, blocked: Option<Nanos>) -> LogEvent {
     let rows = stall.offsets.map_or(String::new(), |(first, last)| format!(" offsets {first}..{last}"));
     if stall.awaiting {
         let message = format!(
-            "{place}: {handler} ({hook}){rows} has returned, and waits for {seconds:.1} s for {} records that it produced; no broker \
-             has acknowledged them, so the partition waits, and its offsets are not committed",
-            stall.open_outputs
+            "{place}: {handler} ({hook}){rows} has returned, and waits for {seconds:.1} s for {} that it produced; no broker \
+             has acknowledged {}, so the partition waits, and its offsets are not committed",
+            counted(stall.open_outputs, "record"),
+            plural(stall.open_outputs, "it", "them")
         );
         let mut extra = job_fields(handler, tp, stall.instance, stall.running_for, &stall.worker);
         extra.push(("undelivered", stall.open_outputs.to_string()));
@@ -180,12 +185,14 @@ pub(crate) fn abandoned(job: &InFlightJob, now: Nanos) -> LogEvent {
     let place = fmt_partition(tp);
     let running_for = now.saturating_sub(job.since);
     if job.handled_at.is_some() {
+        let outputs = job.shared.pending_outputs();
         let message = format!(
-            "{place}: {handler} ({}) has returned, and {} records that it produced were not acknowledged within \
+            "{place}: {handler} ({}) has returned, and {} that it produced {} not acknowledged within \
              max.poll.interval.ms, so the partition went on without it; its records are processed again by the partition's next \
              owner. See why brokers do not take what it produces",
             job.kind.name(),
-            job.shared.pending_outputs()
+            counted(outputs, "record"),
+            plural(outputs, "was", "were")
         );
         let fields = job_fields(handler, tp, job.instance, running_for, &job.worker);
         return LogEvent { level: Level::Error, name: "consumer.abandoned", message, fields };

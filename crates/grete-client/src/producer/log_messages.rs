@@ -5,6 +5,7 @@ use grete_proto::producer::ProducerLogEvent;
 use grete_proto::producer::{Accumulator, DropReason, DroppedRecords, FatalError, LastError, SenderLogEvent};
 use grete_proto::request::RequestError;
 use grete_wire::error_code::ErrorCode;
+use grete_wire::{counted, plural};
 
 use crate::error::ClientError;
 use crate::log_event::{Level, LogEvent};
@@ -35,14 +36,18 @@ pub(super) fn producer_event(notice: &ProducerLogEvent) -> Option<LogEvent> {
             SenderLogEvent::Retried { tp, batches, records, cause } => batch_log_event(
                 Level::Info,
                 "produce.retried",
-                format!("{tp}: {} are sent again: {cause}", fmt_batches(*batches, *records)),
+                format!("{tp}: {} sent again: {cause}", fmt_batches(*batches, *records)),
                 tp,
                 records,
             ),
             SenderLogEvent::Split { tp, records, code } => batch_log_event(
                 Level::Info,
                 "produce.split",
-                format!("{tp}: a batch of {records} records is too large for the topic ({}): halved", code.name()),
+                format!(
+                    "{tp}: a batch of {} is too large for the topic ({}): halved",
+                    counted(*records, "record"),
+                    code.name()
+                ),
                 tp,
                 records,
             ),
@@ -65,11 +70,12 @@ pub(super) fn producer_event(notice: &ProducerLogEvent) -> Option<LogEvent> {
     })
 }
 
-/// Formats the batches of one partition, or of several partitions of which one is named.
+/// Formats the batches of one partition, or of several partitions of which one is named, with their verb.
 fn fmt_batches(batches: u32, records: u64) -> String {
+    let (of, are) = (counted(records, "record"), plural(records, "is", "are"));
     match batches {
-        0 | 1 => format!("{records} records"),
-        batches => format!("{records} records in {batches} batches (also of other partitions)"),
+        0 | 1 => format!("{of} {are}"),
+        batches => format!("{of} in {batches} batches (also of other partitions) {are}"),
     }
 }
 
@@ -80,22 +86,23 @@ fn records_dropped(why: DropReason, lost: &[DroppedRecords]) -> Option<LogEvent>
     let records = lost.iter().map(|lost| lost.records).sum::<u64>();
     let unknown = lost.iter().map(|lost| lost.unknown).sum::<u64>();
     let fate = match unknown {
-        0 => "no broker has them".to_owned(),
-        _ if unknown == records => "they may have been written".to_owned(),
+        0 => format!("no broker has {}", plural(records, "it", "them")),
+        _ if unknown == records => format!("{} may have been written", plural(records, "it", "they")),
         _ => format!("{unknown} of them may have been written, the others are on no broker"),
     };
     let (name, happened) = match why {
-        DropReason::Expired => ("produce.expired", "were not delivered within delivery.timeout.ms".to_owned()),
-        DropReason::Closed => ("produce.given_up", "were given up when the producer was closed".to_owned()),
-        DropReason::Fatal => ("produce.given_up", "were given up, because the producer has failed".to_owned()),
-        DropReason::Refused(code) => ("produce.failed", format!("were refused: {} ({})", code.message(), code.name())),
+        DropReason::Expired => ("produce.expired", "not delivered within delivery.timeout.ms".to_owned()),
+        DropReason::Closed => ("produce.given_up", "given up when the producer was closed".to_owned()),
+        DropReason::Fatal => ("produce.given_up", "given up, because the producer has failed".to_owned()),
+        DropReason::Refused(code) => ("produce.failed", format!("refused: {} ({})", code.message(), code.name())),
     };
     let others = match lost.len() {
         1 => String::new(),
-        count => format!(" and {} other partitions", count - 1),
+        count => format!(" and {}", counted(count - 1, "other partition")),
     };
     let several = if batches > 1 { format!(" in {batches} batches") } else { String::new() };
-    let message = format!("{}{others}: {records} records{several} {happened}; {fate}", first.tp);
+    let (of, were) = (counted(records, "record"), plural(records, "was", "were"));
+    let message = format!("{}{others}: {of}{several} {were} {happened}; {fate}", first.tp);
     Some(batch_log_event(Level::Error, name, message, &first.tp, records))
 }
 
@@ -133,5 +140,43 @@ pub(super) fn topic_error(topic: &str, code: ErrorCode) -> ClientError {
             ClientError::Authorization(format!("topic {topic:?}: {} ({})", code.message(), code.name()))
         }
         code => log_messages::kafka_error(&format!("topic {topic:?}"), code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dropped(partition: i32, records: u64, unknown: u64) -> DroppedRecords {
+        DroppedRecords { tp: TopicPartition::new("orders", partition), batches: 1, records, unknown }
+    }
+
+    fn expired(lost: &[DroppedRecords]) -> String {
+        records_dropped(DropReason::Expired, lost).expect("worth a line").message
+    }
+
+    #[test]
+    fn lines_count_records_with_the_right_plural() {
+        let sent_again = |batches, records| {
+            let tp = TopicPartition::new("orders", 0);
+            let event = SenderLogEvent::Retried { tp, batches, records, cause: NO_CONNECTION };
+            producer_event(&ProducerLogEvent::Sender(event)).expect("worth a line").message
+        };
+        assert!(sent_again(1, 1).starts_with("orders[0]: 1 record is sent again: "), "{}", sent_again(1, 1));
+        let several = "orders[0]: 7 records in 2 batches (also of other partitions) are sent again: ";
+        assert!(sent_again(2, 7).starts_with(several), "{}", sent_again(2, 7));
+        assert_eq!(
+            expired(&[dropped(0, 1, 0)]),
+            "orders[0]: 1 record was not delivered within delivery.timeout.ms; no broker has it"
+        );
+        assert_eq!(
+            expired(&[dropped(0, 1, 1)]),
+            "orders[0]: 1 record was not delivered within delivery.timeout.ms; it may have been written"
+        );
+        assert_eq!(
+            expired(&[dropped(0, 2, 2), dropped(1, 3, 0)]),
+            "orders[0] and 1 other partition: 5 records in 2 batches were not delivered within delivery.timeout.ms; 2 of \
+             them may have been written, the others are on no broker"
+        );
     }
 }

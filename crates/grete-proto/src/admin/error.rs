@@ -1,5 +1,6 @@
 //! Errors of an operation or of one of its items.
 
+use grete_wire::counted;
 use grete_wire::error_code::ErrorCode;
 
 use crate::ids::NodeId;
@@ -26,7 +27,7 @@ pub enum AdminError {
         message: Option<String>,
     },
     /// The topic does not have the requested partition.
-    #[error("the topic has {count} partitions, numbered from 0")]
+    #[error("the topic has {}, numbered from 0", counted(*.count, "partition"))]
     NoPartition {
         /// Number of partitions.
         count: usize,

@@ -11,6 +11,7 @@ from grete._cli.session import AdminSession
 from grete._cli.terminal import output
 from grete._dlq.filter import DeadLetterFilter
 from grete._dlq.reader import SETTINGS
+from grete._plural import plural
 from grete.client import Consumer
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,4 +52,5 @@ def open_consumer(session: AdminSession, **settings: str) -> Iterator[Consumer]:
 def warn_foreign(topic: str, foreign: int, records: int) -> None:
     """Reports records of a dead letter topic that are no dead letters."""
     if foreign:
-        output.note(f"{foreign:,} of {records:,} records of {topic} are no dead letters, and left out")
+        are = plural(foreign, "is no dead letter", "are no dead letters")
+        output.note(f"{foreign:,} of {output.count_of(records, 'record')} of {topic} {are}, and left out")

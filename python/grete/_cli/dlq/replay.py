@@ -26,6 +26,7 @@ from grete._dlq.checkpoint import (
 from grete._dlq.rate_limiter import RateLimiter
 from grete._dlq.reader import DeadLetterReader, OffsetRange, offset_ranges
 from grete._dlq.replay import Replay, ReplayPlan, plan_replay
+from grete._plural import plural
 from grete.client import Producer
 from grete.errors import GreteError
 
@@ -150,7 +151,8 @@ def _run(
         raise
     except KeyboardInterrupt:
         raise click.ClickException(
-            f"given up: {run.pending:,} records were sent and are not acknowledged, the next replay sends them again; "
+            f"given up: {output.count_of(run.pending, 'record')} {plural(run.pending, 'was', 'were')} sent and not "
+            f"acknowledged, the next replay sends {plural(run.pending, 'it', 'them')} again; "
             f"replayed: {_by_topic(run.replayed)}"
         ) from None
     finally:

@@ -17,6 +17,7 @@ from grete._dlq import header_names
 from grete._dlq.dead_letter import DeadLetter, format_time, parse_dead_letter
 from grete._dlq.reader import OffsetRange, offset_ranges, read_range
 from grete._native import Message
+from grete._plural import counted
 
 Form = Literal["auto", "text", "hex", "json"]
 
@@ -78,17 +79,17 @@ def _lines(message: Message, letter: DeadLetter | None, form: Form) -> Iterator[
         if value is None:
             yield f"{name:<10} null"
         else:
-            yield f"{name:<10} {len(value):,} bytes"
+            yield f"{name:<10} {output.count_of(len(value), 'byte')}"
             yield from (f"  {line}" for line in format_bytes(value, form))
 
 
 def _failure(letter: DeadLetter) -> Iterator[str]:
     yield f"from       {letter.origin}, group {letter.group or '-'}"
-    attempts = "an unknown number of" if letter.attempts is None else letter.attempts
+    attempts = "an unknown number of attempts" if letter.attempts is None else counted(letter.attempts, "attempt")
     first, last = format_time(letter.first_failed) or "?", format_time(letter.last_failed) or "?"
-    yield f"failed     after {attempts} attempts, {first} to {last}"
+    yield f"failed     after {attempts}, {first} to {last}"
     if letter.replay_count:
-        yield f"replayed   {letter.replay_count} times"
+        yield f"replayed   {counted(letter.replay_count, 'time')}"
     yield Styled(f"error      {letter.error_class or '-'}", "red")
     yield from (f"  {line}" for line in letter.error_message.splitlines())
 

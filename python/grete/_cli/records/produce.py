@@ -16,6 +16,7 @@ from grete._cli.terminal.escapes import printable, unescaped
 from grete._cli.terminal.interrupt import Interrupt, Interrupted
 from grete._cli.terminal.progress import Progress
 from grete._config import layers
+from grete._plural import plural
 from grete.client import Deliveries, Producer
 from grete.errors import GreteError, RecordTooLargeError, RecordTypeError
 
@@ -183,7 +184,8 @@ class _InputSender:
             self._flush()
         except KeyboardInterrupt:
             self._collect_completed()
-            self._stopped = f"given up: {self._pending:,} records are not acknowledged"
+            records = output.count_of(self._pending, "record")
+            self._stopped = f"given up: {records} {plural(self._pending, 'is', 'are')} not acknowledged"
         finally:
             self._progress.finish(self._acknowledged)
 
@@ -237,7 +239,8 @@ class _InputSender:
         if self._failed:
             total = self._acknowledged + self._failed
             messages.append(
-                f"{self._failed:,} of {total:,} records were not delivered; the first, {self._first_failure}"
+                f"{self._failed:,} of {output.count_of(total, 'record')} {plural(self._failed, 'was', 'were')} not "
+                f"delivered; the first, {self._first_failure}"
             )
         if messages:
             raise click.ClickException("; ".join([*messages, f"acknowledged: {self._acknowledged:,}"]))

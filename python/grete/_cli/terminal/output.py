@@ -21,6 +21,7 @@ import click
 
 from grete._cli.terminal.escapes import printable
 from grete._cli.terminal.table import Styled, Table
+from grete._plural import plural
 
 if TYPE_CHECKING:
     import rich.console
@@ -154,7 +155,7 @@ def note(text: str) -> None:
 
 def count_of(count: int, what: str) -> str:
     """Returns a number with its noun: "1 record", "10,000 records"."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return f"{count:,} {plural(count, what)}"
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from grete._dlq import header_names
 from grete._native import Delivery, Job, Message
+from grete._plural import counted
 from grete._routing.routes import Route
 from grete.client import Producer
 from grete.errors import DeadLetterError, DeliveryError, RecordTooLargeError, TimeoutError, UnknownTopicError  # noqa: A004
@@ -78,15 +79,14 @@ class DeadLetters:
             logger,
             logging.WARNING,
             "consumer.dead_letter",
-            "%s[%d]@%d: written to %s[%d]@%s after %d attempt%s (%s: %s)",
+            "%s[%d]@%d: written to %s[%d]@%s after %s (%s: %s)",
             message.topic,
             message.partition,
             message.offset,
             delivery.topic,
             delivery.partition,
             delivery.offset,
-            attempts,
-            "" if attempts == 1 else "s",
+            counted(attempts, "attempt"),
             kind,
             truncate(" ".join(text.split()), 200),
             fields={

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from grete._native import Job
+from grete._plural import counted
 from grete._routing.routes import Route
 from grete.errors import DeadLetterError, DeliveryError, Reject, RetryLater, RevokedError, UnknownTopicError
 from grete.instrumentation._logging.error_report import summarize
@@ -221,7 +222,9 @@ class _Outcome:
             case "later":
                 return self._later()
             case "bisect":
-                return f"next attempt in halves, to find the record that fails: {decision.rows} records first"
+                return (
+                    f"next attempt in halves, to find the record that fails: {counted(decision.rows, 'record')} first"
+                )
             case "dead_letter":
                 return self._dead_letter(decision)
             case "halt":
@@ -254,7 +257,8 @@ class _Outcome:
             why = "a record was rejected" if self.action.kind == "reject" else "this error is not for a retry"
             return f"{text}: {why}, but the route has no dead_letter, and nothing is skipped"
         if not _has_attempts_left(route, decision) and route.dead_letter is None:
-            return f"{text}: all {attempts} attempts failed, but without dead_letter nothing is skipped"
+            failed = "the only attempt" if attempts == 1 else f"all {attempts} attempts"
+            return f"{text}: {failed} failed, but without dead_letter nothing is skipped"
         return text
 
     def _when(self) -> str:

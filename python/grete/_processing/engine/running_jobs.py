@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from grete._native import Job
+from grete._plural import counted
 from grete._process import stacks
 from grete._processing.engine.worker import Worker
 from grete._routing.routes import Route
@@ -60,9 +61,7 @@ def describe_jobs(
             name = f"{name.removesuffix('.consume')}.{row['kind']}"
         place = f"{name} on {row['topic']}[{row['partition']}]"
         if row["undelivered"] is not None:
-            count = row["undelivered"]
-            records = "1 record" if count == 1 else f"{count} records"
-            text = f"{place} has returned and waits for {records} that it produced"
+            text = f"{place} has returned and waits for {counted(row['undelivered'], 'record')} that it produced"
         elif row["begun"]:
             text = f"{place}{format_offsets(job)} for {row['seconds']:.1f} s in {where}"
         else:

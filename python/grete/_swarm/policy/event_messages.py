@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from logging import DEBUG, ERROR, INFO, WARNING
 from typing import TYPE_CHECKING
 
+from grete._plural import counted, plural
 from grete._swarm.policy import exit_status, wait_report
 from grete._swarm.policy.actions import EmitEvent
 from grete._swarm.policy.limits import Limits
@@ -148,7 +149,7 @@ def died(now: float, node: NodeState, status: int, restart_in: float | None, dow
 
 def no_node_ready(number: int, seconds: float, limit: float) -> EmitEvent:
     text = (
-        f"no node of {format_count(number)} has been ready for {seconds:.1f} s; is Kafka reachable? Nodes are not "
+        f"no node of {counted(number, 'node')} has been ready for {seconds:.1f} s; is Kafka reachable? Nodes are not "
         "restarted, because that would not help"
     )
     return make_event("swarm.not_ready", WARNING, text, nodes=number, seconds=seconds, limit=limit)
@@ -169,7 +170,7 @@ def waiting(
     left = None if rolling_deadline is None else rolling_deadline - now
     how_long = "" if left is None else f" (the rolling restart gives up in {left:.1f} s: not_ready_timeout)"
     more = f"; and {len(texts) - _MAX_NAMED} more" if len(texts) > _MAX_NAMED else ""
-    text = f"waiting for {format_count(len(texts))} of {len(all_)}{how_long}: {'; '.join(texts[:_MAX_NAMED])}{more}"
+    text = f"waiting for {counted(len(texts), 'node')} of {len(all_)}{how_long}: {'; '.join(texts[:_MAX_NAMED])}{more}"
     seconds = max(now - wait_report.waiting_since(node) for node in awaited)
     return make_event(
         "swarm.waiting", INFO, text, nodes=[node.id for node in awaited], seconds=seconds, limit=left, causes=texts
@@ -208,12 +209,7 @@ def rolling_timeout_text(nodes: Sequence[NodeState], limit: float) -> str:
 
 def format_nodes(numbers: Sequence[int]) -> str:
     """Formats node numbers: "nodes 1, 2"."""
-    return f"node{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
-
-
-def format_count(number: int) -> str:
-    """Formats a number of nodes: "4 nodes"."""
-    return f"{number} node{'' if number == 1 else 's'}"
+    return f"{plural(len(numbers), 'node')} {', '.join(map(str, numbers))}"
 
 
 def _ids(node: NodeState) -> dict[str, int | None]:

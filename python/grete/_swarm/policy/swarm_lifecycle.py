@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from logging import ERROR, INFO, WARNING
 
+from grete._plural import counted
 from grete._swarm.policy import event_messages, exit_status
 from grete._swarm.policy.actions import Action, Exit, LeaveGroupsOnStop
 from grete._swarm.policy.backoff import Backoff
@@ -42,7 +43,7 @@ class SwarmLifecycle:
         """Forks all nodes."""
         self._started_at = now
         count = len(self._nodes)
-        self._emit("swarm.started", INFO, f"{event_messages.format_count(count)} will be forked", nodes=count)
+        self._emit("swarm.started", INFO, f"{counted(count, 'node')} will be forked", nodes=count)
         for node in self._nodes:
             self._node_lifecycle.request_fork(now, node)
 
@@ -50,7 +51,7 @@ class SwarmLifecycle:
         """Stops all nodes, and then the swarm."""
         if not self.stopping:
             alive, limit = self._alive(), self._limits.shutdown_timeout
-            text = f"the swarm stops: {event_messages.format_count(alive)} asked to stop within {limit:g} s"
+            text = f"the swarm stops: {counted(alive, 'node')} asked to stop within {limit:g} s"
             self._emit("swarm.stopping", INFO, text, nodes=alive, limit=limit)
             self._stop(now)
 
@@ -72,7 +73,7 @@ class SwarmLifecycle:
             return
         self.quieted = True
         alive = self._alive()
-        text = f"the swarm is quiet: {event_messages.format_count(alive)} finish their work; no more records and nodes"
+        text = f"the swarm is quiet: {counted(alive, 'node')} finish their work; no more records and nodes"
         self._emit("swarm.quiet", INFO, text, nodes=alive)
         if self.rolling is not None:
             text = "the rolling restart is aborted: the swarm is quiet from now on"
@@ -207,7 +208,7 @@ class SwarmLifecycle:
         elif rolling.is_done:
             self.rolling = None
             count, seconds = rolling.replaced, now - rolling.since
-            text = f"the rolling restart is complete: {event_messages.format_count(count)} replaced in {seconds:.1f} s"
+            text = f"the rolling restart is complete: {counted(count, 'node')} replaced in {seconds:.1f} s"
             self._emit("swarm.restarted", INFO, text, nodes=count, seconds=seconds)
         else:
             self._stop_if_rolling_timed_out(now, rolling)

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from grete._config.layers import Config
+from grete._plural import counted
 from grete._process import callsite, exit_hooks
 from grete._swarm.preflight import native_libraries
 from grete._swarm.status import memory
@@ -40,8 +41,8 @@ def check_forkable(monitor: Monitor | None = None) -> None:
         if kafka.keys() & _native_threads().keys():
             named = f": {', '.join(owners)}" if owners else ""
             found.append(
-                f"a confluent-kafka client is open{named} ({len(kafka)} threads, like {min(kafka.values())!r}): "
-                f"its connections do not survive a fork; {_ALTERNATIVES}, or close it"
+                f"a confluent-kafka client is open{named} ({counted(len(kafka), 'thread')}, like "
+                f"{min(kafka.values())!r}): its connections do not survive a fork; {_ALTERNATIVES}, or close it"
             )
     if found:
         raise NotForkableError(

@@ -7,6 +7,7 @@ against its limits; the supervisor checks the states of nodes, some without a pr
 from typing import TypedDict
 
 from grete import _native
+from grete._plural import counted, plural
 from grete._swarm.status.snapshot import FailedPartitionStatus, NodeStatus, OverdueJobStatus, Status
 
 UNKILLABLE_AFTER = 5.0
@@ -74,7 +75,11 @@ def check_readiness(status: Status) -> ProbeResult:
     failed = _longest_failed_partition(status)
     if failed is not None and status["failed_partition_probes"] != "none":
         return _result(status, False, failed)
-    return _result(status, True, f"{ready_count} of {len(status['nodes'])} nodes are ready")
+    return _result(
+        status,
+        True,
+        f"{ready_count} of {counted(len(status['nodes']), 'node')} {plural(ready_count, 'is', 'are')} ready",
+    )
 
 
 def collect_problems(status: Status) -> list[Problem]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypedDict
 
+from grete._plural import counted
+
 PROC = Path("/proc")
 ROUND_INTERVAL = 60.0
 """Minimum seconds between two rounds of `MemorySampler`."""
@@ -182,7 +184,7 @@ def describe(memories: SwarmMemory) -> str:
     whole = memories["pss"]
     if whole is None:
         sizes = ", ".join(f"{one['node']}: {_mib(one['rss'])}" for one in nodes)
-        return f"memory of {len(nodes)} nodes, shared pages counted in each: {sizes}"
+        return f"memory of {counted(len(nodes), 'node')}, shared pages counted in each: {sizes}"
     sizes = ", ".join(f"node {one['node']}: {_mib(one['pss'])}" for one in nodes)
     return f"the swarm takes {_mib(whole)} (PSS): supervisor {_mib(memories['supervisor'])}, {sizes}"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from grete import _native
 from grete._config import layers
+from grete._plural import counted
 from grete._processing.running_app import RunningApp
 from grete.app import App
 from grete.errors import ClosedError, GreteError, GroupError, KafkaError, RevokedError, TimeoutError  # noqa: A004
@@ -324,8 +325,7 @@ class RunningTestApp:
                 undelivered[job["handler"]] += job["undelivered"]
         text = "".join(f", {name} runs for {max(seconds):.1f} s" for name, seconds in handlers.items())
         return text + "".join(
-            f", {name} has returned and waits for the delivery of {count} record{'' if count == 1 else 's'} that it "
-            "produced"
+            f", {name} has returned and waits for the delivery of {counted(count, 'record')} that it produced"
             for name, count in undelivered.items()
         )
 

@@ -12,7 +12,7 @@ use grete_wire::messages::{
 
 use super::older_fetch::{FIRST_VERSION_WITH_DIVERGING_EPOCH, named_partitions, unsupported};
 use crate::cluster::{Cluster, RequestContext};
-use crate::fetch_session::{FetchSessions, FetchTopicKey, SessionUse, WantedPartition};
+use crate::fetch_session::{FetchSessions, FetchTopicKey, SessionUse, WantedPartition, is_unknown};
 use crate::ids::{BrokerId, Millis, RequestId, TopicId};
 use crate::message::Response;
 use crate::topics::Topic;
@@ -300,7 +300,11 @@ impl Cluster {
 
     fn respond_fetch(&mut self, context: &RequestContext, plan: PlannedFetch, data: FetchedData) {
         let leaders = data.leaders;
-        let (session_id, partitions) = self.store_session(context, plan.session, data.partitions);
+        let (session_id, mut partitions) = match self.fetch_sessions.get_mut(&context.broker) {
+            Some(sessions) => sessions.respond(context.version, plan.session, data.partitions),
+            None => (0, data.partitions),
+        };
+        partitions.sort_by_key(|(_, data)| place_in_response(data));
         let has_diverged = partitions.iter().any(|(_, data)| data.diverging_epoch.epoch >= 0);
         if has_diverged && context.version < FIRST_VERSION_WITH_DIVERGING_EPOCH {
             return self.reply(context, Response::Fetch(unsupported(session_id, &plan.named)));
@@ -333,52 +337,17 @@ impl Cluster {
         let response = FetchResponse { session_id, responses, node_endpoints, ..FetchResponse::default() };
         self.reply(context, Response::Fetch(response));
     }
-
-    /// Stores what the session knows now. Returns the session's id and the partitions to send: all in a full response,
-    /// those with news in an incremental one.
-    fn store_session(
-        &mut self,
-        context: &RequestContext,
-        session: SessionUse,
-        mut partitions: Vec<(WantedPartition, PartitionData<'static>)>,
-    ) -> (i32, Vec<(WantedPartition, PartitionData<'static>)>) {
-        let Some(sessions) = self.fetch_sessions.get_mut(&context.broker) else { return (0, partitions) };
-        let is_incremental = matches!(session, SessionUse::Incremental(_));
-        let (mut first, mut last, mut sent) = (Vec::new(), Vec::new(), Vec::new());
-        for (mut wanted, data) in partitions.drain(..) {
-            let has_records = data.records.as_ref().is_some_and(|records| !records.is_empty());
-            let is_news = has_records
-                || data.error_code != 0
-                || data.diverging_epoch.epoch >= 0
-                || data.high_watermark != wanted.last_high_watermark
-                || data.log_start_offset != wanted.last_log_start_offset;
-            // A partition with an error is sent again until the error is gone.
-            wanted.last_high_watermark = if data.error_code == 0 { data.high_watermark } else { -1 };
-            wanted.last_log_start_offset = data.log_start_offset;
-            // The partitions that had data are read last by the next request. A new session keeps the order of its first
-            // request, with unknown partitions at the end.
-            let is_last = if is_incremental { has_records } else { is_unknown(&data) };
-            let order = if is_last { &mut last } else { &mut first };
-            order.push(wanted.clone());
-            if is_news || !is_incremental {
-                sent.push((wanted, data));
-            }
-        }
-        first.append(&mut last);
-        match session {
-            SessionUse::None => (0, sent),
-            SessionUse::New if first.is_empty() => (0, sent),
-            SessionUse::New => (sessions.open(context.version, first), sent),
-            SessionUse::Incremental(id) => {
-                sessions.store(id, first);
-                (id, sent)
-            }
-        }
-    }
 }
 
-fn is_unknown(data: &PartitionData<'_>) -> bool {
-    [ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0, ErrorCode::UNKNOWN_TOPIC_ID.0].contains(&data.error_code)
+/// Returns a key for the order of a response: in Kafka the partitions that are missing before the log is asked come
+/// last, those of unknown topic ids first among them.
+fn place_in_response(data: &PartitionData<'_>) -> u8 {
+    match ErrorCode(data.error_code) {
+        _ if data.aborted_transactions.is_none() => 0,
+        ErrorCode::UNKNOWN_TOPIC_ID => 1,
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => 2,
+        _ => 0,
+    }
 }
 
 fn is_enough(plan: &PlannedFetch, data: &FetchedData) -> bool {

@@ -51,8 +51,7 @@ impl Cluster {
             return self.refuse(context, &request, ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
         }
         if self.transactional_producers(context, request) > 1 {
-            let request = Request::Produce(request.clone());
-            return self.refuse(context, &request, ErrorCode::INVALID_PRODUCER_ID_MAPPING);
+            return self.refuse_several_producers(context, request);
         }
         let mut responses = Vec::new();
         for topic in &request.topic_data {
@@ -85,6 +84,30 @@ impl Cluster {
             if context.version >= 10 { leaders.into_iter().filter_map(endpoint).collect() } else { Vec::new() };
         let response = ProduceResponse { responses, node_endpoints, ..ProduceResponse::default() };
         self.reply(context, Response::Produce(response));
+    }
+
+    /// Refuses all partitions of a request whose transactional batches are of several producers.
+    fn refuse_several_producers(&mut self, context: &RequestContext, request: &ProduceRequest<'_>) {
+        if request.acks == 0 {
+            return self.effects.no_reply(context.id);
+        }
+        let refused = |data: &PartitionProduceData<'_>| {
+            let error = AppendError {
+                code: ErrorCode::INVALID_PRODUCER_ID_MAPPING,
+                message: Some(
+                    "the transactional batches have several producer ids; send one request for each".to_owned(),
+                ),
+                record_errors: Vec::new(),
+            };
+            refused_partition(data.index, error)
+        };
+        let topic = |topic: &TopicProduceData<'_>| TopicProduceResponse {
+            name: Cow::Owned(topic.name.to_string()),
+            topic_id: topic.topic_id,
+            partition_responses: topic.partition_data.iter().map(refused).collect(),
+        };
+        let responses = request.topic_data.iter().map(topic).collect();
+        self.reply(context, Response::Produce(ProduceResponse { responses, ..ProduceResponse::default() }));
     }
 
     /// Returns the number of different producers in the transactional batches of partitions that exist.
@@ -181,7 +204,11 @@ impl Cluster {
         if !(-1..=1).contains(&request.acks) {
             return Err(refused(ErrorCode::INVALID_REQUIRED_ACKS));
         }
-        let checks = self.check_transaction(context.version, id, key, &tp, records).map_err(refused)?;
+        let checks = self.check_transaction(context.version, id, key, &tp, records).map_err(|code| {
+            let not_added = "the transaction does not have the partition; add it with AddPartitionsToTxn first";
+            let message = (code == ErrorCode::INVALID_TXN_STATE).then(|| not_added.to_owned());
+            AppendError { message, ..refused(code) }
+        })?;
         let appended = match self.append(key, records, checks) {
             Ok(appended) => appended,
             Err(error) if WITHOUT_LOG_START.contains(&error.code) => return Err(error),

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use grete_wire::ErrorCode;
 use grete_wire::messages::{
     CreatableTopic, CreatableTopicConfigs, CreatableTopicResult, CreatePartitionsRequest, CreatePartitionsResponse,
     CreatePartitionsTopic, CreatePartitionsTopicResult, CreateTopicsRequest, CreateTopicsResponse,
 };
+use grete_wire::{ErrorCode, counted, plural};
 
 use crate::cluster::{Cluster, RequestContext};
 use crate::ids::{BrokerId, TopicId};
@@ -247,7 +247,14 @@ impl Cluster {
                 assignments.iter().map(|assignment| assignment.broker_ids.clone()).collect()
             }
             Some(assignments) => {
-                let message = format!("{added} partitions are added, but {} assignments are given.", assignments.len());
+                let given = assignments.len();
+                let message = format!(
+                    "{} {} added, but {} {} given.",
+                    counted(added, "partition"),
+                    plural(added, "is", "are"),
+                    counted(given, "assignment"),
+                    plural(given, "is", "are")
+                );
                 return Err((ErrorCode::INVALID_REPLICA_ASSIGNMENT, message));
             }
         };

@@ -109,7 +109,7 @@ impl Cluster {
             }
         }
         if !marker.groups.is_empty() {
-            self.groups.complete_transaction(marker.producer_id, marker.commit, &mut self.effects);
+            self.groups.complete_transaction(marker.producer_id, marker.commit, &marker.groups, &mut self.effects);
         }
         self.transactions.complete(now, &marker.transactional_id, &mut self.effects);
     }

@@ -1,7 +1,7 @@
 //! Long polls, sessions and the limits of a Fetch.
 
 use grete_wire::ErrorCode;
-use grete_wire::messages::{FetchRequest, FetchResponse};
+use grete_wire::messages::{FetchRequest, FetchResponse, FetchableTopicResponse};
 
 use super::harness::{Fixture, decode, fetch_request, only_partition};
 use crate::cluster::{Action, Event, MAX_QUEUED_REQUESTS};
@@ -103,7 +103,11 @@ fn a_new_session_keeps_its_order_and_then_reads_partitions_with_data_last() {
         wanted.partition = partition;
         first.topics[0].partitions.push(wanted);
     }
-    let session = fixture.call(reader, 12, &first, |response: FetchResponse<'_>| response.session_id);
+    let session = fixture.call(reader, 12, &first, |response: FetchResponse<'_>| {
+        let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+        assert_eq!(partitions.map(|data| data.partition_index).collect::<Vec<_>>(), [0, 1, 7], "unknown ones are last");
+        response.session_id
+    });
     // There is room for one batch. Partition 7 does not exist, and is no more in the way.
     let mut read = Vec::new();
     for session_epoch in 1..5 {
@@ -165,6 +169,26 @@ fn an_older_version_in_a_session_that_has_diverged_is_unsupported() {
     });
     let next = FetchRequest { session_id: session, session_epoch: 3, ..FetchRequest::default() };
     fixture.call(reader, 12, &next, |response| assert_eq!(response.error_code, 0));
+}
+
+#[test]
+fn missing_partitions_are_the_last_ones_of_a_response() {
+    let (mut fixture, reader, _) = fixture();
+    let id = fixture.cluster.topics().get("orders").unwrap().id;
+    let mut request = fetch_request("", 7, 0, 0);
+    request.topics[0].topic_id = id;
+    let mut second = request.topics[0].partitions[0].clone();
+    second.partition = 0;
+    request.topics[0].partitions.push(second);
+    let mut other = request.topics[0].clone();
+    other.topic_id = 57_005;
+    other.partitions.truncate(1);
+    request.topics.push(other);
+    fixture.call(reader, 13, &request, |response: FetchResponse<'_>| {
+        let place = |topic: &FetchableTopicResponse<'_>| (topic.topic_id, topic.partitions[0].partition_index);
+        let places: Vec<_> = response.responses.iter().map(place).collect();
+        assert_eq!(places, [(id, 0), (57_005, 7), (id, 7)]);
+    });
 }
 
 #[test]

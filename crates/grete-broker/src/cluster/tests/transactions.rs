@@ -82,3 +82,34 @@ fn a_batch_behind_one_whose_transaction_was_not_verified_is_out_of_order() {
     assert_eq!(produce(&mut fixture, conn, 9, "pay", pay, 0), 0);
     assert_eq!(produce(&mut fixture, conn, 9, "pay", pay, 1), 0);
 }
+
+#[test]
+fn a_refused_transactional_batch_has_a_text() {
+    let mut fixture = Fixture::new(1);
+    let conn = fixture.connect(1);
+    fixture.create_topic(conn, "orders", 2);
+    let pay = producer(&mut fixture, conn, "pay");
+    let batch = |producer_id| {
+        let options = BatchOptions {
+            transactional: true,
+            producer_id,
+            producer_epoch: 0,
+            base_sequence: 0,
+            ..BatchOptions::default()
+        };
+        build_batch(0, &[TestRecord::value(1_000_000, "x")], &options)
+    };
+    let (own, others) = (batch(pay), batch(pay + 1));
+    let mut request = ProduceRequest { transactional_id: Some("pay".into()), ..produce_request("orders", 0, &own) };
+    let mut refused = |request: &ProduceRequest<'_>| {
+        fixture.call(conn, 9, request, |response: ProduceResponse<'_>| {
+            let partitions = response.responses.iter().flat_map(|topic| &topic.partition_responses);
+            partitions.map(|data| (data.error_code, data.error_message.is_some())).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(refused(&request), [(ErrorCode::INVALID_TXN_STATE.0, true)]);
+    let mut second = request.topic_data[0].partition_data[0].clone();
+    (second.index, second.records) = (1, Some(others.as_slice().into()));
+    request.topic_data[0].partition_data.push(second);
+    assert_eq!(refused(&request), [(ErrorCode::INVALID_PRODUCER_ID_MAPPING.0, true); 2]);
+}

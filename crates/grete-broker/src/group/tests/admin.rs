@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use grete_wire::ErrorCode;
 
 use super::{GROUP, Harness, Join, MemberClaim, offset, subscription, tp};
+use crate::coordinator_partition::coordinator_partition;
 use crate::effects::group::CommittedOffset;
 
 fn names(h: &Harness, states: &[&str], types: &[&str]) -> Vec<String> {
@@ -55,10 +56,7 @@ fn an_unknown_group_is_dead() {
 #[test]
 fn a_group_whose_only_commit_was_refused_is_found_and_not_listed() {
     let mut h = Harness::new();
-    let claim = MemberClaim { group: GROUP, generation: -1, member_id: "", instance_id: None };
-    let long = CommittedOffset { metadata: "m".repeat(4097).into(), ..offset(1, 0) };
-    let refused = h.coordinator.commit(h.now, 8, &claim, vec![(tp("orders", 0), long)], &mut h.effects);
-    assert_eq!(refused, Ok(vec![ErrorCode::OFFSET_METADATA_TOO_LARGE]));
+    refused_commit(&mut h, GROUP);
     assert_eq!(names(&h, &[], &[]), Vec::<String>::new());
     assert_eq!(h.coordinator.describe(5, GROUP).group_state, "Dead");
     // A member that only gets its id changes nothing about that.
@@ -71,6 +69,53 @@ fn a_group_whose_only_commit_was_refused_is_found_and_not_listed() {
     assert_eq!(h.commit("", -1, 5), Ok(vec![ErrorCode::NONE]));
     assert_eq!(h.coordinator.delete_offsets(GROUP, &[tp("orders", 0)], &mut h.effects), Ok(vec![ErrorCode::NONE]));
     assert_eq!(names(&h, &[], &[]), ["orders Empty classic"]);
+}
+
+/// Refuses the first commit of a group.
+fn refused_commit(h: &mut Harness, group: &str) {
+    let claim = MemberClaim { group, generation: -1, member_id: "", instance_id: None };
+    let long = CommittedOffset { metadata: "m".repeat(4097).into(), ..offset(1, 0) };
+    let refused = h.coordinator.commit(h.now, 8, &claim, vec![(tp("orders", 0), long)], &mut h.effects);
+    assert_eq!(refused, Ok(vec![ErrorCode::OFFSET_METADATA_TOO_LARGE]));
+}
+
+/// Group in the same partition of `__consumer_offsets` as another, or not.
+fn neighbour(of: &str, is_near: bool) -> String {
+    let names = (0..).map(|number| format!("other-{number}"));
+    let is_wanted = |name: &String| (coordinator_partition(name) == coordinator_partition(of)) == is_near;
+    names.into_iter().find(is_wanted).unwrap()
+}
+
+#[test]
+fn a_group_in_memory_only_is_listed_from_the_next_record_of_its_partition_on() {
+    let mut h = Harness::new();
+    refused_commit(&mut h, GROUP);
+    let commit = |h: &mut Harness, group: &str| {
+        let claim = MemberClaim { group, generation: -1, member_id: "", instance_id: None };
+        h.coordinator.commit(h.now, 8, &claim, vec![(tp("orders", 0), offset(1, 0))], &mut h.effects).unwrap();
+    };
+    let (far, near) = (neighbour(GROUP, false), neighbour(GROUP, true));
+    commit(&mut h, &far);
+    assert_eq!(h.coordinator.describe(5, GROUP).group_state, "Dead", "another partition has a record");
+    commit(&mut h, &near);
+    assert_eq!(h.coordinator.describe(5, GROUP).group_state, "Empty");
+    assert_eq!(names(&h, &[], &[]).len(), 3);
+    // A group that is created again is in memory only again.
+    h.coordinator.delete_group(GROUP, &mut h.effects).unwrap();
+    refused_commit(&mut h, GROUP);
+    assert_eq!(h.coordinator.describe(5, GROUP).group_state, "Dead");
+    h.coordinator.delete_group(&near, &mut h.effects).unwrap();
+    assert_eq!(h.coordinator.describe(5, GROUP).group_state, "Empty", "a deletion is a record");
+}
+
+#[test]
+fn the_marker_of_a_transaction_is_a_record() {
+    let mut h = Harness::new();
+    refused_commit(&mut h, GROUP);
+    h.coordinator.complete_transaction(7, true, &[neighbour(GROUP, false).into()], &mut h.effects);
+    assert_eq!(h.coordinator.describe(5, GROUP).group_state, "Dead");
+    h.coordinator.complete_transaction(7, true, &[GROUP.into()], &mut h.effects);
+    assert_eq!(h.coordinator.describe(5, GROUP).group_state, "Empty");
 }
 
 #[test]

@@ -201,3 +201,19 @@ impl Harness {
         self.joined(request).unwrap().member_id.to_string()
     }
 }
+
+#[test]
+fn the_log_counts_members_with_the_right_plural() {
+    for (count, line) in
+        [(1, "group orders: generation 1 has 1 member"), (2, "group orders: generation 1 has 2 members")]
+    {
+        let mut h = Harness::new();
+        // Both members join before the first generation.
+        h.coordinator.config_mut().initial_rebalance_delay_ms = 1000;
+        for _ in 0..count {
+            h.send_join(&Join { version: 0, ..Join::default() });
+        }
+        h.pass(2_000);
+        assert!(h.effects.log.iter().any(|logged| logged == line), "{:?}", h.effects.log);
+    }
+}

@@ -78,13 +78,13 @@ fn offsets_of_a_transaction_are_valid_after_its_commit() {
     let partition = tp("orders", 0);
     let stable = h.coordinator.fetch_offset(GROUP, &partition, true);
     assert_eq!(stable, Err(ErrorCode::UNSTABLE_OFFSET_COMMIT));
-    h.coordinator.complete_transaction(8, true, &mut h.effects);
+    h.coordinator.complete_transaction(8, true, &[], &mut h.effects);
     assert!(h.effects.changes.is_empty(), "the transaction of another producer changes nothing");
-    h.coordinator.complete_transaction(7, true, &mut h.effects);
+    h.coordinator.complete_transaction(7, true, &[], &mut h.effects);
     h.collect();
     assert_eq!(h.committed(), Some(2));
     h.txn_commit(7, 3).unwrap();
-    h.coordinator.complete_transaction(7, false, &mut h.effects);
+    h.coordinator.complete_transaction(7, false, &[], &mut h.effects);
     h.collect();
     assert_eq!(h.committed(), Some(2), "the transaction was aborted");
     assert!(h.coordinator.fetch_offset(GROUP, &partition, true).is_ok());
@@ -95,7 +95,7 @@ fn a_later_commit_wins_over_an_earlier_transaction() {
     let mut h = Harness::new();
     h.txn_commit(7, 2).unwrap();
     h.commit("", -1, 9).unwrap();
-    h.coordinator.complete_transaction(7, true, &mut h.effects);
+    h.coordinator.complete_transaction(7, true, &[], &mut h.effects);
     assert_eq!(h.committed(), Some(9));
 }
 
@@ -183,7 +183,7 @@ fn offsets_are_deleted_with_their_topic() {
     h.coordinator.on_topic_deleted("payments", &mut h.effects);
     h.coordinator.on_topic_deleted("orders", &mut h.effects);
     h.collect();
-    h.coordinator.complete_transaction(7, true, &mut h.effects);
+    h.coordinator.complete_transaction(7, true, &[], &mut h.effects);
     assert_eq!(h.committed(), None);
 }
 

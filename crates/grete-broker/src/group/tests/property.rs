@@ -228,7 +228,7 @@ impl Simulation {
             return;
         }
         let commit = self.random.below(2) == 0;
-        self.h.coordinator.complete_transaction(producer_id, commit, &mut self.h.effects);
+        self.h.coordinator.complete_transaction(producer_id, commit, &[], &mut self.h.effects);
         let ended = self.offsets.pending.remove(&producer_id).filter(|_| commit);
         self.offsets.committed = self.offsets.committed.max(ended);
     }

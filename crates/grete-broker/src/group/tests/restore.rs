@@ -54,8 +54,8 @@ fn open_transactions_survive_a_restart() {
     h.txn_commit(7, 2).unwrap();
     h.txn_commit(8, 3).unwrap();
     restart(&mut h, GroupConfig::default());
-    h.coordinator.complete_transaction(8, true, &mut h.effects);
-    h.coordinator.complete_transaction(7, true, &mut h.effects);
+    h.coordinator.complete_transaction(8, true, &[], &mut h.effects);
+    h.coordinator.complete_transaction(7, true, &[], &mut h.effects);
     h.collect();
     assert_eq!(h.committed(), Some(3), "the transaction that ended last has the older offset");
     restart(&mut h, GroupConfig::default());

@@ -72,20 +72,18 @@ pub fn first_topics(dice: &mut Dice<'_>, side: &Side) -> Option<Ask> {
 
 /// Asks for the topics of a run.
 pub fn metadata_of(side: &Side) -> Ask {
-    let name = |index| MetadataRequestTopic { topic_id: 0, name: Some(s(format!("{}t{index}", side.run))) };
-    let topics = Some((0..4).map(name).collect());
+    let topic = |name| MetadataRequestTopic { topic_id: 0, name: Some(s(name)) };
+    let topics = Some(side.topic_names().map(topic).collect());
     let request = MetadataRequest { topics, allow_auto_topic_creation: false, ..MetadataRequest::default() };
     ask(12, &request).expect("encodes")
 }
 
 /// Asks for the configs of the topics of a run.
 pub fn describe_configs(side: &Side) -> Ask {
-    let resource = |index| DescribeConfigsResource {
-        resource_type: 2,
-        resource_name: s(format!("{}t{index}", side.run)),
-        configuration_keys: None,
-    };
-    let request = DescribeConfigsRequest { resources: (0..4).map(resource).collect(), ..Default::default() };
+    let resource =
+        |name| DescribeConfigsResource { resource_type: 2, resource_name: s(name), configuration_keys: None };
+    let request =
+        DescribeConfigsRequest { resources: side.topic_names().map(resource).collect(), ..Default::default() };
     ask(4, &request).expect("encodes")
 }
 

@@ -14,14 +14,11 @@ use crate::side::{Learn, PRODUCERS, Side, UNKNOWN_PRODUCER};
 /// Asks for the last stable offsets of the topics of a run.
 pub fn latest_offsets(side: &Side) -> Ask {
     let partition = |partition_index| ListOffsetsPartition { partition_index, current_leader_epoch: -1, timestamp: -1 };
-    let topic = |index| ListOffsetsTopic {
-        name: s(format!("{}t{index}", side.run)),
-        partitions: (0..6).map(partition).collect(),
-    };
+    let topic = |name| ListOffsetsTopic { name: s(name), partitions: (0..6).map(partition).collect() };
     let request = ListOffsetsRequest {
         replica_id: -1,
         isolation_level: 1,
-        topics: (0..4).map(topic).collect(),
+        topics: side.topic_names().map(topic).collect(),
         timeout_ms: 1000,
     };
     ask(10, &request).expect("encodes")

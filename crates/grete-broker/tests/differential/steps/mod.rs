@@ -97,8 +97,9 @@ impl<'a> Dice<'a> {
     pub fn group(&mut self, side: &Side) -> (usize, String) {
         let index = self.below(2);
         if self.chance(3) {
-            // With four partitions of __consumer_offsets, g0, g1 and g2 never share one. Kafka verifies the partition of a
-            // transactional commit, so that another group of the partition would be taken for granted.
+            // The names g0, g1 and g2 have hashes in a row, and never share a partition of __consumer_offsets. Kafka
+            // verifies the partition of a transactional commit, so that another group of the partition would be taken
+            // for granted.
             return (index, format!("{}g2", side.run));
         }
         (index, format!("{}g{index}", side.run))

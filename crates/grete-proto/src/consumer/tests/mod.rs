@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `partition_log` | a partition on disk |
 //! | `brokers` | brokers' responses; the group coordinator is that of the group's own tests |
-//! | `fetch_sessions` | the server side of Fetch |
+//! | `fetch_sessions` | Fetch; the sessions are those of the embedded broker |
 //! | `member` | `grete-client`: the driver, the dispatcher, the workers |
 //! | `clock`, `network`, `workers` | time, connections, handlers and faults |
 

@@ -94,8 +94,7 @@ impl Simulator {
             Event::PollEnd(id) => {
                 if let Some(at) = self.polls.iter().position(|poll| poll.id == id) {
                     let poll = self.polls.remove(at);
-                    let (response, _) = self.fill(&poll);
-                    self.answer_fetch(&poll, &response);
+                    self.serve_poll(&poll, true);
                 }
             }
             Event::HangUp(m, conn) => self.step(m, ConsumerEvent::Closed(conn, CloseReason::Eof)),

@@ -1,7 +1,9 @@
-//! Server side of Fetch, with sessions (KIP-227).
+//! Server side of Fetch. The sessions (KIP-227) are those of the embedded broker; in front of them stand checks of the
+//! client, which a broker does not make.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use grete_broker::fetch_session::{FetchSessions, SessionUse, WantedPartition};
 use grete_wire::ErrorCode as E;
 use grete_wire::messages::fetch::{
     EpochEndOffset, FetchRequest, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
@@ -10,155 +12,128 @@ use grete_wire::messages::fetch::{
 use super::partition_log::Log;
 use crate::ids::{NodeId, TopicPartition};
 
-#[derive(Debug, Clone, Copy)]
-struct SessionPartition {
-    /// 0: the topic is identified by its name.
-    topic_id: u128,
-    offset: i64,
-    leader_epoch: i32,
-    max_bytes: i32,
-    /// High watermark in the last response.
-    high_watermark: i64,
-}
-
-#[derive(Debug)]
-struct Session {
-    node: NodeId,
-    epoch: i32,
-    parts: Vec<(TopicPartition, SessionPartition)>,
-}
-
-/// Sessions of all brokers; an id is never used twice.
+/// Sessions of all brokers.
 #[derive(Debug, Default)]
 pub struct Sessions {
-    open: BTreeMap<i32, Session>,
-    next: i32,
+    of: BTreeMap<NodeId, FetchSessions>,
+    /// Number of caches made so far: the seed of the next one, so that no session id is used twice.
+    made: u64,
 }
 
 /// Broker metadata of topics.
 #[derive(Debug)]
 pub struct Topics<'a> {
     pub ids: &'a BTreeMap<String, u128>,
+    /// Names by id, also of deleted topics.
+    pub names: &'a BTreeMap<u128, String>,
     /// Topics without the permission to read.
     pub forbidden: &'a BTreeSet<String>,
 }
 
-/// Result of a Fetch request.
+/// Fetch whose session is resolved.
 #[derive(Debug)]
-pub enum RequestOutcome {
-    /// Respond from this session; true: the request was a full one.
-    Session(i32, bool),
-    /// Respond with an error at once.
-    Refused(E),
-    Closed,
+pub struct PlannedFetch {
+    node: NodeId,
+    session: SessionUse,
+    wanted: Vec<WantedPartition>,
 }
 
 impl Sessions {
-    pub fn take(&mut self, node: NodeId, request: &FetchRequest<'_>, name: impl Fn(u128) -> String) -> RequestOutcome {
-        let name = |topic: &str, id: u128| if id == 0 { topic.to_owned() } else { name(id) };
-        let mut named = Vec::new();
+    /// Begins a request.
+    ///
+    /// # Errors
+    /// The broker refuses the session.
+    pub fn begin(&mut self, node: NodeId, version: i16, request: &FetchRequest<'_>) -> Result<PlannedFetch, E> {
+        self.check_client(node, request);
+        let (session, wanted) = self.of(node).begin(version, request)?;
+        Ok(PlannedFetch { node, session, wanted })
+    }
+
+    /// Fails if the client names a partition twice, or forgets a partition that the session does not have.
+    fn check_client(&mut self, node: NodeId, request: &FetchRequest<'_>) {
+        let mut named = BTreeSet::new();
         for topic in &request.topics {
-            for p in &topic.partitions {
-                let (offset, leader_epoch, max_bytes) = (p.fetch_offset, p.current_leader_epoch, p.partition_max_bytes);
-                let tp = TopicPartition::new(name(&topic.topic, topic.topic_id), p.partition);
-                let topic_id = topic.topic_id;
-                let part = SessionPartition { topic_id, offset, leader_epoch, max_bytes, high_watermark: -2 };
-                assert!(!named.iter().any(|known| is(known, &tp, topic_id)), "{tp} is named twice");
-                named.push((tp, part));
+            for wanted in &topic.partitions {
+                let is_new = named.insert((topic.topic.to_string(), topic.topic_id, wanted.partition));
+                assert!(is_new, "{} {:x} [{}] is named twice", topic.topic, topic.topic_id, wanted.partition);
             }
         }
-        if request.session_epoch < 0 {
-            self.open.remove(&request.session_id);
-            return RequestOutcome::Closed;
-        }
-        if request.session_epoch == 0 {
-            self.open.remove(&request.session_id);
-            self.next += 1;
-            self.open.insert(self.next, Session { node, epoch: 1, parts: named });
-            return RequestOutcome::Session(self.next, true);
-        }
-        let Some(session) = self.open.get_mut(&request.session_id).filter(|session| session.node == node) else {
-            return RequestOutcome::Refused(E::FETCH_SESSION_ID_NOT_FOUND);
+        let Some(known) = self.of(node).partitions(request.session_id).filter(|_| request.session_epoch > 0) else {
+            return;
         };
-        if session.epoch != request.session_epoch {
-            return RequestOutcome::Refused(E::INVALID_FETCH_SESSION_EPOCH);
-        }
-        for (tp, part) in named {
-            match session.parts.iter_mut().find(|known| is(known, &tp, part.topic_id)) {
-                Some((_, known)) => *known = SessionPartition { high_watermark: known.high_watermark, ..part },
-                None => session.parts.push((tp, part)),
-            }
-        }
         for topic in &request.forgotten_topics_data {
-            for p in &topic.partitions {
-                let tp = TopicPartition::new(name(&topic.topic, topic.topic_id), *p);
-                let before = session.parts.len();
-                session.parts.retain(|known| !is(known, &tp, topic.topic_id));
-                assert_eq!(session.parts.len() + 1, before, "{tp} is forgotten without being known");
+            for partition in &topic.partitions {
+                let is_known = known.iter().any(|known| {
+                    (&*known.topic.name, known.topic.id, known.fetch.partition)
+                        == (&*topic.topic, topic.topic_id, *partition)
+                });
+                let place = format!("{} {:x} [{partition}]", topic.topic, topic.topic_id);
+                assert!(is_known, "{place} is forgotten without being known");
             }
         }
-        session.epoch += 1;
-        RequestOutcome::Session(request.session_id, false)
+    }
+
+    fn of(&mut self, node: NodeId) -> &mut FetchSessions {
+        self.of.entry(node).or_insert_with(|| {
+            self.made += 1;
+            FetchSessions::new(self.made)
+        })
     }
 
     /// Clears the broker's session cache.
     pub fn forget(&mut self, node: NodeId) {
-        self.open.retain(|_, session| session.node != node);
+        self.of.remove(&node);
     }
 
-    /// Returns the response, and whether it has any news: without news, a broker delays the response.
-    pub fn fill(
+    /// Returns the response. `None`: there is nothing to report yet, so the broker delays the response. `at_end`: the
+    /// delay is over.
+    pub fn respond(
         &mut self,
-        id: i32,
-        full: bool,
+        planned: &PlannedFetch,
+        at_end: bool,
         version: i16,
         max_bytes: i32,
         logs: &mut BTreeMap<TopicPartition, Log>,
         topics: &Topics<'_>,
-    ) -> (FetchResponse<'static>, bool) {
-        let mut response = FetchResponse { session_id: id, ..FetchResponse::default() };
-        let Some(session) = self.open.get_mut(&id) else {
-            response.error_code = E::FETCH_SESSION_ID_NOT_FOUND.0;
-            return (response, true);
-        };
+    ) -> Option<FetchResponse<'static>> {
         let mut left = usize::try_from(max_bytes).unwrap();
-        let mut any = false;
-        for (tp, part) in &mut session.parts {
-            let data = read(session.node, version, tp, part, left, logs.get_mut(tp), topics);
+        let mut is_enough = at_end || planned.wanted.is_empty();
+        let mut read_partitions = Vec::new();
+        for wanted in &planned.wanted {
+            let name = match wanted.topic.id {
+                0 => wanted.topic.name.to_string(),
+                id => topics.names.get(&id).cloned().unwrap_or_else(|| format!("?{id}")),
+            };
+            let tp = TopicPartition::new(name, wanted.fetch.partition);
+            let data = read(planned.node, version, &tp, wanted, left, logs.get_mut(&tp), topics);
             let bytes = data.records.as_ref().map_or(0, |records| records.len());
             left = left.saturating_sub(bytes);
-            any |= bytes > 0 || data.error_code != 0;
-            let news = bytes > 0 || data.error_code != 0 || part.high_watermark != data.high_watermark;
-            part.high_watermark = data.high_watermark;
-            if news || full {
-                let by_id = version >= 13;
-                response.responses.push(FetchableTopicResponse {
-                    topic: if by_id { String::new().into() } else { tp.topic.to_string().into() },
-                    topic_id: if by_id { part.topic_id } else { 0 },
-                    partitions: vec![data],
-                });
-            }
+            is_enough |= bytes > 0 || data.error_code != 0;
+            read_partitions.push((wanted.clone(), data));
         }
-        // The partition that was served goes to the end of the queue.
-        let turn = usize::from(any && session.parts.len() > 1);
-        session.parts.rotate_left(turn);
-        (response, any)
+        if !is_enough {
+            return None;
+        }
+        let (session_id, sent) = self.of(planned.node).respond(version, planned.session, read_partitions);
+        let topic = |(wanted, data): (WantedPartition, PartitionData<'static>)| FetchableTopicResponse {
+            topic: wanted.topic.name.to_string().into(),
+            topic_id: wanted.topic.id,
+            partitions: vec![data],
+        };
+        Some(FetchResponse { session_id, responses: sent.into_iter().map(topic).collect(), ..FetchResponse::default() })
     }
-}
-
-fn is((known, part): &(TopicPartition, SessionPartition), tp: &TopicPartition, topic_id: u128) -> bool {
-    known == tp && part.topic_id == topic_id
 }
 
 fn read(
     node: NodeId,
     version: i16,
     tp: &TopicPartition,
-    part: &SessionPartition,
+    wanted: &WantedPartition,
     left: usize,
     log: Option<&mut Log>,
     topics: &Topics<'_>,
 ) -> PartitionData<'static> {
+    let part = &wanted.fetch;
     let mut data = PartitionData {
         partition_index: tp.partition,
         high_watermark: -1,
@@ -167,13 +142,13 @@ fn read(
         ..PartitionData::default()
     };
     let code = match &log {
-        _ if part.topic_id != 0 && topics.ids.get(&*tp.topic) != Some(&part.topic_id) => E::UNKNOWN_TOPIC_ID,
+        _ if wanted.topic.id != 0 && topics.ids.get(&*tp.topic) != Some(&wanted.topic.id) => E::UNKNOWN_TOPIC_ID,
         None => E::UNKNOWN_TOPIC_OR_PARTITION,
         _ if topics.forbidden.contains(&*tp.topic) => E::TOPIC_AUTHORIZATION_FAILED,
         Some(log) if log.leader != node => E::NOT_LEADER_OR_FOLLOWER,
-        Some(log) if part.leader_epoch >= 0 && part.leader_epoch < log.epoch => E::FENCED_LEADER_EPOCH,
-        Some(log) if part.leader_epoch > log.epoch => E::UNKNOWN_LEADER_EPOCH,
-        Some(log) if part.offset < log.start || part.offset > log.end() => E::OFFSET_OUT_OF_RANGE,
+        Some(log) if part.current_leader_epoch >= 0 && part.current_leader_epoch < log.epoch => E::FENCED_LEADER_EPOCH,
+        Some(log) if part.current_leader_epoch > log.epoch => E::UNKNOWN_LEADER_EPOCH,
+        Some(log) if part.fetch_offset < log.start || part.fetch_offset > log.end() => E::OFFSET_OUT_OF_RANGE,
         Some(_) => E::NONE,
     };
     data.error_code = code.0;
@@ -186,7 +161,8 @@ fn read(
         data.last_stable_offset = log.end();
         data.log_start_offset = log.start;
         if left > 0 {
-            data.records = Some(log.read(part.offset, left.min(part.max_bytes.unsigned_abs() as usize)).into());
+            data.records =
+                Some(log.read(part.fetch_offset, left.min(part.partition_max_bytes.unsigned_abs() as usize)).into());
         }
     }
     data

@@ -23,6 +23,7 @@ use crate::group::GroupConfig;
 use crate::ids::{ConnId, NodeId, TopicPartition};
 use crate::time::{MILLI, SECOND};
 use brokers::Brokers;
+use fetch_sessions::PlannedFetch;
 use member::Member;
 
 /// Behavior of handlers.
@@ -62,8 +63,7 @@ pub(super) struct Poll {
     pub(super) id: u64,
     pub(super) member: usize,
     pub(super) asked: ReceivedRequest,
-    pub(super) session: i32,
-    pub(super) full: bool,
+    pub(super) planned: PlannedFetch,
     pub(super) max_bytes: i32,
 }
 

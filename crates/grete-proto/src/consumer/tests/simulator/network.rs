@@ -7,7 +7,7 @@ use grete_wire::messages::fetch::FetchRequest;
 use grete_wire::{ApiKey, Frame, Reader};
 
 use super::brokers::Brokers;
-use super::fetch_sessions::{RequestOutcome, Topics};
+use super::fetch_sessions::Topics;
 use super::{Conn, Event, Poll, Simulator};
 use crate::cluster::test_cluster::{ReceivedRequest, frame};
 use crate::connection::CloseReason;
@@ -102,49 +102,49 @@ impl Simulator {
 
     pub(in crate::consumer::tests) fn fetch(&mut self, m: usize, node: NodeId, asked: ReceivedRequest) {
         let request = FetchRequest::decode(asked.version, &mut Reader::new(&asked.body)).unwrap();
-        let brokers = &mut self.brokers;
-        let names = &brokers.names;
-        let name = |id: u128| names.get(&id).cloned().unwrap_or_else(|| format!("?{id}"));
         let (max_bytes, wait) = (request.max_bytes, u64::from(request.max_wait_ms.unsigned_abs()) * MILLI);
-        let taken = brokers.sessions.take(node, &request, name);
+        let begun = self.brokers.sessions.begin(node, asked.version, &request);
         drop(request);
         self.sequence += 1;
-        let mut poll = Poll { id: self.sequence, member: m, asked, session: 0, full: false, max_bytes };
-        match taken {
-            RequestOutcome::Session(session, full) => {
-                (poll.session, poll.full) = (session, full);
-                let (response, news) = self.fill(&poll);
-                if news {
-                    return self.answer_fetch(&poll, &response);
-                }
-                self.post(self.now + wait, Event::PollEnd(poll.id));
-                self.polls.push(poll);
+        let planned = match begun {
+            Ok(planned) => planned,
+            Err(code) => {
+                let response = FetchResponse { error_code: code.0, ..FetchResponse::default() };
+                return self.answer_fetch(m, &asked, &response);
             }
-            RequestOutcome::Refused(code) => {
-                self.answer_fetch(&poll, &FetchResponse { error_code: code.0, ..FetchResponse::default() });
-            }
-            RequestOutcome::Closed => self.answer_fetch(&poll, &FetchResponse::default()),
+        };
+        let poll = Poll { id: self.sequence, member: m, asked, planned, max_bytes };
+        if !self.serve_poll(&poll, false) {
+            self.post(self.now + wait, Event::PollEnd(poll.id));
+            self.polls.push(poll);
         }
     }
 
-    pub(in crate::consumer::tests) fn fill(&mut self, poll: &Poll) -> (FetchResponse<'static>, bool) {
-        let Brokers { sessions, logs, ids, coordinator, .. } = &mut self.brokers;
-        let topics = Topics { ids, forbidden: &coordinator.forbidden };
-        sessions.fill(poll.session, poll.full, poll.asked.version, poll.max_bytes, logs, &topics)
+    /// Answers a Fetch if there is something to report, or at its end. Returns whether there was an answer.
+    pub(in crate::consumer::tests) fn serve_poll(&mut self, poll: &Poll, at_end: bool) -> bool {
+        let Brokers { sessions, logs, ids, names, coordinator, .. } = &mut self.brokers;
+        let topics = Topics { ids, names, forbidden: &coordinator.forbidden };
+        let response = sessions.respond(&poll.planned, at_end, poll.asked.version, poll.max_bytes, logs, &topics);
+        if let Some(response) = &response {
+            self.answer_fetch(poll.member, &poll.asked, response);
+        }
+        response.is_some()
     }
 
-    pub(in crate::consumer::tests) fn answer_fetch(&mut self, poll: &Poll, response: &FetchResponse<'_>) {
-        let frame = poll.asked.encode_response(|version, out| response.encode(version, out));
-        self.answer(poll.member, poll.asked.conn, poll.asked.correlation, frame);
+    pub(in crate::consumer::tests) fn answer_fetch(
+        &mut self,
+        m: usize,
+        asked: &ReceivedRequest,
+        response: &FetchResponse<'_>,
+    ) {
+        let frame = asked.encode_response(|version, out| response.encode(version, out));
+        self.answer(m, asked.conn, asked.correlation, frame);
     }
 
     /// Answers the long polls that new data satisfies.
     pub fn serve_polls(&mut self) {
         for poll in std::mem::take(&mut self.polls) {
-            let (response, news) = self.fill(&poll);
-            if news {
-                self.answer_fetch(&poll, &response);
-            } else {
+            if !self.serve_poll(&poll, false) {
                 self.polls.push(poll);
             }
         }
