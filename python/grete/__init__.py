@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         ShutdownError,
         StartupError,
         TimeoutError,  # noqa: A004
+        TlsError,
         TopicExistsError,
         UndeliveredError,
         UnknownEventError,
@@ -116,6 +117,7 @@ __all__ = [
     "ShutdownError",
     "StartupError",
     "TimeoutError",
+    "TlsError",
     "Topic",
     "TopicExistsError",
     "UndeliveredError",

@@ -14,6 +14,7 @@
 mod api_versions;
 mod close_reason;
 pub(crate) mod throttle;
+mod tls_failure;
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use grete_wire::{Reader, SegmentedBuf};
 
 pub use api_versions::ApiVersions;
 pub use close_reason::CloseReason;
+pub use tls_failure::{TlsFailure, TlsFailureKind};
 
 use crate::request::{Request, RequestError, Response, Token};
 use crate::time::{Nanos, SECOND, earliest};
