@@ -68,6 +68,8 @@ impl TlsFailureKind {
     pub fn is_certain_after(self) -> u32 {
         match self {
             Self::ClosedAtHello | Self::Protocol => 4,
+            // Partly inferred: a broker that closes the connection may have lost its alert, or may just stop.
+            Self::CertificateRequired | Self::CertificateRefused => 2,
             _ => 1,
         }
     }
