@@ -420,7 +420,7 @@ pub(crate) fn fatal_partition_error(error: &PartitionError, is_app: bool, stops:
 
 pub(crate) fn fatal_error(error: &ConsumerFatal) -> ClientError {
     match error {
-        ConsumerFatal::Unusable(fault) => ClientError::unusable(&fault),
+        ConsumerFatal::Unusable(fault) => ClientError::unusable(fault),
         ConsumerFatal::Group(error) => group_error(error),
     }
 }

@@ -12,7 +12,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use socket2::SockRef;
 
-use grete_proto::connection::TlsFailure;
+use grete_proto::tls_failure::TlsFailure;
 
 use crate::tls::{TlsEnd, TlsStream};
 use crate::write_buffer::WriteBuffer;

@@ -13,9 +13,9 @@ use grete_wire::messages::{
 use grete_wire::produce::ProduceRequestBody;
 use grete_wire::{KafkaRequest, Reader, SegmentedBuf};
 
-use crate::connection::TlsFailure;
 use crate::ids::NodeId;
 use crate::time::Nanos;
+use crate::tls_failure::TlsFailure;
 
 /// Broker that a request is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use grete_proto::connection::{TlsFailure, TlsFailureKind};
+use grete_proto::tls_failure::{TlsFailure, TlsFailureKind};
 use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::ServerName;
@@ -22,7 +22,7 @@ use super::verifier::{BrokerVerifier, ClientCertificate, Observations};
 /// Sessions that are kept to be resumed: a few for each broker of a large cluster.
 const KEPT_SESSIONS: usize = 256;
 
-/// Function that is told why changed files were not taken.
+/// Function that reports why changed files were not taken.
 pub type OnReloadError = Box<dyn Fn(&TlsSetupError) + Send>;
 
 /// TLS of one client. All its connections share one configuration, so that they resume each other's sessions.

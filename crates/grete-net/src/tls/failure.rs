@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use grete_proto::connection::{TlsFailure, TlsFailureKind as Kind};
+use grete_proto::tls_failure::{TlsFailure, TlsFailureKind as Kind};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{AlertDescription as Alert, CertificateError, Error};
 use x509_parser::prelude::{ASN1Time, FromDer, GeneralName, X509Certificate, X509Name};
@@ -11,7 +11,7 @@ use x509_parser::prelude::{ASN1Time, FromDer, GeneralName, X509Certificate, X509
 /// Maximum length of a name of a certificate in a message, in characters. Names come from the network.
 const MAX_NAME_CHARS: usize = 200;
 
-/// What a connection knows of itself when its handshake fails.
+/// Circumstances of a handshake that fails.
 #[derive(Debug)]
 pub(super) struct Situation<'a> {
     /// Whether the client shows a certificate.

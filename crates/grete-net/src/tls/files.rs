@@ -15,7 +15,7 @@ use super::setup_error::TlsSetupError;
 /// Files of certificates are small: a larger one is a mistake.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// What tells one state of a file from the next. `None`: the file cannot be looked at.
+/// Device, inode, size and time of change of a file. `None`: the file cannot be found.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
 fn stamp(path: &Path) -> Stamp {

@@ -1,6 +1,6 @@
 //! TLS of the clients' connections, with rustls and ring.
 //!
-//! [`TlsSettings`] come from the configuration. A client reads its files once into a [`TlsContext`], and looks at each
+//! [`TlsSettings`] come from the configuration. A client reads its files once into a [`TlsContext`], and checks at each
 //! connection whether they have changed. The loop steps the encrypted stream of a connection like the socket below it.
 
 mod context;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use grete_proto::connection::TlsFailure;
+use grete_proto::tls_failure::TlsFailure;
 use grete_wire::segmented_buf::{Segment, SegmentedBuf};
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::unbuffered::{
@@ -97,7 +97,7 @@ impl TlsStream {
 
     /// Returns the failure for the end of a connection whose handshake the peer has not confirmed; `None`: it has.
     ///
-    /// In TLS 1.3 a broker looks at the client's certificate after the client has seen the end of the handshake, and
+    /// In TLS 1.3 a broker checks the client's certificate after the client has seen the end of the handshake, and
     /// its alert can be lost when it closes the connection.
     pub(crate) fn failure_at_end(&self) -> Option<TlsFailure> {
         let refused = self.established && !self.has_data && self.accepted_issuers.is_some();

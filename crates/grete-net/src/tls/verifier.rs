@@ -11,7 +11,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use grete_proto::connection::TlsFailure;
+use grete_proto::tls_failure::TlsFailure;
 
 use super::failure::{certificate_failure, distinguished_name};
 
@@ -20,7 +20,7 @@ use super::failure::{certificate_failure, distinguished_name};
 #[derive(Debug, Default)]
 pub(super) struct Observations(Mutex<Observed>);
 
-/// What a step of a handshake has shown.
+/// Observations of the last step of a handshake.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Observed {
     /// Failure of the verification of the broker's certificate.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use grete_wire::api::ApiKey;
 use grete_wire::error::WireError;
 
-use super::TlsFailure;
 use crate::request::{AddressFault, DetectedProtocol, NotKafka};
 use crate::time::{MILLI, Nanos};
+use crate::tls_failure::TlsFailure;
 
 /// Reason why a connection was closed. The driver reports the first six, the connection or the cluster the others.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

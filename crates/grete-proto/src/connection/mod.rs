@@ -14,7 +14,6 @@
 mod api_versions;
 mod close_reason;
 pub(crate) mod throttle;
-mod tls_failure;
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +30,6 @@ use grete_wire::{Reader, SegmentedBuf};
 
 pub use api_versions::ApiVersions;
 pub use close_reason::CloseReason;
-pub use tls_failure::{TlsFailure, TlsFailureKind};
 
 use crate::request::{Request, RequestError, Response, Token};
 use crate::time::{Nanos, SECOND, earliest};

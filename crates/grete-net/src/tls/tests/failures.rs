@@ -1,7 +1,7 @@
 //! Planted misconfigurations: each has its kind, and a message with the cause.
 
-use grete_proto::connection::{TlsFailure, TlsFailureKind as Kind};
 use grete_proto::secret::Secret;
+use grete_proto::tls_failure::{TlsFailure, TlsFailureKind as Kind};
 use rcgen::{
     CertificateRevocationListParams, KeyIdMethod, RevocationReason, RevokedCertParams, SerialNumber, date_time_ymd,
 };

@@ -6,9 +6,10 @@ use grete_wire::messages::FindCoordinatorRequest;
 
 use super::super::test_cluster::FakeCluster;
 use super::super::*;
-use crate::connection::{CloseReason, TlsFailure, TlsFailureKind};
+use crate::connection::CloseReason;
 use crate::request::{AddressFault, DetectedProtocol, Request, RequestError, Target};
 use crate::time::{MILLI, SECOND};
+use crate::tls_failure::{TlsFailure, TlsFailureKind};
 use crate::transport::TransportAction;
 
 fn find_coordinator() -> Request {
