@@ -53,7 +53,7 @@ const LAYERS: &[LayerRule] = &[
     LayerRule {
         name: "grete-broker",
         internal: &["grete-sys", "grete-wire"],
-        external: &["crc32c", "mio", "postcard", "serde", "socket2", "thiserror"],
+        external: &["crc32c", "mio", "postcard", "rcgen", "rustls", "serde", "socket2", "thiserror"],
     },
     LayerRule { name: "grete-sim", internal: &["grete-wire", "grete-proto", "grete-broker"], external: &[] },
     LayerRule { name: "grete-trace", internal: &["grete-sys"], external: &["httparse", "socket2", "thiserror"] },
