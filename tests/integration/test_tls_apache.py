@@ -144,7 +144,7 @@ def test_commands_over_tls(kafka: TlsCluster) -> None:
         [*GRETE, "produce", *options, "orders"], input=b"over tls\n", capture_output=True, timeout=60
     )
     assert produced.returncode == 0, produced.stderr
-    consume = [*GRETE, "consume", *options, "orders", "--limit", "1"]
+    consume = [*GRETE, "consume", *options, "orders", "--until-end"]
     consumed = subprocess.run(consume, capture_output=True, timeout=60)
     assert b"over tls" in consumed.stdout, consumed.stderr
 

@@ -135,7 +135,7 @@ def _tls_directory(options: argparse.Namespace) -> str | None:
     if not (options.tls or options.mutual_tls):
         return None
     if options.data is not None:
-        return os.path.join(options.data, "tls")
+        return f"{options.data}/tls"
     import atexit
     import shutil
     import tempfile
