@@ -106,6 +106,7 @@ __all__ = [
     "avro_columns",
     "broker_features",
     "config_entries",
+    "dev_certificates",
     "die_with_parent",
     "fork_generation",
     "is_subreaper",
@@ -253,10 +254,13 @@ class EmbeddedBroker:
         log_to_stderr: bool = False,
         advertised_ports: Sequence[int] = ...,
         settings: Sequence[tuple[str, str]] = ...,
+        tls: tuple[str, str, str | None] | None = None,
     ) -> EmbeddedBroker:
         """Starts one broker for each port (0: a free one). Raises ConfigError and BrokerError.
 
         `advertised_ports`: ports in Metadata, for proxies in front of the brokers. `settings`: by Kafka's names.
+        `tls`: certificate chain and key of the brokers, and the authority whose certificates clients must show (None:
+        none), in PEM.
         """
 
     def addresses(self) -> list[tuple[int, str, int]]:
@@ -1377,6 +1381,11 @@ def route_defaults() -> dict[str, int]:
 def broker_features(release: str | None = None) -> list[tuple[str, tuple[int, int] | None]]:
     """Returns the APIs of Kafka's clients, with the lowest and highest version that embedded brokers answer as a
     release of Kafka; None: not implemented.
+    """
+
+def dev_certificates(hosts: Sequence[str]) -> tuple[str, str, str, str, str]:
+    """Makes an authority and certificates for development, in PEM. Returns those of the authority, of brokers with
+    these hosts, its key, of a client, and its key. Raises BrokerError for a host that no certificate can have.
     """
 
 def die_with_parent() -> bool: ...

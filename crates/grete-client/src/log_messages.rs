@@ -7,6 +7,7 @@ use grete_proto::group::{CommitError, CommitOutcome, GroupError, GroupLogEvent};
 use grete_proto::ids::{NodeId, TopicPartition};
 use grete_proto::partition::error::{PartitionError, RecoveryPolicy};
 use grete_proto::partition::log_event::FetchLogEvent;
+use grete_proto::request::AddressFault;
 use grete_proto::time::Nanos;
 use grete_wire::error_code::ErrorCode;
 use grete_wire::{counted, plural};
@@ -136,9 +137,15 @@ pub(crate) fn cluster_event(notice: &ClusterLogEvent) -> Option<LogEvent> {
             },
             vec![("addresses", addresses.to_string())],
         ),
-        ClusterLogEvent::NotKafka(error) | ClusterLogEvent::Fatal(error) => {
+        ClusterLogEvent::NotKafka(error) | ClusterLogEvent::Fatal(AddressFault::NotKafka(error)) => {
             log_event(Level::Error, "broker.not_kafka", error.to_string(), vec![("address", error.address.clone())])
         }
+        ClusterLogEvent::Fatal(AddressFault::Tls { address, failure }) => log_event(
+            Level::Error,
+            "broker.tls_failed",
+            format!("no encrypted connection to {address}: {failure}; the client ends"),
+            vec![("address", address.clone()), ("reason", failure.kind.name().to_owned())],
+        ),
         ClusterLogEvent::Throttled { node, ms } => log_event(
             Level::Info,
             "broker.throttled",
@@ -414,7 +421,7 @@ pub(crate) fn fatal_partition_error(error: &PartitionError, is_app: bool, stops:
 
 pub(crate) fn fatal_error(error: &ConsumerFatal) -> ClientError {
     match error {
-        ConsumerFatal::NotKafka(error) => ClientError::NotKafka(error.to_string()),
+        ConsumerFatal::Unusable(fault) => ClientError::unusable(fault),
         ConsumerFatal::Group(error) => group_error(error),
     }
 }

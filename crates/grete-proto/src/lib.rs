@@ -33,8 +33,10 @@ pub mod position;
 pub mod producer;
 pub mod request;
 pub mod rng;
+pub mod secret;
 #[cfg(test)]
 mod test_util;
+pub mod tls_failure;
 pub mod transport;
 
 /// Time of the state machines: nanoseconds of a monotonic clock that only the driver reads.

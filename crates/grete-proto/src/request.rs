@@ -15,6 +15,7 @@ use grete_wire::{KafkaRequest, Reader, SegmentedBuf};
 
 use crate::ids::NodeId;
 use crate::time::Nanos;
+use crate::tls_failure::TlsFailure;
 
 /// Broker that a request is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -355,9 +356,9 @@ pub enum RequestError {
     /// The request was sent, and no response will come: the broker does not respond to this kind (`acks=0`).
     #[error("the broker does not answer requests of this kind")]
     Unanswered,
-    /// A server that is not a Kafka broker listens at the address.
+    /// No address can be used as the client is set up: a retry does not help.
     #[error(transparent)]
-    NotKafka(#[from] NotKafka),
+    Unusable(#[from] AddressFault),
 }
 
 fn fmt_range(range: &Option<(i16, i16)>) -> String {
@@ -368,6 +369,41 @@ impl RequestError {
     /// Returns whether the broker may have executed the request.
     pub fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Disconnected | Self::TimedOut | Self::Protocol(_) | Self::Unanswered)
+    }
+}
+
+/// Reason why an address cannot be used until a setting or the server has changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressFault {
+    /// The server is not a Kafka broker, or its listener speaks another protocol.
+    #[error(transparent)]
+    NotKafka(#[from] NotKafka),
+    /// No encrypted connection can be made.
+    #[error("{address}: {failure}")]
+    Tls {
+        /// Address as host:port.
+        address: String,
+        /// Failure of TLS.
+        failure: TlsFailure,
+    },
+}
+
+impl AddressFault {
+    /// Returns the address as host:port.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        match self {
+            Self::NotKafka(NotKafka { address, .. }) | Self::Tls { address, .. } => address,
+        }
+    }
+
+    /// Returns whether `failures` consecutive failures prove that a retry does not help. Garbage can be a passing fault.
+    /// HTTP means a wrong port, and TLS on one side alone a wrong port or a wrong setting.
+    pub(crate) fn is_certain(&self, failures: u32) -> bool {
+        match self {
+            Self::NotKafka(error) => error.detected != DetectedProtocol::Unknown,
+            Self::Tls { failure, .. } => failures >= failure.kind.is_certain_after(),
+        }
     }
 }
 
@@ -399,7 +435,8 @@ impl NotKafka {
                 "answers like an HTTP server; bootstrap.servers needs the port of a broker's Kafka listener (often 9092)"
             }
             DetectedProtocol::Tls => {
-                "answers like a TLS server, and this client speaks plain text; use the port of a PLAINTEXT listener"
+                "answers like a TLS server, and this client speaks plain text; set security.protocol=SSL (or SASL_SSL), \
+                 or use the port of a PLAINTEXT listener"
             }
             DetectedProtocol::Unknown => {
                 "does not answer like a Kafka broker; check that bootstrap.servers names the port of a Kafka listener"

@@ -39,7 +39,7 @@ mod _native {
     #[pymodule_export]
     use super::avro::columns::{ArrowColumns, avro_columns};
     #[pymodule_export]
-    use super::broker::{EmbeddedBroker, broker_features};
+    use super::broker::{EmbeddedBroker, broker_features, dev_certificates};
     #[pymodule_export]
     use super::client::Client;
     #[pymodule_export]

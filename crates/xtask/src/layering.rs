@@ -26,13 +26,24 @@ const LAYERS: &[LayerRule] = &[
         external: &["bytemuck", "crc32c", "flate2", "lz4_flex", "snap", "thiserror", "zstd"],
     },
     LayerRule { name: "grete-sys", internal: &[], external: &["libc"] },
-    LayerRule { name: "grete-proto", internal: &["grete-wire"], external: &["thiserror"] },
+    LayerRule { name: "grete-proto", internal: &["grete-wire"], external: &["thiserror", "zeroize"] },
     LayerRule { name: "grete-arrow", internal: &["grete-wire"], external: &["thiserror"] },
     LayerRule { name: "grete-avro", internal: &["grete-arrow"], external: &["serde_json", "thiserror"] },
     LayerRule {
         name: "grete-net",
         internal: &["grete-sys", "grete-wire", "grete-proto"],
-        external: &["libc", "mio", "rustls", "rustls-pki-types", "socket2", "thiserror", "webpki-roots"],
+        external: &[
+            "libc",
+            "mio",
+            "p12-keystore",
+            "pkcs8",
+            "rustls",
+            "rustls-native-certs",
+            "socket2",
+            "thiserror",
+            "x509-parser",
+            "zeroize",
+        ],
     },
     LayerRule {
         name: "grete-client",
@@ -42,7 +53,7 @@ const LAYERS: &[LayerRule] = &[
     LayerRule {
         name: "grete-broker",
         internal: &["grete-sys", "grete-wire"],
-        external: &["crc32c", "mio", "postcard", "serde", "socket2", "thiserror"],
+        external: &["crc32c", "mio", "postcard", "rcgen", "rustls", "serde", "socket2", "thiserror"],
     },
     LayerRule { name: "grete-sim", internal: &["grete-wire", "grete-proto", "grete-broker"], external: &[] },
     LayerRule { name: "grete-trace", internal: &["grete-sys"], external: &["httparse", "socket2", "thiserror"] },
@@ -67,7 +78,7 @@ const LAYERS: &[LayerRule] = &[
 ];
 
 /// Additional dependencies that tests may use.
-const TEST_DEPENDENCIES: &[&str] = &["crc32c", "loom", "proptest"];
+const TEST_DEPENDENCIES: &[&str] = &["crc32c", "loom", "proptest", "rcgen"];
 
 /// Edges that tests may use: the state machines are tested against the brokers' core, which knows nothing of them.
 const TEST_EDGES: &[(&str, &str)] = &[("grete-proto", "grete-broker")];

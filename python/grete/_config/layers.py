@@ -57,7 +57,7 @@ class Layer:
     """Settings of one origin."""
 
     settings: dict[str, SettingValue] = field(default_factory=dict)
-    kafka: dict[str, SettingValue] = field(default_factory=dict)
+    kafka: dict[str, SettingValue] = field(default_factory=dict, repr=False)  # has secrets
     swarm: dict[str, SettingValue] = field(default_factory=dict)
 
 
@@ -71,6 +71,11 @@ class Config:
 
     def __getitem__(self, name: str) -> Any:
         return self.settings[name].value
+
+    def __repr__(self) -> str:
+        kafka = {name: mask(name, setting.value) for name, setting in self.kafka.items()}
+        settings = {name: setting.value for name, setting in self.settings.items()}
+        return f"Config(settings={settings}, kafka={kafka}, swarm_values={dict(self.swarm_values)})"
 
     @property
     def swarm(self) -> SwarmSettings:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class AppProcess:
@@ -22,18 +22,23 @@ class AppProcess:
         self._name = name
         self._program = program
         self._bootstrap: str | None = None
+        self._kafka: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._wants_restart = False
         self.restarts = False
         """Whether a file that changes starts the App again, so that its end is not the end of the command."""
 
-    def start(self, bootstrap_servers: str | None) -> None:
-        """Starts the App on these brokers, whatever its own settings say; None: on those of its settings."""
+    def start(self, bootstrap_servers: str | None, kafka: Mapping[str, str] | None = None) -> None:
+        """Starts the App on these brokers, whatever its own settings say; None: on those of its settings. `kafka`:
+        further Kafka settings that the brokers need.
+        """
         self._bootstrap = bootstrap_servers
+        self._kafka = dict(kafka or {})
         self._wants_restart = False
         brokers = [] if bootstrap_servers is None else ["--bootstrap", bootstrap_servers]
         program = [] if self._program is None else ["--program", self._program]
-        words = [*program, "run", *brokers, *self._words]
+        pairs = [word for name, value in self._kafka.items() for word in ("-k", f"{name}={value}")]
+        words = [*program, "run", *brokers, *pairs, *self._words]
         self._process = subprocess.Popen([sys.executable, "-m", "grete._cli.app_child", str(os.getpid()), *words])
 
     def restart(self) -> None:
@@ -67,7 +72,7 @@ class AppProcess:
             return _exit_status(status)
         if self._wants_restart:
             sys.stderr.write(f"{self._name}: a file has changed; the App starts again\n")
-            self.start(self._bootstrap)
+            self.start(self._bootstrap, self._kafka)
             return None
         if not self.restarts:
             return _exit_status(status)

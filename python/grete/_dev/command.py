@@ -45,6 +45,8 @@ def main(arguments: Sequence[str]) -> int:
             memory=options.memory,
             version=options.as_version,
             log_to_stderr=True,
+            tls=_tls_directory(options),
+            mutual_tls=options.mutual_tls,
         )
         from grete._dev.foreground import Foreground
 
@@ -114,12 +116,33 @@ def _parser() -> argparse.ArgumentParser:
         help="Needed for a --host that others can reach. There is no authentication: everyone who can reach the port "
         "can read, write and delete everything.",
     )
+    add(
+        "--tls",
+        action="store_true",
+        help="Encrypt connections with a certificate that is made at the start; prints what clients need.",
+    )
+    add("--mutual-tls", action="store_true", help="As --tls, and clients must show the certificate that it makes.")
     add("--memory", metavar="SIZE", help="Size of all records beyond which writes are refused (1GiB).")
     add("--as-version", metavar="VERSION", help="Release of Kafka to answer as, like 3.9.")
     add("--watch", action="append", metavar="DIR", help="Directory whose Python files are watched (.); repeatable.")
     add("--no-reload", action="store_true", help="Do not start the App again when a file changes.")
     add("--features", action="store_true", help="List what the brokers implement and what not, and end.")
     return parser
+
+
+def _tls_directory(options: argparse.Namespace) -> str | None:
+    """Returns the directory for certificates: part of --data, or one that is removed at the end."""
+    if not (options.tls or options.mutual_tls):
+        return None
+    if options.data is not None:
+        return f"{options.data}/tls"
+    import atexit
+    import shutil
+    import tempfile
+
+    directory = tempfile.mkdtemp(prefix="grete-tls-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
 
 
 def _topic(text: str) -> tuple[str, int]:

@@ -82,7 +82,10 @@ class Foreground:
 
     def _announce(self, broker: "Broker") -> None:
         topics = ", ".join(f"{name} ({partitions})" for name, partitions in broker.topics().items())
-        _say(f"brokers: {broker.bootstrap_servers}\ntopics:  {topics or 'none; they are created on first use'}")
+        lines = [f"brokers: {broker.bootstrap_servers}", f"topics:  {topics or 'none; they are created on first use'}"]
+        if broker.client_settings:
+            lines.append("clients: " + " ".join(f"{name}={value}" for name, value in broker.client_settings.items()))
+        _say("\n".join(lines))
 
     def _start_app(self, writer: int) -> "Watcher | None":
         if self._app is None:
@@ -93,7 +96,11 @@ class Foreground:
 
             watcher = new_watcher(self._watched, lambda: _notify(writer), self._name)
         self._app.restarts = watcher is not None
-        self._app.start(self._broker.bootstrap_servers if self._broker is not None else None)
+        broker = self._broker
+        if broker is None:
+            self._app.start(None)
+        else:
+            self._app.start(broker.bootstrap_servers, broker.client_settings)
         return watcher
 
     def _loop(self, reader: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 
 from grete import _native, _units
+from grete.broker._certificates import Certificates
 from grete.broker._commands import BrokerCommands
 
 MAX_BROKERS = 100
@@ -34,6 +35,8 @@ class Broker(BrokerCommands):
         version: str | None = None,
         auto_create_topics: bool = True,
         log_to_stderr: bool = False,
+        tls: "str | os.PathLike[str] | None" = None,
+        mutual_tls: bool = False,
     ) -> None:
         """`topics`: names with numbers of partitions (1 without), created at the start unless they exist.
 
@@ -46,6 +49,9 @@ class Broker(BrokerCommands):
 
         `memory`: size of all records like "1GiB" (the default) beyond which writes are refused. `version`: release of
         Kafka whose API versions are offered, like "3.9"; None: the newest.
+
+        `tls`: directory for certificates, which are made anew at each start: connections are encrypted, and clients
+        need `client_settings`. `mutual_tls`: clients must show the certificate in `client_settings`.
         """
         self._topics = _topics(topics)
         self._ports = _ports(port, brokers)
@@ -60,13 +66,18 @@ class Broker(BrokerCommands):
             "auto_create_topics": auto_create_topics,
             "log_to_stderr": log_to_stderr,
         }
+        if mutual_tls and tls is None:
+            raise _config_error("mutual_tls needs tls: the directory for the certificates", "mutual_tls")
+        self._certificates = None if tls is None else Certificates(tls, mutual=mutual_tls)
         self._native: _native.EmbeddedBroker | None = None
         self._advertised_host = advertised_host
 
     def start(self) -> "Self":
         """Starts the brokers: clients may connect when the call returns. Raises ConfigError and BrokerError."""
         if self._native is None:
-            self._native = _native.EmbeddedBroker(ports=self._ports, topics=self._topics, **self._settings)
+            hosts = [host for host in (self._settings["host"], self._advertised_host) if host is not None]
+            tls = None if self._certificates is None else self._certificates.make(hosts)
+            self._native = _native.EmbeddedBroker(ports=self._ports, topics=self._topics, tls=tls, **self._settings)
         return self
 
     def stop(self) -> None:
@@ -82,6 +93,11 @@ class Broker(BrokerCommands):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """Kafka settings that clients need besides `bootstrap.servers`; empty without TLS."""
+        return {} if self._certificates is None else self._certificates.client_settings
 
     @property
     def bootstrap_servers(self) -> str:

@@ -267,6 +267,22 @@ CLIENT = {
     "broker.not_kafka": EventSpec(
         (ERROR,), "The server at this address does not speak the Kafka protocol.", "address: str"
     ),
+    "broker.tls_failed": EventSpec(
+        (ERROR,),
+        "No encrypted connection to any bootstrap address can be made, so the client ends. The message has the cure; "
+        "`reason` is that of `TlsError`.",
+        "address: str, reason: str",
+    ),
+    "tls.unverified": EventSpec(
+        (WARNING,),
+        "Settings switch off a check of the brokers' certificates, so that another server can pretend to be a broker.",
+        "setting: str",
+    ),
+    "tls.reload_failed": EventSpec(
+        (WARNING,),
+        "Changed files of certificates cannot be read; new connections use the former ones.",
+        "setting: str",
+    ),
     "broker.throttled": EventSpec(
         (INFO,), "A broker throttles this client because of a quota.", "broker: str, ms: str"
     ),

@@ -15,7 +15,7 @@ pub use features::{Feature, features};
 use crate::cluster::{BrokerAddress, Cluster, ClusterConfig, Release};
 use crate::ids::BrokerId;
 use crate::journal::{JournalConfig, SyncPolicy};
-use crate::server::{Limits, LogLines, Server, ServerConfig, ServerError};
+use crate::server::{Limits, LogLines, Server, ServerConfig, ServerError, TlsConfig};
 
 /// Running embedded brokers.
 pub type EmbeddedBroker = Server<Cluster>;
@@ -49,6 +49,8 @@ pub struct EmbeddedConfig {
     pub auto_create_topics: bool,
     /// Whether log lines also go to standard error.
     pub log_to_stderr: bool,
+    /// TLS of all listeners; `None`: connections are not encrypted.
+    pub tls: Option<TlsConfig>,
 }
 
 impl Default for EmbeddedConfig {
@@ -67,6 +69,7 @@ impl Default for EmbeddedConfig {
             release: Release::LATEST,
             auto_create_topics: true,
             log_to_stderr: false,
+            tls: None,
         }
     }
 }
@@ -124,6 +127,7 @@ pub fn start(config: EmbeddedConfig) -> Result<EmbeddedBroker, EmbeddedError> {
         journal,
         limits: Limits::default(),
         log: LogLines::new(config.log_to_stderr),
+        tls: config.tls,
     };
     let advertised = config.advertised_host.unwrap_or_else(|| config.host.to_string());
     let (release, max_bytes, advertised_ports) = (config.release, config.max_bytes, config.advertised_ports);

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::tls::TlsConfig;
 use crate::ids::BrokerId;
 use crate::journal::JournalConfig;
 
@@ -24,6 +25,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Destination of log lines.
     pub log: LogLines,
+    /// TLS of all listeners; `None`: connections are not encrypted.
+    pub tls: Option<TlsConfig>,
 }
 
 impl Default for ServerConfig {
@@ -34,6 +37,7 @@ impl Default for ServerConfig {
             journal: None,
             limits: Limits::default(),
             log: LogLines::default(),
+            tls: None,
         }
     }
 }

@@ -10,6 +10,7 @@ use grete_wire::{Frame, FrameReader, SegmentedBuf, WireError};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
+use super::tls::{self, TlsConfig, TlsRead};
 use super::write_queue::WriteQueue;
 
 /// Time that a client has to read the last responses of a connection that the broker closes.
@@ -20,6 +21,8 @@ const CLOSING_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Connection {
     stream: NotInherited<TcpStream>,
     token: Token,
+    /// `None`: the connection is not encrypted.
+    tls: Option<Box<rustls::ServerConnection>>,
     reader: FrameReader,
     unwritten: WriteQueue,
     /// The kernel may have bytes to read. Registration is edge-triggered, so that this must be remembered.
@@ -47,6 +50,8 @@ pub(super) enum ReadOutcome {
     Drained,
     /// The client has closed the connection, or the connection failed.
     Ended,
+    /// Client and broker do not agree on an encrypted connection.
+    Refused(rustls::Error),
 }
 
 impl Connection {
@@ -57,12 +62,14 @@ impl Connection {
         registry: &Registry,
         pool: &BufferPool,
         max_request_bytes: usize,
+        tls: Option<&TlsConfig>,
     ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         registry.register(&mut *stream, token, Interest::READABLE)?;
         Ok(Self {
             stream,
             token,
+            tls: tls.map(TlsConfig::accept).transpose()?.map(Box::new),
             reader: FrameReader::new(pool.clone(), max_request_bytes),
             unwritten: WriteQueue::default(),
             readable: true,
@@ -91,6 +98,20 @@ impl Connection {
     /// A read that returns fewer bytes than its buffer holds has emptied the socket, and later bytes raise a new edge.
     /// The end of the stream may arrive together with the last bytes, so that a stream with an end is read on.
     pub(super) fn read(&mut self) -> ReadOutcome {
+        if let Some(tls) = &mut self.tls {
+            let mut filled = 0;
+            let outcome = tls::read(tls, &mut *self.stream, self.reader.read_buf(), |n| filled = n);
+            self.reader.advance(filled);
+            return match outcome {
+                TlsRead::Bytes(n) => ReadOutcome::Bytes(n),
+                TlsRead::Drained => {
+                    self.readable = false;
+                    ReadOutcome::Drained
+                }
+                TlsRead::Ended => ReadOutcome::Ended,
+                TlsRead::Refused(error) => ReadOutcome::Refused(error),
+            };
+        }
         let space = self.reader.read_buf();
         let offered = space.len();
         match self.stream.read(space) {
@@ -146,7 +167,16 @@ impl Connection {
 
     /// Writes as many queued bytes as the kernel accepts.
     pub(super) fn flush(&mut self, registry: &Registry) -> io::Result<()> {
-        let done = self.unwritten.write_to(NoSigpipe(&self.stream))?;
+        let stream = NoSigpipe(&self.stream);
+        let done = match &mut self.tls {
+            None => self.unwritten.write_to(stream)?,
+            Some(tls) => {
+                if self.closing.is_some() && self.unwritten.is_empty() && !self.finished {
+                    tls.send_close_notify();
+                }
+                tls::write_to(tls, &mut self.unwritten, stream)?
+            }
+        };
         // Writability is only requested while bytes wait, because each event costs a wake-up.
         if self.wants_writable == done {
             self.wants_writable = !done;
@@ -171,8 +201,13 @@ impl Connection {
         self.closing
     }
 
+    /// Returns whether TLS has bytes to write that answer what was read.
+    pub(super) fn is_handshake_answered(&self) -> bool {
+        !self.wants_writable && self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
     pub(super) fn has_unwritten(&self) -> bool {
-        !self.unwritten.is_empty()
+        !self.unwritten.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 }
 

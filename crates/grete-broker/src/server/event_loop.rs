@@ -17,6 +17,7 @@ use mio::{Events, Interest, Poll, Token};
 use super::commands::Shared;
 use super::connection::{Connection, ReadOutcome};
 use super::listeners::{Listeners, MAX_LISTENERS};
+use super::tls::TlsConfig;
 use super::wall_clock::WallClock;
 use super::{Limits, Machine, ServerConfig, compact};
 use crate::cluster::{Action, Event};
@@ -44,6 +45,7 @@ pub(super) struct EventLoop<M> {
     machine: M,
     journal: Option<Journal>,
     limits: Limits,
+    tls: Option<TlsConfig>,
     listeners: Listeners,
     /// Listeners that may have more connections.
     accepting: Vec<usize>,
@@ -85,6 +87,7 @@ impl<M: Machine> EventLoop<M> {
             machine,
             journal,
             limits: config.limits,
+            tls: config.tls,
             listeners,
             accepting: Vec::new(),
             accept_after: None,
@@ -231,8 +234,8 @@ impl<M: Machine> EventLoop<M> {
         let conn = ConnId(self.next_conn);
         self.next_conn += 1;
         let registry = self.poll.registry();
-        let Ok(connection) = Connection::new(stream, token_of(conn), registry, &self.pool, self.limits.request_bytes)
-        else {
+        let (token, max_bytes) = (token_of(conn), self.limits.request_bytes);
+        let Ok(connection) = Connection::new(stream, token, registry, &self.pool, max_bytes, self.tls.as_ref()) else {
             return; // the client has gone in the meantime
         };
         self.connections.insert(conn, connection);
@@ -282,8 +285,16 @@ impl<M: Machine> EventLoop<M> {
             }
             match connection.read() {
                 ReadOutcome::Bytes(n) => total += n,
+                ReadOutcome::Refused(error) => {
+                    self.log(&format!("a connection is closed, because TLS failed: {error}"));
+                    return self.lose(conn);
+                }
                 ReadOutcome::Drained => return,
                 ReadOutcome::Ended => return self.lose(conn),
+            }
+            // The answers of the handshake of TLS: nothing else is written by a read.
+            if connection.is_handshake_answered() && connection.flush(self.poll.registry()).is_err() {
+                return self.lose(conn);
             }
         }
     }

@@ -20,6 +20,7 @@ mod connection;
 mod event_loop;
 mod listeners;
 mod machine;
+mod tls;
 mod wall_clock;
 mod write_queue;
 
@@ -35,6 +36,7 @@ use thiserror::Error;
 
 pub use config::{Limits, LogLines, ServerConfig};
 pub use machine::Machine;
+pub use tls::{DevCertificates, TlsConfig};
 
 use crate::effects::Change;
 use crate::ids::{BrokerId, Millis};

@@ -42,8 +42,8 @@ impl Driver {
                 // Errors of a topic go to the caller that requested the topic, not into the log.
                 AdminAction::LogEvent(ClusterLogEvent::TopicError { .. } | ClusterLogEvent::TopicRecreated { .. }) => {}
                 AdminAction::LogEvent(notice) => {
-                    if let ClusterLogEvent::Fatal(not_kafka) = &notice {
-                        self.said.fail(ClientError::NotKafka(not_kafka.to_string()));
+                    if let ClusterLogEvent::Fatal(fault) = &notice {
+                        self.said.fail(ClientError::unusable(fault));
                     }
                     self.said.log_events.push(log_messages::cluster_event(&notice));
                     self.commands.wake_callers();

@@ -113,7 +113,7 @@ pub(super) fn producer_failed(error: &ClientError) -> LogEvent {
 
 pub(super) fn fatal_error(error: &FatalError) -> ClientError {
     match error {
-        FatalError::NotKafka(error) => ClientError::NotKafka(error.to_string()),
+        FatalError::Unusable(fault) => ClientError::unusable(fault),
         FatalError::ProducerId(code) if *code == ErrorCode::CLUSTER_AUTHORIZATION_FAILED => {
             ClientError::Authorization(error.to_string())
         }

@@ -202,7 +202,7 @@ impl<H: ApiHandler> ApiDriver<H> {
         for &index in &flight.items {
             let Some(item) = self.items.get_mut(index) else { continue };
             match error {
-                RequestError::NotKafka(not_kafka) => item.complete(Err(AdminError::NotKafka(not_kafka.clone()))),
+                RequestError::Unusable(fault) => item.complete(Err(AdminError::Unusable(fault.clone()))),
                 RequestError::Unsupported { .. } | RequestError::Encode(_) => {
                     item.complete(Err(AdminError::Request(error.clone())));
                 }

@@ -4,7 +4,7 @@ use grete_wire::counted;
 use grete_wire::error_code::ErrorCode;
 
 use crate::ids::NodeId;
-use crate::request::{NotKafka, RequestError};
+use crate::request::{AddressFault, RequestError};
 
 /// Error of an operation or of one item. The caller adds the name of the operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,5 +40,5 @@ pub enum AdminError {
     Request(RequestError),
     /// No address of `bootstrap.servers` speaks Kafka.
     #[error(transparent)]
-    NotKafka(#[from] NotKafka),
+    Unusable(#[from] AddressFault),
 }

@@ -9,7 +9,7 @@ use super::reply::AdminReply;
 use crate::cluster::ClusterLogEvent;
 use crate::connection::CloseReason;
 use crate::ids::{ConnId, NodeId};
-use crate::request::{NotKafka, OutboundRequest, Reply};
+use crate::request::{AddressFault, OutboundRequest, Reply};
 use crate::time::Nanos;
 use crate::transport::TransportAction;
 
@@ -71,7 +71,7 @@ pub enum OperationsEvent {
     /// A metadata response was applied.
     MetadataRefreshed,
     /// No bootstrap address speaks Kafka.
-    Fatal(NotKafka),
+    Fatal(AddressFault),
     /// The deadline has passed.
     Tick,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::backoff::Backoff;
 use crate::ids::{ConnId, NodeId};
-use crate::request::{Channel, DetectedProtocol};
+use crate::request::{AddressFault, Channel};
 use crate::time::Nanos;
 
 use super::config::ClusterConfig;
@@ -54,7 +54,7 @@ pub(crate) struct BrokerState {
     pub(crate) conns: [Option<ConnId>; Channel::COUNT],
     /// `NeedNode` was received while no attempt was possible, by channel.
     pub(crate) needed: [bool; Channel::COUNT],
-    pub(crate) detected: Option<DetectedProtocol>,
+    pub(crate) fault: Option<AddressFault>,
 }
 
 impl BrokerState {
@@ -69,7 +69,7 @@ impl BrokerState {
             muted_until: 0,
             conns: [None; Channel::COUNT],
             needed: [false; Channel::COUNT],
-            detected: None,
+            fault: None,
         }
     }
 
@@ -100,7 +100,7 @@ impl BrokerState {
             self.backoff.reset();
             self.setup.reset();
             self.retry_at = 0;
-            self.detected = None;
+            self.fault = None;
         }
     }
 

@@ -8,7 +8,7 @@ use super::metadata_refresh::MetadataScope;
 use super::{BrokerConnection, Cluster};
 use crate::connection::{CloseReason, ConnAction, Connection};
 use crate::ids::{ConnId, NodeId};
-use crate::request::{Channel, DetectedProtocol, NotKafka, Reply, RequestOwner};
+use crate::request::{AddressFault, Channel, Reply, RequestOwner};
 use crate::time::{MILLI, Nanos};
 use crate::transport::TransportAction;
 
@@ -100,7 +100,7 @@ impl Cluster {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.setup.reset();
         node.set_needed(channel, false);
-        node.detected = None;
+        node.fault = None;
         self.outage = false;
         let address = node.address.to_string();
         out.push(ClusterAction::LogEvent(ClusterLogEvent::Connected { node: id, channel, address }));
@@ -129,15 +129,16 @@ impl Cluster {
                 node.retry_at = now.saturating_add(node.backoff.next_delay(&mut self.rng));
             }
             let (address, failures) = (node.address.to_string(), node.backoff.failures());
-            let looks_like = reason.detected_protocol(negotiated);
-            node.detected = looks_like;
-            out.push(ClusterAction::LogEvent(if negotiated {
-                ClusterLogEvent::Disconnected { node: id, channel, address: address.clone(), reason }
+            let fault = reason.address_fault(&address, negotiated);
+            node.fault.clone_from(&fault);
+            let log_event = if negotiated {
+                ClusterLogEvent::Disconnected { node: id, channel, address, reason }
             } else {
-                ClusterLogEvent::ConnectFailed { node: id, channel, address: address.clone(), reason, failures }
-            }));
-            if let Some(looks_like) = looks_like {
-                self.on_not_kafka(NotKafka { address, detected: looks_like }, out);
+                ClusterLogEvent::ConnectFailed { node: id, channel, address, reason, failures }
+            };
+            match fault {
+                Some(fault) => self.on_address_fault(fault, log_event, out),
+                None => out.push(ClusterAction::LogEvent(log_event)),
             }
             // The leaders of a broker that is gone move to other brokers.
             self.refresh.request_refresh(now, MetadataScope::All);
@@ -164,20 +165,31 @@ impl Cluster {
         self.nodes.remove(&id);
     }
 
-    fn on_not_kafka(&mut self, error: NotKafka, out: &mut ClusterActions) {
-        out.push(ClusterAction::LogEvent(ClusterLogEvent::NotKafka(error.clone())));
-        let surely = |looks_like| matches!(looks_like, Some(DetectedProtocol::Http | DetectedProtocol::Tls));
+    /// Ends the client if no bootstrap address can be used. A client that has had metadata goes on: its brokers may be
+    /// set up anew, and `lost` has the reason meanwhile.
+    fn on_address_fault(&mut self, fault: AddressFault, lost: ClusterLogEvent, out: &mut ClusterActions) {
         let mut bootstrap = self.nodes.range(..0).map(|(_, node)| node);
-        // Garbage can be a passing fault. HTTP and TLS mean a wrong port, which a retry does not cure.
-        if !self.refresh.has_succeeded() && self.fatal.is_none() && bootstrap.all(|node| surely(node.detected)) {
-            out.push(ClusterAction::LogEvent(ClusterLogEvent::Fatal(error.clone())));
-            self.fatal = Some(error);
+        let mut unusable =
+            || bootstrap.all(|node| node.fault.as_ref().is_some_and(|fault| fault.is_certain(node.backoff.failures())));
+        let fatal = !self.refresh.has_succeeded() && self.fatal.is_none() && unusable();
+        match &fault {
+            AddressFault::NotKafka(error) => {
+                let not_kafka = ClusterLogEvent::NotKafka(error.clone());
+                out.extend([lost, not_kafka].map(ClusterAction::LogEvent));
+            }
+            // One line: the fatal event says the same.
+            AddressFault::Tls { .. } if fatal => {}
+            AddressFault::Tls { .. } => out.push(ClusterAction::LogEvent(lost)),
+        }
+        if fatal {
+            out.push(ClusterAction::LogEvent(ClusterLogEvent::Fatal(fault.clone())));
+            self.fatal = Some(fault);
         }
     }
 
     /// Emits `AllBrokersDown` once, when no connection is open or in progress and every address has failed.
     fn check_outage(&mut self, out: &mut ClusterActions) {
-        if self.outage {
+        if self.outage || self.fatal.is_some() {
             return;
         }
         let mut addresses = self.nodes.iter().filter(|(id, node)| node.listed || is_bootstrap(**id));

@@ -7,7 +7,7 @@ use grete_wire::frame::Frame;
 
 use crate::connection::CloseReason;
 use crate::ids::{ConnId, NodeId, TopicPartition};
-use crate::request::{Channel, NotKafka, OutboundRequest, Reply, RequestError};
+use crate::request::{AddressFault, Channel, NotKafka, OutboundRequest, Reply, RequestError};
 use crate::transport::TransportAction;
 
 /// Input of [`Cluster::step`](super::Cluster::step).
@@ -168,8 +168,8 @@ pub enum ClusterLogEvent {
         /// Cause of the rebootstrap.
         cause: RebootstrapCause,
     },
-    /// Every bootstrap address belongs to a server that is not a Kafka broker; the client cannot continue.
-    Fatal(NotKafka),
+    /// No bootstrap address can be used as the client is set up; the client cannot continue.
+    Fatal(AddressFault),
 }
 
 /// Error of a metadata request.

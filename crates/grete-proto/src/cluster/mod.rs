@@ -48,7 +48,7 @@ pub use metadata::{Broker, NO_EPOCH, NO_LEADER, NO_TOPIC_ID, PartitionMetadata, 
 
 use crate::connection::{ApiVersions, ConnAction, ConnConfig, Connection, throttle};
 use crate::ids::{ConnId, NodeId, TopicPartition};
-use crate::request::{Channel, NotKafka, OutboundRequest};
+use crate::request::{AddressFault, Channel, OutboundRequest};
 use crate::rng::Rng;
 use crate::time::{Nanos, earliest};
 use broker_state::{Address, BrokerState, is_bootstrap};
@@ -94,7 +94,7 @@ pub struct Cluster {
     /// Every address is down; logged once.
     outage: bool,
     /// Every bootstrap address belongs to a server that is not a broker; logged once.
-    fatal: Option<NotKafka>,
+    fatal: Option<AddressFault>,
     /// Controller according to the last metadata response.
     controller: Option<NodeId>,
     timer: Option<Nanos>,

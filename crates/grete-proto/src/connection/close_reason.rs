@@ -5,10 +5,11 @@ use std::sync::Arc;
 use grete_wire::api::ApiKey;
 use grete_wire::error::WireError;
 
-use crate::request::DetectedProtocol;
+use crate::request::{AddressFault, DetectedProtocol, NotKafka};
 use crate::time::{MILLI, Nanos};
+use crate::tls_failure::TlsFailure;
 
-/// Reason why a connection was closed. The driver reports the first five, the connection or the cluster the others.
+/// Reason why a connection was closed. The driver reports the first six, the connection or the cluster the others.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -27,6 +28,9 @@ pub enum CloseReason {
     /// The received bytes are not Kafka frames.
     #[error("{0}")]
     Wire(WireError),
+    /// The two sides do not agree on an encrypted connection.
+    #[error(transparent)]
+    Tls(#[from] TlsFailure),
 
     /// The connection attempt timed out.
     #[error("no connection within {} ms (socket.connection.setup.timeout.ms)", .0 / MILLI)]
@@ -85,6 +89,16 @@ impl CloseReason {
             // A broker's first response is never garbage; a later one can be, after a fault in transit.
             Self::Wire(_) | Self::Correlation { .. } if !negotiated => Some(DetectedProtocol::Unknown),
             _ => None,
+        }
+    }
+
+    /// Returns the fault if the reason proves that `address` cannot be used as it is: a retry does not help until
+    /// a setting or the server has changed.
+    pub fn address_fault(&self, address: &str, negotiated: bool) -> Option<AddressFault> {
+        let address = address.to_owned();
+        match self {
+            Self::Tls(failure) => Some(AddressFault::Tls { address, failure: failure.clone() }),
+            _ => self.detected_protocol(negotiated).map(|detected| NotKafka { address, detected }.into()),
         }
     }
 }

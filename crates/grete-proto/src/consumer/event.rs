@@ -15,7 +15,7 @@ use crate::ids::{ConnId, PartitionHandle, TopicPartition};
 use crate::partition::error::PartitionError;
 use crate::partition::log_event::FetchLogEvent;
 use crate::position::StartPosition;
-use crate::request::NotKafka;
+use crate::request::AddressFault;
 use crate::time::Nanos;
 use crate::transport::TransportAction;
 
@@ -270,7 +270,7 @@ pub enum ConsumerLogEvent {
 #[derive(Debug, Clone)]
 pub enum ConsumerFatal {
     /// No bootstrap server is a Kafka broker.
-    NotKafka(NotKafka),
+    Unusable(AddressFault),
     /// The group coordinator rejected the member for good.
     Group(GroupError),
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use grete_wire::error::WireError;
 use grete_wire::error_code::ErrorCode;
 
-use crate::request::{NotKafka, RequestError};
+use crate::request::{AddressFault, RequestError};
 use crate::time::{MILLI, Nanos};
 
 /// Reason why a record was not delivered, or why its outcome is unknown.
@@ -213,7 +213,7 @@ pub enum AppendError {
 pub enum FatalError {
     /// Every bootstrap address belongs to a server that is not a Kafka broker.
     #[error(transparent)]
-    NotKafka(#[from] NotKafka),
+    Unusable(#[from] AddressFault),
     /// InitProducerId was rejected with a fatal error.
     #[error("no producer id: {} {}; set enable.idempotence=false to produce without one", .0.name(), .0.message())]
     ProducerId(ErrorCode),

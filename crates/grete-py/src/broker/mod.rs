@@ -10,6 +10,7 @@ use grete_broker::cluster::{Action, Cluster, Release};
 use grete_broker::embedded::{self, EmbeddedConfig, EmbeddedError};
 use grete_broker::ids::Millis;
 use grete_broker::journal::SyncPolicy;
+use grete_broker::server::{DevCertificates, TlsConfig};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -30,7 +31,7 @@ impl EmbeddedBroker {
     #[pyo3(signature = (
         *, ports, topics, host="127.0.0.1", advertised_host=None, allow_anyone=false, data=None, fsync=false,
         max_bytes=None, release=None, auto_create_topics=true, log_to_stderr=false, advertised_ports=vec![],
-        settings=vec![]
+        settings=vec![], tls=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
@@ -48,7 +49,9 @@ impl EmbeddedBroker {
         log_to_stderr: bool,
         advertised_ports: Vec<u16>,
         settings: Vec<(String, String)>,
+        tls: Option<(String, String, Option<String>)>,
     ) -> PyResult<Self> {
+        let tls = tls.map(|(chain, key, client_ca)| TlsConfig::new(&chain, &key, client_ca.as_deref())).transpose();
         let config = EmbeddedConfig {
             host: host.parse::<IpAddr>().map_err(|_| {
                 errors::broker_setting("host", &format!("host is the address of a network interface, not {host:?}"))
@@ -65,6 +68,7 @@ impl EmbeddedBroker {
             release: parse_release(release)?,
             auto_create_topics,
             log_to_stderr,
+            tls: tls.map_err(|message| errors::broker_setting("tls", &message))?,
         };
         let broker = py.detach(|| embedded::start(config)).map_err(|error| match error {
             EmbeddedError::Config(message) => errors::broker_setting("host", &message),
@@ -135,6 +139,14 @@ impl EmbeddedBroker {
             Err(error) => Err(errors::broker(&error.to_string())),
         }
     }
+}
+
+/// Makes an authority and certificates for development, in PEM. Returns those of the authority, of brokers with these
+/// hosts, its key, of a client, and its key. Raises BrokerError for a host that no certificate can have.
+#[pyfunction]
+pub(crate) fn dev_certificates(hosts: Vec<String>) -> PyResult<(String, String, String, String, String)> {
+    let made = DevCertificates::generate(hosts).map_err(|message| errors::broker(&message))?;
+    Ok((made.ca, made.broker, made.broker_key, made.client, made.client_key))
 }
 
 /// Returns the APIs that embedded brokers answer as a release of Kafka: (name, lowest and highest version, or None).
