@@ -33,6 +33,7 @@ pub mod position;
 pub mod producer;
 pub mod request;
 pub mod rng;
+pub mod sasl;
 #[cfg(test)]
 mod test_util;
 pub mod transport;
