@@ -43,6 +43,7 @@ pub mod process;
 pub mod protocol;
 mod resolver;
 mod socket;
+pub mod tls;
 mod write_buffer;
 
 pub use clock::Clock;

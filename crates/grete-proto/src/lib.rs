@@ -34,6 +34,7 @@ pub mod producer;
 pub mod request;
 pub mod rng;
 pub mod sasl;
+pub mod secret;
 #[cfg(test)]
 mod test_util;
 pub mod transport;

@@ -26,7 +26,7 @@ const LAYERS: &[LayerRule] = &[
         external: &["bytemuck", "crc32c", "flate2", "lz4_flex", "snap", "thiserror", "zstd"],
     },
     LayerRule { name: "grete-sys", internal: &[], external: &["libc"] },
-    LayerRule { name: "grete-proto", internal: &["grete-wire"], external: &["thiserror"] },
+    LayerRule { name: "grete-proto", internal: &["grete-wire"], external: &["thiserror", "zeroize"] },
     LayerRule { name: "grete-arrow", internal: &["grete-wire"], external: &["thiserror"] },
     LayerRule { name: "grete-avro", internal: &["grete-arrow"], external: &["serde_json", "thiserror"] },
     LayerRule {
@@ -42,7 +42,7 @@ const LAYERS: &[LayerRule] = &[
     LayerRule {
         name: "grete-broker",
         internal: &["grete-sys", "grete-wire"],
-        external: &["crc32c", "mio", "postcard", "serde", "socket2", "thiserror"],
+        external: &["base64", "crc32c", "mio", "postcard", "ring", "serde", "serde_json", "socket2", "thiserror"],
     },
     LayerRule { name: "grete-sim", internal: &["grete-wire", "grete-proto", "grete-broker"], external: &[] },
     LayerRule { name: "grete-trace", internal: &["grete-sys"], external: &["httparse", "socket2", "thiserror"] },

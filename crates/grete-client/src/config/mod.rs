@@ -4,19 +4,25 @@
 mod consumer;
 mod into_core;
 mod producer;
+mod security;
+mod security_table;
 mod setting;
 mod settings_table;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod validate;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use grete_proto::secret::Secret;
+
 pub use consumer::{ConsumerConfig, OffsetReset};
 pub use producer::{Acks, ProducerConfig};
+pub use security::{Security, SecurityProtocol};
 pub use setting::Role;
-use setting::{Setting, Status};
+use setting::{Kind, Setting, Status};
 use settings_table::settings_of;
 
 /// Setting that cannot be used, with the cure.
@@ -50,6 +56,9 @@ pub enum ConfigErrorKind {
 pub struct Settings {
     role: Role,
     values: Vec<(&'static Setting, String)>,
+    /// Settings whose values are never shown.
+    secrets: Vec<(&'static Setting, Secret)>,
+    security: Security,
     bootstrap: Vec<(Arc<str>, u16)>,
 }
 
@@ -58,13 +67,20 @@ impl Settings {
     /// wins. Settings of other roles are accepted, so that one dict serves all clients.
     fn from_pairs(role: Role, pairs: &[(String, String)]) -> Result<Self, ConfigError> {
         let mut values: Vec<(&'static Setting, String)> = Vec::new();
+        let mut secrets: Vec<(&'static Setting, Secret)> = Vec::new();
         for (name, value) in pairs {
             let Some((setting, value)) = validate::parse_setting(role, name, value)? else { continue };
-            values.retain(|(other, _)| other.name != setting.name);
-            values.push((setting, value));
+            if setting.kind == Kind::Secret {
+                secrets.retain(|(other, _)| other.name != setting.name);
+                secrets.push((setting, Secret::new(value)));
+            } else {
+                values.retain(|(other, _)| other.name != setting.name);
+                values.push((setting, value));
+            }
         }
-        let mut settings = Self { role, values, bootstrap: Vec::new() };
-        settings.bootstrap = validate::parse_bootstrap(settings.text("bootstrap.servers"))?;
+        let mut settings = Self { role, values, secrets, security: Security::default(), bootstrap: Vec::new() };
+        settings.security = Security::from_settings(&settings)?;
+        settings.bootstrap = validate::parse_bootstrap(settings.text("bootstrap.servers"), settings.security.protocol)?;
         let (first, most) = (settings.number("reconnect.backoff.ms"), settings.number("reconnect.backoff.max.ms"));
         if first > most {
             return Err(invalid(
@@ -75,12 +91,23 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Returns (name, value, whether the value is the default) for each setting of the role.
+    /// Returns (name, value, whether the value is the default) for each setting of the role. Secrets are masked.
     pub fn entries(&self) -> Vec<(&'static str, String, bool)> {
         let built = settings_of(self.role).filter(|setting| setting.status == Status::Supported);
         built
-            .map(|setting| (setting.name, self.text(setting.name).to_owned(), self.explicit(setting.name).is_none()))
+            .map(|setting| match setting.kind {
+                Kind::Secret => {
+                    let secret = self.secret(setting.name);
+                    (setting.name, secret.map_or(String::new(), |_| "********".to_owned()), secret.is_none())
+                }
+                _ => (setting.name, self.text(setting.name).to_owned(), self.explicit(setting.name).is_none()),
+            })
             .collect()
+    }
+
+    /// Returns how connections are encrypted and authenticated.
+    pub fn security(&self) -> &Security {
+        &self.security
     }
 
     /// Returns host and port of each bootstrap address.
@@ -107,6 +134,12 @@ impl Settings {
     /// Returns a number of milliseconds.
     pub fn millis(&self, name: &str) -> Duration {
         Duration::from_millis(u64::try_from(self.number(name)).unwrap_or(0))
+    }
+
+    /// Returns a secret; `None`: not set, or empty.
+    fn secret(&self, name: &str) -> Option<&Secret> {
+        let found = self.secrets.iter().find(|(setting, _)| setting.name == name).map(|(_, secret)| secret);
+        found.filter(|secret| !secret.is_empty())
     }
 
     fn explicit(&self, name: &str) -> Option<&str> {

@@ -13,6 +13,8 @@ pub(super) enum Kind {
     /// Allowed spellings with the stored value; several spellings can mean the same value.
     Choice(&'static [(&'static str, &'static str)]),
     Assignors,
+    /// Text that is kept as a [`Secret`](grete_proto::secret::Secret) and never shown.
+    Secret,
 }
 
 /// Support of a setting by Grete.
@@ -54,4 +56,29 @@ pub(super) struct Setting {
     pub(super) default: &'static str,
     pub(super) kind: Kind,
     pub(super) status: Status,
+}
+
+/// Returns the setting of these values, which Grete has.
+pub(super) const fn supported(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    default: &'static str,
+    kind: Kind,
+) -> Setting {
+    Setting { name, aliases, default, kind, status: Status::Supported }
+}
+
+/// Returns a setting that is refused, unless its value is one of `off_values`.
+pub(super) const fn unsupported(
+    name: &'static str,
+    off_values: &'static [&'static str],
+    cure: &'static str,
+) -> Setting {
+    Setting {
+        name,
+        aliases: &[],
+        default: "",
+        kind: Kind::Text,
+        status: Status::Unsupported { off_values, hint: cure },
+    }
 }

@@ -1,27 +1,14 @@
 //! Tables of settings: names, aliases, defaults and allowed values; and their lookup by name. Defaults are Kafka's unless
-//! a table says otherwise.
+//! a table says otherwise. The settings of encryption have a table of their own.
 
 use grete_proto::edit_distance::{edit_distance, is_likely_typo};
 
-use super::setting::{Kind, Role, Setting, Status};
+use super::security_table::SECURITY;
+use super::setting::{Kind, Role, Setting, supported, unsupported};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 const MAX_BYTES: i64 = i32::MAX as i64;
-const PLAINTEXT_ONLY_HINT: &str = "connect to a PLAINTEXT listener for now";
-
-const fn supported(name: &'static str, aliases: &'static [&'static str], default: &'static str, kind: Kind) -> Setting {
-    Setting { name, aliases, default, kind, status: Status::Supported }
-}
-
-const fn unsupported(name: &'static str, off_values: &'static [&'static str], cure: &'static str) -> Setting {
-    Setting {
-        name,
-        aliases: &[],
-        default: "",
-        kind: Kind::Text,
-        status: Status::Unsupported { off_values, hint: cure },
-    }
-}
+const LEAVE_OUT_HINT: &str = "leave it out";
 
 const fn ms(least: i64) -> Kind {
     Kind::Number { min: least, max: DAY_MS, unit: "milliseconds" }
@@ -47,7 +34,6 @@ static COMMON: &[Setting] = &[
     supported("socket.connection.setup.timeout.max.ms", &[], "30000", ms(100)),
     // Unlike Kafka's default, off: a misspelled topic name must not create a topic.
     supported("allow.auto.create.topics", &[], "false", Kind::Flag),
-    unsupported("security.protocol", &["plaintext"], PLAINTEXT_ONLY_HINT),
     unsupported("client.rack", &[""], "records are read from the leader"),
     unsupported("statistics.interval.ms", &["0"], "call statistics() when you want them"),
     unsupported("debug", &[""], "raise the level of Python's logger \"grete\" to DEBUG"),
@@ -59,9 +45,9 @@ static COMMON: &[Setting] = &[
 
 /// Prefixes of settings that are all unsupported for the same reason.
 static PREFIXES: &[(&str, Setting)] = &[
-    ("ssl.", unsupported("ssl.*", &[], PLAINTEXT_ONLY_HINT)),
-    ("sasl.", unsupported("sasl.*", &[], PLAINTEXT_ONLY_HINT)),
-    ("security.", unsupported("security.*", &[], PLAINTEXT_ONLY_HINT)),
+    ("ssl.", unsupported("ssl.*", &[], LEAVE_OUT_HINT)),
+    ("sasl.", unsupported("sasl.*", &[], "connect to a listener without SASL for now")),
+    ("security.", unsupported("security.*", &[], LEAVE_OUT_HINT)),
     ("metrics.", unsupported("metrics.*", &[], "leave it out")),
     ("metric.", unsupported("metric.*", &[], "leave it out")),
 ];
@@ -189,7 +175,7 @@ static PRODUCER: &[Setting] = &[
 
 /// Returns all settings of all roles.
 pub(super) fn all_settings() -> impl Iterator<Item = &'static Setting> {
-    COMMON.iter().chain(CONSUMER).chain(PRODUCER)
+    COMMON.iter().chain(SECURITY).chain(CONSUMER).chain(PRODUCER)
 }
 
 /// Returns the settings that apply to the role.
@@ -199,7 +185,7 @@ pub(super) fn settings_of(role: Role) -> impl Iterator<Item = &'static Setting> 
         Role::Producer => PRODUCER,
         Role::Admin => &[],
     };
-    COMMON.iter().chain(own)
+    COMMON.iter().chain(SECURITY).chain(own)
 }
 
 /// Finds a setting by name, and returns whether it applies to `role`. Users pass one dict to all their clients, so

@@ -51,7 +51,7 @@ fn an_unknown_name_is_answered_with_the_nearest() {
 
 #[test]
 fn refused_secrets_are_not_in_the_message() {
-    for name in ["sasl.password", "sasl.jaas.config", "ssl.key.password", "ssl.keystore.key"] {
+    for name in ["sasl.password", "sasl.jaas.config"] {
         let (_, message) = refused(&[(name, "hunter2")]);
         assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
     }
@@ -63,6 +63,7 @@ fn unsupported_settings_are_refused_by_name_and_off_values_pass() {
     assert_eq!(kind, ConfigErrorKind::NotSupported);
     assert!(message.contains("security.protocol") && message.contains("SASL_SSL"), "{message}");
     assert!(parse(&[("security.protocol", "PLAINTEXT")]).is_ok());
+    assert_eq!(refused(&[("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256")]).0, ConfigErrorKind::NotSupported);
     assert_eq!(refused(&[("sasl.mechanism", "PLAIN")]).0, ConfigErrorKind::NotSupported);
     assert_eq!(refused(&[("partition.assignment.strategy", "roundrobin")]).0, ConfigErrorKind::NotSupported);
 }
@@ -75,7 +76,7 @@ fn wrong_values_say_what_would_be_right() {
         ("isolation.level", "serializable", "read_committed"),
         ("bootstrap.servers", "localhost", "localhost:9092"),
         ("bootstrap.servers", "localhost:99999", "65535"),
-        ("bootstrap.servers", "a:1,SSL://b:9093", "begins with SSL://; give host:port"),
+        ("bootstrap.servers", "a:1,SSL://b:9093", "begins with SSL://; give host:port, and set security.protocol=SSL"),
         ("bootstrap.servers", "https://b:443", "begins with https://"),
         ("bootstrap.servers", "a:1;b:2", "separate addresses by commas"),
         ("bootstrap.servers", "a:1 b:2", "separate addresses by commas"),
@@ -222,4 +223,61 @@ fn what_a_producer_does_not_have_says_what_to_do_instead() {
     assert!(produce(&[("retries", "2147483647"), ("partitioner", "murmur2_random")]).is_ok());
     let error = produce(&[("linger", "5")]).expect_err("refused");
     assert!(error.message.contains("did you mean \"linger.ms\""), "{}", error.message);
+}
+
+#[test]
+fn settings_of_tls_are_read_in_both_spellings() {
+    let java = parse(&[
+        ("security.protocol", "ssl"),
+        ("ssl.truststore.type", "PEM"),
+        ("ssl.truststore.certificates", "-----BEGIN"),
+        ("ssl.keystore.type", "PEM"),
+        ("ssl.keystore.certificate.chain", "chain"),
+        ("ssl.keystore.key", "hunter2"),
+        ("ssl.key.password", " hunter3 "),
+        ("ssl.endpoint.identification.algorithm", ""),
+    ]);
+    let librdkafka = parse(&[
+        ("security.protocol", "SSL"),
+        ("ssl.ca.pem", "-----BEGIN"),
+        ("ssl.certificate.pem", "chain"),
+        ("ssl.key.pem", "hunter2"),
+        ("ssl.key.password", " hunter3 "),
+        ("ssl.endpoint.identification.algorithm", "none"),
+    ]);
+    let tls = |config: Result<ConsumerConfig, ConfigError>| config.expect("fits").security().tls.clone().expect("TLS");
+    let tls = (tls(java), tls(librdkafka));
+    assert_eq!(tls.0, tls.1);
+    assert!(!tls.0.verify_host_name && tls.0.verify_certificate && tls.0.roots.len() == 1);
+    let java =
+        parse(&[("security.protocol", "SSL"), ("ssl.truststore.location", "/ca"), ("ssl.keystore.location", "/k")]);
+    assert!(java.expect("fits").security().tls.is_some());
+    let config = parse(&[("security.protocol", "SSL"), ("bootstrap.servers", "SSL://b:9093")]).expect("fits");
+    assert!(config.security().protocol.uses_tls() && config.bootstrap()[0].1 == 9093);
+    let tls = config.security().tls.clone().expect("TLS");
+    assert!(tls.verify_host_name && tls.verify_certificate && tls.roots.is_empty() && tls.identity.is_none());
+    assert!(parse(&[]).expect("fits").security().tls.is_none());
+}
+
+#[test]
+fn secrets_of_tls_are_shown_nowhere() {
+    let secrets = ["ssl.key.password", "ssl.keystore.key", "ssl.key.pem", "ssl.keystore.password"];
+    let mut pairs = vec![("security.protocol", "SSL"), ("ssl.certificate.location", "/c")];
+    pairs.extend(secrets.map(|name| (name, "hunter2")));
+    let config = parse(&pairs).expect("fits");
+    assert!(!format!("{config:?} {:?}", config.entries()).contains("hunter2"));
+    assert!(config.entries().contains(&("ssl.key.password", "********".to_owned(), false)));
+    assert!(config.entries().contains(&("ssl.truststore.password", String::new(), true)));
+    let half = refused(&[("security.protocol", "SSL"), ("ssl.key.pem", "hunter2")]);
+    assert!(half.1.contains("ssl.certificate.location") && !half.1.contains("hunter2"), "{half:?}");
+}
+
+#[test]
+fn settings_of_tls_that_would_have_no_effect_are_refused() {
+    let (kind, message) = refused(&[("ssl.ca.location", "/ca.pem")]);
+    assert_eq!(kind, ConfigErrorKind::Invalid);
+    assert!(message.contains("add security.protocol=SSL"), "{message}");
+    assert!(parse(&[("ssl.ca.location", "/ca.pem"), ("security.protocol", "PLAINTEXT")]).is_ok());
+    let both = refused(&[("security.protocol", "SSL"), ("ssl.keystore.location", "/k"), ("ssl.key.location", "/k")]);
+    assert!(both.1.contains("a keystore has both"), "{both:?}");
 }

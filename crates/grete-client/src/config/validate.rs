@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::setting::{Kind, Role, Setting, Status};
 use super::settings_table::{find_setting, nearest_name};
-use super::{ConfigError, ConfigErrorKind, invalid};
+use super::{ConfigError, ConfigErrorKind, SecurityProtocol, invalid};
 
 /// Returns the setting of that name and the value to store. `None`: an unsupported setting of another role, which does
 /// not concern this client.
@@ -30,6 +30,9 @@ pub(super) fn parse_setting(
 }
 
 pub(super) fn parse_value(setting: &'static Setting, name: &str, value: &str) -> Result<String, ConfigError> {
+    if setting.kind == Kind::Secret {
+        return Ok(value.to_owned()); // a password may begin or end with a space
+    }
     let value = value.trim();
     let wrong = |wanted: String| Err(invalid(name, format!("{name} = {value:?} cannot be used: {wanted}")));
     if let Status::Unsupported { off_values: unless, hint: cure } = setting.status {
@@ -42,7 +45,7 @@ pub(super) fn parse_value(setting: &'static Setting, name: &str, value: &str) ->
         };
     }
     match setting.kind {
-        Kind::Text => Ok(value.to_owned()),
+        Kind::Text | Kind::Secret => Ok(value.to_owned()),
         Kind::Number { min: least, max: most, unit } => match value.parse::<i64>() {
             Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
             _ => wrong(format!("give a whole number of {unit} from {least} to {most}")),
@@ -102,7 +105,8 @@ fn parse_assignors(name: &str, value: &str) -> Result<String, ConfigError> {
     Ok(names.join(","))
 }
 
-pub(super) fn parse_bootstrap(list: &str) -> Result<Vec<(Arc<str>, u16)>, ConfigError> {
+/// Returns host and port of each address. An address may begin with the name of `protocol`, as a broker writes it.
+pub(super) fn parse_bootstrap(list: &str, protocol: SecurityProtocol) -> Result<Vec<(Arc<str>, u16)>, ConfigError> {
     const NAME: &str = "bootstrap.servers";
     // Checked on the whole list, because a password may contain a comma. The part before the "@" must not be logged.
     if list.contains('@') {
@@ -111,11 +115,14 @@ pub(super) fn parse_bootstrap(list: &str) -> Result<Vec<(Arc<str>, u16)>, Config
     }
     let mut addresses = Vec::new();
     for entry in list.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
-        let (scheme, bare) = entry.split_once("://").map_or(("PLAINTEXT", entry), |(scheme, bare)| (scheme, bare));
-        // Kafka's listeners are written with the protocol. To drop another one would send plain text to its port.
-        if scheme != "PLAINTEXT" {
-            let cure = "give host:port; another protocol than PLAINTEXT is not supported yet";
-            return Err(invalid(NAME, format!("{NAME}: {entry:?} begins with {scheme}://; {cure}")));
+        let (scheme, bare) = entry.split_once("://").map_or((protocol.name(), entry), |(scheme, bare)| (scheme, bare));
+        // Kafka's listeners are written with the protocol. To drop another one would speak the wrong one to its port.
+        if scheme != protocol.name() {
+            let cure = match SecurityProtocol::from_name(scheme) {
+                Some(wanted) => format!("and set security.protocol={}", wanted.name()),
+                None => "without a scheme".to_owned(),
+            };
+            return Err(invalid(NAME, format!("{NAME}: {entry:?} begins with {scheme}://; give host:port, {cure}")));
         }
         if bare.contains(|c: char| c.is_whitespace() || matches!(c, ';' | '/')) {
             let cure = "give host:port, and separate addresses by commas";

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use ring::hmac;
+use zeroize::Zeroizing;
 
-use super::secret::Secret;
 use super::token::TokenStore;
+use crate::secret::Secret;
 use crate::time::{MILLI, Nanos};
 
 /// SASL mechanism.
@@ -76,12 +77,21 @@ pub enum Credentials {
     Token(Arc<TokenStore>),
 }
 
+/// Bytes that make nonces unpredictable.
+struct Seed(Zeroizing<[u8; 32]>);
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("********")
+    }
+}
+
 /// Mechanism and credentials of a client, shared by all its connections.
 #[derive(Debug)]
 pub struct SaslConfig {
     mechanism: Mechanism,
     credentials: Credentials,
-    seed: Secret,
+    seed: Seed,
     draws: AtomicU64,
     /// Whether SCRAM normalizes the password: see [`SaslConfig::on_refused`].
     normalizes: AtomicBool,
@@ -94,7 +104,7 @@ impl SaslConfig {
         Self {
             mechanism,
             credentials,
-            seed: Secret::new(seed.to_vec()),
+            seed: Seed(Zeroizing::new(seed)),
             draws: AtomicU64::new(0),
             normalizes: AtomicBool::new(false),
         }
@@ -145,7 +155,7 @@ impl SaslConfig {
 
     /// Returns bytes that nobody can predict who does not know the seed.
     fn draw(&self) -> [u8; 32] {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, self.seed.bytes());
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &*self.seed.0);
         let tag = hmac::sign(&key, &self.draws.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         let mut drawn = [0; 32];
         drawn.iter_mut().zip(tag.as_ref()).for_each(|(to, from)| *to = *from);

@@ -11,7 +11,7 @@
 //! - [`config`]: mechanism and credentials of a client.
 //!
 //! Not obvious:
-//! - Nothing here prints a secret: [`Secret`] has no content in `Debug`, and errors name settings, not values.
+//! - Nothing here prints a secret: [`Secret`](crate::secret::Secret) has no content in `Debug`, and errors name settings, not values.
 //! - Every text of a broker that ends in an error is cut and freed of control characters: see [`error::printable`].
 
 pub mod authentication;
@@ -21,7 +21,6 @@ mod exchange;
 mod oauthbearer;
 mod plain;
 mod scram;
-pub mod secret;
 pub mod token;
 
 #[cfg(test)]
@@ -29,5 +28,4 @@ mod tests;
 
 pub use config::{Credentials, Mechanism, SaslConfig};
 pub use error::SaslError;
-pub use secret::Secret;
 pub use token::{Token, TokenError, TokenStore};

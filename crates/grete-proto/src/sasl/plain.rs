@@ -2,14 +2,15 @@
 
 use zeroize::Zeroizing;
 
-use super::secret::Secret;
+use crate::secret::Secret;
 
 /// Returns the only message of the client: no authorization id, user name, password.
 pub(super) fn message(username: &Secret, password: &Secret) -> Zeroizing<Vec<u8>> {
-    let mut bytes = Zeroizing::new(Vec::with_capacity(username.bytes().len() + password.bytes().len() + 2));
+    let (username, password) = (username.expose().as_bytes(), password.expose().as_bytes());
+    let mut bytes = Zeroizing::new(Vec::with_capacity(username.len() + password.len() + 2));
     bytes.push(0);
-    bytes.extend_from_slice(username.bytes());
+    bytes.extend_from_slice(username);
     bytes.push(0);
-    bytes.extend_from_slice(password.bytes());
+    bytes.extend_from_slice(password);
     bytes
 }

@@ -43,11 +43,19 @@ enum State {
 impl Scram {
     /// Begins a login: returns the exchange and the first message.
     pub(super) fn begin(config: &SaslConfig) -> (Self, Vec<u8>) {
+        Self::begin_with(config, config.nonce())
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_nonce(config: &SaslConfig, nonce: &str) -> Self {
+        Self::begin_with(config, nonce.to_owned()).0
+    }
+
+    fn begin_with(config: &SaslConfig, nonce: String) -> (Self, Vec<u8>) {
         let username = match config.credentials() {
-            Credentials::Password { username, .. } => String::from_utf8_lossy(username.bytes()).into_owned(),
+            Credentials::Password { username, .. } => username.expose().to_owned(),
             Credentials::Token(_) => String::new(),
         };
-        let nonce = config.nonce();
         let bare = format!("n={},r={nonce}", quote(&prepare(&username, config.normalizes())));
         let first = format!("n,,{bare}").into_bytes();
         (Self { mechanism: config.mechanism(), nonce, state: State::First { bare } }, first)
@@ -152,10 +160,9 @@ impl Algorithms {
 
 fn password(config: &SaslConfig) -> Zeroizing<Vec<u8>> {
     match config.credentials() {
-        Credentials::Password { password, .. } => match std::str::from_utf8(password.bytes()) {
-            Ok(text) => Zeroizing::new(prepare(text, config.normalizes()).into_owned().into_bytes()),
-            Err(_) => Zeroizing::new(password.bytes().to_vec()),
-        },
+        Credentials::Password { password, .. } => {
+            Zeroizing::new(prepare(password.expose(), config.normalizes()).into_owned().into_bytes())
+        }
         Credentials::Token(_) => Zeroizing::default(),
     }
 }

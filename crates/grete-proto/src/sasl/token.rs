@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::secret::Secret;
+use crate::secret::Secret;
 
 /// Maximum bytes of a token. Kafka takes SASL messages up to 512 KiB.
 const MAX_TOKEN_BYTES: usize = 256 << 10;
@@ -42,7 +42,7 @@ impl Token {
     /// # Errors
     /// A character, a name or a length is not allowed.
     pub fn new(value: Secret, extensions: Vec<(String, String)>) -> Result<Self, TokenError> {
-        let bytes = value.bytes();
+        let bytes = value.expose().as_bytes();
         if bytes.is_empty() || bytes.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Length(bytes.len()));
         }
@@ -66,7 +66,7 @@ impl Token {
     }
 
     pub(super) fn value(&self) -> &[u8] {
-        self.value.bytes()
+        self.value.expose().as_bytes()
     }
 
     pub(super) fn extensions(&self) -> &[(String, String)] {
