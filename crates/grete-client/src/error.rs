@@ -137,7 +137,10 @@ pub enum ClientError {
     /// No address of `bootstrap.servers` is a Kafka broker.
     #[error("{0}")]
     NotKafka(String),
-    /// Authentication or authorization failed.
+    /// The brokers refuse the client's login.
+    #[error("{0}")]
+    Authentication(String),
+    /// Authorization failed.
     #[error("{0}")]
     Authorization(String),
     /// A batch is still corrupt after a second fetch.

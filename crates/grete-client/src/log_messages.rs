@@ -7,6 +7,7 @@ use grete_proto::group::{CommitError, CommitOutcome, GroupError, GroupLogEvent};
 use grete_proto::ids::{NodeId, TopicPartition};
 use grete_proto::partition::error::{PartitionError, RecoveryPolicy};
 use grete_proto::partition::log_event::FetchLogEvent;
+use grete_proto::request::UnusableBootstrap;
 use grete_proto::time::Nanos;
 use grete_wire::error_code::ErrorCode;
 
@@ -136,7 +137,25 @@ pub(crate) fn cluster_event(notice: &ClusterLogEvent) -> Option<LogEvent> {
             },
             vec![("addresses", addresses.to_string())],
         ),
-        ClusterLogEvent::NotKafka(error) | ClusterLogEvent::Fatal(error) => {
+        ClusterLogEvent::LoginFailed { failure, again } => log_event(
+            // One line for an outage, however many connections and attempts it has.
+            if *again { Level::Debug } else { Level::Error },
+            "broker.login_failed",
+            format!("{failure}; the login is tried again, and calls wait until they time out"),
+            vec![
+                ("address", failure.address.clone()),
+                ("kind", failure.error.kind().to_owned()),
+                ("reason", failure.error.to_string()),
+            ],
+        ),
+        ClusterLogEvent::LoginRecovered { address } => log_event(
+            Level::Info,
+            "broker.login_recovered",
+            format!("logged in to {address} after logins had failed"),
+            vec![("address", address.clone())],
+        ),
+        ClusterLogEvent::Fatal(UnusableBootstrap::Authentication(_)) => return None, // logged as LoginFailed
+        ClusterLogEvent::NotKafka(error) | ClusterLogEvent::Fatal(UnusableBootstrap::NotKafka(error)) => {
             log_event(Level::Error, "broker.not_kafka", error.to_string(), vec![("address", error.address.clone())])
         }
         ClusterLogEvent::Throttled { node, ms } => log_event(
@@ -411,9 +430,17 @@ pub(crate) fn fatal_partition_error(error: &PartitionError, is_app: bool, stops:
     })
 }
 
+/// Returns the error of a client that cannot start.
+pub(crate) fn bootstrap_error(error: &UnusableBootstrap) -> ClientError {
+    match error {
+        UnusableBootstrap::NotKafka(error) => ClientError::NotKafka(error.to_string()),
+        UnusableBootstrap::Authentication(error) => ClientError::Authentication(error.to_string()),
+    }
+}
+
 pub(crate) fn fatal_error(error: &ConsumerFatal) -> ClientError {
     match error {
-        ConsumerFatal::NotKafka(error) => ClientError::NotKafka(error.to_string()),
+        ConsumerFatal::Bootstrap(error) => bootstrap_error(error),
         ConsumerFatal::Group(error) => group_error(error),
     }
 }

@@ -14,6 +14,7 @@ use grete_wire::produce::ProduceRequestBody;
 use grete_wire::{KafkaRequest, Reader, SegmentedBuf};
 
 use crate::ids::NodeId;
+use crate::sasl::SaslError;
 use crate::time::Nanos;
 
 /// Broker that a request is sent to.
@@ -358,6 +359,9 @@ pub enum RequestError {
     /// A server that is not a Kafka broker listens at the address.
     #[error(transparent)]
     NotKafka(#[from] NotKafka),
+    /// The brokers refuse the client's login.
+    #[error(transparent)]
+    Authentication(#[from] AuthenticationFailure),
 }
 
 fn fmt_range(range: &Option<(i16, i16)>) -> String {
@@ -368,6 +372,36 @@ impl RequestError {
     /// Returns whether the broker may have executed the request.
     pub fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Disconnected | Self::TimedOut | Self::Protocol(_) | Self::Unanswered)
+    }
+}
+
+/// A login that failed, and fails again with the same credentials (KIP-152).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot log in to {address}: {error}")]
+pub struct AuthenticationFailure {
+    /// Address as host:port.
+    pub address: String,
+    /// Reason of the failure, with its cure.
+    pub error: SaslError,
+}
+
+/// Reason why no bootstrap address can be used, however often it is tried.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnusableBootstrap {
+    /// The servers are not Kafka brokers.
+    #[error(transparent)]
+    NotKafka(NotKafka),
+    /// The brokers refuse the client's login.
+    #[error(transparent)]
+    Authentication(AuthenticationFailure),
+}
+
+impl From<UnusableBootstrap> for RequestError {
+    fn from(error: UnusableBootstrap) -> Self {
+        match error {
+            UnusableBootstrap::NotKafka(error) => Self::NotKafka(error),
+            UnusableBootstrap::Authentication(error) => Self::Authentication(error),
+        }
     }
 }
 

@@ -122,6 +122,7 @@ pub(crate) fn client_error(operation: &str, subject: Subject, error: AdminError)
             refused_error(operation, subject, ErrorCode::BROKER_ID_NOT_REGISTERED, Some(error.to_string()))
         }
         AdminError::NotKafka(error) => ClientError::NotKafka(error.to_string()),
+        AdminError::Authentication(error) => ClientError::Authentication(error.to_string()),
         error => ClientError::Invalid(format!("{operation} of {subject}: {error}")),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use grete_net::{NetEvent, Protocol, TransportAction};
 use grete_proto::admin::{AdminAction, AdminCore, AdminEvent, AdminReply};
 use grete_proto::cluster::ClusterLogEvent;
+use grete_proto::request::UnusableBootstrap;
 use grete_proto::time::Nanos;
 
 use super::state::AdminState;
@@ -42,8 +43,9 @@ impl Driver {
                 // Errors of a topic go to the caller that requested the topic, not into the log.
                 AdminAction::LogEvent(ClusterLogEvent::TopicError { .. } | ClusterLogEvent::TopicRecreated { .. }) => {}
                 AdminAction::LogEvent(notice) => {
-                    if let ClusterLogEvent::Fatal(not_kafka) = &notice {
-                        self.said.fail(ClientError::NotKafka(not_kafka.to_string()));
+                    // The calls that waited have got a refused login as their error; a later call tries again.
+                    if let ClusterLogEvent::Fatal(error @ UnusableBootstrap::NotKafka(_)) = &notice {
+                        self.said.fail(log_messages::bootstrap_error(error));
                     }
                     self.said.log_events.push(log_messages::cluster_event(&notice));
                     self.commands.wake_callers();

@@ -16,6 +16,7 @@ use crate::backoff::Backoff;
 use crate::cluster::Cluster;
 use crate::ids::{NodeId, TopicPartition};
 use crate::request::{Reply, Request, RequestError, Response, Target};
+use crate::sasl::SaslError;
 use crate::time::{Nanos, earliest};
 
 /// An operation in progress, of any kind.
@@ -203,6 +204,10 @@ impl<H: ApiHandler> ApiDriver<H> {
             let Some(item) = self.items.get_mut(index) else { continue };
             match error {
                 RequestError::NotKafka(not_kafka) => item.complete(Err(AdminError::NotKafka(not_kafka.clone()))),
+                // The source of tokens may have one again before the operation's time is up.
+                RequestError::Authentication(failure) if !matches!(failure.error, SaslError::NoToken(_)) => {
+                    item.complete(Err(AdminError::Authentication(failure.clone())));
+                }
                 RequestError::Unsupported { .. } | RequestError::Encode(_) => {
                     item.complete(Err(AdminError::Request(error.clone())));
                 }

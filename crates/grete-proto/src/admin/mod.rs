@@ -47,7 +47,7 @@ pub use types::{
 use std::collections::VecDeque;
 
 use crate::cluster::{Cluster, ClusterAction, ClusterConfig, ClusterEvent, ClusterLogEvent};
-use crate::request::{NotKafka, RequestOwner};
+use crate::request::{RequestOwner, UnusableBootstrap};
 use crate::rng::Rng;
 use crate::time::{Nanos, earliest};
 
@@ -67,7 +67,7 @@ pub struct AdminCore {
     operations: OperationTable,
     /// An operation was submitted, so the client connects.
     started: bool,
-    fatal: Option<NotKafka>,
+    fatal: Option<UnusableBootstrap>,
     finished: bool,
     todo: VecDeque<ClusterAction>,
     cluster_actions: Vec<ClusterAction>,
@@ -107,8 +107,8 @@ impl AdminCore {
             AdminEvent::Submit { id, operation, timeout } => {
                 self.started = true;
                 self.operations(now, OperationsEvent::Submit { id, operation, timeout }, out);
-                if let Some(not_kafka) = self.fatal.clone() {
-                    self.operations(now, OperationsEvent::Fatal(not_kafka), out);
+                if let Some(error) = self.fatal.clone() {
+                    self.operations(now, OperationsEvent::Fatal(error), out);
                 }
             }
             AdminEvent::Cancel(id) => self.operations(now, OperationsEvent::Cancel(id), out),
@@ -161,9 +161,10 @@ impl AdminCore {
             ClusterAction::Reply(reply) => self.operations(now, OperationsEvent::Reply(reply), out),
             ClusterAction::MetadataRefreshed => self.operations(now, OperationsEvent::MetadataRefreshed, out),
             ClusterAction::LogEvent(notice) => {
-                if let ClusterLogEvent::Fatal(not_kafka) = &notice {
-                    self.fatal = Some(not_kafka.clone());
-                    self.operations(now, OperationsEvent::Fatal(not_kafka.clone()), out);
+                if let ClusterLogEvent::Fatal(error) = &notice {
+                    // A refused login is tried again for the next operation: the password may have been changed.
+                    self.fatal = Some(error.clone()).filter(|error| matches!(error, UnusableBootstrap::NotKafka(_)));
+                    self.operations(now, OperationsEvent::Fatal(error.clone()), out);
                 }
                 out.push(AdminAction::LogEvent(notice));
             }

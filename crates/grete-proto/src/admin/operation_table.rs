@@ -107,9 +107,9 @@ impl OperationTable {
                     self.advance(now, id, cluster, out);
                 }
             }
-            OperationsEvent::Fatal(not_kafka) => {
+            OperationsEvent::Fatal(error) => {
                 touched.extend(self.tasks.keys());
-                self.tasks.values_mut().for_each(|task| task.fail(&AdminError::NotKafka(not_kafka.clone())));
+                self.tasks.values_mut().for_each(|task| task.fail(&AdminError::from(error.clone())));
             }
             OperationsEvent::Tick => {
                 let due = self.tasks.iter().filter(|(_, task)| task.deadline().is_some_and(|deadline| deadline <= now));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::backoff::Backoff;
 use crate::ids::{ConnId, NodeId};
 use crate::request::{Channel, DetectedProtocol};
-use crate::time::Nanos;
+use crate::time::{Nanos, SECOND};
 
 use super::config::ClusterConfig;
 
@@ -55,7 +55,14 @@ pub(crate) struct BrokerState {
     /// `NeedNode` was received while no attempt was possible, by channel.
     pub(crate) needed: [bool; Channel::COUNT],
     pub(crate) detected: Option<DetectedProtocol>,
+    /// Grows with each refused login. Brokers lock accounts, so a refused login is repeated less often than a connect.
+    pub(crate) login_backoff: Backoff,
+    /// Whether the last attempt ended with a login that fails again.
+    pub(crate) refuses_login: bool,
 }
+
+/// Maximum time between two refused logins.
+const MAX_LOGIN_BACKOFF: Nanos = 10 * SECOND;
 
 impl BrokerState {
     pub(crate) fn new(address: Address, listed: bool, config: &ClusterConfig) -> Self {
@@ -70,6 +77,11 @@ impl BrokerState {
             conns: [None; Channel::COUNT],
             needed: [false; Channel::COUNT],
             detected: None,
+            login_backoff: Backoff::new(
+                config.reconnect_backoff_max,
+                config.reconnect_backoff_max.max(MAX_LOGIN_BACKOFF),
+            ),
+            refuses_login: false,
         }
     }
 
@@ -101,6 +113,8 @@ impl BrokerState {
             self.setup.reset();
             self.retry_at = 0;
             self.detected = None;
+            self.login_backoff.reset();
+            self.refuses_login = false;
         }
     }
 

@@ -8,7 +8,10 @@ use super::metadata_refresh::MetadataScope;
 use super::{BrokerConnection, Cluster};
 use crate::connection::{CloseReason, ConnAction, Connection};
 use crate::ids::{ConnId, NodeId};
-use crate::request::{Channel, DetectedProtocol, NotKafka, Reply, RequestOwner};
+use crate::request::{
+    AuthenticationFailure, Channel, DetectedProtocol, NotKafka, Reply, RequestOwner, UnusableBootstrap,
+};
+use crate::sasl::SaslError;
 use crate::time::{MILLI, Nanos};
 use crate::transport::TransportAction;
 
@@ -101,9 +104,16 @@ impl Cluster {
         node.setup.reset();
         node.set_needed(channel, false);
         node.detected = None;
+        node.refuses_login = false;
+        node.login_backoff.reset();
         self.outage = false;
+        self.fatal = None;
         let address = node.address.to_string();
         out.push(ClusterAction::LogEvent(ClusterLogEvent::Connected { node: id, channel, address }));
+        if self.login_failure.take().is_some() {
+            let address = self.address(id).unwrap_or_default();
+            out.push(ClusterAction::LogEvent(ClusterLogEvent::LoginRecovered { address }));
+        }
         if !is_bootstrap(id) {
             self.fell_back = false;
             out.push(ClusterAction::NodeReady { node: id, channel });
@@ -117,7 +127,7 @@ impl Cluster {
         let Some(link) = self.connections.remove(&name) else { return };
         self.ready_connections -= usize::from(link.ready);
         let (id, channel) = (link.node, link.channel);
-        let negotiated = link.conn.versions().is_some();
+        let (negotiated, was_ready) = (link.conn.versions().is_some(), link.ready);
         let silent = channel == Channel::Control && matches!(reason, CloseReason::RequestTimeout { .. });
         self.dirty = true;
         let Some(node) = self.nodes.get_mut(&id) else { return };
@@ -125,13 +135,22 @@ impl Cluster {
         node.set_needed(channel, false);
         if !reason.is_expected() {
             // All connections of a broker that dies end at once: count one failure, not three.
+            let login = reason.authentication_error().cloned();
             if now >= node.retry_at {
-                node.retry_at = now.saturating_add(node.backoff.next_delay(&mut self.rng));
+                let delay = node.backoff.next_delay(&mut self.rng);
+                let refused = login.as_ref().is_some_and(|error| !matches!(error, SaslError::NoToken(_)));
+                let login_delay = if refused { node.login_backoff.next_delay(&mut self.rng) } else { 0 };
+                node.retry_at = now.saturating_add(delay.max(login_delay));
+                node.refuses_login = refused;
             }
             let (address, failures) = (node.address.to_string(), node.backoff.failures());
             let looks_like = reason.detected_protocol(negotiated);
             node.detected = looks_like;
-            out.push(ClusterAction::LogEvent(if negotiated {
+            out.push(ClusterAction::LogEvent(if let Some(error) = login {
+                let failure = AuthenticationFailure { address: address.clone(), error };
+                let again = self.login_failure.replace(failure.clone()).is_some();
+                ClusterLogEvent::LoginFailed { failure, again }
+            } else if was_ready {
                 ClusterLogEvent::Disconnected { node: id, channel, address: address.clone(), reason }
             } else {
                 ClusterLogEvent::ConnectFailed { node: id, channel, address: address.clone(), reason, failures }
@@ -139,6 +158,7 @@ impl Cluster {
             if let Some(looks_like) = looks_like {
                 self.on_not_kafka(NotKafka { address, detected: looks_like }, out);
             }
+            self.check_logins(out);
             // The leaders of a broker that is gone move to other brokers.
             self.refresh.request_refresh(now, MetadataScope::All);
         }
@@ -170,14 +190,30 @@ impl Cluster {
         let mut bootstrap = self.nodes.range(..0).map(|(_, node)| node);
         // Garbage can be a passing fault. HTTP and TLS mean a wrong port, which a retry does not cure.
         if !self.refresh.has_succeeded() && self.fatal.is_none() && bootstrap.all(|node| surely(node.detected)) {
-            out.push(ClusterAction::LogEvent(ClusterLogEvent::Fatal(error.clone())));
-            self.fatal = Some(error);
+            self.fail(UnusableBootstrap::NotKafka(error), out);
         }
+    }
+
+    /// Gives up at the start if every bootstrap address refuses the login: a wrong password is not cured by waiting. A
+    /// client that was logged in before goes on trying, since passwords are changed on brokers and clients one after
+    /// the other.
+    fn check_logins(&mut self, out: &mut ClusterActions) {
+        let Some(failure) = self.login_failure.clone() else { return };
+        let mut bootstrap = self.nodes.range(..0).map(|(_, node)| node);
+        if !self.refresh.has_succeeded() && self.fatal.is_none() && bootstrap.all(|node| node.refuses_login) {
+            self.fail(UnusableBootstrap::Authentication(failure), out);
+        }
+    }
+
+    fn fail(&mut self, error: UnusableBootstrap, out: &mut ClusterActions) {
+        out.push(ClusterAction::LogEvent(ClusterLogEvent::Fatal(error.clone())));
+        self.fatal = Some(error);
     }
 
     /// Emits `AllBrokersDown` once, when no connection is open or in progress and every address has failed.
     fn check_outage(&mut self, out: &mut ClusterActions) {
-        if self.outage {
+        // Brokers that refuse the login are reachable; that was logged.
+        if self.outage || self.login_failure.is_some() {
             return;
         }
         let mut addresses = self.nodes.iter().filter(|(id, node)| node.listed || is_bootstrap(**id));

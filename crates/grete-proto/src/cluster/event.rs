@@ -7,7 +7,9 @@ use grete_wire::frame::Frame;
 
 use crate::connection::CloseReason;
 use crate::ids::{ConnId, NodeId, TopicPartition};
-use crate::request::{Channel, NotKafka, OutboundRequest, Reply, RequestError};
+use crate::request::{
+    AuthenticationFailure, Channel, NotKafka, OutboundRequest, Reply, RequestError, UnusableBootstrap,
+};
 use crate::transport::TransportAction;
 
 /// Input of [`Cluster::step`](super::Cluster::step).
@@ -168,8 +170,20 @@ pub enum ClusterLogEvent {
         /// Cause of the rebootstrap.
         cause: RebootstrapCause,
     },
-    /// Every bootstrap address belongs to a server that is not a Kafka broker; the client cannot continue.
-    Fatal(NotKafka),
+    /// A login failed. Emitted for each failure of an outage; only the first is news.
+    LoginFailed {
+        /// Address and reason.
+        failure: AuthenticationFailure,
+        /// Whether a login failed before, and none succeeded since.
+        again: bool,
+    },
+    /// A login succeeded after failures.
+    LoginRecovered {
+        /// Address as host:port.
+        address: String,
+    },
+    /// No bootstrap address can be used: none is a Kafka broker, or all refuse the login. The client cannot start.
+    Fatal(UnusableBootstrap),
 }
 
 /// Error of a metadata request.

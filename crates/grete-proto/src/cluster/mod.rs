@@ -48,7 +48,7 @@ pub use metadata::{Broker, NO_EPOCH, NO_LEADER, NO_TOPIC_ID, PartitionMetadata, 
 
 use crate::connection::{ApiVersions, ConnAction, ConnConfig, Connection, throttle};
 use crate::ids::{ConnId, NodeId, TopicPartition};
-use crate::request::{Channel, NotKafka, OutboundRequest};
+use crate::request::{AuthenticationFailure, Channel, OutboundRequest, UnusableBootstrap};
 use crate::rng::Rng;
 use crate::time::{Nanos, earliest};
 use broker_state::{Address, BrokerState, is_bootstrap};
@@ -93,8 +93,10 @@ pub struct Cluster {
     fell_back: bool,
     /// Every address is down; logged once.
     outage: bool,
-    /// Every bootstrap address belongs to a server that is not a broker; logged once.
-    fatal: Option<NotKafka>,
+    /// No bootstrap address can be used; logged once.
+    fatal: Option<UnusableBootstrap>,
+    /// Last failure of a login; `None`: none since the last success.
+    login_failure: Option<AuthenticationFailure>,
     /// Controller according to the last metadata response.
     controller: Option<NodeId>,
     timer: Option<Nanos>,
@@ -117,6 +119,7 @@ impl Cluster {
             client_id: Arc::clone(&config.client_id),
             max_in_flight: config.max_in_flight.max(1),
             max_idle: config.connections_max_idle,
+            sasl: config.sasl.clone(),
         };
         Self {
             nodes: nodes.collect(),
@@ -132,6 +135,7 @@ impl Cluster {
             fell_back: false,
             outage: false,
             fatal: None,
+            login_failure: None,
             controller: None,
             timer: Some(0),
             dirty: true,
@@ -308,6 +312,11 @@ impl Cluster {
         let Some(address) = Address::from_wire(host, port).filter(|_| !is_bootstrap(node)) else { return false };
         self.list_node(node, address);
         true
+    }
+
+    /// Returns the last failure of a login; `None`: none since the last success.
+    pub fn login_failure(&self) -> Option<&AuthenticationFailure> {
+        self.login_failure.as_ref()
     }
 
     /// Returns the number of ready connections.

@@ -105,7 +105,8 @@ impl Cluster {
             self.send_metadata_request(now, node, scope, out);
         }
         if self.needs_any_broker(now) && !self.connect_any_broker(now, out) {
-            let error = self.fatal.clone().map_or(RequestError::NoConnection, RequestError::NotKafka);
+            let login = || self.login_failure.clone().map(RequestError::Authentication);
+            let error = self.fatal.clone().map(RequestError::from).or_else(login).unwrap_or(RequestError::NoConnection);
             for waiting in std::mem::take(&mut self.waiting) {
                 reply_with_error(waiting.outgoing.token, NO_NODE, error.clone(), out);
             }

@@ -6,6 +6,7 @@ use grete_wire::api::ApiKey;
 use grete_wire::error::WireError;
 
 use crate::request::DetectedProtocol;
+use crate::sasl::SaslError;
 use crate::time::{MILLI, Nanos};
 
 /// Reason why a connection was closed. The driver reports the first five, the connection or the cluster the others.
@@ -40,6 +41,24 @@ pub enum CloseReason {
          plain-text client"
     )]
     HandshakeEof,
+    /// The broker closed the connection instead of responding to the first request after ApiVersions.
+    #[error(
+        "the broker closed the connection at the first request after ApiVersions: its listener probably expects a login \
+         (set security.protocol to SASL_SSL or SASL_PLAINTEXT, and sasl.mechanism), or the broker is restarting"
+    )]
+    FirstRequestEof,
+    /// The authentication failed.
+    #[error("{0}")]
+    Sasl(SaslError),
+    /// The broker closed the connection instead of responding to a request of the authentication.
+    #[error("the broker closed the connection during the login: see the broker's log")]
+    AuthenticationEof,
+    /// The authentication did not end in time.
+    #[error(
+        "no login within {} ms (socket.connection.setup.timeout.ms): the broker does not answer, or the source of the \
+         OAUTHBEARER token gives none", .0 / MILLI
+    )]
+    AuthenticationTimeout(Nanos),
     /// The broker responded to ApiVersions with an error.
     #[error("the broker refused ApiVersions: error {0}")]
     HandshakeRefused(i16),
@@ -75,6 +94,14 @@ impl CloseReason {
     /// Returns whether the cluster closed the connection on purpose: no backoff, no outage.
     pub fn is_expected(&self) -> bool {
         matches!(self, Self::Idle | Self::Retired)
+    }
+
+    /// Returns the reason for which the authentication failed and will fail again.
+    pub fn authentication_error(&self) -> Option<&SaslError> {
+        match self {
+            Self::Sasl(error) if error.is_permanent() => Some(error),
+            _ => None,
+        }
     }
 
     /// Returns the detected protocol if the reason proves that the peer is not a broker.

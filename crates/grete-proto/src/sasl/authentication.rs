@@ -90,6 +90,12 @@ impl Authentication {
         }
     }
 
+    /// Returns whether the response to SaslHandshake is due.
+    #[must_use]
+    pub fn awaits_handshake(&self) -> bool {
+        matches!(self.state, State::Handshake { .. })
+    }
+
     /// Handles one event and appends the resulting action. A response that does not fit the state fails.
     pub fn step(&mut self, now: Nanos, event: AuthenticationEvent<'_>, out: &mut Vec<AuthenticationAction>) {
         let result = match (std::mem::replace(&mut self.state, State::Ended), event) {

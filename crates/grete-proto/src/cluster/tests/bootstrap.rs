@@ -7,7 +7,7 @@ use grete_wire::messages::FindCoordinatorRequest;
 use super::super::test_cluster::FakeCluster;
 use super::super::*;
 use crate::connection::CloseReason;
-use crate::request::{DetectedProtocol, Request, RequestError, Target};
+use crate::request::{DetectedProtocol, Request, RequestError, Target, UnusableBootstrap};
 use crate::time::{MILLI, SECOND};
 use crate::transport::TransportAction;
 
@@ -207,7 +207,7 @@ fn a_web_server_in_bootstrap_servers_is_named_and_fatal() {
     fake.connect(conn, address);
     fake.hang_up(conn, CloseReason::Wire(WireError::LooksLikeHttp));
     let fatal = fake.log_events.iter().find_map(|notice| match notice {
-        ClusterLogEvent::Fatal(error) => Some(error.clone()),
+        ClusterLogEvent::Fatal(UnusableBootstrap::NotKafka(error)) => Some(error.clone()),
         _ => None,
     });
     let fatal = fatal.expect("every bootstrap address is not Kafka");
