@@ -8,6 +8,7 @@ use grete_proto::ids::{NodeId, TopicPartition};
 use grete_proto::partition::error::{PartitionError, RecoveryPolicy};
 use grete_proto::partition::log_event::FetchLogEvent;
 use grete_proto::request::UnusableBootstrap;
+use grete_proto::sasl::Mechanism;
 use grete_proto::time::Nanos;
 use grete_wire::error_code::ErrorCode;
 
@@ -147,6 +148,16 @@ pub(crate) fn cluster_event(notice: &ClusterLogEvent) -> Option<LogEvent> {
                 ("kind", failure.error.kind().to_owned()),
                 ("reason", failure.error.to_string()),
             ],
+        ),
+        ClusterLogEvent::ExposedLogin { mechanism } => log_event(
+            Level::Warning,
+            "broker.login_exposed",
+            format!(
+                "sasl.allow.plaintext is set: {mechanism} sends the {} without encryption, and everyone on the way to the \
+                 brokers can log in with it; use security.protocol=SASL_SSL",
+                if *mechanism == Mechanism::Plain { "password" } else { "token" }
+            ),
+            vec![("mechanism", mechanism.to_string())],
         ),
         ClusterLogEvent::LoginRecovered { address } => log_event(
             Level::Info,

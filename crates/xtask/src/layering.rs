@@ -37,7 +37,7 @@ const LAYERS: &[LayerRule] = &[
     LayerRule {
         name: "grete-client",
         internal: &["grete-sys", "grete-wire", "grete-proto", "grete-arrow", "grete-net"],
-        external: &["getrandom", "thiserror"],
+        external: &["getrandom", "thiserror", "zeroize"],
     },
     LayerRule {
         name: "grete-broker",

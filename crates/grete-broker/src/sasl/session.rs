@@ -153,7 +153,9 @@ fn failed(message: &str) -> Answer {
 }
 
 fn invalid_credentials(mechanism: &str) -> Answer {
-    failed(&format!("Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"))
+    failed(&format!(
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
+    ))
 }
 
 /// Returns the user of a PLAIN message (RFC 4616); `None`: the login fails.

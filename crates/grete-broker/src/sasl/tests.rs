@@ -77,7 +77,9 @@ fn plain_takes_the_right_password_only() {
     let plain = |bytes: &[u8]| begun(&config, "PLAIN").authenticate(&config, NOW, "n", bytes);
     assert_eq!(logged_in(plain(b"\0alice\0secret")), (vec![], 0));
     assert_eq!(logged_in(plain(b"alice\0alice\0secret")), (vec![], 0));
-    for wrong in [&b"\0alice\0Secret"[..], b"\0bob\0secret", b"bob\0alice\0secret", b"", b"\0alice", b"\0alice\0secret\0"] {
+    for wrong in
+        [&b"\0alice\0Secret"[..], b"\0bob\0secret", b"bob\0alice\0secret", b"", b"\0alice", b"\0alice\0secret\0"]
+    {
         assert!(refused(plain(wrong)).contains("Invalid username or password"));
     }
 }

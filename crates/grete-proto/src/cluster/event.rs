@@ -10,6 +10,7 @@ use crate::ids::{ConnId, NodeId, TopicPartition};
 use crate::request::{
     AuthenticationFailure, Channel, NotKafka, OutboundRequest, Reply, RequestError, UnusableBootstrap,
 };
+use crate::sasl::Mechanism;
 use crate::transport::TransportAction;
 
 /// Input of [`Cluster::step`](super::Cluster::step).
@@ -169,6 +170,11 @@ pub enum ClusterLogEvent {
     Rebootstrap {
         /// Cause of the rebootstrap.
         cause: RebootstrapCause,
+    },
+    /// The password or token of this client is sent without encryption. Emitted once.
+    ExposedLogin {
+        /// `sasl.mechanism`.
+        mechanism: Mechanism,
     },
     /// A login failed. Emitted for each failure of an outage; only the first is news.
     LoginFailed {

@@ -97,6 +97,8 @@ pub struct Cluster {
     fatal: Option<UnusableBootstrap>,
     /// Last failure of a login; `None`: none since the last success.
     login_failure: Option<AuthenticationFailure>,
+    /// Whether the warning of a login without encryption is due.
+    warns_of_exposure: bool,
     /// Controller according to the last metadata response.
     controller: Option<NodeId>,
     timer: Option<Nanos>,
@@ -136,6 +138,7 @@ impl Cluster {
             outage: false,
             fatal: None,
             login_failure: None,
+            warns_of_exposure: config.sasl.as_ref().is_some_and(|sasl| sasl.is_exposed()),
             controller: None,
             timer: Some(0),
             dirty: true,
@@ -348,6 +351,12 @@ impl Cluster {
     fn tick(&mut self, now: Nanos, out: &mut ClusterActions) {
         if self.timer.is_none_or(|timer| now < timer) {
             return;
+        }
+        if std::mem::take(&mut self.warns_of_exposure)
+            && let Some(sasl) = &self.config.sasl
+        {
+            let mechanism = sasl.mechanism();
+            out.push(ClusterAction::LogEvent(ClusterLogEvent::ExposedLogin { mechanism }));
         }
         // An earlier iteration may have closed one of these connections; `get_mut` then returns `None`.
         let due: Vec<ConnId> =

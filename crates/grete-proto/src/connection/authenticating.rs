@@ -103,7 +103,9 @@ impl Connection {
                     let encode = |version, out: &mut Vec<u8>| body.encode(version, out);
                     self.send_authentication(now, ApiKey::SaslAuthenticate, encode, out);
                 }
-                AuthenticationAction::Done { session_lifetime_ms } => self.on_authenticated(now, session_lifetime_ms, out),
+                AuthenticationAction::Done { session_lifetime_ms } => {
+                    self.on_authenticated(now, session_lifetime_ms, out)
+                }
                 AuthenticationAction::Failed(error) => self.close(now, CloseReason::Sasl(error), out),
             }
         }

@@ -76,7 +76,10 @@ pub enum ConnAction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Connecting,
-    Negotiating { version: i16, correlation: i32 },
+    Negotiating {
+        version: i16,
+        correlation: i32,
+    },
     /// Logs in for the first time: no other request is sent.
     Authenticating,
     Ready,

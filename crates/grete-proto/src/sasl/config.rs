@@ -95,6 +95,7 @@ pub struct SaslConfig {
     draws: AtomicU64,
     /// Whether SCRAM normalizes the password: see [`SaslConfig::on_refused`].
     normalizes: AtomicBool,
+    is_exposed: bool,
 }
 
 impl SaslConfig {
@@ -107,7 +108,20 @@ impl SaslConfig {
             seed: Seed(Zeroizing::new(seed)),
             draws: AtomicU64::new(0),
             normalizes: AtomicBool::new(false),
+            is_exposed: false,
         }
+    }
+
+    /// Marks that a password or token is sent without encryption: the cluster warns of it.
+    #[must_use]
+    pub fn exposed(self) -> Self {
+        Self { is_exposed: true, ..self }
+    }
+
+    /// Returns whether a password or token is sent without encryption.
+    #[must_use]
+    pub fn is_exposed(&self) -> bool {
+        self.is_exposed
     }
 
     /// Returns the mechanism.

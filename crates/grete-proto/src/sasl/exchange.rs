@@ -23,7 +23,9 @@ pub(super) enum Exchange {
     Plain,
     Scram(Scram),
     /// `challenge`: the error that the server sent as JSON, already confirmed.
-    OAuthBearer { challenge: Option<String> },
+    OAuthBearer {
+        challenge: Option<String>,
+    },
 }
 
 impl Exchange {

@@ -34,9 +34,14 @@ pub(super) struct Scram {
 #[derive(Debug)]
 enum State {
     /// The first message was sent; its part without the channel binding.
-    First { bare: String },
+    First {
+        bare: String,
+    },
     /// The proof was sent; the expected signature of the server follows.
-    Final { server_key: Zeroizing<Vec<u8>>, auth_message: String },
+    Final {
+        server_key: Zeroizing<Vec<u8>>,
+        auth_message: String,
+    },
     Done,
 }
 
