@@ -91,6 +91,7 @@ pub(crate) fn client(error: ClientError) -> PyErr {
         ClientError::Refused { subject, code, .. } => broker_error(&message, &subject, code),
         ClientError::Kafka { code, name, .. } => new_error!("KafkaError", &message, code, name),
         ClientError::NotKafka(_) => new_error!("NotKafkaError", &message),
+        ClientError::Authentication(_) => new_error!("AuthenticationError", &message),
         ClientError::Authorization(_) => new_error!("AuthorizationError", &message),
         ClientError::CorruptBatch { topic, partition, offset, .. } => {
             new_error!("CorruptBatchError", &message, topic, partition, offset)

@@ -34,6 +34,8 @@ class Broker(BrokerCommands):
         version: str | None = None,
         auto_create_topics: bool = True,
         log_to_stderr: bool = False,
+        sasl: "Mapping[str, str] | None" = None,
+        settings: "Mapping[str, object] | None" = None,
     ) -> None:
         """`topics`: names with numbers of partitions (1 without), created at the start unless they exist.
 
@@ -46,6 +48,10 @@ class Broker(BrokerCommands):
 
         `memory`: size of all records like "1GiB" (the default) beyond which writes are refused. `version`: release of
         Kafka whose API versions are offered, like "3.9"; None: the newest.
+
+        `sasl`: users with their passwords; clients then log in with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, or
+        OAUTHBEARER with an unsecured token. None: clients do not log in. `settings`: broker settings by Kafka's names,
+        like {"connections.max.reauth.ms": 60_000}.
         """
         self._topics = _topics(topics)
         self._ports = _ports(port, brokers)
@@ -59,6 +65,8 @@ class Broker(BrokerCommands):
             "release": version,
             "auto_create_topics": auto_create_topics,
             "log_to_stderr": log_to_stderr,
+            "users": _users(sasl),
+            "settings": [(name, str(value)) for name, value in (settings or {}).items()],
         }
         self._native: _native.EmbeddedBroker | None = None
         self._advertised_host = advertised_host
@@ -137,6 +145,14 @@ def _ports(port: int, brokers: int) -> list[int]:
     if not 0 <= port <= 65536 - brokers:
         raise _config_error(f"{brokers} brokers need ports from 0 to 65535, not from {port} on", "port")
     return [port + number if port else 0 for number in range(brokers)]
+
+
+def _users(sasl: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    users = list((sasl or {}).items())
+    for name, password in users:
+        if not name or not password or "\0" in name + password:
+            raise _config_error("sasl: users have names and passwords, without NUL characters", "sasl")
+    return users
 
 
 def _memory(memory: str | int | None) -> int | None:

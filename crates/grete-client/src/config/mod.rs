@@ -181,6 +181,12 @@ impl AdminConfig {
     }
 }
 
+impl std::ops::DerefMut for AdminConfig {
+    fn deref_mut(&mut self) -> &mut Settings {
+        &mut self.0
+    }
+}
+
 impl std::ops::Deref for AdminConfig {
     type Target = Settings;
     fn deref(&self) -> &Settings {

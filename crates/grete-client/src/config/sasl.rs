@@ -50,6 +50,8 @@ pub struct TokenSource {
     pub extensions: Vec<(String, String)>,
     /// `sasl.oauthbearer.token.file`; empty: none.
     pub file: String,
+    /// `sasl.oauthbearer.token.provider`: name of a function; empty: none.
+    pub provider: String,
     store: Option<Arc<TokenStore>>,
 }
 
@@ -243,6 +245,7 @@ fn token_source(
         scope: text("sasl.oauthbearer.scope", "scope"),
         extensions,
         file: settings.text("sasl.oauthbearer.token.file").to_owned(),
+        provider: settings.text("sasl.oauthbearer.token.provider").to_owned(),
         store: None,
     })
 }

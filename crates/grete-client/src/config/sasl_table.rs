@@ -35,6 +35,7 @@ pub(super) static SASL: &[Setting] = &[
     supported("sasl.oauthbearer.scope", &[], "", Kind::Text),
     supported("sasl.oauthbearer.extensions", &[], "", Kind::Text),
     supported("sasl.oauthbearer.token.file", &[], "", Kind::Text),
+    supported("sasl.oauthbearer.token.provider", &[], "", Kind::Text),
     unsupported("sasl.oauthbearer.grant.type", &["client_credentials"], "only client_credentials is built"),
     unsupported("sasl.login.callback.handler.class", HANDLERS, HANDLER_HINT),
     unsupported("sasl.client.callback.handler.class", CLIENT_HANDLERS, HANDLER_HINT),

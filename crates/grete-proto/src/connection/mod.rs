@@ -19,6 +19,8 @@ mod close_reason;
 pub(crate) mod throttle;
 
 #[cfg(test)]
+mod sasl_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
