@@ -235,7 +235,10 @@ fn sessions_are_renewed_in_time_and_nothing_gets_in_between() {
             for _ in 0..rng.below(4) {
                 world.send(match rng.below(3) {
                     0 => metadata(),
-                    1 => Request::FindCoordinator(FindCoordinatorRequest { key: "g".into(), ..Default::default() }),
+                    1 => Request::FindCoordinator(FindCoordinatorRequest {
+                        coordinator_keys: vec!["g".into()],
+                        ..Default::default()
+                    }),
                     _ => Request::Heartbeat(HeartbeatRequest { group_id: "g".into(), ..Default::default() }),
                 });
             }
