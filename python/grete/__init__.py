@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         ShutdownError,
         StartupError,
         TimeoutError,  # noqa: A004
+        TlsError,
         TopicExistsError,
         UndeliveredError,
         UnknownEventError,
@@ -118,6 +119,7 @@ __all__ = [
     "ShutdownError",
     "StartupError",
     "TimeoutError",
+    "TlsError",
     "Topic",
     "TopicExistsError",
     "UndeliveredError",

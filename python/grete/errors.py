@@ -99,6 +99,18 @@ class NotKafkaError(GreteError):
     """The server at a bootstrap address does not speak Kafka."""
 
 
+class TlsError(GreteError):
+    """No encrypted connection to a bootstrap address can be made. The message has the cure.
+
+    `reason` is one word: "not_tls", "closed_at_hello", "wrong_name", "unknown_ca", "expired", "not_yet_valid",
+    "revoked", "bad_certificate", "certificate_required", "certificate_refused", "nothing_in_common", or "protocol".
+    """
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class AuthenticationError(GreteError):
     """The brokers refuse the client's login, or offer none: wrong password or mechanism, expired token, or a listener
     without SASL. The message names the setting to change.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use grete_proto::request::AddressFault;
 use grete_wire::error_code::ErrorCode;
 
 use crate::config::ConfigError;
@@ -137,6 +138,14 @@ pub enum ClientError {
     /// No address of `bootstrap.servers` is a Kafka broker.
     #[error("{0}")]
     NotKafka(String),
+    /// No encrypted connection to any address of `bootstrap.servers` can be made.
+    #[error("{message}")]
+    Tls {
+        /// Kind of the failure as one word, for example "unknown_ca".
+        reason: &'static str,
+        /// Message for the user: the error and the cure.
+        message: String,
+    },
     /// The brokers refuse the client's login.
     #[error("{0}")]
     Authentication(String),
@@ -240,6 +249,15 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Returns the error of a client none of whose addresses can be used.
+    pub(crate) fn unusable(fault: &AddressFault) -> Self {
+        match fault {
+            AddressFault::Tls { failure, .. } => Self::Tls { reason: failure.kind.name(), message: fault.to_string() },
+            AddressFault::NotKafka(error) => Self::NotKafka(error.to_string()),
+            AddressFault::Login(error) => Self::Authentication(error.to_string()),
+        }
+    }
+
     /// Returns the error for a panic of the network thread.
     pub(crate) fn network_thread_panicked() -> Self {
         Self::Os {

@@ -37,6 +37,7 @@ mod request_queue;
 mod shutdown;
 mod testing;
 mod thread_guard;
+mod tls;
 
 pub use admin::{Admin, CallContext, GroupList, ItemResults, PartitionLag, ResetPlan, ResetTo};
 pub use config::{AdminConfig, ConfigError, ConsumerConfig, ProducerConfig, Settings, TokenSource};

@@ -7,7 +7,7 @@ use grete_proto::group::{CommitError, CommitOutcome, GroupError, GroupLogEvent};
 use grete_proto::ids::{NodeId, TopicPartition};
 use grete_proto::partition::error::{PartitionError, RecoveryPolicy};
 use grete_proto::partition::log_event::FetchLogEvent;
-use grete_proto::request::UnusableBootstrap;
+use grete_proto::request::AddressFault;
 use grete_proto::sasl::Mechanism;
 use grete_proto::time::Nanos;
 use grete_wire::error_code::ErrorCode;
@@ -142,7 +142,7 @@ pub(crate) fn cluster_event(notice: &ClusterLogEvent) -> Option<LogEvent> {
             // One line for an outage, however many connections and attempts it has.
             if *again { Level::Debug } else { Level::Error },
             "broker.login_failed",
-            format!("{failure}; the login is tried again, and calls wait until they time out"),
+            format!("{failure}; until a login succeeds, nothing is read or written there"),
             vec![
                 ("address", failure.address.clone()),
                 ("kind", failure.error.kind().to_owned()),
@@ -165,10 +165,16 @@ pub(crate) fn cluster_event(notice: &ClusterLogEvent) -> Option<LogEvent> {
             format!("logged in to {address} after logins had failed"),
             vec![("address", address.clone())],
         ),
-        ClusterLogEvent::Fatal(UnusableBootstrap::Authentication(_)) => return None, // logged as LoginFailed
-        ClusterLogEvent::NotKafka(error) | ClusterLogEvent::Fatal(UnusableBootstrap::NotKafka(error)) => {
+        ClusterLogEvent::Fatal(AddressFault::Login(_)) => return None, // logged as LoginFailed
+        ClusterLogEvent::NotKafka(error) | ClusterLogEvent::Fatal(AddressFault::NotKafka(error)) => {
             log_event(Level::Error, "broker.not_kafka", error.to_string(), vec![("address", error.address.clone())])
         }
+        ClusterLogEvent::Fatal(AddressFault::Tls { address, failure }) => log_event(
+            Level::Error,
+            "broker.tls_failed",
+            format!("no encrypted connection to {address}: {failure}; the client ends"),
+            vec![("address", address.clone()), ("reason", failure.kind.name().to_owned())],
+        ),
         ClusterLogEvent::Throttled { node, ms } => log_event(
             Level::Info,
             "broker.throttled",
@@ -441,17 +447,9 @@ pub(crate) fn fatal_partition_error(error: &PartitionError, is_app: bool, stops:
     })
 }
 
-/// Returns the error of a client that cannot start.
-pub(crate) fn bootstrap_error(error: &UnusableBootstrap) -> ClientError {
-    match error {
-        UnusableBootstrap::NotKafka(error) => ClientError::NotKafka(error.to_string()),
-        UnusableBootstrap::Authentication(error) => ClientError::Authentication(error.to_string()),
-    }
-}
-
 pub(crate) fn fatal_error(error: &ConsumerFatal) -> ClientError {
     match error {
-        ConsumerFatal::Bootstrap(error) => bootstrap_error(error),
+        ConsumerFatal::Unusable(fault) => ClientError::unusable(fault),
         ConsumerFatal::Group(error) => group_error(error),
     }
 }

@@ -15,6 +15,7 @@ use crate::handle::{LoopHandle, SharedLoop};
 use crate::loop_state::{LoopState, WAKE};
 use crate::protocol::{Protocol, Waker};
 use crate::resolver::Resolver;
+use crate::tls::TlsContext;
 
 /// Event loop of one client. The sockets and the protocol are shared with its [`LoopHandle`]s.
 pub struct EventLoop<P: Protocol> {
@@ -42,6 +43,15 @@ impl<P: Protocol> EventLoop<P> {
         let resolver = Resolver::new(waker.clone());
         let state = LoopState::new(registry, resolver, clock, slabs, max_frame_bytes, protocol(waker.clone()));
         Ok(Self { poll, shared: Arc::new(SharedLoop::new(state, waker)) })
+    }
+
+    /// Encrypts all connections. `None`: connections are not encrypted.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<TlsContext>) -> Self {
+        if let Some(state) = self.shared.lock().as_mut() {
+            state.set_tls(tls);
+        }
+        self
     }
 
     /// Limits each sleep of the network thread to `longest`. A caller's deadline beyond this limit does not wake the

@@ -19,7 +19,8 @@ use mio::{Events, Registry, Token};
 use crate::clock::Clock;
 use crate::protocol::{NetEvent, Protocol};
 use crate::resolver::Resolver;
-use crate::socket::{ReadOutcome, Socket};
+use crate::socket::{ReadOutcome, Socket, SocketError};
+use crate::tls::TlsContext;
 
 pub(crate) const WAKE: Token = Token(usize::MAX);
 
@@ -37,6 +38,8 @@ pub(crate) struct LoopState<P> {
     slabs: BufferPool,
     max_frame_bytes: usize,
     max_sleep: Option<Duration>,
+    /// `None`: connections are not encrypted.
+    tls: Option<TlsContext>,
     /// Time until which the network thread sleeps. `None`: the network thread is awake or has been woken, and will read
     /// the deadline before it sleeps.
     asleep_until: Option<Nanos>,
@@ -65,6 +68,7 @@ impl<P: Protocol> LoopState<P> {
             slabs,
             max_frame_bytes,
             max_sleep: None,
+            tls: None,
             asleep_until: None,
             protocol,
             actions: Vec::new(),
@@ -75,6 +79,10 @@ impl<P: Protocol> LoopState<P> {
 
     pub(crate) fn set_max_sleep(&mut self, longest: Duration) {
         self.max_sleep = Some(longest);
+    }
+
+    pub(crate) fn set_tls(&mut self, tls: Option<TlsContext>) {
+        self.tls = tls;
     }
 
     /// Handles the events of a poll on the network thread. No event at all means that the poll timed out.
@@ -169,8 +177,15 @@ impl<P: Protocol> LoopState<P> {
         for action in actions.drain(..) {
             match action {
                 TransportAction::Connect { conn, host, port } => {
+                    let tls = match self.tls.as_mut().map(|tls| tls.connect(&host)).transpose() {
+                        Ok(tls) => tls,
+                        Err(failure) => {
+                            self.pending_events.push(NetEvent::Closed(conn, failure.into()));
+                            continue;
+                        }
+                    };
                     let reader = FrameReader::new(self.slabs.clone(), self.max_frame_bytes);
-                    self.sockets.insert(conn, Socket::new(reader));
+                    self.sockets.insert(conn, Socket::new(reader, tls));
                     if let Some(answer) = self.resolver.resolve(conn, &host, port) {
                         self.on_resolved(conn, answer);
                     }
@@ -179,7 +194,7 @@ impl<P: Protocol> LoopState<P> {
                     let socket = self.sockets.get_mut(&conn);
                     let written = socket.map(|socket| socket.write(bytes, &self.registry, token_of(conn)));
                     if let Some(Err(error)) = written {
-                        self.drop_socket(conn, CloseReason::Io(error.to_string().into()));
+                        self.drop_socket(conn, error.into());
                     }
                 }
                 TransportAction::CloseConn(conn) => {
@@ -207,12 +222,18 @@ impl<P: Protocol> LoopState<P> {
         let Some(socket) = self.sockets.get_mut(&conn) else { return };
         if socket.is_connected() {
             if let Err(error) = socket.flush(&self.registry, token_of(conn)) {
-                self.drop_socket(conn, CloseReason::Io(error.to_string().into()));
+                self.drop_socket(conn, error.into());
             }
             return;
         }
         match socket.finish_connecting(&self.registry, token_of(conn)) {
-            Ok(true) => self.pending_events.push(NetEvent::Connected(conn)),
+            Ok(true) if socket.is_established() => self.pending_events.push(NetEvent::Connected(conn)),
+            // The handshake of TLS begins. The protocol's deadline for connecting covers it, too.
+            Ok(true) => {
+                if let Err(error) = socket.flush(&self.registry, token_of(conn)) {
+                    self.drop_socket(conn, error.into());
+                }
+            }
             Ok(false) => {}
             Err(error) => {
                 // Tries the next address of the host name, if there is one. The error of the last address is reported.
@@ -228,20 +249,42 @@ impl<P: Protocol> LoopState<P> {
         if !socket.is_connected() {
             return;
         }
+        let was_established = socket.is_established();
         let happened = &mut self.pending_events;
         let (_, end) = socket.read(ended, |frame| happened.push(NetEvent::Frame(conn, frame)));
+        let usable = matches!(end, ReadOutcome::Drained | ReadOutcome::BudgetSpent);
+        if usable
+            && socket.has_unsent()
+            && let Err(error) = socket.flush(&self.registry, token_of(conn))
+        {
+            return self.drop_socket(conn, error.into());
+        }
+        // A broker sends nothing of its own before the first request, so no frame came before this event.
+        if usable && !was_established && socket.is_established() {
+            self.pending_events.push(NetEvent::Connected(conn));
+        }
         match end {
             ReadOutcome::Drained => {}
             ReadOutcome::BudgetSpent => self.partly_read.push((conn, ended)),
             ReadOutcome::Eof => self.drop_socket(conn, CloseReason::Eof),
             ReadOutcome::Io(error) => self.drop_socket(conn, CloseReason::Io(error.to_string().into())),
             ReadOutcome::Wire(error) => self.drop_socket(conn, CloseReason::Wire(error)),
+            ReadOutcome::Tls(failure) => self.drop_socket(conn, failure.into()),
         }
     }
 
     fn drop_socket(&mut self, conn: ConnId, reason: CloseReason) {
         if self.sockets.remove(&conn).is_some() {
             self.pending_events.push(NetEvent::Closed(conn, reason));
+        }
+    }
+}
+
+impl From<SocketError> for CloseReason {
+    fn from(error: SocketError) -> Self {
+        match error {
+            SocketError::Io(error) => Self::Io(error.to_string().into()),
+            SocketError::Tls(failure) => failure.into(),
         }
     }
 }

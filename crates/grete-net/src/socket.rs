@@ -1,4 +1,5 @@
-//! TCP connection: addresses still to try, bytes still to write, and the frame being read.
+//! TCP connection: addresses still to try, bytes still to write, and the frame being read. TLS, if there is any, is
+//! between the socket and both.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
@@ -11,6 +12,9 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use socket2::SockRef;
 
+use grete_proto::tls_failure::TlsFailure;
+
+use crate::tls::{TlsEnd, TlsStream};
 use crate::write_buffer::WriteBuffer;
 
 /// Bytes to read from one socket before the other sockets get their turn.
@@ -23,6 +27,8 @@ pub(crate) struct Socket {
     connected: bool,
     reader: FrameReader,
     write_buffer: WriteBuffer,
+    /// `None`: the connection is not encrypted.
+    tls: Option<Box<TlsStream>>,
     /// Whether the socket is registered for writability, because the kernel accepted less than the write buffer held.
     wants_writable: bool,
 }
@@ -37,16 +43,31 @@ pub(crate) enum ReadOutcome {
     Eof,
     Io(io::Error),
     Wire(WireError),
+    /// The two sides do not agree on an encrypted connection.
+    Tls(TlsFailure),
+}
+
+/// Reason why a socket can be used no more.
+pub(crate) enum SocketError {
+    Io(io::Error),
+    Tls(TlsFailure),
+}
+
+impl From<io::Error> for SocketError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 impl Socket {
-    pub(crate) fn new(reader: FrameReader) -> Self {
+    pub(crate) fn new(reader: FrameReader, tls: Option<TlsStream>) -> Self {
         Self {
             stream: None,
             addresses: Vec::new(),
             connected: false,
             reader,
             write_buffer: WriteBuffer::default(),
+            tls: tls.map(Box::new),
             wants_writable: true,
         }
     }
@@ -75,8 +96,19 @@ impl Socket {
         Err(last)
     }
 
+    /// Returns whether the TCP connection is established.
     pub(crate) fn is_connected(&self) -> bool {
         self.connected
+    }
+
+    /// Returns whether bytes of the application can be sent: the handshake of TLS is done, too.
+    pub(crate) fn is_established(&self) -> bool {
+        self.connected && self.tls.as_ref().is_none_or(|tls| tls.is_established())
+    }
+
+    /// Returns whether TLS has bytes to send that no caller has pushed, for example an answer of the handshake.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.wants_writable && self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
     }
 
     /// Handles a writability event while connecting. Returns `Ok(true)` once connected and `Ok(false)` for "not yet".
@@ -106,6 +138,9 @@ impl Socket {
     /// exception, because it may arrive together with the last bytes, without another edge. The event then reports the
     /// end (`ended`), and reading continues until the end is seen.
     pub(crate) fn read(&mut self, ended: bool, mut on_frame: impl FnMut(Frame)) -> (usize, ReadOutcome) {
+        if self.tls.is_some() {
+            return self.read_tls(ended, on_frame);
+        }
         let Some(stream) = &mut self.stream else { return (0, ReadOutcome::Drained) };
         let mut total = 0;
         loop {
@@ -136,9 +171,51 @@ impl Socket {
         }
     }
 
+    fn read_tls(&mut self, ended: bool, mut on_frame: impl FnMut(Frame)) -> (usize, ReadOutcome) {
+        let (Some(stream), Some(tls)) = (&mut self.stream, &mut self.tls) else { return (0, ReadOutcome::Drained) };
+        let reader = &mut self.reader;
+        let mut broken = None;
+        let mut total = 0;
+        loop {
+            let mut on_plain = |plain: &[u8]| {
+                if broken.is_none() {
+                    broken = feed(reader, plain, &mut on_frame).err();
+                }
+            };
+            let (n, offered) = match tls.read(&mut **stream, &mut on_plain) {
+                Ok((n, offered)) => (n, offered),
+                Err(TlsEnd::Tls(failure)) => {
+                    tls.write_alert(NoSigpipe(SockRef::from(&**stream)));
+                    return (total, ReadOutcome::Tls(failure));
+                }
+                Err(TlsEnd::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return (total, ReadOutcome::Drained);
+                }
+                Err(TlsEnd::Io(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(TlsEnd::Io(error)) => return (total, at_end(tls, ReadOutcome::Io(error))),
+            };
+            total += n;
+            if let Some(error) = broken.take() {
+                return (total, ReadOutcome::Wire(error));
+            }
+            if n == 0 || tls.has_ended() {
+                return (total, at_end(tls, ReadOutcome::Eof));
+            }
+            if n < offered && !ended {
+                return (total, ReadOutcome::Drained);
+            }
+            if total >= READ_BUDGET {
+                return (total, ReadOutcome::BudgetSpent);
+            }
+        }
+    }
+
     /// Queues `bytes` and writes as many as the kernel accepts.
-    pub(crate) fn write(&mut self, bytes: SegmentedBuf, registry: &Registry, token: Token) -> io::Result<()> {
-        self.write_buffer.push(bytes);
+    pub(crate) fn write(&mut self, bytes: SegmentedBuf, registry: &Registry, token: Token) -> Result<(), SocketError> {
+        match &mut self.tls {
+            Some(tls) => tls.push(bytes),
+            None => self.write_buffer.push(bytes),
+        }
         self.flush(registry, token)
     }
 
@@ -155,14 +232,52 @@ impl Socket {
     }
 
     /// Continues writing after a writability event.
-    pub(crate) fn flush(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, registry: &Registry, token: Token) -> Result<(), SocketError> {
         if !self.connected {
             return Ok(());
         }
         let Some(stream) = &mut self.stream else { return Ok(()) };
-        let done = self.write_buffer.write_to(NoSigpipe(SockRef::from(&**stream)))?;
-        self.update_write_interest(registry, token, !done)
+        let sink = NoSigpipe(SockRef::from(&**stream));
+        let done = match &mut self.tls {
+            None => self.write_buffer.write_to(sink)?,
+            Some(tls) => match tls.write_to(sink) {
+                Ok(done) => done,
+                Err(TlsEnd::Tls(failure)) => return Err(SocketError::Tls(failure)),
+                Err(TlsEnd::Io(error)) => {
+                    // A peer that has closed the connection resets it at a write, and its alert is still to be read.
+                    let end = tls.read(&mut **stream, &mut |_| {});
+                    return Err(match (end, tls.failure_at_end()) {
+                        (Err(TlsEnd::Tls(failure)), _) | (_, Some(failure)) => SocketError::Tls(failure),
+                        _ => error.into(),
+                    });
+                }
+            },
+        };
+        Ok(self.update_write_interest(registry, token, !done)?)
     }
+}
+
+/// Copies decrypted bytes into the buffer of the reader and takes the whole frames out.
+fn feed(reader: &mut FrameReader, mut plain: &[u8], on_frame: &mut impl FnMut(Frame)) -> Result<(), WireError> {
+    while !plain.is_empty() {
+        let space = reader.read_buf();
+        let n = space.len().min(plain.len());
+        let (now, later) = plain.split_at(n);
+        if let Some(space) = space.get_mut(..n) {
+            space.copy_from_slice(now);
+        }
+        reader.advance(n);
+        plain = later;
+        while let Some(frame) = reader.next()? {
+            on_frame(frame);
+        }
+    }
+    Ok(())
+}
+
+/// Returns how the end of an encrypted stream counts: as a failure of TLS if the peer has not accepted the client.
+fn at_end(tls: &TlsStream, end: ReadOutcome) -> ReadOutcome {
+    tls.failure_at_end().map_or(end, ReadOutcome::Tls)
 }
 
 /// Writer that never raises SIGPIPE, however the program handles that signal. A broker that closes its connection must

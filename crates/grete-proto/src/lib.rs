@@ -37,6 +37,7 @@ pub mod sasl;
 pub mod secret;
 #[cfg(test)]
 mod test_util;
+pub mod tls_failure;
 pub mod transport;
 
 /// Time of the state machines: nanoseconds of a monotonic clock that only the driver reads.

@@ -16,6 +16,7 @@ use grete_wire::{KafkaRequest, Reader, SegmentedBuf};
 use crate::ids::NodeId;
 use crate::sasl::SaslError;
 use crate::time::Nanos;
+use crate::tls_failure::TlsFailure;
 
 /// Broker that a request is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -356,12 +357,9 @@ pub enum RequestError {
     /// The request was sent, and no response will come: the broker does not respond to this kind (`acks=0`).
     #[error("the broker does not answer requests of this kind")]
     Unanswered,
-    /// A server that is not a Kafka broker listens at the address.
+    /// No address can be used as the client is set up: a retry does not help.
     #[error(transparent)]
-    NotKafka(#[from] NotKafka),
-    /// The brokers refuse the client's login.
-    #[error(transparent)]
-    Authentication(#[from] AuthenticationFailure),
+    Unusable(#[from] AddressFault),
 }
 
 fn fmt_range(range: &Option<(i16, i16)>) -> String {
@@ -375,6 +373,48 @@ impl RequestError {
     }
 }
 
+/// Reason why an address cannot be used until a setting or the server has changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressFault {
+    /// The server is not a Kafka broker, or its listener speaks another protocol.
+    #[error(transparent)]
+    NotKafka(#[from] NotKafka),
+    /// No encrypted connection can be made.
+    #[error("{address}: {failure}")]
+    Tls {
+        /// Address as host:port.
+        address: String,
+        /// Failure of TLS.
+        failure: TlsFailure,
+    },
+    /// The broker refuses the client's login.
+    #[error(transparent)]
+    Login(#[from] AuthenticationFailure),
+}
+
+impl AddressFault {
+    /// Returns the address as host:port.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        match self {
+            Self::NotKafka(NotKafka { address, .. })
+            | Self::Tls { address, .. }
+            | Self::Login(AuthenticationFailure { address, .. }) => address,
+        }
+    }
+
+    /// Returns whether `failures` consecutive failures prove that a retry does not help. Garbage can be a passing fault.
+    /// HTTP means a wrong port, and TLS on one side alone a wrong port or a wrong setting.
+    pub(crate) fn is_certain(&self, failures: u32) -> bool {
+        match self {
+            Self::NotKafka(error) => error.detected != DetectedProtocol::Unknown,
+            Self::Tls { failure, .. } => failures >= failure.kind.is_certain_after(),
+            // The source of tokens may have one the next time.
+            Self::Login(failure) => !matches!(failure.error, SaslError::NoToken(_)),
+        }
+    }
+}
+
 /// A login that failed, and fails again with the same credentials (KIP-152).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot log in to {address}: {error}")]
@@ -383,26 +423,6 @@ pub struct AuthenticationFailure {
     pub address: String,
     /// Reason of the failure, with its cure.
     pub error: SaslError,
-}
-
-/// Reason why no bootstrap address can be used, however often it is tried.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UnusableBootstrap {
-    /// The servers are not Kafka brokers.
-    #[error(transparent)]
-    NotKafka(NotKafka),
-    /// The brokers refuse the client's login.
-    #[error(transparent)]
-    Authentication(AuthenticationFailure),
-}
-
-impl From<UnusableBootstrap> for RequestError {
-    fn from(error: UnusableBootstrap) -> Self {
-        match error {
-            UnusableBootstrap::NotKafka(error) => Self::NotKafka(error),
-            UnusableBootstrap::Authentication(error) => Self::Authentication(error),
-        }
-    }
 }
 
 /// Protocol of a server that does not speak plain-text Kafka.
@@ -433,7 +453,8 @@ impl NotKafka {
                 "answers like an HTTP server; bootstrap.servers needs the port of a broker's Kafka listener (often 9092)"
             }
             DetectedProtocol::Tls => {
-                "answers like a TLS server, and this client speaks plain text; use the port of a PLAINTEXT listener"
+                "answers like a TLS server, and this client speaks plain text; set security.protocol=SSL (or SASL_SSL), \
+                 or use the port of a PLAINTEXT listener"
             }
             DetectedProtocol::Unknown => {
                 "does not answer like a Kafka broker; check that bootstrap.servers names the port of a Kafka listener"

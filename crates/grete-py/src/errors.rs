@@ -90,6 +90,7 @@ pub(crate) fn client(error: ClientError) -> PyErr {
         ClientError::TimedOut { .. } | ClientError::Incomplete { .. } => new_error!("TimeoutError", &message),
         ClientError::Refused { subject, code, .. } => broker_error(&message, &subject, code),
         ClientError::Kafka { code, name, .. } => new_error!("KafkaError", &message, code, name),
+        ClientError::Tls { reason, .. } => new_error!("TlsError", &message, reason),
         ClientError::NotKafka(_) => new_error!("NotKafkaError", &message),
         ClientError::Authentication(_) => new_error!("AuthenticationError", &message),
         ClientError::Authorization(_) => new_error!("AuthorizationError", &message),

@@ -32,7 +32,18 @@ const LAYERS: &[LayerRule] = &[
     LayerRule {
         name: "grete-net",
         internal: &["grete-sys", "grete-wire", "grete-proto"],
-        external: &["libc", "mio", "rustls", "rustls-pki-types", "socket2", "thiserror", "webpki-roots"],
+        external: &[
+            "libc",
+            "mio",
+            "p12-keystore",
+            "pkcs8",
+            "rustls",
+            "rustls-native-certs",
+            "socket2",
+            "thiserror",
+            "x509-parser",
+            "zeroize",
+        ],
     },
     LayerRule {
         name: "grete-client",
@@ -67,7 +78,7 @@ const LAYERS: &[LayerRule] = &[
 ];
 
 /// Additional dependencies that tests may use.
-const TEST_DEPENDENCIES: &[&str] = &["crc32c", "loom", "proptest"];
+const TEST_DEPENDENCIES: &[&str] = &["crc32c", "loom", "proptest", "rcgen"];
 
 /// Edges that tests may use: the state machines are tested against the brokers' core, which knows nothing of them.
 const TEST_EDGES: &[(&str, &str)] = &[("grete-proto", "grete-broker")];

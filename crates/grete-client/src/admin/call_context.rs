@@ -121,8 +121,7 @@ pub(crate) fn client_error(operation: &str, subject: Subject, error: AdminError)
         AdminError::NoBroker(_) => {
             refused_error(operation, subject, ErrorCode::BROKER_ID_NOT_REGISTERED, Some(error.to_string()))
         }
-        AdminError::NotKafka(error) => ClientError::NotKafka(error.to_string()),
-        AdminError::Authentication(error) => ClientError::Authentication(error.to_string()),
+        AdminError::Unusable(fault) => ClientError::unusable(&fault),
         error => ClientError::Invalid(format!("{operation} of {subject}: {error}")),
     }
 }

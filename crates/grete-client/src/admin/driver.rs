@@ -5,7 +5,7 @@ use std::sync::Arc;
 use grete_net::{NetEvent, Protocol, TransportAction};
 use grete_proto::admin::{AdminAction, AdminCore, AdminEvent, AdminReply};
 use grete_proto::cluster::ClusterLogEvent;
-use grete_proto::request::UnusableBootstrap;
+use grete_proto::request::AddressFault;
 use grete_proto::time::Nanos;
 
 use super::state::AdminState;
@@ -44,8 +44,10 @@ impl Driver {
                 AdminAction::LogEvent(ClusterLogEvent::TopicError { .. } | ClusterLogEvent::TopicRecreated { .. }) => {}
                 AdminAction::LogEvent(notice) => {
                     // The calls that waited have got a refused login as their error; a later call tries again.
-                    if let ClusterLogEvent::Fatal(error @ UnusableBootstrap::NotKafka(_)) = &notice {
-                        self.said.fail(log_messages::bootstrap_error(error));
+                    if let ClusterLogEvent::Fatal(fault) = &notice
+                        && !matches!(fault, AddressFault::Login(_))
+                    {
+                        self.said.fail(ClientError::unusable(fault));
                     }
                     self.said.log_events.push(log_messages::cluster_event(&notice));
                     self.commands.wake_callers();

@@ -38,6 +38,7 @@ use crate::log_event::{LogEventQueue, LogSink};
 use crate::random_seed;
 use crate::request_queue::{RequestAborted, RequestQueue};
 use crate::thread_guard::spawn_network_thread;
+use crate::tls::tls_context;
 use driver::{AdminThread, Driver};
 use state::AdminState;
 
@@ -72,6 +73,8 @@ impl Admin {
         let core = AdminCore::new(config.to_core(), Rng::new(random_seed()?));
         let event = EventFd::new().map_err(|error| ClientError::os("opening an event descriptor", &error))?;
         let state = Arc::new(AdminState::new(LogEventQueue::new(event, log)));
+        let log = Arc::clone(&state);
+        let tls = tls_context(config, move |event| log.log_events.push([event]))?;
         let mut requests = None;
         let slabs = BufferPool::new(MAX_RETAINED_BYTES);
         let event_loop = EventLoop::new(Clock::new(), slabs, MAX_FRAME_BYTES, |waker| {
@@ -79,7 +82,8 @@ impl Admin {
             requests = Some(Arc::clone(&shared));
             Driver::new(core, shared, Arc::clone(&state))
         });
-        let event_loop = event_loop.map_err(|error| ClientError::os("opening a poll descriptor", &error))?;
+        let event_loop =
+            event_loop.map_err(|error| ClientError::os("opening a poll descriptor", &error))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
         let owner = AdminThread { requests: Arc::clone(&requests), state: Arc::clone(&state) };
         let thread = spawn_network_thread("grete-admin", event_loop, owner)?;

@@ -31,6 +31,7 @@ use crate::log_messages;
 use crate::random_seed;
 use crate::request_queue::{RequestAborted, RequestQueue};
 use crate::thread_guard::spawn_network_thread;
+use crate::tls::tls_context;
 pub(crate) use driver::ConsumerThread;
 use driver::{Driver, PublishedState};
 
@@ -132,6 +133,8 @@ impl Consumer {
         let mut core_config = config.to_core(commits)?;
         core_config.partition_recovery = (!routes.is_empty()).then(|| recovery_config(&routes));
         let core = ConsumerCore::new(core_config, Rng::new(random_seed()?));
+        let log = dispatcher.clone();
+        let tls = tls_context(&config, move |event| log.emit(vec![event]))?;
         let client = dispatcher.attach();
         for route in &routes {
             dispatcher.lock().dispatch.add_route(&route.policy);
@@ -145,7 +148,7 @@ impl Consumer {
             requests = Some(Arc::clone(&shared));
             Driver::new(core, dispatcher.clone(), client, shared, counted, &routes, stops)
         });
-        let event_loop = event_loop.map_err(|e| ClientError::os("opening a poll descriptor", &e))?;
+        let event_loop = event_loop.map_err(|e| ClientError::os("opening a poll descriptor", &e))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
         let owner = ConsumerThread { requests: Arc::clone(&requests), dispatcher: dispatcher.clone() };
         let thread = spawn_network_thread("grete-net", event_loop, owner)?;

@@ -106,7 +106,7 @@ pub(super) fn producer_failed(error: &ClientError) -> LogEvent {
 
 pub(super) fn fatal_error(error: &FatalError) -> ClientError {
     match error {
-        FatalError::Bootstrap(error) => log_messages::bootstrap_error(error),
+        FatalError::Unusable(fault) => ClientError::unusable(fault),
         FatalError::ProducerId(code) if *code == ErrorCode::CLUSTER_AUTHORIZATION_FAILED => {
             ClientError::Authorization(error.to_string())
         }

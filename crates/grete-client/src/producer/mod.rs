@@ -43,6 +43,7 @@ use crate::error::ClientError;
 use crate::log_event::{LogEventQueue, LogSink};
 use crate::random_seed;
 use crate::thread_guard::spawn_network_thread;
+use crate::tls::tls_context;
 use driver::{Core, Driver};
 use inner::ProducerInner;
 
@@ -99,7 +100,9 @@ impl Producer {
         let core_config = config.to_core();
         let shared = Arc::new(ProducerInner::new(config, &core_config.produce, rng.split(), log)?);
         let core = ProducerCore::new(core_config, Arc::clone(&shared.accumulator), rng);
-        let event_loop = new_loop(Core::Kafka(Box::new(core)), &shared)?;
+        let log = Arc::clone(&shared);
+        let tls = tls_context(config, move |event| log.emit(vec![event]))?;
+        let event_loop = new_loop(Core::Kafka(Box::new(core)), &shared)?.with_tls(tls);
         let loop_handle = event_loop.handle();
         let thread = spawn_network_thread("grete-producer", event_loop, Arc::clone(&shared))?;
         shared.set_thread(thread);

@@ -16,7 +16,6 @@ use crate::backoff::Backoff;
 use crate::cluster::Cluster;
 use crate::ids::{NodeId, TopicPartition};
 use crate::request::{Reply, Request, RequestError, Response, Target};
-use crate::sasl::SaslError;
 use crate::time::{Nanos, earliest};
 
 /// An operation in progress, of any kind.
@@ -203,10 +202,9 @@ impl<H: ApiHandler> ApiDriver<H> {
         for &index in &flight.items {
             let Some(item) = self.items.get_mut(index) else { continue };
             match error {
-                RequestError::NotKafka(not_kafka) => item.complete(Err(AdminError::NotKafka(not_kafka.clone()))),
                 // The source of tokens may have one again before the operation's time is up.
-                RequestError::Authentication(failure) if !matches!(failure.error, SaslError::NoToken(_)) => {
-                    item.complete(Err(AdminError::Authentication(failure.clone())));
+                RequestError::Unusable(fault) if fault.is_certain(u32::MAX) => {
+                    item.complete(Err(AdminError::Unusable(fault.clone())))
                 }
                 RequestError::Unsupported { .. } | RequestError::Encode(_) => {
                     item.complete(Err(AdminError::Request(error.clone())));

@@ -3,7 +3,7 @@
 use grete_wire::error_code::ErrorCode;
 
 use crate::ids::NodeId;
-use crate::request::{AuthenticationFailure, NotKafka, RequestError, UnusableBootstrap};
+use crate::request::{AddressFault, RequestError};
 
 /// Error of an operation or of one item. The caller adds the name of the operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,17 +39,5 @@ pub enum AdminError {
     Request(RequestError),
     /// No address of `bootstrap.servers` speaks Kafka.
     #[error(transparent)]
-    NotKafka(#[from] NotKafka),
-    /// The brokers refuse the client's login.
-    #[error(transparent)]
-    Authentication(#[from] AuthenticationFailure),
-}
-
-impl From<UnusableBootstrap> for AdminError {
-    fn from(error: UnusableBootstrap) -> Self {
-        match error {
-            UnusableBootstrap::NotKafka(error) => Self::NotKafka(error),
-            UnusableBootstrap::Authentication(error) => Self::Authentication(error),
-        }
-    }
+    Unusable(#[from] AddressFault),
 }

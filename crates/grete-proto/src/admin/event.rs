@@ -9,7 +9,7 @@ use super::reply::AdminReply;
 use crate::cluster::ClusterLogEvent;
 use crate::connection::CloseReason;
 use crate::ids::{ConnId, NodeId};
-use crate::request::{OutboundRequest, Reply, UnusableBootstrap};
+use crate::request::{AddressFault, OutboundRequest, Reply};
 use crate::time::Nanos;
 use crate::transport::TransportAction;
 
@@ -70,8 +70,8 @@ pub enum OperationsEvent {
     Reply(Reply),
     /// A metadata response was applied.
     MetadataRefreshed,
-    /// No bootstrap address can be used.
-    Fatal(UnusableBootstrap),
+    /// No bootstrap address speaks Kafka.
+    Fatal(AddressFault),
     /// The deadline has passed.
     Tick,
 }

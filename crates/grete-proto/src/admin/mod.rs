@@ -47,7 +47,7 @@ pub use types::{
 use std::collections::VecDeque;
 
 use crate::cluster::{Cluster, ClusterAction, ClusterConfig, ClusterEvent, ClusterLogEvent};
-use crate::request::{RequestOwner, UnusableBootstrap};
+use crate::request::{AddressFault, RequestOwner};
 use crate::rng::Rng;
 use crate::time::{Nanos, earliest};
 
@@ -67,7 +67,7 @@ pub struct AdminCore {
     operations: OperationTable,
     /// An operation was submitted, so the client connects.
     started: bool,
-    fatal: Option<UnusableBootstrap>,
+    fatal: Option<AddressFault>,
     finished: bool,
     todo: VecDeque<ClusterAction>,
     cluster_actions: Vec<ClusterAction>,
@@ -107,8 +107,8 @@ impl AdminCore {
             AdminEvent::Submit { id, operation, timeout } => {
                 self.started = true;
                 self.operations(now, OperationsEvent::Submit { id, operation, timeout }, out);
-                if let Some(error) = self.fatal.clone() {
-                    self.operations(now, OperationsEvent::Fatal(error), out);
+                if let Some(fault) = self.fatal.clone() {
+                    self.operations(now, OperationsEvent::Fatal(fault), out);
                 }
             }
             AdminEvent::Cancel(id) => self.operations(now, OperationsEvent::Cancel(id), out),
@@ -161,10 +161,10 @@ impl AdminCore {
             ClusterAction::Reply(reply) => self.operations(now, OperationsEvent::Reply(reply), out),
             ClusterAction::MetadataRefreshed => self.operations(now, OperationsEvent::MetadataRefreshed, out),
             ClusterAction::LogEvent(notice) => {
-                if let ClusterLogEvent::Fatal(error) = &notice {
+                if let ClusterLogEvent::Fatal(fault) = &notice {
                     // A refused login is tried again for the next operation: the password may have been changed.
-                    self.fatal = Some(error.clone()).filter(|error| matches!(error, UnusableBootstrap::NotKafka(_)));
-                    self.operations(now, OperationsEvent::Fatal(error.clone()), out);
+                    self.fatal = Some(fault.clone()).filter(|fault| !matches!(fault, AddressFault::Login(_)));
+                    self.operations(now, OperationsEvent::Fatal(fault.clone()), out);
                 }
                 out.push(AdminAction::LogEvent(notice));
             }

@@ -107,9 +107,9 @@ impl OperationTable {
                     self.advance(now, id, cluster, out);
                 }
             }
-            OperationsEvent::Fatal(error) => {
+            OperationsEvent::Fatal(fault) => {
                 touched.extend(self.tasks.keys());
-                self.tasks.values_mut().for_each(|task| task.fail(&AdminError::from(error.clone())));
+                self.tasks.values_mut().for_each(|task| task.fail(&AdminError::Unusable(fault.clone())));
             }
             OperationsEvent::Tick => {
                 let due = self.tasks.iter().filter(|(_, task)| task.deadline().is_some_and(|deadline| deadline <= now));

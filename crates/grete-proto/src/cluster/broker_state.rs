@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::backoff::Backoff;
 use crate::ids::{ConnId, NodeId};
-use crate::request::{Channel, DetectedProtocol};
+use crate::request::{AddressFault, Channel};
 use crate::time::{Nanos, SECOND};
 
 use super::config::ClusterConfig;
@@ -54,11 +54,9 @@ pub(crate) struct BrokerState {
     pub(crate) conns: [Option<ConnId>; Channel::COUNT],
     /// `NeedNode` was received while no attempt was possible, by channel.
     pub(crate) needed: [bool; Channel::COUNT],
-    pub(crate) detected: Option<DetectedProtocol>,
+    pub(crate) fault: Option<AddressFault>,
     /// Grows with each refused login. Brokers lock accounts, so a refused login is repeated less often than a connect.
     pub(crate) login_backoff: Backoff,
-    /// Whether the last attempt ended with a login that fails again.
-    pub(crate) refuses_login: bool,
 }
 
 /// Maximum time between two refused logins.
@@ -76,12 +74,11 @@ impl BrokerState {
             muted_until: 0,
             conns: [None; Channel::COUNT],
             needed: [false; Channel::COUNT],
-            detected: None,
+            fault: None,
             login_backoff: Backoff::new(
                 config.reconnect_backoff_max,
                 config.reconnect_backoff_max.max(MAX_LOGIN_BACKOFF),
             ),
-            refuses_login: false,
         }
     }
 
@@ -112,9 +109,8 @@ impl BrokerState {
             self.backoff.reset();
             self.setup.reset();
             self.retry_at = 0;
-            self.detected = None;
+            self.fault = None;
             self.login_backoff.reset();
-            self.refuses_login = false;
         }
     }
 

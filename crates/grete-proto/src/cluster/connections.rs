@@ -8,9 +8,7 @@ use super::metadata_refresh::MetadataScope;
 use super::{BrokerConnection, Cluster};
 use crate::connection::{CloseReason, ConnAction, Connection};
 use crate::ids::{ConnId, NodeId};
-use crate::request::{
-    AuthenticationFailure, Channel, DetectedProtocol, NotKafka, Reply, RequestOwner, UnusableBootstrap,
-};
+use crate::request::{AddressFault, Channel, Reply, RequestOwner};
 use crate::sasl::SaslError;
 use crate::time::{MILLI, Nanos};
 use crate::transport::TransportAction;
@@ -103,8 +101,7 @@ impl Cluster {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.setup.reset();
         node.set_needed(channel, false);
-        node.detected = None;
-        node.refuses_login = false;
+        node.fault = None;
         node.login_backoff.reset();
         self.outage = false;
         self.fatal = None;
@@ -135,30 +132,24 @@ impl Cluster {
         node.set_needed(channel, false);
         if !reason.is_expected() {
             // All connections of a broker that dies end at once: count one failure, not three.
-            let login = reason.authentication_error().cloned();
             if now >= node.retry_at {
                 let delay = node.backoff.next_delay(&mut self.rng);
-                let refused = login.as_ref().is_some_and(|error| !matches!(error, SaslError::NoToken(_)));
+                let refused = matches!(&reason, CloseReason::Sasl(error) if !matches!(error, SaslError::NoToken(_)));
                 let login_delay = if refused { node.login_backoff.next_delay(&mut self.rng) } else { 0 };
                 node.retry_at = now.saturating_add(delay.max(login_delay));
-                node.refuses_login = refused;
             }
             let (address, failures) = (node.address.to_string(), node.backoff.failures());
-            let looks_like = reason.detected_protocol(negotiated);
-            node.detected = looks_like;
-            out.push(ClusterAction::LogEvent(if let Some(error) = login {
-                let failure = AuthenticationFailure { address: address.clone(), error };
-                let again = self.login_failure.replace(failure.clone()).is_some();
-                ClusterLogEvent::LoginFailed { failure, again }
-            } else if was_ready {
-                ClusterLogEvent::Disconnected { node: id, channel, address: address.clone(), reason }
+            let fault = reason.address_fault(&address, negotiated);
+            node.fault.clone_from(&fault);
+            let log_event = if was_ready {
+                ClusterLogEvent::Disconnected { node: id, channel, address, reason }
             } else {
-                ClusterLogEvent::ConnectFailed { node: id, channel, address: address.clone(), reason, failures }
-            }));
-            if let Some(looks_like) = looks_like {
-                self.on_not_kafka(NotKafka { address, detected: looks_like }, out);
+                ClusterLogEvent::ConnectFailed { node: id, channel, address, reason, failures }
+            };
+            match fault {
+                Some(fault) => self.on_address_fault(fault, log_event, out),
+                None => out.push(ClusterAction::LogEvent(log_event)),
             }
-            self.check_logins(out);
             // The leaders of a broker that is gone move to other brokers.
             self.refresh.request_refresh(now, MetadataScope::All);
         }
@@ -184,36 +175,37 @@ impl Cluster {
         self.nodes.remove(&id);
     }
 
-    fn on_not_kafka(&mut self, error: NotKafka, out: &mut ClusterActions) {
-        out.push(ClusterAction::LogEvent(ClusterLogEvent::NotKafka(error.clone())));
-        let surely = |looks_like| matches!(looks_like, Some(DetectedProtocol::Http | DetectedProtocol::Tls));
+    /// Ends the client if no bootstrap address can be used. A client that has had metadata goes on: its brokers may be
+    /// set up anew, and `lost` has the reason meanwhile.
+    fn on_address_fault(&mut self, fault: AddressFault, lost: ClusterLogEvent, out: &mut ClusterActions) {
         let mut bootstrap = self.nodes.range(..0).map(|(_, node)| node);
-        // Garbage can be a passing fault. HTTP and TLS mean a wrong port, which a retry does not cure.
-        if !self.refresh.has_succeeded() && self.fatal.is_none() && bootstrap.all(|node| surely(node.detected)) {
-            self.fail(UnusableBootstrap::NotKafka(error), out);
+        let mut unusable =
+            || bootstrap.all(|node| node.fault.as_ref().is_some_and(|fault| fault.is_certain(node.backoff.failures())));
+        let fatal = !self.refresh.has_succeeded() && self.fatal.is_none() && unusable();
+        match &fault {
+            AddressFault::NotKafka(error) => {
+                let not_kafka = ClusterLogEvent::NotKafka(error.clone());
+                out.extend([lost, not_kafka].map(ClusterAction::LogEvent));
+            }
+            // One line: the fatal event says the same.
+            AddressFault::Login(failure) => {
+                let again = self.login_failure.replace(failure.clone()).is_some();
+                let failed = ClusterLogEvent::LoginFailed { failure: failure.clone(), again };
+                out.push(ClusterAction::LogEvent(failed));
+            }
+            AddressFault::Tls { .. } if fatal => {}
+            AddressFault::Tls { .. } => out.push(ClusterAction::LogEvent(lost)),
         }
-    }
-
-    /// Gives up at the start if every bootstrap address refuses the login: a wrong password is not cured by waiting. A
-    /// client that was logged in before goes on trying, since passwords are changed on brokers and clients one after
-    /// the other.
-    fn check_logins(&mut self, out: &mut ClusterActions) {
-        let Some(failure) = self.login_failure.clone() else { return };
-        let mut bootstrap = self.nodes.range(..0).map(|(_, node)| node);
-        if !self.refresh.has_succeeded() && self.fatal.is_none() && bootstrap.all(|node| node.refuses_login) {
-            self.fail(UnusableBootstrap::Authentication(failure), out);
+        if fatal {
+            out.push(ClusterAction::LogEvent(ClusterLogEvent::Fatal(fault.clone())));
+            self.fatal = Some(fault);
         }
-    }
-
-    fn fail(&mut self, error: UnusableBootstrap, out: &mut ClusterActions) {
-        out.push(ClusterAction::LogEvent(ClusterLogEvent::Fatal(error.clone())));
-        self.fatal = Some(error);
     }
 
     /// Emits `AllBrokersDown` once, when no connection is open or in progress and every address has failed.
     fn check_outage(&mut self, out: &mut ClusterActions) {
         // Brokers that refuse the login are reachable; that was logged.
-        if self.outage || self.login_failure.is_some() {
+        if self.outage || self.fatal.is_some() || self.login_failure.is_some() {
             return;
         }
         let mut addresses = self.nodes.iter().filter(|(id, node)| node.listed || is_bootstrap(**id));

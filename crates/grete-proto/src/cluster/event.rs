@@ -7,9 +7,7 @@ use grete_wire::frame::Frame;
 
 use crate::connection::CloseReason;
 use crate::ids::{ConnId, NodeId, TopicPartition};
-use crate::request::{
-    AuthenticationFailure, Channel, NotKafka, OutboundRequest, Reply, RequestError, UnusableBootstrap,
-};
+use crate::request::{AddressFault, AuthenticationFailure, Channel, NotKafka, OutboundRequest, Reply, RequestError};
 use crate::sasl::Mechanism;
 use crate::transport::TransportAction;
 
@@ -188,8 +186,8 @@ pub enum ClusterLogEvent {
         /// Address as host:port.
         address: String,
     },
-    /// No bootstrap address can be used: none is a Kafka broker, or all refuse the login. The client cannot start.
-    Fatal(UnusableBootstrap),
+    /// No bootstrap address can be used as the client is set up; the client cannot continue.
+    Fatal(AddressFault),
 }
 
 /// Error of a metadata request.

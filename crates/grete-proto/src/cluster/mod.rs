@@ -48,7 +48,7 @@ pub use metadata::{Broker, NO_EPOCH, NO_LEADER, NO_TOPIC_ID, PartitionMetadata, 
 
 use crate::connection::{ApiVersions, ConnAction, ConnConfig, Connection, throttle};
 use crate::ids::{ConnId, NodeId, TopicPartition};
-use crate::request::{AuthenticationFailure, Channel, OutboundRequest, UnusableBootstrap};
+use crate::request::{AddressFault, AuthenticationFailure, Channel, OutboundRequest};
 use crate::rng::Rng;
 use crate::time::{Nanos, earliest};
 use broker_state::{Address, BrokerState, is_bootstrap};
@@ -93,8 +93,8 @@ pub struct Cluster {
     fell_back: bool,
     /// Every address is down; logged once.
     outage: bool,
-    /// No bootstrap address can be used; logged once.
-    fatal: Option<UnusableBootstrap>,
+    /// Every bootstrap address belongs to a server that is not a broker; logged once.
+    fatal: Option<AddressFault>,
     /// Last failure of a login; `None`: none since the last success.
     login_failure: Option<AuthenticationFailure>,
     /// Whether the warning of a login without encryption is due.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use grete_wire::api::ApiKey;
 use grete_wire::error::WireError;
 
-use crate::request::DetectedProtocol;
+use crate::request::{AddressFault, AuthenticationFailure, DetectedProtocol, NotKafka};
 use crate::sasl::SaslError;
 use crate::time::{MILLI, Nanos};
+use crate::tls_failure::TlsFailure;
 
-/// Reason why a connection was closed. The driver reports the first five, the connection or the cluster the others.
+/// Reason why a connection was closed. The driver reports the first six, the connection or the cluster the others.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -28,6 +29,9 @@ pub enum CloseReason {
     /// The received bytes are not Kafka frames.
     #[error("{0}")]
     Wire(WireError),
+    /// The two sides do not agree on an encrypted connection.
+    #[error(transparent)]
+    Tls(#[from] TlsFailure),
 
     /// The connection attempt timed out.
     #[error("no connection within {} ms (socket.connection.setup.timeout.ms)", .0 / MILLI)]
@@ -96,14 +100,6 @@ impl CloseReason {
         matches!(self, Self::Idle | Self::Retired)
     }
 
-    /// Returns the reason for which the authentication failed and will fail again.
-    pub fn authentication_error(&self) -> Option<&SaslError> {
-        match self {
-            Self::Sasl(error) if error.is_permanent() => Some(error),
-            _ => None,
-        }
-    }
-
     /// Returns the detected protocol if the reason proves that the peer is not a broker.
     pub fn detected_protocol(&self, negotiated: bool) -> Option<DetectedProtocol> {
         match self {
@@ -112,6 +108,19 @@ impl CloseReason {
             // A broker's first response is never garbage; a later one can be, after a fault in transit.
             Self::Wire(_) | Self::Correlation { .. } if !negotiated => Some(DetectedProtocol::Unknown),
             _ => None,
+        }
+    }
+
+    /// Returns the fault if the reason proves that `address` cannot be used as it is: a retry does not help until
+    /// a setting or the server has changed.
+    pub fn address_fault(&self, address: &str, negotiated: bool) -> Option<AddressFault> {
+        let address = address.to_owned();
+        match self {
+            Self::Sasl(error) if error.is_permanent() => {
+                Some(AuthenticationFailure { address, error: error.clone() }.into())
+            }
+            Self::Tls(failure) => Some(AddressFault::Tls { address, failure: failure.clone() }),
+            _ => self.detected_protocol(negotiated).map(|detected| NotKafka { address, detected }.into()),
         }
     }
 }

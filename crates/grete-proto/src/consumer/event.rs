@@ -15,7 +15,7 @@ use crate::ids::{ConnId, PartitionHandle, TopicPartition};
 use crate::partition::error::PartitionError;
 use crate::partition::log_event::FetchLogEvent;
 use crate::position::StartPosition;
-use crate::request::UnusableBootstrap;
+use crate::request::AddressFault;
 use crate::time::Nanos;
 use crate::transport::TransportAction;
 
@@ -269,8 +269,8 @@ pub enum ConsumerLogEvent {
 /// Reason why the client stops for good.
 #[derive(Debug, Clone)]
 pub enum ConsumerFatal {
-    /// No bootstrap address can be used: not a Kafka broker, or the login is refused.
-    Bootstrap(UnusableBootstrap),
+    /// No bootstrap server is a Kafka broker.
+    Unusable(AddressFault),
     /// The group coordinator rejected the member for good.
     Group(GroupError),
 }

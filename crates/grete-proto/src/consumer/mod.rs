@@ -333,8 +333,8 @@ impl ConsumerCore {
             ClusterAction::NodeLost { node, channel: Channel::Fetch } => self.fetch(now, FetchEvent::NodeLost(node)),
             ClusterAction::NodeReady { .. } | ClusterAction::NodeLost { .. } => {}
             ClusterAction::Unmuted { .. } => self.plan = true,
-            ClusterAction::LogEvent(ClusterLogEvent::Fatal(error)) => {
-                out.push(ConsumerAction::Fatal(ConsumerFatal::Bootstrap(error)));
+            ClusterAction::LogEvent(ClusterLogEvent::Fatal(fault)) => {
+                out.push(ConsumerAction::Fatal(ConsumerFatal::Unusable(fault)));
             }
             ClusterAction::LogEvent(notice) => out.push(ConsumerAction::LogEvent(ConsumerLogEvent::Cluster(notice))),
         }

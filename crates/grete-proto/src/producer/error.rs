@@ -5,7 +5,7 @@ use std::sync::Arc;
 use grete_wire::error::WireError;
 use grete_wire::error_code::ErrorCode;
 
-use crate::request::{RequestError, UnusableBootstrap};
+use crate::request::{AddressFault, RequestError};
 use crate::time::{MILLI, Nanos};
 
 /// Reason why a record was not delivered, or why its outcome is unknown.
@@ -211,9 +211,9 @@ pub enum AppendError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FatalError {
-    /// No bootstrap address can be used: not a Kafka broker, or the login is refused.
+    /// Every bootstrap address belongs to a server that is not a Kafka broker.
     #[error(transparent)]
-    Bootstrap(UnusableBootstrap),
+    Unusable(#[from] AddressFault),
     /// InitProducerId was rejected with a fatal error.
     #[error("no producer id: {} {}; set enable.idempotence=false to produce without one", .0.name(), .0.message())]
     ProducerId(ErrorCode),

@@ -144,8 +144,8 @@ impl ProducerCore {
             }
             ClusterAction::NodeReady { .. } | ClusterAction::NodeLost { .. } => {}
             ClusterAction::Unmuted { node } => self.step_sender(now, SenderEvent::Unmuted(node)),
-            ClusterAction::LogEvent(ClusterLogEvent::Fatal(error)) => {
-                self.step_sender(now, SenderEvent::Fatal(FatalError::Bootstrap(error)));
+            ClusterAction::LogEvent(ClusterLogEvent::Fatal(fault)) => {
+                self.step_sender(now, SenderEvent::Fatal(FatalError::Unusable(fault)));
             }
             ClusterAction::LogEvent(notice) => out.push(ProducerAction::LogEvent(ProducerLogEvent::Cluster(notice))),
         }

@@ -80,7 +80,7 @@ fn no_kafka_anywhere_ends_every_question_at_once() {
     let failed = |out: &[AdminAction], number: u32| {
         out.iter().any(|action| match action {
             AdminAction::Reply(id, AdminReply::Cluster(results)) => {
-                *id == number && matches!(results[0], Err(AdminError::NotKafka(_)))
+                *id == number && matches!(results[0], Err(AdminError::Unusable(_)))
             }
             _ => false,
         })

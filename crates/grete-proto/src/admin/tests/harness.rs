@@ -84,8 +84,8 @@ impl Harness {
             }
         }
         for notice in std::mem::take(&mut self.fake.log_events) {
-            if let ClusterLogEvent::Fatal(not_kafka) = notice {
-                self.step(OperationsEvent::Fatal(not_kafka));
+            if let ClusterLogEvent::Fatal(fault) = notice {
+                self.step(OperationsEvent::Fatal(fault));
             }
         }
         any

@@ -7,8 +7,9 @@ use grete_wire::messages::FindCoordinatorRequest;
 use super::super::test_cluster::FakeCluster;
 use super::super::*;
 use crate::connection::CloseReason;
-use crate::request::{DetectedProtocol, Request, RequestError, Target, UnusableBootstrap};
+use crate::request::{AddressFault, DetectedProtocol, Request, RequestError, Target};
 use crate::time::{MILLI, SECOND};
+use crate::tls_failure::{TlsFailure, TlsFailureKind};
 use crate::transport::TransportAction;
 
 fn find_coordinator() -> Request {
@@ -207,14 +208,63 @@ fn a_web_server_in_bootstrap_servers_is_named_and_fatal() {
     fake.connect(conn, address);
     fake.hang_up(conn, CloseReason::Wire(WireError::LooksLikeHttp));
     let fatal = fake.log_events.iter().find_map(|notice| match notice {
-        ClusterLogEvent::Fatal(UnusableBootstrap::NotKafka(error)) => Some(error.clone()),
+        ClusterLogEvent::Fatal(error) => Some(error.clone()),
         _ => None,
     });
     let fatal = fatal.expect("every bootstrap address is not Kafka");
-    assert_eq!(fatal.detected, DetectedProtocol::Http);
+    assert!(matches!(&fatal, AddressFault::NotKafka(error) if error.detected == DetectedProtocol::Http));
     assert!(fatal.to_string().starts_with("localhost:8080 answers like an HTTP server"));
     assert_eq!(fake.replies.len(), 1);
-    assert_eq!(fake.replies[0].result.as_ref().unwrap_err(), &RequestError::NotKafka(fatal));
+    assert_eq!(fake.replies[0].result.as_ref().unwrap_err(), &RequestError::Unusable(fatal));
+}
+
+fn tls_failure(kind: TlsFailureKind) -> CloseReason {
+    CloseReason::Tls(TlsFailure { kind, message: "the certificate is unknown".into() })
+}
+
+fn fatal_of(fake: &FakeCluster) -> Option<AddressFault> {
+    fake.log_events.iter().find_map(|notice| match notice {
+        ClusterLogEvent::Fatal(fault) => Some(fault.clone()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_certificate_that_is_not_trusted_is_fatal_and_one_line() {
+    let mut fake = one_broker(&[("a", 1)]);
+    fake.event(ClusterEvent::Tick);
+    let (conn, address) = fake.connects.pop_front().unwrap();
+    fake.connect(conn, address);
+    fake.hang_up(conn, tls_failure(TlsFailureKind::UnknownCa));
+    assert_eq!(fatal_of(&fake).expect("no address is usable").to_string(), "a:1: the certificate is unknown");
+    assert_eq!(fake.log_events.len(), 1, "{:?}", fake.log_events);
+}
+
+#[test]
+fn a_peer_that_closes_at_the_first_message_is_tried_again() {
+    let mut fake = one_broker(&[("a", 1)]);
+    for attempt in 1..=4 {
+        assert_eq!(fatal_of(&fake), None, "attempt {attempt}");
+        fake.event(ClusterEvent::Tick);
+        let (conn, address) = fake.connects.pop_front().unwrap();
+        fake.connect(conn, address);
+        fake.hang_up(conn, tls_failure(TlsFailureKind::ClosedAtHello));
+        if fatal_of(&fake).is_none() {
+            let Some(at) = fake.cluster.deadline() else { panic!("no retry") };
+            fake.now = fake.now.max(at);
+        }
+    }
+    assert!(fatal_of(&fake).is_some());
+}
+
+#[test]
+fn a_client_that_has_had_metadata_goes_on_after_a_failure_of_tls() {
+    let mut fake = FakeCluster::ready(&[0], &[("orders", 7, &[(0, 3)])]);
+    let conn = *fake.open.keys().next().expect("a connection");
+    fake.hang_up(conn, tls_failure(TlsFailureKind::Expired));
+    assert_eq!(fatal_of(&fake), None);
+    fake.advance(SECOND);
+    assert!(fake.cluster.topic("orders").is_some());
 }
 
 #[test]

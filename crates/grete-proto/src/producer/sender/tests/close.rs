@@ -7,7 +7,7 @@ use crate::producer::{
     AppendError, DropReason, FatalError, Outcome, ProduceConfig, ProduceError, SenderAction, SenderEvent,
     SenderLogEvent,
 };
-use crate::request::{DetectedProtocol, NotKafka, RequestError, UnusableBootstrap};
+use crate::request::{AddressFault, DetectedProtocol, NotKafka, RequestError};
 use crate::time::{Nanos, SECOND};
 
 fn finished(rig: &Harness) -> bool {
@@ -88,13 +88,13 @@ fn a_fatal_error_settles_everything() {
     let (flying, _) = rig.produce(0, "a");
     rig.metadata.unready.insert(2);
     let (waiting, _) = rig.produce(1, "b");
-    let not_kafka = NotKafka { address: "x:80".into(), detected: DetectedProtocol::Http };
-    rig.step(SenderEvent::Fatal(FatalError::Bootstrap(UnusableBootstrap::NotKafka(not_kafka.clone()))));
+    let not_kafka = AddressFault::from(NotKafka { address: "x:80".into(), detected: DetectedProtocol::Http });
+    rig.step(SenderEvent::Fatal(FatalError::Unusable(not_kafka.clone())));
     assert_eq!((outcome(&flying), outcome(&waiting)), (Some(Outcome::Unknown), Some(Outcome::NotWritten)));
     let error = result(&waiting, 0).error.expect("an error");
     assert!(matches!(&*error, ProduceError::Fatal { .. }), "{error:?}");
     let refused = rig.try_append(0, "c").expect_err("no more");
-    assert_eq!(refused, AppendError::Fatal(FatalError::Bootstrap(UnusableBootstrap::NotKafka(not_kafka))));
+    assert_eq!(refused, AppendError::Fatal(FatalError::Unusable(not_kafka)));
     close(&mut rig, SECOND);
     assert!(finished(&rig));
 }

@@ -1,0 +1,61 @@
+//! TLS of a client: the files of its settings are read, and what is unusual is logged.
+
+use std::sync::Arc;
+
+use grete_net::tls::{TlsContext, TlsSettings, TlsSetupError};
+
+use crate::config::{ConfigError, ConfigErrorKind, Settings};
+use crate::error::ClientError;
+use crate::log_event::{Level, LogEvent};
+
+impl From<TlsSetupError> for ClientError {
+    fn from(error: TlsSetupError) -> Self {
+        let TlsSetupError { setting, message } = error;
+        ConfigError { setting: setting.to_owned(), message, kind: ConfigErrorKind::Invalid }.into()
+    }
+}
+
+/// Reads the files of certificates and keys. `log` gets a warning now if checks are switched off, and later if changed
+/// files cannot be used. `None`: connections are not encrypted.
+pub(crate) fn tls_context(
+    settings: &Settings,
+    log: impl Fn(LogEvent) + Send + 'static,
+) -> Result<Option<TlsContext>, ClientError> {
+    let Some(tls) = &settings.security().tls else { return Ok(None) };
+    if let Some(warning) = unverified(tls) {
+        log(warning);
+    }
+    let on_reload_error = Box::new(move |error: &TlsSetupError| log(reload_failed(error)));
+    Ok(Some(TlsContext::new(Arc::clone(tls), on_reload_error)?))
+}
+
+fn unverified(tls: &TlsSettings) -> Option<LogEvent> {
+    let (setting, what) = if !tls.verify_certificate {
+        ("enable.ssl.certificate.verification", "the certificates of brokers are not checked")
+    } else if !tls.verify_host_name {
+        (
+            "ssl.endpoint.identification.algorithm",
+            "the names of hosts are not compared with the certificates of brokers",
+        )
+    } else {
+        return None;
+    };
+    Some(LogEvent {
+        level: Level::Warning,
+        name: "tls.unverified",
+        message: format!(
+            "{what}, because {setting} switches this off: whoever is between this client and a broker can read and \
+             change everything"
+        ),
+        fields: vec![("setting", setting.to_owned())],
+    })
+}
+
+fn reload_failed(error: &TlsSetupError) -> LogEvent {
+    LogEvent {
+        level: Level::Warning,
+        name: "tls.reload_failed",
+        message: format!("changed certificates were not taken: {error}; new connections use the former ones"),
+        fields: vec![("setting", error.setting.to_owned())],
+    }
+}

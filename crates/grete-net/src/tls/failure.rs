@@ -1,0 +1,276 @@
+//! Failures of TLS in words: what is wrong, and the cure.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use grete_proto::tls_failure::{TlsFailure, TlsFailureKind as Kind};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{AlertDescription as Alert, CertificateError, Error};
+use x509_parser::prelude::{ASN1Time, FromDer, GeneralName, X509Certificate, X509Name};
+
+/// Maximum length of a name of a certificate in a message, in characters. Names come from the network.
+const MAX_NAME_CHARS: usize = 200;
+
+/// Circumstances of a handshake that fails.
+#[derive(Debug)]
+pub(super) struct Situation<'a> {
+    /// Whether the client shows a certificate.
+    pub(super) has_certificate: bool,
+    /// Issuers that the broker accepts certificates of clients from; `None`: the broker asked for no certificate.
+    pub(super) accepted_issuers: Option<&'a [String]>,
+}
+
+pub(super) fn failure(kind: Kind, message: impl Into<String>) -> TlsFailure {
+    TlsFailure { kind, message: message.into().into() }
+}
+
+/// Returns a text from the network without line ends and other control characters, and not too long.
+fn shown(text: &str) -> String {
+    let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    printable.take(MAX_NAME_CHARS).collect()
+}
+
+/// Returns a name in DER as text.
+pub(super) fn distinguished_name(der: &[u8]) -> String {
+    X509Name::from_der(der)
+        .map_or_else(|_| "a name that cannot be read".to_owned(), |(_, name)| shown(&name.to_string()))
+}
+
+fn date(time: UnixTime) -> String {
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    match ASN1Time::from_timestamp(seconds) {
+        Ok(time) => {
+            let time = time.to_datetime();
+            let (month, day) = (u8::from(time.month()), time.day());
+            format!("{}-{month:02}-{day:02} {:02}:{:02} UTC", time.year(), time.hour(), time.minute())
+        }
+        Err(_) => format!("{seconds} s after 1970"),
+    }
+}
+
+/// Describes why the certificate of a broker is not accepted.
+pub(super) fn certificate_failure(
+    error: &Error,
+    end_entity: &CertificateDer<'_>,
+    intermediates: &[CertificateDer<'_>],
+    server_name: &ServerName<'_>,
+    roots_setting: Option<&str>,
+) -> TlsFailure {
+    let host = shown(&server_name.to_str());
+    let names = |der: &CertificateDer<'_>| {
+        let parsed = X509Certificate::from_der(der).ok()?.1;
+        Some((shown(&parsed.subject().to_string()), shown(&parsed.issuer().to_string())))
+    };
+    let unreadable = || ("without a name".to_owned(), "nobody".to_owned());
+    let (subject, issuer) = names(end_entity).unwrap_or_else(unreadable);
+    let Error::InvalidCertificate(error) = error else {
+        return failure(Kind::BadCertificate, format!("the certificate of the broker ({subject}) is refused: {error}"));
+    };
+    match error {
+        CertificateError::ExpiredContext { time, not_after } => failure(
+            Kind::Expired,
+            format!(
+                "the certificate of the broker ({subject}) or of one of its issuers expired on {}, and this machine's \
+                 clock says {}; renew the certificate, or set the clock right",
+                date(*not_after),
+                date(*time)
+            ),
+        ),
+        CertificateError::NotValidYetContext { time, not_before } => failure(
+            Kind::NotYetValid,
+            format!(
+                "the certificate of the broker ({subject}) or of one of its issuers is valid from {}, and this \
+                 machine's clock says {}; set the clock right, or wait",
+                date(*not_before),
+                date(*time)
+            ),
+        ),
+        CertificateError::Revoked => failure(
+            Kind::Revoked,
+            format!(
+                "the certificate of the broker ({subject}) is revoked in ssl.crl.location; give the broker a new one"
+            ),
+        ),
+        CertificateError::UnknownRevocationStatus | CertificateError::ExpiredRevocationListContext { .. } => failure(
+            Kind::Revoked,
+            format!(
+                "ssl.crl.location has no present list of {issuer}, which signed the certificate of the broker \
+                 ({subject}); add the list of this issuer, or fetch it anew"
+            ),
+        ),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            let names = host_names(end_entity);
+            let has = if names.is_empty() {
+                format!("has no names of hosts (subjectAltName), only the subject {subject}, which is not compared")
+            } else {
+                format!("is for {}", names.join(", "))
+            };
+            failure(
+                Kind::WrongName,
+                format!(
+                    "the certificate of the broker {has}, and not for {host}; connect by a name that the certificate \
+                     has (bootstrap.servers, and advertised.listeners of the broker), or give the broker a certificate \
+                     with this name"
+                ),
+            )
+        }
+        CertificateError::UnknownIssuer => {
+            let (_, end) = intermediates.last().and_then(names).unwrap_or_else(|| (String::new(), issuer.clone()));
+            let place = roots_setting.map_or("the system's trusted certificates".to_owned(), str::to_owned);
+            let message = if subject == issuer {
+                format!(
+                    "the certificate of the broker ({subject}) is signed by itself and is not in {place}; \
+                     give it with ssl.ca.location (Java: ssl.truststore.location)"
+                )
+            } else {
+                format!(
+                    "the certificate of the broker ({subject}) is signed by {end}, which is not in {place}; give the \
+                     certificate of this issuer with ssl.ca.location (Java: ssl.truststore.location)"
+                )
+            };
+            failure(Kind::UnknownCa, message)
+        }
+        error => {
+            failure(Kind::BadCertificate, format!("the certificate of the broker ({subject}) is refused: {error}"))
+        }
+    }
+}
+
+/// Returns the names and addresses that a certificate is for, 10 at most.
+fn host_names(der: &CertificateDer<'_>) -> Vec<String> {
+    let Ok((_, parsed)) = X509Certificate::from_der(der) else { return Vec::new() };
+    let Ok(Some(names)) = parsed.subject_alternative_name() else { return Vec::new() };
+    let name = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some(shown(name)),
+        GeneralName::IPAddress(octets) => {
+            let v4 = <[u8; 4]>::try_from(*octets).map(IpAddr::from);
+            v4.or_else(|_| <[u8; 16]>::try_from(*octets).map(IpAddr::from)).ok().map(|address| address.to_string())
+        }
+        _ => None,
+    };
+    names.value.general_names.iter().filter_map(name).take(10).collect()
+}
+
+/// Describes an error that is not about the broker's certificate. `beginning`: first bytes of the peer.
+pub(super) fn protocol_failure(error: &Error, beginning: &[u8], situation: &Situation<'_>) -> TlsFailure {
+    if let Some(failure) = not_tls(beginning) {
+        return failure;
+    }
+    match error {
+        Error::AlertReceived(alert) => alert_failure(*alert, situation),
+        Error::PeerIncompatible(reason) => failure(
+            Kind::NothingInCommon,
+            format!(
+                "the broker and this client have no way of TLS in common ({reason:?}); the broker needs TLS 1.2 or 1.3"
+            ),
+        ),
+        error => failure(Kind::Protocol, format!("TLS failed: {error}")),
+    }
+}
+
+/// Returns the failure if the first bytes of a peer are not a TLS record.
+fn not_tls(beginning: &[u8]) -> Option<TlsFailure> {
+    const CURE: &str = "use the port of an SSL listener, or another security.protocol";
+    match beginning {
+        [] | [0x14..=0x18, 0x03, ..] | [0x14..=0x18] => None,
+        [b'H', b'T', b'T', b'P', ..] => {
+            Some(failure(Kind::NotTls, "answers like an HTTP server; bootstrap.servers needs the port of a broker"))
+        }
+        _ => Some(failure(Kind::NotTls, format!("answers, and not in TLS: a plain-text listener; {CURE}"))),
+    }
+}
+
+fn alert_failure(alert: Alert, situation: &Situation<'_>) -> TlsFailure {
+    let refusal = matches!(
+        alert,
+        Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+            | Alert::DecryptError
+            | Alert::HandshakeFailure
+            | Alert::CertificateRequired
+    );
+    match alert {
+        Alert::CertificateRequired if !situation.has_certificate => certificate_required(situation),
+        _ if refusal && situation.accepted_issuers.is_some() => {
+            if situation.has_certificate {
+                certificate_refused(alert, situation)
+            } else {
+                certificate_required(situation)
+            }
+        }
+        Alert::ProtocolVersion | Alert::HandshakeFailure | Alert::InsufficientSecurity => failure(
+            Kind::NothingInCommon,
+            format!(
+                "the broker and this client have no version or cipher suite of TLS in common (alert {alert:?}); the \
+                 broker needs TLS 1.2 or 1.3"
+            ),
+        ),
+        _ => {
+            failure(Kind::Protocol, format!("the broker ended TLS with the alert {alert:?}; the broker's log says why"))
+        }
+    }
+}
+
+fn accepted(situation: &Situation<'_>) -> String {
+    let mut text = String::new();
+    if let Some(issuers) = situation.accepted_issuers.filter(|issuers| !issuers.is_empty()) {
+        let _ = write!(text, " (it accepts certificates signed by: {})", issuers.join("; "));
+    }
+    text
+}
+
+/// Describes a broker that requires a certificate of the client, which has none.
+pub(super) fn certificate_required(situation: &Situation<'_>) -> TlsFailure {
+    failure(
+        Kind::CertificateRequired,
+        format!(
+            "the broker requires a certificate of the client{}; set ssl.certificate.location and ssl.key.location \
+             (Java: ssl.keystore.location)",
+            accepted(situation)
+        ),
+    )
+}
+
+fn certificate_refused(alert: Alert, situation: &Situation<'_>) -> TlsFailure {
+    let why = match alert {
+        Alert::CertificateExpired => "it has expired",
+        Alert::CertificateRevoked => "it is revoked",
+        Alert::UnknownCA => "the broker does not trust its issuer",
+        _ => "the broker's log says why; most often it does not trust the issuer",
+    };
+    failure(
+        Kind::CertificateRefused,
+        format!(
+            "the broker refused the certificate of this client: {why}{} (alert {alert:?}); give another one with \
+             ssl.certificate.location, or add its issuer to the broker's truststore",
+            accepted(situation)
+        ),
+    )
+}
+
+/// Describes a peer that closed the connection within the handshake. `received`: the peer has sent something before.
+pub(super) fn closed_in_handshake(received: bool, situation: &Situation<'_>) -> TlsFailure {
+    if received && situation.accepted_issuers.is_some() {
+        return if situation.has_certificate {
+            certificate_refused(Alert::CertificateUnknown, situation)
+        } else {
+            certificate_required(situation)
+        };
+    }
+    if received {
+        return failure(
+            Kind::Protocol,
+            "the broker closed the connection within the handshake of TLS; its log says why",
+        );
+    }
+    failure(
+        Kind::ClosedAtHello,
+        "the broker closed the connection at the first message of TLS, as a PLAINTEXT listener does; use the port of an \
+         SSL listener, or another security.protocol",
+    )
+}
