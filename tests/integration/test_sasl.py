@@ -137,14 +137,16 @@ def test_mechanisms_and_listeners_that_do_not_fit_are_named() -> None:
 
 
 def test_a_token_that_has_expired_is_told_from_one_that_is_refused(broker: Broker) -> None:
-    with Admin(settings(broker, "OAUTHBEARER", **{"sasl_oauthbearer_token_provider": lambda: "no.token.here"})) as admin:
-        with pytest.raises(grete.AuthenticationError, match="invalid_token"):
-            admin.topics(timeout=10)
+    with (
+        Admin(settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=lambda: "no.token.here")) as admin,
+        pytest.raises(grete.AuthenticationError, match="invalid_token"),
+    ):
+        admin.topics(timeout=10)
 
     def fails() -> str:
         raise OSError("the identity provider is down")
 
-    with Admin(settings(broker, "OAUTHBEARER", **{"sasl_oauthbearer_token_provider": fails})) as admin:
+    with Admin(settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=fails)) as admin:
         with pytest.raises(grete.TimeoutError, match="the identity provider is down"):
             admin.topics(timeout=3)
 
@@ -158,7 +160,7 @@ def test_a_source_that_recovers_lets_a_waiting_call_succeed(broker: Broker) -> N
             raise OSError("down")
         return token()
 
-    with Admin(settings(broker, "OAUTHBEARER", **{"sasl_oauthbearer_token_provider": recovers})) as admin:
+    with Admin(settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=recovers)) as admin:
         assert "orders" in admin.topics(timeout=30)
 
 
@@ -175,7 +177,7 @@ def test_confluent_kafka_logs_in(broker: Broker) -> None:
             config |= {"sasl.username": "alice", "sasl.password": PASSWORD}
         failures: list[object] = []
         producer = confluent_kafka.Producer(config)
-        producer.produce("orders", b"confluent", on_delivery=lambda error, _: failures.append(error))
+        producer.produce("orders", b"confluent", on_delivery=lambda error, _, kept=failures: kept.append(error))
         assert producer.flush(30) == 0
         assert failures == [None], mechanism
 
@@ -215,7 +217,11 @@ def test_an_app_and_the_commands_log_in(broker: Broker) -> None:
     words = [argument for name, value in kafka.items() for argument in ("--kafka", f"{name}={value}")]
     words = [word.replace("=True", "=true") for word in words]
     listed = subprocess.run(
-        [sys.executable, "-m", "grete", "topics", "list", *words], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "grete", "topics", "list", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert "orders" in listed.stdout, listed.stderr
     assert PASSWORD not in listed.stderr

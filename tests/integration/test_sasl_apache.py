@@ -47,6 +47,10 @@ class SaslCluster(ApacheCluster):
     def sasl_servers(self) -> str:
         return f"{self.sasl_port.host}:{self.sasl_port.number}"
 
+    def _close(self) -> None:
+        super()._close()
+        self.sasl_port.release()
+
     def _node_properties(self, node: Node, voters: str, data: Path) -> dict[str, str]:
         found = super()._node_properties(node, voters, data)
         modules = "org.apache.kafka.common.security"
@@ -71,11 +75,10 @@ def cluster() -> Iterator[SaslCluster]:
     with SaslCluster() as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET})
         mechanisms = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-        for user, password in {"alice": PASSWORD, **SPECIAL}.items():
-            changes = [
-                UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password.encode())
-                for mechanism in mechanisms
-            ]
+        users = {"alice": PASSWORD, **SPECIAL}
+        for mechanism in mechanisms:  # Kafka takes one change of a user at a time
+            info = ScramCredentialInfo(mechanism, 4096)
+            changes = [UserScramCredentialUpsertion(user, info, password.encode()) for user, password in users.items()]
             for future in admin.alter_user_scram_credentials(changes).values():
                 future.result(30)
         cluster.create_topic("orders", partitions=2)

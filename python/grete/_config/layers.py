@@ -275,9 +275,9 @@ def check_code_kafka(layer: Layer) -> None:
     """
     kafka = {"bootstrap.servers": SettingValue("any:1", "default"), **layer.kafka}
     # The password may come from another layer: without a login, only the settings themselves are checked.
-    if "security.protocol" in kafka and "://" not in str(kafka["bootstrap.servers"].value):
-        kafka["security.protocol"] = SettingValue("PLAINTEXT", "code")
-    elif any(name.startswith(("sasl.", "ssl.")) for name in kafka):
+    if ("security.protocol" in kafka and "://" not in str(kafka["bootstrap.servers"].value)) or any(
+        name.startswith(("sasl.", "ssl.")) for name in kafka
+    ):
         kafka["security.protocol"] = SettingValue("PLAINTEXT", "code")
     if any(name != "bootstrap.servers" for name in kafka):
         check_kafka(Config({}, kafka))

@@ -43,9 +43,7 @@ def tokens_of(fields: dict[str, Any]) -> _native.TokenStore:
 class _Refresher:
     """One source and its token."""
 
-    def __init__(
-        self, key: object, name: str, fetch: sources.Fetch, extensions: tuple[tuple[str, str], ...]
-    ) -> None:
+    def __init__(self, key: object, name: str, fetch: sources.Fetch, extensions: tuple[tuple[str, str], ...]) -> None:
         self.store = _native.TokenStore()
         self._key = key
         self._name = name
@@ -93,7 +91,7 @@ class _Refresher:
         def call() -> None:
             try:
                 outcome.append(token.from_result(self._fetch()))
-            except BaseException as error:  # noqa: BLE001 (a function of the user)
+            except BaseException as error:
                 outcome.append(error)
             finally:
                 done.set()

@@ -73,16 +73,17 @@ def _provider(name: str) -> tuple[str, Fetch]:
         try:
             if not colon:
                 raise AttributeError
-            provider = importlib.import_module(module)
+            found: Any = importlib.import_module(module)
             for part in attribute.split("."):
-                provider = getattr(provider, part)
+                found = getattr(found, part)
         except (ImportError, AttributeError) as error:
             raise ConfigError(
                 f"{PROVIDER} = {name!r} is no function: give a callable, or its name as MODULE:FUNCTION ({error})",
                 setting=PROVIDER,
             ) from None
-    if not callable(provider):
-        raise ConfigError(f"{PROVIDER} = {name!r} cannot be called", setting=PROVIDER)
+        if not callable(found):
+            raise ConfigError(f"{PROVIDER} = {name!r} cannot be called", setting=PROVIDER)
+        provider = found
     call: Callable[[], object] = provider
 
     def fetch() -> object:
