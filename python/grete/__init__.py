@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from grete.app import App
     from grete.consumer import Consumer
     from grete.errors import (
+        AuthenticationError,
         AuthorizationError,
         BatchResultError,
         BrokerError,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 __all__ = [
     "App",
     "Attempt",
+    "AuthenticationError",
     "AuthorizationError",
     "Batch",
     "BatchResultError",

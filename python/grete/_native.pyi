@@ -233,6 +233,19 @@ class ArrowColumns:
         """Exports the schema."""
 
 @final
+class TokenStore:
+    """Place where a source puts its OAUTHBEARER tokens, for all clients that have the same source."""
+
+    def __new__(cls) -> TokenStore: ...
+    def set(self, token: str, extensions: Sequence[tuple[str, str]]) -> None:
+        """Replaces the token. Raises ValueError for a token or an extension that cannot be sent."""
+
+    def fail(self, reason: str) -> None:
+        """Removes the token: logins fail for this reason until there is a new one."""
+
+    def users(self) -> int:
+        """Returns the number of clients that use the tokens."""
+
 class EmbeddedBroker:
     """Kafka brokers in this process, on a thread that needs no GIL. They run from the constructor to `stop`, or to the
     end of the object.
@@ -255,12 +268,13 @@ class EmbeddedBroker:
         advertised_ports: Sequence[int] = ...,
         settings: Sequence[tuple[str, str]] = ...,
         tls: tuple[str, str, str | None] | None = None,
+        users: Sequence[tuple[str, str]] = ...,
     ) -> EmbeddedBroker:
         """Starts one broker for each port (0: a free one). Raises ConfigError and BrokerError.
 
         `advertised_ports`: ports in Metadata, for proxies in front of the brokers. `settings`: by Kafka's names.
         `tls`: certificate chain and key of the brokers, and the authority whose certificates clients must show (None:
-        none), in PEM.
+        none), in PEM. `users`: names and passwords for logins by SASL; empty: no logins.
         """
 
     def addresses(self) -> list[tuple[int, str, int]]:

@@ -111,8 +111,14 @@ class TlsError(GreteError):
         self.reason = reason
 
 
+class AuthenticationError(GreteError):
+    """The brokers refuse the client's login, or offer none: wrong password or mechanism, expired token, or a listener
+    without SASL. The message names the setting to change.
+    """
+
+
 class AuthorizationError(GreteError):
-    """A broker refused the client's identity, or the operation."""
+    """A broker refused the operation to this user."""
 
 
 class CorruptBatchError(GreteError):

@@ -30,6 +30,7 @@ pub mod journal;
 pub mod log;
 pub mod message;
 pub mod rng;
+pub mod sasl;
 pub mod server;
 pub mod topics;
 pub mod transaction;

@@ -67,6 +67,8 @@ messages! {
     DescribeGroups: DescribeGroupsRequest<'a>, DescribeGroupsResponse<'static>;
     ListGroups: ListGroupsRequest<'a>, ListGroupsResponse<'static>;
     ApiVersions: ApiVersionsRequest<'a>, ApiVersionsResponse<'static>;
+    SaslHandshake: SaslHandshakeRequest<'a>, SaslHandshakeResponse<'static>;
+    SaslAuthenticate: SaslAuthenticateRequest<'a>, SaslAuthenticateResponse<'static>;
     CreateTopics: CreateTopicsRequest<'a>, CreateTopicsResponse<'static>;
     DeleteTopics: DeleteTopicsRequest<'a>, DeleteTopicsResponse<'static>;
     DeleteRecords: DeleteRecordsRequest<'a>, DeleteRecordsResponse<'static>;

@@ -146,7 +146,10 @@ pub enum ClientError {
         /// Message for the user: the error and the cure.
         message: String,
     },
-    /// Authentication or authorization failed.
+    /// The brokers refuse the client's login.
+    #[error("{0}")]
+    Authentication(String),
+    /// Authorization failed.
     #[error("{0}")]
     Authorization(String),
     /// A batch is still corrupt after a second fetch.
@@ -253,6 +256,7 @@ impl ClientError {
         match fault {
             AddressFault::Tls { failure, .. } => Self::Tls { reason: failure.kind.name(), message: fault.to_string() },
             AddressFault::NotKafka(error) => Self::NotKafka(error.to_string()),
+            AddressFault::Login(error) => Self::Authentication(error.to_string()),
         }
     }
 

@@ -40,7 +40,7 @@ mod thread_guard;
 mod tls;
 
 pub use admin::{Admin, CallContext, GroupList, ItemResults, PartitionLag, ResetPlan, ResetTo};
-pub use config::{AdminConfig, ConfigError, ConsumerConfig, ProducerConfig};
+pub use config::{AdminConfig, ConfigError, ConsumerConfig, ProducerConfig, Settings, TokenSource};
 pub use consumer::{Consumer, ConsumerNetStats, ConsumerStatistics, Membership, Route, Start};
 pub use dispatcher::{
     AsyncJobs, BlockingJob, Dispatcher, DispatcherSnapshot, EventLoopStatus, FailureReport, Job, JobCounts, JobToken,

@@ -8,6 +8,7 @@ use grete_proto::ids::{NodeId, TopicPartition};
 use grete_proto::partition::error::{PartitionError, RecoveryPolicy};
 use grete_proto::partition::log_event::FetchLogEvent;
 use grete_proto::request::AddressFault;
+use grete_proto::sasl::Mechanism;
 use grete_proto::time::Nanos;
 use grete_wire::error_code::ErrorCode;
 use grete_wire::{counted, plural};
@@ -137,6 +138,34 @@ pub(crate) fn cluster_event(notice: &ClusterLogEvent) -> Option<LogEvent> {
             },
             vec![("addresses", addresses.to_string())],
         ),
+        ClusterLogEvent::LoginFailed { failure, again } => log_event(
+            // One line for an outage, however many connections and attempts it has.
+            if *again { Level::Debug } else { Level::Error },
+            "broker.login_failed",
+            format!("{failure}; until a login succeeds, nothing is read or written there"),
+            vec![
+                ("address", failure.address.clone()),
+                ("kind", failure.error.kind().to_owned()),
+                ("reason", failure.error.to_string()),
+            ],
+        ),
+        ClusterLogEvent::ExposedLogin { mechanism } => log_event(
+            Level::Warning,
+            "broker.login_exposed",
+            format!(
+                "sasl.allow.plaintext is set: {mechanism} sends the {} without encryption, and everyone on the way to the \
+                 brokers can log in with it; use security.protocol=SASL_SSL",
+                if *mechanism == Mechanism::Plain { "password" } else { "token" }
+            ),
+            vec![("mechanism", mechanism.to_string())],
+        ),
+        ClusterLogEvent::LoginRecovered { address } => log_event(
+            Level::Info,
+            "broker.login_recovered",
+            format!("logged in to {address} after logins had failed"),
+            vec![("address", address.clone())],
+        ),
+        ClusterLogEvent::Fatal(AddressFault::Login(_)) => return None, // logged as LoginFailed
         ClusterLogEvent::NotKafka(error) | ClusterLogEvent::Fatal(AddressFault::NotKafka(error)) => {
             log_event(Level::Error, "broker.not_kafka", error.to_string(), vec![("address", error.address.clone())])
         }

@@ -33,6 +33,7 @@ pub mod position;
 pub mod producer;
 pub mod request;
 pub mod rng;
+pub mod sasl;
 pub mod secret;
 #[cfg(test)]
 mod test_util;

@@ -14,6 +14,7 @@ use grete_wire::produce::ProduceRequestBody;
 use grete_wire::{KafkaRequest, Reader, SegmentedBuf};
 
 use crate::ids::NodeId;
+use crate::sasl::SaslError;
 use crate::time::Nanos;
 use crate::tls_failure::TlsFailure;
 
@@ -386,6 +387,9 @@ pub enum AddressFault {
         /// Failure of TLS.
         failure: TlsFailure,
     },
+    /// The broker refuses the client's login.
+    #[error(transparent)]
+    Login(#[from] AuthenticationFailure),
 }
 
 impl AddressFault {
@@ -393,7 +397,9 @@ impl AddressFault {
     #[must_use]
     pub fn address(&self) -> &str {
         match self {
-            Self::NotKafka(NotKafka { address, .. }) | Self::Tls { address, .. } => address,
+            Self::NotKafka(NotKafka { address, .. })
+            | Self::Tls { address, .. }
+            | Self::Login(AuthenticationFailure { address, .. }) => address,
         }
     }
 
@@ -403,8 +409,20 @@ impl AddressFault {
         match self {
             Self::NotKafka(error) => error.detected != DetectedProtocol::Unknown,
             Self::Tls { failure, .. } => failures >= failure.kind.is_certain_after(),
+            // The source of tokens may have one the next time.
+            Self::Login(failure) => !matches!(failure.error, SaslError::NoToken(_)),
         }
     }
+}
+
+/// A login that failed, and fails again with the same credentials (KIP-152).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot log in to {address}: {error}")]
+pub struct AuthenticationFailure {
+    /// Address as host:port.
+    pub address: String,
+    /// Reason of the failure, with its cure.
+    pub error: SaslError,
 }
 
 /// Protocol of a server that does not speak plain-text Kafka.

@@ -13,6 +13,7 @@ use crate::dispatch::route::Route;
 use crate::errors;
 use crate::ffi::fork_guarded::ForkGuarded;
 use crate::log_event;
+use crate::sasl::attach_tokens;
 use crate::start_offset_arg::StartOffsetArg;
 
 /// Runs a call that waits, without the GIL. Log events are logged meanwhile, and an exception of the log ends the wait.
@@ -64,7 +65,8 @@ impl Client {
         routes: Vec<PyRef<'_, Route>>,
         stop_on_failed_partition: bool,
     ) -> PyResult<Self> {
-        let config = ConsumerConfig::from_pairs(&config).map_err(errors::config)?;
+        let mut config = ConsumerConfig::from_pairs(&config).map_err(errors::config)?;
+        attach_tokens(py, &mut config)?;
         let routes = routes.iter().map(|route| route.get().clone()).collect::<Vec<_>>();
         let dispatcher = dispatcher.get()?;
         let consumer = py

@@ -93,6 +93,7 @@ pub(crate) fn client(error: ClientError) -> PyErr {
         ClientError::Kafka { code, name, .. } => new_error!("KafkaError", &message, code, name),
         ClientError::Tls { reason, .. } => new_error!("TlsError", &message, reason),
         ClientError::NotKafka(_) => new_error!("NotKafkaError", &message),
+        ClientError::Authentication(_) => new_error!("AuthenticationError", &message),
         ClientError::Authorization(_) => new_error!("AuthorizationError", &message),
         ClientError::CorruptBatch { topic, partition, offset, .. } => {
             new_error!("CorruptBatchError", &message, topic, partition, offset)

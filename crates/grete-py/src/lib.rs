@@ -18,6 +18,7 @@ mod ffi;
 mod health;
 mod log_event;
 mod producer;
+mod sasl;
 mod shutdown;
 mod start_offset_arg;
 mod testing;
@@ -66,6 +67,8 @@ mod _native {
     use super::log_event::LogEvent;
     #[pymodule_export]
     use super::producer::{_TestingLog, AsyncioDeliveryWatcher, Deliveries, DeliveriesIterator, Delivery, Producer};
+    #[pymodule_export]
+    use super::sasl::PyTokenStore;
     #[pymodule_export]
     use super::shutdown::{Shutdown, SignalWatch};
     #[pymodule_export]

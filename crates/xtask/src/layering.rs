@@ -48,12 +48,15 @@ const LAYERS: &[LayerRule] = &[
     LayerRule {
         name: "grete-client",
         internal: &["grete-sys", "grete-wire", "grete-proto", "grete-arrow", "grete-net"],
-        external: &["getrandom", "thiserror"],
+        external: &["getrandom", "thiserror", "zeroize"],
     },
     LayerRule {
         name: "grete-broker",
         internal: &["grete-sys", "grete-wire"],
-        external: &["crc32c", "mio", "postcard", "rcgen", "rustls", "serde", "socket2", "thiserror"],
+        external: &[
+            "base64", "crc32c", "mio", "postcard", "rcgen", "ring", "rustls", "serde", "serde_json", "socket2",
+            "thiserror",
+        ],
     },
     LayerRule { name: "grete-sim", internal: &["grete-wire", "grete-proto", "grete-broker"], external: &[] },
     LayerRule { name: "grete-trace", internal: &["grete-sys"], external: &["httparse", "socket2", "thiserror"] },

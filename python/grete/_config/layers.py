@@ -39,8 +39,10 @@ _SECRET = re.compile(
 )
 # These settings say how secrets are kept and sent, and where. One needs to see them when the connection fails.
 _NOT_SECRET = re.compile(
-    r"^sasl\.mechanisms?$|\.(location|type|algorithm)$|^sasl\.(login|oauthbearer)\..*(\.ms|\.seconds)$"
+    r"^sasl\.mechanisms?$|^sasl\.allow\.plaintext$|^sasl\.oauthbearer\.(method|scope)$|\.(file|url|provider)$|\.(location|type|algorithm)$|^sasl\.(login|oauthbearer)\..*(\.ms|\.seconds)$"
 )
+# A function: the only setting of Kafka's clients that is no text. A name stands for the function in all layers.
+_TOKEN_PROVIDER = "sasl.oauthbearer.token.provider"  # noqa: S105
 _USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
 
 
@@ -117,6 +119,10 @@ def parse_kafka_value(name: str, value: object, origin: str) -> SettingValue:
         return SettingValue(str(value), origin)
     if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         return SettingValue(",".join(value), origin)
+    if name == _TOKEN_PROVIDER and callable(value):
+        from grete._sasl import sources
+
+        return SettingValue(sources.register(value), origin)
     raise ConfigError(
         f"kafka setting {name} (from {origin}) is a string, a number or a bool, not {mask(name, value)!r}",
         setting=name,
@@ -273,6 +279,11 @@ def check_code_kafka(layer: Layer) -> None:
     read.
     """
     kafka = {"bootstrap.servers": SettingValue("any:1", "default"), **layer.kafka}
+    # The password may come from another layer: without a login, only the settings themselves are checked.
+    if ("security.protocol" in kafka and "://" not in str(kafka["bootstrap.servers"].value)) or any(
+        name.startswith(("sasl.", "ssl.")) for name in kafka
+    ):
+        kafka["security.protocol"] = SettingValue("PLAINTEXT", "code")
     if any(name != "bootstrap.servers" for name in kafka):
         check_kafka(Config({}, kafka))
 

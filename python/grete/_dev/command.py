@@ -47,6 +47,7 @@ def main(arguments: Sequence[str]) -> int:
             log_to_stderr=True,
             tls=_tls_directory(options),
             mutual_tls=options.mutual_tls,
+            sasl=dict(options.sasl),
         )
         from grete._dev.foreground import Foreground
 
@@ -122,6 +123,14 @@ def _parser() -> argparse.ArgumentParser:
         help="Encrypt connections with a certificate that is made at the start; prints what clients need.",
     )
     add("--mutual-tls", action="store_true", help="As --tls, and clients must show the certificate that it makes.")
+        "--sasl",
+        action="append",
+        default=[],
+        type=_user,
+        metavar="USER:PASSWORD",
+        help="User who may log in (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; OAUTHBEARER takes unsecured tokens); may be "
+        "repeated. Clients then have to log in.",
+    )
     add("--memory", metavar="SIZE", help="Size of all records beyond which writes are refused (1GiB).")
     add("--as-version", metavar="VERSION", help="Release of Kafka to answer as, like 3.9.")
     add("--watch", action="append", metavar="DIR", help="Directory whose Python files are watched (.); repeatable.")
@@ -152,6 +161,13 @@ def _topic(text: str) -> tuple[str, int]:
     if not name or not partitions.isascii() or not partitions.isdigit():
         raise argparse.ArgumentTypeError(f'a topic is NAME or NAME:PARTITIONS, like "orders:8", not "{text}"')
     return name, int(partitions)
+
+
+def _user(text: str) -> tuple[str, str]:
+    name, _, password = text.partition(":")
+    if not name or not password:
+        raise argparse.ArgumentTypeError("a user is USER:PASSWORD, like alice:secret")
+    return name, password
 
 
 def _print_features(version: str | None) -> int:

@@ -37,6 +37,8 @@ class Broker(BrokerCommands):
         log_to_stderr: bool = False,
         tls: "str | os.PathLike[str] | None" = None,
         mutual_tls: bool = False,
+        sasl: "Mapping[str, str] | None" = None,
+        settings: "Mapping[str, object] | None" = None,
     ) -> None:
         """`topics`: names with numbers of partitions (1 without), created at the start unless they exist.
 
@@ -52,6 +54,9 @@ class Broker(BrokerCommands):
 
         `tls`: directory for certificates, which are made anew at each start: connections are encrypted, and clients
         need `client_settings`. `mutual_tls`: clients must show the certificate in `client_settings`.
+        `sasl`: users with their passwords; clients then log in with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, or
+        OAUTHBEARER with an unsecured token. None: clients do not log in. `settings`: broker settings by Kafka's names,
+        like {"connections.max.reauth.ms": 60_000}.
         """
         self._topics = _topics(topics)
         self._ports = _ports(port, brokers)
@@ -65,6 +70,8 @@ class Broker(BrokerCommands):
             "release": version,
             "auto_create_topics": auto_create_topics,
             "log_to_stderr": log_to_stderr,
+            "users": _users(sasl),
+            "settings": [(name, str(value)) for name, value in (settings or {}).items()],
         }
         if mutual_tls and tls is None:
             raise _config_error("mutual_tls needs tls: the directory for the certificates", "mutual_tls")
@@ -153,6 +160,14 @@ def _ports(port: int, brokers: int) -> list[int]:
     if not 0 <= port <= 65536 - brokers:
         raise _config_error(f"{brokers} brokers need ports from 0 to 65535, not from {port} on", "port")
     return [port + number if port else 0 for number in range(brokers)]
+
+
+def _users(sasl: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    users = list((sasl or {}).items())
+    for name, password in users:
+        if not name or not password or "\0" in name + password:
+            raise _config_error("sasl: users have names and passwords, without NUL characters", "sasl")
+    return users
 
 
 def _memory(memory: str | int | None) -> int | None:

@@ -273,6 +273,16 @@ CLIENT = {
         "`reason` is that of `TlsError`.",
         "address: str, reason: str",
     ),
+    "broker.login_failed": EventSpec(
+        (ERROR, DEBUG),
+        "A broker refuses the login by SASL, or there is no token for it. ERROR once, DEBUG until a login succeeds. "
+        "`kind` is refused, mechanism, listener, server, malformed or token; `reason` has the cure.",
+        "address: str, kind: str, reason: str",
+    ),
+    "broker.login_recovered": EventSpec((INFO,), "A login succeeded after failures.", "address: str"),
+    "broker.login_exposed": EventSpec(
+        (WARNING,), "sasl.allow.plaintext lets this client send its password or token unencrypted.", "mechanism: str"
+    ),
     "tls.unverified": EventSpec(
         (WARNING,),
         "Settings switch off a check of the brokers' certificates, so that another server can pretend to be a broker.",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::release::Release;
 use crate::group::config::GroupConfig;
 use crate::ids::{BrokerId, Millis};
+use crate::sasl::{MECHANISMS, SaslConfig};
 use crate::topics::TopicConfig;
 use crate::topics::config::TOPIC_SETTINGS;
 
@@ -58,6 +59,8 @@ pub struct ClusterConfig {
     pub log_cleaner_backoff_ms: i64,
     /// Maximum entries of the request log; older entries are dropped.
     pub max_logged_requests: usize,
+    /// Users and mechanisms; `None`: clients do not log in.
+    pub sasl: Option<SaslConfig>,
 }
 
 impl ClusterConfig {
@@ -82,6 +85,7 @@ impl ClusterConfig {
             retention_check_interval_ms: 300_000,
             log_cleaner_backoff_ms: 15_000,
             max_logged_requests: 10_000,
+            sasl: None,
         }
     }
 
@@ -104,6 +108,12 @@ impl ClusterConfig {
             "broker.session.timeout.ms" => self.broker_session_timeout_ms = parsed(name, value)?,
             "log.retention.check.interval.ms" => self.retention_check_interval_ms = parsed(name, value)?,
             "log.cleaner.backoff.ms" => self.log_cleaner_backoff_ms = parsed(name, value)?,
+            "connections.max.reauth.ms" => self.sasl(name)?.max_reauth_ms = parsed(name, value)?,
+            "sasl.enabled.mechanisms" => {
+                let known = |wanted: &str| MECHANISMS.into_iter().find(|known| *known == wanted.trim());
+                let unknown = || format!("{name} cannot be {value:?}: the brokers have {}", MECHANISMS.join(", "));
+                self.sasl(name)?.mechanisms = value.split(',').map(known).collect::<Option<_>>().ok_or_else(unknown)?;
+            }
             _ => {
                 let setting = TOPIC_SETTINGS.iter().find(|setting| setting.broker_name == name);
                 let setting = setting.ok_or_else(|| format!("these brokers do not have the setting {name}"))?;
@@ -111,6 +121,12 @@ impl ClusterConfig {
             }
         }
         Ok(())
+    }
+}
+
+impl ClusterConfig {
+    fn sasl(&mut self, name: &str) -> Result<&mut SaslConfig, String> {
+        self.sasl.as_mut().ok_or_else(|| format!("{name} needs users: give at least one (sasl, --sasl USER:PASSWORD)"))
     }
 }
 

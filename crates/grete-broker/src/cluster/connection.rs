@@ -6,6 +6,7 @@ use std::sync::Arc;
 use grete_wire::{ApiKey, Frame};
 
 use crate::ids::{BrokerId, ConnId, Millis, RequestId};
+use crate::sasl::session::SaslSession;
 
 /// Maximum number of requests that wait for the one before them. More are left in the kernel's buffers.
 pub const MAX_QUEUED_REQUESTS: usize = 64;
@@ -31,6 +32,10 @@ pub(crate) struct Connection {
     pub(crate) is_paused: bool,
     /// Time of the last request or response.
     pub(crate) used_at: Millis,
+    /// Login of the client; unused without SASL.
+    pub(crate) sasl: SaslSession,
+    /// Whether the connection is closed after the response to the request in progress.
+    pub(crate) ends_after_response: bool,
 }
 
 impl Connection {
@@ -43,6 +48,8 @@ impl Connection {
             in_progress: None,
             is_paused: false,
             used_at: now,
+            sasl: SaslSession::default(),
+            ends_after_response: false,
         }
     }
 

@@ -43,6 +43,9 @@ impl Cluster {
             parse_request_header(frame).map_err(|error| format!("the request's header is invalid: {error}"))?;
         let Some(connection) = self.connections.get(&conn) else { return Ok(()) };
         let (broker, client_host) = (connection.broker, Arc::clone(&connection.client_host));
+        if self.config.sasl.is_some() {
+            connection.sasl.check(header.api, self.now)?;
+        }
         let context = RequestContext {
             id: self.next_request_id(),
             conn,
@@ -128,11 +131,14 @@ impl Cluster {
     }
 
     /// Ends a request, with or without a response.
-    pub(super) fn finish_request(&mut self, request: RequestId, _actions: &mut Vec<Action>) {
+    pub(super) fn finish_request(&mut self, request: RequestId, actions: &mut Vec<Action>) {
         let Some(context) = self.requests.remove(&request) else { return };
         if let Some(connection) = self.connections.get_mut(&context.conn) {
             connection.in_progress = None;
             connection.used_at = self.now;
+            if connection.ends_after_response {
+                return self.close_connection(context.conn, actions);
+            }
             if !connection.queue.is_empty() {
                 self.ready.push_back(context.conn);
             }
@@ -146,6 +152,8 @@ impl Cluster {
                 let response = self.api_versions(context.version, &request);
                 self.reply(context, Response::ApiVersions(response));
             }
+            Request::SaslHandshake(request) => self.sasl_handshake(context, &request),
+            Request::SaslAuthenticate(request) => self.sasl_authenticate(context, &request),
             Request::Metadata(request) => self.metadata(context, &request),
             Request::DescribeCluster(request) => self.describe_cluster(context, &request),
             Request::FindCoordinator(request) => self.find_coordinator(context, &request),

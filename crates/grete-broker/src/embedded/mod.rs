@@ -15,6 +15,7 @@ pub use features::{Feature, features};
 use crate::cluster::{BrokerAddress, Cluster, ClusterConfig, Release};
 use crate::ids::BrokerId;
 use crate::journal::{JournalConfig, SyncPolicy};
+use crate::sasl::{SaslConfig, Users};
 use crate::server::{Limits, LogLines, Server, ServerConfig, ServerError, TlsConfig};
 
 /// Running embedded brokers.
@@ -47,6 +48,8 @@ pub struct EmbeddedConfig {
     pub release: Release,
     /// `auto.create.topics.enable`.
     pub auto_create_topics: bool,
+    /// Users who may log in; empty: clients do not log in.
+    pub users: Users,
     /// Whether log lines also go to standard error.
     pub log_to_stderr: bool,
     /// TLS of all listeners; `None`: connections are not encrypted.
@@ -68,6 +71,7 @@ impl Default for EmbeddedConfig {
             max_bytes: None,
             release: Release::LATEST,
             auto_create_topics: true,
+            users: Users::default(),
             log_to_stderr: false,
             tls: None,
         }
@@ -116,6 +120,7 @@ pub fn start(config: EmbeddedConfig) -> Result<EmbeddedBroker, EmbeddedError> {
     }
     let mut cluster_config = ClusterConfig::new(Vec::new());
     cluster_config.auto_create_topics = config.auto_create_topics;
+    cluster_config.sasl = (!config.users.is_empty()).then(|| SaslConfig::new(config.users.clone()));
     for (name, value) in &config.settings {
         cluster_config.set(name, value).map_err(EmbeddedError::Config)?;
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use grete_net::{NetEvent, Protocol, TransportAction};
 use grete_proto::admin::{AdminAction, AdminCore, AdminEvent, AdminReply};
 use grete_proto::cluster::ClusterLogEvent;
+use grete_proto::request::AddressFault;
 use grete_proto::time::Nanos;
 
 use super::state::AdminState;
@@ -42,7 +43,10 @@ impl Driver {
                 // Errors of a topic go to the caller that requested the topic, not into the log.
                 AdminAction::LogEvent(ClusterLogEvent::TopicError { .. } | ClusterLogEvent::TopicRecreated { .. }) => {}
                 AdminAction::LogEvent(notice) => {
-                    if let ClusterLogEvent::Fatal(fault) = &notice {
+                    // The calls that waited have got a refused login as their error; a later call tries again.
+                    if let ClusterLogEvent::Fatal(fault) = &notice
+                        && !matches!(fault, AddressFault::Login(_))
+                    {
                         self.said.fail(ClientError::unusable(fault));
                     }
                     self.said.log_events.push(log_messages::cluster_event(&notice));

@@ -1,6 +1,6 @@
 //! Settings of the consumer.
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use super::{ConfigError, Role, Settings, invalid};
 
@@ -68,6 +68,12 @@ impl ConsumerConfig {
     /// Returns the assignors in order of preference.
     pub fn assignors(&self) -> impl Iterator<Item = &str> {
         self.text("partition.assignment.strategy").split(',').map(str::trim)
+    }
+}
+
+impl DerefMut for ConsumerConfig {
+    fn deref_mut(&mut self) -> &mut Settings {
+        &mut self.0
     }
 }
 

@@ -1,5 +1,6 @@
 //! Conversion of settings to the configurations of the sans-IO cores.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use grete_proto::admin::{AdminCoreConfig, OperationsConfig};
@@ -36,6 +37,7 @@ impl Settings {
             socket_connection_setup_timeout: ms("socket.connection.setup.timeout.ms"),
             socket_connection_setup_timeout_max: ms("socket.connection.setup.timeout.max.ms"),
             allow_auto_create_topics: self.flag("allow.auto.create.topics"),
+            sasl: self.security().sasl.as_ref().map(|sasl| Arc::new(sasl.to_core())),
             ..ClusterConfig::default()
         }
     }

@@ -3,7 +3,12 @@
 
 mod consumer;
 mod into_core;
+mod jaas;
 mod producer;
+mod sasl;
+mod sasl_table;
+#[cfg(test)]
+mod sasl_tests;
 mod security;
 mod security_table;
 mod setting;
@@ -16,10 +21,12 @@ mod validate;
 use std::sync::Arc;
 use std::time::Duration;
 
+use grete_proto::sasl::TokenStore;
 use grete_proto::secret::Secret;
 
 pub use consumer::{ConsumerConfig, OffsetReset};
 pub use producer::{Acks, ProducerConfig};
+pub use sasl::{SaslSettings, TokenSource};
 pub use security::{Security, SecurityProtocol};
 pub use setting::Role;
 use setting::{Kind, Setting, Status};
@@ -110,6 +117,13 @@ impl Settings {
         &self.security
     }
 
+    /// Sets the place where the source of OAUTHBEARER tokens puts them.
+    pub fn set_tokens(&mut self, tokens: Arc<TokenStore>) {
+        if let Some(sasl) = &mut self.security.sasl {
+            sasl.set_tokens(tokens);
+        }
+    }
+
     /// Returns host and port of each bootstrap address.
     pub fn bootstrap(&self) -> &[(Arc<str>, u16)] {
         &self.bootstrap
@@ -164,6 +178,12 @@ impl AdminConfig {
     /// Returns the first setting that is unknown, invalid or not supported, or a missing `bootstrap.servers`.
     pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self, ConfigError> {
         Settings::from_pairs(Role::Admin, pairs).map(Self)
+    }
+}
+
+impl std::ops::DerefMut for AdminConfig {
+    fn deref_mut(&mut self) -> &mut Settings {
+        &mut self.0
     }
 }
 

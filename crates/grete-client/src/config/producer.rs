@@ -1,6 +1,6 @@
 //! Settings of the producer, and the checks of their combinations.
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use super::{ConfigError, Role, Settings, invalid};
@@ -148,6 +148,12 @@ fn check_compression_level(settings: &Settings) -> Result<(), ConfigError> {
         ));
     }
     Ok(())
+}
+
+impl DerefMut for ProducerConfig {
+    fn deref_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
 }
 
 impl Deref for ProducerConfig {

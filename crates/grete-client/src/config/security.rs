@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use grete_net::tls::TlsSettings;
 
+use super::sasl::SaslSettings;
 use super::tls::tls_settings;
-use super::{ConfigError, ConfigErrorKind, Settings, invalid};
+use super::{ConfigError, Settings, invalid};
 
 /// Value of `security.protocol`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,29 +62,19 @@ pub struct Security {
     pub protocol: SecurityProtocol,
     /// Settings of TLS; `None`: connections are not encrypted.
     pub tls: Option<Arc<TlsSettings>>,
+    /// How the client logs in; `None`: no login.
+    pub sasl: Option<SaslSettings>,
 }
 
 impl Security {
     pub(super) fn from_settings(settings: &Settings) -> Result<Self, ConfigError> {
         let protocol = SecurityProtocol::from_name(settings.text("security.protocol")).unwrap_or_default();
-        if protocol.uses_sasl() {
-            return Err(sasl_not_supported(protocol));
-        }
         let tls = if protocol.uses_tls() { Some(Arc::new(tls_settings(settings)?)) } else { None };
         if tls.is_none() {
             check_no_unused_tls(settings)?;
         }
-        Ok(Self { protocol, tls })
+        Ok(Self { protocol, tls, sasl: SaslSettings::from_settings(settings, protocol)? })
     }
-}
-
-fn sasl_not_supported(protocol: SecurityProtocol) -> ConfigError {
-    let name = protocol.name();
-    let message = format!(
-        "security.protocol = \"{name}\" is not built yet, so it is refused rather than ignored; connect to a listener \
-         without SASL for now"
-    );
-    ConfigError { setting: "security.protocol".to_owned(), message, kind: ConfigErrorKind::NotSupported }
 }
 
 /// Refuses settings of TLS without a `security.protocol` that would use them: users expect encryption then. Together

@@ -3,6 +3,7 @@
 
 use grete_proto::edit_distance::{edit_distance, is_likely_typo};
 
+use super::sasl_table::SASL;
 use super::security_table::SECURITY;
 use super::setting::{Kind, Role, Setting, supported, unsupported};
 
@@ -46,7 +47,8 @@ static COMMON: &[Setting] = &[
 /// Prefixes of settings that are all unsupported for the same reason.
 static PREFIXES: &[(&str, Setting)] = &[
     ("ssl.", unsupported("ssl.*", &[], LEAVE_OUT_HINT)),
-    ("sasl.", unsupported("sasl.*", &[], "connect to a listener without SASL for now")),
+    ("sasl.kerberos.", unsupported("sasl.kerberos.*", &[], "Kerberos (GSSAPI) is not built yet")),
+    ("sasl.login.", unsupported("sasl.login.*", &[], "leave it out")),
     ("security.", unsupported("security.*", &[], LEAVE_OUT_HINT)),
     ("metrics.", unsupported("metrics.*", &[], "leave it out")),
     ("metric.", unsupported("metric.*", &[], "leave it out")),
@@ -175,7 +177,7 @@ static PRODUCER: &[Setting] = &[
 
 /// Returns all settings of all roles.
 pub(super) fn all_settings() -> impl Iterator<Item = &'static Setting> {
-    COMMON.iter().chain(SECURITY).chain(CONSUMER).chain(PRODUCER)
+    COMMON.iter().chain(SECURITY).chain(SASL).chain(CONSUMER).chain(PRODUCER)
 }
 
 /// Returns the settings that apply to the role.
@@ -185,7 +187,7 @@ pub(super) fn settings_of(role: Role) -> impl Iterator<Item = &'static Setting> 
         Role::Producer => PRODUCER,
         Role::Admin => &[],
     };
-    COMMON.iter().chain(SECURITY).chain(own)
+    COMMON.iter().chain(SECURITY).chain(SASL).chain(own)
 }
 
 /// Finds a setting by name, and returns whether it applies to `role`. Users pass one dict to all their clients, so

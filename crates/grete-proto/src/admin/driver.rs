@@ -202,7 +202,10 @@ impl<H: ApiHandler> ApiDriver<H> {
         for &index in &flight.items {
             let Some(item) = self.items.get_mut(index) else { continue };
             match error {
-                RequestError::Unusable(fault) => item.complete(Err(AdminError::Unusable(fault.clone()))),
+                // The source of tokens may have one again before the operation's time is up.
+                RequestError::Unusable(fault) if fault.is_certain(u32::MAX) => {
+                    item.complete(Err(AdminError::Unusable(fault.clone())))
+                }
                 RequestError::Unsupported { .. } | RequestError::Encode(_) => {
                     item.complete(Err(AdminError::Request(error.clone())));
                 }

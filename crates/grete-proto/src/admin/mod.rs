@@ -162,7 +162,8 @@ impl AdminCore {
             ClusterAction::MetadataRefreshed => self.operations(now, OperationsEvent::MetadataRefreshed, out),
             ClusterAction::LogEvent(notice) => {
                 if let ClusterLogEvent::Fatal(fault) = &notice {
-                    self.fatal = Some(fault.clone());
+                    // A refused login is tried again for the next operation: the password may have been changed.
+                    self.fatal = Some(fault.clone()).filter(|fault| !matches!(fault, AddressFault::Login(_)));
                     self.operations(now, OperationsEvent::Fatal(fault.clone()), out);
                 }
                 out.push(AdminAction::LogEvent(notice));

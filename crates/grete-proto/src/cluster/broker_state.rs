@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::backoff::Backoff;
 use crate::ids::{ConnId, NodeId};
 use crate::request::{AddressFault, Channel};
-use crate::time::Nanos;
+use crate::time::{Nanos, SECOND};
 
 use super::config::ClusterConfig;
 
@@ -55,7 +55,12 @@ pub(crate) struct BrokerState {
     /// `NeedNode` was received while no attempt was possible, by channel.
     pub(crate) needed: [bool; Channel::COUNT],
     pub(crate) fault: Option<AddressFault>,
+    /// Grows with each refused login. Brokers lock accounts, so a refused login is repeated less often than a connect.
+    pub(crate) login_backoff: Backoff,
 }
+
+/// Maximum time between two refused logins.
+const MAX_LOGIN_BACKOFF: Nanos = 10 * SECOND;
 
 impl BrokerState {
     pub(crate) fn new(address: Address, listed: bool, config: &ClusterConfig) -> Self {
@@ -70,6 +75,10 @@ impl BrokerState {
             conns: [None; Channel::COUNT],
             needed: [false; Channel::COUNT],
             fault: None,
+            login_backoff: Backoff::new(
+                config.reconnect_backoff_max,
+                config.reconnect_backoff_max.max(MAX_LOGIN_BACKOFF),
+            ),
         }
     }
 
@@ -101,6 +110,7 @@ impl BrokerState {
             self.setup.reset();
             self.retry_at = 0;
             self.fault = None;
+            self.login_backoff.reset();
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::sasl::SaslConfig;
 use crate::time::{MILLI, Nanos, SECOND};
 
 /// Cluster settings of a client. Defaults are those of the Java consumer.
@@ -36,6 +37,8 @@ pub struct ClusterConfig {
     pub allow_auto_create_topics: bool,
     /// `max.in.flight.requests.per.connection`.
     pub max_in_flight: usize,
+    /// `sasl.*`: mechanism and credentials; `None`: no authentication.
+    pub sasl: Option<Arc<SaslConfig>>,
 }
 
 impl Default for ClusterConfig {
@@ -55,6 +58,7 @@ impl Default for ClusterConfig {
             socket_connection_setup_timeout_max: 30 * SECOND,
             allow_auto_create_topics: false,
             max_in_flight: 16,
+            sasl: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use super::{BrokerConnection, Cluster};
 use crate::connection::{CloseReason, ConnAction, Connection};
 use crate::ids::{ConnId, NodeId};
 use crate::request::{AddressFault, Channel, Reply, RequestOwner};
+use crate::sasl::SaslError;
 use crate::time::{MILLI, Nanos};
 use crate::transport::TransportAction;
 
@@ -101,9 +102,15 @@ impl Cluster {
         node.setup.reset();
         node.set_needed(channel, false);
         node.fault = None;
+        node.login_backoff.reset();
         self.outage = false;
+        self.fatal = None;
         let address = node.address.to_string();
         out.push(ClusterAction::LogEvent(ClusterLogEvent::Connected { node: id, channel, address }));
+        if self.login_failure.take().is_some() {
+            let address = self.address(id).unwrap_or_default();
+            out.push(ClusterAction::LogEvent(ClusterLogEvent::LoginRecovered { address }));
+        }
         if !is_bootstrap(id) {
             self.fell_back = false;
             out.push(ClusterAction::NodeReady { node: id, channel });
@@ -117,7 +124,7 @@ impl Cluster {
         let Some(link) = self.connections.remove(&name) else { return };
         self.ready_connections -= usize::from(link.ready);
         let (id, channel) = (link.node, link.channel);
-        let negotiated = link.conn.versions().is_some();
+        let (negotiated, was_ready) = (link.conn.versions().is_some(), link.ready);
         let silent = channel == Channel::Control && matches!(reason, CloseReason::RequestTimeout { .. });
         self.dirty = true;
         let Some(node) = self.nodes.get_mut(&id) else { return };
@@ -126,12 +133,15 @@ impl Cluster {
         if !reason.is_expected() {
             // All connections of a broker that dies end at once: count one failure, not three.
             if now >= node.retry_at {
-                node.retry_at = now.saturating_add(node.backoff.next_delay(&mut self.rng));
+                let delay = node.backoff.next_delay(&mut self.rng);
+                let refused = matches!(&reason, CloseReason::Sasl(error) if !matches!(error, SaslError::NoToken(_)));
+                let login_delay = if refused { node.login_backoff.next_delay(&mut self.rng) } else { 0 };
+                node.retry_at = now.saturating_add(delay.max(login_delay));
             }
             let (address, failures) = (node.address.to_string(), node.backoff.failures());
             let fault = reason.address_fault(&address, negotiated);
             node.fault.clone_from(&fault);
-            let log_event = if negotiated {
+            let log_event = if was_ready {
                 ClusterLogEvent::Disconnected { node: id, channel, address, reason }
             } else {
                 ClusterLogEvent::ConnectFailed { node: id, channel, address, reason, failures }
@@ -178,6 +188,11 @@ impl Cluster {
                 out.extend([lost, not_kafka].map(ClusterAction::LogEvent));
             }
             // One line: the fatal event says the same.
+            AddressFault::Login(failure) => {
+                let again = self.login_failure.replace(failure.clone()).is_some();
+                let failed = ClusterLogEvent::LoginFailed { failure: failure.clone(), again };
+                out.push(ClusterAction::LogEvent(failed));
+            }
             AddressFault::Tls { .. } if fatal => {}
             AddressFault::Tls { .. } => out.push(ClusterAction::LogEvent(lost)),
         }
@@ -189,7 +204,8 @@ impl Cluster {
 
     /// Emits `AllBrokersDown` once, when no connection is open or in progress and every address has failed.
     fn check_outage(&mut self, out: &mut ClusterActions) {
-        if self.outage || self.fatal.is_some() {
+        // Brokers that refuse the login are reachable; that was logged.
+        if self.outage || self.fatal.is_some() || self.login_failure.is_some() {
             return;
         }
         let mut addresses = self.nodes.iter().filter(|(id, node)| node.listed || is_bootstrap(**id));

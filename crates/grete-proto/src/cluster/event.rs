@@ -7,7 +7,8 @@ use grete_wire::frame::Frame;
 
 use crate::connection::CloseReason;
 use crate::ids::{ConnId, NodeId, TopicPartition};
-use crate::request::{AddressFault, Channel, NotKafka, OutboundRequest, Reply, RequestError};
+use crate::request::{AddressFault, AuthenticationFailure, Channel, NotKafka, OutboundRequest, Reply, RequestError};
+use crate::sasl::Mechanism;
 use crate::transport::TransportAction;
 
 /// Input of [`Cluster::step`](super::Cluster::step).
@@ -167,6 +168,23 @@ pub enum ClusterLogEvent {
     Rebootstrap {
         /// Cause of the rebootstrap.
         cause: RebootstrapCause,
+    },
+    /// The password or token of this client is sent without encryption. Emitted once.
+    ExposedLogin {
+        /// `sasl.mechanism`.
+        mechanism: Mechanism,
+    },
+    /// A login failed. Emitted for each failure of an outage; only the first is news.
+    LoginFailed {
+        /// Address and reason.
+        failure: AuthenticationFailure,
+        /// Whether a login failed before, and none succeeded since.
+        again: bool,
+    },
+    /// A login succeeded after failures.
+    LoginRecovered {
+        /// Address as host:port.
+        address: String,
     },
     /// No bootstrap address can be used as the client is set up; the client cannot continue.
     Fatal(AddressFault),

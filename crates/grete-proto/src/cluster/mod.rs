@@ -48,7 +48,7 @@ pub use metadata::{Broker, NO_EPOCH, NO_LEADER, NO_TOPIC_ID, PartitionMetadata, 
 
 use crate::connection::{ApiVersions, ConnAction, ConnConfig, Connection, throttle};
 use crate::ids::{ConnId, NodeId, TopicPartition};
-use crate::request::{AddressFault, Channel, OutboundRequest};
+use crate::request::{AddressFault, AuthenticationFailure, Channel, OutboundRequest};
 use crate::rng::Rng;
 use crate::time::{Nanos, earliest};
 use broker_state::{Address, BrokerState, is_bootstrap};
@@ -95,6 +95,10 @@ pub struct Cluster {
     outage: bool,
     /// Every bootstrap address belongs to a server that is not a broker; logged once.
     fatal: Option<AddressFault>,
+    /// Last failure of a login; `None`: none since the last success.
+    login_failure: Option<AuthenticationFailure>,
+    /// Whether the warning of a login without encryption is due.
+    warns_of_exposure: bool,
     /// Controller according to the last metadata response.
     controller: Option<NodeId>,
     timer: Option<Nanos>,
@@ -117,6 +121,7 @@ impl Cluster {
             client_id: Arc::clone(&config.client_id),
             max_in_flight: config.max_in_flight.max(1),
             max_idle: config.connections_max_idle,
+            sasl: config.sasl.clone(),
         };
         Self {
             nodes: nodes.collect(),
@@ -132,6 +137,8 @@ impl Cluster {
             fell_back: false,
             outage: false,
             fatal: None,
+            login_failure: None,
+            warns_of_exposure: config.sasl.as_ref().is_some_and(|sasl| sasl.is_exposed()),
             controller: None,
             timer: Some(0),
             dirty: true,
@@ -310,6 +317,11 @@ impl Cluster {
         true
     }
 
+    /// Returns the last failure of a login; `None`: none since the last success.
+    pub fn login_failure(&self) -> Option<&AuthenticationFailure> {
+        self.login_failure.as_ref()
+    }
+
     /// Returns the number of ready connections.
     pub fn ready_connections(&self) -> usize {
         self.ready_connections
@@ -339,6 +351,12 @@ impl Cluster {
     fn tick(&mut self, now: Nanos, out: &mut ClusterActions) {
         if self.timer.is_none_or(|timer| now < timer) {
             return;
+        }
+        if std::mem::take(&mut self.warns_of_exposure)
+            && let Some(sasl) = &self.config.sasl
+        {
+            let mechanism = sasl.mechanism();
+            out.push(ClusterAction::LogEvent(ClusterLogEvent::ExposedLogin { mechanism }));
         }
         // An earlier iteration may have closed one of these connections; `get_mut` then returns `None`.
         let due: Vec<ConnId> =

@@ -6,7 +6,7 @@ use super::metadata_refresh::MetadataScope;
 use super::{Cluster, WaitingRequest};
 use crate::connection::Connection;
 use crate::ids::NodeId;
-use crate::request::{Channel, NO_NODE, OutboundRequest, Reply, RequestError, Target, Token};
+use crate::request::{AddressFault, Channel, NO_NODE, OutboundRequest, Reply, RequestError, Target, Token};
 use crate::time::{Nanos, SECOND};
 
 /// Time after which the next address is tried in parallel to one that has not responded. A host that drops packets must
@@ -105,7 +105,11 @@ impl Cluster {
             self.send_metadata_request(now, node, scope, out);
         }
         if self.needs_any_broker(now) && !self.connect_any_broker(now, out) {
-            let error = self.fatal.clone().map_or(RequestError::NoConnection, RequestError::Unusable);
+            let error = {
+                let login = || self.login_failure.clone().map(AddressFault::Login);
+                let fault = self.fatal.clone().or_else(login);
+                fault.map_or(RequestError::NoConnection, RequestError::Unusable)
+            };
             for waiting in std::mem::take(&mut self.waiting) {
                 reply_with_error(waiting.outgoing.token, NO_NODE, error.clone(), out);
             }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use grete_wire::api::ApiKey;
 use grete_wire::error::WireError;
 
-use crate::request::{AddressFault, DetectedProtocol, NotKafka};
+use crate::request::{AddressFault, AuthenticationFailure, DetectedProtocol, NotKafka};
+use crate::sasl::SaslError;
 use crate::time::{MILLI, Nanos};
 use crate::tls_failure::TlsFailure;
 
@@ -44,6 +45,24 @@ pub enum CloseReason {
          plain-text client"
     )]
     HandshakeEof,
+    /// The broker closed the connection instead of responding to the first request after ApiVersions.
+    #[error(
+        "the broker closed the connection at the first request after ApiVersions: its listener probably expects a login \
+         (set security.protocol to SASL_SSL or SASL_PLAINTEXT, and sasl.mechanism), or the broker is restarting"
+    )]
+    FirstRequestEof,
+    /// The authentication failed.
+    #[error("{0}")]
+    Sasl(SaslError),
+    /// The broker closed the connection instead of responding to a request of the authentication.
+    #[error("the broker closed the connection during the login: see the broker's log")]
+    AuthenticationEof,
+    /// The authentication did not end in time.
+    #[error(
+        "no login within {} ms (socket.connection.setup.timeout.ms): the broker does not answer, or the source of the \
+         OAUTHBEARER token gives none", .0 / MILLI
+    )]
+    AuthenticationTimeout(Nanos),
     /// The broker responded to ApiVersions with an error.
     #[error("the broker refused ApiVersions: error {0}")]
     HandshakeRefused(i16),
@@ -97,6 +116,9 @@ impl CloseReason {
     pub fn address_fault(&self, address: &str, negotiated: bool) -> Option<AddressFault> {
         let address = address.to_owned();
         match self {
+            Self::Sasl(error) if error.is_permanent() => {
+                Some(AuthenticationFailure { address, error: error.clone() }.into())
+            }
             Self::Tls(failure) => Some(AddressFault::Tls { address, failure: failure.clone() }),
             _ => self.detected_protocol(negotiated).map(|detected| NotKafka { address, detected }.into()),
         }

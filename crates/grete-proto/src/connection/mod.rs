@@ -1,20 +1,25 @@
 //! State machine of one TCP connection: ApiVersions first, then pipelined requests with responses in order.
 //!
 //! ```text
-//! Connecting --on_connected--> Negotiating --ApiVersions response--> Ready
-//!     |                            |  ^  |                               |
-//!     |                            |  +--+ error 35: lower version       |
-//!     +----------------------------+------- close / on_closed -----------+--> Closed
+//! Connecting --on_connected--> Negotiating --ApiVersions response--> (Authenticating) --> Ready
+//!     |                            |  ^  |                            ^                 |
+//!     |                            |  +--+ error 35: lower version    +-- session ends --+
+//!     +----------------------------+------- close / on_closed --------------------------+--> Closed
 //! ```
+//!
+//! With SASL, `authenticating` logs in before any other request but ApiVersions, and again before the session ends.
 //!
 //! A broker handles the requests of one connection one at a time and responds in order. The requests in flight are
 //! therefore a queue, not a map. A response that does not match the head proves a broken peer. A head without a
 //! response blocks all requests behind it, so its timeout closes the connection.
 
 mod api_versions;
+mod authenticating;
 mod close_reason;
 pub(crate) mod throttle;
 
+#[cfg(test)]
+mod sasl_tests;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +37,8 @@ pub use api_versions::ApiVersions;
 pub use close_reason::CloseReason;
 
 use crate::request::{Request, RequestError, Response, Token};
+use crate::sasl::SaslConfig;
+use crate::sasl::authentication::Authentication;
 use crate::time::{Nanos, SECOND, earliest};
 
 /// Settings of one connection; derived from the cluster settings.
@@ -43,11 +50,13 @@ pub struct ConnConfig {
     pub max_in_flight: usize,
     /// Time without a request after which the connection is closed.
     pub max_idle: Nanos,
+    /// Mechanism and credentials; `None`: no authentication.
+    pub sasl: Option<Arc<SaslConfig>>,
 }
 
 impl Default for ConnConfig {
     fn default() -> Self {
-        Self { client_id: "grete".into(), max_in_flight: 16, max_idle: 540 * SECOND }
+        Self { client_id: "grete".into(), max_in_flight: 16, max_idle: 540 * SECOND, sasl: None }
     }
 }
 
@@ -74,8 +83,14 @@ const HANDSHAKE_CORRELATION: i32 = i32::from_be_bytes(*b"\r\n\r\n");
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Connecting,
-    Negotiating { version: i16 },
+    Negotiating {
+        version: i16,
+    },
+    /// Logs in for the first time: no other request is sent.
+    Authenticating,
     Ready,
+    /// Logs in again: requests that were sent before get their responses, others wait.
+    Reauthenticating,
     Closed,
 }
 
@@ -84,7 +99,8 @@ struct InFlightRequest {
     correlation: i32,
     api: ApiKey,
     version: i16,
-    /// `None`: the sender of the request got `TimedOut`. The response is still due but will be ignored.
+    /// `None`: the sender of the request got `TimedOut`, and the response, still due, will be ignored; or the request is
+    /// one of the authentication.
     token: Option<Token>,
     deadline: Nanos,
     timeout: Nanos,
@@ -112,6 +128,9 @@ pub struct Connection {
     muted_until: Nanos,
     last_used: Nanos,
     has_response: bool,
+    authentication: Option<Authentication>,
+    /// Time at which the connection logs in again; `None`: the session does not end.
+    renewal: Option<Nanos>,
 }
 
 impl Connection {
@@ -130,6 +149,8 @@ impl Connection {
             muted_until: 0,
             last_used: now,
             has_response: false,
+            authentication: None,
+            renewal: None,
         }
     }
 
@@ -160,7 +181,7 @@ impl Connection {
                 self.close(now, CloseReason::Correlation { expected: None, actual }, out);
             }
             State::Negotiating { version } => self.on_api_versions_response(now, version, &frame, out),
-            State::Ready => self.on_response(now, frame, out),
+            State::Authenticating | State::Ready | State::Reauthenticating => self.on_response(now, frame, out),
         }
     }
 
@@ -168,6 +189,15 @@ impl Connection {
     pub fn on_closed(&mut self, now: Nanos, reason: CloseReason, out: &mut Vec<ConnAction>) {
         let reason = match (reason, self.state) {
             (CloseReason::Eof, State::Negotiating { .. }) => CloseReason::HandshakeEof,
+            (CloseReason::Eof, State::Authenticating | State::Reauthenticating) if self.awaits_authentication() => {
+                CloseReason::AuthenticationEof
+            }
+            // A broker restarts now and then at this very moment, too: the message says "probably".
+            (CloseReason::Eof, State::Ready)
+                if self.config.sasl.is_none() && !self.has_response && !self.in_flight.is_empty() =>
+            {
+                CloseReason::FirstRequestEof
+            }
             (reason, _) => reason,
         };
         self.close(now, reason, out);
@@ -185,10 +215,23 @@ impl Connection {
                 self.close(now, CloseReason::HandshakeTimeout(self.setup_timeout), out);
             }
             State::Connecting | State::Negotiating { .. } => {}
+            State::Authenticating if now >= self.setup_deadline => {
+                self.close(now, CloseReason::AuthenticationTimeout(self.setup_timeout), out);
+            }
+            State::Authenticating => self.authenticate(now, out),
+            State::Reauthenticating => {
+                self.expire_in_flight(now, out);
+                if self.state != State::Closed {
+                    self.authenticate(now, out);
+                }
+            }
             State::Ready => {
                 self.expire_in_flight(now, out);
                 self.flush(now, out);
-                if self.is_idle() && now >= self.idle_deadline() {
+                if self.state == State::Ready && self.renewal.is_some_and(|renewal| now >= renewal) {
+                    self.reauthenticate(now, out);
+                }
+                if self.state == State::Ready && self.is_idle() && now >= self.idle_deadline() {
                     self.close(now, CloseReason::Idle, out);
                 }
             }
@@ -200,16 +243,19 @@ impl Connection {
         let mut deadline = match self.state {
             State::Closed => return None,
             State::Connecting | State::Negotiating { .. } => Some(self.setup_deadline),
-            State::Ready if self.is_idle() => Some(self.idle_deadline()),
-            State::Ready => None,
+            State::Authenticating => earliest(Some(self.setup_deadline), self.authentication_deadline()),
+            State::Ready if self.is_idle() => earliest(Some(self.idle_deadline()), self.renewal),
+            State::Ready => self.renewal,
+            State::Reauthenticating => self.authentication_deadline(),
         };
         for queued in &self.queued {
             deadline = earliest(deadline, Some(queued.deadline));
         }
-        if self.state == State::Ready {
+        if matches!(self.state, State::Ready | State::Reauthenticating) {
             // Requests held back by a mute are sent at its end. Requests held back by a full pipeline are sent after a
             // response.
-            if !self.queued.is_empty() && self.in_flight.len() < self.config.max_in_flight {
+            if self.state == State::Ready && !self.queued.is_empty() && self.in_flight.len() < self.config.max_in_flight
+            {
                 deadline = earliest(deadline, Some(self.muted_until));
             }
             let head = self.in_flight.front().map(|head| head.deadline);
@@ -227,9 +273,9 @@ impl Connection {
         self.muted_until = self.muted_until.max(until);
     }
 
-    /// Returns whether the API versions are known and requests are sent at once.
+    /// Returns whether requests can be sent: at once, or after the new login that is in progress.
     pub fn is_ready(&self) -> bool {
-        self.state == State::Ready
+        matches!(self.state, State::Ready | State::Reauthenticating)
     }
 
     /// Returns the API versions of the broker; `None`: not received yet.
@@ -247,7 +293,7 @@ impl Connection {
         self.load() == 0
     }
 
-    /// Returns whether the broker has responded to a request other than ApiVersions.
+    /// Returns whether the broker has responded to a request other than ApiVersions and those of an authentication.
     pub fn has_response(&self) -> bool {
         self.has_response
     }
@@ -288,14 +334,15 @@ impl Connection {
             ErrorCode::NONE => {
                 let throttle = throttle::from_millis(answer.throttle_time_ms);
                 self.versions = Some(Arc::new(ApiVersions::new(&answer)));
-                self.state = State::Ready;
                 self.last_used = now;
                 if throttle > 0 {
                     self.mute(now.saturating_add(throttle));
                     out.push(ConnAction::Throttled(throttle));
                 }
-                out.push(ConnAction::Ready);
-                self.flush(now, out);
+                match self.config.sasl.clone() {
+                    Some(sasl) => self.begin_authentication(now, sasl, out),
+                    None => self.become_ready(now, out),
+                }
             }
             // The broker is older: its response has the format of version 0 and may list the supported versions
             // (KIP-511).
@@ -305,6 +352,12 @@ impl Connection {
             }
             error => self.close(now, CloseReason::HandshakeRefused(error.0), out),
         }
+    }
+
+    fn become_ready(&mut self, now: Nanos, out: &mut Vec<ConnAction>) {
+        self.state = State::Ready;
+        out.push(ConnAction::Ready);
+        self.flush(now, out);
     }
 
     fn on_response(&mut self, now: Nanos, frame: Frame, out: &mut Vec<ConnAction>) {
@@ -322,14 +375,17 @@ impl Connection {
             Err(error) => return self.close(now, CloseReason::Wire(error), out),
         };
         let Some(head) = self.in_flight.pop_front() else { return };
+        if head.is_authentication() {
+            return self.on_authentication_response(now, head.version, &frame, body, out);
+        }
         self.last_used = now;
         self.has_response = true;
         if let Some(next) = self.in_flight.front_mut()
             && next.token.is_none()
         {
-            // The new head has timed out and its response will be ignored, but only because the old head blocked it.
-            // The new head gets its full timeout again, so that a broker that drops it still cannot wedge the
-            // connection.
+            // The new head has timed out and its response will be ignored, but only because the old head blocked it; or
+            // it belongs to the authentication, which waited for the old head. It gets its full timeout now, so that a
+            // broker that drops it still cannot wedge the connection.
             next.deadline = now.saturating_add(next.timeout);
         }
         let response = Response { api: head.api, version: head.version, frame, body };

@@ -15,6 +15,7 @@ use crate::convert::timeout_or_forever;
 use crate::errors;
 use crate::ffi::fork_guarded::ForkGuarded;
 use crate::log_event::{self, LogEvent};
+use crate::sasl::attach_tokens;
 use crate::start_offset_arg::StartOffsetArg;
 use tuples::{ClusterTuple, ConfigTuple, GroupListingTuple, GroupTuple, LagTuple, ResetTuple, TopicTuple};
 
@@ -73,7 +74,8 @@ impl Admin {
     /// `config`: Kafka's settings as pairs. `log`: called with a list of log events by threads that wait in a call.
     #[new]
     fn new(py: Python<'_>, config: Vec<(String, String)>, log: Py<PyAny>) -> PyResult<Self> {
-        let config = AdminConfig::from_pairs(&config).map_err(errors::config)?;
+        let mut config = AdminConfig::from_pairs(&config).map_err(errors::config)?;
+        attach_tokens(py, &mut config)?;
         let log = Some(log_event::log_callback(log));
         let admin = py.detach(|| grete_client::Admin::start(&config, log)).map_err(errors::client)?;
         Ok(Self { inner: ForkGuarded::new(admin) })

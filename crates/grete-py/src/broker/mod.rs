@@ -10,7 +10,9 @@ use grete_broker::cluster::{Action, Cluster, Release};
 use grete_broker::embedded::{self, EmbeddedConfig, EmbeddedError};
 use grete_broker::ids::Millis;
 use grete_broker::journal::SyncPolicy;
+use grete_broker::sasl::Users;
 use grete_broker::server::{DevCertificates, TlsConfig};
+use grete_sys::random::random;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -31,7 +33,7 @@ impl EmbeddedBroker {
     #[pyo3(signature = (
         *, ports, topics, host="127.0.0.1", advertised_host=None, allow_anyone=false, data=None, fsync=false,
         max_bytes=None, release=None, auto_create_topics=true, log_to_stderr=false, advertised_ports=vec![],
-        settings=vec![], tls=None
+        settings=vec![], tls=None, users=vec![]
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
@@ -50,8 +52,11 @@ impl EmbeddedBroker {
         advertised_ports: Vec<u16>,
         settings: Vec<(String, String)>,
         tls: Option<(String, String, Option<String>)>,
+        users: Vec<(String, String)>,
     ) -> PyResult<Self> {
         let tls = tls.map(|(chain, key, client_ca)| TlsConfig::new(&chain, &key, client_ca.as_deref())).transpose();
+        let mut hashed = Users::default();
+        users.iter().for_each(|(name, password)| hashed.set(name, password, random()));
         let config = EmbeddedConfig {
             host: host.parse::<IpAddr>().map_err(|_| {
                 errors::broker_setting("host", &format!("host is the address of a network interface, not {host:?}"))
@@ -67,6 +72,7 @@ impl EmbeddedBroker {
             max_bytes,
             release: parse_release(release)?,
             auto_create_topics,
+            users: hashed,
             log_to_stderr,
             tls: tls.map_err(|message| errors::broker_setting("tls", &message))?,
         };

@@ -36,6 +36,7 @@ use crate::errors;
 use crate::ffi::cpython;
 use crate::ffi::fork_guarded::ForkGuarded;
 use crate::log_event::{self, LogEvent};
+use crate::sasl::attach_tokens;
 use bytes_arg::{BytesArg, RecordRef, parse_partition};
 use deferral::Deferral;
 use delivery_callbacks::DeliveryCallbacks;
@@ -351,7 +352,10 @@ impl Producer {
         partitioner: Option<Py<PyAny>>,
         memory: Option<&_TestingLog>,
     ) -> PyResult<Self> {
-        let config = ProducerConfig::from_pairs(&config).map_err(errors::config)?;
+        let mut config = ProducerConfig::from_pairs(&config).map_err(errors::config)?;
+        if memory.is_none() {
+            attach_tokens(py, &mut config)?;
+        }
         let log = Some(log_event::log_callback(log));
         let memory = memory.map(|memory| Arc::clone(&memory.log));
         let client = py.detach(|| match memory {

@@ -11,7 +11,10 @@ use grete_wire::{ApiKey, ErrorCode};
 use crate::cluster::Cluster;
 
 /// APIs with messages that the brokers do not answer: they are not in ApiVersions.
-const NOT_IMPLEMENTED: &[ApiKey] = &[ApiKey::SaslHandshake, ApiKey::SaslAuthenticate, ApiKey::ConsumerGroupDescribe];
+const NOT_IMPLEMENTED: &[ApiKey] = &[ApiKey::ConsumerGroupDescribe];
+
+/// APIs that only listeners with SASL answer.
+const SASL: &[ApiKey] = &[ApiKey::SaslHandshake, ApiKey::SaslAuthenticate];
 
 /// First version whose features may begin with version 0.
 const FIRST_VERSION_WITH_ZERO: i16 = 4;
@@ -29,10 +32,15 @@ impl Cluster {
     /// Returns the versions of an API that the brokers answer. `None`: the API is not implemented.
     #[must_use]
     pub fn offered_versions(&self, api: ApiKey) -> Option<RangeInclusive<i16>> {
+        if SASL.contains(&api) && self.config.sasl.is_none() {
+            return None;
+        }
         let versions = self.config.release.versions(api).filter(|_| !NOT_IMPLEMENTED.contains(&api))?;
+        // After version 0 of SaslHandshake, the messages of the login have no header: Kafka 0.10 did that.
+        let oldest = if api == ApiKey::SaslHandshake { 1 } else { *versions.start() };
         // The pattern of transactional ids in version 2 of ListTransactions (KIP-1152) is not implemented.
         let newest = if api == ApiKey::ListTransactions { 1 } else { *versions.end() };
-        Some(*versions.start()..=newest.min(*versions.end()))
+        Some(oldest..=newest.min(*versions.end()))
     }
 
     pub(in crate::cluster) fn api_versions(

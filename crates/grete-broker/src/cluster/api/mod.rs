@@ -11,5 +11,6 @@ mod list_offsets;
 mod metadata;
 mod older_fetch;
 mod produce;
+mod sasl;
 mod topics;
 mod transactions;

@@ -23,7 +23,7 @@ fn a_connection_without_requests_is_closed_and_one_in_use_stays() {
     fixture.advance(IDLE_MS / 2);
     fixture.call(used, 3, &ApiVersionsRequest::default(), |_| ());
     fixture.advance(IDLE_MS / 2 - 1);
-    assert_eq!(closed(&fixture), []);
+    assert_eq!(closed(&fixture), [0_u64; 0]);
     fixture.advance(1);
     assert_eq!(closed(&fixture), [idle.0]);
     fixture.advance(IDLE_MS / 2 - 1);
@@ -46,7 +46,7 @@ fn a_connection_whose_request_waits_is_not_idle() {
     fixture.advance(5_000);
     assert_eq!((fixture.received(conn).len(), closed(&fixture)), (1, vec![]));
     fixture.advance(999);
-    assert_eq!(closed(&fixture), []);
+    assert_eq!(closed(&fixture), [0_u64; 0]);
     fixture.advance(1);
     assert_eq!(closed(&fixture), [conn.0]);
 }
@@ -58,5 +58,5 @@ fn a_negative_limit_closes_nothing() {
     assert_eq!(fixture.cluster.deadline(), None);
     fixture.now += 100 * IDLE_MS;
     fixture.step(Event::Tick);
-    assert_eq!(closed(&fixture), []);
+    assert_eq!(closed(&fixture), [0_u64; 0]);
 }

@@ -9,5 +9,6 @@ mod idle;
 mod placement;
 mod queues;
 mod restore;
+mod sasl;
 mod topics;
 mod transactions;

@@ -21,7 +21,7 @@ fn a_batch_that_returns_is_committable_whole_and_its_bytes_come_back() {
         assert_eq!(world.released() > 0, after == 5);
     }
     assert!(world.take(0).is_none());
-    assert_eq!(world.committable(), []);
+    assert_eq!(world.committable(), [0_i64; 0]);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_seek_drops_what_is_queued_and_what_the_running_job_earns() {
     world.dispatch.reset_lane(lane);
     assert!(!world.push(lane, 3, 1), "fetched for the old position");
     world.dispatch.complete(0, lease, JobOutcome::Done);
-    assert_eq!(world.committable(), []);
+    assert_eq!(world.committable(), [0_i64; 0]);
     world.dispatch.set_position(lane, 100, 2, false, OffsetMap::default());
     assert_eq!(world.committable(), [100]);
     assert!(world.take(0).is_none());

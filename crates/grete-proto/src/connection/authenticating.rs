@@ -1,0 +1,149 @@
+//! Authentication of a connection by SASL: at its begin, and again before the session ends (KIP-368).
+//!
+//! The broker allows nothing but SaslAuthenticate between SaslHandshake and the end of the authentication; any other
+//! request there closes the connection (P34). The race to avoid:
+//!
+//! 1. Fetch is in flight, and the session is about to end. SaslHandshake is sent behind it: a broker handles the requests
+//!    of a connection one at a time, so it answers Fetch first and reads SaslHandshake then.
+//! 2. The response to Fetch arrives. Without the state `Reauthenticating`, it would make room in the pipeline, and `flush`
+//!    would send the next Fetch, which the broker would read after SaslHandshake.
+//! 3. The response to SaslHandshake arrives; SaslAuthenticate is sent, to a connection that is closed by then.
+//!
+//! So `flush` sends nothing until the authentication is done, and what was sent before it gets its responses.
+
+use std::sync::Arc;
+
+use grete_wire::api::ApiKey;
+use grete_wire::frame::{Frame, encode_request};
+use grete_wire::messages::{
+    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
+};
+use grete_wire::{Reader, SegmentedBuf, WireError};
+
+use super::{CloseReason, ConnAction, Connection, InFlightRequest, State};
+use crate::sasl::authentication::{Authentication, AuthenticationAction, AuthenticationEvent};
+use crate::sasl::{SaslConfig, SaslError};
+use crate::time::Nanos;
+
+impl InFlightRequest {
+    pub(super) fn is_authentication(&self) -> bool {
+        matches!(self.api, ApiKey::SaslHandshake | ApiKey::SaslAuthenticate)
+    }
+}
+
+impl Connection {
+    /// Begins the first authentication, or fails if the listener has none.
+    pub(super) fn begin_authentication(&mut self, now: Nanos, sasl: Arc<SaslConfig>, out: &mut Vec<ConnAction>) {
+        self.state = State::Authenticating;
+        self.setup_deadline = now.saturating_add(self.setup_timeout);
+        let versions = self.versions.as_deref();
+        if versions.is_none_or(|versions| versions.range(ApiKey::SaslHandshake.key()).is_none()) {
+            return self.close(now, CloseReason::Sasl(SaslError::NotOffered), out);
+        }
+        self.authentication = Some(Authentication::new(sasl));
+        self.authenticate(now, out);
+    }
+
+    /// Begins to log in again, because the session is about to end.
+    pub(super) fn reauthenticate(&mut self, now: Nanos, out: &mut Vec<ConnAction>) {
+        let Some(sasl) = self.config.sasl.clone() else { return };
+        self.state = State::Reauthenticating;
+        self.renewal = None;
+        self.authentication = Some(Authentication::new(sasl));
+        self.authenticate(now, out);
+    }
+
+    /// Gives the authentication its turn.
+    pub(super) fn authenticate(&mut self, now: Nanos, out: &mut Vec<ConnAction>) {
+        self.step_authentication(now, AuthenticationEvent::Tick, out);
+    }
+
+    pub(super) fn authentication_deadline(&self) -> Option<Nanos> {
+        self.authentication.as_ref().and_then(Authentication::deadline)
+    }
+
+    /// Returns whether the next response is one of the authentication.
+    pub(super) fn awaits_authentication(&self) -> bool {
+        self.in_flight.front().is_some_and(InFlightRequest::is_authentication)
+    }
+
+    pub(super) fn on_authentication_response(
+        &mut self,
+        now: Nanos,
+        version: i16,
+        frame: &Frame,
+        body: usize,
+        out: &mut Vec<ConnAction>,
+    ) {
+        let mut reader = Reader::new(frame.get(body..).unwrap_or_default());
+        // The state of the authentication says which of the two responses is due.
+        let event = if self.authentication.as_ref().is_some_and(Authentication::awaits_handshake) {
+            SaslHandshakeResponse::decode(version, &mut reader).map(AuthenticationEvent::Handshake)
+        } else {
+            SaslAuthenticateResponse::decode(version, &mut reader).map(AuthenticationEvent::Authenticate)
+        };
+        match event {
+            Ok(event) => self.step_authentication(now, event, out),
+            Err(error) => self.close(now, CloseReason::Wire(error), out),
+        }
+    }
+
+    fn step_authentication(&mut self, now: Nanos, event: AuthenticationEvent<'_>, out: &mut Vec<ConnAction>) {
+        let Some(authentication) = &mut self.authentication else { return };
+        let mut actions = Vec::new();
+        authentication.step(now, event, &mut actions);
+        for action in actions {
+            match action {
+                AuthenticationAction::Handshake(mechanism) => {
+                    let body = SaslHandshakeRequest { mechanism: mechanism.into() };
+                    self.send_authentication(now, ApiKey::SaslHandshake, |version, out| body.encode(version, out), out);
+                }
+                AuthenticationAction::Authenticate(bytes) => {
+                    let body = SaslAuthenticateRequest { auth_bytes: (&bytes[..]).into() };
+                    let encode = |version, out: &mut Vec<u8>| body.encode(version, out);
+                    self.send_authentication(now, ApiKey::SaslAuthenticate, encode, out);
+                }
+                AuthenticationAction::Done { session_lifetime_ms } => {
+                    self.on_authenticated(now, session_lifetime_ms, out)
+                }
+                AuthenticationAction::Failed(error) => self.close(now, CloseReason::Sasl(error), out),
+            }
+        }
+    }
+
+    fn on_authenticated(&mut self, now: Nanos, session_lifetime_ms: i64, out: &mut Vec<ConnAction>) {
+        self.authentication = None;
+        self.renewal = self.config.sasl.as_ref().and_then(|sasl| sasl.renewal(now, session_lifetime_ms));
+        if self.state == State::Reauthenticating {
+            self.state = State::Ready;
+            self.flush(now, out);
+        } else {
+            self.become_ready(now, out);
+        }
+    }
+
+    /// Sends a request of the authentication. Neither a mute nor the limit of the pipeline applies to it.
+    fn send_authentication(
+        &mut self,
+        now: Nanos,
+        api: ApiKey,
+        body: impl FnOnce(i16, &mut Vec<u8>) -> Result<(), WireError>,
+        out: &mut Vec<ConnAction>,
+    ) {
+        let versions = self.versions.as_deref();
+        let Some(Ok(version)) = versions.map(|versions| versions.negotiate(api)) else {
+            return self.close(now, CloseReason::Sasl(SaslError::NotOffered), out);
+        };
+        let correlation = self.next_correlation();
+        let body = |out: &mut SegmentedBuf| body(version, out.tail());
+        match encode_request(api, version, correlation, &self.config.client_id, 256, body) {
+            Ok(bytes) => {
+                out.push(ConnAction::Write(bytes));
+                let timeout = self.setup_timeout;
+                let deadline = now.saturating_add(timeout);
+                self.in_flight.push_back(InFlightRequest { correlation, api, version, token: None, deadline, timeout });
+            }
+            Err(error) => self.close(now, CloseReason::Wire(error), out),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Authentication of one connection: SaslHandshake, then SaslAuthenticate until the mechanism is done (KIP-152).
+//!
+//! ```text
+//! Begin --> (wait for a token) --> SaslHandshake --> SaslAuthenticate --+--> Done(session lifetime)
+//!                                                          ^            |
+//!                                                          +-- challenge+--> Failed
+//! ```
+
+use std::sync::Arc;
+
+use grete_wire::error_code::ErrorCode;
+use grete_wire::messages::{SaslAuthenticateResponse, SaslHandshakeResponse};
+use zeroize::Zeroizing;
+
+use super::config::{Credentials, SaslConfig};
+use super::error::{SaslError, listed, printable};
+use super::exchange::{Exchange, Move};
+use super::token::{Token, TokenState};
+use crate::time::{MILLI, Nanos};
+
+/// Rounds of SaslAuthenticate after which an exchange cannot end well: SCRAM, the longest, needs two.
+const MAX_ROUNDS: u32 = 4;
+
+/// Time between two looks for a token that the source has not given yet.
+const TOKEN_CHECK: Nanos = 10 * MILLI;
+
+/// Input of [`Authentication::step`].
+#[derive(Debug)]
+pub enum AuthenticationEvent<'a> {
+    /// Begin, or look for the token again.
+    Tick,
+    /// Response to SaslHandshake.
+    Handshake(SaslHandshakeResponse<'a>),
+    /// Response to SaslAuthenticate.
+    Authenticate(SaslAuthenticateResponse<'a>),
+}
+
+/// Output of [`Authentication::step`].
+#[derive(Debug)]
+pub enum AuthenticationAction {
+    /// Send SaslHandshake with the mechanism.
+    Handshake(&'static str),
+    /// Send SaslAuthenticate with these bytes.
+    Authenticate(Zeroizing<Vec<u8>>),
+    /// The connection is authenticated.
+    Done {
+        /// Life of the session in milliseconds; 0: it does not end.
+        session_lifetime_ms: i64,
+    },
+    /// The authentication failed; the connection is useless.
+    Failed(SaslError),
+}
+
+#[derive(Debug)]
+enum State {
+    /// Begins at the next tick from this time on; OAUTHBEARER may wait for a token.
+    Idle {
+        next: Nanos,
+    },
+    Handshake {
+        token: Option<Arc<Token>>,
+    },
+    Exchange {
+        exchange: Exchange,
+        rounds: u32,
+    },
+    Ended,
+}
+
+/// State machine of one authentication.
+#[derive(Debug)]
+pub struct Authentication {
+    config: Arc<SaslConfig>,
+    state: State,
+}
+
+impl Authentication {
+    /// Creates an authentication that begins with its first tick.
+    #[must_use]
+    pub fn new(config: Arc<SaslConfig>) -> Self {
+        Self { config, state: State::Idle { next: 0 } }
+    }
+
+    /// Returns the time of the next tick; `None`: a response is awaited.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        match self.state {
+            State::Idle { next } => Some(next),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the response to SaslHandshake is due.
+    #[must_use]
+    pub fn awaits_handshake(&self) -> bool {
+        matches!(self.state, State::Handshake { .. })
+    }
+
+    /// Handles one event and appends the resulting action. A response that does not fit the state fails.
+    pub fn step(&mut self, now: Nanos, event: AuthenticationEvent<'_>, out: &mut Vec<AuthenticationAction>) {
+        let result = match (std::mem::replace(&mut self.state, State::Ended), event) {
+            (State::Idle { .. }, AuthenticationEvent::Tick) => self.begin(now),
+            (state, AuthenticationEvent::Tick) => {
+                self.state = state;
+                return;
+            }
+            (State::Handshake { token }, AuthenticationEvent::Handshake(response)) => {
+                self.on_handshake(token.as_deref(), &response).map(Some)
+            }
+            (State::Exchange { exchange, rounds }, AuthenticationEvent::Authenticate(response)) => {
+                self.on_authenticate(exchange, rounds, &response).map(Some)
+            }
+            _ => Err(SaslError::IllegalState { request: "the response" }),
+        };
+        match result {
+            Ok(action) => out.extend(action),
+            Err(error) => out.push(AuthenticationAction::Failed(error)),
+        }
+    }
+
+    fn begin(&mut self, now: Nanos) -> Result<Option<AuthenticationAction>, SaslError> {
+        let token = match self.config.credentials() {
+            Credentials::Password { .. } => None,
+            Credentials::Token(store) => match store.state() {
+                TokenState::Ready(token) => Some(token),
+                TokenState::Failed(reason) => return Err(SaslError::NoToken(reason)),
+                TokenState::Awaited => {
+                    self.state = State::Idle { next: now.saturating_add(TOKEN_CHECK) };
+                    return Ok(None);
+                }
+            },
+        };
+        self.state = State::Handshake { token };
+        Ok(Some(AuthenticationAction::Handshake(self.config.mechanism().name())))
+    }
+
+    fn on_handshake(
+        &mut self,
+        token: Option<&Token>,
+        response: &SaslHandshakeResponse<'_>,
+    ) -> Result<AuthenticationAction, SaslError> {
+        const REQUEST: &str = "SaslHandshake";
+        match ErrorCode(response.error_code) {
+            ErrorCode::NONE => {
+                let (exchange, first) = Exchange::begin(&self.config, token);
+                self.state = State::Exchange { exchange, rounds: 1 };
+                Ok(AuthenticationAction::Authenticate(first))
+            }
+            ErrorCode::UNSUPPORTED_SASL_MECHANISM => Err(SaslError::UnsupportedMechanism {
+                mechanism: self.config.mechanism(),
+                offered: listed(response.mechanisms.iter().map(|name| &**name)),
+            }),
+            ErrorCode::ILLEGAL_SASL_STATE => Err(SaslError::IllegalState { request: REQUEST }),
+            code => Err(SaslError::Code { request: REQUEST, code, message: code.message().into() }),
+        }
+    }
+
+    fn on_authenticate(
+        &mut self,
+        mut exchange: Exchange,
+        rounds: u32,
+        response: &SaslAuthenticateResponse<'_>,
+    ) -> Result<AuthenticationAction, SaslError> {
+        const REQUEST: &str = "SaslAuthenticate";
+        let mechanism = self.config.mechanism();
+        let said = response.error_message.as_deref().filter(|text| !text.is_empty());
+        match ErrorCode(response.error_code) {
+            ErrorCode::NONE => {}
+            code @ ErrorCode::SASL_AUTHENTICATION_FAILED => {
+                self.config.on_refused();
+                let message = match exchange.challenge() {
+                    Some(challenge) => challenge.to_owned(),
+                    None => printable(said.unwrap_or(code.name())),
+                };
+                return Err(SaslError::Refused { mechanism, message: message.into() });
+            }
+            ErrorCode::ILLEGAL_SASL_STATE => return Err(SaslError::IllegalState { request: REQUEST }),
+            code => {
+                let message = printable(said.unwrap_or(code.message())).into();
+                return Err(SaslError::Code { request: REQUEST, code, message });
+            }
+        }
+        match exchange.respond(&self.config, &response.auth_bytes)? {
+            Move::Done => Ok(AuthenticationAction::Done { session_lifetime_ms: response.session_lifetime_ms }),
+            Move::Send(_) if rounds >= MAX_ROUNDS => {
+                Err(SaslError::Malformed { mechanism, problem: "the exchange does not end" })
+            }
+            Move::Send(bytes) => {
+                self.state = State::Exchange { exchange, rounds: rounds + 1 };
+                Ok(AuthenticationAction::Authenticate(bytes))
+            }
+        }
+    }
+}

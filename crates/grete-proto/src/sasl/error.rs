@@ -1,0 +1,150 @@
+//! Reasons why an authentication failed, each with its cure.
+
+use std::sync::Arc;
+
+use grete_wire::error_code::ErrorCode;
+
+use super::config::Mechanism;
+
+/// Bytes of a broker's text that an error repeats.
+const MAX_TEXT_BYTES: usize = 300;
+
+/// Mechanisms of a broker that an error lists.
+const MAX_LISTED_MECHANISMS: usize = 16;
+
+/// Reason why an authentication failed (KIP-152).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SaslError {
+    /// The listener has no such mechanism.
+    #[error(
+        "the broker does not offer sasl.mechanism {mechanism} on this listener, but {}: set sasl.mechanism to one of \
+         these, or use the port of another listener",
+        fmt_offered(.offered)
+    )]
+    UnsupportedMechanism {
+        /// Mechanism of the client.
+        mechanism: Mechanism,
+        /// Mechanisms that the broker offers.
+        offered: Vec<String>,
+    },
+    /// The broker refused the credentials (SASL_AUTHENTICATION_FAILED).
+    #[error("the broker refused the login by {mechanism} ({message}): {}", cure(*.mechanism))]
+    Refused {
+        /// Mechanism of the client.
+        mechanism: Mechanism,
+        /// Message of the broker.
+        message: Arc<str>,
+    },
+    /// The listener does not do SASL.
+    #[error(
+        "the listener does not do SASL, and this client is set to log in: set security.protocol to PLAINTEXT (or SSL), \
+         or use the port of a SASL listener"
+    )]
+    NotOffered,
+    /// The broker did not expect the request of the authentication.
+    #[error(
+        "the broker did not expect {request} (ILLEGAL_SASL_STATE): its listener probably does no SASL; set \
+         security.protocol to that of the listener"
+    )]
+    IllegalState {
+        /// Request that the broker refused.
+        request: &'static str,
+    },
+    /// The server did not prove that it knows the password.
+    #[error(
+        "the server did not prove that it knows the password (its SCRAM signature is wrong), so it is not trusted: \
+         check that bootstrap.servers names your brokers"
+    )]
+    ServerSignature,
+    /// The broker's part of the exchange breaks the rules of the mechanism.
+    #[error("the broker's {mechanism} message cannot be used: {problem}")]
+    Malformed {
+        /// Mechanism of the client.
+        mechanism: Mechanism,
+        /// Rule that the message breaks.
+        problem: &'static str,
+    },
+    /// There is no token to send.
+    #[error("there is no OAUTHBEARER token to log in with: {0}")]
+    NoToken(Arc<str>),
+    /// The broker answered with another error.
+    #[error("the broker answered {request} with {} ({}): {message}", .code.name(), .code.0)]
+    Code {
+        /// Request that failed.
+        request: &'static str,
+        /// Kafka's error code.
+        code: ErrorCode,
+        /// Message of the broker, or the client's text for the code.
+        message: Arc<str>,
+    },
+}
+
+impl SaslError {
+    /// Returns whether trying again with the same settings and credentials fails again.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::UnsupportedMechanism { .. }
+            | Self::Refused { .. }
+            | Self::NotOffered
+            | Self::IllegalState { .. }
+            | Self::ServerSignature
+            | Self::Malformed { .. }
+            | Self::NoToken(_) => true,
+            Self::Code { .. } => false,
+        }
+    }
+
+    /// Returns the kind of the error as one word, for the fields of log events.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::UnsupportedMechanism { .. } => "mechanism",
+            Self::Refused { .. } => "refused",
+            Self::NotOffered | Self::IllegalState { .. } => "listener",
+            Self::ServerSignature => "server",
+            Self::Malformed { .. } => "malformed",
+            Self::NoToken(_) => "token",
+            Self::Code { .. } => "broker",
+        }
+    }
+}
+
+fn cure(mechanism: Mechanism) -> &'static str {
+    match mechanism {
+        Mechanism::OAuthBearer => {
+            "the token has expired, or the broker does not accept its issuer, audience or scope; check the source of the \
+             token"
+        }
+        Mechanism::Plain => "check sasl.username and sasl.password",
+        Mechanism::ScramSha256 | Mechanism::ScramSha512 => {
+            "check sasl.username and sasl.password; a broker stores the password of a user for SCRAM-SHA-256 and \
+             SCRAM-SHA-512 each on its own"
+        }
+    }
+}
+
+fn fmt_offered(offered: &[String]) -> String {
+    if offered.is_empty() { "none".to_owned() } else { offered.join(", ") }
+}
+
+/// Returns the names of mechanisms for an error, cut and printable.
+pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    names.take(MAX_LISTED_MECHANISMS).map(|name| printable(&name.chars().take(32).collect::<String>())).collect()
+}
+
+/// Returns a broker's text for an error: 300 bytes at most, without control characters, since a log must stay one line
+/// per event.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let mut kept = String::new();
+    for c in text.trim().trim_end_matches('.').chars() {
+        if kept.len() + c.len_utf8() > MAX_TEXT_BYTES {
+            kept.push('…');
+            break;
+        }
+        kept.push(if c.is_control() { ' ' } else { c });
+    }
+    kept
+}

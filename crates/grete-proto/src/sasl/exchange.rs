@@ -1,0 +1,71 @@
+//! Exchange of messages of one login, of any mechanism.
+
+use zeroize::Zeroizing;
+
+use super::config::{Credentials, Mechanism, SaslConfig};
+use super::error::{SaslError, printable};
+use super::scram::Scram;
+use super::token::Token;
+use super::{oauthbearer, plain};
+
+/// Next move of the client.
+#[derive(Debug)]
+pub(super) enum Move {
+    /// Send these bytes.
+    Send(Zeroizing<Vec<u8>>),
+    /// The mechanism has all it needs.
+    Done,
+}
+
+/// Exchange of one login.
+#[derive(Debug)]
+pub(super) enum Exchange {
+    Plain,
+    Scram(Scram),
+    /// `challenge`: the error that the server sent as JSON, already confirmed.
+    OAuthBearer {
+        challenge: Option<String>,
+    },
+}
+
+impl Exchange {
+    /// Begins a login. `token`: the bearer token of OAUTHBEARER.
+    pub(super) fn begin(config: &SaslConfig, token: Option<&Token>) -> (Self, Zeroizing<Vec<u8>>) {
+        match (config.mechanism(), config.credentials(), token) {
+            (Mechanism::ScramSha256 | Mechanism::ScramSha512, ..) => {
+                let (scram, first) = Scram::begin(config);
+                (Self::Scram(scram), Zeroizing::new(first))
+            }
+            (_, Credentials::Password { username, password }, _) => (Self::Plain, plain::message(username, password)),
+            (_, Credentials::Token(_), token) => {
+                let first = token.map(oauthbearer::message).unwrap_or_default();
+                (Self::OAuthBearer { challenge: None }, first)
+            }
+        }
+    }
+
+    /// Handles the bytes of a successful SaslAuthenticate response.
+    pub(super) fn respond(&mut self, config: &SaslConfig, bytes: &[u8]) -> Result<Move, SaslError> {
+        match self {
+            Self::Plain => Ok(Move::Done),
+            Self::Scram(scram) => Ok(scram.respond(config, bytes)?.map_or(Move::Done, Move::Send)),
+            Self::OAuthBearer { challenge: None } if bytes.is_empty() => Ok(Move::Done),
+            Self::OAuthBearer { challenge } => match challenge.take() {
+                None => {
+                    *challenge = Some(printable(&String::from_utf8_lossy(bytes)));
+                    Ok(Move::Send(Zeroizing::new(oauthbearer::CONFIRMATION.to_vec())))
+                }
+                // The server must end the exchange with an error now.
+                Some(text) => Err(SaslError::Refused { mechanism: Mechanism::OAuthBearer, message: text.into() }),
+            },
+        }
+    }
+
+    /// Returns the server's own words about a refusal; `None`: only the error's message says anything.
+    pub(super) fn challenge(&self) -> Option<&str> {
+        match self {
+            Self::OAuthBearer { challenge } => challenge.as_deref(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! SASL authentication of a connection (KIP-43, KIP-152, KIP-368), without I/O.
+//!
+//! ```text
+//! Connection --AuthenticationEvent--> Authentication --> Exchange (plain, scram, oauthbearer)
+//!            <-Send, Done, Failed-----
+//! ```
+//!
+//! - [`authentication`]: SaslHandshake, then SaslAuthenticate until the mechanism is done.
+//! - `plain`, `scram`, `oauthbearer`: one mechanism each. A mechanism answers challenges and knows no request.
+//! - [`token`]: the bearer token that another thread keeps fresh.
+//! - [`config`]: mechanism and credentials of a client.
+//!
+//! Not obvious:
+//! - Nothing here prints a secret: [`Secret`](crate::secret::Secret) has no content in `Debug`, and errors name settings, not values.
+//! - Every text of a broker that ends in an error is cut and freed of control characters: see [`error::printable`].
+
+pub mod authentication;
+pub mod config;
+pub mod error;
+mod exchange;
+mod oauthbearer;
+mod plain;
+mod scram;
+pub mod token;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{Credentials, Mechanism, SaslConfig};
+pub use error::SaslError;
+pub use token::{Token, TokenError, TokenStore};

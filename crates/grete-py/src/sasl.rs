@@ -1,0 +1,66 @@
+//! Bearer tokens of clients: Python fetches them, connections send them.
+
+use std::sync::Arc;
+
+use grete_client::{Settings, TokenSource};
+use grete_proto::sasl::{Token, TokenStore};
+use grete_proto::secret::Secret;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Place where a source puts its tokens, for the connections of all clients that have the same source.
+#[pyclass(frozen, module = "grete._native", name = "TokenStore")]
+pub(crate) struct PyTokenStore {
+    store: Arc<TokenStore>,
+}
+
+#[pymethods]
+impl PyTokenStore {
+    #[new]
+    fn new() -> Self {
+        Self { store: Arc::default() }
+    }
+
+    /// Replaces the token. Raises ValueError for a token or an extension that cannot be sent.
+    fn set(&self, token: &str, extensions: Vec<(String, String)>) -> PyResult<()> {
+        let token =
+            Token::new(Secret::from(token), extensions).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        self.store.set(token);
+        Ok(())
+    }
+
+    /// Removes the token: logins fail for this reason until there is a new one.
+    fn fail(&self, reason: &str) {
+        self.store.fail(reason);
+    }
+
+    /// Returns the number of clients that use the tokens.
+    fn users(&self) -> usize {
+        Arc::strong_count(&self.store).saturating_sub(1)
+    }
+}
+
+/// Gives the settings of a client the place of its tokens, and starts their source if no other client has it.
+pub(crate) fn attach_tokens(py: Python<'_>, settings: &mut Settings) -> PyResult<()> {
+    let Some(source) = settings.security().sasl.as_ref().and_then(|sasl| sasl.token_source()) else { return Ok(()) };
+    let source = describe(py, source, settings)?;
+    let store = py.import("grete._sasl")?.call_method1("tokens_of", (source,))?;
+    let store = Arc::clone(&store.cast::<PyTokenStore>()?.get().store);
+    settings.set_tokens(store);
+    Ok(())
+}
+
+fn describe<'py>(py: Python<'py>, source: &TokenSource, settings: &Settings) -> PyResult<Bound<'py, PyDict>> {
+    let fields = PyDict::new(py);
+    fields.set_item("preset", source.preset)?;
+    fields.set_item("provider", &source.provider)?;
+    fields.set_item("endpoint", &source.endpoint)?;
+    fields.set_item("client_id", &source.client_id)?;
+    fields.set_item("client_secret", source.client_secret.as_ref().map(Secret::expose))?;
+    fields.set_item("scope", &source.scope)?;
+    fields.set_item("extensions", source.extensions.clone())?;
+    fields.set_item("file", &source.file)?;
+    fields.set_item("host", settings.bootstrap().first().map(|(host, _)| host.to_string()))?;
+    Ok(fields)
+}

@@ -1,0 +1,147 @@
+"""Thread that keeps a bearer token fresh, for all clients of this process that have the same source.
+
+The source is called on a thread of its own, since it may hang: a call that has not ended after 30 s is named in the log.
+A new token is fetched when 80 % of the life of the last one are over, whether or not anybody polls. The thread ends a few
+seconds after the last client.
+"""
+
+import logging
+import os
+import threading
+import time
+from typing import Any
+
+from grete import _native
+from grete._sasl import sources, token
+
+logger = logging.getLogger("grete.client")
+
+_RENEW_AFTER = 0.8
+_BACKOFF = 1.0
+_MAX_BACKOFF = 30.0
+# Seconds after which a call of the source is reported as hanging.
+_HANGS_AFTER = 30.0
+# Seconds between two looks whether a client is left.
+_CHECK_INTERVAL = 2.0
+
+_refreshers: "dict[object, _Refresher]" = {}
+_lock = threading.Lock()
+
+
+def tokens_of(fields: dict[str, Any]) -> _native.TokenStore:
+    """Returns the place of the tokens of this source, and starts to fetch them. Raises ConfigError."""
+    key = (os.getpid(), *((name, str(value)) for name, value in sorted(fields.items())))
+    name, fetch = sources.source_of(fields)
+    with _lock:
+        refresher = _refreshers.get(key)
+        if refresher is None or not refresher.claim():
+            refresher = _refreshers[key] = _Refresher(key, name, fetch, tuple(fields["extensions"]))
+            refresher.start()
+        return refresher.store
+
+
+class _Refresher:
+    """One source and its token."""
+
+    def __init__(self, key: object, name: str, fetch: sources.Fetch, extensions: tuple[tuple[str, str], ...]) -> None:
+        self.store = _native.TokenStore()
+        self._key = key
+        self._name = name
+        self._fetch = fetch
+        self._extensions = extensions
+        self._claimed_at = time.monotonic()
+        self._expires_at: float | None = None
+        self._failures = 0
+        self._asked = threading.Event()  # never set: gives waits a deadline
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="grete-tokens", daemon=True).start()
+
+    def claim(self) -> bool:
+        """Keeps the thread for a new client; False: the thread has ended. The caller has the lock."""
+        self._claimed_at = time.monotonic()
+        return _refreshers.get(self._key) is self
+
+    def _run(self) -> None:
+        while True:
+            wait = self._refresh()
+            if wait is None or not self._wait(wait):
+                return
+
+    def _wait(self, seconds: float) -> bool:
+        """Waits; False: no client is left, so the thread ends."""
+        end = time.monotonic() + seconds
+        while True:
+            with _lock:
+                is_new = time.monotonic() - self._claimed_at < _CHECK_INTERVAL
+                if not is_new and self.store.users() == 0:
+                    _refreshers.pop(self._key, None)
+                    return False
+            left = end - time.monotonic()
+            if left <= 0:
+                return True
+            self._check_expiry("no new one came")
+            self._asked.wait(min(left, _CHECK_INTERVAL))
+
+    def _refresh(self) -> float | None:
+        """Fetches a token. Returns the seconds until the next one; None: no client is left."""
+        outcome: list[object] = []
+        done = threading.Event()
+
+        def call() -> None:
+            try:
+                outcome.append(token.from_result(self._fetch()))
+            except BaseException as error:
+                outcome.append(error)
+            finally:
+                done.set()
+
+        threading.Thread(target=call, name="grete-token-source", daemon=True).start()
+        started = time.monotonic()
+        reported = False
+        while not done.wait(_CHECK_INTERVAL):
+            waited = time.monotonic() - started
+            if waited >= _HANGS_AFTER and not reported:
+                reported = True
+                self._fail(f"has not answered for {waited:.0f} s")
+            self._check_expiry("its source does not answer")
+            if not self._wait(0.0):
+                return None
+        result = outcome[0]
+        if isinstance(result, token.Token):
+            try:
+                self.store.set(result.value, [*result.extensions] or [*self._extensions])
+            except ValueError as error:
+                result = error
+            else:
+                return self._succeed(result)
+        reason = str(result) if isinstance(result, ValueError) else f"raised {type(result).__name__}: {result}"
+        self._fail(reason)
+        return float(min(_MAX_BACKOFF, _BACKOFF * 2 ** min(self._failures - 1, 10)))
+
+    def _succeed(self, fetched: token.Token) -> float:
+        if self._failures:
+            logger.info("%s gives tokens again", self._name)
+        self._failures = 0
+        self._expires_at = fetched.expires_at
+        return max(_BACKOFF, (fetched.expires_at - time.time()) * _RENEW_AFTER)
+
+    def _fail(self, reason: str) -> None:
+        self._failures += 1
+        text = f"{self._name} gives no token: {reason}"
+        if self._expires_at is None:
+            self.store.fail(text)
+        # One line for an outage.
+        level = logging.ERROR if self._failures == 1 else logging.DEBUG
+        if self._expires_at is None:
+            consequence = "clients cannot log in until there is one"
+        else:
+            consequence = f"the last token is valid for {max(0.0, self._expires_at - time.time()):.0f} s more"
+        logger.log(level, "%s; the source is asked again, and %s", text, consequence)
+        self._check_expiry(reason)
+
+    def _check_expiry(self, reason: str) -> None:
+        if self._failures and self._expires_at is not None and time.time() >= self._expires_at:
+            self._expires_at = None
+            self.store.fail(f"the last token of {self._name} has expired, and {reason}")
+            logger.error("the last token of %s has expired: clients cannot log in until there is a new one", self._name)

@@ -1,0 +1,227 @@
+"""Logins by SASL: embedded brokers of the test's own, Grete's clients and foreign ones."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+from aiokafka import AIOKafkaProducer
+
+import grete
+from grete.broker import Broker
+from grete.client import Admin, Consumer, Producer
+from tests.kafka import eventually
+
+PASSWORD = "se=cr,et \u00e9"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """A broker with sessions of one second."""
+    with Broker(
+        topics={"orders": 2}, sasl={"alice": PASSWORD, "b=o,b": "x"}, settings={"connections.max.reauth.ms": 1000}
+    ) as broker:
+        yield broker
+
+
+def token(life: float = 600.0, subject: str = "alice") -> str:
+    def encode(part: object) -> str:
+        return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+
+    now = time.time()
+    return f"{encode({'alg': 'none'})}.{encode({'sub': subject, 'iat': now, 'exp': now + life})}."
+
+
+def settings(broker: Broker, mechanism: str, **others: object) -> dict[str, Any]:
+    login: dict[str, object] = {"sasl.username": "alice", "sasl.password": PASSWORD}
+    if mechanism == "OAUTHBEARER":
+        login = {"sasl.oauthbearer.token.provider": token}
+    return {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.allow.plaintext": True,
+        **login,
+        **{name.replace("_", "."): value for name, value in others.items()},
+    }
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_all_clients_log_in_and_renew_their_sessions(
+    broker: Broker, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = f"g-{mechanism}"
+    with (
+        Producer(settings(broker, mechanism)) as producer,
+        Consumer(settings(broker, mechanism, group_id=group)) as consumer,
+        Admin(settings(broker, mechanism)) as admin,
+    ):
+        consumer.subscribe(["orders"])
+        values: list[bytes] = []
+        end = time.monotonic() + 3.5
+        sent = 0
+        logins: set[Any] = set()
+        while time.monotonic() < end or len(values) < sent:
+            assert time.monotonic() < end + 30, f"{len(values)} of {sent}"
+            if time.monotonic() < end:
+                producer.produce_sync("orders", f"{mechanism}-{sent}".encode())
+                sent += 1
+            if sent % 50 == 0:  # the broker keeps its latest requests only
+                logins |= {entry for entry in broker.call("requests") if "SaslHandshake" in entry}
+            messages = consumer.poll(timeout=0.02)
+            values += [m.value for m in messages or () if m.value and m.value.startswith(f"{mechanism}-".encode())]
+        assert sorted(values) == sorted(f"{mechanism}-{number}".encode() for number in range(sent))
+        assert "orders" in admin.topics()
+    assert len(logins) > 8, "sessions were renewed"
+    lost = [record.message for record in caplog.records if "lost" in record.message]
+    assert lost == []
+    exposed = [record for record in caplog.records if "without encryption" in record.message]
+    assert bool(exposed) == (mechanism in ("PLAIN", "OAUTHBEARER"))
+    assert PASSWORD not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"sasl.password": "wr0ng"}, "check sasl.username and sasl.password"),
+        ({"sasl.username": "nobody"}, "check sasl.username and sasl.password"),
+        ({"security.protocol": "PLAINTEXT"}, "set security.protocol to SASL"),
+    ],
+)
+def test_a_refused_login_is_an_error_with_the_cure(
+    broker: Broker, change: dict[str, object], says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    for mechanism in ("PLAIN", "SCRAM-SHA-512"):
+        caplog.clear()
+        given = {**settings(broker, mechanism, default_api_timeout_ms=1500, max_block_ms=1500), **change}
+        if "security.protocol" in change:
+            with Admin(given) as admin, pytest.raises(grete.GreteError):
+                admin.topics(timeout=1.5)
+        else:
+            with Admin(given) as admin:
+                for _ in range(3):
+                    with pytest.raises(grete.AuthenticationError, match=says):
+                        admin.topics(timeout=10)
+            with pytest.raises(grete.AuthenticationError, match=says), Producer(given) as producer:
+                producer.produce_sync("orders", b"x")
+            with Consumer({**given, "group.id": "g"}) as consumer:
+                consumer.subscribe(["orders"])
+                with pytest.raises(grete.AuthenticationError, match=says):
+                    eventually(lambda: consumer.poll(timeout=0.2) and False, 10.0, "the error")
+            errors = [record for record in caplog.records if "cannot log in" in record.message]
+            assert 1 <= len(errors) <= 4, [record.message for record in caplog.records]
+        assert says in caplog.text
+        assert "wr0ng" not in caplog.text
+        assert PASSWORD not in caplog.text
+
+
+def test_mechanisms_and_listeners_that_do_not_fit_are_named() -> None:
+    only_scram = {"sasl.enabled.mechanisms": "SCRAM-SHA-512"}
+    with Broker(sasl={"alice": PASSWORD}, settings=only_scram) as broker, Admin(settings(broker, "PLAIN")) as admin:
+        with pytest.raises(grete.AuthenticationError, match="does not offer sasl.mechanism PLAIN .* but SCRAM-SHA-512"):
+            admin.topics(timeout=10)
+    with Broker() as broker, Admin(settings(broker, "PLAIN")) as admin:
+        with pytest.raises(grete.AuthenticationError, match="the listener does not do SASL"):
+            admin.topics(timeout=10)
+
+
+def test_a_token_that_has_expired_is_told_from_one_that_is_refused(broker: Broker) -> None:
+    with (
+        Admin(settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=lambda: "no.token.here")) as admin,
+        pytest.raises(grete.AuthenticationError, match="invalid_token"),
+    ):
+        admin.topics(timeout=10)
+
+    def fails() -> str:
+        raise OSError("the identity provider is down")
+
+    with Admin(settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=fails)) as admin:
+        with pytest.raises(grete.TimeoutError, match="the identity provider is down"):
+            admin.topics(timeout=3)
+
+
+def test_a_source_that_recovers_lets_a_waiting_call_succeed(broker: Broker) -> None:
+    calls: list[int] = []
+
+    async def recovers() -> str:
+        calls.append(1)
+        if len(calls) < 3:
+            raise OSError("down")
+        return token()
+
+    with Admin(settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=recovers)) as admin:
+        assert "orders" in admin.topics(timeout=30)
+
+
+def test_confluent_kafka_logs_in(broker: Broker) -> None:
+    for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"):
+        config: dict[str, Any] = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanisms": mechanism,
+        }
+        if mechanism == "OAUTHBEARER":
+            config["oauth_cb"] = lambda _: (token(), time.time() + 600)
+        else:
+            config |= {"sasl.username": "alice", "sasl.password": PASSWORD}
+        failures: list[object] = []
+        producer = confluent_kafka.Producer(config)
+        producer.produce("orders", b"confluent", on_delivery=lambda error, _, kept=failures: kept.append(error))
+        assert producer.flush(30) == 0
+        assert failures == [None], mechanism
+
+
+def test_aiokafka_logs_in(broker: Broker) -> None:
+    async def produce(mechanism: str) -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism=mechanism,
+            sasl_plain_username="alice",
+            sasl_plain_password=PASSWORD,
+        )
+        await producer.start()
+        try:
+            await producer.send_and_wait("orders", b"aiokafka")
+        finally:
+            await producer.stop()
+
+    for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        asyncio.run(produce(mechanism))
+
+
+def test_an_app_and_the_commands_log_in(broker: Broker) -> None:
+    seen: list[bytes] = []
+    kafka = settings(broker, "SCRAM-SHA-512", auto_offset_reset="earliest")
+    app = grete.App("sasl-app", kafka=kafka)
+
+    @app.consumer("orders")
+    def handle(messages: grete.Messages) -> None:
+        seen.extend(message.value or b"" for message in messages)
+
+    with Producer(kafka) as producer:
+        producer.produce_sync("orders", b"for the App")
+    with app.running():
+        eventually(lambda: b"for the App" in seen, 30.0, "the record")
+    words = [argument for name, value in kafka.items() for argument in ("--kafka", f"{name}={value}")]
+    words = [word.replace("=True", "=true") for word in words]
+    listed = subprocess.run(
+        [sys.executable, "-m", "grete", "topics", "list", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "orders" in listed.stdout, listed.stderr
+    assert PASSWORD not in listed.stderr

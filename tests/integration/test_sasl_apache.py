@@ -1,0 +1,171 @@
+"""Logins by SASL on Apache Kafka: each mechanism with a group, an idempotent producer, administration and a command."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+import grete
+from grete.client import Admin, Consumer, Producer
+from tests.kafka import ApacheCluster, chosen
+from tests.kafka.admin import QUIET
+from tests.kafka.node import Node
+from tests.kafka.ports import ReservedPort
+
+pytestmark = [pytest.mark.kafka, pytest.mark.apache(reason="the login modules are Kafka's")]
+
+PASSWORD = "secret-1"
+SESSION_MS = 3000
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+# Kafka takes passwords as they are, whatever SASLprep says: the numeral is "IX" after it.
+SPECIAL = {"b=o,b": "pass,word=", "numeral": "\u2168"}
+
+
+class SaslCluster(ApacheCluster):
+    """One node with a listener for logins beside the plain one."""
+
+    def __init__(self) -> None:
+        super().__init__(chosen().detail or None)
+        self.sasl_port = ReservedPort()
+
+    @property
+    def sasl_servers(self) -> str:
+        return f"{self.sasl_port.host}:{self.sasl_port.number}"
+
+    def _close(self) -> None:
+        super()._close()
+        self.sasl_port.release()
+
+    def _node_properties(self, node: Node, voters: str, data: Path) -> dict[str, str]:
+        found = super()._node_properties(node, voters, data)
+        modules = "org.apache.kafka.common.security"
+        listener = "listener.name.login"
+        return found | {
+            "listeners": f"{found['listeners']},LOGIN://{self.sasl_servers}",
+            "advertised.listeners": f"{found['advertised.listeners']},LOGIN://{self.sasl_servers}",
+            "listener.security.protocol.map": f"{found['listener.security.protocol.map']},LOGIN:SASL_PLAINTEXT",
+            f"{listener}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            f"{listener}.plain.sasl.jaas.config": f'{modules}.plain.PlainLoginModule required user_alice="{PASSWORD}";',
+            f"{listener}.scram-sha-256.sasl.jaas.config": f"{modules}.scram.ScramLoginModule required;",
+            f"{listener}.scram-sha-512.sasl.jaas.config": f"{modules}.scram.ScramLoginModule required;",
+            f"{listener}.oauthbearer.sasl.jaas.config": (
+                f'{modules}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
+            ),
+            f"{listener}.connections.max.reauth.ms": str(SESSION_MS),
+        }
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SaslCluster]:
+    with SaslCluster() as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET})
+        mechanisms = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+        users = {"alice": PASSWORD, **SPECIAL}
+        for mechanism in mechanisms:  # Kafka takes one change of a user at a time
+            info = ScramCredentialInfo(mechanism, 4096)
+            changes = [UserScramCredentialUpsertion(user, info, password.encode()) for user, password in users.items()]
+            for future in admin.alter_user_scram_credentials(changes).values():
+                future.result(30)
+        cluster.create_topic("orders", partitions=2)
+        yield cluster
+
+
+def token() -> str:
+    def encode(part: object) -> str:
+        return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+
+    now = time.time()
+    return f"{encode({'alg': 'none'})}.{encode({'sub': 'alice', 'iat': now, 'exp': now + 600})}."
+
+
+def settings(cluster: SaslCluster, mechanism: str, **others: object) -> dict[str, Any]:
+    login: dict[str, object] = {"sasl.username": "alice", "sasl.password": PASSWORD}
+    if mechanism == "OAUTHBEARER":
+        login = {"sasl.oauthbearer.token.provider": token}
+    return {
+        "bootstrap.servers": cluster.sasl_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.allow.plaintext": True,
+        **login,
+        **{name.replace("_", "."): value for name, value in others.items()},
+    }
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_group_a_producer_and_an_admin_log_in_and_renew_their_sessions(
+    cluster: SaslCluster, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    with (
+        Producer(settings(cluster, mechanism)) as producer,
+        Consumer(settings(cluster, mechanism, group_id=f"g-{mechanism}")) as consumer,
+        Admin(settings(cluster, mechanism)) as admin,
+    ):
+        consumer.subscribe(["orders"])
+        values: list[bytes] = []
+        begin = time.monotonic()
+        sent = 0
+        # Three sessions long, without a connection that is lost.
+        while time.monotonic() < begin + 3 * SESSION_MS / 1000 or len(values) < sent:
+            assert time.monotonic() < begin + 60, f"{len(values)} of {sent}"
+            if time.monotonic() < begin + 3 * SESSION_MS / 1000:
+                producer.produce_sync("orders", f"{mechanism}-{sent}".encode())
+                sent += 1
+            messages = consumer.poll(timeout=0.05)
+            values += [m.value for m in messages or () if m.value and m.value.startswith(f"{mechanism}-".encode())]
+        assert sorted(values) == sorted(f"{mechanism}-{number}".encode() for number in range(sent))
+        assert "orders" in admin.topics()
+    assert [record.message for record in caplog.records if "without encryption" not in record.message] == []
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("user", SPECIAL)
+def test_special_characters_of_users_and_passwords(cluster: SaslCluster, mechanism: str, user: str) -> None:
+    login = {"sasl.username": user, "sasl.password": SPECIAL[user]}
+    with Admin({**settings(cluster, mechanism), **login}) as admin:
+        assert "orders" in admin.topics(timeout=20)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_refused_login_is_an_error_with_the_cure(cluster: SaslCluster, mechanism: str) -> None:
+    change: dict[str, object] = {"sasl.password": "wr0ng"}
+    says = "check sasl.username and sasl.password"
+    if mechanism == "OAUTHBEARER":
+        change, says = {"sasl.oauthbearer.token.provider": lambda: "not.a.token"}, "invalid_token"
+    with Admin({**settings(cluster, mechanism), **change}) as admin:
+        with pytest.raises(grete.AuthenticationError, match=says) as caught:
+            admin.topics(timeout=20)
+    assert "wr0ng" not in str(caught.value)
+
+
+def test_listeners_that_do_not_fit_are_named(cluster: SaslCluster, caplog: pytest.LogCaptureFixture) -> None:
+    with Admin({"bootstrap.servers": cluster.sasl_servers}) as admin, pytest.raises(grete.TimeoutError):
+        admin.topics(timeout=2)
+    assert "set security.protocol to SASL" in caplog.text
+    plain = {**settings(cluster, "SCRAM-SHA-256"), "bootstrap.servers": cluster.bootstrap_servers}
+    with Admin(plain) as admin, pytest.raises(grete.AuthenticationError, match="does no SASL"):
+        admin.topics(timeout=20)
+
+
+def test_a_command_logs_in(cluster: SaslCluster) -> None:
+    kafka = settings(cluster, "SCRAM-SHA-512")
+    words = [word for name, value in kafka.items() for word in ("--kafka", f"{name}={value}".replace("=True", "=true"))]
+    command = [sys.executable, "-m", "grete", "topics", "list", *words]
+    listed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "orders" in listed.stdout, listed.stderr

@@ -1,0 +1,279 @@
+"""Bearer tokens: what sources return, where they come from, and the thread that keeps them fresh."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import http.server
+import json
+import logging
+import threading
+import time
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import grete
+from grete._config import layers
+from grete._sasl import presets, refresher, sources, token
+from tests.kafka import eventually
+
+NOW = 1_700_000_000.0
+
+
+def jwt(**claims: object) -> str:
+    def encode(part: object) -> str:
+        return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+
+    return f"{encode({'alg': 'none'})}.{encode(claims)}."
+
+
+def fields(**given: object) -> dict[str, Any]:
+    empty = dict.fromkeys(("preset", "provider", "endpoint", "client_id", "client_secret", "scope", "file"), "")
+    return {**empty, "extensions": [], "host": "b1", **given}
+
+
+@pytest.mark.parametrize(
+    ("result", "expires_at", "extensions"),
+    [
+        ("opaque", NOW + token.DEFAULT_LIFE, ()),
+        (b"opaque\n", NOW + token.DEFAULT_LIFE, ()),
+        (jwt(exp=NOW + 60), NOW + 60, ()),
+        (("t", NOW + 60), NOW + 60, ()),
+        (("t", (NOW + 60) * 1000), NOW + 60, ()),
+        (("t", datetime.datetime.fromtimestamp(NOW + 60, datetime.UTC)), NOW + 60, ()),
+        (("t", NOW + 60, "alice", {"a": "b"}), NOW + 60, (("a", "b"),)),
+        ({"access_token": "t", "expires_in": "60"}, NOW + 60, ()),
+        ({"access_token": "t"}, NOW + token.DEFAULT_LIFE, ()),
+        (types.SimpleNamespace(token="t", expires_on=NOW + 60), NOW + 60, ()),
+    ],
+)
+def test_a_source_may_return_what_other_clients_take(
+    result: object, expires_at: float, extensions: tuple[tuple[str, str], ...]
+) -> None:
+    found = token.from_result(result, NOW)
+    assert (found.expires_at, found.extensions) == (pytest.approx(expires_at), extensions)
+    assert "value" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (None, "nothing"),
+        ("", "nothing"),
+        ({}, "nothing"),
+        (7, "type int"),
+        (("t", "soon"), "no number"),
+        (("t", NOW - 5), "expired 5 s ago"),
+        (("t", NOW + 5, "p", "s3cret"), "extensions"),
+        ({"access_token": "s3cret", "expires_in": -1}, "above 0"),
+        (jwt(exp=NOW - 60), "expired 60 s ago"),
+    ],
+)
+def test_garbage_is_named_and_not_repeated(result: object, says: str) -> None:
+    with pytest.raises(ValueError, match=says) as caught:
+        token.from_result(result, NOW)
+    assert "s3cret" not in str(caught.value)
+
+
+class Endpoint:
+    """A token endpoint that answers as it is told."""
+
+    def __init__(self) -> None:
+        self.status, self.body = 200, json.dumps({"access_token": "t-1", "expires_in": 600}).encode()
+        self.requests: list[tuple[str, str]] = []
+        endpoint = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                endpoint.requests.append((self.headers["Authorization"], form))
+                self.send_response(endpoint.status)
+                self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+                self.end_headers()
+                self.wfile.write(endpoint.body)
+
+            def log_message(self, *_: object) -> None:
+                """Says nothing."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/token"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    endpoint = Endpoint()
+    yield endpoint
+    endpoint.server.shutdown()
+    endpoint.server.server_close()
+
+
+def test_client_credentials_are_posted_and_errors_are_told_apart(endpoint: Endpoint) -> None:
+    name, fetch = sources.source_of(
+        fields(endpoint=endpoint.url, client_id="me:1", client_secret="s3cret&", scope="kafka")
+    )
+    assert name == f"the token endpoint {endpoint.url}"
+    assert token.from_result(fetch()).value == "t-1"
+    authorization, form = endpoint.requests[0]
+    assert base64.b64decode(authorization.removeprefix("Basic ")) == b"me%3A1:s3cret%26"
+    assert form == "grant_type=client_credentials&scope=kafka"
+    refusal = json.dumps({"error": "invalid_client", "error_description": "no such client"}).encode()
+    for status, body, says in [
+        (401, refusal, r"answers 401 .*\(invalid_client: no such client\)"),
+        (302, b"", "answers 302"),
+        (200, b"<html>", "no JSON"),
+        (200, b"[]", "no access_token"),
+        (500, b"\xff", "answers 500"),
+    ]:
+        endpoint.status, endpoint.body = status, body
+        with pytest.raises(ValueError, match=says) as caught:
+            fetch()
+        assert "s3cret" not in str(caught.value)
+    _, dead = sources.source_of(fields(endpoint="http://127.0.0.1:1/t", client_id="a", client_secret="b"))
+    with pytest.raises(ValueError, match="does not answer"):
+        dead()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "needs a source of tokens"),
+        ({"file": "/t", "endpoint": "https://x/"}, "endpoint and file"),
+        ({"endpoint": "idp/token"}, "is an address like"),
+        ({"endpoint": "https://idp/token"}, "needs sasl.oauthbearer.client.id"),
+        ({"endpoint": "https://idp/token", "client_id": "a"}, "needs sasl.oauthbearer.client.secret"),
+        ({"provider": "no.such.module:f"}, "is no function"),
+        ({"provider": "json"}, "is no function"),
+        ({"provider": "json:__name__"}, "cannot be called"),
+        ({"preset": "aws_msk_iam"}, "region"),
+        ({"preset": "azure"}, r"pip install 'grete\[azure\]'"),
+    ],
+)
+def test_what_is_missing_is_named(given: dict[str, object], says: str) -> None:
+    with pytest.raises(grete.ConfigError, match=says):
+        sources.source_of(fields(**given))
+
+
+def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    _, fetch = sources.source_of(fields(file=str(path)))
+    for value in ("one\n", "two\n"):
+        path.write_text(value)
+        assert token.from_result(fetch()).value == value.strip()
+
+
+def test_a_preset_calls_the_library_of_the_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
+    regions: list[str] = []
+
+    class Provider:
+        @staticmethod
+        def generate_auth_token(region: str) -> tuple[str, int]:
+            regions.append(region)
+            return "signed", int((time.time() + 900) * 1000)
+
+    library = types.SimpleNamespace(MSKAuthTokenProvider=Provider)
+    monkeypatch.setattr(presets.importlib, "import_module", lambda name: library)
+    host = "b-1.shop.abc123.c2.kafka.eu-west-1.amazonaws.com"
+    _, fetch = sources.source_of(fields(preset="aws_msk_iam", host=host))
+    found = token.from_result(fetch())
+    assert (found.value, regions) == ("signed", ["eu-west-1"])
+    assert 800 < found.expires_at - time.time() < 901
+
+
+def test_a_function_is_a_setting_in_all_layers_and_its_name_is_one_too() -> None:
+    def provide() -> str:
+        return "from a closure"
+
+    async def provide_later() -> str:
+        return "from a coroutine"
+
+    for provider, value in ((provide, "from a closure"), (provide_later, "from a coroutine")):
+        pairs = layers.client_config_pairs({sources.PROVIDER: provider})
+        assert isinstance(pairs[0][1], str)
+        _, fetch = sources.source_of(fields(provider=pairs[0][1]))
+        assert fetch() == value
+    assert sources.register(provide) == sources.register(provide) != sources.register(provide_later)
+    _, fetch = sources.source_of(fields(provider="os:getcwd"))
+    assert isinstance(fetch(), str)
+    with pytest.raises(grete.ConfigError, match="string"):
+        layers.client_config_pairs({"sasl.username": provide})
+
+
+class Source:
+    """A source whose results a test decides."""
+
+    def __init__(self) -> None:
+        self.results: list[object] = []
+        self.calls = 0
+        self.called = threading.Condition()
+
+    def __call__(self) -> object:
+        with self.called:
+            self.calls += 1
+            self.called.notify_all()
+            result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
+        if isinstance(result, threading.Event):
+            result.wait(60)
+            result = "late"
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+def test_a_token_is_renewed_and_an_outage_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(refresher, "_BACKOFF", 0.02)
+    monkeypatch.setattr(refresher, "_CHECK_INTERVAL", 0.05)
+    source = Source()
+    source.results = [("a", time.time() + 0.5), OSError("down"), None, ("not a token\x01", time.time() + 60), "b"]
+    caplog.set_level(logging.INFO, "grete.client")
+    states: list[object] = []
+
+    class Store:
+        def set(self, value: str, extensions: object) -> None:
+            if "\x01" in value:
+                raise ValueError("the token has a character that bearer tokens do not have")
+            states.append(value)
+
+        def fail(self, reason: str) -> None:
+            states.append(reason)
+
+        def users(self) -> int:
+            return 0 if "b" in states else 1
+
+    monkeypatch.setattr(refresher._native, "TokenStore", Store)
+    name = sources.register(source)
+    refresher.tokens_of(fields(provider=name))
+    eventually(lambda: "b" in states, 20.0, lambda: f"the second token: {states}")
+    assert states[0] == "a"
+    assert source.calls >= 5
+    assert [record.levelname for record in caplog.records if "gives no token" in record.message] == ["ERROR"]
+    assert any("gives tokens again" in record.message for record in caplog.records)
+    eventually(lambda: not refresher._refreshers, 20.0, "the end of the thread after its last client")
+
+
+def test_a_source_that_hangs_is_named_and_its_last_token_expires(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(refresher, "_BACKOFF", 0.02)
+    monkeypatch.setattr(refresher, "_CHECK_INTERVAL", 0.02)
+    monkeypatch.setattr(refresher, "_HANGS_AFTER", 0.1)
+    release = threading.Event()
+    source = Source()
+    source.results = [("a", time.time() + 0.5), release]
+    states: list[str] = []
+    users = [1]
+    store = types.SimpleNamespace(set=lambda value, _: states.append(value), fail=states.append, users=lambda: users[0])
+    monkeypatch.setattr(refresher._native, "TokenStore", lambda: store)
+    refresher.tokens_of(fields(provider=sources.register(source)))
+    eventually(lambda: any("has expired" in state for state in states), 20.0, lambda: f"the expiry: {states}")
+    assert any("has not answered" in record.message for record in caplog.records)
+    release.set()
+    eventually(lambda: "late" in states, 20.0, "the token that came late")
+    users[0] = 0
+    eventually(lambda: not refresher._refreshers, 20.0, "the end of the thread")
