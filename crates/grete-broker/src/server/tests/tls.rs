@@ -50,7 +50,7 @@ fn clients_without_tls_or_certificate_are_refused_and_logged() {
     let server = start_tls(&made, true);
     let mut plain = Client::connect(address(&server, 1));
     plain.send(b"echo");
-    // An alert, which tells a plain client that the port speaks TLS.
+    // An alert: a plain client recognises by it that the port speaks TLS.
     assert_eq!(plain.read_to_end().first_chunk(), Some(&[0x15, 0x03]));
     let mut without = connect(&made, address(&server, 1));
     without.write_all(&Client::framed(b"echo")).unwrap();
