@@ -246,6 +246,21 @@ def test_files_are_checked_when_the_client_is_made(broker: Broker, tmp_path: Pat
     assert "hunter" not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["ec", "rsa:2048"])
+def test_keys_in_the_formats_of_openssl(broker: Broker, tmp_path: Path, kind: str) -> None:
+    """SEC1 and PKCS#1, as `openssl` writes them with -traditional."""
+    options = ["-pkeyopt", "ec_paramgen_curve:prime256v1"] if kind == "ec" else []
+    make = ["openssl", "req", "-x509", "-newkey", kind, *options, "-nodes", "-subj", "/CN=client"]
+    subprocess.run([*make, "-keyout", "key.pem", "-out", "client.crt"], cwd=tmp_path, check=True, capture_output=True)
+    convert = ["openssl", "pkey", "-in", "key.pem", "-traditional", "-out", "old.pem"]
+    subprocess.run(convert, cwd=tmp_path, check=True)
+    label = "EC" if kind == "ec" else "RSA"
+    assert f"-----BEGIN {label} PRIVATE KEY-----" in (tmp_path / "old.pem").read_text()
+    files = {"ssl.certificate.location": f"{tmp_path}/client.crt", "ssl.key.location": f"{tmp_path}/old.pem"}
+    with Admin(settings(broker) | files) as admin:
+        admin.topics()
+
+
 def test_no_secret_is_shown(broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     identity = Authority(tmp_path, "CA").sign("client", password="hunter2")
     key = identity.key.read_text()

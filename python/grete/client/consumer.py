@@ -65,6 +65,22 @@ class Consumer:
         socket.connection.setup.timeout.ms (int, milliseconds, default 10000).
         socket.connection.setup.timeout.max.ms (int, milliseconds, default 30000).
         allow.auto.create.topics (bool, default false).
+        security.protocol (str, default PLAINTEXT).
+        ssl.ca.location (str, default not set).
+        ssl.ca.pem (str, default not set).
+        ssl.truststore.type (str, default not set).
+        ssl.truststore.password (str, default not set).
+        ssl.certificate.location (str, default not set).
+        ssl.certificate.pem (str, default not set).
+        ssl.key.location (str, default not set).
+        ssl.key.pem (str, default not set).
+        ssl.key.password (str, default not set).
+        ssl.keystore.location (str, default not set).
+        ssl.keystore.type (str, default not set).
+        ssl.keystore.password (str, default not set).
+        ssl.crl.location (str, default not set).
+        enable.ssl.certificate.verification (bool, default true).
+        ssl.endpoint.identification.algorithm (str, default https).
         group.id (str, default not set).
         group.instance.id (str, default not set).
         auto.offset.reset (str, default earliest).

@@ -134,7 +134,7 @@ pub(super) fn read(
             return TlsRead::Bytes(n);
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-        Err(_) => return TlsRead::Ended, // the end came without the client's farewell
+        Err(_) => return TlsRead::Ended, // the client has closed the connection without a notice
     }
     let n = match connection.read_tls(&mut stream) {
         Ok(0) => return TlsRead::Ended,

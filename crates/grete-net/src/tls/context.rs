@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use grete_proto::tls_failure::{TlsFailure, TlsFailureKind};
 use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier};
@@ -140,21 +140,7 @@ fn verifier(
     if !settings.verify_certificate {
         return Ok(verifier);
     }
-    let mut roots = RootCertStore::empty();
-    if settings.roots.is_empty() {
-        let found = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(found.certs);
-        if roots.is_empty() {
-            let why: String = found.errors.iter().map(|error| format!(" ({error})")).collect();
-            return Err(TlsSetupError::new(
-                "ssl.ca.location",
-                format!(
-                    "ssl.ca.location is not set, and the system has no trusted certificates{why}; install them (the \
-                     package ca-certificates), or set ssl.ca.location to the file of the broker's CA"
-                ),
-            ));
-        }
-    }
+    let mut roots = if settings.roots.is_empty() { system_roots()? } else { RootCertStore::empty() };
     for source in &settings.roots {
         let (certificates, origin) = identity::read_certificates(source, settings.root_password.as_ref(), files)?;
         if certificates.is_empty() {
@@ -182,4 +168,27 @@ fn verifier(
     let chain = builder.build().map_err(|error| origin.error(format!("a list cannot be read: {error}")))?;
     verifier.chain = Some(chain);
     Ok(verifier)
+}
+
+/// Returns the certificates that the system trusts. They are read once for all clients of the process: several hundred
+/// files take tens of milliseconds.
+fn system_roots() -> Result<RootCertStore, TlsSetupError> {
+    static SYSTEM: OnceLock<RootCertStore> = OnceLock::new();
+    if let Some(roots) = SYSTEM.get() {
+        return Ok(roots.clone());
+    }
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why: String = found.errors.iter().map(|error| format!(" ({error})")).collect();
+        return Err(TlsSetupError::new(
+            "ssl.ca.location",
+            format!(
+                "ssl.ca.location is not set, and the system has no trusted certificates{why}; install them (the package \
+                 ca-certificates), or set ssl.ca.location to the file of the broker's CA"
+            ),
+        ));
+    }
+    Ok(SYSTEM.get_or_init(|| roots).clone())
 }

@@ -4,6 +4,7 @@ mod client;
 mod flow;
 mod lifecycle;
 mod scripted;
+mod tls;
 mod write_queue;
 
 use std::net::{Ipv4Addr, SocketAddr};
