@@ -245,6 +245,7 @@ class TokenStore:
     def users(self) -> int:
         """Returns the number of clients that use the tokens."""
 
+@final
 class EmbeddedBroker:
     """Kafka brokers in this process, on a thread that needs no GIL. They run from the constructor to `stop`, or to the
     end of the object.
@@ -270,8 +271,8 @@ class EmbeddedBroker:
     ) -> EmbeddedBroker:
         """Starts one broker for each port (0: a free one). Raises ConfigError and BrokerError.
 
-        `advertised_ports`: ports in Metadata, for proxies in front of the brokers. `settings`: by Kafka's names. `users`:
-        names and passwords for logins by SASL; empty: no logins.
+        `advertised_ports`: ports in Metadata, for proxies in front of the brokers. `settings`: by Kafka's names.
+        `users`: names and passwords for logins by SASL; empty: no logins.
         """
 
     def addresses(self) -> list[tuple[int, str, int]]:
