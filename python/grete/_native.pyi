@@ -94,6 +94,7 @@ __all__ = [
     "SignalWatch",
     "Span",
     "SpanContext",
+    "TokenStore",
     "Tracer",
     "Worker",
     "_TestingLane",
