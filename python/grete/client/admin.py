@@ -66,6 +66,37 @@ class Admin:
         socket.connection.setup.timeout.ms (int, milliseconds, default 10000).
         socket.connection.setup.timeout.max.ms (int, milliseconds, default 30000).
         allow.auto.create.topics (bool, default false).
+        security.protocol (str, default PLAINTEXT).
+        ssl.ca.location (str, default not set).
+        ssl.ca.pem (str, default not set).
+        ssl.truststore.type (str, default not set).
+        ssl.truststore.password (str, default not set).
+        ssl.certificate.location (str, default not set).
+        ssl.certificate.pem (str, default not set).
+        ssl.key.location (str, default not set).
+        ssl.key.pem (str, default not set).
+        ssl.key.password (str, default not set).
+        ssl.keystore.location (str, default not set).
+        ssl.keystore.type (str, default not set).
+        ssl.keystore.password (str, default not set).
+        ssl.crl.location (str, default not set).
+        enable.ssl.certificate.verification (bool, default true).
+        ssl.endpoint.identification.algorithm (str, default https).
+        sasl.mechanism (str, default not set).
+        sasl.username (str, default not set).
+        sasl.password (str, default not set).
+        sasl.password.file (str, default not set).
+        sasl.jaas.config (str, default not set).
+        sasl.allow.plaintext (bool, default false).
+        sasl.oauthbearer.method (str, default default).
+        sasl.oauthbearer.token.endpoint.url (str, default not set).
+        sasl.oauthbearer.client.id (str, default not set).
+        sasl.oauthbearer.client.secret (str, default not set).
+        sasl.oauthbearer.client.secret.file (str, default not set).
+        sasl.oauthbearer.scope (str, default not set).
+        sasl.oauthbearer.extensions (str, default not set).
+        sasl.oauthbearer.token.file (str, default not set).
+        sasl.oauthbearer.token.provider (str, default not set).
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
