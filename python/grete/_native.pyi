@@ -94,6 +94,7 @@ __all__ = [
     "SignalWatch",
     "Span",
     "SpanContext",
+    "TokenStore",
     "Tracer",
     "Worker",
     "_TestingLane",
@@ -246,6 +247,7 @@ class TokenStore:
     def users(self) -> int:
         """Returns the number of clients that use the tokens."""
 
+@final
 class EmbeddedBroker:
     """Kafka brokers in this process, on a thread that needs no GIL. They run from the constructor to `stop`, or to the
     end of the object.
@@ -273,8 +275,12 @@ class EmbeddedBroker:
         """Starts one broker for each port (0: a free one). Raises ConfigError and BrokerError.
 
         `advertised_ports`: ports in Metadata, for proxies in front of the brokers. `settings`: by Kafka's names.
+<<<<<<< HEAD
         `tls`: certificate chain and key of the brokers, and the authority whose certificates clients must show (None:
         none), in PEM. `users`: names and passwords for logins by SASL; empty: no logins.
+=======
+        `users`: names and passwords for logins by SASL; empty: no logins.
+>>>>>>> sasl
         """
 
     def addresses(self) -> list[tuple[int, str, int]]:

@@ -316,7 +316,12 @@ def judge(
     processed = journal.succeeded()
     buried = [plan.index_of(message.value) for message in dead]
     assert sorted(set(processed) | set(buried)) == list(range(count)), "nothing is lost"
-    assert not set(processed) & set(buried), "what is dead was never processed"
+    both = {index for index in set(processed) & set(buried) if plan.kind_of(index) != "flaky"}
+    assert not both, "what is dead was never processed"
+    if case.repeats_nothing or case.marks_each:
+        # Records that share their attempts: a flaky one that was processed may come again after a move whose commit did
+        # not arrive, and then be taken for bad with its neighbours.
+        assert not set(processed) & set(buried)
     times = max(Counter(buried).values(), default=1), max(processed.values())
     if case.repeats_nothing:
         # Of rows that are marked together some may have been processed before the one that failed.

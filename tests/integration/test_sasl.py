@@ -127,28 +127,31 @@ def test_a_refused_login_is_an_error_with_the_cure(
 
 
 def test_mechanisms_and_listeners_that_do_not_fit_are_named() -> None:
-    only_scram = {"sasl.enabled.mechanisms": "SCRAM-SHA-512"}
-    with Broker(sasl={"alice": PASSWORD}, settings=only_scram) as broker, Admin(settings(broker, "PLAIN")) as admin:
-        with pytest.raises(grete.AuthenticationError, match="does not offer sasl.mechanism PLAIN .* but SCRAM-SHA-512"):
-            admin.topics(timeout=10)
-    with Broker() as broker, Admin(settings(broker, "PLAIN")) as admin:
-        with pytest.raises(grete.AuthenticationError, match="the listener does not do SASL"):
-            admin.topics(timeout=10)
-
-
-def test_a_token_that_has_expired_is_told_from_one_that_is_refused(broker: Broker) -> None:
+    refused = pytest.raises(
+        grete.AuthenticationError, match=r"does not offer sasl.mechanism PLAIN .* but SCRAM-SHA-512"
+    )
     with (
-        Admin(settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=lambda: "no.token.here")) as admin,
-        pytest.raises(grete.AuthenticationError, match="invalid_token"),
+        Broker(sasl={"alice": PASSWORD}, settings={"sasl.enabled.mechanisms": "SCRAM-SHA-512"}) as broker,
+        Admin(settings(broker, "PLAIN")) as admin,
+        refused,
     ):
+        admin.topics(timeout=10)
+    no_sasl = pytest.raises(grete.AuthenticationError, match="the listener does not do SASL")
+    with Broker() as broker, Admin(settings(broker, "PLAIN")) as admin, no_sasl:
+        admin.topics(timeout=10)
+
+
+def test_a_token_that_is_refused_is_told_from_none(broker: Broker) -> None:
+    garbage = settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=lambda: "no.token.here")
+    with Admin(garbage) as admin, pytest.raises(grete.AuthenticationError, match="invalid_token"):
         admin.topics(timeout=10)
 
     def fails() -> str:
         raise OSError("the identity provider is down")
 
-    with Admin(settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=fails)) as admin:
-        with pytest.raises(grete.TimeoutError, match="the identity provider is down"):
-            admin.topics(timeout=3)
+    none = settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=fails)
+    with Admin(none) as admin, pytest.raises(grete.TimeoutError, match="the identity provider is down"):
+        admin.topics(timeout=3)
 
 
 def test_a_source_that_recovers_lets_a_waiting_call_succeed(broker: Broker) -> None:
@@ -176,8 +179,12 @@ def test_confluent_kafka_logs_in(broker: Broker) -> None:
         else:
             config |= {"sasl.username": "alice", "sasl.password": PASSWORD}
         failures: list[object] = []
+
+        def delivered(error: object, _: object, failures: list[object] = failures) -> None:
+            failures.append(error)
+
         producer = confluent_kafka.Producer(config)
-        producer.produce("orders", b"confluent", on_delivery=lambda error, _, kept=failures: kept.append(error))
+        producer.produce("orders", b"confluent", on_delivery=delivered)
         assert producer.flush(30) == 0
         assert failures == [None], mechanism
 

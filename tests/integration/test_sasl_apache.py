@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
@@ -79,7 +79,7 @@ def cluster() -> Iterator[SaslCluster]:
         for mechanism in mechanisms:  # Kafka takes one change of a user at a time
             info = ScramCredentialInfo(mechanism, 4096)
             changes = [UserScramCredentialUpsertion(user, info, password.encode()) for user, password in users.items()]
-            for future in admin.alter_user_scram_credentials(changes).values():
+            for future in admin.alter_user_scram_credentials([*changes]).values():
                 future.result(30)
         cluster.create_topic("orders", partitions=2)
         yield cluster
@@ -148,9 +148,9 @@ def test_a_refused_login_is_an_error_with_the_cure(cluster: SaslCluster, mechani
     says = "check sasl.username and sasl.password"
     if mechanism == "OAUTHBEARER":
         change, says = {"sasl.oauthbearer.token.provider": lambda: "not.a.token"}, "invalid_token"
-    with Admin({**settings(cluster, mechanism), **change}) as admin:
-        with pytest.raises(grete.AuthenticationError, match=says) as caught:
-            admin.topics(timeout=20)
+    refused = pytest.raises(grete.AuthenticationError, match=says)
+    with Admin({**settings(cluster, mechanism), **change}) as admin, refused as caught:
+        admin.topics(timeout=20)
     assert "wr0ng" not in str(caught.value)
 
 

@@ -167,7 +167,7 @@ def test_the_refusal_of_a_secret_does_not_show_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("GRETE_KAFKA_SASL_PASSWORD", "hunter2")
     result = call("info", "informed")
     assert result.exit_code == 1
-    assert "sasl.password is not built yet" in result.output
+    assert "sasl.password is set, but security.protocol is not" in result.output
     assert "GRETE_KAFKA_SASL_PASSWORD" in result.output
     assert "hunter2" not in result.output
 

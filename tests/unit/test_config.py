@@ -215,7 +215,7 @@ def test_kafka_mistakes_are_named_with_their_origin() -> None:
     assert (caught.value.setting, caught.value.origin) == ("bootstrap.server", "code")
     with pytest.raises(grete.ConfigError, match="GRETE_KAFKA_FETCH_MIN_BYTES"):
         resolved(environment={"GRETE_KAFKA_FETCH_MIN_BYTES": "x"})
-    with pytest.raises(grete.NotSupportedError, match=r"security\.protocol"):
+    with pytest.raises(grete.ConfigError, match=r"security\.protocol=SASL_SSL needs sasl\.mechanism"):
         resolved(kafka={**KAFKA, "security.protocol": "SASL_SSL"})
     with pytest.raises(grete.ConfigError, match=r"bootstrap\.servers"):
         resolve_config(Layer(), Layer(), {})
@@ -228,3 +228,15 @@ def test_an_apps_kafka_settings_serve_its_producer_too() -> None:
         resolved(kafka={**KAFKA, "delivery.timeout.ms": 5})
     with pytest.raises(grete.NotSupportedError, match=r"transactional\.id.*\(from code\)"):
         resolved(kafka={**KAFKA, "transactional.id": "t"})
+
+
+def test_a_login_may_be_spread_over_the_layers(empty_directory: Path) -> None:
+    login = {**KAFKA, "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "alice"}
+    layers.check_code_kafka(layers.parse_layer({}, login, "code"))  # the declaration of an App, without the password
+    with pytest.raises(grete.ConfigError, match=r"GRETE_KAFKA_SASL_PASSWORD"):
+        resolved(kafka=login)
+    found = resolved(kafka=login, environment={"GRETE_KAFKA_SASL_PASSWORD": "hunter2"})
+    assert ("sasl.password", "hunter2") in found.kafka_pairs()
+    misspelt = layers.parse_layer({}, {**login, "sasl.user.name": "alice"}, "code")
+    with pytest.raises(grete.ConfigError, match=r'did you mean "sasl\.username"'):
+        layers.check_code_kafka(misspelt)

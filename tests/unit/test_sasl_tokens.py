@@ -18,7 +18,7 @@ import pytest
 
 import grete
 from grete._config import layers
-from grete._sasl import presets, refresher, sources, token
+from grete._sasl import refresher, sources, token
 from tests.kafka import eventually
 
 NOW = 1_700_000_000.0
@@ -55,7 +55,8 @@ def test_a_source_may_return_what_other_clients_take(
     result: object, expires_at: float, extensions: tuple[tuple[str, str], ...]
 ) -> None:
     found = token.from_result(result, NOW)
-    assert (found.expires_at, found.extensions) == (pytest.approx(expires_at), extensions)
+    assert found.expires_at == pytest.approx(expires_at)
+    assert found.extensions == extensions
     assert "value" not in repr(found)
 
 
@@ -80,7 +81,7 @@ def test_garbage_is_named_and_not_repeated(result: object, says: str) -> None:
 
 
 class Endpoint:
-    """A token endpoint that answers as it is told."""
+    """A token endpoint that answers as a test says."""
 
     def __init__(self) -> None:
         self.status, self.body = 200, json.dumps({"access_token": "t-1", "expires_in": 600}).encode()
@@ -112,7 +113,7 @@ def endpoint() -> Iterator[Endpoint]:
     endpoint.server.server_close()
 
 
-def test_client_credentials_are_posted_and_errors_are_told_apart(endpoint: Endpoint) -> None:
+def test_client_credentials_are_posted_and_errors_are_kept_apart(endpoint: Endpoint) -> None:
     name, fetch = sources.source_of(
         fields(endpoint=endpoint.url, client_id="me:1", client_secret="s3cret&", scope="kafka")
     )
@@ -176,7 +177,7 @@ def test_a_preset_calls_the_library_of_the_cloud(monkeypatch: pytest.MonkeyPatch
             return "signed", int((time.time() + 900) * 1000)
 
     library = types.SimpleNamespace(MSKAuthTokenProvider=Provider)
-    monkeypatch.setattr(presets.importlib, "import_module", lambda name: library)
+    monkeypatch.setattr("grete._sasl.presets.importlib.import_module", lambda name: library)
     host = "b-1.shop.abc123.c2.kafka.eu-west-1.amazonaws.com"
     _, fetch = sources.source_of(fields(preset="aws_msk_iam", host=host))
     found = token.from_result(fetch())
@@ -246,7 +247,7 @@ def test_a_token_is_renewed_and_an_outage_is_one_line(
         def users(self) -> int:
             return 0 if "b" in states else 1
 
-    monkeypatch.setattr(refresher._native, "TokenStore", Store)
+    monkeypatch.setattr("grete._native.TokenStore", Store)
     name = sources.register(source)
     refresher.tokens_of(fields(provider=name))
     eventually(lambda: "b" in states, 20.0, lambda: f"the second token: {states}")
@@ -269,7 +270,7 @@ def test_a_source_that_hangs_is_named_and_its_last_token_expires(
     states: list[str] = []
     users = [1]
     store = types.SimpleNamespace(set=lambda value, _: states.append(value), fail=states.append, users=lambda: users[0])
-    monkeypatch.setattr(refresher._native, "TokenStore", lambda: store)
+    monkeypatch.setattr("grete._native.TokenStore", lambda: store)
     refresher.tokens_of(fields(provider=sources.register(source)))
     eventually(lambda: any("has expired" in state for state in states), 20.0, lambda: f"the expiry: {states}")
     assert any("has not answered" in record.message for record in caplog.records)

@@ -26,7 +26,11 @@ const LAYERS: &[LayerRule] = &[
         external: &["bytemuck", "crc32c", "flate2", "lz4_flex", "snap", "thiserror", "zstd"],
     },
     LayerRule { name: "grete-sys", internal: &[], external: &["libc"] },
-    LayerRule { name: "grete-proto", internal: &["grete-wire"], external: &["thiserror", "zeroize"] },
+    LayerRule {
+        name: "grete-proto",
+        internal: &["grete-wire"],
+        external: &["base64", "ring", "stringprep", "thiserror", "zeroize"],
+    },
     LayerRule { name: "grete-arrow", internal: &["grete-wire"], external: &["thiserror"] },
     LayerRule { name: "grete-avro", internal: &["grete-arrow"], external: &["serde_json", "thiserror"] },
     LayerRule {

@@ -39,7 +39,8 @@ _SECRET = re.compile(
 )
 # These settings say how secrets are kept and sent, and where. One needs to see them when the connection fails.
 _NOT_SECRET = re.compile(
-    r"^sasl\.mechanisms?$|^sasl\.allow\.plaintext$|^sasl\.oauthbearer\.(method|scope)$|\.(file|url|provider)$|\.(location|type|algorithm)$|^sasl\.(login|oauthbearer)\..*(\.ms|\.seconds)$"
+    r"^sasl\.mechanisms?$|^sasl\.allow\.plaintext$|^sasl\.oauthbearer\.(method|scope)$|\.(file|url|provider)$|"
+    r"\.(location|type|algorithm)$|^sasl\.(login|oauthbearer)\..*(\.ms|\.seconds)$"
 )
 # A function: the only setting of Kafka's clients that is no text. A name stands for the function in all layers.
 _TOKEN_PROVIDER = "sasl.oauthbearer.token.provider"  # noqa: S105
@@ -280,10 +281,9 @@ def check_code_kafka(layer: Layer) -> None:
     """
     kafka = {"bootstrap.servers": SettingValue("any:1", "default"), **layer.kafka}
     # The password may come from another layer: without a login, only the settings themselves are checked.
-    if ("security.protocol" in kafka and "://" not in str(kafka["bootstrap.servers"].value)) or any(
-        name.startswith(("sasl.", "ssl.")) for name in kafka
-    ):
+    if any(name.startswith(("sasl.", "ssl.", "security.")) for name in kafka):
         kafka["security.protocol"] = SettingValue("PLAINTEXT", "code")
+        kafka["bootstrap.servers"] = SettingValue("any:1", "default")  # an address may begin with the protocol
     if any(name != "bootstrap.servers" for name in kafka):
         check_kafka(Config({}, kafka))
 

@@ -26,7 +26,7 @@ def from_result(result: object, now: float | None = None) -> Token:
     """Returns the token that a source has given: text, (text, expiry), (text, expiry, principal, extensions) as
     confluent-kafka's `oauth_cb` returns them, or a mapping with `access_token` and `expires_in`.
 
-    An expiry is in seconds or milliseconds since 1970, or a `datetime`. Without one, the claim `exp` of the token counts.
+    An expiry is in seconds or milliseconds since 1970, or a `datetime`. Without one, the token's claim `exp` counts.
     Raises ValueError for anything else; its message repeats no part of the result.
     """
     now = time.time() if now is None else now

@@ -81,6 +81,24 @@ class Consumer:
         ssl.crl.location (str, default not set).
         enable.ssl.certificate.verification (bool, default true).
         ssl.endpoint.identification.algorithm (str, default https).
+<<<<<<< HEAD
+=======
+        sasl.mechanism (str, default not set).
+        sasl.username (str, default not set).
+        sasl.password (str, default not set).
+        sasl.password.file (str, default not set).
+        sasl.jaas.config (str, default not set).
+        sasl.allow.plaintext (bool, default false).
+        sasl.oauthbearer.method (str, default default).
+        sasl.oauthbearer.token.endpoint.url (str, default not set).
+        sasl.oauthbearer.client.id (str, default not set).
+        sasl.oauthbearer.client.secret (str, default not set).
+        sasl.oauthbearer.client.secret.file (str, default not set).
+        sasl.oauthbearer.scope (str, default not set).
+        sasl.oauthbearer.extensions (str, default not set).
+        sasl.oauthbearer.token.file (str, default not set).
+        sasl.oauthbearer.token.provider (str, default not set).
+>>>>>>> sasl
         group.id (str, default not set).
         group.instance.id (str, default not set).
         auto.offset.reset (str, default earliest).

@@ -1,4 +1,4 @@
-//! What a connection may do before, during and after its login, as Kafka's brokers allow it.
+//! Login of one connection: the requests that it may send before, during and after, as Kafka's brokers allow them.
 //!
 //! ```text
 //! New --SaslHandshake--> Exchanging --SaslAuthenticate (1 or 2)--> LoggedIn --SaslHandshake--> Exchanging (again)

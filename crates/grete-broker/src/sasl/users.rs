@@ -78,7 +78,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// Adds a user, or replaces the password. `salt`: any bytes; with random ones nobody can calculate ahead.
+    /// Adds a user, or replaces the password. `salt`: any number; hashes of a random one cannot be calculated ahead.
     pub fn set(&mut self, name: &str, password: &str, salt: u64) {
         let salted = |part: u8, hash| {
             let salt = hash_salt(name, salt, part);

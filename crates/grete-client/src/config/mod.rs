@@ -10,6 +10,7 @@ mod sasl_table;
 #[cfg(test)]
 mod sasl_tests;
 mod security;
+mod security_protocol;
 mod security_table;
 mod setting;
 mod settings_table;
@@ -27,7 +28,8 @@ use grete_proto::secret::Secret;
 pub use consumer::{ConsumerConfig, OffsetReset};
 pub use producer::{Acks, ProducerConfig};
 pub use sasl::{SaslSettings, TokenSource};
-pub use security::{Security, SecurityProtocol};
+pub use security::Security;
+pub use security_protocol::SecurityProtocol;
 pub use setting::Role;
 use setting::{Kind, Setting, Status};
 use settings_table::settings_of;

@@ -1,7 +1,6 @@
 //! Mechanism and credentials of a client.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,60 +9,12 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use ring::hmac;
 use zeroize::Zeroizing;
 
+use super::mechanism::Mechanism;
 use super::token::TokenStore;
 use crate::secret::Secret;
 use crate::time::{MILLI, Nanos};
 
-/// SASL mechanism.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mechanism {
-    /// PLAIN (RFC 4616): sends the password.
-    Plain,
-    /// SCRAM-SHA-256 (RFC 7677): proves to know the password.
-    ScramSha256,
-    /// SCRAM-SHA-512.
-    ScramSha512,
-    /// OAUTHBEARER (RFC 7628): sends a bearer token.
-    OAuthBearer,
-}
-
-impl Mechanism {
-    /// All mechanisms.
-    pub const ALL: [Self; 4] = [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OAuthBearer];
-
-    /// Returns the registered name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "PLAIN",
-            Self::ScramSha256 => "SCRAM-SHA-256",
-            Self::ScramSha512 => "SCRAM-SHA-512",
-            Self::OAuthBearer => "OAUTHBEARER",
-        }
-    }
-
-    /// Returns whether whoever reads the bytes on the wire can log in with them.
-    #[must_use]
-    pub fn sends_secret(self) -> bool {
-        matches!(self, Self::Plain | Self::OAuthBearer)
-    }
-}
-
-impl fmt::Display for Mechanism {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Mechanism {
-    type Err = ();
-
-    fn from_str(name: &str) -> Result<Self, ()> {
-        Self::ALL.into_iter().find(|mechanism| mechanism.name().eq_ignore_ascii_case(name)).ok_or(())
-    }
-}
-
-/// What a client logs in with.
+/// Credentials of a client.
 #[derive(Debug, Clone)]
 pub enum Credentials {
     /// User name and password.
@@ -167,7 +118,7 @@ impl SaslConfig {
         self.normalizes.fetch_xor(true, Ordering::Relaxed);
     }
 
-    /// Returns bytes that nobody can predict who does not know the seed.
+    /// Returns bytes that cannot be predicted without the seed.
     fn draw(&self) -> [u8; 32] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &*self.seed.0);
         let tag = hmac::sign(&key, &self.draws.fetch_add(1, Ordering::Relaxed).to_be_bytes());

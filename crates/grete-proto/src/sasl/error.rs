@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grete_wire::error_code::ErrorCode;
 
-use super::config::Mechanism;
+use super::mechanism::Mechanism;
 
 /// Bytes of a broker's text that an error repeats.
 const MAX_TEXT_BYTES: usize = 300;

@@ -2,8 +2,9 @@
 
 use zeroize::Zeroizing;
 
-use super::config::{Credentials, Mechanism, SaslConfig};
+use super::config::{Credentials, SaslConfig};
 use super::error::{SaslError, printable};
+use super::mechanism::Mechanism;
 use super::scram::Scram;
 use super::token::Token;
 use super::{oauthbearer, plain};

@@ -18,6 +18,7 @@ pub mod authentication;
 pub mod config;
 pub mod error;
 mod exchange;
+mod mechanism;
 mod oauthbearer;
 mod plain;
 mod scram;
@@ -26,6 +27,7 @@ pub mod token;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Credentials, Mechanism, SaslConfig};
+pub use config::{Credentials, SaslConfig};
 pub use error::SaslError;
+pub use mechanism::Mechanism;
 pub use token::{Token, TokenError, TokenStore};

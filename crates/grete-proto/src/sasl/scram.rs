@@ -11,8 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use ring::{digest, hmac, pbkdf2};
 use zeroize::Zeroizing;
 
-use super::config::{Credentials, Mechanism, SaslConfig};
+use super::config::{Credentials, SaslConfig};
 use super::error::SaslError;
+use super::mechanism::Mechanism;
 
 /// Fewest iterations: those of RFC 7677, and of Kafka.
 pub(super) const MIN_ITERATIONS: u32 = 4096;

@@ -74,7 +74,7 @@ impl Token {
     }
 }
 
-/// What a login finds in the store.
+/// State of the store, as a login finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenState {
     /// No answer of the source yet: a login waits.
