@@ -275,12 +275,9 @@ class EmbeddedBroker:
         """Starts one broker for each port (0: a free one). Raises ConfigError and BrokerError.
 
         `advertised_ports`: ports in Metadata, for proxies in front of the brokers. `settings`: by Kafka's names.
-<<<<<<< HEAD
         `tls`: certificate chain and key of the brokers, and the authority whose certificates clients must show (None:
         none), in PEM. `users`: names and passwords for logins by SASL; empty: no logins.
-=======
         `users`: names and passwords for logins by SASL; empty: no logins.
->>>>>>> sasl
         """
 
     def addresses(self) -> list[tuple[int, str, int]]:

@@ -51,8 +51,9 @@ def test_a_long_handler_is_not_taken_for_a_wedged_interpreter() -> None:
 def test_a_wedge_that_ends_is_over_in_the_reports() -> None:
     code = """
         health = start()
-        ctypes.PyDLL(None).usleep(800_000)
-        threading.Event().wait()
+        while True:
+            ctypes.PyDLL(None).usleep(800_000)
+            threading.Event().wait(0.5)
     """
     with ReportingProcess(code) as node:
         node.until(lambda report: report.gil_wait > 0.5, "a wait for the GIL")

@@ -104,7 +104,7 @@ def test_an_app_runs_once_at_a_time_and_again_afterwards() -> None:
 
 
 PROLOGUE = """
-import ctypes, logging, os, sys, threading, time
+import ctypes, logging, os, signal, sys, threading, time
 import grete
 app = grete.App("stop", kafka={"bootstrap.servers": "127.0.0.1:1"}, shutdown_timeout="1s")
 @app.consumer("orders")
@@ -193,7 +193,11 @@ def test_sigttin_dumps_stacks_while_a_thread_holds_the_gil(process: "subprocess.
     "process",
     [
         """
-        threading.Timer(0.3, hold_the_gil).start()
+        def hold_when_signals_are_handled():
+            while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                time.sleep(0.01)
+            hold_the_gil()
+        threading.Thread(target=hold_when_signals_are_handled).start()
         full, write = os.pipe()
         os.set_blocking(write, False)
         try:

@@ -82,8 +82,6 @@ class Admin:
         ssl.crl.location (str, default not set).
         enable.ssl.certificate.verification (bool, default true).
         ssl.endpoint.identification.algorithm (str, default https).
-<<<<<<< HEAD
-=======
         sasl.mechanism (str, default not set).
         sasl.username (str, default not set).
         sasl.password (str, default not set).
@@ -99,7 +97,6 @@ class Admin:
         sasl.oauthbearer.extensions (str, default not set).
         sasl.oauthbearer.token.file (str, default not set).
         sasl.oauthbearer.token.provider (str, default not set).
->>>>>>> sasl
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:

@@ -81,8 +81,6 @@ class Consumer:
         ssl.crl.location (str, default not set).
         enable.ssl.certificate.verification (bool, default true).
         ssl.endpoint.identification.algorithm (str, default https).
-<<<<<<< HEAD
-=======
         sasl.mechanism (str, default not set).
         sasl.username (str, default not set).
         sasl.password (str, default not set).
@@ -98,7 +96,6 @@ class Consumer:
         sasl.oauthbearer.extensions (str, default not set).
         sasl.oauthbearer.token.file (str, default not set).
         sasl.oauthbearer.token.provider (str, default not set).
->>>>>>> sasl
         group.id (str, default not set).
         group.instance.id (str, default not set).
         auto.offset.reset (str, default earliest).
