@@ -139,6 +139,20 @@ impl JobProducer {
         }
     }
 
+    /// Takes a record like `_publish`, for an event loop, which must not wait. False: it would have to wait.
+    fn _try_publish(&self, topic: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, message: &Message) -> PyResult<bool> {
+        let py = topic.py();
+        let Some((receipt, index)) =
+            Producer::try_append_keyed(self.producer.bind(py), topic, value, message.key_bytes())?
+        else {
+            return Ok(false);
+        };
+        if let Some(job) = self.job(py)? {
+            job.get().add_output(&receipt, index, 1)?;
+        }
+        Ok(true)
+    }
+
     /// Producer of the process.
     #[getter]
     fn _producer(&self, py: Python<'_>) -> Py<Producer> {
