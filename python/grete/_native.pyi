@@ -469,7 +469,7 @@ class Job:
     def each_published(
         self,
         function: Callable[[Any], object],
-        producer: JobProducer,
+        producer: Producer,
         topic: str,
         class_: type,
         encode: Callable[[Any], bytes | None],

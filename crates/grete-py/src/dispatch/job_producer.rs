@@ -19,11 +19,6 @@ pub(crate) struct JobProducer {
 }
 
 impl JobProducer {
-    /// Returns the producer of the process.
-    pub(super) fn producer<'a, 'py>(&'a self, py: Python<'py>) -> &'a Bound<'py, Producer> {
-        self.producer.bind(py)
-    }
-
     /// Returns the job that the instance runs, or may still mark for; `None` between two jobs.
     fn job<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Job>>> {
         let Some(consumer) = self.consumer.bind(py).upgrade() else { return Ok(None) };
