@@ -490,7 +490,7 @@ class Job:
     def each_published(
         self,
         function: Callable[[Any], object],
-        producer: JobProducer,
+        producer: Producer,
         topic: str,
         class_: type,
         encode: Callable[[Any], bytes | None],
@@ -1190,6 +1190,8 @@ class JobProducer(_TypedProducer):
         """`consumer`: the instance whose `_job` is the running job."""
     def _publish(self, topic: str, value: bytes | None, message: Message) -> None:
         """Takes a record with the key of `message`, and makes no `Delivery`."""
+    def _try_publish(self, topic: str, value: bytes | None, message: Message) -> bool:
+        """Takes a record like `_publish`, for an event loop, which must not wait. False: it would have to wait."""
     @property
     def _producer(self) -> Producer: ...
     def _add_output(self, delivery: Delivery) -> None:

@@ -13,7 +13,7 @@ _DAY = datetime.timedelta(days=1)
 
 
 class Authority:
-    """Certificate authority that nobody else trusts. `ca` is the file of its certificate."""
+    """Certificate authority that no other program trusts. `ca` is the file of its certificate."""
 
     def __init__(self, folder: Path, name: str = "ca") -> None:
         self._folder = folder

@@ -94,6 +94,7 @@ class CallPlan:
                 "write": write,
                 "plain": self.result_topic.plain,
                 "publish": consumer.producer._publish,  # noqa: SLF001
+                "try_publish": consumer.producer._try_publish,  # noqa: SLF001
                 "append": consumer.producer.append,
                 "encode": writer_of(self.result_topic.encode_value),
                 "encode_checked": self.result_topic.encode_value,
@@ -155,7 +156,7 @@ def _write_source(
     known = providers(arguments)
     numbers = {id(provider): number for number, provider in enumerate(known)}
     names = ["consumer", "function", "app", "context", "producer", "key_of", "attempt_of", "on_dropped", "write"]
-    names += ["scope", "async_scope", "plain", "publish", "append", "encode", "encode_checked", "topic"]
+    names += ["scope", "async_scope", "plain", "publish", "try_publish", "append", "encode", "encode_checked", "topic"]
     names += [f"{'value' if one.scope == 'process' else 'make'}{number}" for number, one in enumerate(known)]
     given = "messages" if is_batch else "message"
     of_input = _OF_BATCH if is_batch else _OF_RECORD
@@ -201,14 +202,17 @@ def _result_lines(result_topic: ResultTopic | None, given: str, *, is_batch: boo
     if is_batch or result_topic.plain is None or headers_of(result_topic.encode_value) is not None:
         return ["if result is not None:", f"    {awaits}write(result, {given})"]
     # The usual case without a call in between: one value of the topic's class.
-    publish = "await append(topic, value, message.key)" if is_async else "publish(topic, value, message)"
+    publish = ["publish(topic, value, message)"]
+    if is_async:
+        # Nearly always there is room, and a coroutine for each record would cost more than the record.
+        publish = ["if not try_publish(topic, value, message):", "    await append(topic, value, message.key)"]
     return [
         "if result.__class__ is plain:",
         "    try:",
         "        value = encode(result)",
         "    except Exception:",
         "        value = encode_checked(result)",  # which says topic and type
-        f"    {publish}",
+        *(f"    {line}" for line in publish),
         "elif result is not None:",
         f"    {awaits}write(result, message)",
     ]

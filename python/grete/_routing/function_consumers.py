@@ -179,7 +179,8 @@ class PublishedPayloads(PlannedEach):
             raise AssertionError(f"{self._route.name} publishes nothing")
         topic, producer = plan.result_topic, self.producer
         write = ResultWriter(topic, producer).write
-        self._publication = producer, topic.topic, topic.plain, writer_of(topic.encode_value), write
+        own = producer._producer  # noqa: SLF001 (the loop itself adds the records to the job)
+        self._publication = own, topic.topic, topic.plain, writer_of(topic.encode_value), write
 
     def consume(self) -> None:
         """Runs the native loop over payloads and results."""

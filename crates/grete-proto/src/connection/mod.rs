@@ -77,7 +77,7 @@ pub enum ConnAction {
 
 /// Correlation id of ApiVersions, the first request: two line ends, which no broker reads as such. A web server takes
 /// the bytes before them for a request line, and refuses that at once; without a line end it would wait for one until
-/// the handshake's timeout, and nobody would learn that the port is a web server's.
+/// the handshake's timeout, and no log line would name the web server.
 const HANDSHAKE_CORRELATION: i32 = i32::from_be_bytes(*b"\r\n\r\n");
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,6 @@ use pyo3::types::PyType;
 use crate::consumer::message::Message;
 use crate::consumer::messages::Messages;
 use crate::convert::parse_timeout;
-use crate::dispatch::job_producer::JobProducer;
 use crate::dispatch::published_rows::Publication;
 use crate::errors;
 use crate::ffi::cpython;
@@ -244,7 +243,7 @@ impl Job {
     fn each_published<'py>(
         &self,
         function: &Bound<'py, PyAny>,
-        producer: &Bound<'py, JobProducer>,
+        producer: &Bound<'py, Producer>,
         topic: &Bound<'py, PyAny>,
         class: &Bound<'py, PyType>,
         encode: &Bound<'py, PyAny>,
@@ -253,7 +252,7 @@ impl Job {
         let py = function.py();
         let messages = self.live_messages(py)?;
         let rows = messages.get().job_batch();
-        let (decoder, producer) = (rows.decoder(py)?, producer.get().producer(py));
+        let decoder = rows.decoder(py)?;
         let results =
             Publication { token: self.token()?, messages: &messages, producer, topic, class, encode, otherwise };
         self.run_rows(function, &messages, |row| {

@@ -19,11 +19,6 @@ pub(crate) struct JobProducer {
 }
 
 impl JobProducer {
-    /// Returns the producer of the process.
-    pub(super) fn producer<'a, 'py>(&'a self, py: Python<'py>) -> &'a Bound<'py, Producer> {
-        self.producer.bind(py)
-    }
-
     /// Returns the job that the instance runs, or may still mark for; `None` between two jobs.
     fn job<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Job>>> {
         let Some(consumer) = self.consumer.bind(py).upgrade() else { return Ok(None) };
@@ -137,6 +132,20 @@ impl JobProducer {
             Some(job) => job.get().add_output(&receipt, index, 1),
             None => Ok(()),
         }
+    }
+
+    /// Takes a record like `_publish`, for an event loop, which must not wait. False: it would have to wait.
+    fn _try_publish(&self, topic: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, message: &Message) -> PyResult<bool> {
+        let py = topic.py();
+        let Some((receipt, index)) =
+            Producer::try_append_keyed(self.producer.bind(py), topic, value, message.key_bytes())?
+        else {
+            return Ok(false);
+        };
+        if let Some(job) = self.job(py)? {
+            job.get().add_output(&receipt, index, 1)?;
+        }
+        Ok(true)
     }
 
     /// Producer of the process.

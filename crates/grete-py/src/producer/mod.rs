@@ -227,21 +227,51 @@ impl Producer {
         value: &Bound<'py, PyAny>,
         key: Option<&[u8]>,
     ) -> PyResult<(Arc<BatchPromise>, u32)> {
+        let mut waiting = AppendWait::new(Self::open_client(slf)?, slf.get().max_block);
+        let taken = Self::append_keyed_or(slf, topic, value, key, |id, refused| {
+            waiting.wait_to_retry(topic, id, refused).map(|()| true)
+        })?;
+        // The wait ends with room, or with an error.
+        taken.ok_or_else(|| errors::client(grete_client::ClientError::Invalid("a record was not taken".into())))
+    }
+
+    /// Takes a record as `append_keyed` does. `None`: it would have to wait for room or for a new topic.
+    pub(crate) fn try_append_keyed<'py>(
+        slf: &Bound<'py, Self>,
+        topic: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        key: Option<&[u8]>,
+    ) -> PyResult<Option<(Arc<BatchPromise>, u32)>> {
+        // What is wrong for good is raised by the call that waits.
+        Self::append_keyed_or(slf, topic, value, key, |_, _| Ok(false))
+    }
+
+    /// `on_refused`: whether to try again. `None`: it said no.
+    fn append_keyed_or<'py>(
+        slf: &Bound<'py, Self>,
+        topic: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        key: Option<&[u8]>,
+        mut on_refused: impl FnMut(TopicId, AppendError) -> PyResult<bool>,
+    ) -> PyResult<Option<(Arc<BatchPromise>, u32)>> {
         let (py, this, client) = (slf.py(), slf.get(), Self::open_client(slf)?);
         let id = this.topics.id(client, topic)?;
         let value = BytesArg::from_object(value, "value", RecordRef { topic, index: None })?;
         let own_key = this.partitioner.as_ref().and(key).map(|key| PyBytes::new(py, key).into_any());
         let destination = Destination { topic, id, key: own_key.as_ref(), partition: None };
         let mut record = ProducerRecord { timestamp: -1, key, value: value.get(), headers: &[] };
-        let mut waiting = AppendWait::new(client, this.max_block);
         let (receipt, index, wake) = loop {
             match this.try_append(client, &destination, &mut record, true)? {
                 Ok(appended) => break appended,
-                Err(refused) => waiting.wait_to_retry(topic, id, refused)?,
+                Err(refused) => {
+                    if !on_refused(id, refused)? {
+                        return Ok(None);
+                    }
+                }
             }
         };
         Self::finish_append(py, client, wake);
-        Ok((receipt, index))
+        Ok(Some((receipt, index)))
     }
 
     /// Takes a record for an event loop, which must not wait.

@@ -67,7 +67,7 @@ class _Shapes:
         if isinstance(wanted, typing.NewType):
             return self.of(wanted.__supertype__)
         if origin in (typing.Union, types.UnionType):
-            # Values of several classes cannot be told apart here, and the conversion has the error.
+            # Values of several classes cannot be distinguished here, and the conversion has the error.
             found = [one for one in map(self.of, arguments) if one is not None]
             return found[0] if len(found) == 1 else None
         if origin in _LISTS and arguments:

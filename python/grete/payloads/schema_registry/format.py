@@ -116,7 +116,7 @@ class RegistryFormat:
                 f"{self.registry!r} has no methods latest, lookup and register: encoding needs them, or id=", "registry"
             )
         encoder = RegistryEncoder(self, topic, wire.check_part(part))
-        # A schema that is requested again, or named in a header, is looked at for each record.
+        # A schema that is requested again, or named in a header, is found for each record.
         is_fixed = not self.options.use_latest and not self.options.header
         return known_first_encoder(encoder) if is_fixed else encoder
 
