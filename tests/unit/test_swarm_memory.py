@@ -204,4 +204,4 @@ def test_what_cannot_be_measured_is_no_sum() -> None:
     memories = watch.tick(0.0, nodes(1))
     assert memories is not None
     assert (memories["pss"], memories["supervisor"]) == (None, None)
-    assert memory.describe(memories) == "memory of 1 nodes, shared pages counted in each: 0: 100 MiB"
+    assert memory.describe(memories) == "memory of 1 node, shared pages counted in each: 0: 100 MiB"

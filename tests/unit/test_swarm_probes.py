@@ -188,7 +188,7 @@ def test_it_answers_over_http(opened: Any) -> None:
     assert (status_, body["ok"], body["why"], headers["Content-Type"]) == (
         200,
         True,
-        "1 of 1 nodes are ready",
+        "1 of 1 node is ready",
         "application/json",
     )
     status_, headers, body = get(server, b"HEAD /livez HTTP/1.0\r\n\r\n")

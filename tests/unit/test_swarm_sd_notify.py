@@ -83,15 +83,15 @@ def test_a_reload_is_over_when_the_rolling_restart_is(systemd: Systemd, address:
     notify.reloading(12.5)
     assert systemd.heard() == ["RELOADING=1", "MONOTONIC_USEC=12500000"]
     notify.tick(13.0, manager)
-    assert systemd.heard() == ["STATUS=1 of 1 nodes ready; restarting one after the other"]
+    assert systemd.heard() == ["STATUS=1 of 1 node ready; restarting one after the other"]
     manager.rolling = False
     notify.tick(14.0, manager)
-    assert systemd.heard() == ["STATUS=1 of 1 nodes ready", "READY=1"]
+    assert systemd.heard() == ["STATUS=1 of 1 node ready", "READY=1"]
     # One that fails is over, too; systemd must not wait forever.
     manager.nodes[0].phase = Phase.NOT_READY
     notify.reloading(15.0)
     notify.tick(15.5, manager)
-    assert systemd.heard()[2:] == ["STATUS=0 of 1 nodes ready", "READY=1"]
+    assert systemd.heard()[2:] == ["STATUS=0 of 1 node ready", "READY=1"]
     notify.close()
 
 
@@ -103,7 +103,7 @@ def test_stopping_is_said_once_and_ends_the_rest(systemd: Systemd, address: str)
     assert systemd.heard() == ["STOPPING=1", "STATUS=stopping"]
     notify.tick(1.0, manager)
     notify.reloading(2.0)
-    assert systemd.heard() == ["STATUS=stopping, 1 nodes left"]
+    assert systemd.heard() == ["STATUS=stopping, 1 node left"]
     notify.close()
 
 
