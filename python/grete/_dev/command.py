@@ -123,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         help="Encrypt connections with a certificate that is made at the start; prints what clients need.",
     )
     add("--mutual-tls", action="store_true", help="As --tls, and clients must show the certificate that it makes.")
+    add(
         "--sasl",
         action="append",
         default=[],
