@@ -34,6 +34,18 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """As `broker`, over TLS."""
+    with Broker(
+        topics={"orders": 2},
+        sasl={"alice": PASSWORD},
+        tls=tmp_path_factory.mktemp("tls"),
+        settings={"connections.max.reauth.ms": 1000},
+    ) as broker:
+        yield broker
+
+
 def token(life: float = 600.0, subject: str = "alice") -> str:
     def encode(part: object) -> str:
         return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
@@ -48,18 +60,21 @@ def settings(broker: Broker, mechanism: str, **others: object) -> dict[str, Any]
         login = {"sasl.oauthbearer.token.provider": token}
     return {
         "bootstrap.servers": broker.bootstrap_servers,
-        "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": mechanism,
         "sasl.allow.plaintext": True,
         **login,
+        "security.protocol": "SASL_PLAINTEXT",
+        **broker.client_settings,
         **{name.replace("_", "."): value for name, value in others.items()},
     }
 
 
+@pytest.mark.parametrize("listener", ["broker", "encrypted"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_all_clients_log_in_and_renew_their_sessions(
-    broker: Broker, mechanism: str, caplog: pytest.LogCaptureFixture
+    request: pytest.FixtureRequest, listener: str, mechanism: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    broker: Broker = request.getfixturevalue(listener)
     group = f"g-{mechanism}"
     with (
         Producer(settings(broker, mechanism)) as producer,
@@ -86,7 +101,7 @@ def test_all_clients_log_in_and_renew_their_sessions(
     lost = [record.message for record in caplog.records if "lost" in record.message]
     assert lost == []
     exposed = [record for record in caplog.records if "without encryption" in record.message]
-    assert bool(exposed) == (mechanism in ("PLAIN", "OAUTHBEARER"))
+    assert bool(exposed) == (listener == "broker" and mechanism in ("PLAIN", "OAUTHBEARER"))
     assert PASSWORD not in caplog.text
 
 

@@ -24,6 +24,7 @@ import grete
 from grete.client import Admin, Consumer, Producer
 from tests.kafka import ApacheCluster, chosen
 from tests.kafka.admin import QUIET
+from tests.kafka.certificates import Authority, Identity
 from tests.kafka.node import Node
 from tests.kafka.ports import ReservedPort
 
@@ -37,28 +38,46 @@ SPECIAL = {"b=o,b": "pass,word=", "numeral": "\u2168"}
 
 
 class SaslCluster(ApacheCluster):
-    """One node with a listener for logins beside the plain one."""
+    """One node with two listeners for logins beside the plain one, the second of them over TLS."""
 
-    def __init__(self) -> None:
+    def __init__(self, authority: Authority, broker: Identity) -> None:
         super().__init__(chosen().detail or None)
-        self.sasl_port = ReservedPort()
+        self.sasl_port, self.tls_port = ReservedPort(), ReservedPort()
+        self.authority, self.broker = authority, broker
 
     @property
     def sasl_servers(self) -> str:
         return f"{self.sasl_port.host}:{self.sasl_port.number}"
 
+    @property
+    def tls_servers(self) -> str:
+        return f"localhost:{self.tls_port.number}"
+
     def _close(self) -> None:
         super()._close()
         self.sasl_port.release()
+        self.tls_port.release()
 
     def _node_properties(self, node: Node, voters: str, data: Path) -> dict[str, str]:
         found = super()._node_properties(node, voters, data)
+        found |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.broker.keystore),
+        }
+        for name, servers, protocol in (
+            ("LOGIN", self.sasl_servers, "SASL_PLAINTEXT"),
+            ("SECURE", self.tls_servers, "SASL_SSL"),
+        ):
+            for setting in ("listeners", "advertised.listeners"):
+                found[setting] += f",{name}://{servers}"
+            found["listener.security.protocol.map"] += f",{name}:{protocol}"
+            found |= self._logins(f"listener.name.{name.lower()}")
+        return found
+
+    @staticmethod
+    def _logins(listener: str) -> dict[str, str]:
         modules = "org.apache.kafka.common.security"
-        listener = "listener.name.login"
-        return found | {
-            "listeners": f"{found['listeners']},LOGIN://{self.sasl_servers}",
-            "advertised.listeners": f"{found['advertised.listeners']},LOGIN://{self.sasl_servers}",
-            "listener.security.protocol.map": f"{found['listener.security.protocol.map']},LOGIN:SASL_PLAINTEXT",
+        return {
             f"{listener}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
             f"{listener}.plain.sasl.jaas.config": f'{modules}.plain.PlainLoginModule required user_alice="{PASSWORD}";',
             f"{listener}.scram-sha-256.sasl.jaas.config": f"{modules}.scram.ScramLoginModule required;",
@@ -71,8 +90,9 @@ class SaslCluster(ApacheCluster):
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[SaslCluster]:
-    with SaslCluster() as cluster:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslCluster]:
+    authority = Authority(tmp_path_factory.mktemp("ca"), "Kafka CA")
+    with SaslCluster(authority, authority.sign("broker")) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET})
         mechanisms = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
         users = {"alice": PASSWORD, **SPECIAL}
@@ -107,29 +127,42 @@ def settings(cluster: SaslCluster, mechanism: str, **others: object) -> dict[str
     }
 
 
+def encrypted(cluster: SaslCluster) -> dict[str, Any]:
+    """Settings of the listener with TLS."""
+    return {
+        "bootstrap.servers": cluster.tls_servers,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(cluster.authority.file),
+        "sasl.allow.plaintext": False,
+    }
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_group_a_producer_and_an_admin_log_in_and_renew_their_sessions(
-    cluster: SaslCluster, mechanism: str, caplog: pytest.LogCaptureFixture
+    cluster: SaslCluster, mechanism: str, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
+    given = settings(cluster, mechanism) | (encrypted(cluster) if protocol == "SASL_SSL" else {})
     with (
-        Producer(settings(cluster, mechanism)) as producer,
-        Consumer(settings(cluster, mechanism, group_id=f"g-{mechanism}")) as consumer,
-        Admin(settings(cluster, mechanism)) as admin,
+        Producer(given) as producer,
+        Consumer({**given, "group.id": f"g-{mechanism}-{protocol}"}) as consumer,
+        Admin(given) as admin,
     ):
         consumer.subscribe(["orders"])
         values: list[bytes] = []
+        prefix = f"{mechanism}-{protocol}"
         begin = time.monotonic()
         sent = 0
         # Three sessions long, without a connection that is lost.
         while time.monotonic() < begin + 3 * SESSION_MS / 1000 or len(values) < sent:
             assert time.monotonic() < begin + 60, f"{len(values)} of {sent}"
             if time.monotonic() < begin + 3 * SESSION_MS / 1000:
-                producer.produce_sync("orders", f"{mechanism}-{sent}".encode())
+                producer.produce_sync("orders", f"{prefix}-{sent}".encode())
                 sent += 1
             messages = consumer.poll(timeout=0.05)
-            values += [m.value for m in messages or () if m.value and m.value.startswith(f"{mechanism}-".encode())]
-        assert sorted(values) == sorted(f"{mechanism}-{number}".encode() for number in range(sent))
+            values += [m.value for m in messages or () if m.value and m.value.startswith(f"{prefix}-".encode())]
+        assert sorted(values) == sorted(f"{prefix}-{number}".encode() for number in range(sent))
         assert "orders" in admin.topics()
     assert [record.message for record in caplog.records if "without encryption" not in record.message] == []
 

@@ -13,14 +13,17 @@ if TYPE_CHECKING:
 class Certificates:
     """Files in `directory` that clients need, and the texts that the brokers need."""
 
-    def __init__(self, directory: "str | os.PathLike[str]", *, mutual: bool) -> None:
+    def __init__(self, directory: "str | os.PathLike[str]", *, mutual: bool, logins: bool) -> None:
+        """`mutual`: clients must show a certificate. `logins`: clients must log in by SASL."""
         self._directory = Path(directory)
+        self._logins = logins
         self._mutual = mutual
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """Kafka settings by which clients connect."""
-        settings = {"security.protocol": "SSL", "ssl.ca.location": str(self._directory / "ca.pem")}
+        """Kafka settings by which clients connect; those of the login are not among them."""
+        protocol = "SASL_SSL" if self._logins else "SSL"
+        settings = {"security.protocol": protocol, "ssl.ca.location": str(self._directory / "ca.pem")}
         if self._mutual:
             settings["ssl.keystore.location"] = str(self._directory / "client.pem")
         return settings

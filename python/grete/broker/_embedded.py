@@ -75,7 +75,7 @@ class Broker(BrokerCommands):
         }
         if mutual_tls and tls is None:
             raise _config_error("mutual_tls needs tls: the directory for the certificates", "mutual_tls")
-        self._certificates = None if tls is None else Certificates(tls, mutual=mutual_tls)
+        self._certificates = None if tls is None else Certificates(tls, mutual=mutual_tls, logins=bool(sasl))
         self._native: _native.EmbeddedBroker | None = None
         self._advertised_host = advertised_host
 
@@ -103,8 +103,10 @@ class Broker(BrokerCommands):
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """Kafka settings that clients need besides `bootstrap.servers`; empty without TLS."""
-        return {} if self._certificates is None else self._certificates.client_settings
+        """Kafka settings that clients need besides `bootstrap.servers`, user and password; may be empty."""
+        if self._certificates is not None:
+            return self._certificates.client_settings
+        return {"security.protocol": "SASL_PLAINTEXT"} if self._settings["users"] else {}
 
     @property
     def bootstrap_servers(self) -> str:
