@@ -17,20 +17,11 @@ class AsyncioDeliveries:
     nothing behind. A loop without waiting tasks does not keep the producer alive.
     """
 
-    def __init__(
-        self,
-        producer: _native.Producer,
-        append_waiting: Callable[..., Delivery],
-        limit: int,
-        on_failed: Callable[[DeferredDelivery], object],
-    ) -> None:
-        """`append_waiting`: takes a record, waiting in the calling thread. `limit`: bytes of deferred records.
-        `on_failed`: called with deferred records that were not taken.
-        """
+    def __init__(self, producer: _native.Producer, limit: int, on_failed: Callable[[DeferredDelivery], object]) -> None:
+        """`limit`: bytes of deferred records. `on_failed`: called with deferred records that were not taken."""
         self._producer = producer
         self.deferred = DeferredRecords(
             self._append,
-            append_waiting,
             limit,
             on_failed,
             producer._set_deferring,  # noqa: SLF001

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 from grete._native import Delivery
-from grete.errors import BufferFullError, GreteError, TimeoutError, UnknownTopicError  # noqa: A004
+from grete.errors import BufferFullError, GreteError, TimeoutError  # noqa: A004
 
 Append = Callable[..., Awaitable[Delivery]]
 OnFailed = Callable[["DeferredDelivery"], object]
@@ -21,30 +21,10 @@ class DeferredDelivery:
     A topic that does not exist is an `error` here, and the outcome "not_written".
     """
 
-    __slots__ = (
-        "_arguments",
-        "_delivery",
-        "_error",
-        "_loop",
-        "_partition",
-        "_since",
-        "_size",
-        "_take_now",
-        "_taken",
-        "_waiters",
-    )
+    __slots__ = ("_arguments", "_delivery", "_error", "_loop", "_partition", "_since", "_size", "_taken", "_waiters")
 
-    def __init__(
-        self,
-        arguments: tuple[Any, ...],
-        since: int,
-        loop: asyncio.AbstractEventLoop,
-        take_now: Callable[[str], None],
-    ) -> None:
-        """`arguments`: those of `produce`, from the topic to the timestamp. `since`: the client's clock. `take_now`:
-        takes all records of a topic, and waits for that in the event loop's thread.
-        """
-        self._take_now = take_now
+    def __init__(self, arguments: tuple[Any, ...], since: int, loop: asyncio.AbstractEventLoop) -> None:
+        """`arguments`: those of `produce`, from the topic to the timestamp. `since`: the client's clock."""
         topic, value, key, headers, partition, timestamp = arguments
         # The caller may change a buffer or a list meanwhile.
         value = value if value is None else bytes(value)
@@ -98,10 +78,13 @@ class DeferredDelivery:
         return self._await().__await__()
 
     def wait(self, timeout: float | None = None) -> Delivery:
-        """Waits like `Delivery.wait`. In the event loop's own thread no task runs meanwhile, as the caller wants it."""
+        """Waits like `Delivery.wait`, in another thread than the event loop's, which takes the record."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self._taken.is_set() and asyncio._get_running_loop() is self._loop:  # noqa: SLF001
-            self._take_now(self.topic)
+            raise GreteError(
+                f"the event loop of this thread has yet to take a record for {self.topic}: await the delivery, "
+                "instead of delivery.wait()"
+            )
         if not self._taken.wait(timeout):
             raise TimeoutError(f"{self.topic} is still unknown after {timeout:g} s: the record waits for it")
         return self._known().wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
@@ -158,27 +141,17 @@ class DeferredDelivery:
 class DeferredRecords:
     """Deferred records of one event loop, in order for each topic. Used in the loop's thread only."""
 
-    def __init__(
-        self,
-        append: Append,
-        append_waiting: Callable[..., Delivery],
-        limit: int,
-        on_failed: OnFailed,
-        set_deferring: Callable[[bool], None],
-    ) -> None:
-        """`append(*arguments, since=)` takes a record, and `append_waiting(*arguments)` waits for that in the calling
-        thread. `limit`: bytes that may wait. `on_failed`: called with records that were not taken. `set_deferring`:
-        called when the first record waits, and when none waits any longer.
+    def __init__(self, append: Append, limit: int, on_failed: OnFailed, set_deferring: Callable[[bool], None]) -> None:
+        """`append(*arguments, since=)` takes a record. `limit`: bytes that may wait. `on_failed`: called with records
+        that were not taken. `set_deferring`: called when the first record waits, and when none waits any longer.
         """
         self._append = append
-        self._append_waiting = append_waiting
         self._limit = limit
         self._on_failed = on_failed
         self._set_deferring = set_deferring
         self._bytes = 0
         self._queues: dict[str, deque[tuple[DeferredDelivery, Any]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._takers: dict[str, asyncio.Task[None]] = {}
 
     def __contains__(self, topic: str) -> bool:
         """Whether records of the topic wait, which a later one must not overtake."""
@@ -187,7 +160,7 @@ class DeferredRecords:
     def add(self, arguments: tuple[Any, ...], since: int, callback: Any) -> DeferredDelivery:
         """Adds a record. Raises BufferFullError if too many wait."""
         loop = asyncio.get_running_loop()
-        deferred = DeferredDelivery(arguments, since, loop, self._take_now)
+        deferred = DeferredDelivery(arguments, since, loop)
         if self._bytes + deferred._size > self._limit:  # noqa: SLF001
             raise BufferFullError(
                 f"records of {self._bytes} bytes wait for topics that are not known yet, and buffer.memory is "
@@ -198,7 +171,7 @@ class DeferredRecords:
         if queue is None:
             queue = self._queues[deferred.topic] = deque()
             self._set_deferring(True)
-            self._takers[deferred.topic] = self._start(self._take_all(deferred.topic, queue))
+            self._start(self._take_all(deferred.topic, queue))
         queue.append((deferred, callback))
         return deferred
 
@@ -212,54 +185,23 @@ class DeferredRecords:
         try:
             while queue:
                 await self._take(*queue[0])
-                queue.popleft()  # not before: a later record must not overtake this one
+                queue.popleft()
         finally:
             # A loop that ends cancels its tasks.
             for deferred, _ in queue:
                 self._fail(deferred, GreteError(f"the event loop ended while a record waited for {topic}"))
-            if self._queues.get(topic) is queue:
-                self._forget(topic)
-
-    def _take_now(self, topic: str) -> None:
-        """Takes the records of a topic without their task, which waits at this moment and is cancelled: it takes none
-        of them again.
-        """
-        queue, taker = self._queues[topic], self._takers[topic]
-        self._forget(topic)
-        taker.cancel()
-        waiting = list(queue)
-        queue.clear()
-        unknown: UnknownTopicError | None = None
-        for deferred, callback in waiting:
-            try:
-                if unknown is not None:  # the next one would wait as long for the same
-                    raise unknown
-                delivery = self._append_waiting(*deferred._arguments)  # noqa: SLF001
-            except Exception as error:
-                unknown = error if isinstance(error, UnknownTopicError) else None
-                self._on_refused(deferred, callback, error)
-            else:
-                self._on_taken(deferred, callback, delivery)
-
-    def _forget(self, topic: str) -> None:
-        del self._queues[topic], self._takers[topic]
-        if not self._queues:
-            self._set_deferring(False)
+            del self._queues[topic]
+            if not self._queues:
+                self._set_deferring(False)
 
     async def _take(self, deferred: DeferredDelivery, callback: Any) -> None:
         try:
             delivery = await self._append(*deferred._arguments, since=deferred._since)  # noqa: SLF001
         except Exception as error:
-            self._on_refused(deferred, callback, error)
-        else:
-            self._on_taken(deferred, callback, delivery)
-
-    def _on_refused(self, deferred: DeferredDelivery, callback: Any, error: Exception) -> None:
-        self._fail(deferred, error)
-        if callback is not None:
-            callback(deferred)
-
-    def _on_taken(self, deferred: DeferredDelivery, callback: Any, delivery: Delivery) -> None:
+            self._fail(deferred, error)
+            if callback is not None:
+                callback(deferred)
+            return
         self._bytes -= deferred._size  # noqa: SLF001
         deferred._end(delivery, None)  # noqa: SLF001
         if callback is not None:
@@ -278,8 +220,7 @@ class DeferredRecords:
         finally:
             callback(delivery)
 
-    def _start(self, work: Any) -> "asyncio.Task[None]":
+    def _start(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task

@@ -156,8 +156,6 @@ class Producer(_native.Producer):
     _by_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncioDeliveries]"
     _by_loop_lock: threading.Lock
     _deferred_limit: int
-    _waiting_thread: int | None
-    """Thread of an event loop in which a caller waits for a record on purpose."""
     _logger: ClassVar[logging.Logger] = logger
 
     def __new__(
@@ -218,7 +216,6 @@ class Producer(_native.Producer):
         self._by_loop = weakref.WeakKeyDictionary()
         self._by_loop_lock = threading.Lock()
         self._deferred_limit = limit
-        self._waiting_thread = None
 
     def __enter__(self) -> Self:
         return self
@@ -370,7 +367,7 @@ class Producer(_native.Producer):
         pending = self._by_loop.get(loop)
         if pending is None:
             with self._by_loop_lock:
-                pending = AsyncioDeliveries(self, self._append_waiting, self._deferred_limit, self._log_not_taken)
+                pending = AsyncioDeliveries(self, self._deferred_limit, self._log_not_taken)
                 self._by_loop[loop] = pending
         return pending
 
@@ -380,20 +377,8 @@ class Producer(_native.Producer):
         """Returns whether a wait of this thread would be one of an event loop. A program without asyncio does not
         import it for this.
         """
-        if self._waiting_thread == threading.get_ident():
-            return False
         asyncio = sys.modules.get("asyncio")
         return asyncio is not None and asyncio._get_running_loop() is not None  # noqa: SLF001
-
-    def _append_waiting(
-        self, topic: str, value: Any, key: Any, headers: Any, partition: int | None, timestamp: Any
-    ) -> Delivery:
-        """Takes a record as in a thread without an event loop."""
-        self._waiting_thread = threading.get_ident()
-        try:
-            return self.produce(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
-        finally:
-            self._waiting_thread = None
 
     def _is_deferred(self, topic: str) -> bool:
         return self._is_in_event_loop() and topic in self._asyncio_deliveries().deferred
