@@ -1048,9 +1048,7 @@ class _TypedProducer:
         time); the default is now. `on_delivery(delivery)` runs in a thread that calls produce, poll, flush or close.
 
         Waits, up to `max.block.ms`, only while `buffer.memory` is full or the topic is new. Raises BufferFullError,
-        UnknownTopicError, RecordTypeError, EncodeError, RecordTooLargeError, ClosedError. In the thread of a running
-        event loop it does not wait for a new topic: a task of the loop does, and UnknownTopicError is raised where the
-        delivery is awaited.
+        UnknownTopicError, RecordTypeError, EncodeError, RecordTooLargeError, ClosedError.
         """
     @overload
     def produce_sync(
@@ -1176,8 +1174,6 @@ class Producer(_TypedProducer):
     def _fatal_error(self) -> GreteError | None: ...
     def _event_fd(self) -> int:
         """Returns a descriptor that is readable while log events wait."""
-    def _set_deferring(self, active: bool) -> None:
-        """Says whether an event loop has deferred records."""
     def _now(self) -> int:
         """Returns the client's clock, in nanoseconds."""
     def _drain_log_events(self) -> list[LogEvent]: ...
@@ -1443,8 +1439,6 @@ class _TestingLog:
         """`partitions`: number of partitions by topic; other topics have one. `refusals`: number of records that a
         topic refuses, the first ones; None: all.
         """
-    def refused(self) -> dict[str, int]:
-        """Returns the number of records that each topic has refused; a topic without such records is not there."""
     def take(self) -> list[Messages]:
         """Returns the records that were written since the last call, in the order of writing."""
 

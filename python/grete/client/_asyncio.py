@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 from grete import _native
 from grete._native import Delivery
-from grete.client._deferred import DeferredDelivery, DeferredRecords
 
 
 class AsyncioDeliveries:
@@ -17,28 +15,15 @@ class AsyncioDeliveries:
     nothing behind. A loop without waiting tasks does not keep the producer alive.
     """
 
-    def __init__(self, producer: _native.Producer, limit: int, on_failed: Callable[[DeferredDelivery], object]) -> None:
-        """`limit`: bytes of deferred records. `on_failed`: called with deferred records that were not taken."""
+    def __init__(self, producer: _native.Producer) -> None:
         self._producer = producer
-        self.deferred = DeferredRecords(
-            self._append,
-            limit,
-            on_failed,
-            producer._set_deferring,  # noqa: SLF001
-        )
         self._watcher = _native.AsyncioDeliveryWatcher(producer)
         self._waiter_count = 0
         self._space_waiters: list[asyncio.Future[None]] = []
 
     async def append(self, topic: Any, *record: Any) -> Delivery:
-        """Takes a record, waiting for room or metadata for up to `max.block.ms`. It overtakes no deferred one."""
-        name = topic if isinstance(topic, str) else topic.name
-        while name in self.deferred:
-            await self.deferred.drain(name)
-        return await self._append(topic, *record, since=self._producer._now())  # noqa: SLF001
-
-    async def _append(self, topic: Any, *record: Any, since: int) -> Delivery:
-        """`since`: start of the call, on the client's clock."""
+        """Takes a record, waiting for room or metadata for up to `max.block.ms`."""
+        since = self._producer._now()  # noqa: SLF001
         delivery = self._watcher.try_append(self._producer, since, False, topic, *record)
         if delivery is not None:
             return delivery

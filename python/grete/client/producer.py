@@ -1,9 +1,7 @@
 """Low-level producer."""
 
-import contextlib
 import functools
 import logging
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +17,7 @@ from grete._native import Deliveries, Delivery
 from grete._plural import counted
 from grete._process import exit_hooks
 from grete._suggest import checked_keywords
-from grete.client._calls import CallThreads
+from grete.client._calls import CallThreads, awaitable
 from grete.client._settings import from_configuration
 from grete.errors import ForkedClientError, UndeliveredError
 from grete.instrumentation.emit import log_and_emit, log_native_events
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from grete.client._asyncio import AsyncioDeliveries
-    from grete.client._deferred import DeferredDelivery
 
 logger = logging.getLogger("grete.client")
 
@@ -41,8 +38,6 @@ Partitioner = Callable[[str, Any, int], int]
 _EXIT_CLOSE_TIMEOUT = 5.0
 # Timeout without a limit for a close: one year in seconds.
 _FOREVER = 365.0 * 24 * 3600
-# Default of buffer.memory.
-_DEFERRED_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +150,6 @@ class Producer(_native.Producer):
     _log: Callable[[list[_native.LogEvent]], None]
     _by_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncioDeliveries]"
     _by_loop_lock: threading.Lock
-    _deferred_limit: int
     _logger: ClassVar[logging.Logger] = logger
 
     def __new__(
@@ -182,8 +176,7 @@ class Producer(_native.Producer):
             pairs.append(("max.block.ms", str(round(seconds * 1000))))
         log = functools.partial(log_native_events, cls._logger, monitor=monitor)
         self = super().__new__(cls, pairs, log, partitioner)
-        limit = next((int(value) for name, value in reversed(pairs) if name == "buffer.memory"), _DEFERRED_BYTES)
-        self._set_up(log, monitor, limit)
+        self._set_up(log, monitor)
         exit_hooks.close_before_exit(self)
         return self
 
@@ -202,20 +195,13 @@ class Producer(_native.Producer):
         """
         return cls(from_configuration(settings), max_block=max_block, partitioner=partitioner, monitor=monitor)
 
-    def _set_up(
-        self,
-        log: Callable[[list[_native.LogEvent]], None],
-        monitor: Monitor | None,
-        limit: int = _DEFERRED_BYTES,
-    ) -> None:
-        """`limit`: bytes of records that may wait for a new topic in an event loop."""
+    def _set_up(self, log: Callable[[list[_native.LogEvent]], None], monitor: Monitor | None) -> None:
         self._calls = CallThreads("grete-producer-call")
         self._closed = False
         self._log = log
         self._monitor = monitor
         self._by_loop = weakref.WeakKeyDictionary()
         self._by_loop_lock = threading.Lock()
-        self._deferred_limit = limit
 
     def __enter__(self) -> Self:
         return self
@@ -314,34 +300,15 @@ class Producer(_native.Producer):
     # ---- the same for asyncio
 
     async def flush_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Awaits `flush`, which runs in a thread. Records of this event loop that wait for a new topic come first."""
-        left = await self._drain_deferred(timeout)
-        await self._calls.run(self.flush, left)
-
-    async def close_async(self, timeout: float | None = 30.0) -> Undelivered:  # noqa: ASYNC109
-        """Awaits `close`, which runs in a thread. Records of this event loop that wait for a new topic come first. A
-        cancelled wait does not take it back.
-        """
-        left = await self._drain_deferred(timeout)
-        undelivered: Undelivered = await self._calls.run(self.close, left)
-        return undelivered
-
-    async def _drain_deferred(self, timeout: float | None) -> float | None:  # noqa: ASYNC109
-        """Waits for the deferred records of this loop. Returns what is left of the timeout."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        pending = self._by_loop.get(loop)
-        started = loop.time()
-        if pending is not None and not self._closed:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(pending.deferred.drain(), timeout)
-        return None if timeout is None else max(0.0, timeout - (loop.time() - started))
+        """Awaits `flush`, which runs in a thread."""
+        await self._calls.run(self.flush, timeout)
 
     async def partitions_async(self, topic: str, timeout: float | None = 30.0) -> int:  # noqa: ASYNC109
         """Awaits `partitions`, which runs in a thread."""
         count: int = await self._calls.run(self.partitions, topic, timeout)
         return count
+
+    close_async = awaitable(close)
 
     @property
     def described(self) -> str:
@@ -367,45 +334,8 @@ class Producer(_native.Producer):
         pending = self._by_loop.get(loop)
         if pending is None:
             with self._by_loop_lock:
-                pending = AsyncioDeliveries(self, self._deferred_limit, self._log_not_taken)
-                self._by_loop[loop] = pending
+                self._by_loop[loop] = pending = AsyncioDeliveries(self)
         return pending
-
-    # Called by the native part: `produce` in the thread of an event loop.
-
-    def _is_in_event_loop(self) -> bool:
-        """Returns whether a wait of this thread would be one of an event loop. A program without asyncio does not
-        import it for this.
-        """
-        asyncio = sys.modules.get("asyncio")
-        return asyncio is not None and asyncio._get_running_loop() is not None  # noqa: SLF001
-
-    def _is_deferred(self, topic: str) -> bool:
-        return self._is_in_event_loop() and topic in self._asyncio_deliveries().deferred
-
-    def _defer(self, record: tuple[Any, ...], on_delivery: Any) -> "DeferredDelivery":
-        callback = None if on_delivery is None else functools.partial(self._call_back, on_delivery)
-        return self._asyncio_deliveries().deferred.add(record, self._now(), callback)
-
-    def _call_back(self, callback: Any, delivery: Any) -> None:
-        try:
-            callback(delivery)
-        except Exception as error:
-            self._log_callback(error, callback)
-
-    def _log_not_taken(self, deferred: "DeferredDelivery") -> None:
-        text = "a record for %s was not taken, because %s; it is lost unless the program produces it again"
-        error = deferred.error
-        log_and_emit(
-            self._monitor,
-            self._logger,
-            logging.ERROR,
-            "producer.not_taken",
-            text,
-            deferred.topic,
-            error,
-            fields={"topic": deferred.topic, "error": error},
-        )
 
     # Called by the native part, for `await` of a delivery.
 

@@ -375,11 +375,6 @@ PRODUCER = {
     "produce.id_pending": EventSpec((INFO,), "InitProducerId has not succeeded yet; the producer retries."),
     "producer.failed": EventSpec((ERROR,), "A producer failed permanently."),
     "producer.undelivered": EventSpec((ERROR,), "A producer was closed before all its records were delivered."),
-    "producer.not_taken": EventSpec(
-        (ERROR,),
-        "A record that a coroutine produced to a new topic was not taken, because of `error`: its delivery raises it.",
-        "topic: str, error: BaseException",
-    ),
     "producer.close_timeout": EventSpec((ERROR,), "The network thread of a producer did not end in time."),
     "provider.failed": EventSpec(
         (ERROR,),

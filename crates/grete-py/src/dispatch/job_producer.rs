@@ -66,8 +66,7 @@ impl JobProducer {
     ) -> PyResult<Bound<'py, Delivery>> {
         let py = topic.py();
         let producer = self.producer.bind(py);
-        let given = ProduceArgs { topic, value, key, headers, partition, timestamp };
-        let delivery = Producer::produce_waiting(producer, &given, on_delivery)?;
+        let delivery = Producer::produce(producer, topic, value, key, headers, partition, timestamp, on_delivery)?;
         self.add_output(py, delivery.get())?;
         Ok(delivery)
     }

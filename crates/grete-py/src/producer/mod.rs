@@ -5,7 +5,6 @@
 
 mod arrow;
 mod bytes_arg;
-mod deferral;
 mod deliveries;
 mod delivery;
 mod delivery_callbacks;
@@ -38,7 +37,6 @@ use crate::ffi::fork_guarded::ForkGuarded;
 use crate::log_event::{self, LogEvent};
 use crate::sasl::attach_tokens;
 use bytes_arg::{BytesArg, RecordRef, parse_partition};
-use deferral::Deferral;
 use delivery_callbacks::DeliveryCallbacks;
 use produce_args::{AppendWait, Destination};
 use topic_id_cache::TopicIdCache;
@@ -60,7 +58,6 @@ pub(crate) struct Producer {
     partitioner: Option<Py<PyAny>>,
     max_block: Duration,
     callbacks: DeliveryCallbacks,
-    deferral: Deferral,
     /// True while callbacks are run. Callbacks that become due meanwhile are run by the thread that runs callbacks
     /// already.
     calling: AtomicBool,
@@ -330,44 +327,6 @@ impl Producer {
     }
 }
 
-impl Producer {
-    /// Takes a record and waits if its topic is new, in any thread. For jobs, which must know what they produced before
-    /// they end.
-    pub(crate) fn produce_waiting<'py>(
-        slf: &Bound<'py, Self>,
-        given: &ProduceArgs<'_, 'py>,
-        on_delivery: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, Delivery>> {
-        Self::check_callback(given.topic, on_delivery)?;
-        let (delivery, wake) = Self::append(slf, given)?;
-        Self::finish_produce(slf, delivery, wake, on_delivery)
-    }
-
-    fn check_callback(topic: &Bound<'_, PyAny>, on_delivery: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let Some(callback) = on_delivery.filter(|callback| !callback.is_callable()) else { return Ok(()) };
-        let is = callback.get_type().name()?;
-        Err(RecordRef { topic, index: None }.type_error(&format!("its on_delivery is a callable, not {is}")))
-    }
-
-    #[inline]
-    fn finish_produce<'py>(
-        slf: &Bound<'py, Self>,
-        delivery: Bound<'py, Delivery>,
-        wake: AppendAction,
-        on_delivery: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, Delivery>> {
-        if let Some(callback) = on_delivery {
-            let this = slf.get();
-            if let Some(callback) = this.callbacks.add(&delivery, callback.clone().unbind())? {
-                this.callbacks.push_ready(&delivery, callback);
-                this.client()?.raise_wake_flag();
-            }
-        }
-        Self::finish_append(slf.py(), slf.get().client()?, wake);
-        Ok(delivery)
-    }
-}
-
 #[pymethods]
 impl Producer {
     /// `config`: Kafka's settings as pairs. `log`: called with a list of log events by threads that are in a call.
@@ -399,7 +358,6 @@ impl Producer {
             callbacks: DeliveryCallbacks::new(client.completion_queue()),
             client: ForkGuarded::new(client),
             topics: TopicIdCache::new(),
-            deferral: Deferral::default(),
             partitioner,
             calling: AtomicBool::new(false),
             monotonic,
@@ -413,12 +371,10 @@ impl Producer {
     /// close.
     ///
     /// Waits, up to `max.block.ms`, only while `buffer.memory` is full or the topic is new. Raises BufferFullError,
-    /// UnknownTopicError, RecordTypeError, RecordTooLargeError, ClosedError. In the thread of a running event loop it
-    /// does not wait for a new topic: a task of the loop does, and `UnknownTopicError` is raised where the delivery is
-    /// awaited.
+    /// UnknownTopicError, RecordTypeError, RecordTooLargeError, ClosedError.
     #[pyo3(signature = (topic, value, *, key=None, headers=None, partition=None, timestamp=None, on_delivery=None))]
     #[allow(clippy::too_many_arguments)]
-    fn produce<'py>(
+    pub(crate) fn produce<'py>(
         slf: &Bound<'py, Self>,
         topic: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
@@ -427,9 +383,23 @@ impl Producer {
         partition: Option<&Bound<'py, PyAny>>,
         timestamp: Option<&Bound<'py, PyAny>>,
         on_delivery: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        Self::check_callback(topic, on_delivery)?;
-        Self::produce_or_defer(slf, &ProduceArgs { topic, value, key, headers, partition, timestamp }, on_delivery)
+    ) -> PyResult<Bound<'py, Delivery>> {
+        if let Some(callback) = on_delivery.filter(|callback| !callback.is_callable()) {
+            let is = callback.get_type().name()?;
+            return Err(
+                RecordRef { topic, index: None }.type_error(&format!("its on_delivery is a callable, not {is}"))
+            );
+        }
+        let (delivery, wake) = Self::append(slf, &ProduceArgs { topic, value, key, headers, partition, timestamp })?;
+        if let Some(callback) = on_delivery {
+            let this = slf.get();
+            if let Some(callback) = this.callbacks.add(&delivery, callback.clone().unbind())? {
+                this.callbacks.push_ready(&delivery, callback);
+                this.client()?.raise_wake_flag();
+            }
+        }
+        Self::finish_append(slf.py(), slf.get().client()?, wake);
+        Ok(delivery)
     }
 
     /// Same as `produce(...).wait(timeout)`: sends at once and waits for the outcome, at most `timeout` seconds (None:
@@ -589,11 +559,6 @@ impl Producer {
             fields.set_item(name, value)?;
         }
         Ok(fields)
-    }
-
-    /// Says whether an event loop has deferred records.
-    fn _set_deferring(&self, active: bool) {
-        self.deferral.set_active(active);
     }
 
     /// Longest wait of a call for room and for metadata, in seconds.
