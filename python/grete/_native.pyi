@@ -1439,6 +1439,8 @@ class _TestingLog:
         """`partitions`: number of partitions by topic; other topics have one. `refusals`: number of records that a
         topic refuses, the first ones; None: all.
         """
+    def refused(self) -> dict[str, int]:
+        """Returns the number of records that each topic has refused; a topic without such records is not there."""
     def take(self) -> list[Messages]:
         """Returns the records that were written since the last call, in the order of writing."""
 
