@@ -167,7 +167,7 @@ def test_mistakes_reach_every_kind_of_client_as_one_line(
     other = Authority(tmp_path, "Other CA")
     config = settings(broker) | {"ssl.ca.location": str(other.file)}
     producer = Producer(config)
-    with pytest.raises(grete.TlsError, match="signed by CN=grete dev CA, which is not"):
+    with pytest.raises(grete.TlsError, match=r"signed by CN=grete dev CA [0-9a-f]{8}, which is not"):
         producer.produce_sync("orders", b"x")
     with contextlib.suppress(grete.TlsError):  # the end says it, too
         producer.close()
@@ -179,6 +179,19 @@ def test_mistakes_reach_every_kind_of_client_as_one_line(
         admin.topics()
     lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(lines) <= 2, [record.getMessage() for record in lines]  # one for each bootstrap address
+
+
+def test_an_authority_that_was_made_anew(broker: Broker, tmp_path: Path) -> None:
+    """A former CA of the same name as the broker's, as scripts with `openssl req` make them."""
+    new, former = Authority(tmp_path / "new", "CA"), Authority(tmp_path / "former", "CA")
+    with listening(new, new.sign("broker")) as config:
+        error = refused(config | {"ssl.ca.location": str(former.file)})
+    assert error.reason == "unknown_ca"
+    assert "signed by CN=CA, and the certificate of this name in ssl.ca.location has another key" in str(error)
+    with Broker(tls=tmp_path / "other") as other:
+        error = refused(settings(other) | {"ssl.ca.location": settings(broker)["ssl.ca.location"]})
+    assert error.reason == "unknown_ca"
+    assert "which is not in ssl.ca.location; give the certificate of this issuer" in str(error)
 
 
 def test_a_name_that_the_certificate_has_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

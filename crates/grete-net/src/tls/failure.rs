@@ -63,6 +63,9 @@ pub(super) fn certificate_failure(
     };
     let unreadable = || ("without a name".to_owned(), "nobody".to_owned());
     let (subject, issuer) = names(end_entity).unwrap_or_else(unreadable);
+    // The issuer at the end of the chain that the broker shows.
+    let authority = || intermediates.last().and_then(names).map_or_else(|| issuer.clone(), |(_, end)| end);
+    let place = roots_setting.unwrap_or("the system's trusted certificates");
     let Error::InvalidCertificate(error) = error else {
         return failure(Kind::BadCertificate, format!("the certificate of the broker ({subject}) is refused: {error}"));
     };
@@ -115,8 +118,6 @@ pub(super) fn certificate_failure(
             )
         }
         CertificateError::UnknownIssuer => {
-            let (_, end) = intermediates.last().and_then(names).unwrap_or_else(|| (String::new(), issuer.clone()));
-            let place = roots_setting.map_or("the system's trusted certificates".to_owned(), str::to_owned);
             let message = if subject == issuer {
                 format!(
                     "the certificate of the broker ({subject}) is signed by itself and is not in {place}; \
@@ -124,11 +125,24 @@ pub(super) fn certificate_failure(
                 )
             } else {
                 format!(
-                    "the certificate of the broker ({subject}) is signed by {end}, which is not in {place}; give the \
-                     certificate of this issuer with ssl.ca.location (Java: ssl.truststore.location)"
+                    "the certificate of the broker ({subject}) is signed by {}, which is not in {place}; give the \
+                     certificate of this issuer with ssl.ca.location (Java: ssl.truststore.location)",
+                    authority()
                 )
             };
             failure(Kind::UnknownCa, message)
+        }
+        // Only a chain up to the name of a trusted authority is checked with a key at all.
+        CertificateError::BadSignature | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            failure(
+                Kind::UnknownCa,
+                format!(
+                    "the certificate of the broker ({subject}) is signed by {}, and the certificate of this name in \
+                     {place} has another key: the authority was probably made anew; give its certificate that belongs \
+                     to this broker with ssl.ca.location (Java: ssl.truststore.location)",
+                    authority()
+                ),
+            )
         }
         error => {
             failure(Kind::BadCertificate, format!("the certificate of the broker ({subject}) is refused: {error}"))

@@ -8,7 +8,7 @@ use rcgen::{
 use rustls::version::{TLS12, TLS13};
 
 use super::super::{CertificateSource, IdentitySource, KeySource, TlsSettings};
-use super::peer::{Leaf, Pair, authority, context, leaf, params, server_config, trusting};
+use super::peer::{Leaf, Pair, authority, authority_with, context, leaf, params, server_config, trusting};
 
 fn fails(settings: TlsSettings, host: &str, server: &std::sync::Arc<rustls::ServerConfig>) -> TlsFailure {
     let mut pair = Pair::new(&mut context(settings), host, server);
@@ -39,6 +39,20 @@ fn a_broker_of_another_authority() {
     let server = server_config(&leaf(params(&["localhost"]), &issuer), None, &TLS13);
     let failure = fails(trusting(&other.pem()), "localhost", &server);
     check(&failure, Kind::UnknownCa, &["CN=broker 1", "signed by CN=Kafka CA", "not in ssl.ca.pem", "ssl.ca.location"]);
+}
+
+#[test]
+fn a_broker_of_an_authority_that_was_made_anew() {
+    let (issuer, former) = (authority("Kafka CA"), authority("Kafka CA"));
+    let server = server_config(&leaf(params(&["localhost"]), &issuer), None, &TLS13);
+    let says = ["CN=broker 1", "signed by CN=Kafka CA", "this name in ssl.ca.pem has another key", "ssl.ca.location"];
+    check(&fails(trusting(&former.pem()), "localhost", &server), Kind::UnknownCa, &says);
+    // A key of another kind cannot have made the signature.
+    let former = authority_with("Kafka CA", &rcgen::PKCS_ED25519);
+    check(&fails(trusting(&former.pem()), "localhost", &server), Kind::UnknownCa, &says);
+    // With both, as while a CA is replaced, the broker is trusted.
+    let both = trusting(&format!("{}{}", former.pem(), issuer.pem()));
+    Pair::new(&mut context(both), "localhost", &server).run().expect("trusted");
 }
 
 #[test]
