@@ -155,6 +155,41 @@ def test_dev_prints_what_clients_need(tmp_path: Path) -> None:
         assert not directory.exists()
 
 
+def test_dev_keeps_the_directory_of_certificates(tmp_path: Path) -> None:
+    directory = tmp_path / "certificates"
+    with DevRun(tmp_path, "--tls-dir", directory, "--topic", "orders") as dev:
+        config = {"bootstrap.servers": dev.bootstrap_servers, "security.protocol": "SSL"}
+        written(config | {"ssl.ca.location": str(directory / "ca.pem")}, "orders", count=1)
+        assert f"ssl.ca.location={directory}/ca.pem" in dev.output
+        assert dev.stop() == 0
+    assert {file.name for file in directory.iterdir()} == {"ca.pem", "client.pem"}
+
+
+def test_dev_on_an_address_that_others_reach(tmp_path: Path) -> None:
+    """Logins over TLS are enough; an unsecured token, which everyone can make, is no login."""
+    words = ["--host", "0.0.0.0", "--sasl", "alice:secret"]
+    with DevRun(tmp_path, *words) as dev:
+        assert dev.wait() == 1
+        assert "passwords and records go over the network in plain text" in dev.output
+        assert "no authentication" not in dev.output
+    with DevRun(tmp_path, *words, "--tls") as dev:
+        assert dev.wait() == 1
+        assert "(advertised_host, --advertised-host)" in dev.output
+    with DevRun(tmp_path, *words, "--tls", "--advertised-host", "localhost", "--topic", "orders") as dev:
+        servers = dev.bootstrap_servers
+        dev.until("clients: ")
+        line = next(line for line in dev.output.splitlines() if line.startswith("clients: "))
+        pairs = dict(word.split("=", 1) for word in line.removeprefix("clients: ").split())
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"}
+        written({"bootstrap.servers": servers, **pairs, **login}, "orders", count=1)
+        token = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": lambda: "e30.e30."}
+        with (
+            Admin({"bootstrap.servers": servers, **pairs, **token}) as admin,
+            pytest.raises(grete.AuthenticationError, match=r"does not offer sasl\.mechanism OAUTHBEARER"),
+        ):
+            admin.topics()
+
+
 def refused(config: Mapping[str, Any]) -> grete.TlsError:
     with Admin(dict(config)) as admin, pytest.raises(grete.TlsError) as caught:
         admin.topics()
@@ -221,6 +256,28 @@ def test_a_client_of_tls_on_a_plain_port(broker: Broker) -> None:
         error = refused(settings(broker) | {"bootstrap.servers": plain.bootstrap_servers})
     assert error.reason == "closed_at_hello"
     assert "PLAINTEXT listener" in str(error)
+
+
+def test_mistakes_of_clients_that_log_in(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"}
+    ca = {"ssl.ca.location": broker.client_settings["ssl.ca.location"]}
+    with Broker(sasl={"alice": "secret"}) as plain:
+        error = refused(login | ca | {"security.protocol": "SASL_SSL", "bootstrap.servers": plain.bootstrap_servers})
+    assert "as a SASL_PLAINTEXT listener does; use the port of a SASL_SSL listener" in str(error)
+    config = login | {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.allow.plaintext": "true",
+    }
+    with (
+        caplog.at_level(logging.WARNING, "grete"),
+        Admin(config) as admin,
+        pytest.raises(grete.NotKafkaError, match=r"set security\.protocol=SASL_SSL, or use .* SASL_PLAINTEXT listener"),
+    ):
+        admin.topics()
+    lines = [line for line in caplog.messages if "TLS" in line]
+    assert lines
+    assert all("SASL_SSL" in line for line in lines), lines
 
 
 def test_an_expired_certificate(tmp_path: Path) -> None:

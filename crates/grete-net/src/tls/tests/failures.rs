@@ -196,5 +196,18 @@ fn a_peer_that_does_not_speak_tls() {
     }
     let client = context(trusting(&issuer.pem())).connect("localhost").expect("a name");
     let failure = client.failure_at_end().expect("no handshake");
-    check(&failure, Kind::ClosedAtHello, &["as a PLAINTEXT listener does"]);
+    check(&failure, Kind::ClosedAtHello, &["as a PLAINTEXT listener does; use the port of an SSL listener"]);
+}
+
+#[test]
+fn a_client_that_logs_in_and_a_peer_that_does_not_speak_tls() {
+    let settings = TlsSettings { logs_in: true, ..trusting(&authority("CA").pem()) };
+    let mut client = context(settings).connect("localhost").expect("a name");
+    let cure = "use the port of a SASL_SSL listener, or security.protocol=SASL_PLAINTEXT";
+    let failure = client.failure_at_end().expect("no handshake");
+    check(&failure, Kind::ClosedAtHello, &["as a SASL_PLAINTEXT listener does", cure]);
+    match client.read(&b"\0\0\0\x0a\0\0\0\0\0\0\0\0\0\0"[..], &mut |_| {}) {
+        Err(super::super::TlsEnd::Tls(failure)) => check(&failure, Kind::NotTls, &["a plain-text listener", cure]),
+        _ => panic!("no failure"),
+    }
 }
