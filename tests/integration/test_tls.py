@@ -155,6 +155,41 @@ def test_dev_prints_what_clients_need(tmp_path: Path) -> None:
         assert not directory.exists()
 
 
+def test_dev_keeps_the_directory_of_certificates(tmp_path: Path) -> None:
+    directory = tmp_path / "certificates"
+    with DevRun(tmp_path, "--tls-dir", directory, "--topic", "orders") as dev:
+        config = {"bootstrap.servers": dev.bootstrap_servers, "security.protocol": "SSL"}
+        written(config | {"ssl.ca.location": str(directory / "ca.pem")}, "orders", count=1)
+        assert f"ssl.ca.location={directory}/ca.pem" in dev.output
+        assert dev.stop() == 0
+    assert {file.name for file in directory.iterdir()} == {"ca.pem", "client.pem"}
+
+
+def test_dev_on_an_address_that_others_reach(tmp_path: Path) -> None:
+    """Logins over TLS are enough; an unsecured token, which everyone can make, is no login."""
+    words = ["--host", "0.0.0.0", "--sasl", "alice:secret"]
+    with DevRun(tmp_path, *words) as dev:
+        assert dev.wait() == 1
+        assert "passwords and records go over the network in plain text" in dev.output
+        assert "no authentication" not in dev.output
+    with DevRun(tmp_path, *words, "--tls") as dev:
+        assert dev.wait() == 1
+        assert "(advertised_host, --advertised-host)" in dev.output
+    with DevRun(tmp_path, *words, "--tls", "--advertised-host", "localhost", "--topic", "orders") as dev:
+        servers = dev.bootstrap_servers
+        dev.until("clients: ")
+        line = next(line for line in dev.output.splitlines() if line.startswith("clients: "))
+        pairs = dict(word.split("=", 1) for word in line.removeprefix("clients: ").split())
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"}
+        written({"bootstrap.servers": servers, **pairs, **login}, "orders", count=1)
+        token = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": lambda: "e30.e30."}
+        with (
+            Admin({"bootstrap.servers": servers, **pairs, **token}) as admin,
+            pytest.raises(grete.AuthenticationError, match=r"does not offer sasl\.mechanism OAUTHBEARER"),
+        ):
+            admin.topics()
+
+
 def refused(config: Mapping[str, Any]) -> grete.TlsError:
     with Admin(dict(config)) as admin, pytest.raises(grete.TlsError) as caught:
         admin.topics()
@@ -167,7 +202,7 @@ def test_mistakes_reach_every_kind_of_client_as_one_line(
     other = Authority(tmp_path, "Other CA")
     config = settings(broker) | {"ssl.ca.location": str(other.file)}
     producer = Producer(config)
-    with pytest.raises(grete.TlsError, match="signed by CN=grete dev CA, which is not"):
+    with pytest.raises(grete.TlsError, match=r"signed by CN=grete dev CA [0-9a-f]{8}, which is not"):
         producer.produce_sync("orders", b"x")
     with contextlib.suppress(grete.TlsError):  # the end says it, too
         producer.close()
@@ -179,6 +214,19 @@ def test_mistakes_reach_every_kind_of_client_as_one_line(
         admin.topics()
     lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(lines) <= 2, [record.getMessage() for record in lines]  # one for each bootstrap address
+
+
+def test_an_authority_that_was_made_anew(broker: Broker, tmp_path: Path) -> None:
+    """A former CA of the same name as the broker's, as scripts with `openssl req` make them."""
+    new, former = Authority(tmp_path / "new", "CA"), Authority(tmp_path / "former", "CA")
+    with listening(new, new.sign("broker")) as config:
+        error = refused(config | {"ssl.ca.location": str(former.file)})
+    assert error.reason == "unknown_ca"
+    assert "signed by CN=CA, and the certificate of this name in ssl.ca.location has another key" in str(error)
+    with Broker(tls=tmp_path / "other") as other:
+        error = refused(settings(other) | {"ssl.ca.location": settings(broker)["ssl.ca.location"]})
+    assert error.reason == "unknown_ca"
+    assert "which is not in ssl.ca.location; give the certificate of this issuer" in str(error)
 
 
 def test_a_name_that_the_certificate_has_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -208,6 +256,28 @@ def test_a_client_of_tls_on_a_plain_port(broker: Broker) -> None:
         error = refused(settings(broker) | {"bootstrap.servers": plain.bootstrap_servers})
     assert error.reason == "closed_at_hello"
     assert "PLAINTEXT listener" in str(error)
+
+
+def test_mistakes_of_clients_that_log_in(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"}
+    ca = {"ssl.ca.location": broker.client_settings["ssl.ca.location"]}
+    with Broker(sasl={"alice": "secret"}) as plain:
+        error = refused(login | ca | {"security.protocol": "SASL_SSL", "bootstrap.servers": plain.bootstrap_servers})
+    assert "as a SASL_PLAINTEXT listener does; use the port of a SASL_SSL listener" in str(error)
+    config = login | {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.allow.plaintext": "true",
+    }
+    with (
+        caplog.at_level(logging.WARNING, "grete"),
+        Admin(config) as admin,
+        pytest.raises(grete.NotKafkaError, match=r"set security\.protocol=SASL_SSL, or use .* SASL_PLAINTEXT listener"),
+    ):
+        admin.topics()
+    lines = [line for line in caplog.messages if "TLS" in line]
+    assert lines
+    assert all("SASL_SSL" in line for line in lines), lines
 
 
 def test_an_expired_certificate(tmp_path: Path) -> None:

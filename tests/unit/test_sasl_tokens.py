@@ -7,6 +7,7 @@ import datetime
 import http.server
 import json
 import logging
+import os
 import threading
 import time
 import types
@@ -256,6 +257,51 @@ def test_a_token_is_renewed_and_an_outage_is_one_line(
     assert [record.levelname for record in caplog.records if "gives no token" in record.message] == ["ERROR"]
     assert any("gives tokens again" in record.message for record in caplog.records)
     eventually(lambda: not refresher._refreshers, 20.0, "the end of the thread after its last client")
+
+
+class UnreadableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(os.fsdecode(b"/run/\xff")), UnreadableError(), ValueError("a\nb\x1b[0m" * 1000)]
+)
+def test_whatever_a_source_raises_is_one_line_and_the_next_token_comes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    caplog.set_level(logging.INFO, "grete.client")
+    monkeypatch.setattr(refresher, "_BACKOFF", 0.02)
+    monkeypatch.setattr(refresher, "_CHECK_INTERVAL", 0.05)
+    source = Source()
+    source.results = [error, "b"]
+    store = refresher.tokens_of(fields(provider=sources.register(source)))
+    eventually(lambda: any("gives tokens again" in record.message for record in caplog.records), 20.0, "a token")
+    (line,) = [record.message for record in caplog.records if "gives no token" in record.message]
+    assert line.encode()
+    assert len(line.splitlines()) == 1
+    assert len(line) < 800
+    del store
+    eventually(lambda: not refresher._refreshers, 20.0, "the end of the thread after its last client")
+
+
+def test_a_thread_that_cannot_start_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoThread(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    name = sources.register(Source())
+    given = fields(provider=name)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading, "Thread", NoThread)
+        with pytest.raises(RuntimeError, match="can't start"):
+            refresher.tokens_of(given)
+    assert not refresher._refreshers
+
+
+def test_a_bound_method_is_one_source() -> None:
+    source = Source()
+    assert sources.register(source.__call__) == sources.register(source.__call__)
 
 
 def test_a_source_that_hangs_is_named_and_its_last_token_expires(

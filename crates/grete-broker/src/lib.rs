@@ -1,5 +1,5 @@
 //! Kafka brokers in one process, for development and tests: a core without I/O, clock and random numbers, and a thin TCP
-//! server. The crate is no replacement for Kafka: brokers share one copy of the data, and there is no authentication.
+//! server. The crate is no replacement for Kafka: brokers share one copy of the data, and there is no authorizer.
 //!
 //! Start with these types:
 //!

@@ -444,6 +444,8 @@ pub struct NotKafka {
     pub address: String,
     /// Detected protocol.
     pub detected: DetectedProtocol,
+    /// Whether the client logs in by SASL.
+    pub logs_in: bool,
 }
 
 impl NotKafka {
@@ -451,6 +453,10 @@ impl NotKafka {
         match self.detected {
             DetectedProtocol::Http => {
                 "answers like an HTTP server; bootstrap.servers needs the port of a broker's Kafka listener (often 9092)"
+            }
+            DetectedProtocol::Tls if self.logs_in => {
+                "answers like a TLS server, and this client speaks plain text; set security.protocol=SASL_SSL, or use \
+                 the port of a SASL_PLAINTEXT listener"
             }
             DetectedProtocol::Tls => {
                 "answers like a TLS server, and this client speaks plain text; set security.protocol=SSL (or SASL_SSL), \
@@ -469,7 +475,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_thing_and_the_cure() {
-        let error = NotKafka { address: "localhost:8080".into(), detected: DetectedProtocol::Http };
+        let error = NotKafka { address: "localhost:8080".into(), detected: DetectedProtocol::Http, logs_in: false };
         assert!(error.to_string().starts_with("localhost:8080 answers like an HTTP server; "), "{error}");
         let error = RequestError::Unsupported { api: ApiKey::Fetch, broker: Some((0, 4)), ours: (11, 17) };
         assert!(error.to_string().contains("versions 0 to 4 of Fetch"), "{error}");

@@ -109,7 +109,8 @@ pub enum WireError {
     LooksLikeHttp,
     /// The peer responds with a TLS record.
     #[error(
-        "the peer speaks TLS on a connection that was opened in plain: use its plaintext port, or security.protocol=SSL"
+        "the peer speaks TLS on a connection that was opened in plain: use its plaintext port, or security.protocol=SSL \
+         (SASL_SSL with a login)"
     )]
     LooksLikeTls,
     /// A message ends before its frame does.

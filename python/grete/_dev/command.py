@@ -114,14 +114,16 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--allow-anyone",
         action="store_true",
-        help="Needed for a --host that others can reach. There is no authentication: everyone who can reach the port "
-        "can read, write and delete everything.",
+        help="Needed for a --host that others can reach, unless clients log in over TLS (--sasl and --tls). Without "
+        "--sasl everyone who can reach the port can read, write and delete everything; without --tls passwords and "
+        "records go over the network in plain text.",
     )
     add(
         "--tls",
         action="store_true",
         help="Encrypt connections with a certificate that is made at the start; prints what clients need.",
     )
+    add("--tls-dir", metavar="DIR", help="As --tls, with the clients' files in DIR, where they stay.")
     add("--mutual-tls", action="store_true", help="As --tls, and clients must show the certificate that it makes.")
     add(
         "--sasl",
@@ -129,8 +131,8 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=_user,
         metavar="USER:PASSWORD",
-        help="User who may log in (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; OAUTHBEARER takes unsecured tokens); may be "
-        "repeated. Clients then have to log in.",
+        help="User who may log in (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; OAUTHBEARER takes unsecured tokens, and is off "
+        "on a --host that others can reach); may be repeated. Clients then have to log in.",
     )
     add("--memory", metavar="SIZE", help="Size of all records beyond which writes are refused (1GiB).")
     add("--as-version", metavar="VERSION", help="Release of Kafka to answer as, like 3.9.")
@@ -141,7 +143,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _tls_directory(options: argparse.Namespace) -> str | None:
-    """Returns the directory for certificates: part of --data, or one that is removed at the end."""
+    """Returns the directory for certificates: --tls-dir, part of --data, or one that is removed at the end."""
+    if options.tls_dir is not None:
+        return str(options.tls_dir)
     if not (options.tls or options.mutual_tls):
         return None
     if options.data is not None:

@@ -21,6 +21,8 @@ _BACKOFF = 1.0
 _MAX_BACKOFF = 30.0
 # Seconds after which a call of the source is reported as hanging.
 _HANGS_AFTER = 30.0
+# Characters of an error's text in the log.
+_MAX_TEXT = 500
 # Seconds between two looks whether a client is left.
 _CHECK_INTERVAL = 2.0
 
@@ -35,9 +37,30 @@ def tokens_of(fields: dict[str, Any]) -> _native.TokenStore:
     with _lock:
         refresher = _refreshers.get(key)
         if refresher is None or not refresher.claim():
-            refresher = _refreshers[key] = _Refresher(key, name, fetch, tuple(fields["extensions"]))
-            refresher.start()
+            refresher = _Refresher(key, name, fetch, tuple(fields["extensions"]))
+            refresher.start()  # before it is known to others: the system may be out of threads
+            _refreshers[key] = refresher
         return refresher.store
+
+
+def _in_child() -> None:
+    """Forgets the parent's threads and its lock, which another thread may have held at the fork."""
+    global _lock
+    _lock = threading.Lock()
+    _refreshers.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+def _text_of(error: BaseException) -> str:
+    """Returns the text of a source's error in one line that can be encoded; a source may raise anything."""
+    try:
+        text = str(error)
+    except Exception as failure:
+        text = f"<its text cannot be read: {type(failure).__name__}>"
+    line = " ".join(text.split())[:_MAX_TEXT]
+    return line.encode("utf-8", "backslashreplace").decode()
 
 
 class _Refresher:
@@ -96,7 +119,11 @@ class _Refresher:
             finally:
                 done.set()
 
-        threading.Thread(target=call, name="grete-token-source", daemon=True).start()
+        try:
+            threading.Thread(target=call, name="grete-token-source", daemon=True).start()
+        except RuntimeError as error:  # the system is out of threads
+            outcome.append(error)
+            done.set()
         started = time.monotonic()
         reported = False
         while not done.wait(_CHECK_INTERVAL):
@@ -115,8 +142,9 @@ class _Refresher:
                 result = error
             else:
                 return self._succeed(result)
-        reason = str(result) if isinstance(result, ValueError) else f"raised {type(result).__name__}: {result}"
-        self._fail(reason)
+        assert isinstance(result, BaseException)
+        text = _text_of(result)
+        self._fail(text if isinstance(result, ValueError) else f"raised {type(result).__name__}: {text}")
         return float(min(_MAX_BACKOFF, _BACKOFF * 2 ** min(self._failures - 1, 10)))
 
     def _succeed(self, fetched: token.Token) -> float:

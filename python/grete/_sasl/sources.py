@@ -33,7 +33,7 @@ def register(provider: Callable[[], object]) -> str:
     base = f"{getattr(provider, '__module__', '?')}:{getattr(provider, '__qualname__', type(provider).__name__)}"
     with _lock:
         number, name = 1, base
-        while _providers.setdefault(name, provider) is not provider:
+        while _providers.setdefault(name, provider) != provider:  # a bound method is equal, not the same
             number += 1
             name = f"{base}#{number}"
         return name

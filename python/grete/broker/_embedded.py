@@ -46,7 +46,9 @@ class Broker(BrokerCommands):
         None: everything is lost. `fsync`: they also survive a power loss, and each write waits for the disk.
 
         `port`: port of the first broker, whose neighbors get the next ports; 0: free ports. `host`: address to listen
-        on. Any other than a loopback address needs `allow_anyone`, because there is no authentication.
+        on. Any other than a loopback address needs `sasl` and `tls`, or `allow_anyone`: without `sasl` everyone who can
+        reach the port can do everything, and without `tls` passwords and records go in plain text. OAUTHBEARER is off
+        there without `allow_anyone`, because everyone can make an unsecured token.
         `advertised_host`: name by which clients connect, if not `host`.
 
         `memory`: size of all records like "1GiB" (the default) beyond which writes are refused. `version`: release of

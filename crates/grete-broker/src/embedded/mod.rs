@@ -18,6 +18,9 @@ use crate::journal::{JournalConfig, SyncPolicy};
 use crate::sasl::{SaslConfig, Users};
 use crate::server::{Limits, LogLines, Server, ServerConfig, ServerError, TlsConfig};
 
+/// Mechanism whose tokens are not signed: everyone can make one.
+const UNSECURED: &str = "OAUTHBEARER";
+
 /// Running embedded brokers.
 pub type EmbeddedBroker = Server<Cluster>;
 
@@ -28,7 +31,7 @@ pub struct EmbeddedConfig {
     pub host: IpAddr,
     /// Host name in Metadata, by which clients connect; `None`: `host`.
     pub advertised_host: Option<String>,
-    /// Whether `host` may be other than a loopback address. There is no authentication.
+    /// Whether `host` may be other than a loopback address without `users` and `tls`.
     pub allow_anyone: bool,
     /// Port of each broker, one broker each. 0: a free port.
     pub ports: Vec<u16>,
@@ -105,24 +108,32 @@ pub fn start(config: EmbeddedConfig) -> Result<EmbeddedBroker, EmbeddedError> {
     if config.ports.is_empty() {
         return Err(EmbeddedError::Config("a cluster has no brokers: give one port at least".into()));
     }
-    if !config.host.is_loopback() && !config.allow_anyone {
-        return Err(EmbeddedError::Config(format!(
-            "{} is no loopback address, and there is no authentication: everyone who can reach the port can read, \
-             write and delete everything; allow that explicitly (allow_anyone, --allow-anyone)",
-            config.host
-        )));
+    let needs_logins = !config.host.is_loopback() && !config.allow_anyone;
+    if needs_logins {
+        check_logins(&config)?;
     }
     if config.host.is_unspecified() && config.advertised_host.is_none() {
         return Err(EmbeddedError::Config(format!(
-            "clients cannot connect to {}: say by which name or address they reach this machine (advertised host)",
+            "clients cannot connect to {}: say by which name or address they reach this machine \
+             (advertised_host, --advertised-host)",
             config.host
         )));
     }
     let mut cluster_config = ClusterConfig::new(Vec::new());
     cluster_config.auto_create_topics = config.auto_create_topics;
     cluster_config.sasl = (!config.users.is_empty()).then(|| SaslConfig::new(config.users.clone()));
+    if needs_logins && let Some(sasl) = &mut cluster_config.sasl {
+        sasl.mechanisms.retain(|name| *name != UNSECURED);
+    }
     for (name, value) in &config.settings {
         cluster_config.set(name, value).map_err(EmbeddedError::Config)?;
+    }
+    if needs_logins && cluster_config.sasl.as_ref().is_some_and(|sasl| sasl.mechanisms.contains(&UNSECURED)) {
+        return Err(EmbeddedError::Config(format!(
+            "sasl.enabled.mechanisms has {UNSECURED}, whose unsecured tokens everyone can make who can reach {}; leave \
+             the mechanism out, or allow that explicitly (allow_anyone, --allow-anyone)",
+            config.host
+        )));
     }
     let journal = config.data.map(|directory| JournalConfig { directory, sync: config.sync });
     let cluster_id = journal.as_ref().map(|journal| cluster_id::load_or_create(&journal.directory)).transpose()?;
@@ -155,6 +166,24 @@ pub fn start(config: EmbeddedConfig) -> Result<EmbeddedBroker, EmbeddedError> {
     };
     let topics = config.topics;
     Ok(Server::start(server, new_cluster, |cluster| create_topics(cluster, &topics))?)
+}
+
+/// Checks that clients log in over TLS, so that an address that others can reach lets in only the users.
+fn check_logins(config: &EmbeddedConfig) -> Result<(), EmbeddedError> {
+    let host = config.host;
+    let message = match (config.users.is_empty(), config.tls.is_some()) {
+        (false, true) => return Ok(()),
+        (false, false) => format!(
+            "{host} is no loopback address, and connections are not encrypted: passwords and records go over the \
+             network in plain text; encrypt them (tls, --tls), or allow that explicitly (allow_anyone, --allow-anyone)"
+        ),
+        (true, _) => format!(
+            "{host} is no loopback address, and clients do not log in: everyone who can reach the port can read, write \
+             and delete everything; let users log in over TLS (sasl and tls, --sasl and --tls), or allow that \
+             explicitly (allow_anyone, --allow-anyone)"
+        ),
+    };
+    Err(EmbeddedError::Config(message))
 }
 
 fn create_topics(cluster: &mut Cluster, topics: &[(String, i32)]) -> Result<(), String> {

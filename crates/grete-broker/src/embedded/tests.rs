@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
+use crate::server::DevCertificates;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -85,13 +86,45 @@ fn invalid_settings_are_refused() {
     let error = refused(EmbeddedConfig { host: unspecified, ..EmbeddedConfig::default() });
     assert!(error.contains("everyone who can reach the port"), "{error}");
     let error = refused(EmbeddedConfig { host: unspecified, allow_anyone: true, ..EmbeddedConfig::default() });
-    assert!(error.contains("advertised host"), "{error}");
+    assert!(error.contains("--advertised-host"), "{error}");
     let error = refused(EmbeddedConfig { ports: vec![], ..EmbeddedConfig::default() });
     assert!(error.contains("no brokers"), "{error}");
     for topic in [("orders", 0), ("no spaces", 1), ("", 1), ("orders", i32::MAX)] {
         let error = refused(EmbeddedConfig { topics: vec![(topic.0.into(), topic.1)], ..EmbeddedConfig::default() });
         assert!(error.starts_with(&format!("topic {:?} cannot be created", topic.0)), "{error}");
     }
+}
+
+#[test]
+fn an_address_that_others_reach_needs_logins_over_tls() {
+    let certificates = DevCertificates::generate(vec!["localhost".into()]).unwrap();
+    let mut users = Users::default();
+    users.set("alice", "secret", random());
+    let with_users = EmbeddedConfig {
+        host: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        advertised_host: Some("localhost".into()),
+        users,
+        ..EmbeddedConfig::default()
+    };
+    let error = start(with_users.clone()).unwrap_err().to_string();
+    assert!(error.contains("passwords and records go over the network in plain text"), "{error}");
+    assert!(!error.contains("everyone"), "{error}");
+    let tls = TlsConfig::new(&certificates.broker, &certificates.broker_key, None).unwrap();
+    let encrypted = EmbeddedConfig { tls: Some(tls), ..with_users.clone() };
+    let error = start(EmbeddedConfig { users: Users::default(), ..encrypted.clone() }).unwrap_err().to_string();
+    assert!(error.contains("clients do not log in: everyone"), "{error}");
+    let mechanisms = |config| {
+        let broker = start(config).unwrap();
+        broker.call(|cluster, _, _| cluster.config().sasl.as_ref().unwrap().mechanisms.clone()).unwrap()
+    };
+    // Everyone can make an unsecured token, so that logins with one prove nothing.
+    assert_eq!(mechanisms(encrypted.clone()), ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]);
+    let settings = vec![("sasl.enabled.mechanisms".to_owned(), "PLAIN,OAUTHBEARER".to_owned())];
+    let error = start(EmbeddedConfig { settings: settings.clone(), ..encrypted.clone() }).unwrap_err().to_string();
+    assert!(error.contains("OAUTHBEARER, whose unsecured tokens everyone can make"), "{error}");
+    let allowed = EmbeddedConfig { allow_anyone: true, settings, ..encrypted };
+    assert_eq!(mechanisms(allowed), ["PLAIN", "OAUTHBEARER"]);
+    assert_eq!(mechanisms(EmbeddedConfig { allow_anyone: true, ..with_users }).len(), 4);
 }
 
 #[test]

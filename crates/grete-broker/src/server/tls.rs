@@ -179,10 +179,14 @@ impl DevCertificates {
 
     fn try_generate(hosts: Vec<String>) -> Result<Self, rcgen::Error> {
         let mut params = CertificateParams::new(Vec::new())?;
-        params.distinguished_name.push(DnType::CommonName, "grete dev CA");
+        let key = KeyPair::generate()?;
+        // Each start makes another authority. With a part of the key in the name, a client with a former start's file
+        // says which authority it needs, and not that a signature is wrong.
+        let part: String = params.key_identifier(&key).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        params.distinguished_name.push(DnType::CommonName, format!("grete dev CA {part}"));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let issuer = CertifiedIssuer::self_signed(params, key)?;
         let sign = |hosts: Vec<String>, name: &str, usage: ExtendedKeyUsagePurpose| {
             let mut params = CertificateParams::new(hosts)?;
             params.distinguished_name.push(DnType::CommonName, name);

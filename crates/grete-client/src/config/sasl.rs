@@ -261,7 +261,12 @@ fn secret(settings: &Settings, name: &str, file: &str) -> Result<Option<Secret>,
         return Ok(None);
     }
     let wrong = |problem: String| invalid(file, format!("{file}: {path:?} {problem}"));
-    let size = fs::metadata(path).map_err(|error| wrong(format!("cannot be read: {error}")))?.len();
+    let found = fs::metadata(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    // Opening a FIFO blocks, and a device has no end.
+    if !found.is_file() {
+        return Err(wrong("is no regular file".to_owned()));
+    }
+    let size = found.len();
     if size > MAX_SECRET_FILE {
         return Err(wrong(format!("has {size} bytes: give a file with nothing but the secret")));
     }

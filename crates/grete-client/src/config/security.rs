@@ -23,7 +23,7 @@ pub struct Security {
 impl Security {
     pub(super) fn from_settings(settings: &Settings) -> Result<Self, ConfigError> {
         let protocol = SecurityProtocol::from_name(settings.text("security.protocol")).unwrap_or_default();
-        let tls = if protocol.uses_tls() { Some(Arc::new(tls_settings(settings)?)) } else { None };
+        let tls = if protocol.uses_tls() { Some(Arc::new(tls_settings(settings, protocol)?)) } else { None };
         if tls.is_none() {
             check_no_unused_tls(settings)?;
         }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use grete_net::tls::{CertificateSource, IdentitySource, KeySource, TlsSettings};
 
+use super::security_protocol::SecurityProtocol;
 use super::{ConfigError, ConfigErrorKind, Settings, invalid};
 
 /// Returns the settings of TLS. Files are read when the client starts.
-pub(super) fn tls_settings(settings: &Settings) -> Result<TlsSettings, ConfigError> {
+pub(super) fn tls_settings(settings: &Settings, protocol: SecurityProtocol) -> Result<TlsSettings, ConfigError> {
     let roots = ["ssl.ca.location", "ssl.ca.pem"].into_iter().filter_map(|name| source(settings, name)).collect();
     Ok(TlsSettings {
         roots,
@@ -16,6 +17,7 @@ pub(super) fn tls_settings(settings: &Settings) -> Result<TlsSettings, ConfigErr
         revoked: path(settings, "ssl.crl.location"),
         verify_certificate: settings.flag("enable.ssl.certificate.verification"),
         verify_host_name: settings.text("ssl.endpoint.identification.algorithm") == "https",
+        logs_in: protocol.uses_sasl(),
     })
 }
 

@@ -64,7 +64,8 @@ impl TlsContext {
         let config = Arc::clone(&self.loaded.config);
         let connection = UnbufferedClientConnection::new(config, name)
             .map_err(|error| broken(format!("TLS cannot be started: {error}")))?;
-        Ok(TlsStream::new(connection, Arc::clone(&self.loaded.observations), self.loaded.has_certificate))
+        let observations = Arc::clone(&self.loaded.observations);
+        Ok(TlsStream::new(connection, observations, self.loaded.has_certificate, self.settings.logs_in))
     }
 
     fn reload_changed(&mut self) {

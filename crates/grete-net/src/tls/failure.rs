@@ -14,6 +14,8 @@ const MAX_NAME_CHARS: usize = 200;
 /// Circumstances of a handshake that fails.
 #[derive(Debug)]
 pub(super) struct Situation<'a> {
+    /// Whether the client logs in by SASL after the handshake.
+    pub(super) logs_in: bool,
     /// Whether the client shows a certificate.
     pub(super) has_certificate: bool,
     /// Issuers that the broker accepts certificates of clients from; `None`: the broker asked for no certificate.
@@ -63,6 +65,9 @@ pub(super) fn certificate_failure(
     };
     let unreadable = || ("without a name".to_owned(), "nobody".to_owned());
     let (subject, issuer) = names(end_entity).unwrap_or_else(unreadable);
+    // The issuer at the end of the chain that the broker shows.
+    let authority = || intermediates.last().and_then(names).map_or_else(|| issuer.clone(), |(_, end)| end);
+    let place = roots_setting.unwrap_or("the system's trusted certificates");
     let Error::InvalidCertificate(error) = error else {
         return failure(Kind::BadCertificate, format!("the certificate of the broker ({subject}) is refused: {error}"));
     };
@@ -115,8 +120,6 @@ pub(super) fn certificate_failure(
             )
         }
         CertificateError::UnknownIssuer => {
-            let (_, end) = intermediates.last().and_then(names).unwrap_or_else(|| (String::new(), issuer.clone()));
-            let place = roots_setting.map_or("the system's trusted certificates".to_owned(), str::to_owned);
             let message = if subject == issuer {
                 format!(
                     "the certificate of the broker ({subject}) is signed by itself and is not in {place}; \
@@ -124,11 +127,24 @@ pub(super) fn certificate_failure(
                 )
             } else {
                 format!(
-                    "the certificate of the broker ({subject}) is signed by {end}, which is not in {place}; give the \
-                     certificate of this issuer with ssl.ca.location (Java: ssl.truststore.location)"
+                    "the certificate of the broker ({subject}) is signed by {}, which is not in {place}; give the \
+                     certificate of this issuer with ssl.ca.location (Java: ssl.truststore.location)",
+                    authority()
                 )
             };
             failure(Kind::UnknownCa, message)
+        }
+        // Only a chain up to the name of a trusted authority is checked with a key at all.
+        CertificateError::BadSignature | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            failure(
+                Kind::UnknownCa,
+                format!(
+                    "the certificate of the broker ({subject}) is signed by {}, and the certificate of this name in \
+                     {place} has another key: the authority was probably made anew; give its certificate that belongs \
+                     to this broker with ssl.ca.location (Java: ssl.truststore.location)",
+                    authority()
+                ),
+            )
         }
         error => {
             failure(Kind::BadCertificate, format!("the certificate of the broker ({subject}) is refused: {error}"))
@@ -153,7 +169,7 @@ fn host_names(der: &CertificateDer<'_>) -> Vec<String> {
 
 /// Describes an error that is not about the broker's certificate. `beginning`: first bytes of the peer.
 pub(super) fn protocol_failure(error: &Error, beginning: &[u8], situation: &Situation<'_>) -> TlsFailure {
-    if let Some(failure) = not_tls(beginning) {
+    if let Some(failure) = not_tls(beginning, situation) {
         return failure;
     }
     match error {
@@ -169,14 +185,25 @@ pub(super) fn protocol_failure(error: &Error, beginning: &[u8], situation: &Situ
 }
 
 /// Returns the failure if the first bytes of a peer are not a TLS record.
-fn not_tls(beginning: &[u8]) -> Option<TlsFailure> {
-    const CURE: &str = "use the port of an SSL listener, or another security.protocol";
+fn not_tls(beginning: &[u8], situation: &Situation<'_>) -> Option<TlsFailure> {
     match beginning {
         [] | [0x14..=0x18, 0x03, ..] | [0x14..=0x18] => None,
         [b'H', b'T', b'T', b'P', ..] => {
             Some(failure(Kind::NotTls, "answers like an HTTP server; bootstrap.servers needs the port of a broker"))
         }
-        _ => Some(failure(Kind::NotTls, format!("answers, and not in TLS: a plain-text listener; {CURE}"))),
+        _ => Some(failure(
+            Kind::NotTls,
+            format!("answers, and not in TLS: a plain-text listener; {}", plain_cure(situation)),
+        )),
+    }
+}
+
+/// Returns the cure for a client of TLS on a listener that is not encrypted.
+fn plain_cure(situation: &Situation<'_>) -> &'static str {
+    if situation.logs_in {
+        "use the port of a SASL_SSL listener, or security.protocol=SASL_PLAINTEXT, which does not encrypt"
+    } else {
+        "use the port of an SSL listener, or another security.protocol"
     }
 }
 
@@ -270,7 +297,10 @@ pub(super) fn closed_in_handshake(received: bool, situation: &Situation<'_>) -> 
     }
     failure(
         Kind::ClosedAtHello,
-        "the broker closed the connection at the first message of TLS, as a PLAINTEXT listener does; use the port of an \
-         SSL listener, or another security.protocol",
+        format!(
+            "the broker closed the connection at the first message of TLS, as a {} listener does; {}",
+            if situation.logs_in { "SASL_PLAINTEXT" } else { "PLAINTEXT" },
+            plain_cure(situation)
+        ),
     )
 }

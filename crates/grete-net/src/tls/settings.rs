@@ -19,6 +19,8 @@ pub struct TlsSettings {
     pub verify_certificate: bool,
     /// Whether the certificate must have the name of the host.
     pub verify_host_name: bool,
+    /// Whether the client logs in by SASL after the handshake (`security.protocol=SASL_SSL`). Messages say so.
+    pub logs_in: bool,
 }
 
 impl Default for TlsSettings {
@@ -30,6 +32,7 @@ impl Default for TlsSettings {
             revoked: None,
             verify_certificate: true,
             verify_host_name: true,
+            logs_in: false,
         }
     }
 }

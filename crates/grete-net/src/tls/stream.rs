@@ -32,6 +32,7 @@ pub(crate) struct TlsStream {
     connection: UnbufferedClientConnection,
     observations: Arc<Observations>,
     has_certificate: bool,
+    logs_in: bool,
     accepted_issuers: Option<Vec<String>>,
     incoming: Vec<u8>,
     filled: usize,
@@ -61,11 +62,13 @@ impl TlsStream {
         connection: UnbufferedClientConnection,
         observations: Arc<Observations>,
         has_certificate: bool,
+        logs_in: bool,
     ) -> Self {
         Self {
             connection,
             observations,
             has_certificate,
+            logs_in,
             accepted_issuers: None,
             incoming: vec![0; INCOMING_BYTES],
             filled: 0,
@@ -151,7 +154,11 @@ impl TlsStream {
     }
 
     fn situation(&self) -> Situation<'_> {
-        Situation { has_certificate: self.has_certificate, accepted_issuers: self.accepted_issuers.as_deref() }
+        Situation {
+            logs_in: self.logs_in,
+            has_certificate: self.has_certificate,
+            accepted_issuers: self.accepted_issuers.as_deref(),
+        }
     }
 
     /// Steps TLS: decrypts all whole records, answers messages of the handshake, and encrypts what waits.

@@ -109,7 +109,10 @@ impl BrokerVerifier {
 /// Returns whether the verification failed because the certificate is signed by none that is trusted.
 fn is_about_the_issuer(error: &CertificateError) -> bool {
     match error {
-        CertificateError::UnknownIssuer => true,
+        // The second and third: an authority of the issuer's name is trusted, and has another key.
+        CertificateError::UnknownIssuer
+        | CertificateError::BadSignature
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => true,
         CertificateError::Other(other) => other.to_string().contains("CaUsedAsEndEntity"),
         _ => false,
     }

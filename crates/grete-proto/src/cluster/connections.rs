@@ -139,7 +139,7 @@ impl Cluster {
                 node.retry_at = now.saturating_add(delay.max(login_delay));
             }
             let (address, failures) = (node.address.to_string(), node.backoff.failures());
-            let fault = reason.address_fault(&address, negotiated);
+            let fault = reason.address_fault(&address, negotiated, self.config.sasl.is_some());
             node.fault.clone_from(&fault);
             let log_event = if was_ready {
                 ClusterLogEvent::Disconnected { node: id, channel, address, reason }

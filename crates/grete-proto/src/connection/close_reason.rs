@@ -112,15 +112,15 @@ impl CloseReason {
     }
 
     /// Returns the fault if the reason proves that `address` cannot be used as it is: a retry does not help until
-    /// a setting or the server has changed.
-    pub fn address_fault(&self, address: &str, negotiated: bool) -> Option<AddressFault> {
+    /// a setting or the server has changed. `logs_in`: the client logs in by SASL.
+    pub fn address_fault(&self, address: &str, negotiated: bool, logs_in: bool) -> Option<AddressFault> {
         let address = address.to_owned();
         match self {
             Self::Sasl(error) if error.is_permanent() => {
                 Some(AuthenticationFailure { address, error: error.clone() }.into())
             }
             Self::Tls(failure) => Some(AddressFault::Tls { address, failure: failure.clone() }),
-            _ => self.detected_protocol(negotiated).map(|detected| NotKafka { address, detected }.into()),
+            _ => self.detected_protocol(negotiated).map(|detected| NotKafka { address, detected, logs_in }.into()),
         }
     }
 }

@@ -8,7 +8,7 @@ use rcgen::{
 use rustls::version::{TLS12, TLS13};
 
 use super::super::{CertificateSource, IdentitySource, KeySource, TlsSettings};
-use super::peer::{Leaf, Pair, authority, context, leaf, params, server_config, trusting};
+use super::peer::{Leaf, Pair, authority, authority_with, context, leaf, params, server_config, trusting};
 
 fn fails(settings: TlsSettings, host: &str, server: &std::sync::Arc<rustls::ServerConfig>) -> TlsFailure {
     let mut pair = Pair::new(&mut context(settings), host, server);
@@ -39,6 +39,20 @@ fn a_broker_of_another_authority() {
     let server = server_config(&leaf(params(&["localhost"]), &issuer), None, &TLS13);
     let failure = fails(trusting(&other.pem()), "localhost", &server);
     check(&failure, Kind::UnknownCa, &["CN=broker 1", "signed by CN=Kafka CA", "not in ssl.ca.pem", "ssl.ca.location"]);
+}
+
+#[test]
+fn a_broker_of_an_authority_that_was_made_anew() {
+    let (issuer, former) = (authority("Kafka CA"), authority("Kafka CA"));
+    let server = server_config(&leaf(params(&["localhost"]), &issuer), None, &TLS13);
+    let says = ["CN=broker 1", "signed by CN=Kafka CA", "this name in ssl.ca.pem has another key", "ssl.ca.location"];
+    check(&fails(trusting(&former.pem()), "localhost", &server), Kind::UnknownCa, &says);
+    // A key of another kind cannot have made the signature.
+    let former = authority_with("Kafka CA", &rcgen::PKCS_ED25519);
+    check(&fails(trusting(&former.pem()), "localhost", &server), Kind::UnknownCa, &says);
+    // With both, as while a CA is replaced, the broker is trusted.
+    let both = trusting(&format!("{}{}", former.pem(), issuer.pem()));
+    Pair::new(&mut context(both), "localhost", &server).run().expect("trusted");
 }
 
 #[test]
@@ -182,5 +196,18 @@ fn a_peer_that_does_not_speak_tls() {
     }
     let client = context(trusting(&issuer.pem())).connect("localhost").expect("a name");
     let failure = client.failure_at_end().expect("no handshake");
-    check(&failure, Kind::ClosedAtHello, &["as a PLAINTEXT listener does"]);
+    check(&failure, Kind::ClosedAtHello, &["as a PLAINTEXT listener does; use the port of an SSL listener"]);
+}
+
+#[test]
+fn a_client_that_logs_in_and_a_peer_that_does_not_speak_tls() {
+    let settings = TlsSettings { logs_in: true, ..trusting(&authority("CA").pem()) };
+    let mut client = context(settings).connect("localhost").expect("a name");
+    let cure = "use the port of a SASL_SSL listener, or security.protocol=SASL_PLAINTEXT";
+    let failure = client.failure_at_end().expect("no handshake");
+    check(&failure, Kind::ClosedAtHello, &["as a SASL_PLAINTEXT listener does", cure]);
+    match client.read(&b"\0\0\0\x0a\0\0\0\0\0\0\0\0\0\0"[..], &mut |_| {}) {
+        Err(super::super::TlsEnd::Tls(failure)) => check(&failure, Kind::NotTls, &["a plain-text listener", cure]),
+        _ => panic!("no failure"),
+    }
 }

@@ -18,11 +18,15 @@ use super::super::{CertificateSource, TlsContext, TlsEnd, TlsSettings, TlsStream
 pub(super) type Issuer = CertifiedIssuer<'static, KeyPair>;
 
 pub(super) fn authority(name: &str) -> Issuer {
+    authority_with(name, &rcgen::PKCS_ECDSA_P256_SHA256)
+}
+
+pub(super) fn authority_with(name: &str, kind: &'static rcgen::SignatureAlgorithm) -> Issuer {
     let mut params = CertificateParams::new(Vec::new()).expect("names");
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-    CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("a certificate")
+    CertifiedIssuer::self_signed(params, KeyPair::generate_for(kind).expect("a key")).expect("a certificate")
 }
 
 pub(super) fn params(names: &[&str]) -> CertificateParams {

@@ -88,7 +88,8 @@ fn a_fatal_error_settles_everything() {
     let (flying, _) = rig.produce(0, "a");
     rig.metadata.unready.insert(2);
     let (waiting, _) = rig.produce(1, "b");
-    let not_kafka = AddressFault::from(NotKafka { address: "x:80".into(), detected: DetectedProtocol::Http });
+    let not_kafka =
+        AddressFault::from(NotKafka { address: "x:80".into(), detected: DetectedProtocol::Http, logs_in: false });
     rig.step(SenderEvent::Fatal(FatalError::Unusable(not_kafka.clone())));
     assert_eq!((outcome(&flying), outcome(&waiting)), (Some(Outcome::Unknown), Some(Outcome::NotWritten)));
     let error = result(&waiting, 0).error.expect("an error");
