@@ -241,8 +241,10 @@ class TokenStore:
     def set(self, token: str, extensions: Sequence[tuple[str, str]]) -> None:
         """Replaces the token. Raises ValueError for a token or an extension that cannot be sent."""
 
-    def fail(self, reason: str) -> None:
-        """Removes the token: logins fail for this reason until there is a new one."""
+    def fail(self, reason: str, lasts: bool) -> None:
+        """Removes the token: logins fail for this reason until there is a new one. `lasts`: the source has failed
+        several times in a row, or hangs, so a client that has never logged in ends with the reason.
+        """
 
     def users(self) -> int:
         """Returns the number of clients that use the tokens."""

@@ -8,8 +8,9 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import confluent_kafka
@@ -121,8 +122,12 @@ def test_a_refused_login_is_an_error_with_the_cure(
         caplog.clear()
         given = {**settings(broker, mechanism, default_api_timeout_ms=1500, max_block_ms=1500), **change}
         if "security.protocol" in change:
-            with Admin(given) as admin, pytest.raises(grete.GreteError):
-                admin.topics(timeout=1.5)
+            with Admin(given) as admin, pytest.raises(grete.AuthenticationError, match=says):
+                admin.topics(timeout=10)
+            with pytest.raises(grete.AuthenticationError, match=says), Producer(given) as producer:
+                producer.produce_sync("orders", b"x")
+            errors = [record for record in caplog.records if record.levelno >= logging.WARNING]
+            assert len(errors) <= 12, [record.message for record in errors]
         else:
             with Admin(given) as admin:
                 for _ in range(3):
@@ -165,8 +170,83 @@ def test_a_token_that_is_refused_is_told_from_none(broker: Broker) -> None:
         raise OSError("the identity provider is down")
 
     none = settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=fails)
-    with Admin(none) as admin, pytest.raises(grete.TimeoutError, match="the identity provider is down"):
-        admin.topics(timeout=3)
+    with Admin(none) as admin, pytest.raises(grete.AuthenticationError, match="the identity provider is down"):
+        admin.topics(timeout=20)
+
+
+def raises_type_error() -> str:
+    return len(None)  # type: ignore[arg-type, return-value]
+
+
+def divides_by_zero() -> str:
+    return str(1 // 0)
+
+
+def raises_value_error() -> str:
+    return str(int("x"))
+
+
+def gives_nothing() -> None:
+    return None
+
+
+def gives_an_expired_token() -> str:
+    return token(life=-5)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (raises_type_error, "raised TypeError: object of type 'NoneType'"),
+        (divides_by_zero, "raised ZeroDivisionError: "),
+        (raises_value_error, "raised ValueError: invalid literal"),
+        (gives_nothing, "it returned nothing instead of a token"),
+        (gives_an_expired_token, "its token expired 5 s ago"),
+    ],
+)
+def test_a_source_that_goes_on_failing_ends_the_calls_with_its_error(
+    broker: Broker, source: Callable[[], object], says: str
+) -> None:
+    given = settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=source)
+    started = time.monotonic()
+    failed = pytest.raises(grete.AuthenticationError, match=says)
+    with failed as caught, Producer(given) as producer:
+        producer.produce_sync("orders", b"x")
+    assert "correct the source of the token" in str(caught.value)
+    with failed, Admin(given) as admin:
+        admin.topics(timeout=30)
+    with Consumer({**given, "group.id": "g"}) as consumer, failed:
+        consumer.subscribe(["orders"])
+        eventually(lambda: consumer.poll(timeout=0.2) and False, 20.0, "the error")
+    assert time.monotonic() - started < 20
+
+
+def test_a_source_that_hangs_ends_the_calls_after_its_time_limit(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grete._sasl.refresher._HANGS_AFTER", 1.0)
+    monkeypatch.setattr("grete._sasl.refresher._CHECK_INTERVAL", 0.5)
+    released = threading.Event()
+
+    def hangs() -> str:
+        released.wait(60)
+        return token()
+
+    with Admin(settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=hangs)) as admin:
+        with pytest.raises(grete.AuthenticationError, match="has not answered for"):
+            admin.topics(timeout=30)
+        released.set()
+
+
+def test_an_app_whose_source_of_tokens_fails_ends_at_its_start(broker: Broker) -> None:
+    app = grete.App("no-token", kafka=settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=divides_by_zero))
+
+    @app.consumer("orders")
+    def handle(messages: grete.Messages) -> None:
+        raise AssertionError(messages)
+
+    with pytest.raises(grete.AuthenticationError, match="raised ZeroDivisionError"), app.running():
+        eventually(lambda: app.error is not None, 20.0, "the end of the App")
 
 
 def test_a_source_that_recovers_lets_a_waiting_call_succeed(broker: Broker) -> None:

@@ -242,7 +242,7 @@ def test_a_token_is_renewed_and_an_outage_is_one_line(
                 raise ValueError("the token has a character that bearer tokens do not have")
             states.append(value)
 
-        def fail(self, reason: str) -> None:
+        def fail(self, reason: str, lasts: bool) -> None:
             states.append(reason)
 
         def users(self) -> int:
@@ -315,7 +315,9 @@ def test_a_source_that_hangs_is_named_and_its_last_token_expires(
     source.results = [("a", time.time() + 0.5), release]
     states: list[str] = []
     users = [1]
-    store = types.SimpleNamespace(set=lambda value, _: states.append(value), fail=states.append, users=lambda: users[0])
+    store = types.SimpleNamespace(
+        set=lambda value, _: states.append(value), fail=lambda reason, _: states.append(reason), users=lambda: users[0]
+    )
     monkeypatch.setattr("grete._native.TokenStore", lambda: store)
     refresher.tokens_of(fields(provider=sources.register(source)))
     eventually(lambda: any("has expired" in state for state in states), 20.0, lambda: f"the expiry: {states}")

@@ -1,6 +1,7 @@
 //! Log events and errors of the consumer: converts events of the sans-IO core to text.
 
 use grete_proto::cluster::ClusterLogEvent;
+use grete_proto::connection::CloseReason;
 use grete_proto::consumer::{ConsumerFatal, ConsumerLogEvent, ConsumerReply};
 use grete_proto::dispatch::CorruptBatch;
 use grete_proto::group::{CommitError, CommitOutcome, GroupError, GroupLogEvent};
@@ -122,8 +123,9 @@ pub(crate) fn cluster_event(notice: &ClusterLogEvent) -> Option<LogEvent> {
             if failures.is_power_of_two() { Level::Warning } else { Level::Debug },
             "broker.connect_failed",
             format!(
-                "{} cannot be reached (attempt {failures}): {reason}; the connection is tried again",
-                fmt_broker_address(*node, address)
+                "{} cannot be {} (attempt {failures}): {reason}; the connection is tried again",
+                fmt_broker_address(*node, address),
+                if *reason == CloseReason::FirstRequestEof { "used" } else { "reached" }
             ),
             vec![("broker", broker_id(*node)), ("address", address.clone()), ("failures", failures.to_string())],
         ),

@@ -409,8 +409,8 @@ impl AddressFault {
         match self {
             Self::NotKafka(error) => error.detected != DetectedProtocol::Unknown,
             Self::Tls { failure, .. } => failures >= failure.kind.is_certain_after(),
-            // The source of tokens may have one the next time.
-            Self::Login(failure) => !matches!(failure.error, SaslError::NoToken(_)),
+            // The source of tokens may have one the next time, unless it has failed several times.
+            Self::Login(failure) => !matches!(failure.error, SaslError::NoToken { lasts: false, .. }),
         }
     }
 }

@@ -30,9 +30,10 @@ impl PyTokenStore {
         Ok(())
     }
 
-    /// Removes the token: logins fail for this reason until there is a new one.
-    fn fail(&self, reason: &str) {
-        self.store.fail(reason);
+    /// Removes the token: logins fail for this reason until there is a new one. `lasts`: the source has failed
+    /// several times in a row, or hangs, so a client that has never logged in ends with the reason.
+    fn fail(&self, reason: &str, lasts: bool) {
+        self.store.fail(reason, lasts);
     }
 
     /// Returns the number of clients that use the tokens.

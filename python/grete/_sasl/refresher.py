@@ -23,6 +23,8 @@ _MAX_BACKOFF = 30.0
 _HANGS_AFTER = 30.0
 # Characters of an error's text in the log.
 _MAX_TEXT = 500
+# Consecutive failures after which a client that has never logged in ends: the third call comes 3 s after the first.
+_LASTS_AFTER = 3
 # Seconds between two looks whether a client is left.
 _CHECK_INTERVAL = 2.0
 
@@ -75,6 +77,7 @@ class _Refresher:
         self._claimed_at = time.monotonic()
         self._expires_at: float | None = None
         self._failures = 0
+        self._lasts = False  # the source has failed _LASTS_AFTER times in a row, or hangs
         self._asked = threading.Event()  # never set: gives waits a deadline
 
     def start(self) -> None:
@@ -129,7 +132,7 @@ class _Refresher:
         while not done.wait(_CHECK_INTERVAL):
             waited = time.monotonic() - started
             if waited >= _HANGS_AFTER and not reported:
-                reported = True
+                reported = self._lasts = True
                 self._fail(f"has not answered for {waited:.0f} s")
             self._check_expiry("its source does not answer")
             if not self._wait(0.0):
@@ -151,14 +154,16 @@ class _Refresher:
         if self._failures:
             logger.info("%s gives tokens again", self._name)
         self._failures = 0
+        self._lasts = False
         self._expires_at = fetched.expires_at
         return max(_BACKOFF, (fetched.expires_at - time.time()) * _RENEW_AFTER)
 
     def _fail(self, reason: str) -> None:
         self._failures += 1
+        self._lasts = self._lasts or self._failures >= _LASTS_AFTER
         text = f"{self._name} gives no token: {reason}"
         if self._expires_at is None:
-            self.store.fail(text)
+            self.store.fail(text, self._lasts)
         # One line for an outage.
         level = logging.ERROR if self._failures == 1 else logging.DEBUG
         if self._expires_at is None:
@@ -171,5 +176,5 @@ class _Refresher:
     def _check_expiry(self, reason: str) -> None:
         if self._failures and self._expires_at is not None and time.time() >= self._expires_at:
             self._expires_at = None
-            self.store.fail(f"the last token of {self._name} has expired, and {reason}")
+            self.store.fail(f"the last token of {self._name} has expired, and {reason}", self._lasts)
             logger.error("the last token of %s has expired: clients cannot log in until there is a new one", self._name)

@@ -87,10 +87,14 @@ def _provider(name: str) -> tuple[str, Fetch]:
     call: Callable[[], object] = provider
 
     def fetch() -> object:
-        result = call()
-        if inspect.isawaitable(result):
-            return asyncio.run(_awaited(result))
-        return result
+        try:
+            result = call()
+            if inspect.isawaitable(result):
+                return asyncio.run(_awaited(result))
+            return result
+        except ValueError as error:
+            # The refresher takes the text of a ValueError as it is, and the user's function raises any.
+            raise ValueError(f"raised {type(error).__name__}: {error}") from error
 
     return f"{PROVIDER} {name}", fetch
 

@@ -113,7 +113,7 @@ impl SaslSettings {
             }
             Login::Token(source) => Credentials::Token(source.store.clone().unwrap_or_else(|| {
                 let store = TokenStore::default();
-                store.fail("nothing gives tokens: set sasl.oauthbearer.token.provider");
+                store.fail("nothing gives tokens: set sasl.oauthbearer.token.provider", true);
                 Arc::new(store)
             })),
         };

@@ -106,7 +106,7 @@ fn read_bytes(origin: Origin<'_>, path: &Path) -> Result<Zeroizing<Vec<u8>>, Tls
     let found = fs::metadata(path).map_err(failed)?;
     // Opening a FIFO blocks the network thread, and a device has no end.
     if !found.is_file() {
-        return Err(origin.error("it is no regular file".to_owned()));
+        return Err(origin.error("it is no regular file"));
     }
     if found.len() > MAX_FILE_BYTES {
         return Err(origin.error(format!("the file has {} bytes, so it is no file of certificates", found.len())));

@@ -8,10 +8,14 @@ use super::metadata_refresh::MetadataScope;
 use super::{BrokerConnection, Cluster};
 use crate::connection::{CloseReason, ConnAction, Connection};
 use crate::ids::{ConnId, NodeId};
-use crate::request::{AddressFault, Channel, Reply, RequestOwner};
+use crate::request::{AddressFault, AuthenticationFailure, Channel, Reply, RequestOwner};
 use crate::sasl::SaslError;
 use crate::time::{MILLI, Nanos};
 use crate::transport::TransportAction;
+
+/// Consecutive connections closed at the first request that prove that the listener expects a login: a broker that
+/// restarts closes one.
+const LOGIN_EXPECTED_AFTER: u32 = 4;
 
 impl Cluster {
     /// Starts to connect. Returns `None` if the node is unknown, already connected, or in backoff.
@@ -88,6 +92,10 @@ impl Cluster {
         let id = link.node;
         if let Some(node) = self.nodes.get_mut(&id) {
             node.backoff.reset();
+            node.first_request_eofs = 0;
+        }
+        if self.conn_config.sasl.is_none() {
+            self.on_proven(id, out);
         }
         if is_bootstrap(id) {
             self.retire_bootstrap(now, out);
@@ -101,15 +109,11 @@ impl Cluster {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.setup.reset();
         node.set_needed(channel, false);
-        node.fault = None;
-        node.login_backoff.reset();
-        self.outage = false;
-        self.fatal = None;
         let address = node.address.to_string();
         out.push(ClusterAction::LogEvent(ClusterLogEvent::Connected { node: id, channel, address }));
-        if self.login_failure.take().is_some() {
-            let address = self.address(id).unwrap_or_default();
-            out.push(ClusterAction::LogEvent(ClusterLogEvent::LoginRecovered { address }));
+        // Without a login, a ready connection proves little: a listener that expects one closes it at the next request.
+        if self.conn_config.sasl.is_some() {
+            self.on_proven(id, out);
         }
         if !is_bootstrap(id) {
             self.fell_back = false;
@@ -117,6 +121,19 @@ impl Cluster {
         }
         self.retire_bootstrap(now, out);
         self.dirty = true;
+    }
+
+    /// Ends the faults and the outage: the broker works, as a login or a response proves.
+    fn on_proven(&mut self, id: NodeId, out: &mut ClusterActions) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.fault = None;
+        node.login_backoff.reset();
+        self.outage = false;
+        self.fatal = None;
+        if self.login_failure.take().is_some() {
+            let address = self.address(id).unwrap_or_default();
+            out.push(ClusterAction::LogEvent(ClusterLogEvent::LoginRecovered { address }));
+        }
     }
 
     /// Removes a lost connection. Its requests have got their replies.
@@ -134,14 +151,23 @@ impl Cluster {
             // All connections of a broker that dies end at once: count one failure, not three.
             if now >= node.retry_at {
                 let delay = node.backoff.next_delay(&mut self.rng);
-                let refused = matches!(&reason, CloseReason::Sasl(error) if !matches!(error, SaslError::NoToken(_)));
+                let refused =
+                    matches!(&reason, CloseReason::Sasl(error) if !matches!(error, SaslError::NoToken { .. }));
                 let login_delay = if refused { node.login_backoff.next_delay(&mut self.rng) } else { 0 };
                 node.retry_at = now.saturating_add(delay.max(login_delay));
             }
             let (address, failures) = (node.address.to_string(), node.backoff.failures());
-            let fault = reason.address_fault(&address, negotiated, self.config.sasl.is_some());
+            let closes_first = reason == CloseReason::FirstRequestEof;
+            node.first_request_eofs = if closes_first { node.first_request_eofs.saturating_add(1) } else { 0 };
+            let expected = node.first_request_eofs >= LOGIN_EXPECTED_AFTER && !self.refresh.has_succeeded();
+            let fault = if expected {
+                Some(AuthenticationFailure { address: address.clone(), error: SaslError::Expected }.into())
+            } else {
+                reason.address_fault(&address, negotiated, self.config.sasl.is_some())
+            };
             node.fault.clone_from(&fault);
-            let log_event = if was_ready {
+            // The log thins the failed attempts of an outage; this one failed, although ApiVersions was answered.
+            let log_event = if was_ready && !closes_first {
                 ClusterLogEvent::Disconnected { node: id, channel, address, reason }
             } else {
                 ClusterLogEvent::ConnectFailed { node: id, channel, address, reason, failures }

@@ -274,9 +274,9 @@ fn a_session_ends_with_its_token_unless_a_new_one_is_there() {
     world.run_until(70 * SECOND);
     assert_eq!((world.logins, world.closed.is_none()), (2, true));
     // No newer token: the broker accepts the old one once more, then it has expired.
-    store.fail("the endpoint answers 500");
+    store.fail("the endpoint answers 500", false);
     world.run_until(125 * SECOND);
-    assert_eq!(login_error(&world), &SaslError::NoToken("the endpoint answers 500".into()));
+    assert_eq!(login_error(&world), &SaslError::NoToken { reason: "the endpoint answers 500".into(), lasts: false });
 }
 
 #[test]

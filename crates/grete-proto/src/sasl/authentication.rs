@@ -123,7 +123,7 @@ impl Authentication {
             Credentials::Password { .. } => None,
             Credentials::Token(store) => match store.state() {
                 TokenState::Ready(token) => Some(token),
-                TokenState::Failed(reason) => return Err(SaslError::NoToken(reason)),
+                TokenState::Failed { reason, lasts } => return Err(SaslError::NoToken { reason, lasts }),
                 TokenState::Awaited => {
                     self.state = State::Idle { next: now.saturating_add(TOKEN_CHECK) };
                     return Ok(None);

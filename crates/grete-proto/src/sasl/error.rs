@@ -42,6 +42,12 @@ pub enum SaslError {
          or use the port of a SASL listener"
     )]
     NotOffered,
+    /// The client does not log in, and the broker closes every connection at the first request.
+    #[error(
+        "the broker closes every connection at the first request after ApiVersions, so its listener probably expects a \
+         login: set security.protocol to SASL_SSL or SASL_PLAINTEXT, and sasl.mechanism"
+    )]
+    Expected,
     /// The broker did not expect the request of the authentication.
     #[error(
         "the broker did not expect {request} (ILLEGAL_SASL_STATE): its listener probably does no SASL; set \
@@ -66,8 +72,16 @@ pub enum SaslError {
         problem: &'static str,
     },
     /// There is no token to send.
-    #[error("there is no OAUTHBEARER token to log in with: {0}")]
-    NoToken(Arc<str>),
+    #[error(
+        "there is no OAUTHBEARER token to log in with: {reason}; correct the source of the token (the settings \
+         sasl.oauthbearer.*)"
+    )]
+    NoToken {
+        /// Error of the source.
+        reason: Arc<str>,
+        /// Whether the source has failed several times in a row, or hangs.
+        lasts: bool,
+    },
     /// The broker answered with another error.
     #[error("the broker answered {request} with {} ({}): {message}", .code.name(), .code.0)]
     Code {
@@ -88,10 +102,11 @@ impl SaslError {
             Self::UnsupportedMechanism { .. }
             | Self::Refused { .. }
             | Self::NotOffered
+            | Self::Expected
             | Self::IllegalState { .. }
             | Self::ServerSignature
             | Self::Malformed { .. }
-            | Self::NoToken(_) => true,
+            | Self::NoToken { .. } => true,
             Self::Code { .. } => false,
         }
     }
@@ -102,10 +117,10 @@ impl SaslError {
         match self {
             Self::UnsupportedMechanism { .. } => "mechanism",
             Self::Refused { .. } => "refused",
-            Self::NotOffered | Self::IllegalState { .. } => "listener",
+            Self::NotOffered | Self::Expected | Self::IllegalState { .. } => "listener",
             Self::ServerSignature => "server",
             Self::Malformed { .. } => "malformed",
-            Self::NoToken(_) => "token",
+            Self::NoToken { .. } => "token",
             Self::Code { .. } => "broker",
         }
     }

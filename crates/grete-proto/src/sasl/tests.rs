@@ -279,10 +279,10 @@ fn a_login_waits_for_a_token_that_is_awaited_and_fails_without_one() {
     assert!(matches!(out.pop(), Some(AuthenticationAction::Handshake("OAUTHBEARER"))));
     assert_eq!(machine.deadline(), None);
 
-    store.fail("the endpoint\nis down");
+    store.fail("the endpoint\nis down", false);
     let mut login = Login::new(&config);
     let Some(AuthenticationAction::Failed(error)) = login.step(AuthenticationEvent::Tick) else { panic!("no error") };
-    assert_eq!(error, SaslError::NoToken("the endpoint is down".into()));
+    assert_eq!(error, SaslError::NoToken { reason: "the endpoint is down".into(), lasts: false });
 }
 
 #[test]

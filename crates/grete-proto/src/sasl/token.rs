@@ -81,8 +81,13 @@ pub enum TokenState {
     Awaited,
     /// The token.
     Ready(Arc<Token>),
-    /// The source has none, for this reason: a login fails.
-    Failed(Arc<str>),
+    /// The source has none: a login fails.
+    Failed {
+        /// Reason of the failure.
+        reason: Arc<str>,
+        /// Whether the source has failed several times in a row, or hangs, so that waiting probably does not help.
+        lasts: bool,
+    },
 }
 
 /// Place where the source of tokens puts them. One thread writes, the network threads read.
@@ -103,9 +108,10 @@ impl TokenStore {
         *self.lock() = TokenState::Ready(Arc::new(token));
     }
 
-    /// Removes the token: the last one has expired, or there was none, and the source fails.
-    pub fn fail(&self, reason: &str) {
-        *self.lock() = TokenState::Failed(super::error::printable(reason).into());
+    /// Removes the token: the last one has expired, or there was none, and the source fails. `lasts`: the source has
+    /// failed several times in a row, or hangs.
+    pub fn fail(&self, reason: &str, lasts: bool) {
+        *self.lock() = TokenState::Failed { reason: super::error::printable(reason).into(), lasts };
     }
 
     /// Returns what a login finds now.

@@ -8,6 +8,7 @@ use super::super::test_cluster::FakeCluster;
 use super::super::*;
 use crate::connection::CloseReason;
 use crate::request::{AddressFault, DetectedProtocol, Request, RequestError, Target};
+use crate::sasl::{Credentials, Mechanism, SaslConfig, TokenStore};
 use crate::time::{MILLI, SECOND};
 use crate::tls_failure::{TlsFailure, TlsFailureKind};
 use crate::transport::TransportAction;
@@ -265,6 +266,77 @@ fn a_client_that_has_had_metadata_goes_on_after_a_failure_of_tls() {
     assert_eq!(fatal_of(&fake), None);
     fake.advance(SECOND);
     assert!(fake.cluster.topic("orders").is_some());
+}
+
+/// Connects once, answers ApiVersions, and closes the connection at the next request.
+fn close_at_the_first_request(fake: &mut FakeCluster) {
+    let (conn, address) = fake.connects.pop_front().expect("an attempt");
+    fake.connect(conn, address);
+    let asked = fake.next_request(ApiKey::ApiVersions).expect("ApiVersions");
+    fake.auto_respond(&asked);
+    fake.hang_up(conn, CloseReason::Eof);
+    for _ in 0..20 {
+        let Some(at) = fake.cluster.deadline().filter(|_| fake.connects.is_empty()) else { break };
+        fake.now = fake.now.max(at);
+        fake.event(ClusterEvent::Tick);
+    }
+}
+
+#[test]
+fn a_forgotten_login_is_an_error_after_several_tries_and_few_lines() {
+    let mut fake = one_broker(&[("a", 1)]);
+    fake.event(ClusterEvent::Tick);
+    for attempt in 1..=4 {
+        assert_eq!(fatal_of(&fake), None, "attempt {attempt}");
+        close_at_the_first_request(&mut fake);
+    }
+    let fatal = fatal_of(&fake).expect("the listener expects a login").to_string();
+    assert!(fatal.starts_with("cannot log in to a:1") && fatal.contains("set security.protocol to SASL"), "{fatal}");
+    for _ in 0..10 {
+        close_at_the_first_request(&mut fake);
+    }
+    let count = |is: fn(&ClusterLogEvent) -> bool| fake.log_events.iter().filter(|&event| is(event)).count();
+    assert_eq!(count(|event| matches!(event, ClusterLogEvent::Disconnected { .. })), 0, "a WARNING each");
+    assert_eq!(count(|event| matches!(event, ClusterLogEvent::ConnectFailed { .. })), 3);
+    assert_eq!(count(|event| matches!(event, ClusterLogEvent::LoginFailed { again: false, .. })), 1);
+    assert_eq!(count(|event| matches!(event, ClusterLogEvent::LoginRecovered { .. })), 0);
+    assert_eq!(count(|event| matches!(event, ClusterLogEvent::AllBrokersDown { .. })), 1);
+    assert_eq!(count(|event| matches!(event, ClusterLogEvent::Fatal(_))), 1);
+}
+
+#[test]
+fn a_broker_that_restarts_at_the_first_requests_is_tried_again() {
+    let mut fake = one_broker(&[("a", 1)]);
+    fake.event(ClusterEvent::Tick);
+    for _ in 0..3 {
+        close_at_the_first_request(&mut fake);
+    }
+    fake.settle();
+    assert_eq!(fatal_of(&fake), None);
+    assert!(fake.cluster.topic("orders").is_some());
+}
+
+#[test]
+fn a_source_of_tokens_that_goes_on_failing_is_fatal_at_the_start() {
+    let store = Arc::new(TokenStore::default());
+    let sasl = SaslConfig::new(Mechanism::OAuthBearer, Credentials::Token(Arc::clone(&store)), [7; 32]);
+    let config =
+        ClusterConfig { bootstrap: vec![("a".into(), 1)], sasl: Some(Arc::new(sasl)), ..ClusterConfig::default() };
+    let mut fake = FakeCluster::with_config(config, 1);
+    fake.event(ClusterEvent::Tick);
+    for lasts in [false, false, true] {
+        assert_eq!(fatal_of(&fake), None);
+        store.fail("provider gives no token: raised TypeError: no", lasts);
+        fake.send(Target::Any, Channel::Control, find_coordinator(), 1);
+        let (conn, address) = fake.connects.pop_front().expect("an attempt");
+        fake.connect(conn, address);
+        let asked = fake.next_request(ApiKey::ApiVersions).expect("ApiVersions");
+        fake.auto_respond(&asked);
+        fake.now = fake.now.max(fake.cluster.deadline().expect("a retry"));
+        fake.event(ClusterEvent::Tick);
+    }
+    let fatal = fatal_of(&fake).expect("the source has failed several times").to_string();
+    assert!(fatal.contains("raised TypeError: no") && fatal.contains("correct the source"), "{fatal}");
 }
 
 #[test]
