@@ -8,7 +8,9 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Where what was installed when is noted; newer than all that it was made from, or it is made again.
 STAMPS := $(VENV)/stamps
-PYTEST = $(BIN)/python -m pytest
+# tests.rerun (.ci/run) repeats up to three failed tests once.
+PYTEST = $(BIN)/python -m $(PYTEST_MODULE)
+PYTEST_MODULE ?= pytest
 PYTEST_ARGS ?=
 # So many at a time, each with brokers of its own (Apache Kafka: 1 GB of memory): most of a test is waiting. A file's tests stay together,
 # for the brokers that they share, and those that take long come first. A process that ends in the middle (see
