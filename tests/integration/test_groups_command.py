@@ -38,7 +38,9 @@ def test_lists_and_describes_a_group(kafka: KafkaCluster, filled: str, group: st
     with member(kafka, filled, group, protocol) as consumer:
         consumer.commit(asynchronous=False)
         listed = [row for row in grete(kafka, "groups", "list", "--json").rows if row["group"] == group]
-        assert [(row["state"], row["kind"], row["members_are"]) for row in listed] == [("Stable", protocol, "consumer")]
+        assert [(row["state"], row["type"], row["protocol_type"]) for row in listed] == [
+            ("Stable", protocol, "consumer")
+        ]
         assert group in grete(kafka, "groups", "list", "--state", "Stable").out
         assert group not in grete(kafka, "groups", "list", "--state", "Empty").out
 

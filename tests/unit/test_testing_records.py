@@ -1,6 +1,7 @@
 """grete.testing: records, messages, and wrong arguments."""
 
 import dataclasses
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -186,3 +187,9 @@ def test_the_environment_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None
     app.consumer("orders")(lambda messages: calls.append(len(messages)))
     testing.consume(app, "orders", [b"1", b"2"])
     assert calls == [2]
+
+
+@pytest.mark.parametrize(("made", "cure"), [(grete.Message, "message"), (grete.Messages, "messages")])
+def test_a_constructor_names_what_makes_records(made: Callable[..., object], cure: str) -> None:
+    with pytest.raises(TypeError, match=rf"grete\.testing\.{cure}\("):
+        made(b"value", key=b"key")

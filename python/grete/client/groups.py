@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """Group in a list. `kind`: "classic", "consumer" (KIP-848), ...; "" from brokers that know only classic groups.
+    """Group in a list. `type`: "classic", "consumer" (KIP-848), ...; "" from brokers that know only classic groups.
 
     `protocol_type` is "consumer" for consumers, "connect" for Kafka Connect, "" for a group that has only offsets.
     """
 
     group: str
     state: str
-    kind: str
+    type: str
     protocol_type: str
 
 

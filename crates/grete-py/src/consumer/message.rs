@@ -3,8 +3,9 @@
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
 
 use crate::consumer::job_batch::JobBatch;
 use crate::consumer::messages::Messages;
@@ -59,6 +60,15 @@ impl Message {
 
 #[pymethods]
 impl Message {
+    /// Raises TypeError: records are read, and tests make them with `grete.testing`.
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn refuse_construction(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        Err(PyTypeError::new_err(
+            "a Message is a record that was read: in a test, make one with grete.testing.message(value, key=...)",
+        ))
+    }
+
     /// Returns `Message[Order]` for annotations: a message whose payload is an `Order`.
     #[classmethod]
     fn __class_getitem__<'py>(cls: &Bound<'py, PyType>, item: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

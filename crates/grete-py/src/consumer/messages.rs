@@ -10,7 +10,9 @@ use grete_proto::dispatch::ColumnPool;
 use grete_wire::records::Columns;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyCapsule, PyList, PyMemoryView, PySlice, PySliceMethods, PyString, PyType};
+use pyo3::types::{
+    PyBool, PyBytes, PyCapsule, PyDict, PyList, PyMemoryView, PySlice, PySliceMethods, PyString, PyTuple, PyType,
+};
 
 use crate::consumer::int64_column::{ColumnKind, ExportedColumns, Int64Column};
 use crate::consumer::job_batch::JobBatch;
@@ -130,6 +132,15 @@ impl Messages {
 
 #[pymethods]
 impl Messages {
+    /// Raises TypeError: records are read, and tests make them with `grete.testing`.
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn refuse_construction(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        Err(PyTypeError::new_err(
+            "Messages are records that were read: in a test, make them with grete.testing.messages([value, ...])",
+        ))
+    }
+
     /// Returns `Messages[Order]` for annotations: messages whose payload is an `Order`.
     #[classmethod]
     fn __class_getitem__<'py>(cls: &Bound<'py, PyType>, item: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

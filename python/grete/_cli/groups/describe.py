@@ -25,9 +25,9 @@ def list_groups(session: AdminSession, states: tuple[str, ...]) -> None:
     except PartialResultError as error:
         missing, found = error, error.partial  # type: ignore[assignment]
     rows = [
-        (listing.group, listing.state, listing.kind or "classic", listing.protocol_type or None) for listing in found
+        (listing.group, listing.state, listing.type or "classic", listing.protocol_type or None) for listing in found
     ]
-    session.rows(("group", "state", "kind", "members_are"), rows, if_empty="there are no groups")
+    session.rows(("group", "state", "type", "protocol_type"), rows, if_empty="there are no groups")
     if missing is not None:
         raise missing
 
