@@ -79,7 +79,10 @@ def test_a_topic_that_does_not_exist_fails_its_deliveries(broker: FakeBroker) ->
         called: list[Delivery] = []
         one = producer.produce("invoicez", b"v", on_delivery=called.append)
         many = producer.produce_many("invoicez", [b"v", b"w"])
-        with pytest.raises(grete.DeliveryError, match="invoicez: there is no such topic") as caught:
+        await producer.produce("orders", b"v")
+        with pytest.raises(grete.DeliveryError, match=r'there is no topic "odrers".*did you mean "orders"'):
+            await producer.produce("odrers", b"v")
+        with pytest.raises(grete.DeliveryError, match='there is no topic "invoicez": check the name, create') as caught:
             await one
         assert (caught.value.name, caught.value.outcome) == ("UNKNOWN_TOPIC_OR_PARTITION", "not_written")
         with pytest.raises(grete.DeliveryError, match="2 of 2 records"):

@@ -49,6 +49,17 @@ pub enum ProduceError {
         /// Error code of the broker.
         code: ErrorCode,
     },
+    /// Brokers report that the topic of a record without a partition does not exist.
+    #[error(
+        "there is no topic {topic:?}: check the name{}, create the topic (grete topics create {topic}), or set \
+         allow.auto.create.topics=true", fmt_similar(.similar)
+    )]
+    MissingTopic {
+        /// Topic of the record.
+        topic: Arc<str>,
+        /// A known topic with a similar name; `None`: there is none.
+        similar: Option<Arc<str>>,
+    },
     /// The topic or the partition does not exist.
     #[error("{}: there is no such topic or partition: check the name, or create it", fmt_place(.topic, *.partition))]
     UnknownTopic {
@@ -118,6 +129,7 @@ impl ProduceError {
             Self::DeliveryTimeout { topic, .. }
             | Self::MetadataTimeout { topic, .. }
             | Self::TooLarge { topic, .. }
+            | Self::MissingTopic { topic, .. }
             | Self::UnknownTopic { topic, .. }
             | Self::Authorization { topic, .. }
             | Self::Broker { topic, .. }
@@ -132,7 +144,7 @@ impl ProduceError {
         match self {
             Self::TooLarge { code, .. } | Self::Authorization { code, .. } | Self::Broker { code, .. } => Some(*code),
             Self::Fatal { cause: FatalError::ProducerId(code), .. } => Some(*code),
-            Self::UnknownTopic { .. } => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            Self::MissingTopic { .. } | Self::UnknownTopic { .. } => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
             Self::DeliveryTimeout { last, .. } | Self::MetadataTimeout { last, .. } | Self::Closed { last, .. } => {
                 match last {
                     Some(LastError::Code(code)) => Some(*code),
@@ -174,6 +186,10 @@ pub enum LastError {
 /// Formats a topic and a partition; -1: the record had none yet.
 fn fmt_place(topic: &str, partition: i32) -> String {
     if partition < 0 { topic.to_owned() } else { format!("{topic}[{partition}]") }
+}
+
+fn fmt_similar(similar: &Option<Arc<str>>) -> String {
+    similar.as_ref().map_or_else(String::new, |similar| format!(" (did you mean {similar:?}?)"))
 }
 
 fn fmt_last_error(last: &Option<LastError>) -> String {

@@ -64,8 +64,8 @@ impl UnassignedRecord {
 /// Reason why a record cannot be moved to a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::producer) enum AssignmentFailure {
-    /// Brokers report that there is no such topic.
-    NoTopic,
+    /// Brokers report that there is no such topic, with a known topic of a similar name.
+    NoTopic(Option<Arc<str>>),
     /// The topic does not have the partition that the caller has chosen.
     NoPartition(i32),
     /// The topic cannot be written to.
@@ -131,10 +131,10 @@ impl Accumulator {
             let topic = self.topics.get(id.0 as usize)?;
             let Some(first) = topic.unassigned.front() else { continue };
             let failure = if self.is_topic_missing(id, first.taken) {
-                AssignmentFailure::NoTopic
+                AssignmentFailure::NoTopic(None)
             } else if now >= self.metadata_due(first) {
                 match topic.transient_error {
-                    Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION) => AssignmentFailure::NoTopic,
+                    Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION) => AssignmentFailure::NoTopic(None),
                     last => AssignmentFailure::TimedOut(now.saturating_sub(first.taken), last),
                 }
             } else {

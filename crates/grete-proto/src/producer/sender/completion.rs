@@ -72,8 +72,20 @@ impl Sender {
 
     /// Completes records that have waited too long for the metadata of their topics.
     pub(super) fn fail_overdue(&mut self, now: Nanos, out: &mut Vec<SenderAction>) {
+        // The search for a similar name is done once for each topic: thousands of records may fail in one step.
+        let mut searched: Option<(Arc<str>, Option<Arc<str>>)> = None;
         loop {
-            let Some((record, failure)) = lock(&self.accumulator).take_overdue(now) else { return };
+            let mut accumulator = lock(&self.accumulator);
+            let Some((record, mut failure)) = accumulator.take_overdue(now) else { return };
+            if let AssignmentFailure::NoTopic(similar) = &mut failure {
+                let topic = record.promise.topic();
+                let (_, found) = searched
+                    .take_if(|(other, _)| other == topic)
+                    .unwrap_or_else(|| (Arc::clone(topic), accumulator.similar_topic(topic).cloned()));
+                similar.clone_from(&found);
+                searched = Some((Arc::clone(topic), found));
+            }
+            drop(accumulator);
             self.fail_assignment(now, &record, failure, out);
         }
     }
@@ -88,8 +100,8 @@ impl Sender {
     ) {
         let topic = Arc::clone(record.promise.topic());
         let (error, reason) = match failure {
-            AssignmentFailure::NoTopic => (
-                ProduceError::UnknownTopic { topic, partition: -1 },
+            AssignmentFailure::NoTopic(similar) => (
+                ProduceError::MissingTopic { topic, similar },
                 DropReason::Refused(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
             ),
             AssignmentFailure::NoPartition(partition) => (

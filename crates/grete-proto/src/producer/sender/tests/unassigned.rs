@@ -153,8 +153,8 @@ fn a_topic_that_is_not_there_fails_after_the_propagation_time() {
     let later = queue(&mut rig, None, None, "b");
     rig.now += MILLI;
     deny(&mut rig);
-    assert_eq!(error(&promise), ProduceError::UnknownTopic { topic: TOPIC.into(), partition: -1 });
-    assert!(error(&promise).to_string().starts_with("late: there is no such topic"), "{}", error(&promise));
+    assert_eq!(error(&promise), ProduceError::MissingTopic { topic: TOPIC.into(), similar: None });
+    assert_eq!(error(&promise).code(), Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
     assert!(rig.has(|action| matches!(action, SenderAction::Completed(done) if Arc::ptr_eq(done, &promise))));
     assert!(!later.is_complete(), "each record waits for an answer of its own");
     let [SenderLogEvent::RecordsDropped { reason, dropped }] = rig.log_events()[..] else { panic!("one line") };
