@@ -1049,8 +1049,10 @@ class _TypedProducer:
         `value` None is a tombstone. `timestamp` is milliseconds since 1970 UTC, or a datetime (a naive one is local
         time); the default is now. `on_delivery(delivery)` runs in a thread that calls produce, poll, flush or close.
 
-        Waits, up to `max.block.ms`, only while `buffer.memory` is full or the topic is new. Raises BufferFullError,
-        UnknownTopicError, RecordTypeError, EncodeError, RecordTooLargeError, ClosedError.
+        Waits, up to `max.block.ms`, only while `buffer.memory` is full or the topic is new. In an event loop a record
+        of a new topic waits in the producer's memory instead, as long at most. Its delivery then has the error: code
+        UNKNOWN_TOPIC_OR_PARTITION if there is no such topic. Raises BufferFullError, UnknownTopicError,
+        RecordTypeError, EncodeError, RecordTooLargeError, ClosedError.
         """
     @overload
     def produce_sync(
@@ -1170,7 +1172,7 @@ class Producer(_TypedProducer):
         """
     def statistics(self) -> dict[str, int]:
         """Returns counters: requests, batches, bytes_sent, retries, splits, written, not_written, unknown, reconnects,
-        pending_records, buffered_bytes.
+        pending_records, unassigned_records (of these; they wait for the metadata of their topics), buffered_bytes.
         """
     def _close(self, timeout: float) -> tuple[bool, dict[str, int], int, int]: ...
     def _fatal_error(self) -> GreteError | None: ...

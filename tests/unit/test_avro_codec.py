@@ -293,7 +293,7 @@ def test_values_that_do_not_fit_are_named(kind: object, value: object, reason: s
         ("string", b"\4\xff\xfe", "field a: a string is not UTF-8"),
         ("string", b"\xff\xff\xff\xff\x0f", "a length is -"),
         ("long", b"\x80", "the data ends within an integer"),
-        ("long", b"\2\2", "1 bytes remain after the data"),
+        ("long", b"\2\2", "1 byte remains after the data"),
         ({"type": "int", "logicalType": "date"}, b"\xfe\xff\xff\xff\x0f", "outside of the years 1 to 9999"),
         ({"type": "int", "logicalType": "time-millis"}, b"\1", "no time of day"),
         ({"type": "string", "logicalType": "uuid"}, b"\2x", "badly formed"),

@@ -65,7 +65,8 @@ fn lengths_are_bounded_by_the_data() {
     let error = decode(&schema, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]).unwrap_err();
     assert!(error.contains("are needed, 0 are left"), "{error}");
     assert!(decode(&schema, &[1]).unwrap_err().contains("a length is -1"));
-    assert!(decode(&schema, &[2, 1, 9]).unwrap_err().contains("1 bytes remain"));
+    assert!(decode(&schema, &[2, 1, 9]).unwrap_err().contains("1 byte remains after"));
+    assert!(decode(&schema, &[2, 1, 9, 9]).unwrap_err().contains("2 bytes remain after"));
 }
 
 #[test]

@@ -225,8 +225,14 @@ pub(crate) fn first_of_several(py: Python<'_>, error: &PyErr, number: usize, cou
 pub(crate) fn delivery_wait_timeout(receipt: &BatchPromise, timeout: Option<Duration>) -> PyErr {
     let (topic, partition) = (receipt.topic(), receipt.partition());
     let seconds = timeout.unwrap_or_default().as_secs_f64();
-    let message =
-        format!("no answer for a record of {topic}[{partition}] within {seconds} s; it is still in flight: wait again");
+    let message = match partition {
+        -1 => {
+            format!("no broker has named the partitions of {topic:?} within {seconds} s; its record waits: wait again")
+        }
+        _ => format!(
+            "no answer for a record of {topic}[{partition}] within {seconds} s; it is still in flight: wait again"
+        ),
+    };
     new_error!("TimeoutError", &message)
 }
 

@@ -178,7 +178,7 @@ impl Program {
         let value = run.value(self.root)?;
         match run.input.remaining() {
             0 => Ok(value),
-            rest => Err(DecodeError::new(format!("{rest} bytes remain after the data")).into()),
+            rest => Err(bytes_remain(rest).into()),
         }
     }
 
@@ -191,7 +191,15 @@ impl Program {
         skip::skip(&self.writer, self.writer.root(), &mut input)?;
         match input.remaining() {
             0 => Ok(()),
-            rest => Err(DecodeError::new(format!("{rest} bytes remain after the data"))),
+            rest => Err(bytes_remain(rest)),
         }
     }
+}
+
+/// Returns the error of a datum that ends before its bytes do.
+fn bytes_remain(count: usize) -> DecodeError {
+    DecodeError::new(match count {
+        1 => "1 byte remains after the data".to_owned(),
+        count => format!("{count} bytes remain after the data"),
+    })
 }

@@ -156,6 +156,7 @@ impl ProducerConfig {
                 },
                 compression_level: self.compression_level(),
                 delivery_timeout: nanos(self.delivery_timeout()),
+                max_block: nanos(self.millis("max.block.ms")),
                 metadata_propagation: (!self.flag("allow.auto.create.topics"))
                     .then(|| ms("topic.metadata.propagation.max.ms")),
                 request_timeout: ms("request.timeout.ms"),

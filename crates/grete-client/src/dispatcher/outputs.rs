@@ -14,7 +14,8 @@ use grete_proto::dispatch::{ClientId, Pool};
 use grete_proto::producer::BatchPromise;
 use grete_proto::time::Nanos;
 
-use super::{Dispatcher, DispatcherInner, JobToken, LeasedJob, State};
+use super::state::{LeasedJob, State};
+use super::{Dispatcher, DispatcherInner, JobToken};
 use crate::error::ClientError;
 use crate::producer::{CompletionQueue, Producer};
 

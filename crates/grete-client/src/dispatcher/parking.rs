@@ -7,8 +7,9 @@ use grete_net::WakeReason;
 use grete_proto::dispatch::{ClientId, Pool};
 use grete_proto::time::Nanos;
 
+use super::Dispatcher;
+use super::state::State;
 use super::waiters::WakeList;
-use super::{Dispatcher, State};
 use crate::dispatcher::lane_events;
 use crate::dispatcher::worker_context::WorkerContext;
 

@@ -1,12 +1,13 @@
-//! Virtual time of a dispatcher without network threads: tests advance the clock, and take jobs without waiting.
+//! Time that lanes and jobs see: that of the system's clocks, or the virtual time of a dispatcher without network
+//! threads. Tests advance the virtual clock, and take jobs without waiting.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use grete_proto::dispatch::PendingTimers;
 use grete_proto::time::{MILLI, Nanos, SECOND};
 
-use super::{Dispatcher, wall_clock_ms};
+use super::Dispatcher;
 
 /// Clock that stands still until it is advanced. The wall clock advances along with it.
 #[derive(Debug)]
@@ -32,6 +33,28 @@ impl VirtualTime {
 }
 
 impl Dispatcher {
+    /// Returns the time that lanes and jobs see.
+    pub(crate) fn now(&self) -> Nanos {
+        self.inner.virtual_time.as_ref().map_or_else(|| self.inner.clock.now(), VirtualTime::now)
+    }
+
+    /// Returns the wall clock's time that lanes and jobs see, in milliseconds since 1970.
+    #[must_use]
+    pub fn wall_clock_ms(&self) -> i64 {
+        match &self.inner.virtual_time {
+            Some(clock) => clock.wall_clock_offset_ms().saturating_add(millis(clock.now())),
+            None => wall_clock_ms(),
+        }
+    }
+
+    /// Returns the difference between the wall clock and the monotonic clock `now`, in milliseconds.
+    pub(crate) fn wall_clock_offset_ms(&self, now: Nanos) -> i64 {
+        match &self.inner.virtual_time {
+            Some(clock) => clock.wall_clock_offset_ms(),
+            None => wall_clock_ms().saturating_sub(millis(now)),
+        }
+    }
+
     /// Returns the time since the dispatcher was created; zero without virtual time.
     #[must_use]
     pub fn virtual_time(&self) -> Duration {
@@ -59,4 +82,18 @@ impl Dispatcher {
         state.dispatch.advance(now);
         self.unlock_and_wake(state);
     }
+}
+
+fn millis(nanos: Nanos) -> i64 {
+    i64::try_from(nanos / MILLI).unwrap_or(i64::MAX)
+}
+
+fn wall_clock_ms() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Returns the time in seconds since the epoch.
+pub(super) fn wall_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -212,7 +212,7 @@ impl ProducerInner {
     /// Limits waits for metadata to `deadline`; the earliest deadline counts.
     pub(super) fn expedite_metadata(&self, deadline: Nanos) {
         self.metadata_deadline.fetch_min(deadline, Ordering::Relaxed);
-        self.accumulator().expedite();
+        self.accumulator().expedite(deadline);
         self.wake_all();
         self.completion_queues.notify_space();
     }

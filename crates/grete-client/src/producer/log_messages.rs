@@ -92,6 +92,9 @@ fn records_dropped(why: DropReason, lost: &[DroppedRecords]) -> Option<LogEvent>
     };
     let (name, happened) = match why {
         DropReason::Expired => ("produce.expired", "not delivered within delivery.timeout.ms".to_owned()),
+        DropReason::NoMetadata => {
+            ("produce.expired", "not sent, because no broker has named the topic's partitions in time".to_owned())
+        }
         DropReason::Closed => ("produce.given_up", "given up when the producer was closed".to_owned()),
         DropReason::Fatal => ("produce.given_up", "given up, because the producer has failed".to_owned()),
         DropReason::Refused(code) => ("produce.failed", format!("refused: {} ({})", code.message(), code.name())),
@@ -102,7 +105,8 @@ fn records_dropped(why: DropReason, lost: &[DroppedRecords]) -> Option<LogEvent>
     };
     let several = if batches > 1 { format!(" in {batches} batches") } else { String::new() };
     let (of, were) = (counted(records, "record"), plural(records, "was", "were"));
-    let message = format!("{}{others}: {of}{several} {were} {happened}; {fate}", first.tp);
+    let place = if first.tp.partition < 0 { first.tp.topic.to_string() } else { first.tp.to_string() };
+    let message = format!("{place}{others}: {of}{several} {were} {happened}; {fate}");
     Some(batch_log_event(Level::Error, name, message, &first.tp, records))
 }
 

@@ -300,6 +300,8 @@ impl Producer {
     /// that the topic does not exist.
     pub fn expedite_metadata(&self) {
         self.inner.expedite_metadata(self.deadline(SHUTDOWN_METADATA_TIMEOUT));
+        // The network thread learns of the earlier end of records that wait for metadata.
+        self.wake_loop();
     }
 
     /// Returns the error for a topic whose metadata is missing while the App stops.
@@ -489,8 +491,9 @@ impl Producer {
     pub fn statistics(&self) -> ProducerStatistics {
         let accumulator = self.accumulator();
         let (buffered_bytes, pending_records) = (accumulator.used_bytes(), accumulator.pending_records());
+        let unassigned_records = accumulator.unassigned_records();
         drop(accumulator);
-        self.inner.counters.read(buffered_bytes, pending_records)
+        self.inner.counters.read(buffered_bytes, pending_records, unassigned_records)
     }
 }
 

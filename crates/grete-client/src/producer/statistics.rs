@@ -17,6 +17,8 @@ pub struct ProducerStatistics {
     pub buffered_bytes: usize,
     /// Records that are not completed.
     pub pending_records: u64,
+    /// Records of these that wait for the metadata of their topics.
+    pub unassigned_records: u64,
 }
 
 /// Counters that the network thread writes and other threads read.
@@ -35,12 +37,18 @@ impl Counters {
         self.reconnects.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn read(&self, buffered_bytes: usize, pending_records: u64) -> ProducerStatistics {
+    pub(super) fn read(
+        &self,
+        buffered_bytes: usize,
+        pending_records: u64,
+        unassigned_records: u64,
+    ) -> ProducerStatistics {
         ProducerStatistics {
             produce: self.produce.get(),
             reconnects: self.reconnects.load(Ordering::Relaxed),
             buffered_bytes,
             pending_records,
+            unassigned_records,
         }
     }
 }

@@ -60,6 +60,19 @@ struct CompletedPart {
     settlement: RunResult,
 }
 
+/// Partition that the records of a promise were assigned to.
+#[derive(Debug, Clone, Copy)]
+struct Assignment {
+    partition: i32,
+    /// Id of the partition in the accumulator.
+    id: PartitionId,
+    /// Number of the batch that has the record; `u64::MAX`: the batch has this promise.
+    batch: u64,
+}
+
+/// Promises of records by ascending index of the record in a batch.
+type AssignedPromises = Box<[(u32, Arc<BatchPromise>)]>;
+
 /// Result of one batch, shared by the callers and the sender. `futex` is the word that waiters sleep on:
 ///
 /// ```text
@@ -76,27 +89,47 @@ struct CompletedPart {
 #[derive(Debug)]
 pub struct BatchPromise {
     topic: Arc<str>,
-    partition: i32,
-    /// Id of the partition in the accumulator.
-    partition_id: PartitionId,
+    /// Unset while the record waits for the topic's metadata.
+    assignment: OnceLock<Assignment>,
     futex: AtomicU32,
     /// Result of an unsplit batch: all records at once.
     whole: OnceLock<RunResult>,
     /// Results after a split, in the order of completion.
     parts: Mutex<Vec<CompletedPart>>,
+    /// Promises of the records that waited for metadata. Each of them is completed with this promise.
+    assigned: OnceLock<AssignedPromises>,
 }
 
 impl BatchPromise {
     /// Creates the promise of a batch that was just opened. Called by the accumulator.
     pub fn new(topic: Arc<str>, partition: i32, slot: PartitionId) -> Self {
+        let promise = Self::unassigned(topic);
+        promise.assign(partition, slot, u64::MAX);
+        promise
+    }
+
+    /// Creates the promise of one record whose partition is not known yet.
+    pub(in crate::producer) fn unassigned(topic: Arc<str>) -> Self {
         Self {
             topic,
-            partition,
-            partition_id: slot,
+            assignment: OnceLock::new(),
             futex: AtomicU32::new(0),
             whole: OnceLock::new(),
             parts: Mutex::new(Vec::new()),
+            assigned: OnceLock::new(),
         }
+    }
+
+    /// Sets the partition of a record that waited for metadata, and the number of its batch.
+    pub(in crate::producer) fn assign(&self, partition: i32, id: PartitionId, batch: u64) {
+        // The first assignment is final.
+        let _ = self.assignment.set(Assignment { partition, id, batch });
+    }
+
+    /// Sets the promises of records that waited for metadata, by ascending index in this batch. Called before the
+    /// sender sees the batch.
+    pub(in crate::producer) fn set_assigned(&self, assigned: Vec<(u32, Arc<BatchPromise>)>) {
+        let _ = self.assigned.set(assigned.into());
     }
 
     /// Returns the topic of the records.
@@ -104,13 +137,20 @@ impl BatchPromise {
         &self.topic
     }
 
-    /// Returns the partition of the records.
+    /// Returns the partition of the records; -1: not known yet, because the record waits for the topic's metadata.
     pub fn partition(&self) -> i32 {
-        self.partition
+        self.assignment.get().map_or(-1, |assignment| assignment.partition)
     }
 
-    pub(in crate::producer) fn partition_id(&self) -> PartitionId {
-        self.partition_id
+    /// Returns the id of the partition; `None`: the record waits for the topic's metadata.
+    pub(in crate::producer) fn partition_id(&self) -> Option<PartitionId> {
+        self.assignment.get().map(|assignment| assignment.id)
+    }
+
+    /// Returns whether the records of this promise are in the batch with this number and promise.
+    pub(in crate::producer) fn is_in(&self, number: u64, promise: &Arc<BatchPromise>) -> bool {
+        std::ptr::eq(Arc::as_ptr(promise), self)
+            || self.assignment.get().is_some_and(|assignment| assignment.batch == number)
     }
 
     /// Returns the result of a record; `None`: not complete yet.
@@ -168,8 +208,21 @@ impl BatchPromise {
         self.futex.fetch_or(HAS_WATCHER, Ordering::AcqRel) & COMPLETE == 0
     }
 
-    /// Completes all records at once. Returns whether a caller waits or watches.
-    pub(in crate::producer) fn complete(&self, settlement: RunResult) -> bool {
+    /// Completes all records at once. Passes each promise that a caller waits for or watches to `on_awaited`: this one,
+    /// and those of records that waited for metadata.
+    pub(in crate::producer) fn complete(
+        self: &Arc<Self>,
+        settlement: RunResult,
+        mut on_awaited: impl FnMut(Arc<BatchPromise>),
+    ) {
+        self.complete_assigned(0, u32::MAX, &settlement, &mut on_awaited);
+        if self.set_whole(settlement) {
+            on_awaited(Arc::clone(self));
+        }
+    }
+
+    /// Sets the result of all records. Returns whether a caller waits or watches.
+    fn set_whole(&self, settlement: RunResult) -> bool {
         // The first result is final.
         if self.whole.set(settlement).is_err() {
             return false;
@@ -177,15 +230,43 @@ impl BatchPromise {
         self.futex.fetch_or(COMPLETE, Ordering::AcqRel) & (HAS_WAITERS | HAS_WATCHER) != 0
     }
 
-    /// Completes some records of a split batch; `last`: no incomplete records are left. Returns whether a caller waits
-    /// or watches.
-    pub(in crate::producer) fn complete_part(&self, first: u32, count: u32, settlement: RunResult, last: bool) -> bool {
+    /// Completes the promises of records that waited for metadata; `settlement` is that of the records from `first` on.
+    fn complete_assigned(
+        &self,
+        first: u32,
+        count: u32,
+        settlement: &RunResult,
+        on_awaited: &mut impl FnMut(Arc<BatchPromise>),
+    ) {
+        let Some(assigned) = self.assigned.get() else { return };
+        let from = assigned.partition_point(|(index, _)| *index < first);
+        for (index, promise) in assigned.iter().skip(from).take_while(|(index, _)| index - first < count) {
+            let offset = settlement.offset.map(|offset| offset.saturating_add((index - first).into()));
+            if promise.set_whole(RunResult { offset, ..settlement.clone() }) {
+                on_awaited(Arc::clone(promise));
+            }
+        }
+    }
+
+    /// Completes some records of a split batch; `last`: no incomplete records are left. Passes each promise that a
+    /// caller waits for or watches to `on_awaited`.
+    pub(in crate::producer) fn complete_part(
+        self: &Arc<Self>,
+        first: u32,
+        count: u32,
+        settlement: RunResult,
+        last: bool,
+        mut on_awaited: impl FnMut(Arc<BatchPromise>),
+    ) {
+        self.complete_assigned(first, count, &settlement, &mut on_awaited);
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).push(CompletedPart { first, count, settlement });
         let mut before = self.futex.fetch_add(PART_STEP, Ordering::AcqRel);
         if last {
             before |= self.futex.fetch_or(COMPLETE, Ordering::AcqRel);
         }
-        before & (HAS_WAITERS | HAS_WATCHER) != 0
+        if before & (HAS_WAITERS | HAS_WATCHER) != 0 {
+            on_awaited(Arc::clone(self));
+        }
     }
 }
 
@@ -203,8 +284,8 @@ fn record_result(settlement: &RunResult, index: u32) -> RecordResult {
 mod tests {
     use super::*;
 
-    fn promise() -> BatchPromise {
-        BatchPromise::new("t".into(), 0, PartitionId(0))
+    fn promise() -> Arc<BatchPromise> {
+        Arc::new(BatchPromise::new("t".into(), 0, PartitionId(0)))
     }
 
     fn settlement(failed: bool) -> RunResult {
@@ -218,17 +299,40 @@ mod tests {
         for failed in [false, true] {
             let whole = promise();
             assert!(!whole.has_failures());
-            whole.complete(settlement(failed));
+            whole.complete(settlement(failed), drop);
             assert_eq!(whole.has_failures(), failed);
             let split = promise();
-            split.complete_part(0, 2, settlement(false), false);
+            split.complete_part(0, 2, settlement(false), false, drop);
             assert!(!split.has_failures());
-            split.complete_part(2, 2, settlement(failed), true);
+            split.complete_part(2, 2, settlement(failed), true, drop);
             assert_eq!(split.has_failures(), failed);
             for index in 0..4 {
                 let error = split.result(index).and_then(|settled| settled.error);
                 assert_eq!(error.is_some(), failed && index >= 2);
             }
         }
+    }
+
+    #[test]
+    fn records_that_waited_for_metadata_get_their_part_of_the_result() {
+        let (batch, queued): (_, Vec<_>) =
+            (promise(), (0..3).map(|_| Arc::new(BatchPromise::unassigned("t".into()))).collect());
+        assert_eq!((queued[0].partition(), queued[0].partition_id()), (-1, None));
+        for one in &queued {
+            one.assign(4, PartitionId(9), 17);
+        }
+        assert_eq!((queued[0].partition(), queued[0].partition_id()), (4, Some(PartitionId(9))));
+        // Records 0, 2 and 3 of a batch in which record 1 was appended by a call that did not wait.
+        batch.set_assigned([0, 2, 3].into_iter().zip(queued.iter().map(Arc::clone)).collect());
+        assert!(queued[0].watch() && queued[2].watch());
+        let mut awaited = Vec::new();
+        batch.complete_part(0, 2, settlement(false), false, |one| awaited.push(one));
+        assert!(awaited.iter().map(Arc::as_ptr).eq([Arc::as_ptr(&queued[0])]));
+        assert_eq!(queued[0].result(0).and_then(|result| result.offset), Some(7));
+        assert!(queued[0].is_complete() && !queued[1].is_complete() && queued[2].result(0).is_none());
+        batch.complete_part(2, 2, settlement(false), true, |one| awaited.push(one));
+        let offsets = queued.iter().map(|one| one.result(0).and_then(|result| result.offset));
+        assert_eq!(offsets.collect::<Vec<_>>(), [Some(7), Some(7), Some(8)]);
+        assert_eq!(awaited.len(), 2, "nobody waits for the second");
     }
 }

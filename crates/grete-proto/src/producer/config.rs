@@ -26,6 +26,8 @@ pub struct ProduceConfig {
     pub compression_level: Option<i32>,
     /// `delivery.timeout.ms`: maximum time from the first record of a batch to its completion.
     pub delivery_timeout: Nanos,
+    /// `max.block.ms`: maximum time that a queued record waits for the metadata of its topic.
+    pub max_block: Nanos,
     /// `topic.metadata.propagation.max.ms`: time a call waits for a topic that brokers report as unknown. `None`: no
     /// limit but that of the call itself.
     pub metadata_propagation: Option<Nanos>,
@@ -51,6 +53,7 @@ impl Default for ProduceConfig {
             compression: Compression::None,
             compression_level: None,
             delivery_timeout: 120 * SECOND,
+            max_block: 60 * SECOND,
             metadata_propagation: Some(SECOND),
             request_timeout: 30 * SECOND,
             max_in_flight: 5,

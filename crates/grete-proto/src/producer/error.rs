@@ -13,7 +13,7 @@ use crate::time::{MILLI, Nanos};
 #[non_exhaustive]
 pub enum ProduceError {
     /// `delivery.timeout.ms` expired before a broker gave a final response.
-    #[error("{topic}[{partition}]: not delivered within {} ms (delivery.timeout.ms){}", .timeout / MILLI, fmt_last_error(.last))]
+    #[error("{}: not delivered within {} ms (delivery.timeout.ms){}", fmt_place(.topic, *.partition), .timeout / MILLI, fmt_last_error(.last))]
     DeliveryTimeout {
         /// Topic of the records.
         topic: Arc<str>,
@@ -24,8 +24,21 @@ pub enum ProduceError {
         /// Result of the last attempt; `None`: no attempt was made.
         last: Option<LastError>,
     },
+    /// No broker has named the partitions of the topic in time.
+    #[error(
+        "{topic}: no broker has named the topic's partitions within {} ms (max.block.ms){}; check that a broker of \
+         bootstrap.servers can be reached", .waited / MILLI, fmt_last_error(.last)
+    )]
+    MetadataTimeout {
+        /// Topic of the record.
+        topic: Arc<str>,
+        /// Time that the record has waited, in nanoseconds.
+        waited: Nanos,
+        /// Error of the topic in the last metadata response; `None`: no response.
+        last: Option<LastError>,
+    },
     /// A single record is too large for the topic.
-    #[error("{topic}[{partition}]: a record in a batch of {bytes} bytes is too large for the topic: {}", .code.message())]
+    #[error("{}: a record in a batch of {bytes} bytes is too large for the topic: {}", fmt_place(.topic, *.partition), .code.message())]
     TooLarge {
         /// Topic of the records.
         topic: Arc<str>,
@@ -36,8 +49,19 @@ pub enum ProduceError {
         /// Error code of the broker.
         code: ErrorCode,
     },
+    /// Brokers report that the topic of a record without a partition does not exist.
+    #[error(
+        "there is no topic {topic:?}: check the name{}, create the topic (grete topics create {topic}), or set \
+         allow.auto.create.topics=true", fmt_similar(.similar)
+    )]
+    MissingTopic {
+        /// Topic of the record.
+        topic: Arc<str>,
+        /// A known topic with a similar name; `None`: there is none.
+        similar: Option<Arc<str>>,
+    },
     /// The topic or the partition does not exist.
-    #[error("{topic}[{partition}]: there is no such topic or partition: check the name, or create it")]
+    #[error("{}: there is no such topic or partition: check the name, or create it", fmt_place(.topic, *.partition))]
     UnknownTopic {
         /// Topic of the records.
         topic: Arc<str>,
@@ -45,7 +69,7 @@ pub enum ProduceError {
         partition: i32,
     },
     /// The user has no permission to write to the topic.
-    #[error("{topic}[{partition}]: {} {}", .code.name(), .code.message())]
+    #[error("{}: {} {}", fmt_place(.topic, *.partition), .code.name(), .code.message())]
     Authorization {
         /// Topic of the records.
         topic: Arc<str>,
@@ -55,7 +79,7 @@ pub enum ProduceError {
         code: ErrorCode,
     },
     /// A broker rejected the batch.
-    #[error("{topic}[{partition}]: {} {}{}", .code.name(), .code.message(), fmt_broker_message(.message))]
+    #[error("{}: {} {}{}", fmt_place(.topic, *.partition), .code.name(), .code.message(), fmt_broker_message(.message))]
     Broker {
         /// Topic of the records.
         topic: Arc<str>,
@@ -67,7 +91,7 @@ pub enum ProduceError {
         message: Option<String>,
     },
     /// The batch could not be encoded.
-    #[error("{topic}[{partition}]: the batch cannot be encoded: {cause}")]
+    #[error("{}: the batch cannot be encoded: {cause}", fmt_place(.topic, *.partition))]
     Encode {
         /// Topic of the records.
         topic: Arc<str>,
@@ -77,7 +101,7 @@ pub enum ProduceError {
         cause: WireError,
     },
     /// The producer was closed before the record was delivered.
-    #[error("{topic}[{partition}]: the producer was closed before the record was delivered{}", fmt_last_error(.last))]
+    #[error("{}: the producer was closed before the record was delivered{}", fmt_place(.topic, *.partition), fmt_last_error(.last))]
     Closed {
         /// Topic of the records.
         topic: Arc<str>,
@@ -87,7 +111,7 @@ pub enum ProduceError {
         last: Option<LastError>,
     },
     /// The producer has failed for good.
-    #[error("{topic}[{partition}]: {cause}")]
+    #[error("{}: {cause}", fmt_place(.topic, *.partition))]
     Fatal {
         /// Topic of the records.
         topic: Arc<str>,
@@ -103,7 +127,9 @@ impl ProduceError {
     pub fn topic(&self) -> &Arc<str> {
         match self {
             Self::DeliveryTimeout { topic, .. }
+            | Self::MetadataTimeout { topic, .. }
             | Self::TooLarge { topic, .. }
+            | Self::MissingTopic { topic, .. }
             | Self::UnknownTopic { topic, .. }
             | Self::Authorization { topic, .. }
             | Self::Broker { topic, .. }
@@ -118,11 +144,13 @@ impl ProduceError {
         match self {
             Self::TooLarge { code, .. } | Self::Authorization { code, .. } | Self::Broker { code, .. } => Some(*code),
             Self::Fatal { cause: FatalError::ProducerId(code), .. } => Some(*code),
-            Self::UnknownTopic { .. } => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-            Self::DeliveryTimeout { last, .. } | Self::Closed { last, .. } => match last {
-                Some(LastError::Code(code)) => Some(*code),
-                _ => None,
-            },
+            Self::MissingTopic { .. } | Self::UnknownTopic { .. } => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            Self::DeliveryTimeout { last, .. } | Self::MetadataTimeout { last, .. } | Self::Closed { last, .. } => {
+                match last {
+                    Some(LastError::Code(code)) => Some(*code),
+                    _ => None,
+                }
+            }
             Self::Encode { .. } | Self::Fatal { .. } => None,
         }
     }
@@ -138,6 +166,9 @@ pub enum LastError {
     /// No response, or none that can be decoded.
     #[error(transparent)]
     Request(RequestError),
+    /// Not sent: no broker has named the topic's partitions.
+    #[error("no broker has named the topic's partitions")]
+    NoMetadata,
     /// Not sent: the partition has no leader.
     #[error("the partition has no leader")]
     NoLeader,
@@ -150,6 +181,15 @@ pub enum LastError {
     /// Sent; the response is still due.
     #[error("the batch was sent, but the broker has not answered yet")]
     AwaitingResponse,
+}
+
+/// Formats a topic and a partition; -1: the record had none yet.
+fn fmt_place(topic: &str, partition: i32) -> String {
+    if partition < 0 { topic.to_owned() } else { format!("{topic}[{partition}]") }
+}
+
+fn fmt_similar(similar: &Option<Arc<str>>) -> String {
+    similar.as_ref().map_or_else(String::new, |similar| format!(" (did you mean {similar:?}?)"))
 }
 
 fn fmt_last_error(last: &Option<LastError>) -> String {

@@ -126,13 +126,23 @@ impl MemoryCore {
         if closing {
             accumulator.close(None);
         }
+        let mut failed = Vec::new();
         if accumulator.take_tracked_topics_changed() {
             let view = MemoryTopics::of(&accumulator.tracked_topics(), &self.log.lock().partitions);
-            accumulator.update_metadata(&view, &mut Vec::new(), &mut Vec::new());
+            failed = accumulator.update_metadata(&view).failed;
         }
         let mut ready = std::mem::take(&mut self.ready);
         accumulator.take_ready(now, &mut ready);
         drop(accumulator);
+        for (record, _) in failed {
+            lock(&self.accumulator).release_unassigned(&record);
+            self.stats.not_written += 1;
+            // Every topic exists, so the record has chosen a partition that the topic does not have.
+            let topic = Arc::clone(record.promise.topic());
+            let error = Some(Arc::new(ProduceError::UnknownTopic { topic, partition: record.promise.partition() }));
+            let result = RunResult { outcome: Outcome::NotWritten, offset: None, timestamp: None, error, at: now };
+            record.promise.complete(result, |promise| out.push(ProducerAction::Completed(promise)));
+        }
         for id in ready.drain(..) {
             self.write_ready(now, id, out);
         }
@@ -206,15 +216,15 @@ impl MemoryCore {
         };
         let written =
             RunResult { outcome: Outcome::Written, offset: Some(offset), timestamp: None, error: None, at: now };
-        let awaited = match refused {
-            0 => promise.complete(written),
-            refused if refused == count => promise.complete(failed),
+        let mut on_awaited = |promise| out.push(ProducerAction::Completed(promise));
+        match refused {
+            0 => promise.complete(written, on_awaited),
+            refused if refused == count => promise.complete(failed, on_awaited),
             refused => {
-                promise.complete_part(0, refused, failed, false);
-                promise.complete_part(refused, count - refused, written, true)
+                promise.complete_part(0, refused, failed, false, &mut on_awaited);
+                promise.complete_part(refused, count - refused, written, true, on_awaited);
             }
-        };
-        out.extend(awaited.then_some(ProducerAction::Completed(promise)));
+        }
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) fn batch_promise(topic: &str, partition: i32) -> Arc<BatchPromise> {
 }
 
 /// Completes some records as written or refused.
-pub(crate) fn complete_part(receipt: &BatchPromise, first: u32, count: u32, written: bool, last: bool) {
+pub(crate) fn complete_part(receipt: &Arc<BatchPromise>, first: u32, count: u32, written: bool, last: bool) {
     let error = || ProduceError::UnknownTopic { topic: Arc::clone(receipt.topic()), partition: receipt.partition() };
     let settlement = RunResult {
         outcome: if written { Outcome::Written } else { Outcome::NotWritten },
@@ -21,5 +21,5 @@ pub(crate) fn complete_part(receipt: &BatchPromise, first: u32, count: u32, writ
         error: (!written).then(|| Arc::new(error())),
         at: 1,
     };
-    receipt.complete_part(first, count, settlement, last);
+    receipt.complete_part(first, count, settlement, last, drop);
 }

@@ -208,11 +208,11 @@ impl Deliveries {
         Ok(None)
     }
 
-    /// Partitions of the records, in order.
+    /// Partitions of the records, in order. Records that wait for the metadata of their topic have none yet.
     #[getter]
     fn partitions(&self) -> PyResult<Vec<i32>> {
         let partitions: BTreeSet<i32> = self.runs.get()?.promises.iter().map(|receipt| receipt.partition()).collect();
-        Ok(partitions.into_iter().collect())
+        Ok(partitions.into_iter().filter(|partition| *partition >= 0).collect())
     }
 
     /// Failures so far: (index, `DeliveryError`).

@@ -127,7 +127,7 @@ impl Delivery {
         Ok(self.receipt.get()?.topic())
     }
 
-    /// Partition of the record.
+    /// Partition of the record; -1 while the record waits for the metadata of its topic, and if it never had one.
     #[getter]
     fn partition(&self) -> PyResult<i32> {
         Ok(self.receipt.get()?.partition())
@@ -171,13 +171,18 @@ impl Delivery {
 
     fn __repr__(&self) -> PyResult<String> {
         let receipt = self.receipt.get()?;
-        let (topic, partition) = (receipt.topic(), receipt.partition());
-        Ok(match self.state()? {
-            None => format!("<Delivery {topic}[{partition}], on its way>"),
-            Some(DeliveryState::ProducerEnded(_)) => format!("<Delivery {topic}[{partition}], unknown>"),
+        let (topic, state) = (receipt.topic(), self.state()?);
+        let place = match receipt.partition() {
+            -1 if state.is_none() => return Ok(format!("<Delivery {topic}, waits for metadata>")),
+            -1 => topic.to_string(),
+            partition => format!("{topic}[{partition}]"),
+        };
+        Ok(match state {
+            None => format!("<Delivery {place}, on its way>"),
+            Some(DeliveryState::ProducerEnded(_)) => format!("<Delivery {place}, unknown>"),
             Some(DeliveryState::Settled(settled)) => match settled.offset {
-                Some(offset) => format!("<Delivery {topic}[{partition}] offset {offset}>"),
-                None => format!("<Delivery {topic}[{partition}], {}>", outcome_name(settled.outcome)),
+                Some(offset) => format!("<Delivery {place} offset {offset}>"),
+                None => format!("<Delivery {place}, {}>", outcome_name(settled.outcome)),
             },
         })
     }

@@ -10,6 +10,7 @@ mod delivery;
 mod delivery_callbacks;
 mod headers;
 mod memory_log;
+mod metadata_wait;
 mod produce_args;
 mod produce_many;
 mod record_sources;
@@ -38,6 +39,7 @@ use crate::log_event::{self, LogEvent};
 use crate::sasl::attach_tokens;
 use bytes_arg::{BytesArg, RecordRef, parse_partition};
 use delivery_callbacks::DeliveryCallbacks;
+use metadata_wait::MetadataWait;
 use produce_args::{AppendWait, Destination};
 use topic_id_cache::TopicIdCache;
 
@@ -130,6 +132,7 @@ impl Producer {
         going: &Destination<'_, '_>,
         record: &mut ProducerRecord<'_>,
         own_time: bool,
+        wait: MetadataWait,
     ) -> PyResult<Result<AppendOutcome, AppendError>> {
         let partition = match self.choose_partition(client, going)? {
             Ok(partition) => partition,
@@ -140,7 +143,11 @@ impl Producer {
             record.timestamp = stamp.millis;
         }
         let mut accumulator = client.accumulator();
-        let refused = match accumulator.append(stamp.now, going.id, partition, record) {
+        let appended = match wait {
+            MetadataWait::Asleep => accumulator.append(stamp.now, going.id, partition, record),
+            MetadataWait::Queued => accumulator.append_or_queue(stamp.now, going.id, partition, record),
+        };
+        let refused = match appended {
             Ok(appended) => return Ok(Ok((Arc::clone(appended.promise), appended.index, appended.action))),
             Err(refused) => refused,
         };
@@ -206,10 +213,11 @@ impl Producer {
         let id = this.topics.id(client, given.topic)?;
         let appended = given.with_record(id, |going, record, own_time| {
             let mut waiting = AppendWait::new(client, this.max_block);
+            let mut wait = MetadataWait::Asleep;
             loop {
-                match this.try_append(client, going, record, own_time)? {
+                match this.try_append(client, going, record, own_time, wait)? {
                     Ok(appended) => return Ok(appended),
-                    Err(refused) => waiting.wait_to_retry(going.topic, id, refused)?,
+                    Err(refused) => waiting.wait_or_queue(going.topic, id, refused, &mut wait)?,
                 }
             }
         });
@@ -258,7 +266,7 @@ impl Producer {
         let destination = Destination { topic, id, key: own_key.as_ref(), partition: None };
         let mut record = ProducerRecord { timestamp: -1, key, value: value.get(), headers: &[] };
         let (receipt, index, wake) = loop {
-            match this.try_append(client, &destination, &mut record, true)? {
+            match this.try_append(client, &destination, &mut record, true, MetadataWait::Asleep)? {
                 Ok(appended) => break appended,
                 Err(refused) => {
                     if !on_refused(id, refused)? {
@@ -288,10 +296,10 @@ impl Producer {
         let (this, client) = (slf.get(), Self::open_client(slf)?);
         let id = this.topics.id(client, given.topic)?;
         let appended = given.with_record(id, |going, record, own_time| {
-            let mut appended = this.try_append(client, going, record, own_time)?;
+            let mut appended = this.try_append(client, going, record, own_time, MetadataWait::Asleep)?;
             if matches!(appended, Err(AppendError::BufferFull | AppendError::NoMetadata)) && !last {
                 watch.request_space();
-                appended = this.try_append(client, going, record, own_time)?;
+                appended = this.try_append(client, going, record, own_time, MetadataWait::Asleep)?;
             }
             Ok(appended)
         })?;
@@ -370,8 +378,10 @@ impl Producer {
     /// is local time); the default is now. `on_delivery(delivery)` runs in a thread that calls produce, poll, flush or
     /// close.
     ///
-    /// Waits, up to `max.block.ms`, only while `buffer.memory` is full or the topic is new. Raises BufferFullError,
-    /// UnknownTopicError, RecordTypeError, RecordTooLargeError, ClosedError.
+    /// Waits, up to `max.block.ms`, only while `buffer.memory` is full or the topic is new. In an event loop a record of
+    /// a new topic waits in the producer's memory instead, as long at most. Its delivery then has the error: code
+    /// UNKNOWN_TOPIC_OR_PARTITION if there is no such topic. Raises BufferFullError, UnknownTopicError,
+    /// RecordTypeError, RecordTooLargeError, ClosedError.
     #[pyo3(signature = (topic, value, *, key=None, headers=None, partition=None, timestamp=None, on_delivery=None))]
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn produce<'py>(
@@ -554,6 +564,7 @@ impl Producer {
             ("unknown", produce.unknown),
             ("reconnects", statistics.reconnects),
             ("pending_records", statistics.pending_records),
+            ("unassigned_records", statistics.unassigned_records),
             ("buffered_bytes", statistics.buffered_bytes as u64),
         ] {
             fields.set_item(name, value)?;

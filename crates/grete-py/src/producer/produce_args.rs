@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 use super::bytes_arg::{BytesArg, RecordRef, parse_partition, parse_timestamp};
 use super::headers::Headers;
+use super::metadata_wait::MetadataWait;
 use crate::errors;
 use crate::log_event;
 
@@ -68,6 +69,26 @@ pub(super) struct AppendWait<'a> {
 impl<'a> AppendWait<'a> {
     pub(super) fn new(client: &'a ClientProducer, max_block: Duration) -> Self {
         Self { client, max_block, started: None }
+    }
+
+    /// Waits until another try may succeed. In an event loop the next try queues its record instead of a wait for
+    /// metadata.
+    #[cold]
+    pub(super) fn wait_or_queue(
+        &mut self,
+        topic: &Bound<'_, PyAny>,
+        id: TopicId,
+        refused: AppendError,
+        wait: &mut MetadataWait,
+    ) -> PyResult<()> {
+        // A record that was refused in spite of its queue waits for its partitioner, which needs the metadata.
+        if refused == AppendError::NoMetadata && *wait == MetadataWait::Asleep {
+            *wait = MetadataWait::for_this_thread(topic.py(), self.max_block);
+            if *wait == MetadataWait::Queued {
+                return Ok(());
+            }
+        }
+        self.wait_to_retry(topic, id, refused)
     }
 
     /// Waits until another try may succeed.

@@ -12,6 +12,7 @@ use super::Producer;
 use super::arrow;
 use super::bytes_arg::{BytesArg, RecordRef, parse_partition, parse_timestamp};
 use super::deliveries::{BatchRuns, Deliveries};
+use super::metadata_wait::MetadataWait;
 use super::produce_args::AppendWait;
 use super::record_sources::{
     ArrowRows, BytesValues, KafkaRows, NO_TIMESTAMP, RecordSource, check_arrow_rows, check_pair, check_record,
@@ -146,6 +147,7 @@ impl Producer {
         }
         let Some(partition) = highest.filter(|_| common.partition.is_none()) else { return Ok(()) };
         let mut waiting = AppendWait::new(client, self.max_block);
+        let mut wait = MetadataWait::Asleep;
         loop {
             let known = client.accumulator().partitions(common.id);
             let refused = match known {
@@ -154,7 +156,10 @@ impl Producer {
                 Some(Ok(count)) if u32::try_from(partition).is_ok_and(|partition| partition < count) => return Ok(()),
                 Some(Ok(count)) => AppendError::UnknownPartition { partition, count },
             };
-            waiting.wait_to_retry(common.topic, common.id, refused)?;
+            waiting.wait_or_queue(common.topic, common.id, refused, &mut wait)?;
+            if wait == MetadataWait::Queued {
+                return Ok(()); // a partition that is not there fails its record's delivery
+            }
         }
     }
 
@@ -169,6 +174,7 @@ impl Producer {
         let chosen = self.partition_all(client, common, source)?;
         let now = client.read_clock().millis;
         let mut waiting = AppendWait::new(client, self.max_block);
+        let mut wait = MetadataWait::Asleep;
         let (mut next, mut turn) = (0, GIL_YIELD_RECORDS);
         while next < source.len() {
             let (mut wake, mut refused) = (AppendAction::Nothing, None);
@@ -182,7 +188,11 @@ impl Producer {
                     let timestamp = common.timestamp.or(own_time).unwrap_or(now);
                     let record = ProducerRecord { timestamp, key: record.key.or(common.key), ..record };
                     let partition = common.partition.or(own).or_else(|| chosen.get(next).copied());
-                    match accumulator.append(instant, common.id, partition, &record) {
+                    let appended = match wait {
+                        MetadataWait::Asleep => accumulator.append(instant, common.id, partition, &record),
+                        MetadataWait::Queued => accumulator.append_or_queue(instant, common.id, partition, &record),
+                    };
+                    match appended {
                         Ok(appended) => {
                             runs.push(appended.promise, appended.index);
                             if appended.action != AppendAction::Nothing {
@@ -197,7 +207,7 @@ impl Producer {
             drop(accumulator);
             Self::finish_append(py, client, wake);
             if let Some(refused) = refused {
-                waiting.wait_to_retry(common.topic, common.id, refused)?;
+                waiting.wait_or_queue(common.topic, common.id, refused, &mut wait)?;
             }
             if next >= turn {
                 turn = next + GIL_YIELD_RECORDS;

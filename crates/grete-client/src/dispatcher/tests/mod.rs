@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use grete_net::{EventLoop, NetEvent, Protocol, TransportAction};
-use grete_proto::dispatch::{FailureKind, JobKind, LaneId, LaneSpec, OffsetMap, RouteConfig};
+use grete_proto::dispatch::{Decision, Failure, FailureKind, JobKind, LaneId, LaneSpec, OffsetMap, RouteConfig};
 use grete_proto::fetch::{CompletedFetch, TimestampRange};
 use grete_proto::ids::{PartitionHandle, TopicPartition};
 use grete_wire::buffer_pool::PooledBuf;

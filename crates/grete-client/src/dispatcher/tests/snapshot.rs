@@ -1,9 +1,10 @@
 //! Tests of snapshots: counters while threads work, and the reported ages of lanes.
 
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use grete_proto::dispatch::{OffsetPolicy, RatePolicy};
+use grete_proto::time::MILLI;
 
 use super::*;
 

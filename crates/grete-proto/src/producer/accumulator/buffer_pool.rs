@@ -18,6 +18,10 @@ impl BatchBufferPool {
         Self { limit, used: 0, free: Vec::new(), free_bytes: 0, large: large.max(4096) }
     }
 
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     pub fn used(&self) -> usize {
         self.used
     }

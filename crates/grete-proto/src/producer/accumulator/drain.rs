@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 use grete_wire::error_code::ErrorCode;
 
 use super::Accumulator;
+use super::incomplete_batches::BatchOwner;
 use super::partition_queue::{PartitionQueue, UnsentBatch};
 use super::topic::NEVER;
+use super::unassigned::{AssignmentFailure, UnassignedRecord};
 use crate::cluster::PartitionMetadata;
 use crate::cluster::view::ClusterView;
-use crate::ids::PartitionId;
-use crate::ids::TopicPartition;
+use crate::ids::{PartitionId, TopicId, TopicPartition};
 use crate::producer::error::FatalError;
 use crate::time::{Nanos, SECOND};
 
@@ -24,6 +25,17 @@ pub(in crate::producer) struct WakeSet {
     pub memory: bool,
     pub flush: bool,
     pub metadata: bool,
+}
+
+/// Consequences of new metadata for the sender.
+#[derive(Debug, Default)]
+pub(in crate::producer) struct MetadataUpdate {
+    /// New partitions, in the order of their ids.
+    pub arrived: Vec<TopicPartition>,
+    /// Partitions that can no longer be written to.
+    pub refused: Vec<(PartitionId, ErrorCode)>,
+    /// Records that waited for the metadata and that no partition can take.
+    pub failed: Vec<(UnassignedRecord, AssignmentFailure)>,
 }
 
 impl Accumulator {
@@ -87,12 +99,12 @@ impl Accumulator {
     }
 
     /// Returns the oldest batch if it has expired.
-    pub(in crate::producer) fn expired(&self, now: Nanos) -> Option<(u64, PartitionId)> {
+    pub(in crate::producer) fn expired(&self, now: Nanos) -> Option<(u64, BatchOwner)> {
         self.incomplete.expired(now)
     }
 
     /// Returns the oldest incomplete batch.
-    pub(in crate::producer) fn oldest(&self) -> Option<(u64, PartitionId)> {
+    pub(in crate::producer) fn oldest(&self) -> Option<(u64, BatchOwner)> {
         self.incomplete.oldest()
     }
 
@@ -118,8 +130,12 @@ impl Accumulator {
         if !last {
             return;
         }
-        let place = self.incomplete.complete(number).and_then(|id| self.partition_indexes.get(id.0 as usize)).copied();
-        if let Some(topic) = place.and_then(|(topic, _)| self.topics.get_mut(topic as usize)) {
+        let topic = match self.incomplete.complete(number) {
+            Some(BatchOwner::Partition(id)) => self.partition_indexes.get(id.0 as usize).map(|&(topic, _)| topic),
+            Some(BatchOwner::Topic(id)) => Some(id.0),
+            None => None,
+        };
+        if let Some(topic) = topic.and_then(|topic| self.topics.get_mut(topic as usize)) {
             topic.incomplete = topic.incomplete.saturating_sub(1);
         }
     }
@@ -178,16 +194,11 @@ impl Accumulator {
         look
     }
 
-    /// Applies partitions and topic errors. New partitions are appended to `arrived` in the order of their ids.
-    /// Partitions that can no longer be written to are appended to `refused`.
-    pub(in crate::producer) fn update_metadata(
-        &mut self,
-        view: &impl ClusterView,
-        arrived: &mut Vec<TopicPartition>,
-        refused: &mut Vec<(PartitionId, ErrorCode)>,
-    ) {
+    /// Applies partitions and topic errors, and moves records that waited for them to their partitions.
+    pub(in crate::producer) fn update_metadata(&mut self, view: &impl ClusterView) -> MetadataUpdate {
+        let MetadataUpdate { mut arrived, mut refused, mut failed } = MetadataUpdate::default();
         let Self { topics, partition_indexes: places, rng, .. } = self;
-        let mut known = false;
+        let (mut known, mut assignable, mut denied) = (false, Vec::new(), Vec::new());
         for (index, topic) in (0..).zip(topics.iter_mut()).filter(|(_, topic)| topic.tracked) {
             let missing_at = view.missing_at(&topic.name);
             // Each further response that reports the topic as unknown is news for its waiters.
@@ -201,6 +212,7 @@ impl Accumulator {
                     topic.error = Some(code);
                     topic.partition_count = 0;
                     refused.extend(topic.partitions.iter().map(|slot| (slot.id, code)));
+                    denied.extend((!topic.unassigned.is_empty()).then_some((TopicId(index), code)));
                 }
                 Some(Ok(partitions)) => {
                     known |= topic.partition_count == 0;
@@ -213,10 +225,20 @@ impl Accumulator {
                         arrived.push(TopicPartition::new(Arc::clone(&topic.name), partition));
                     }
                     topic.set_leaders(partitions.iter().map(|meta: &PartitionMetadata| meta.leader >= 0), rng);
+                    assignable.extend((topic.partition_count > 0 && !topic.unassigned.is_empty()).then_some(index));
                 }
             }
         }
         self.metadata_arrived |= known;
+        for index in assignable {
+            self.assign_records(index as usize, &mut failed);
+        }
+        for (id, code) in denied {
+            while let Some(record) = self.take_unassigned(id, None) {
+                failed.push((record, AssignmentFailure::Refused(code)));
+            }
+        }
+        MetadataUpdate { arrived, refused, failed }
     }
 
     /// Rejects further records.

@@ -2,14 +2,23 @@
 
 use std::collections::VecDeque;
 
-use crate::ids::PartitionId;
+use crate::ids::{PartitionId, TopicId};
 use crate::time::Nanos;
 
-/// A batch that was opened.
+/// Owner of an incomplete batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::producer) enum BatchOwner {
+    /// A batch of this partition.
+    Partition(PartitionId),
+    /// A record that waits for the metadata of this topic.
+    Topic(TopicId),
+}
+
+/// A batch that was opened, or a record that waits for metadata.
 #[derive(Debug)]
-struct Entry {
+pub(super) struct IncompleteEntry {
     deadline: Nanos,
-    partition: PartitionId,
+    owner: BatchOwner,
     completed: bool,
 }
 
@@ -19,14 +28,22 @@ struct Entry {
 pub(super) struct IncompleteBatches {
     /// Number of the first entry; all earlier batches are complete.
     base: u64,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<IncompleteEntry>,
 }
 
 impl IncompleteBatches {
-    pub fn open(&mut self, partition: PartitionId, deadline: Nanos) -> u64 {
+    pub fn open(&mut self, owner: BatchOwner, deadline: Nanos) -> u64 {
         let number = self.next_number();
-        self.entries.push_back(Entry { deadline, partition, completed: false });
+        self.entries.push_back(IncompleteEntry { deadline, owner, completed: false });
         number
+    }
+
+    /// Makes the number of a record that waited for metadata that of a batch.
+    pub fn assign(&mut self, number: u64, owner: BatchOwner) {
+        let index = number.checked_sub(self.base).and_then(|index| usize::try_from(index).ok());
+        if let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) {
+            entry.owner = owner;
+        }
     }
 
     /// Returns the number of the next batch.
@@ -43,17 +60,17 @@ impl IncompleteBatches {
         self.entries.is_empty()
     }
 
-    /// Completes a batch. Returns its partition on the first call, else `None`.
-    pub fn complete(&mut self, number: u64) -> Option<PartitionId> {
+    /// Completes a batch. Returns its owner on the first call, else `None`.
+    pub fn complete(&mut self, number: u64) -> Option<BatchOwner> {
         let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
         let entry = self.entries.get_mut(index).filter(|entry| !entry.completed)?;
         entry.completed = true;
-        let partition = entry.partition;
+        let owner = entry.owner;
         while self.entries.front().is_some_and(|entry| entry.completed) {
             self.entries.pop_front();
             self.base += 1;
         }
-        Some(partition)
+        Some(owner)
     }
 
     /// Returns the time at which the oldest batch expires.
@@ -62,13 +79,13 @@ impl IncompleteBatches {
     }
 
     /// Returns the oldest batch if it has expired.
-    pub fn expired(&self, now: Nanos) -> Option<(u64, PartitionId)> {
-        self.entries.front().filter(|entry| now >= entry.deadline).map(|entry| (self.base, entry.partition))
+    pub fn expired(&self, now: Nanos) -> Option<(u64, BatchOwner)> {
+        self.entries.front().filter(|entry| now >= entry.deadline).map(|entry| (self.base, entry.owner))
     }
 
     /// Returns the oldest batch.
-    pub fn oldest(&self) -> Option<(u64, PartitionId)> {
-        self.entries.front().map(|entry| (self.base, entry.partition))
+    pub fn oldest(&self) -> Option<(u64, BatchOwner)> {
+        self.entries.front().map(|entry| (self.base, entry.owner))
     }
 }
 
@@ -76,21 +93,25 @@ impl IncompleteBatches {
 mod tests {
     use super::*;
 
+    fn of(partition: u32) -> BatchOwner {
+        BatchOwner::Partition(PartitionId(partition))
+    }
+
     #[test]
     fn the_oldest_unsettled_batch_is_the_next_to_expire() {
         let mut window = IncompleteBatches::default();
-        let numbers: Vec<u64> = (0..3).map(|n| window.open(PartitionId(n), 100 + Nanos::from(n))).collect();
+        let numbers: Vec<u64> = (0..3).map(|n| window.open(of(n), 100 + Nanos::from(n))).collect();
         assert_eq!(numbers, [0, 1, 2]);
-        assert_eq!(window.complete(1), Some(PartitionId(1)));
+        assert_eq!(window.complete(1), Some(of(1)));
         assert_eq!(window.complete(1), None, "only once");
         assert_eq!((window.deadline(), window.is_complete_before(1)), (Some(100), false));
         assert_eq!(window.expired(99), None);
-        assert_eq!(window.expired(100), Some((0, PartitionId(0))));
+        assert_eq!(window.expired(100), Some((0, of(0))));
         window.complete(0);
         assert!(window.is_complete_before(2) && !window.is_complete_before(3));
         assert_eq!((window.deadline(), window.next_number()), (Some(102), 3));
         window.complete(2);
         assert!(window.is_empty() && window.is_complete_before(3));
-        assert_eq!(window.open(PartitionId(9), 0), 3);
+        assert_eq!(window.open(of(9), 0), 3);
     }
 }

@@ -15,8 +15,10 @@
 mod buffer_pool;
 mod drain;
 mod incomplete_batches;
+mod owned_record;
 mod partition_queue;
 mod topic;
+mod unassigned;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +27,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use grete_wire::error_code::ErrorCode;
 use grete_wire::records::{BatchBuilder, HEADER_BYTES, ProducerRecord};
 
+pub(in crate::producer) use drain::MetadataUpdate;
+pub(in crate::producer) use incomplete_batches::BatchOwner;
 pub(in crate::producer) use partition_queue::UnsentBatch;
+pub(in crate::producer) use unassigned::{AssignmentFailure, UnassignedRecord};
 
 use super::batch_promise::BatchPromise;
 use super::error::{AppendError, FatalError, TopicError};
@@ -93,6 +98,9 @@ pub(in crate::producer) fn lock(accumulator: &SharedAccumulator) -> MutexGuard<'
 pub struct Accumulator {
     linger: Nanos,
     delivery_timeout: Nanos,
+    max_block: Nanos,
+    /// Time until which any record may wait for metadata; `Nanos::MAX`: no limit.
+    metadata_deadline: Nanos,
     metadata_propagation: Option<Nanos>,
     batch_size: usize,
     /// Maximum bytes of a batch with a single record.
@@ -110,6 +118,9 @@ pub struct Accumulator {
     /// Time of the sender's next step; `None`: no timer is running.
     next_poll: Option<Nanos>,
     pending: u64,
+    /// Topics with queued records, and the number of these records.
+    unassigned_topics: Vec<TopicId>,
+    unassigned_records: u64,
     /// The producer is closed or has failed.
     closed: bool,
     fatal: Option<FatalError>,
@@ -135,6 +146,8 @@ impl Accumulator {
         Self {
             linger: config.linger,
             delivery_timeout: config.delivery_timeout,
+            max_block: config.max_block,
+            metadata_deadline: Nanos::MAX,
             metadata_propagation: config.metadata_propagation,
             batch_size,
             max_batch_bytes: longest,
@@ -147,6 +160,8 @@ impl Accumulator {
             ready: Vec::new(),
             next_poll: None,
             pending: 0,
+            unassigned_topics: Vec::new(),
+            unassigned_records: 0,
             closed: false,
             fatal: None,
             tracked_topics_changed: false,
@@ -213,8 +228,10 @@ impl Accumulator {
         missing_at.zip(enough).is_some_and(|(missing_at, enough)| missing_at >= enough)
     }
 
-    /// Makes every call accept the first response that reports a topic as unknown, from now on.
-    pub fn expedite(&mut self) {
+    /// Makes every call accept the first response that reports a topic as unknown, from now on. Records wait for
+    /// metadata until `deadline` at most; the earliest deadline counts.
+    pub fn expedite(&mut self, deadline: Nanos) {
+        self.metadata_deadline = self.metadata_deadline.min(deadline);
         self.metadata_propagation = self.metadata_propagation.map(|_| 0);
     }
 
@@ -267,14 +284,16 @@ impl Accumulator {
 
     /// Ends the linger of a batch that a caller waits for. Returns true if the sender must be stepped with `Drain`.
     pub fn end_linger(&mut self, receipt: &BatchPromise) -> bool {
-        let Some(slot) = self.partition_queue(receipt.partition_id()) else { return false };
-        if slot.sealed.iter().any(|batch| std::ptr::eq(Arc::as_ptr(&batch.promise), receipt)) {
+        // A record that waits for metadata does not linger afterwards.
+        let Some(id) = receipt.partition_id() else { return false };
+        let Some(slot) = self.partition_queue(id) else { return false };
+        let has = |batch: &UnsentBatch| receipt.is_in(batch.number, &batch.promise);
+        if slot.sealed.iter().any(has) {
             return true;
         }
-        let open = slot.open.as_mut().filter(|open| std::ptr::eq(Arc::as_ptr(&open.batch.promise), receipt));
-        let Some(open) = open else { return false };
+        let Some(open) = slot.open.as_mut().filter(|open| has(&open.batch)) else { return false };
         open.linger_ended = true;
-        self.mark_ready(receipt.partition_id());
+        self.mark_ready(id);
         true
     }
 
@@ -413,7 +432,7 @@ impl Accumulator {
         let id = slot.id;
         let bytes = slot.initial_bytes.min(self.batch_size).max(alone);
         let Some(buffer) = self.buffer_pool.allocate(bytes) else { return Err(self.on_memory_full(bytes)) };
-        let number = self.incomplete.open(id, now.saturating_add(self.delivery_timeout));
+        let number = self.incomplete.open(BatchOwner::Partition(id), now.saturating_add(self.delivery_timeout));
         let receipt = Arc::new(BatchPromise::new(Arc::clone(&topic.name), index as i32, id));
         let due = now.saturating_add(self.linger);
         let batch = UnsentBatch { number, promise: receipt, builder: BatchBuilder::new(buffer) };

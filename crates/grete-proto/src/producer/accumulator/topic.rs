@@ -1,10 +1,12 @@
 //! State of a topic that the producer writes to.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use grete_wire::error_code::ErrorCode;
 
 use super::partition_queue::PartitionQueue;
+use super::unassigned::UnassignedRecord;
 use crate::rng::Rng;
 use crate::time::Nanos;
 
@@ -27,8 +29,10 @@ pub(super) struct Topic {
     /// The topic is part of metadata requests.
     pub tracked: bool,
     pub last_used: Nanos,
-    /// Number of incomplete batches.
+    /// Number of incomplete batches and of queued records.
     pub incomplete: usize,
+    /// Records that wait for the partitions, in order; empty once the partitions are known.
+    pub unassigned: VecDeque<UnassignedRecord>,
     /// Partition for records without a key, and the bytes appended to it since the last switch.
     pub sticky: u32,
     pub sticky_bytes: usize,
@@ -48,6 +52,7 @@ impl Topic {
             tracked: false,
             last_used: NEVER,
             incomplete: 0,
+            unassigned: VecDeque::new(),
             sticky: 0,
             sticky_bytes: 0,
             available: Vec::new(),

@@ -8,8 +8,8 @@ use grete_wire::error_code::ErrorCode;
 use super::Sender;
 use super::batch::SendBatch;
 use super::drop_summary::DropCause;
-use crate::ids::PartitionId;
-use crate::producer::accumulator::{UnsentBatch, lock};
+use crate::ids::{PartitionId, TopicPartition};
+use crate::producer::accumulator::{AssignmentFailure, BatchOwner, UnassignedRecord, UnsentBatch, lock};
 use crate::producer::batch_promise::{BatchPromise, Outcome, RunResult};
 use crate::producer::error::{LastError, ProduceError};
 use crate::producer::sender::event::{DropReason, SenderAction};
@@ -40,10 +40,11 @@ impl Sender {
         let records = piece.batch.count();
         let settlement = RunResult { outcome, offset, timestamp, error: error.map(Arc::new), at: now };
         self.count(outcome, records);
-        let has_waiters = match self.split_open_records.get_mut(&piece.number) {
+        let on_awaited = |promise| out.push(SenderAction::Completed(promise));
+        match self.split_open_records.get_mut(&piece.number) {
             None => {
                 lock(&self.accumulator).complete(piece.number, records, true);
-                piece.promise.complete(settlement)
+                piece.promise.complete(settlement, on_awaited);
             }
             Some(left) => {
                 *left = left.saturating_sub(records);
@@ -52,11 +53,8 @@ impl Sender {
                     self.split_open_records.remove(&piece.number);
                 }
                 lock(&self.accumulator).complete(piece.number, records, last);
-                piece.promise.complete_part(piece.first_index, records, settlement, last)
+                piece.promise.complete_part(piece.first_index, records, settlement, last, on_awaited);
             }
-        };
-        if has_waiters {
-            out.push(SenderAction::Completed(Arc::clone(&piece.promise)));
         }
     }
 
@@ -69,9 +67,71 @@ impl Sender {
         accumulator.complete(number, records, true);
         accumulator.release_batch(charge, Some(builder.into_buffer()));
         drop(accumulator);
-        if receipt.complete(not_written(now, error)) {
-            out.push(SenderAction::Completed(receipt));
+        receipt.complete(not_written(now, error), |promise| out.push(SenderAction::Completed(promise)));
+    }
+
+    /// Completes records that have waited too long for the metadata of their topics.
+    pub(super) fn fail_overdue(&mut self, now: Nanos, out: &mut Vec<SenderAction>) {
+        // The search for a similar name is done once for each topic: thousands of records may fail in one step.
+        let mut searched: Option<(Arc<str>, Option<Arc<str>>)> = None;
+        loop {
+            let mut accumulator = lock(&self.accumulator);
+            let Some((record, mut failure)) = accumulator.take_overdue(now) else { return };
+            if let AssignmentFailure::NoTopic(similar) = &mut failure {
+                let topic = record.promise.topic();
+                let (_, found) = searched
+                    .take_if(|(other, _)| other == topic)
+                    .unwrap_or_else(|| (Arc::clone(topic), accumulator.similar_topic(topic).cloned()));
+                similar.clone_from(&found);
+                searched = Some((Arc::clone(topic), found));
+            }
+            drop(accumulator);
+            self.fail_assignment(now, &record, failure, out);
         }
+    }
+
+    /// Completes a record that cannot be moved to a partition.
+    pub(super) fn fail_assignment(
+        &mut self,
+        now: Nanos,
+        record: &UnassignedRecord,
+        failure: AssignmentFailure,
+        out: &mut Vec<SenderAction>,
+    ) {
+        let topic = Arc::clone(record.promise.topic());
+        let (error, reason) = match failure {
+            AssignmentFailure::NoTopic(similar) => (
+                ProduceError::MissingTopic { topic, similar },
+                DropReason::Refused(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            ),
+            AssignmentFailure::NoPartition(partition) => (
+                ProduceError::UnknownTopic { topic, partition },
+                DropReason::Refused(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            ),
+            AssignmentFailure::Refused(code) => (error_from_code(topic, -1, code, None), DropReason::Refused(code)),
+            AssignmentFailure::TimedOut(waited, last) => (
+                ProduceError::MetadataTimeout { topic, waited, last: last.map(LastError::Code) },
+                DropReason::NoMetadata,
+            ),
+            AssignmentFailure::Encode(cause) => {
+                (ProduceError::Encode { topic, partition: -1, cause }, DropReason::Refused(ErrorCode::INVALID_RECORD))
+            }
+        };
+        self.complete_unassigned(now, record, error, reason, out);
+    }
+
+    fn complete_unassigned(
+        &mut self,
+        now: Nanos,
+        record: &UnassignedRecord,
+        error: ProduceError,
+        reason: DropReason,
+        out: &mut Vec<SenderAction>,
+    ) {
+        self.count(Outcome::NotWritten, 1);
+        lock(&self.accumulator).release_unassigned(record);
+        self.dropped.add(reason, &TopicPartition::new(Arc::clone(record.promise.topic()), -1), 1, false);
+        record.promise.complete(not_written(now, error), |promise| out.push(SenderAction::Completed(promise)));
     }
 
     /// Completes a batch that could not be encoded.
@@ -92,9 +152,8 @@ impl Sender {
         accumulator.release_batch(charge, None);
         drop(accumulator);
         let (topic, partition) = (Arc::clone(receipt.topic()), receipt.partition());
-        if receipt.complete(not_written(now, ProduceError::Encode { topic, partition, cause })) {
-            out.push(SenderAction::Completed(Arc::clone(receipt)));
-        }
+        let error = not_written(now, ProduceError::Encode { topic, partition, cause });
+        receipt.complete(error, |promise| out.push(SenderAction::Completed(promise)));
     }
 
     /// Releases the memory of a batch that is not needed any more.
@@ -129,17 +188,39 @@ impl Sender {
     /// Drops batches whose `delivery.timeout.ms` expired.
     pub(super) fn expire_batches(&mut self, now: Nanos, out: &mut Vec<SenderAction>) {
         loop {
-            let Some((number, id)) = lock(&self.accumulator).expired(now) else { return };
-            self.drop_batch(now, number, id, &DropCause::Expired, out);
+            let Some((number, owner)) = lock(&self.accumulator).expired(now) else { return };
+            self.drop_incomplete(now, number, owner, &DropCause::Expired, out);
         }
     }
 
     /// Drops all batches.
     pub(super) fn drop_all(&mut self, now: Nanos, why: &DropCause, out: &mut Vec<SenderAction>) {
         loop {
-            let Some((number, id)) = lock(&self.accumulator).oldest() else { return };
-            self.drop_batch(now, number, id, why, out);
+            let Some((number, owner)) = lock(&self.accumulator).oldest() else { return };
+            self.drop_incomplete(now, number, owner, why, out);
         }
+    }
+
+    fn drop_incomplete(
+        &mut self,
+        now: Nanos,
+        number: u64,
+        owner: BatchOwner,
+        why: &DropCause,
+        out: &mut Vec<SenderAction>,
+    ) {
+        match owner {
+            BatchOwner::Partition(id) => self.drop_batch(now, number, id, why, out),
+            BatchOwner::Topic(id) => {
+                let record = lock(&self.accumulator).take_unassigned(id, Some(number));
+                if let Some(record) = record {
+                    let error = self.error(&record.promise, why, Some(LastError::NoMetadata));
+                    self.complete_unassigned(now, &record, error, why.reason(), out);
+                }
+            }
+        }
+        // Removes the entry in every case, even if no batch was found.
+        lock(&self.accumulator).complete(number, 0, true);
     }
 
     /// Drops the unsent batches of a partition. Batches in flight get their response.
@@ -175,8 +256,6 @@ impl Sender {
             }
             self.drop_in_flight(now, number, id, why, out);
         }
-        // Removes the entry in every case, even if no batch was found.
-        lock(&self.accumulator).complete(number, 0, true);
     }
 
     fn drop_send_batch(&mut self, now: Nanos, mut piece: SendBatch, why: &DropCause, out: &mut Vec<SenderAction>) {
@@ -251,13 +330,7 @@ impl Sender {
     /// Adds dropped records to the log summary of this step.
     pub(super) fn record_drop(&mut self, id: PartitionId, why: &DropCause, records: u32, unknown: bool) {
         let Some(lane) = self.partitions.get(id.0 as usize) else { return };
-        let why = match why {
-            DropCause::Expired => DropReason::Expired,
-            DropCause::Closed => DropReason::Closed,
-            DropCause::Fatal(_) => DropReason::Fatal,
-            DropCause::Refused(code) => DropReason::Refused(*code),
-        };
-        self.dropped.add(why, id, &lane.tp, records, unknown);
+        self.dropped.add(why.reason(), &lane.tp, records, unknown);
     }
 
     fn count(&mut self, outcome: Outcome, records: u32) {

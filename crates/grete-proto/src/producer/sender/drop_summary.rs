@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use grete_wire::error_code::ErrorCode;
 
-use crate::ids::PartitionId;
 use crate::ids::TopicPartition;
 use crate::producer::error::FatalError;
 use crate::producer::sender::event::{DropReason, DroppedRecords, SenderAction, SenderLogEvent};
@@ -22,15 +21,26 @@ pub(super) enum DropCause {
     Refused(ErrorCode),
 }
 
+impl DropCause {
+    pub fn reason(&self) -> DropReason {
+        match self {
+            Self::Expired => DropReason::Expired,
+            Self::Closed => DropReason::Closed,
+            Self::Fatal(_) => DropReason::Fatal,
+            Self::Refused(code) => DropReason::Refused(*code),
+        }
+    }
+}
+
 /// Records dropped in one step, logged together: closing a producer may drop thousands of batches.
 #[derive(Debug, Default)]
-pub(super) struct DropSummary(BTreeMap<(DropReason, PartitionId), DroppedRecords>);
+pub(super) struct DropSummary(BTreeMap<(DropReason, TopicPartition), DroppedRecords>);
 
 impl DropSummary {
-    pub fn add(&mut self, why: DropReason, id: PartitionId, tp: &TopicPartition, records: u32, unknown: bool) {
+    pub fn add(&mut self, why: DropReason, tp: &TopicPartition, records: u32, unknown: bool) {
         let new = || DroppedRecords { tp: tp.clone(), batches: 0, records: 0, unknown: 0 };
-        let lost = self.0.entry((why, id)).or_insert_with(new);
-        lost.batches += 1;
+        let lost = self.0.entry((why, tp.clone())).or_insert_with(new);
+        lost.batches += u32::from(tp.partition >= 0);
         lost.records += u64::from(records);
         lost.unknown += if unknown { records.into() } else { 0 };
     }

@@ -42,6 +42,8 @@ pub enum SenderEvent {
 pub enum DropReason {
     /// `delivery.timeout.ms` expired.
     Expired,
+    /// No broker has named the topic's partitions within `max.block.ms`.
+    NoMetadata,
     /// The close deadline of the producer passed.
     Closed,
     /// The producer has failed for good.
@@ -53,9 +55,9 @@ pub enum DropReason {
 /// Dropped records of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DroppedRecords {
-    /// Partition of the records.
+    /// Partition of the records; number -1: the records had none yet.
     pub tp: TopicPartition,
-    /// Number of batches.
+    /// Number of batches; 0: the records waited for the topic's metadata.
     pub batches: u32,
     /// Number of records.
     pub records: u64,

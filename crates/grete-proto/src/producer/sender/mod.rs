@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 
 use grete_wire::records::Compressor;
 
-use super::accumulator::{SharedAccumulator, lock};
+use super::accumulator::{MetadataUpdate, SharedAccumulator, lock};
 use super::error::FatalError;
 use crate::backoff::Backoff;
 use crate::cluster::view::ClusterView;
@@ -179,6 +179,7 @@ impl Sender {
         self.end_backoffs(now);
         self.collect_ready(now);
         self.expire_batches(now, out);
+        self.fail_overdue(now, out);
         if self.closing.is_some_and(|deadline| now >= deadline) {
             self.drop_all(now, &DropCause::Closed, out);
         }
@@ -219,11 +220,13 @@ impl Sender {
     }
 
     fn on_metadata(&mut self, now: Nanos, view: &impl ClusterView, out: &mut Vec<SenderAction>) {
-        let (mut arrived, mut refused) = (Vec::new(), Vec::new());
-        lock(&self.accumulator).update_metadata(view, &mut arrived, &mut refused);
+        let MetadataUpdate { arrived, refused, failed } = lock(&self.accumulator).update_metadata(view);
         self.partitions.extend(arrived.into_iter().map(PartitionState::new));
         for (id, code) in refused {
             self.drop_partition(now, id, &DropCause::Refused(code), out);
+        }
+        for (record, failure) in failed {
+            self.fail_assignment(now, &record, failure, out);
         }
         for index in 0..self.partitions.len() {
             let Some(lane) = self.partitions.get_mut(index) else { continue };
@@ -330,6 +333,7 @@ impl Sender {
         let signals = accumulator.take_wake_set();
         let settled = accumulator.is_complete();
         let batches = earliest(accumulator.next_linger(), accumulator.next_expiry());
+        let batches = earliest(batches, accumulator.next_overdue());
         let asleep = self.backing_off.peek().map(|Reverse((at, _))| *at);
         let nodes = earliest(self.next_node_check, if self.has_topics { self.producer_ids.deadline() } else { None });
         let unwritten = (!self.awaiting_write.is_empty()).then_some(self.next_write_check);

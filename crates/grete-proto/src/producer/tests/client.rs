@@ -23,11 +23,18 @@ use crate::transport::TransportAction;
 /// An appended record.
 #[derive(Debug)]
 pub struct Row {
-    pub tp: TopicPartition,
+    pub topic: Arc<str>,
     pub receipt: Arc<BatchPromise>,
     pub index: u32,
     pub taken: Nanos,
     pub settled: Option<RecordResult>,
+}
+
+impl Row {
+    /// Returns the partition of the record; number -1: the record waits for metadata.
+    pub fn tp(&self) -> TopicPartition {
+        TopicPartition::new(Arc::clone(&self.topic), self.receipt.partition())
+    }
 }
 
 /// Registered waiters.
@@ -123,6 +130,18 @@ impl Simulator {
         key: Option<&[u8]>,
         len: usize,
     ) -> Result<u64, AppendError> {
+        self.append_as(topic, partition, key, len, false)
+    }
+
+    /// Appends a record; `queues`: the record may wait for the topic's metadata.
+    pub fn append_as(
+        &mut self,
+        topic: &str,
+        partition: Option<i32>,
+        key: Option<&[u8]>,
+        len: usize,
+        queues: bool,
+    ) -> Result<u64, AppendError> {
         let known = self.client.topics.contains_key(topic);
         let id = self.client.topic(topic);
         if !known {
@@ -133,9 +152,12 @@ impl Simulator {
         let timestamp = i64::try_from(self.now / MILLI).unwrap();
         let record = ProducerRecord { timestamp, key, value: Some(&value), headers: &[] };
         let mut accumulator = self.client.accumulator.lock().unwrap();
-        let taken = accumulator
-            .append(self.now, id, partition, &record)
-            .map(|appended| (Arc::clone(appended.promise), appended.index, appended.partition, appended.action));
+        let taken = match queues {
+            true => accumulator.append_or_queue(self.now, id, partition, &record),
+            false => accumulator.append(self.now, id, partition, &record),
+        };
+        let taken =
+            taken.map(|appended| (Arc::clone(appended.promise), appended.index, appended.partition, appended.action));
         let (receipt, index, partition, wake) = match taken {
             Ok(taken) => taken,
             Err(refused) => {
@@ -160,7 +182,7 @@ impl Simulator {
         let tp = TopicPartition::new(topic, partition);
         self.trace(|| format!("record {number} to {tp}, {len} bytes, {wake:?}"));
         self.client.open.push(self.client.rows.len());
-        self.client.rows.push(Row { tp, receipt, index, taken: self.now, settled: None });
+        self.client.rows.push(Row { topic: Arc::clone(&tp.topic), receipt, index, taken: self.now, settled: None });
         match wake {
             AppendAction::Nothing => {}
             AppendAction::Rearm => self.nudge(true),

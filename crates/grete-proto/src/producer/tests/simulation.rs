@@ -37,6 +37,7 @@ fn config(seed: u64, rng: &mut Rng) -> ProducerCoreConfig {
         compression: codecs[rng.below(10) as usize % 5 * rng.below(2) as usize],
         compression_level: None,
         delivery_timeout: request_timeout + (2 + rng.below(20) * rng.below(5)) * SECOND,
+        max_block: (1 + rng.below(8)) * SECOND,
         metadata_propagation: Some(SECOND),
         request_timeout,
         max_in_flight: 1 + (rng.below(if idempotent { 5 } else { 12 }) * rng.below(2)) as usize,
@@ -61,6 +62,7 @@ fn world(seed: u64) -> Simulator {
     world.brokers.create("clicks", 2);
     world.brokers.update_all_metadata();
     world.recreates = seed % 11 == 2;
+    world.queues = seed % 9 != 4;
     if seed.is_multiple_of(3) {
         let produce = [3, 6, 7, 8, 9, 10, 12][rng.below(7) as usize];
         world.brokers.max_versions.insert(ApiKey::Produce, produce);
@@ -84,12 +86,18 @@ fn world(seed: u64) -> Simulator {
 }
 
 fn append(world: &mut Simulator) {
-    let topic = if world.rng.below(3) == 0 { "clicks" } else { "orders" };
+    let topic = match world.rng.below(12) {
+        0 => "late",
+        1..=3 => "clicks",
+        _ => "orders",
+    };
     let partition = (world.rng.below(3) == 0).then(|| world.rng.below(2) as i32);
     let key = (world.rng.below(2) == 0).then(|| world.rng.below(100).to_be_bytes());
     let most = if world.rng.below(30) == 0 { 1500 } else { 100 };
     let len = 8 + world.rng.below(most) as usize;
-    match world.append(topic, partition, key.as_ref().map(<[u8; 8]>::as_slice), len) {
+    // A caller in an event loop, and a caller on a thread that waits for the metadata.
+    let queues = world.queues && world.rng.below(2) == 0;
+    match world.append_as(topic, partition, key.as_ref().map(<[u8; 8]>::as_slice), len, queues) {
         Ok(number) if world.rng.below(10) == 0 => world.wait(number),
         Ok(_)
         | Err(
@@ -130,6 +138,8 @@ fn run(seed: u64, talk: bool) {
         world.client.count_from(5, i32::MAX - left);
     }
     world.chaos = true;
+    let at = world.now + world.rng.below(20) * SECOND;
+    world.post(at, Event::Create("late".to_owned(), 2));
     let end = world.now + 60 * SECOND;
     while world.now < end {
         for _ in 0..world.rng.below(30) {
@@ -158,13 +168,13 @@ fn run(seed: u64, talk: bool) {
         let row = &world.client.rows[number];
         // The delivery timeout of a batch starts with its first record.
         let of_batch = world.client.rows.iter().find(|other| Arc::ptr_eq(&other.receipt, &row.receipt));
-        if of_batch.is_some_and(|first| first.taken + timeout > healed + CALM) && config.acks != 0 {
+        if of_batch.is_some_and(|first| first.taken + timeout > healed + CALM + config.max_block) && config.acks != 0 {
             let settled = row.settled.as_ref();
             // An earlier fault may have lost the record, but its timeout must not have expired.
             let late =
                 |settled: &RecordResult| matches!(settled.error.as_deref(), Some(ProduceError::DeliveryTimeout { .. }));
             let fine = settled.is_some_and(|settled| !late(settled));
-            assert!(fine, "record {number} of {} does not come through: {settled:?}", row.tp);
+            assert!(fine, "record {number} of {} does not come through: {settled:?}", row.tp());
         }
     }
     world.pass(timeout + 2 * SECOND);

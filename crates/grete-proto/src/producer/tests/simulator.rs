@@ -50,6 +50,8 @@ pub struct Simulator {
     pub lazy: Nanos,
     /// Topics are deleted and recreated.
     pub recreates: bool,
+    /// Records may wait for the metadata of their topics.
+    pub queues: bool,
     /// Print a trace of all events.
     pub talk: bool,
     /// Captured responses, which the client does not get.
@@ -103,6 +105,7 @@ impl Simulator {
             chaos: false,
             lazy: SECOND,
             recreates: false,
+            queues: true,
             talk: false,
             captured: None,
             brokers: Brokers::new(nodes),

@@ -13,15 +13,29 @@ fn written(offset: i64) -> RunResult {
     RunResult { outcome: Outcome::Written, offset: Some(offset), timestamp: None, error: None, at: 5 }
 }
 
-fn promise() -> BatchPromise {
-    BatchPromise::new("orders".into(), 3, PartitionId(0))
+fn promise() -> Arc<BatchPromise> {
+    Arc::new(BatchPromise::new("orders".into(), 3, PartitionId(0)))
+}
+
+/// Completes all records. Returns whether a thread waits.
+fn complete(receipt: &Arc<BatchPromise>, result: RunResult) -> bool {
+    let mut awaited = false;
+    receipt.complete(result, |_| awaited = true);
+    awaited
+}
+
+/// Completes some records. Returns whether a thread waits.
+fn complete_part(receipt: &Arc<BatchPromise>, first: u32, count: u32, result: RunResult, last: bool) -> bool {
+    let mut awaited = false;
+    receipt.complete_part(first, count, result, last, |_| awaited = true);
+    awaited
 }
 
 #[test]
 fn a_receipt_says_what_became_of_each_record() {
     let receipt = promise();
     assert_eq!((receipt.result(0), receipt.is_complete()), (None, false));
-    assert!(!receipt.complete(written(10)), "no thread waits");
+    assert!(!complete(&receipt, written(10)), "no thread waits");
     let expected = RecordResult { outcome: Outcome::Written, offset: Some(12), timestamp: None, error: None, at: 5 };
     assert_eq!((receipt.result(2), receipt.is_complete()), (Some(expected), true));
     assert!(!receipt.watch(), "too late: it is settled");
@@ -31,12 +45,12 @@ fn a_receipt_says_what_became_of_each_record() {
 fn parts_are_settled_one_by_one() {
     let receipt = promise();
     let seen = receipt.register_waiter();
-    assert!(receipt.complete_part(2, 2, written(20), false), "a thread waits");
+    assert!(complete_part(&receipt, 2, 2, written(20), false), "a thread waits");
     assert_ne!(receipt.futex().load(Ordering::Relaxed), seen, "so that a sleep on it ends");
     let offset = |index| receipt.result(index).map(|settled| settled.offset.expect("known"));
     assert_eq!([offset(0), offset(1), offset(2), offset(3), offset(4)], [None, None, Some(20), Some(21), None]);
     assert!(!receipt.is_complete() && receipt.watch());
-    assert!(receipt.complete_part(0, 2, written(10), true));
+    assert!(complete_part(&receipt, 0, 2, written(10), true));
     assert_eq!((offset(1), receipt.is_complete()), (Some(11), true));
 }
 
@@ -69,7 +83,7 @@ impl Kernel {
 fn no_wake_up_is_lost() {
     for round in 0..3000_u32 {
         let parts = 1 + round % 3;
-        let (receipt, kernel, go) = (Arc::new(promise()), Kernel::default(), AtomicBool::new(false));
+        let (receipt, kernel, go) = (promise(), Kernel::default(), AtomicBool::new(false));
         thread::scope(|scope| {
             for index in 0..parts {
                 let (receipt, kernel, go) = (&receipt, &kernel, &go);
@@ -90,8 +104,8 @@ fn no_wake_up_is_lost() {
             go.store(true, Ordering::Release);
             for index in 0..parts {
                 let has_waiters = match parts {
-                    1 => receipt.complete(written(0)),
-                    _ => receipt.complete_part(index, 1, written(i64::from(index) * 10), index + 1 == parts),
+                    1 => complete(&receipt, written(0)),
+                    _ => complete_part(&receipt, index, 1, written(i64::from(index) * 10), index + 1 == parts),
                 };
                 if has_waiters {
                     kernel.wake();
@@ -105,7 +119,7 @@ fn no_wake_up_is_lost() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "what is between threads shows with threads")]
 fn what_is_said_to_be_settled_can_be_read() {
-    let receipts: Vec<BatchPromise> = (0..5000).map(|_| promise()).collect();
+    let receipts: Vec<Arc<BatchPromise>> = (0..5000).map(|_| promise()).collect();
     let looked_at = AtomicUsize::new(usize::MAX);
     let mut torn = 0;
     let until = |done: &dyn Fn() -> bool| {
@@ -118,7 +132,7 @@ fn what_is_said_to_be_settled_can_be_read() {
         scope.spawn(|| {
             for (index, receipt) in receipts.iter().enumerate() {
                 until(&|| looked_at.load(Ordering::Acquire) == index);
-                receipt.complete(written(1));
+                complete(receipt, written(1));
             }
         });
         for (index, receipt) in receipts.iter().enumerate() {

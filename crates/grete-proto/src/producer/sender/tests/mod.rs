@@ -8,4 +8,5 @@ mod outcomes;
 mod responses;
 mod routing;
 mod sequences;
+mod unassigned;
 mod unknown_topic;

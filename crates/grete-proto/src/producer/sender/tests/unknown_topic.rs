@@ -63,7 +63,8 @@ fn a_call_in_a_hurry_needs_one_answer() {
     let since = rig.now;
     deny(&mut rig, "invoicez");
     assert!(!rig.lock().is_topic_missing(topic, since));
-    rig.lock().expedite();
+    let now = rig.now;
+    rig.lock().expedite(now);
     assert!(rig.lock().is_topic_missing(topic, since));
     assert!(!rig.lock().is_topic_missing(topic, since + 1), "of its own");
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use grete_proto::time::Nanos;
 
-use super::{Dispatcher, JobToken, State};
 use crate::dispatcher::lane_events;
+use crate::dispatcher::state::State;
+use crate::dispatcher::{Dispatcher, JobToken};
 use crate::error::ClientError;
 
 /// Job whose coroutine occupies the event loop's thread.
@@ -93,7 +94,11 @@ impl Dispatcher {
 
     /// Reports an event loop that is blocked for longer than allowed. Returns for how long a wake-up has waited for the
     /// loop, and the time of the next check.
-    pub(super) fn monitor_event_loop(&self, now: Nanos, state: &State) -> (Option<Nanos>, Option<Nanos>) {
+    pub(in crate::dispatcher) fn monitor_event_loop(
+        &self,
+        now: Nanos,
+        state: &State,
+    ) -> (Option<Nanos>, Option<Nanos>) {
         let limit = state.dispatch.event_loop_limits().0;
         self.check_event_loop(now, limit, state.dispatch.has_async_jobs())
     }
@@ -111,7 +116,7 @@ impl Dispatcher {
         (wait, look.next_check)
     }
 
-    pub(super) fn report_unblocked(&self, blocked_for: Option<Nanos>) {
+    pub(in crate::dispatcher) fn report_unblocked(&self, blocked_for: Option<Nanos>) {
         self.emit(blocked_for.map(lane_events::loop_unblocked).into_iter().collect());
     }
 }

@@ -2,7 +2,9 @@
 
 use grete_proto::dispatch::{Pool, RouteStats};
 
-use super::{Dispatcher, EventLoopStatus, JobCounts, LaneReport, RunningJob, wall_seconds};
+use super::{EventLoopStatus, LaneReport, RunningJob};
+use crate::dispatcher::virtual_time::wall_seconds;
+use crate::dispatcher::{Dispatcher, JobCounts};
 
 /// Snapshot of a dispatcher.
 #[derive(Debug, Clone)]
