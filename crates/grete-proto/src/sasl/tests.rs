@@ -285,6 +285,27 @@ fn a_login_waits_for_a_token_that_is_awaited_and_fails_without_one() {
     assert_eq!(error, SaslError::NoToken { reason: "the endpoint is down".into(), lasts: false });
 }
 
+/// The response to SaslHandshake may wait behind a JoinGroup: a token that was taken before could be expired.
+#[test]
+fn the_token_is_taken_when_the_handshake_is_answered() {
+    let store = Arc::new(TokenStore::default());
+    let config = with_tokens(&store);
+    store.set(token("former", &[]));
+    let mut login = Login::new(&config);
+    assert!(matches!(login.step(AuthenticationEvent::Tick), Some(AuthenticationAction::Handshake(_))));
+    store.set(token("renewed", &[]));
+    let first = login.step(AuthenticationEvent::Handshake(SaslHandshakeResponse::default()));
+    let Some(AuthenticationAction::Authenticate(bytes)) = first else { panic!("{first:?}") };
+    assert_eq!(&bytes[..], b"n,,\x01auth=Bearer renewed\x01\x01");
+
+    let mut login = Login::new(&config);
+    login.step(AuthenticationEvent::Tick);
+    store.fail("the last token has expired", false);
+    let failed = login.step(AuthenticationEvent::Handshake(SaslHandshakeResponse::default()));
+    let Some(AuthenticationAction::Failed(SaslError::NoToken { reason, .. })) = failed else { panic!("{failed:?}") };
+    assert_eq!(&*reason, "the last token has expired");
+}
+
 #[test]
 fn tokens_and_extensions_that_would_end_the_message_early_are_refused() {
     let pair = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
