@@ -24,6 +24,7 @@ use zeroize::Zeroizing;
 use super::config::{Credentials, SaslConfig};
 use super::error::{SaslError, listed, printable};
 use super::exchange::{Exchange, Move};
+use super::masking::without_secrets;
 use super::token::{Token, TokenState};
 use crate::time::{MILLI, Nanos};
 
@@ -157,13 +158,13 @@ impl Authentication {
         match ErrorCode(response.error_code) {
             ErrorCode::NONE => {
                 let token = self.token()?;
-                let (exchange, first) = Exchange::begin(&self.config, token.as_deref());
+                let (exchange, first) = Exchange::begin(&self.config, token);
                 self.state = State::Exchange { exchange, rounds: 1 };
                 Ok(AuthenticationAction::Authenticate(first))
             }
             ErrorCode::UNSUPPORTED_SASL_MECHANISM => Err(SaslError::UnsupportedMechanism {
                 mechanism: self.config.mechanism(),
-                offered: listed(response.mechanisms.iter().map(|name| &**name)),
+                offered: listed(response.mechanisms.iter().map(|name| without_secrets(&self.config, name, None))),
             }),
             ErrorCode::ILLEGAL_SASL_STATE => Err(SaslError::IllegalState { request: REQUEST }),
             code => Err(SaslError::Code { request: REQUEST, code, message: code.message().into() }),
@@ -179,19 +180,21 @@ impl Authentication {
         const REQUEST: &str = "SaslAuthenticate";
         let mechanism = self.config.mechanism();
         let said = response.error_message.as_deref().filter(|text| !text.is_empty());
+        // A broker may repeat the client's bytes in its error.
+        let said = said.map(|text| printable(&without_secrets(&self.config, text, exchange.token())));
         match ErrorCode(response.error_code) {
             ErrorCode::NONE => {}
             code @ ErrorCode::SASL_AUTHENTICATION_FAILED => {
                 self.config.on_refused();
                 let message = match exchange.challenge() {
                     Some(challenge) => challenge.to_owned(),
-                    None => printable(said.unwrap_or(code.name())),
+                    None => said.unwrap_or_else(|| code.name().to_owned()),
                 };
                 return Err(SaslError::Refused { mechanism, message: message.into() });
             }
             ErrorCode::ILLEGAL_SASL_STATE => return Err(SaslError::IllegalState { request: REQUEST }),
             code => {
-                let message = printable(said.unwrap_or(code.message())).into();
+                let message = said.unwrap_or_else(|| code.message().to_owned()).into();
                 return Err(SaslError::Code { request: REQUEST, code, message });
             }
         }
