@@ -112,6 +112,7 @@ __all__ = [
     "fork_generation",
     "is_subreaper",
     "metric_descriptors",
+    "one_line",
     "route_defaults",
 ]
 
@@ -783,7 +784,7 @@ class Client:
         """Returns group, state ("stable", "joining", "assigned" and so on), since (seconds), ready, generation,
         partitions, and instance (None: no static member). Does not block.
         """
-    def statistics(self) -> dict[str, int]: ...
+    def statistics(self) -> dict[str, Any]: ...
 
 @final
 class EventChannel:
@@ -1170,9 +1171,10 @@ class Producer(_TypedProducer):
         """Returns the number of partitions of the topic. Raises UnknownTopicError, or TimeoutError when no broker
         answers.
         """
-    def statistics(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, Any]:
         """Returns counters: requests, batches, bytes_sent, retries, splits, written, not_written, unknown, reconnects,
         pending_records, unassigned_records (of these; they wait for the metadata of their topics), buffered_bytes.
+        And login_failure: why the last login failed, or None.
         """
     def _close(self, timeout: float) -> tuple[bool, dict[str, int], int, int]: ...
     def _fatal_error(self) -> GreteError | None: ...
@@ -1409,6 +1411,11 @@ def dev_certificates(hosts: Sequence[str]) -> tuple[str, str, str, str, str]:
 
 def die_with_parent() -> bool: ...
 def is_subreaper() -> bool: ...
+def one_line(text: str) -> str:
+    """Returns a text that others wrote on one line, with control characters escaped, for a line of the log or an
+    error.
+    """
+
 def config_entries(
     pairs: Sequence[tuple[str, str]], role: Literal["consumer", "producer", "admin"] = "consumer"
 ) -> list[tuple[str, str, bool]]: ...

@@ -492,6 +492,7 @@ class App:
         error (what is wrong, and the cure) and failed_since (seconds since 1970), which are None otherwise.
         - "stalled": a text for each lane whose handler runs longer than `stall_after`: which handler, where, how long.
         - "missing_topics": a text for each topic of a route (read, `publish`, `dead_letter`) that does not exist.
+        - "login_failures": for each client whose last login failed, a text with the broker, the reason and the cure.
         - "counts": totals since the start: jobs, records, failures, dead_letters, expired, stalled.
         - "workers", "busy": worker threads, and how many of them run a job; "loop_jobs": jobs that have begun on the
           event

@@ -327,3 +327,38 @@ def test_an_app_and_the_commands_log_in(broker: Broker) -> None:
     )
     assert "orders" in listed.stdout, listed.stderr
     assert PASSWORD not in listed.stderr
+
+
+def test_statistics_name_a_failed_login_until_one_succeeds(broker: Broker) -> None:
+    """The broker's sessions last for one second, so that connections log in again with the token of the moment."""
+    good = True
+
+    def provide() -> tuple[str, float]:
+        return (token() if good else "no.good"), time.time() + 1.5
+
+    given = settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=provide)
+    with Producer(given) as producer, Consumer({**given, "group.id": "statistics"}) as consumer:
+        consumer.subscribe(["orders"])
+        producer.produce_sync("orders", b"x")
+        eventually(consumer.assignment, 20.0, "the assignment")
+        assert consumer.statistics()["login_failure"] is None
+        assert producer.statistics()["login_failure"] is None
+        good = False
+
+        def failures() -> list[str]:
+            producer.produce("orders", b"x")
+            consumer.poll(timeout=0.05)
+            found = [client.statistics()["login_failure"] for client in (producer, consumer)]
+            return found if all(found) else []
+
+        for failure in eventually(failures, 30.0, "a failure of both clients"):
+            assert failure.startswith("cannot log in to 127.0.0.1:")
+            assert "the token has expired, or the broker does not accept its issuer" in failure
+        good = True
+
+        def recovered() -> bool:
+            producer.produce("orders", b"x")
+            consumer.poll(timeout=0.05)
+            return not any(client.statistics()["login_failure"] for client in (producer, consumer))
+
+        eventually(recovered, 30.0, "logins that succeed")

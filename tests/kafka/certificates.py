@@ -46,11 +46,12 @@ class Authority:
         hosts: Sequence[str] = ("localhost", "127.0.0.1"),
         password: str | None = None,
         not_after: datetime.datetime | None = None,
+        not_before: datetime.datetime | None = None,
     ) -> Identity:
         """Make a key and a certificate for both sides of TLS. `password`: encrypts the key (PKCS#8)."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = self._builder(subject, key.public_key(), NOW - 2 * DAY, not_after or NOW + 30 * DAY)
+        builder = self._builder(subject, key.public_key(), not_before or NOW - 2 * DAY, not_after or NOW + 30 * DAY)
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])

@@ -280,14 +280,15 @@ def test_whatever_a_source_raises_is_one_line_and_the_next_token_comes(
     monkeypatch.setattr(refresher, "_CHECK_INTERVAL", 0.05)
     source = Source()
     source.results = [error, "b"]
-    store = refresher.tokens_of(fields(provider=sources.register(source)))
+    name = sources.register(source)
+    store = refresher.tokens_of(fields(provider=name))
     eventually(lambda: any("gives tokens again" in record.message for record in caplog.records), 20.0, "a token")
     (line,) = [record.message for record in caplog.records if "gives no token" in record.message]
     assert line.encode()
     assert len(line.splitlines()) == 1
     assert len(line) < 800
     del store
-    eventually(lambda: not refresher._refreshers, 20.0, "the end of the thread after its last client")
+    eventually(lambda: not is_refreshed(name), 20.0, "the end of the thread after its last client")
 
 
 def test_a_thread_that_cannot_start_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +302,7 @@ def test_a_thread_that_cannot_start_leaves_nothing_behind(monkeypatch: pytest.Mo
         patched.setattr(threading, "Thread", NoThread)
         with pytest.raises(RuntimeError, match="can't start"):
             refresher.tokens_of(given)
-    assert not refresher._refreshers
+    assert not is_refreshed(name)
 
 
 def test_a_bound_method_is_one_source() -> None:

@@ -1,5 +1,6 @@
 //! Log events of threads that cannot log themselves, queued for a thread that can.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{AsRawFd, RawFd};
@@ -8,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use grete_sys::EventFd;
+use grete_wire::one_line;
 
 /// Severity of a log event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +72,10 @@ impl LogEventQueue {
     pub(crate) fn push(&self, events: impl IntoIterator<Item = LogEvent>) {
         let at = SystemTime::now();
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        for event in events {
+        for mut event in events {
+            // The only way of a network thread's texts to the log: see `one_line`.
+            make_line(&mut event.message);
+            event.fields.iter_mut().for_each(|(_, value)| make_line(value));
             if queue.len() == MAX_QUEUED {
                 queue.pop_front();
             }
@@ -125,6 +130,12 @@ impl LogEventQueue {
     }
 }
 
+fn make_line(text: &mut String) {
+    if let Cow::Owned(line) = one_line(text) {
+        *text = line;
+    }
+}
+
 impl fmt::Debug for LogEventQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LogEventQueue").finish_non_exhaustive()
@@ -150,6 +161,17 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(5));
         let [dated] = &notices.drain()[..] else { panic!("one notice") };
         assert!(before <= dated.at && dated.at <= after);
+    }
+
+    #[test]
+    fn a_text_of_a_broker_forges_no_line() {
+        let notices = LogEventQueue::new(EventFd::new().expect("a descriptor"), None);
+        let forged = "no\n2026-01-01 INFO all is well\u{1b}[1A";
+        let fields = vec![("reason", forged.to_owned())];
+        notices.push([LogEvent { message: forged.to_owned(), fields, ..log_event("a") }]);
+        let [dated] = &notices.drain()[..] else { panic!("one notice") };
+        let line = "no\\x0a2026-01-01 INFO all is well\\x1b[1A";
+        assert_eq!((dated.event.message.as_str(), dated.event.fields[0].1.as_str()), (line, line));
     }
 
     #[test]

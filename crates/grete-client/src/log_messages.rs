@@ -1,5 +1,7 @@
 //! Log events and errors of the consumer: converts events of the sans-IO core to text.
 
+use std::sync::Arc;
+
 use grete_proto::cluster::ClusterLogEvent;
 use grete_proto::connection::CloseReason;
 use grete_proto::consumer::{ConsumerFatal, ConsumerLogEvent, ConsumerReply};
@@ -102,6 +104,16 @@ fn fmt_broker(node: NodeId) -> String {
 /// Returns the field `broker`: the id of the broker, or "bootstrap".
 fn broker_id(node: NodeId) -> String {
     if node < 0 { "bootstrap".to_owned() } else { node.to_string() }
+}
+
+/// Returns the failure of logins that an event is about: `Some(None)` after a login that succeeded again; `None`: the
+/// event is not about logins.
+pub(crate) fn login_failure(notice: &ClusterLogEvent) -> Option<Option<Arc<str>>> {
+    match notice {
+        ClusterLogEvent::LoginFailed { failure, .. } => Some(Some(failure.to_string().into())),
+        ClusterLogEvent::LoginRecovered { .. } => Some(None),
+        _ => None,
+    }
 }
 
 pub(crate) fn cluster_event(notice: &ClusterLogEvent) -> Option<LogEvent> {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug, Default)]
 pub(crate) struct Published<T>(Mutex<T>);
 
-impl<T: Copy> Published<T> {
+impl<T: Clone> Published<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
@@ -22,6 +22,6 @@ impl<T: Copy> Published<T> {
     }
 
     pub(crate) fn get(&self) -> T {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -70,7 +70,7 @@ pub struct CheckResult<'a> {
 /// One problem.
 #[derive(Debug)]
 pub struct Problem<'a> {
-    /// Kind of the problem: handler, gil, loop, progress, membership, partition, stalled, topic, stopping, quiet,
+    /// Kind of the problem: handler, gil, loop, progress, membership, login, partition, stalled, topic, stopping, quiet,
     /// starting.
     pub reason: &'static str,
     /// Full description, for people.
@@ -175,6 +175,7 @@ fn find_problems<'a>(snapshot: &'a HealthSnapshot, limits: &Limits) -> Vec<Probl
             .take(MAX_NAMED)
             .map(|(group, since)| membership_problem(group, since, limits)),
     );
+    found.extend(report.groups.iter().filter(|group| group.ready).filter_map(login_problem).take(MAX_NAMED));
     let mut failed: Vec<&FailedPartition> = report.failed.iter().collect();
     failed.sort_by_key(|failed| Reverse(failed.failed_for));
     found.extend(failed.into_iter().take(MAX_NAMED).map(|failed| partition_problem(failed, limits)));
@@ -248,12 +249,28 @@ fn membership_problem<'a>(group: &'a GroupStatus, since: Duration, limits: &Limi
     let disconnected = group.connections == Some(0);
     // A restart does not bring brokers back.
     let fatal = !disconnected && limits.not_ready_timeout.is_some_and(|limit| since > limit);
-    let name =
-        if group.group.is_empty() { "a client without a group".into() } else { format!("group \"{}\"", group.group) };
-    let no_broker = if disconnected { "; no broker is connected" } else { "" };
-    let text = format!("{name} is {} and has not been ready for {:.1} s{no_broker}", group.state, since.as_secs_f64());
+    let cause = match &group.login_failure {
+        Some(failure) => format!(": {failure}"),
+        None if disconnected => "; no broker is connected".to_owned(),
+        None => String::new(),
+    };
+    let (name, seconds) = (name_of(group), since.as_secs_f64());
+    let text = format!("{name} is {} and has not been ready for {seconds:.1} s{cause}", group.state);
     let (seconds, group) = (Some(since), Some(group));
     Problem { seconds, limit: limits.not_ready_timeout, group, fatal, ..Problem::new("membership", text) }
+}
+
+/// Returns the problem of a member that keeps its place while a broker refuses its login. Without a place,
+/// [`membership_problem`] says more.
+fn login_problem(group: &GroupStatus) -> Option<Problem<'_>> {
+    let failure = group.login_failure.as_ref()?;
+    let text = format!("{}: {failure}", name_of(group));
+    Some(Problem { group: Some(group), ..Problem::new("login", text) })
+}
+
+/// Returns the name of a client's group for a text.
+fn name_of(group: &GroupStatus) -> String {
+    if group.group.is_empty() { "a client without a group".into() } else { format!("group \"{}\"", group.group) }
 }
 
 fn partition_problem<'a>(failed: &'a FailedPartition, limits: &Limits) -> Problem<'a> {

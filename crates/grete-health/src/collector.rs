@@ -194,6 +194,7 @@ mod tests {
                 partitions: 0,
                 group_instance_id: None,
                 connections: None,
+                login_failure: None,
             };
             report.groups = self.0.lock().expect("a lock").iter().map(group).collect();
         }

@@ -36,6 +36,7 @@ fn group(name: &str, state: &'static str, ready: bool) -> GroupStatus {
         partitions: 1,
         group_instance_id: None,
         connections: None,
+        login_failure: None,
     }
 }
 
@@ -52,6 +53,24 @@ fn well() -> HealthSnapshot {
 
 fn reasons(check: &CheckResult<'_>) -> Vec<&'static str> {
     check.problems.iter().map(|problem| problem.reason).collect()
+}
+
+#[test]
+fn a_failed_login_is_named() {
+    let failure = "cannot log in to b:9093: the broker refused the login";
+    let mut look = well();
+    look.report.groups[0].login_failure = Some(failure.into());
+    let readiness = check_readiness(&look, &limits());
+    assert!(readiness.ok, "a member that has its place goes on with the other brokers");
+    assert_eq!(reasons(&readiness), ["login"]);
+    assert_eq!(readiness.problems[0].text, format!("group \"g\": {failure}"));
+
+    look.report.groups[0].ready = false;
+    look.report.ready = false;
+    let readiness = check_readiness(&look, &limits());
+    assert!(!readiness.ok);
+    assert_eq!(reasons(&readiness), ["membership"]);
+    assert!(readiness.problems[0].text.ends_with(&format!("s: {failure}")), "{}", readiness.problems[0].text);
 }
 
 #[test]

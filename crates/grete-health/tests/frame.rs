@@ -43,6 +43,7 @@ fn group(name: &str) -> GroupStatus {
         partitions: 3,
         group_instance_id: Some(name.into()),
         connections: None,
+        login_failure: None,
     }
 }
 

@@ -67,6 +67,7 @@ fn well() -> Report {
         partitions: 2,
         group_instance_id: None,
         connections: None,
+        login_failure: None,
     };
     Report { ready: true, workers: 2, groups: vec![group], ..Report::default() }
 }

@@ -7,7 +7,7 @@ use grete_client::produce::{BatchPromise, Outcome, RecordResult};
 use grete_client::{ClientError, ConfigError, Subject};
 use grete_health::HealthError;
 use grete_wire::error_code::ErrorCode;
-use grete_wire::{counted, plural};
+use grete_wire::{counted, one_line, plural};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -83,7 +83,8 @@ pub(crate) fn tracer(setting: &str, message: &str) -> PyErr {
 
 /// Makes the Python error of a client's error.
 pub(crate) fn client(error: ClientError) -> PyErr {
-    let message = error.to_string();
+    // Texts of brokers are part of it.
+    let message = one_line(&error.to_string()).into_owned();
     match error {
         ClientError::Config(error) => config(error),
         ClientError::Forked { .. } => new_error!("ForkedClientError", &message),
@@ -179,12 +180,12 @@ pub(crate) fn record_type(message: &str, topic: &str, index: Option<usize>) -> P
 /// Makes the `DeliveryError` of a settled record; `None` if the record was written.
 pub(crate) fn delivery(receipt: &BatchPromise, settled: &RecordResult) -> Option<PyErr> {
     let error = settled.error.as_ref()?;
-    Some(delivery_with(&error.to_string(), receipt, settled))
+    Some(delivery_with(&one_line(&error.to_string()), receipt, settled))
 }
 
 /// Makes the `DeliveryError` of a mark after a record that was not written.
 pub(crate) fn mark_after(receipt: &BatchPromise, settled: &RecordResult) -> PyErr {
-    let cause = settled.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
+    let cause = settled.error.as_ref().map_or_else(String::new, |error| format!(" ({})", one_line(&error.to_string())));
     delivery_with(&format!("{}{cause}", ClientError::Undelivered), receipt, settled)
 }
 

@@ -24,6 +24,8 @@ mod start_offset_arg;
 mod testing;
 mod trace;
 
+use std::borrow::Cow;
+
 use grete_client::{AdminConfig, ConsumerConfig, ProducerConfig};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -78,7 +80,7 @@ mod _native {
     #[pymodule_export]
     use super::trace::{Span, SpanContext, Tracer};
     #[pymodule_export]
-    use super::{config_entries, die_with_parent, fork_generation, is_subreaper};
+    use super::{config_entries, die_with_parent, fork_generation, is_subreaper, one_line};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -106,6 +108,12 @@ fn die_with_parent() -> std::io::Result<bool> {
 #[pyfunction]
 fn is_subreaper() -> bool {
     grete_client::is_subreaper()
+}
+
+/// Returns a text that others wrote on one line, with control characters escaped, for a line of the log or an error.
+#[pyfunction]
+fn one_line(text: &str) -> Cow<'_, str> {
+    grete_wire::one_line(text)
 }
 
 /// Returns every Kafka setting of a role ("consumer", "producer" or "admin") with its effective value: (name, value,

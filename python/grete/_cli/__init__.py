@@ -16,6 +16,7 @@ COMMANDS = {
     "demo": ("grete._cli.demo:demo", "Show a broker, an App and what happens to failures, in one terminal."),
     "dev": ("grete._cli.dev:dev", "Run brokers for development, and an App beside them."),
     "dlq": ("grete._cli.dlq:dlq", "List, show, replay and purge dead letters."),
+    "doctor": ("grete._cli.doctor.command:doctor", "Find out where a connection to Kafka fails."),
     "groups": ("grete._cli.groups:groups", "List, describe, reset and delete consumer groups."),
     "lag": ("grete._cli.groups.lag:lag", "Show the lag of consumer groups, a line each; --watch."),
     "info": ("grete._cli.info:info", "Show settings with their origins, routes, versions, shared memory."),

@@ -117,9 +117,9 @@ def parse_kafka_value(name: str, value: object, origin: str) -> SettingValue:
     if isinstance(value, bool):
         return SettingValue("true" if value else "false", origin)
     if isinstance(value, (str, int, float)):
-        return SettingValue(str(value), origin)
+        return SettingValue(_encodable(name, str(value), origin), origin)
     if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
-        return SettingValue(",".join(value), origin)
+        return SettingValue(_encodable(name, ",".join(value), origin), origin)
     if name == _TOKEN_PROVIDER and callable(value):
         from grete._sasl import sources
 
@@ -129,6 +129,20 @@ def parse_kafka_value(name: str, value: object, origin: str) -> SettingValue:
         setting=name,
         origin=origin,
     )
+
+
+def _encodable(name: str, text: str, origin: str) -> str:
+    """Returns the text. Raises ConfigError if the text is not UTF-8, as a variable of the environment may be.
+
+    An UnicodeEncodeError would hold the value, which may be a password, so that none is raised or kept as a context.
+    """
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ConfigError(
+            f"kafka setting {name} (from {origin}) is not UTF-8 (its value is not shown): write it in UTF-8",
+            setting=name,
+            origin=origin,
+        )
+    return text
 
 
 def client_config_pairs(settings: Mapping[str, object]) -> list[tuple[str, str]]:
@@ -271,7 +285,11 @@ def check_kafka(config: Config) -> None:
         value = config.kafka.get(error.setting or "")
         if value is None:
             raise
-        raise type(error)(f"{error} (from {value.origin})", setting=error.setting, origin=value.origin) from None
+        file = config.kafka.get(f"{error.setting}.file")
+        origin = value.origin
+        if file is not None and f"{error.setting}.file" in str(error):  # both are set
+            origin = f"{value.origin}, and the file from {file.origin}"
+        raise type(error)(f"{error} (from {origin})", setting=error.setting, origin=value.origin) from None
     config.instance_id()
 
 

@@ -138,7 +138,9 @@ class Runner:
         if engine is None:
             raise GreteError(f'App "{self._name}" does not run')
         missing = self._missing_topics.missing if self._missing_topics is not None else []
-        return {"app": self._name, "node": self._node_id} | engine.statistics() | {"missing_topics": missing}
+        failures = [client.statistics()["login_failure"] for client in dict(self._clients).values()]
+        found = {"missing_topics": missing, "login_failures": [failure for failure in failures if failure]}
+        return {"app": self._name, "node": self._node_id} | engine.statistics() | found
 
     def seek(self, topic: str, partition: int, offset: "int | str | datetime", group: str | None) -> None:
         """See `App.seek`."""

@@ -62,7 +62,7 @@ def _text_of(error: BaseException) -> str:
     except Exception as failure:
         text = f"<its text cannot be read: {type(failure).__name__}>"
     line = " ".join(text.split())[:_MAX_TEXT]
-    return line.encode("utf-8", "backslashreplace").decode()
+    return _native.one_line(line.encode("utf-8", "backslashreplace").decode())[:_MAX_TEXT]
 
 
 class _Refresher:

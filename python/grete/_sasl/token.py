@@ -47,6 +47,8 @@ def from_result(result: object, now: float | None = None) -> Token:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"it returned {_kind(value)} instead of a token")
     value = value.strip()
+    if not value.isascii():  # here, since an UnicodeEncodeError would hold the token
+        raise ValueError("its token has a character that bearer tokens do not have: give the token alone")
     expires_at = _expiry(expiry) if expiry is not None else _claimed_expiry(value) or now + DEFAULT_LIFE
     if expires_at <= now:
         raise ValueError(f"its token expired {now - expires_at:.0f} s ago")

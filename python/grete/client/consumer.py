@@ -314,8 +314,10 @@ class Consumer:
         """Returns the partitions that this consumer reads now."""
         return self._require_open().assignment()
 
-    def statistics(self) -> dict[str, int]:
-        """Returns counters: bytes_received, fetches, queued_bytes, pinned_bytes, reconnects."""
+    def statistics(self) -> dict[str, Any]:
+        """Returns counters: bytes_received, fetches, queued_bytes, pinned_bytes, reconnects. And login_failure: why the
+        last login failed, with the cure, or None.
+        """
         return self._require_open().statistics()
 
     def close(self, timeout: float | None = 30.0) -> None:

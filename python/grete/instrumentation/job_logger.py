@@ -2,8 +2,9 @@
 
 import logging
 
-from grete._native import Event
+from grete._native import Event, one_line
 from grete._plural import counted
+from grete.instrumentation._logging.error_report import error_text
 from grete.instrumentation._logging.log_lock import log_lock
 from grete.instrumentation.emit import log_extra
 
@@ -59,10 +60,10 @@ class JobLogger:
 
     def _log(self, occurred: Event, what: str) -> None:
         error: BaseException | None = occurred["error"]
-        error_text = None if error is None else f"{type(error).__name__}: {error}"
-        fields = {name: value for name, value in occurred.payload.items() if name != "messages"} | {"error": error_text}
+        shown = None if error is None else one_line(f"{type(error).__name__}: {error_text(error)}")
+        fields = {name: value for name, value in occurred.payload.items() if name != "messages"} | {"error": shown}
         text = "%s: %s, in %.1f ms%s"
-        end = "" if error_text is None else f", {error_text}"
+        end = "" if shown is None else f", {shown}"
         args = (occurred["handler"], what, occurred["time"] * 1000, end)
         with log_lock:
             self._logger.log(self._level, text, *args, extra={"event": occurred.name, **log_extra(fields)})

@@ -253,10 +253,14 @@ fn token_source(
 /// Returns a secret, given as such or as the name of a file; `None`: neither is set. A newline at the end of a file is
 /// the editor's, not the secret's.
 fn secret(settings: &Settings, name: &str, file: &str) -> Result<Option<Secret>, ConfigError> {
+    let path = settings.text(file);
     if let Some(secret) = settings.secret(name) {
+        // A variable of the environment that was forgotten would beat the file without a word.
+        if !path.is_empty() {
+            return Err(invalid(name, format!("{name} and {file} are both set: leave out one of them")));
+        }
         return Ok(Some(secret.clone()));
     }
-    let path = settings.text(file);
     if path.is_empty() {
         return Ok(None);
     }

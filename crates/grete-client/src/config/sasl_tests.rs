@@ -77,6 +77,9 @@ fn a_password_is_read_from_a_file() {
         let grete_proto::sasl::Credentials::Password { password: read, .. } = core.credentials() else { panic!() };
         assert_eq!(read.expose(), password);
     }
+    let both = wrong(&[&pairs[..], &[("sasl.password", "stale")]].concat());
+    assert!(both.contains("sasl.password and sasl.password.file are both set: leave out one"), "{both}");
+    assert!(!both.contains("stale"), "{both}");
     std::fs::write(&path, "\n").expect("written");
     assert!(wrong(&pairs).contains("is empty"));
     std::fs::write(&path, "s".repeat(70_000)).expect("written");

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use grete_net::{NetEvent, Protocol, TransportAction};
-use grete_proto::consumer::{ConsumerAction, ConsumerCore, ConsumerEvent, ConsumerReply, MembershipStatus};
+use grete_proto::consumer::{
+    ConsumerAction, ConsumerCore, ConsumerEvent, ConsumerLogEvent, ConsumerReply, MembershipStatus,
+};
 use grete_proto::dispatch::{ClientId, Dispatch, LaneFailure, LaneId, LaneSpec, RouteConfig};
 use grete_proto::ids::PartitionHandle;
 use grete_proto::time::Nanos;
@@ -35,6 +37,8 @@ impl CancellableRequest for ConsumerEvent {
 pub(crate) struct PublishedState {
     pub(crate) stats: Published<ConsumerNetStats>,
     pub(crate) membership: PublishedMembership,
+    /// Failure of the last login; `None`: none since a login succeeded.
+    pub(crate) login_failure: Published<Option<Arc<str>>>,
 }
 
 pub(crate) struct Driver {
@@ -176,6 +180,11 @@ impl Driver {
                     }
                     ConsumerAction::Reply(id, reply) => self.commands.complete(id, reply),
                     ConsumerAction::LogEvent(notice) => {
+                        if let ConsumerLogEvent::Cluster(cluster) = &notice
+                            && let Some(failure) = log_messages::login_failure(cluster)
+                        {
+                            self.counters.login_failure.publish(failure);
+                        }
                         if log_messages::is_disconnect(&notice) {
                             self.reconnects += 1;
                         }

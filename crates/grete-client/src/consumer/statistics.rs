@@ -1,5 +1,7 @@
 //! Counters of a client that other threads read.
 
+use std::sync::Arc;
+
 use grete_proto::group::GroupStats;
 
 use super::Consumer;
@@ -47,6 +49,11 @@ impl Consumer {
             queued_bytes: self.lane_statuses().iter().map(|lane| lane.queued_bytes).sum(),
             pinned_bytes: self.inner.dispatcher.pinned_bytes(),
         }
+    }
+
+    /// Returns the failure of the last login; `None`: there was none, or a login has succeeded since.
+    pub fn login_failure(&self) -> Option<Arc<str>> {
+        self.inner.published.login_failure.get()
     }
 
     /// Returns the counters that the network thread published last. Waits for no other thread.

@@ -129,6 +129,11 @@ impl Protocol for Driver {
 
 /// Counts dropped records and broken connections.
 fn count_event(shared: &ProducerInner, notice: &ProducerLogEvent) {
+    if let ProducerLogEvent::Cluster(cluster) = notice
+        && let Some(failure) = crate::log_messages::login_failure(cluster)
+    {
+        shared.counters.login_failure.publish(failure);
+    }
     match notice {
         ProducerLogEvent::Cluster(ClusterLogEvent::Disconnected { reason, .. }) if !reason.is_expected() => {
             shared.counters.reconnected();

@@ -487,6 +487,11 @@ impl Producer {
         &self.inner.name
     }
 
+    /// Returns the failure of the last login; `None`: there was none, or a login has succeeded since.
+    pub fn login_failure(&self) -> Option<Arc<str>> {
+        self.inner.counters.login_failure.get()
+    }
+
     /// Returns current statistics.
     pub fn statistics(&self) -> ProducerStatistics {
         let accumulator = self.accumulator();

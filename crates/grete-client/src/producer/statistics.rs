@@ -1,5 +1,6 @@
 //! Statistics of one producer.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use grete_proto::producer::SenderStats;
@@ -26,6 +27,8 @@ pub struct ProducerStatistics {
 pub(super) struct Counters {
     produce: Published<SenderStats>,
     reconnects: AtomicU64,
+    /// Failure of the last login; `None`: none since a login succeeded.
+    pub(super) login_failure: Published<Option<Arc<str>>>,
 }
 
 impl Counters {

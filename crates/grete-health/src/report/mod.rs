@@ -82,6 +82,8 @@ pub struct GroupStatus {
     pub group_instance_id: Option<String>,
     /// Brokers with an open connection; `None`: not known.
     pub connections: Option<u64>,
+    /// Failure of the last login, with its cure; `None`: none since a login succeeded.
+    pub login_failure: Option<Arc<str>>,
 }
 
 /// Topic that is needed and does not exist.

@@ -26,10 +26,9 @@ pub(super) fn failure(kind: Kind, message: impl Into<String>) -> TlsFailure {
     TlsFailure { kind, message: message.into().into() }
 }
 
-/// Returns a text from the network without line ends and other control characters, and not too long.
+/// Returns a text from the network on one line, and not too long.
 fn shown(text: &str) -> String {
-    let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    printable.take(MAX_NAME_CHARS).collect()
+    grete_wire::one_line(text).chars().take(MAX_NAME_CHARS).collect()
 }
 
 /// Returns a name in DER as text.

@@ -5,6 +5,15 @@
 //!                                                          ^            |
 //!                                                          +-- challenge+--> Failed
 //! ```
+//!
+//! Race of a token with the requests before SaslHandshake. The response to SaslHandshake waits behind those of the requests
+//! in flight, such as a JoinGroup that lasts for a rebalance. A token that was taken before may be expired by then:
+//!
+//! 1. Begin sees token A, which has 2 s to live, and sends SaslHandshake behind JoinGroup.
+//! 2. The source renews: the store has token B.
+//! 3. JoinGroup is answered after 5 s, then SaslHandshake. Token A would be refused, and the connection would be lost.
+//!
+//! So begin only checks that there is a token, and the token itself is taken when SaslHandshake is answered.
 
 use std::sync::Arc;
 
@@ -15,6 +24,7 @@ use zeroize::Zeroizing;
 use super::config::{Credentials, SaslConfig};
 use super::error::{SaslError, listed, printable};
 use super::exchange::{Exchange, Move};
+use super::masking::without_secrets;
 use super::token::{Token, TokenState};
 use crate::time::{MILLI, Nanos};
 
@@ -57,9 +67,8 @@ enum State {
     Idle {
         next: Nanos,
     },
-    Handshake {
-        token: Option<Arc<Token>>,
-    },
+    /// The response to SaslHandshake is due.
+    Handshake,
     Exchange {
         exchange: Exchange,
         rounds: u32,
@@ -93,7 +102,7 @@ impl Authentication {
     /// Returns whether the response to SaslHandshake is due.
     #[must_use]
     pub fn awaits_handshake(&self) -> bool {
-        matches!(self.state, State::Handshake { .. })
+        matches!(self.state, State::Handshake)
     }
 
     /// Handles one event and appends the resulting action. A response that does not fit the state fails.
@@ -104,9 +113,7 @@ impl Authentication {
                 self.state = state;
                 return;
             }
-            (State::Handshake { token }, AuthenticationEvent::Handshake(response)) => {
-                self.on_handshake(token.as_deref(), &response).map(Some)
-            }
+            (State::Handshake, AuthenticationEvent::Handshake(response)) => self.on_handshake(&response).map(Some),
             (State::Exchange { exchange, rounds }, AuthenticationEvent::Authenticate(response)) => {
                 self.on_authenticate(exchange, rounds, &response).map(Some)
             }
@@ -119,36 +126,45 @@ impl Authentication {
     }
 
     fn begin(&mut self, now: Nanos) -> Result<Option<AuthenticationAction>, SaslError> {
-        let token = match self.config.credentials() {
-            Credentials::Password { .. } => None,
-            Credentials::Token(store) => match store.state() {
-                TokenState::Ready(token) => Some(token),
+        if let Credentials::Token(store) = self.config.credentials() {
+            match store.state() {
+                TokenState::Ready(_) => {}
                 TokenState::Failed { reason, lasts } => return Err(SaslError::NoToken { reason, lasts }),
                 TokenState::Awaited => {
                     self.state = State::Idle { next: now.saturating_add(TOKEN_CHECK) };
                     return Ok(None);
                 }
-            },
-        };
-        self.state = State::Handshake { token };
+            }
+        }
+        self.state = State::Handshake;
         Ok(Some(AuthenticationAction::Handshake(self.config.mechanism().name())))
     }
 
-    fn on_handshake(
-        &mut self,
-        token: Option<&Token>,
-        response: &SaslHandshakeResponse<'_>,
-    ) -> Result<AuthenticationAction, SaslError> {
+    /// Returns the token of this moment; `None`: the mechanism has a password. A store that had a token has either
+    /// another one by now, or a reason why there is none.
+    fn token(&self) -> Result<Option<Arc<Token>>, SaslError> {
+        let Credentials::Token(store) = self.config.credentials() else { return Ok(None) };
+        match store.state() {
+            TokenState::Ready(token) => Ok(Some(token)),
+            TokenState::Failed { reason, lasts } => Err(SaslError::NoToken { reason, lasts }),
+            TokenState::Awaited => {
+                Err(SaslError::NoToken { reason: "its source has not answered yet".into(), lasts: false })
+            }
+        }
+    }
+
+    fn on_handshake(&mut self, response: &SaslHandshakeResponse<'_>) -> Result<AuthenticationAction, SaslError> {
         const REQUEST: &str = "SaslHandshake";
         match ErrorCode(response.error_code) {
             ErrorCode::NONE => {
+                let token = self.token()?;
                 let (exchange, first) = Exchange::begin(&self.config, token);
                 self.state = State::Exchange { exchange, rounds: 1 };
                 Ok(AuthenticationAction::Authenticate(first))
             }
             ErrorCode::UNSUPPORTED_SASL_MECHANISM => Err(SaslError::UnsupportedMechanism {
                 mechanism: self.config.mechanism(),
-                offered: listed(response.mechanisms.iter().map(|name| &**name)),
+                offered: listed(response.mechanisms.iter().map(|name| without_secrets(&self.config, name, None))),
             }),
             ErrorCode::ILLEGAL_SASL_STATE => Err(SaslError::IllegalState { request: REQUEST }),
             code => Err(SaslError::Code { request: REQUEST, code, message: code.message().into() }),
@@ -164,19 +180,21 @@ impl Authentication {
         const REQUEST: &str = "SaslAuthenticate";
         let mechanism = self.config.mechanism();
         let said = response.error_message.as_deref().filter(|text| !text.is_empty());
+        // A broker may repeat the client's bytes in its error.
+        let said = said.map(|text| printable(&without_secrets(&self.config, text, exchange.token())));
         match ErrorCode(response.error_code) {
             ErrorCode::NONE => {}
             code @ ErrorCode::SASL_AUTHENTICATION_FAILED => {
                 self.config.on_refused();
                 let message = match exchange.challenge() {
                     Some(challenge) => challenge.to_owned(),
-                    None => printable(said.unwrap_or(code.name())),
+                    None => said.unwrap_or_else(|| code.name().to_owned()),
                 };
                 return Err(SaslError::Refused { mechanism, message: message.into() });
             }
             ErrorCode::ILLEGAL_SASL_STATE => return Err(SaslError::IllegalState { request: REQUEST }),
             code => {
-                let message = printable(said.unwrap_or(code.message())).into();
+                let message = said.unwrap_or_else(|| code.message().to_owned()).into();
                 return Err(SaslError::Code { request: REQUEST, code, message });
             }
         }

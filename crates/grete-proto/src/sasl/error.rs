@@ -1,5 +1,6 @@
 //! Reasons why an authentication failed, each with its cure.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use grete_wire::error_code::ErrorCode;
@@ -145,21 +146,19 @@ fn fmt_offered(offered: &[String]) -> String {
 }
 
 /// Returns the names of mechanisms for an error, cut and printable.
-pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    names.take(MAX_LISTED_MECHANISMS).map(|name| printable(&name.chars().take(32).collect::<String>())).collect()
+pub(super) fn listed<'a>(names: impl Iterator<Item = Cow<'a, str>>) -> Vec<String> {
+    names.take(MAX_LISTED_MECHANISMS).map(|name| printable(&name).chars().take(32).collect()).collect()
 }
 
-/// Returns a broker's text for an error: 300 bytes at most, without control characters, since a log must stay one line
-/// per event.
+/// Returns a broker's text for an error: on one line, and 300 bytes of it at most. A text that may hold the client's
+/// bytes goes through `masking::without_secrets` first, since half a password could be left at
+/// the cut.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    let mut kept = String::new();
-    for c in text.trim().trim_end_matches('.').chars() {
-        if kept.len() + c.len_utf8() > MAX_TEXT_BYTES {
-            kept.push('…');
-            break;
-        }
-        kept.push(if c.is_control() { ' ' } else { c });
+    let line = grete_wire::one_line(text.trim().trim_end_matches('.'));
+    let kept = line.floor_char_boundary(MAX_TEXT_BYTES);
+    match line.get(..kept) {
+        Some(start) if kept < line.len() => format!("{start}…"),
+        _ => line.into_owned(),
     }
-    kept
 }

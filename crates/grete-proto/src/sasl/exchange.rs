@@ -1,9 +1,12 @@
 //! Exchange of messages of one login, of any mechanism.
 
+use std::sync::Arc;
+
 use zeroize::Zeroizing;
 
 use super::config::{Credentials, SaslConfig};
 use super::error::{SaslError, printable};
+use super::masking::without_secrets;
 use super::mechanism::Mechanism;
 use super::scram::Scram;
 use super::token::Token;
@@ -23,24 +26,25 @@ pub(super) enum Move {
 pub(super) enum Exchange {
     Plain,
     Scram(Scram),
-    /// `challenge`: the error that the server sent as JSON, already confirmed.
+    /// `token`: the token that was sent. `challenge`: the error that the server sent as JSON, already confirmed.
     OAuthBearer {
+        token: Option<Arc<Token>>,
         challenge: Option<String>,
     },
 }
 
 impl Exchange {
     /// Begins a login. `token`: the bearer token of OAUTHBEARER.
-    pub(super) fn begin(config: &SaslConfig, token: Option<&Token>) -> (Self, Zeroizing<Vec<u8>>) {
-        match (config.mechanism(), config.credentials(), token) {
-            (Mechanism::ScramSha256 | Mechanism::ScramSha512, ..) => {
+    pub(super) fn begin(config: &SaslConfig, token: Option<Arc<Token>>) -> (Self, Zeroizing<Vec<u8>>) {
+        match (config.mechanism(), config.credentials()) {
+            (Mechanism::ScramSha256 | Mechanism::ScramSha512, _) => {
                 let (scram, first) = Scram::begin(config);
                 (Self::Scram(scram), Zeroizing::new(first))
             }
-            (_, Credentials::Password { username, password }, _) => (Self::Plain, plain::message(username, password)),
-            (_, Credentials::Token(_), token) => {
-                let first = token.map(oauthbearer::message).unwrap_or_default();
-                (Self::OAuthBearer { challenge: None }, first)
+            (_, Credentials::Password { username, password }) => (Self::Plain, plain::message(username, password)),
+            (_, Credentials::Token(_)) => {
+                let first = token.as_deref().map(oauthbearer::message).unwrap_or_default();
+                (Self::OAuthBearer { token, challenge: None }, first)
             }
         }
     }
@@ -50,10 +54,11 @@ impl Exchange {
         match self {
             Self::Plain => Ok(Move::Done),
             Self::Scram(scram) => Ok(scram.respond(config, bytes)?.map_or(Move::Done, Move::Send)),
-            Self::OAuthBearer { challenge: None } if bytes.is_empty() => Ok(Move::Done),
-            Self::OAuthBearer { challenge } => match challenge.take() {
+            Self::OAuthBearer { challenge: None, .. } if bytes.is_empty() => Ok(Move::Done),
+            Self::OAuthBearer { token, challenge } => match challenge.take() {
                 None => {
-                    *challenge = Some(printable(&String::from_utf8_lossy(bytes)));
+                    *challenge =
+                        Some(printable(&without_secrets(config, &String::from_utf8_lossy(bytes), token.as_deref())));
                     Ok(Move::Send(Zeroizing::new(oauthbearer::CONFIRMATION.to_vec())))
                 }
                 // The server must end the exchange with an error now.
@@ -62,10 +67,18 @@ impl Exchange {
         }
     }
 
+    /// Returns the token that was sent; `None`: the mechanism has none.
+    pub(super) fn token(&self) -> Option<&Token> {
+        match self {
+            Self::OAuthBearer { token, .. } => token.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Returns the server's own words about a refusal; `None`: only the error's message says anything.
     pub(super) fn challenge(&self) -> Option<&str> {
         match self {
-            Self::OAuthBearer { challenge } => challenge.as_deref(),
+            Self::OAuthBearer { challenge, .. } => challenge.as_deref(),
             _ => None,
         }
     }

@@ -13,11 +13,13 @@
 //! Not obvious:
 //! - Nothing here prints a secret: [`Secret`](crate::secret::Secret) has no content in `Debug`, and errors name settings, not values.
 //! - Every text of a broker that ends in an error is cut and freed of control characters: see [`error::printable`].
+//!   `masking` replaces the client's secret in it before.
 
 pub mod authentication;
 pub mod config;
 pub mod error;
 mod exchange;
+mod masking;
 mod mechanism;
 mod oauthbearer;
 mod plain;

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 
 use super::config::{Credentials, SaslConfig};
 use super::error::SaslError;
+use super::masking::{prepare, without_secrets};
 use super::mechanism::Mechanism;
 
 /// Fewest iterations: those of RFC 7677, and of Kafka.
@@ -80,7 +81,7 @@ impl Scram {
         match std::mem::replace(&mut self.state, State::Done) {
             State::First { bare } => self.prove(config, &bare, text).map(Some),
             State::Final { server_key, auth_message } => {
-                self.verify(&server_key, &auth_message, text)?;
+                self.verify(config, &server_key, &auth_message, text)?;
                 Ok(None)
             }
             State::Done => Err(self.malformed("it came after the end")),
@@ -119,10 +120,16 @@ impl Scram {
         Ok(Zeroizing::new(format!("{without_proof},p={}", *encoded).into_bytes()))
     }
 
-    fn verify(&self, server_key: &[u8], auth_message: &str, server_final: &str) -> Result<(), SaslError> {
+    fn verify(
+        &self,
+        config: &SaslConfig,
+        server_key: &[u8],
+        auth_message: &str,
+        server_final: &str,
+    ) -> Result<(), SaslError> {
         let first = server_final.split(',').next().unwrap_or_default();
         if let Some(error) = first.strip_prefix("e=") {
-            let message = super::error::printable(error).into();
+            let message = super::error::printable(&without_secrets(config, error, None)).into();
             return Err(SaslError::Refused { mechanism: self.mechanism, message });
         }
         let signature = first.strip_prefix("v=").and_then(|text| STANDARD.decode(text).ok());
@@ -170,14 +177,6 @@ fn password(config: &SaslConfig) -> Zeroizing<Vec<u8>> {
             Zeroizing::new(prepare(password.expose(), config.normalizes()).into_owned().into_bytes())
         }
         Credentials::Token(_) => Zeroizing::default(),
-    }
-}
-
-/// Returns the text after SASLprep (RFC 4013) if `normalizes`; the text itself if it has forbidden characters.
-fn prepare(text: &str, normalizes: bool) -> std::borrow::Cow<'_, str> {
-    match stringprep::saslprep(text) {
-        Ok(prepared) if normalizes => prepared,
-        _ => text.into(),
     }
 }
 

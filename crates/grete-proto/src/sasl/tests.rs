@@ -282,7 +282,28 @@ fn a_login_waits_for_a_token_that_is_awaited_and_fails_without_one() {
     store.fail("the endpoint\nis down", false);
     let mut login = Login::new(&config);
     let Some(AuthenticationAction::Failed(error)) = login.step(AuthenticationEvent::Tick) else { panic!("no error") };
-    assert_eq!(error, SaslError::NoToken { reason: "the endpoint is down".into(), lasts: false });
+    assert_eq!(error, SaslError::NoToken { reason: "the endpoint\\x0ais down".into(), lasts: false });
+}
+
+/// The response to SaslHandshake may wait behind a JoinGroup: a token that was taken before could be expired.
+#[test]
+fn the_token_is_taken_when_the_handshake_is_answered() {
+    let store = Arc::new(TokenStore::default());
+    let config = with_tokens(&store);
+    store.set(token("former", &[]));
+    let mut login = Login::new(&config);
+    assert!(matches!(login.step(AuthenticationEvent::Tick), Some(AuthenticationAction::Handshake(_))));
+    store.set(token("renewed", &[]));
+    let first = login.step(AuthenticationEvent::Handshake(SaslHandshakeResponse::default()));
+    let Some(AuthenticationAction::Authenticate(bytes)) = first else { panic!("{first:?}") };
+    assert_eq!(&bytes[..], b"n,,\x01auth=Bearer renewed\x01\x01");
+
+    let mut login = Login::new(&config);
+    login.step(AuthenticationEvent::Tick);
+    store.fail("the last token has expired", false);
+    let failed = login.step(AuthenticationEvent::Handshake(SaslHandshakeResponse::default()));
+    let Some(AuthenticationAction::Failed(SaslError::NoToken { reason, .. })) = failed else { panic!("{failed:?}") };
+    assert_eq!(&*reason, "the last token has expired");
 }
 
 #[test]
@@ -310,7 +331,7 @@ fn errors_of_the_broker_are_told_apart() {
         }
     };
     let error = handshake(33, &["PLAIN", "OAUTH\nBEARER"]);
-    assert!(error.to_string().contains("PLAIN, OAUTH BEARER: set sasl.mechanism"), "{error}");
+    assert!(error.to_string().contains("PLAIN, OAUTH\\x0aBEARER: set sasl.mechanism"), "{error}");
     assert!(error.is_permanent());
     assert_eq!(handshake(34, &[]), SaslError::IllegalState { request: "SaslHandshake" });
     assert!(!handshake(-1, &[]).is_permanent());
@@ -319,7 +340,7 @@ fn errors_of_the_broker_are_told_apart() {
     login.first();
     let error = login.refused(ErrorCode::SASL_AUTHENTICATION_FAILED, "Authentication failed.\nline two");
     let text = error.to_string();
-    assert!(text.contains("(Authentication failed. line two)") && text.contains("sasl.password"), "{text}");
+    assert!(text.contains("(Authentication failed.\\x0aline two)") && text.contains("sasl.password"), "{text}");
     assert_eq!(error.kind(), "refused");
 }
 
@@ -346,6 +367,51 @@ fn sessions_are_renewed_between_85_and_95_percent_of_their_life() {
     assert_eq!(config.renewal(SECOND, -1), None);
     assert_eq!(config.renewal(0, 1), Some(10 * MILLI));
     assert!(config.renewal(SECOND, i64::MAX).unwrap() > SECOND);
+}
+
+/// A broker that repeats what it got, in any of its texts: no error has the password or the token.
+#[test]
+fn what_a_broker_repeats_of_a_secret_is_masked() {
+    let password = "hunter2\u{2168}";
+    let plain = STANDARD.encode(format!("\0alice\0{password}"));
+    let long = format!("{}{password}", "x".repeat(295));
+    for (mechanism, echo) in [
+        (Mechanism::Plain, format!("bad password '{password}' for alice")),
+        (Mechanism::Plain, format!("bad bytes \0alice\0{password}")),
+        (Mechanism::Plain, format!("bad bytes {plain}")),
+        (Mechanism::ScramSha256, "hunter2IX is not the password".to_owned()),
+        (Mechanism::Plain, long),
+    ] {
+        for code in [ErrorCode::SASL_AUTHENTICATION_FAILED, ErrorCode::UNKNOWN_SERVER_ERROR] {
+            let mut login = Login::new(&with_password(mechanism, "alice", password));
+            login.first();
+            let text = login.refused(code, &echo).to_string();
+            assert!(
+                text.contains('*') && !text.contains("hun") && !text.contains(plain.trim_end_matches('=')),
+                "{text}"
+            );
+        }
+    }
+    let mut login = Login::new(&with_password(Mechanism::Plain, "alice", "abc"));
+    login.first();
+    let text = login.refused(ErrorCode::SASL_AUTHENTICATION_FAILED, "abc is wrong, abcd not").to_string();
+    assert!(text.contains("(******** is wrong, abcd not)"), "{text}");
+
+    let store = Arc::new(TokenStore::default());
+    store.set(token("s3cret.token", &[]));
+    let mut login = Login::new(&with_tokens(&store));
+    login.first();
+    store.set(token("another", &[])); // the token that was sent counts
+    login.sent(br#"{"status":"invalid_token","token":"s3cret.token"}"#);
+    let text = login.refused(ErrorCode::SASL_AUTHENTICATION_FAILED, "s3cret.token").to_string();
+    assert!(text.contains("invalid_token") && !text.contains("s3cret"), "{text}");
+
+    let mut login = Login::new(&with_password(Mechanism::ScramSha256, "u", "p4ssw0rd"));
+    let mut server = Server::new(Mechanism::ScramSha256, "p4ssw0rd");
+    let challenge = server.first(&login.first());
+    login.sent(challenge.as_bytes());
+    let text = login.failed(b"e=not p4ssw0rd").to_string();
+    assert!(text.contains("not ****") && !text.contains("p4ss"), "{text}");
 }
 
 #[test]

@@ -219,6 +219,7 @@ fn group_status(client: &Consumer) -> GroupStatus {
         partitions: membership.partitions as u64,
         group_instance_id: membership.instance,
         connections: Some(to_u64_or_zero(figures.connections)),
+        login_failure: client.login_failure(),
     }
 }
 

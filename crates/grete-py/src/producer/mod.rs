@@ -569,6 +569,7 @@ impl Producer {
         ] {
             fields.set_item(name, value)?;
         }
+        fields.set_item("login_failure", self.client()?.login_failure().as_deref())?;
         Ok(fields)
     }
 

@@ -3,6 +3,7 @@
 from types import TracebackType
 from typing import TypeAlias
 
+from grete._native import one_line
 from grete._process.callsite import PACKAGE
 from grete.errors import DecodeError, GreteError
 
@@ -49,7 +50,7 @@ def summarize(error: BaseException) -> str:
         text = text.removeprefix(f"{error.topic}[{error.partition}] offset {error.offset} ")
     lines = (line.strip() for line in text.splitlines())
     line = " ".join(line for line in lines if line and not line.startswith(_LINK))
-    return truncate(f"{class_name(error)}: {line}" if line else class_name(error), _MAX_LINE)
+    return truncate(one_line(f"{class_name(error)}: {line}" if line else class_name(error)), _MAX_LINE)
 
 
 def trimmed_exc_info(error: BaseException) -> ExcInfo | None:

@@ -1,0 +1,87 @@
+"""Command `grete doctor`."""
+
+import json
+import logging
+import sys
+from typing import Any
+
+import click
+
+from grete import _units
+from grete._cli.app_loader import load_app
+from grete._cli.doctor.checks import Doctor, Finding
+from grete._cli.options import kafka_options, kafka_settings, resolve_with_fallback
+from grete._cli.param_ranges import ParsedType
+from grete._cli.terminal import output
+from grete._cli.terminal.error_words import command_error
+from grete._cli.terminal.escapes import json_safe, printable
+from grete._config.layers import Config, parse_layer
+from grete.app import App
+from grete.errors import ConfigError
+
+
+@click.command()
+@click.argument("target", metavar="[MODULE:APP]", required=False)
+@click.option("--topic", "topics", multiple=True, help="A topic to look at, besides those of the App.")
+@click.option("--group", "groups", multiple=True, help="A consumer group to look at, besides those of the App.")
+@click.option(
+    "--timeout",
+    type=ParsedType("duration", _units.seconds),
+    default="5s",
+    show_default=True,
+    help="How long each step may take at each address.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
+@kafka_options
+def doctor(
+    target: str | None,
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    timeout: float,
+    as_json: bool,
+    bootstrap: str | None,
+    pairs: tuple[str, ...],
+) -> None:
+    """Looks where a connection to Kafka fails: settings, DNS, TCP, TLS, ApiVersions, SASL, metadata, the addresses that
+    brokers advertise, topics, groups.
+
+    Each step is "ok", or has one line with what to change. With MODULE:APP: with the settings, topics and groups of the
+    App. Changes nothing. Exit status 1: a step failed.
+    """
+    output.check_stdout()
+    app = load_app(target) if target is not None else None
+    logging.getLogger("grete").setLevel(logging.CRITICAL)  # the findings say the same
+    findings = []
+    try:
+        config = _settings(app, kafka_settings(bootstrap, pairs))
+        patient = Doctor({name: value.value for name, value in config.kafka.items()}, timeout)
+        patient.check_settings()
+        findings.append(Finding("settings", "all"))
+        _show(findings[-1], as_json)
+        names = app.groups(config) if app is not None else {}
+        of_app = [topic for routes in names.values() for route in routes for topic in route.topics]
+        for finding in patient.examine(list(dict.fromkeys([*of_app, *topics])), list(dict.fromkeys([*names, *groups]))):
+            findings.append(finding)
+            _show(finding, as_json)
+    except ConfigError as error:
+        findings.append(Finding("settings", error.setting or "all", str(error)))
+        _show(findings[-1], as_json)
+    if not all(finding.ok for finding in findings):
+        sys.exit(1)
+
+
+def _settings(app: App | None, given: dict[str, str]) -> Config:
+    if app is None:
+        return resolve_with_fallback(parse_layer({}, given, "command line"))
+    app.override({}, given)
+    return app.settings()
+
+
+def _show(finding: Finding, as_json: bool) -> None:
+    problem = None if finding.problem is None else printable(command_error(finding.problem))
+    if as_json:
+        fields: dict[str, Any] = {"step": finding.step, "subject": finding.subject, "ok": finding.ok}
+        fields |= {"problem": problem, "seconds": round(finding.seconds, 3)}
+        click.echo(json_safe(json.dumps(fields, ensure_ascii=False, separators=(",", ":"))))
+    else:
+        click.echo(f"{finding.step:<12} {printable(finding.subject)}: {problem or 'ok'}")

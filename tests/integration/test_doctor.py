@@ -1,0 +1,245 @@
+"""`grete doctor`: planted misconfigurations. Each is found at its step, within its time, with the cure; and the client
+itself raises its typed error, which the doctor repeats.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import grete
+from grete import _native
+from grete.broker import Broker
+from grete.client import Admin
+from tests.kafka.certificates import DAY, NOW, Authority
+
+pytestmark = pytest.mark.kafka
+
+LOGIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.username": "alice",
+    "sasl.password": "secret",
+}
+
+
+def doctor(settings: dict[str, Any], *words: str, cwd: Path, limit: float = 20.0) -> tuple[int, list[dict[str, Any]]]:
+    """Returns the status and the findings."""
+    pairs = [word for name, value in settings.items() for word in ("-k", f"{name}={value}")]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GRETE_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "grete", "doctor", "--json", "--timeout", "3s", *pairs, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=limit,
+        cwd=cwd,
+        env=environment,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+class Place:
+    """Brokers of one test."""
+
+    def __init__(self, directory: Path, stack: contextlib.ExitStack) -> None:
+        self.directory = directory
+        self._stack = stack
+
+    def plain(self, **options: Any) -> dict[str, Any]:
+        broker = self._stack.enter_context(Broker(topics=["orders"], **options))
+        return {"bootstrap.servers": broker.bootstrap_servers, **broker.client_settings}
+
+    def with_login(self, **change: Any) -> dict[str, Any]:
+        return {**self.plain(sasl={"alice": "secret"}), **LOGIN, **change}
+
+    def tls(self, **options: Any) -> dict[str, Any]:
+        return self.plain(tls=self.directory / "broker", **options)
+
+    def certificate(self, **options: Any) -> dict[str, Any]:
+        authority = Authority(self.directory / "own", "CA")
+        identity = authority.sign("broker", **options)
+        texts = (identity.chain.read_text(), identity.key.read_text(), None)
+        native = _native.EmbeddedBroker(ports=[0], topics=[], tls=texts)
+        self._stack.callback(native.stop)
+        address = f"localhost:{native.addresses()[0][2]}"
+        return {"bootstrap.servers": address, "security.protocol": "SSL", "ssl.ca.location": str(authority.file)}
+
+    def advertised(self, host: str) -> dict[str, Any]:
+        native = _native.EmbeddedBroker(ports=[0], topics=[], advertised_host=host)
+        self._stack.callback(native.stop)
+        return {"bootstrap.servers": f"127.0.0.1:{native.addresses()[0][2]}"}
+
+    def silent(self) -> str:
+        """A server that accepts connections and says nothing."""
+        listener = self._stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with contextlib.ExitStack() as stack:
+        yield Place(tmp_path, stack)
+
+
+def other_authority(place: Place) -> dict[str, Any]:
+    return place.tls() | {"ssl.ca.location": str(Authority(place.directory / "other", "Other CA").file)}
+
+
+def without(settings: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in names}
+
+
+Plant = Callable[[Place], dict[str, Any]]
+
+# The table of docs/doctor.md: name, settings, step, error of the client (None: only the doctor looks), cure.
+PLANTS: list[tuple[str, Plant, str, type[Exception] | None, str]] = [
+    ("name", lambda _: {"bootstrap.servers": "no-such-host.invalid:9092"}, "dns", None, "correct the name"),
+    ("port", lambda _: {"bootstrap.servers": "127.0.0.1:1"}, "tcp", None, "start the broker, or correct the port"),
+    ("silent", lambda p: {"bootstrap.servers": p.silent()}, "api_versions", grete.TimeoutError, "no answer"),
+    (
+        "plain to TLS",
+        lambda p: without(p.tls(), "security.protocol", "ssl.ca.location"),
+        "api_versions",
+        grete.NotKafkaError,
+        "set security.protocol=SSL",
+    ),
+    (
+        "TLS to plain",
+        lambda p: p.plain() | {"security.protocol": "SSL"},
+        "tls",
+        grete.TlsError,
+        "use the port of an SSL listener",
+    ),
+    ("unknown CA", other_authority, "tls", grete.TlsError, "ssl.ca.location"),
+    ("system CA", lambda p: without(p.tls(), "ssl.ca.location"), "tls", grete.TlsError, "ssl.ca.location"),
+    ("wrong name", lambda p: p.certificate(hosts=["kafka.internal"]), "tls", grete.TlsError, "is for kafka.internal"),
+    ("expired", lambda p: p.certificate(not_after=NOW - DAY), "tls", grete.TlsError, "expired on"),
+    ("not yet valid", lambda p: p.certificate(not_before=NOW + DAY), "tls", grete.TlsError, "clock"),
+    (
+        "no certificate",
+        lambda p: without(p.tls(mutual_tls=True), "ssl.keystore.location"),
+        "tls",
+        grete.TlsError,
+        "certificate",
+    ),
+    (
+        "missing file",
+        lambda p: p.tls() | {"ssl.ca.location": "/no/such/ca.pem"},
+        "settings",
+        grete.ConfigError,
+        "/no/such/ca.pem",
+    ),
+    (
+        "password",
+        lambda p: p.with_login(**{"sasl.password": "wrong"}),
+        "sasl",
+        grete.AuthenticationError,
+        "check sasl.username and sasl.password",
+    ),
+    (
+        "user",
+        lambda p: p.with_login(**{"sasl.username": "nobody"}),
+        "sasl",
+        grete.AuthenticationError,
+        "check sasl.username and sasl.password",
+    ),
+    (
+        "mechanism",
+        lambda p: p.plain(sasl={"alice": "secret"}, settings={"sasl.enabled.mechanisms": "SCRAM-SHA-256"}) | LOGIN,
+        "sasl",
+        grete.AuthenticationError,
+        "set sasl.mechanism to one of",
+    ),
+    (
+        "no login",
+        lambda p: p.with_login() | {"security.protocol": "PLAINTEXT"},
+        "sasl",
+        grete.AuthenticationError,
+        "set security.protocol to SASL",
+    ),
+    ("login to plain", lambda p: p.plain() | LOGIN, "sasl", grete.AuthenticationError, "does not do SASL"),
+    (
+        "exposed password",
+        lambda p: p.with_login(**{"sasl.mechanism": "PLAIN"}),
+        "settings",
+        grete.ConfigError,
+        "use SASL_SSL",
+    ),
+    (
+        "protocol in the address",
+        lambda _: {"bootstrap.servers": "SSL://b:9093"},
+        "settings",
+        grete.ConfigError,
+        "set security.protocol=SSL",
+    ),
+    (
+        "no mechanism",
+        lambda _: {"bootstrap.servers": "b:1", "security.protocol": "SASL_SSL"},
+        "settings",
+        grete.ConfigError,
+        "needs sasl.mechanism",
+    ),
+    (
+        "advertised name",
+        lambda p: p.advertised("kafka-1.invalid"),
+        "advertised",
+        None,
+        "set advertised.listeners of broker 1",
+    ),
+    ("topic", lambda p: p.plain() | {"TOPIC": "absent"}, "topic", None, "grete topics create absent"),
+]
+
+
+@pytest.mark.parametrize(
+    ("plant", "step", "error", "cure"), [plant[1:] for plant in PLANTS], ids=[plant[0] for plant in PLANTS]
+)
+def test_a_planted_misconfiguration_is_found_at_its_step(
+    place: Place, tmp_path: Path, plant: Plant, step: str, error: type[Exception] | None, cure: str
+) -> None:
+    settings = plant(place)
+    words = ["--topic", settings.pop("TOPIC")] if "TOPIC" in settings else []
+    started = time.monotonic()
+    if error is not None:
+
+        def call() -> None:
+            with Admin(settings) as admin:
+                admin.topics(timeout=8)
+
+        with pytest.raises(error):
+            call()
+        assert time.monotonic() - started < 12.0
+    status, findings = doctor(settings, *words, cwd=tmp_path)
+    wrong = [finding for finding in findings if not finding["ok"]]
+    assert status == 1, findings
+    assert [finding["step"] for finding in wrong] == [step] * len(wrong), findings
+    assert cure in wrong[0]["problem"], wrong
+    assert "\n" not in wrong[0]["problem"]
+    assert wrong[0]["seconds"] < 12.0
+    assert "secret" not in json.dumps(findings).replace("secret(s)", "")
+
+
+def test_all_is_well(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "import grete\napp = grete.App('shop')\n@app.consumer('orders')\ndef take(value: bytes) -> None: ...\n"
+    )
+    settings = place.tls(sasl={"alice": "secret"}) | LOGIN | {"security.protocol": "SASL_SSL"}
+    status, findings = doctor(settings, "shop:app", cwd=tmp_path)
+    assert status == 0, findings
+    steps = [finding["step"] for finding in findings]
+    assert steps == [
+        "settings", "dns", "tcp", "tls", "api_versions", "sasl", "metadata", "advertised", "topic", "group",
+    ]  # fmt: skip
+    assert findings[-2]["subject"] == "orders"
+    assert findings[-1]["subject"] == "shop"
