@@ -115,12 +115,12 @@ impl Accumulator {
     /// Counts `records` records of a batch as complete; `last`: no incomplete record of the batch is left.
     pub(in crate::producer) fn complete(&mut self, number: u64, records: u32, last: bool) {
         self.pending = self.pending.saturating_sub(records.into());
-        if !last {
-            return;
-        }
-        let place = self.incomplete.complete(number).and_then(|id| self.partition_indexes.get(id.0 as usize)).copied();
+        let partition = self.incomplete.partition(number);
+        let completed = last && self.incomplete.complete(number);
+        let place = partition.and_then(|id| self.partition_indexes.get(id.0 as usize)).copied();
         if let Some(topic) = place.and_then(|(topic, _)| self.topics.get_mut(topic as usize)) {
-            topic.incomplete = topic.incomplete.saturating_sub(1);
+            topic.pending = topic.pending.saturating_sub(records.into());
+            topic.incomplete = topic.incomplete.saturating_sub(completed.into());
         }
     }
 

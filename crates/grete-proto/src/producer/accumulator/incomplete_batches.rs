@@ -43,17 +43,23 @@ impl IncompleteBatches {
         self.entries.is_empty()
     }
 
-    /// Completes a batch. Returns its partition on the first call, else `None`.
-    pub fn complete(&mut self, number: u64) -> Option<PartitionId> {
+    /// Returns the partition of an incomplete batch.
+    pub fn partition(&self, number: u64) -> Option<PartitionId> {
         let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
-        let entry = self.entries.get_mut(index).filter(|entry| !entry.completed)?;
+        self.entries.get(index).filter(|entry| !entry.completed).map(|entry| entry.partition)
+    }
+
+    /// Completes a batch. Returns false if it was complete already.
+    pub fn complete(&mut self, number: u64) -> bool {
+        let index = number.checked_sub(self.base).and_then(|index| usize::try_from(index).ok());
+        let entry = index.and_then(|index| self.entries.get_mut(index)).filter(|entry| !entry.completed);
+        let Some(entry) = entry else { return false };
         entry.completed = true;
-        let partition = entry.partition;
         while self.entries.front().is_some_and(|entry| entry.completed) {
             self.entries.pop_front();
             self.base += 1;
         }
-        Some(partition)
+        true
     }
 
     /// Returns the time at which the oldest batch expires.
@@ -81,8 +87,9 @@ mod tests {
         let mut window = IncompleteBatches::default();
         let numbers: Vec<u64> = (0..3).map(|n| window.open(PartitionId(n), 100 + Nanos::from(n))).collect();
         assert_eq!(numbers, [0, 1, 2]);
-        assert_eq!(window.complete(1), Some(PartitionId(1)));
-        assert_eq!(window.complete(1), None, "only once");
+        assert_eq!(window.partition(1), Some(PartitionId(1)));
+        assert!(window.complete(1));
+        assert_eq!((window.partition(1), window.complete(1)), (None, false), "only once");
         assert_eq!((window.deadline(), window.is_complete_before(1)), (Some(100), false));
         assert_eq!(window.expired(99), None);
         assert_eq!(window.expired(100), Some((0, PartitionId(0))));

@@ -29,6 +29,8 @@ pub(super) struct Topic {
     pub last_used: Nanos,
     /// Number of incomplete batches.
     pub incomplete: usize,
+    /// Number of incomplete records.
+    pub pending: u64,
     /// Partition for records without a key, and the bytes appended to it since the last switch.
     pub sticky: u32,
     pub sticky_bytes: usize,
@@ -48,6 +50,7 @@ impl Topic {
             tracked: false,
             last_used: NEVER,
             incomplete: 0,
+            pending: 0,
             sticky: 0,
             sticky_bytes: 0,
             available: Vec::new(),
