@@ -559,16 +559,16 @@ def test_a_callback_in_another_thread_is_waited_for(broker: FakeBroker, end: Cal
         heard.append("callback")
 
     def finish() -> None:
-        end(producer)
+        end(made)
         heard.append("returned")
 
-    with Producer(broker.settings) as producer:
-        producer.produce("orders", b"v", on_delivery=hear)
-        polls = threading.Thread(target=producer.poll, args=(30.0,))
+    with Producer(broker.settings) as made:
+        made.produce("orders", b"v", on_delivery=hear)
+        polls = threading.Thread(target=made.poll, args=(30.0,))
         polls.start()
         assert entered.wait(30.0)
         with pytest.raises(grete.TimeoutError, match="callbacks of on_delivery still run in another thread"):
-            producer.flush(0.01)
+            made.flush(0.01)
         ends = threading.Thread(target=finish)
         ends.start()
         leave.set()
@@ -581,12 +581,12 @@ def test_a_callback_may_flush(broker: FakeBroker) -> None:
     heard: list[Delivery] = []
 
     def hear(delivery: Delivery) -> None:
-        producer.flush(30.0)
+        made.flush(30.0)
         heard.append(delivery)
 
-    with Producer(broker.settings) as producer:
-        producer.produce("orders", b"v", on_delivery=hear)
-        producer.flush(30.0)
+    with Producer(broker.settings) as made:
+        made.produce("orders", b"v", on_delivery=hear)
+        made.flush(30.0)
         assert len(heard) == 1
 
 
