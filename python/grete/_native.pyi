@@ -1144,7 +1144,8 @@ class _TypedProducer:
     def flush(self, timeout: float | None = None) -> None:
         """Sends all records without lingering and waits until every outcome is known, at most `timeout` seconds.
 
-        Raises TimeoutError with the number of pending records. Deliveries report failures; this call does not.
+        The callbacks of `on_delivery` have run then. Raises TimeoutError with the number of pending records. Deliveries
+        report failures; this call does not.
         """
 
 @disjoint_base

@@ -526,6 +526,70 @@ def test_callbacks_hear_of_failures(broker: FakeBroker) -> None:
         assert heard[0].error.name == "INVALID_RECORD"
 
 
+@pytest.mark.parametrize("answer", [0, 87], ids=["written", "refused"])
+def test_callbacks_have_run_when_a_flush_returns(broker: FakeBroker, answer: int) -> None:
+    if answer:
+        broker.answer = lambda _topic, _partition: answer
+    heard: list[Delivery] = []
+    with Producer(broker.settings) as producer:
+        for number in range(200):
+            delivery = producer.produce("orders", b"v", on_delivery=heard.append)
+            many = producer.produce_many("orders", [b"v"] * 3)
+            producer.flush(30.0)
+            assert (len(heard), delivery.done, many.done) == (number + 1, True, True)
+
+
+def test_callbacks_have_run_when_a_close_returns(broker: FakeBroker) -> None:
+    broker.answer = lambda _topic, _partition: 87
+    heard: list[Delivery] = []
+    for number in range(50):
+        producer = Producer(broker.settings)
+        producer.produce("orders", b"v", on_delivery=heard.append)
+        producer.close(30.0)
+        assert len(heard) == number + 1
+
+
+@pytest.mark.parametrize("end", [lambda producer: producer.flush(30.0), lambda producer: producer.close(30.0)])
+def test_a_callback_in_another_thread_is_waited_for(broker: FakeBroker, end: Callable[[Producer], object]) -> None:
+    entered, leave, heard = threading.Event(), threading.Event(), list[str]()
+
+    def hear(_delivery: Delivery) -> None:
+        entered.set()
+        assert leave.wait(30.0)
+        heard.append("callback")
+
+    def finish() -> None:
+        end(made)
+        heard.append("returned")
+
+    with Producer(broker.settings) as made:
+        made.produce("orders", b"v", on_delivery=hear)
+        polls = threading.Thread(target=made.poll, args=(30.0,))
+        polls.start()
+        assert entered.wait(30.0)
+        with pytest.raises(grete.TimeoutError, match="callbacks of on_delivery still run in another thread"):
+            made.flush(0.01)
+        ends = threading.Thread(target=finish)
+        ends.start()
+        leave.set()
+        polls.join(30.0)
+        ends.join(30.0)
+    assert heard == ["callback", "returned"]
+
+
+def test_a_callback_may_flush(broker: FakeBroker) -> None:
+    heard: list[Delivery] = []
+
+    def hear(delivery: Delivery) -> None:
+        made.flush(30.0)
+        heard.append(delivery)
+
+    with Producer(broker.settings) as made:
+        made.produce("orders", b"v", on_delivery=hear)
+        made.flush(30.0)
+        assert len(heard) == 1
+
+
 # Forks
 
 

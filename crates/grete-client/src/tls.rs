@@ -44,8 +44,8 @@ fn unverified(tls: &TlsSettings) -> Option<LogEvent> {
         level: Level::Warning,
         name: "tls.unverified",
         message: format!(
-            "{what}, because {setting} switches this off: whoever is between this client and a broker can read and \
-             change everything"
+            "{what}, because {setting} switches this off: an attacker between this client and a broker can read \
+             and change everything"
         ),
         fields: vec![("setting", setting.to_owned())],
     })

@@ -241,7 +241,10 @@ pub(crate) fn delivery_wait_timeout(receipt: &BatchPromise, timeout: Option<Dura
 pub(crate) fn flush_timeout(pending: u64, timeout: Option<Duration>) -> PyErr {
     let seconds = timeout.unwrap_or_default().as_secs_f64();
     let (records, are) = (counted(pending, "record"), plural(pending, "is", "are"));
-    let message = format!("flush: {records} {are} still in flight after {seconds} s");
+    let message = match pending {
+        0 => format!("flush: callbacks of on_delivery still run in another thread after {seconds} s"),
+        _ => format!("flush: {records} {are} still in flight after {seconds} s"),
+    };
     new_error!("TimeoutError", &message)
 }
 

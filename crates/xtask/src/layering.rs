@@ -1,6 +1,7 @@
 //! Checks the layering rules: crates depend on lower layers only, and foreign crates and `unsafe` occur only where they
 //! are allowed.
 
+mod folder_size;
 mod source_scan;
 
 use std::collections::BTreeSet;
@@ -177,15 +178,30 @@ pub fn run(root: &Path) -> Result<(), Box<dyn Error>> {
             ));
         }
     }
+    for folder in source_folders(root)? {
+        folder_size::check(&folder, &mut violations)?;
+    }
     if violations.is_empty() {
         println!(
-            "{} crates depend on lower layers only, {} files keep the rules of unsafe code",
+            "{} crates depend on lower layers only, {} files keep the rules of unsafe code, no folder has more than {} \
+             source files",
             metadata.workspace_members.len(),
-            files.len()
+            files.len(),
+            folder_size::MAX_FILES
         );
         return Ok(());
     }
     Err(violations.join("\n").into())
+}
+
+/// Returns the folders with the sources of the package: `crates/*/src` and `python/grete`. Folders of tests of their own
+/// may be larger.
+fn source_folders(root: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let mut folders = vec![root.join("python/grete")];
+    for entry in fs::read_dir(root.join("crates"))? {
+        folders.push(entry?.path().join("src"));
+    }
+    Ok(folders)
 }
 
 fn metadata(root: &Path) -> Result<Metadata, Box<dyn Error>> {

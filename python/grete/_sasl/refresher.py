@@ -1,7 +1,7 @@
 """Thread that keeps a bearer token fresh, for all clients of this process that have the same source.
 
 The source is called on a thread of its own, since it may hang: a call that has not ended after 30 s is named in the
-log. A new token is fetched when 80 % of the life of the last one are over, whether or not anybody polls. The thread
+log. A new token is fetched when 80 % of the life of the last one are over, whether or not a thread polls. The thread
 ends a few seconds after the last client.
 """
 

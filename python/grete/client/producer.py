@@ -49,7 +49,8 @@ class Undelivered:
     not_written: int = 0
     """Number of records that no broker has."""
     unknown: int = 0
-    """Number of records with an unknown outcome: they were sent, and no broker responded."""
+    """Number of records with an unknown outcome: they were sent, and no broker responded. When the network thread does
+    not end in time, all records that it still has, because it may send them later."""
 
     @property
     def count(self) -> int:
@@ -280,7 +281,8 @@ class Producer(_native.Producer):
     def close(self, timeout: float | None = 30.0) -> Undelivered:
         """Sends the records taken, waits for the responses, ends the network thread. Idempotent.
 
-        Records that are not delivered after `timeout` seconds (None: no limit) are given up, logged, and reported.
+        Records that are not delivered after `timeout` seconds (None: no limit) are given up, logged, and reported. The
+        callbacks of `on_delivery` of the others have run then.
         """
         first = not self._closed
         self._closed = True

@@ -21,7 +21,6 @@ pub mod state;
 mod sync;
 #[cfg(test)]
 mod tests;
-mod transactional_offsets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

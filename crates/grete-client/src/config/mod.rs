@@ -3,12 +3,8 @@
 
 mod consumer;
 mod into_core;
-mod jaas;
 mod producer;
 mod sasl;
-mod sasl_table;
-#[cfg(test)]
-mod sasl_tests;
 mod security;
 mod security_protocol;
 mod security_table;

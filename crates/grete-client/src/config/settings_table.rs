@@ -3,7 +3,7 @@
 
 use grete_proto::edit_distance::{edit_distance, is_likely_typo};
 
-use super::sasl_table::SASL;
+use super::sasl::table::SASL;
 use super::security_table::SECURITY;
 use super::setting::{Kind, Role, Setting, supported, unsupported};
 

@@ -14,7 +14,8 @@ pub enum CloseStatus {
     Done(Undelivered),
     /// A Unix signal arrived: let its handler run, then call again.
     Interrupted,
-    /// The network thread has not ended in time: it continues in the background.
+    /// The network thread has not ended in time: it continues in the background. Its incomplete records count as
+    /// undelivered, with an unknown outcome.
     TimedOut(Undelivered),
 }
 
@@ -60,7 +61,7 @@ impl Producer {
             }
             match self.inner.wait_until_ended(deadline, &before_wait) {
                 WaitOutcome::Interrupted => return CloseStatus::Interrupted,
-                WaitOutcome::TimedOut => return CloseStatus::TimedOut(self.inner.undelivered()),
+                WaitOutcome::TimedOut => return CloseStatus::TimedOut(self.inner.undelivered_by_now()),
                 WaitOutcome::Woken | WaitOutcome::Ended => {}
             }
         }

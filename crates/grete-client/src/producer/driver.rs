@@ -101,6 +101,8 @@ impl Driver {
 
 impl Protocol for Driver {
     fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<TransportAction>) {
+        let shared = Arc::clone(&self.shared);
+        let _step = shared.step_gate.begin();
         let event = match event {
             NetEvent::Connected(conn) => ProducerEvent::Connected(conn),
             NetEvent::Frame(conn, frame) => ProducerEvent::Frame(conn, frame),

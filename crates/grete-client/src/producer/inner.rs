@@ -14,6 +14,7 @@ use grete_sys::EventFd;
 use super::clock::CachedClock;
 use super::completion_queue::CompletionQueues;
 use super::statistics::Counters;
+use super::step_gate::StepGate;
 use super::undelivered::Undelivered;
 use super::wait_outcome::WaitOutcome;
 use super::wake_flag::WakeFlag;
@@ -33,6 +34,7 @@ pub(super) struct ProducerInner {
     pub(super) completion_queues: CompletionQueues,
     pub(super) log_events: LogEventQueue,
     pub(super) counters: Counters,
+    pub(super) step_gate: StepGate,
     /// Raised while a completion queue or a log event is pending.
     pub(super) wake_flag: Arc<WakeFlag>,
     /// True if `linger.ms` is 0.
@@ -73,6 +75,7 @@ impl ProducerInner {
             completion_queues: CompletionQueues::new(Arc::clone(&wake_flag)),
             log_events: LogEventQueue::new(event, log),
             counters: Counters::default(),
+            step_gate: StepGate::default(),
             wake_flag,
             sends_at_once: produce.linger == 0,
             name: config.client_id().into(),
@@ -147,6 +150,17 @@ impl ProducerInner {
     /// Returns the records that the close has dropped so far.
     pub(super) fn undelivered(&self) -> Undelivered {
         self.undelivered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the undelivered records if the network thread is given up now. Every incomplete record has an unknown
+    /// outcome then, because that thread may still send and complete it.
+    pub(super) fn undelivered_by_now(&self) -> Undelivered {
+        let pending = self.accumulator().pending_by_topic();
+        let mut undelivered = self.undelivered();
+        for (topic, records) in pending {
+            undelivered.add(&topic, records, true);
+        }
+        undelivered
     }
 
     /// Counts dropped records. Records dropped before the close are not counted.
@@ -227,8 +241,8 @@ impl ProducerInner {
     /// Marks the network thread as ended: no more batches complete.
     pub(super) fn finish(&self) {
         // No record is pending unless the thread has panicked.
-        let pending = self.accumulator().pending_records();
-        self.undelivered.lock().unwrap_or_else(PoisonError::into_inner).unknown += pending;
+        let undelivered = self.undelivered_by_now();
+        *self.undelivered.lock().unwrap_or_else(PoisonError::into_inner) = undelivered;
         self.ended.fetch_or(ENDED, Ordering::SeqCst);
         futex_wake_all(&self.ended);
         self.wake_all();

@@ -11,6 +11,7 @@ mod driver;
 mod inner;
 mod log_messages;
 mod statistics;
+mod step_gate;
 #[cfg(test)]
 mod tests;
 mod undelivered;
@@ -413,9 +414,18 @@ impl Producer {
     /// Sleeps until the flushed records are completed or another event ends the wait: check again.
     #[must_use]
     pub fn await_flush(&self, flush: &Flush, deadline: Option<Deadline>) -> FlushStatus {
-        let Some(seen) = self.accumulator().await_flush(flush.mark) else { return FlushStatus::Done };
-        match self.inner.wait_on_word(&self.inner.futexes().flush, seen, deadline) {
+        let seen = self.accumulator().await_flush(flush.mark);
+        let (word, seen) = match seen {
+            Some(seen) => (&self.inner.futexes().flush, seen),
+            None => match self.inner.step_gate.prepare_wait() {
+                Some(step) => step,
+                None => return FlushStatus::Done,
+            },
+        };
+        match self.inner.wait_on_word(word, seen, deadline) {
             WaitOutcome::TimedOut => FlushStatus::TimedOut { pending: self.accumulator().pending_records() },
+            // The network thread may have ended after the last record was completed.
+            WaitOutcome::Ended if self.accumulator().is_flushed(flush.mark) => FlushStatus::Done,
             WaitOutcome::Ended => FlushStatus::Ended,
             WaitOutcome::Interrupted => FlushStatus::Interrupted,
             WaitOutcome::Woken => FlushStatus::Pending,
@@ -524,7 +534,7 @@ pub struct Flush {
 /// Result of [`Producer::await_flush`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlushStatus {
-    /// All flushed records are completed.
+    /// All flushed records are completed, and their completions are queued.
     Done,
     /// Not completed yet: call again.
     Pending,

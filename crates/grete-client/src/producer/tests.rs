@@ -1,11 +1,13 @@
 //! Tests of waits, completion queues and the end of the network thread. No broker listens at the addresses of these
 //! producers.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use grete_proto::producer::PartitionId;
+use grete_proto::producer::{MemoryLog, PartitionId};
+use grete_wire::records::ProducerRecord;
 
 use super::*;
 use crate::config::ProducerConfig;
@@ -216,4 +218,71 @@ fn a_shutdown_ends_every_wait_for_metadata() {
     let error = caller.join().expect("no panic");
     assert!(error.contains("the App stops"), "{error}");
     assert!(producer.now() - started < 60_000_000_000);
+}
+
+/// Producer of records in memory, with one partition of "slow" and of "orders".
+fn in_memory() -> Producer {
+    let partitions = ["slow", "orders"].map(|topic| (topic.to_owned(), 1)).into();
+    let memory = Arc::new(MemoryLog::new(partitions, HashMap::new()));
+    let producer = Producer::in_memory(&config(&[]), None, memory).expect("descriptors");
+    // The first use of a topic is a step, which asks for the topic's metadata.
+    for topic in ["slow", "orders"] {
+        producer.topic(topic);
+    }
+    producer
+}
+
+fn append(producer: &Producer, topic: &str) -> Arc<BatchPromise> {
+    let (id, now) = (producer.topic(topic), producer.now());
+    let record = ProducerRecord { timestamp: 1, key: None, value: Some(b"value"), headers: &[] };
+    let mut accumulator = producer.accumulator();
+    Arc::clone(accumulator.append(now, id, None, &record).expect("room").promise)
+}
+
+/// Calls `stalled` while the thread that steps the producer has completed a record of "slow", and is held up before
+/// the completion is queued.
+fn while_a_step_is_held_up(producer: &Producer, stalled: impl FnOnce()) {
+    let (reached, reaches) = mpsc::channel();
+    let (resume, resumes) = mpsc::channel::<()>();
+    let resumes = Mutex::new(resumes);
+    let queue = producer.completion_queue_with_callback(move || {
+        let _ = reached.send(());
+        // Also at the end of `stalled` by a panic, which drops the sender.
+        let _ = resumes.lock().expect("one step at a time").recv();
+    });
+    assert!(queue.register(&append(producer, "slow")));
+    thread::scope(|scope| {
+        scope.spawn(|| producer.flush().expect("usable"));
+        reaches.recv_timeout(Duration::from_secs(60)).expect("the record is completed");
+        let _resume = resume;
+        stalled();
+    });
+}
+
+#[test]
+fn a_flush_waits_for_the_step_that_has_completed_its_records() {
+    let producer = in_memory();
+    let queue = producer.completion_queue();
+    let mut flush = None;
+    while_a_step_is_held_up(&producer, || {
+        let flushed = producer.flush().expect("usable");
+        assert!(producer.accumulator().is_flushed(flushed.mark));
+        let soon = producer.deadline(Duration::from_millis(20));
+        assert_eq!(producer.await_flush(&flushed, Some(soon)), FlushStatus::TimedOut { pending: 0 });
+        assert!(!queue.is_pending());
+        flush = Some(flushed);
+    });
+    assert_eq!(producer.await_flush(&flush.expect("set"), LONG), FlushStatus::Done);
+}
+
+#[test]
+fn a_close_that_gives_up_counts_what_the_network_thread_still_has() {
+    let producer = in_memory();
+    while_a_step_is_held_up(&producer, || {
+        append(&producer, "orders");
+        append(&producer, "orders");
+        producer.inner.begin_close();
+        let expected = Undelivered { by_topic: [("orders".to_owned(), 2)].into(), not_written: 0, unknown: 2 };
+        assert_eq!(producer.await_close(producer.now(), || false), CloseStatus::TimedOut(expected));
+    });
 }

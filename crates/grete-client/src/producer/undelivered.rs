@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Records that were dropped while the producer closed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Undelivered {
-    /// Records by topic; incomplete if the network thread has panicked.
+    /// Records by topic.
     pub by_topic: BTreeMap<String, u64>,
     /// Records that no broker has written.
     pub not_written: u64,

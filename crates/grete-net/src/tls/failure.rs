@@ -62,7 +62,7 @@ pub(super) fn certificate_failure(
         let parsed = X509Certificate::from_der(der).ok()?.1;
         Some((shown(&parsed.subject().to_string()), shown(&parsed.issuer().to_string())))
     };
-    let unreadable = || ("without a name".to_owned(), "nobody".to_owned());
+    let unreadable = || ("without a name".to_owned(), "an unnamed issuer".to_owned());
     let (subject, issuer) = names(end_entity).unwrap_or_else(unreadable);
     // The issuer at the end of the chain that the broker shows.
     let authority = || intermediates.last().and_then(names).map_or_else(|| issuer.clone(), |(_, end)| end);

@@ -55,16 +55,15 @@ pub(super) struct BrokerVerifier {
 }
 
 impl BrokerVerifier {
-    fn verify(
+    /// Decides on a certificate after the verification of its chain.
+    fn judge(
         &self,
+        by_chain: Result<ServerCertVerified, Error>,
         end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
         server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<(), Error> {
-        let Some(chain) = &self.chain else { return Ok(()) };
-        match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+        match by_chain {
             Ok(_) => Ok(()),
             // The chain was verified before the name.
             Err(Error::InvalidCertificate(
@@ -127,7 +126,9 @@ impl ServerCertVerifier for BrokerVerifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verified = self.verify(end_entity, intermediates, server_name, ocsp_response, now);
+        let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
+        let by_chain = chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        let verified = self.judge(by_chain, end_entity, server_name, now);
         if let Err(error) = &verified {
             let failure = certificate_failure(error, end_entity, intermediates, server_name, self.roots_setting);
             self.observations.edit(|observed| observed.failure = Some(failure));

@@ -5,6 +5,7 @@
 
 mod arrow;
 mod bytes_arg;
+mod callback_turn;
 mod deliveries;
 mod delivery;
 mod delivery_callbacks;
@@ -18,7 +19,6 @@ mod topic_id_cache;
 mod typed_topic;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use grete_client::produce::{AppendAction, AppendError, BatchPromise, TopicId};
@@ -38,6 +38,7 @@ use crate::ffi::fork_guarded::ForkGuarded;
 use crate::log_event::{self, LogEvent};
 use crate::sasl::attach_tokens;
 use bytes_arg::{BytesArg, RecordRef, parse_partition};
+use callback_turn::CallbackTurn;
 use delivery_callbacks::DeliveryCallbacks;
 use metadata_wait::MetadataWait;
 use produce_args::{AppendWait, Destination};
@@ -48,6 +49,9 @@ pub(crate) use delivery::Delivery;
 pub(crate) use delivery_callbacks::AsyncioDeliveryWatcher;
 pub(crate) use memory_log::_TestingLog;
 pub(crate) use produce_args::ProduceArgs;
+
+/// Longest sleep of a wait for another thread's callbacks, after which signal handlers get their turn.
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Promise, index in the batch, and the action to take next.
 type AppendOutcome = (Arc<BatchPromise>, u32, AppendAction);
@@ -60,9 +64,7 @@ pub(crate) struct Producer {
     partitioner: Option<Py<PyAny>>,
     max_block: Duration,
     callbacks: DeliveryCallbacks,
-    /// True while callbacks are run. Callbacks that become due meanwhile are run by the thread that runs callbacks
-    /// already.
-    calling: AtomicBool,
+    callback_turn: CallbackTurn,
     /// Difference of `time.monotonic()` and our clock, in seconds.
     monotonic: f64,
 }
@@ -94,12 +96,30 @@ impl Producer {
     fn process_completions(slf: &Bound<'_, Self>) -> PyResult<usize> {
         let this = slf.get();
         let client = this.client.get()?;
-        if this.calling.swap(true, Ordering::Relaxed) {
-            return Ok(0);
+        let Some(_turn) = this.callback_turn.try_take() else { return Ok(0) };
+        Self::run_callbacks(slf, client)
+    }
+
+    /// Runs callbacks that are due, and waits for those that another thread runs at the moment. Returns false if the
+    /// deadline passes first. A callback that flushes or closes its producer is not waited for.
+    ///
+    /// Another thread may take an entry from the ready ones, and then be in the callback when this thread finds nothing
+    /// to run. If that callback raises what is no `Exception`, the other thread leaves the rest: hence the loop.
+    fn finish_callbacks(slf: &Bound<'_, Self>, deadline: Option<u64>) -> PyResult<bool> {
+        let (py, this) = (slf.py(), slf.get());
+        let client = this.client()?;
+        loop {
+            Self::process_completions(slf)?;
+            if !this.callback_turn.is_of_another_thread() {
+                return Ok(true);
+            }
+            let left = deadline.map_or(Duration::MAX, |at| Duration::from_nanos(at.saturating_sub(client.now())));
+            if left.is_zero() {
+                return Ok(false);
+            }
+            py.detach(|| this.callback_turn.await_another_thread(left.min(SIGNAL_CHECK_INTERVAL)));
+            py.check_signals()?;
         }
-        let called = Self::run_callbacks(slf, client);
-        this.calling.store(false, Ordering::Relaxed);
-        called
     }
 
     fn run_callbacks(slf: &Bound<'_, Self>, client: &ClientProducer) -> PyResult<usize> {
@@ -367,7 +387,7 @@ impl Producer {
             client: ForkGuarded::new(client),
             topics: TopicIdCache::new(),
             partitioner,
-            calling: AtomicBool::new(false),
+            callback_turn: CallbackTurn::default(),
             monotonic,
         })
     }
@@ -487,8 +507,8 @@ impl Producer {
         }
     }
 
-    /// Sends all records without lingering and waits until every outcome is known, at most `timeout` seconds (None: no
-    /// limit). Raises `TimeoutError` with the number of pending records.
+    /// Sends all records without lingering and waits until every outcome is known and its callbacks have run, at most
+    /// `timeout` seconds (None: no limit). Raises `TimeoutError` with the number of pending records.
     #[pyo3(signature = (timeout=None))]
     fn flush(slf: &Bound<'_, Self>, timeout: Option<f64>) -> PyResult<()> {
         let py = slf.py();
@@ -500,7 +520,8 @@ impl Producer {
             let status = py.detach(|| client.await_flush(&flush, deadline));
             Self::process_completions(slf)?;
             match status {
-                FlushStatus::Done => return Ok(()),
+                FlushStatus::Done if Self::finish_callbacks(slf, deadline)? => return Ok(()),
+                FlushStatus::Done => return Err(errors::flush_timeout(0, timeout)),
                 FlushStatus::Pending => {}
                 FlushStatus::Interrupted => log_event::check_interrupted(py)?,
                 FlushStatus::Ended => return Err(errors::client(client.closed_error())),
@@ -523,7 +544,7 @@ impl Producer {
                 CloseStatus::Interrupted => log_event::check_interrupted(py)?,
             }
         };
-        Self::process_completions(slf)?;
+        Self::finish_callbacks(slf, Some(deadline))?;
         let by_topic = PyDict::new(py);
         for (topic, count) in undelivered.by_topic {
             by_topic.set_item(topic, count)?;

@@ -127,16 +127,16 @@ impl Accumulator {
     /// Counts `records` records of a batch as complete; `last`: no incomplete record of the batch is left.
     pub(in crate::producer) fn complete(&mut self, number: u64, records: u32, last: bool) {
         self.pending = self.pending.saturating_sub(records.into());
-        if !last {
-            return;
-        }
-        let topic = match self.incomplete.complete(number) {
+        let owner = self.incomplete.owner(number);
+        let completed = last && self.incomplete.complete(number);
+        let topic = match owner {
             Some(BatchOwner::Partition(id)) => self.partition_indexes.get(id.0 as usize).map(|&(topic, _)| topic),
             Some(BatchOwner::Topic(id)) => Some(id.0),
             None => None,
         };
         if let Some(topic) = topic.and_then(|topic| self.topics.get_mut(topic as usize)) {
-            topic.incomplete = topic.incomplete.saturating_sub(1);
+            topic.pending = topic.pending.saturating_sub(records.into());
+            topic.incomplete = topic.incomplete.saturating_sub(completed.into());
         }
     }
 

@@ -60,17 +60,23 @@ impl IncompleteBatches {
         self.entries.is_empty()
     }
 
-    /// Completes a batch. Returns its owner on the first call, else `None`.
-    pub fn complete(&mut self, number: u64) -> Option<BatchOwner> {
+    /// Returns the owner of an incomplete batch.
+    pub fn owner(&self, number: u64) -> Option<BatchOwner> {
         let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
-        let entry = self.entries.get_mut(index).filter(|entry| !entry.completed)?;
+        self.entries.get(index).filter(|entry| !entry.completed).map(|entry| entry.owner)
+    }
+
+    /// Completes a batch. Returns false if it was complete already.
+    pub fn complete(&mut self, number: u64) -> bool {
+        let index = number.checked_sub(self.base).and_then(|index| usize::try_from(index).ok());
+        let entry = index.and_then(|index| self.entries.get_mut(index)).filter(|entry| !entry.completed);
+        let Some(entry) = entry else { return false };
         entry.completed = true;
-        let owner = entry.owner;
         while self.entries.front().is_some_and(|entry| entry.completed) {
             self.entries.pop_front();
             self.base += 1;
         }
-        Some(owner)
+        true
     }
 
     /// Returns the time at which the oldest batch expires.
@@ -102,8 +108,9 @@ mod tests {
         let mut window = IncompleteBatches::default();
         let numbers: Vec<u64> = (0..3).map(|n| window.open(of(n), 100 + Nanos::from(n))).collect();
         assert_eq!(numbers, [0, 1, 2]);
-        assert_eq!(window.complete(1), Some(of(1)));
-        assert_eq!(window.complete(1), None, "only once");
+        assert_eq!(window.owner(1), Some(of(1)));
+        assert!(window.complete(1));
+        assert_eq!((window.owner(1), window.complete(1)), (None, false), "only once");
         assert_eq!((window.deadline(), window.is_complete_before(1)), (Some(100), false));
         assert_eq!(window.expired(99), None);
         assert_eq!(window.expired(100), Some((0, of(0))));

@@ -275,6 +275,7 @@ impl Accumulator {
         let Some(topic) = self.topics.get_mut(place) else { return Err(AppendError::NoMetadata) };
         topic.last_used = now;
         topic.sticky_bytes += if sticky { bytes } else { 0 };
+        topic.pending += 1;
         self.pending += 1;
         let open = topic.partitions.get(index as usize).and_then(|slot| slot.open.as_ref());
         let Some(OpenBatch { batch, .. }) = open else { return Err(AppendError::NoMetadata) };
@@ -356,6 +357,12 @@ impl Accumulator {
     /// Returns the number of incomplete records.
     pub fn pending_records(&self) -> u64 {
         self.pending
+    }
+
+    /// Returns the number of incomplete records of each topic that has some.
+    pub fn pending_by_topic(&self) -> Vec<(Arc<str>, u64)> {
+        let pending = self.topics.iter().filter(|topic| topic.pending > 0);
+        pending.map(|topic| (Arc::clone(&topic.name), topic.pending)).collect()
     }
 
     /// Appends a record that does not fit the current capacity of its open batch.

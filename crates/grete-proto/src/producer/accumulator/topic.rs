@@ -33,6 +33,8 @@ pub(super) struct Topic {
     pub incomplete: usize,
     /// Records that wait for the partitions, in order; empty once the partitions are known.
     pub unassigned: VecDeque<UnassignedRecord>,
+    /// Number of incomplete records.
+    pub pending: u64,
     /// Partition for records without a key, and the bytes appended to it since the last switch.
     pub sticky: u32,
     pub sticky_bytes: usize,
@@ -53,6 +55,7 @@ impl Topic {
             last_used: NEVER,
             incomplete: 0,
             unassigned: VecDeque::new(),
+            pending: 0,
             sticky: 0,
             sticky_bytes: 0,
             available: Vec::new(),

@@ -112,6 +112,7 @@ impl Accumulator {
         }
         found.unassigned.push_back(UnassignedRecord { number, promise, taken: now, partition, alone, charge, record });
         found.incomplete += 1;
+        found.pending += 1;
         found.last_used = now;
         self.unassigned_records += 1;
         self.pending += 1;

@@ -67,6 +67,8 @@ fn records_are_sent_in_order_once_the_partitions_are_known() {
     let mut rig = ready(ProduceConfig { linger: SECOND, ..config() });
     let queued: Vec<_> = (0..5).map(|n| queue(&mut rig, None, Some("key"), &format!("{n}"))).collect();
     assert_eq!((rig.pending(), rig.lock().unassigned_records(), queued[0].partition()), (5, 5, -1));
+    let by_topic: Vec<u64> = rig.lock().pending_by_topic().into_iter().map(|(_, count)| count).collect();
+    assert_eq!(by_topic, [5]);
     assert!(rig.sent.is_empty());
     rig.lead(TOPIC, &[1, 1]);
     assert_eq!(rig.lock().unassigned_records(), 0);
@@ -80,6 +82,7 @@ fn records_are_sent_in_order_once_the_partitions_are_known() {
         assert_eq!((result.outcome, result.offset, promise.partition()), (Outcome::Written, Some(offset), partition));
     }
     assert_eq!((rig.used(), rig.pending()), (0, 0));
+    assert_eq!(rig.lock().pending_by_topic(), []);
     assert_eq!(rig.sender.stats().written, 5);
 }
 
@@ -106,6 +109,7 @@ fn later_records_stay_behind_those_that_waited() {
     rig.step(SenderEvent::NodeReady(1));
     assert_eq!(write_all(&mut rig, 2), [Vec::new(), expected]);
     assert_eq!((rig.used(), rig.pending()), (0, 0));
+    assert_eq!(rig.lock().pending_by_topic(), []);
 }
 
 #[test]
@@ -200,6 +204,7 @@ fn delivery_timeout_counts_from_the_call() {
     rig.pass(MILLI);
     assert!(matches!(error(&promise), ProduceError::DeliveryTimeout { partition: 0, .. }), "{}", error(&promise));
     assert_eq!((rig.used(), rig.pending()), (0, 0));
+    assert_eq!(rig.lock().pending_by_topic(), []);
 }
 
 #[test]
@@ -236,6 +241,7 @@ fn a_topic_that_may_not_be_written_fails_at_once() {
     let refused = try_queue(&mut rig, None, None, "b").expect_err("known to be refused");
     assert!(matches!(refused, AppendError::Topic(_)), "{refused}");
     assert_eq!((rig.used(), rig.pending()), (0, 0));
+    assert_eq!(rig.lock().pending_by_topic(), []);
 }
 
 #[test]
@@ -274,6 +280,7 @@ fn a_close_gives_queued_records_their_time() {
         }
         assert!(rig.has(|action| matches!(action, SenderAction::Finished)));
         assert_eq!((rig.used(), rig.pending()), (0, 0));
+        assert_eq!(rig.lock().pending_by_topic(), []);
     }
 }
 
@@ -305,6 +312,7 @@ fn queued_records_count_against_the_memory_and_always_fit_their_batches() {
         assert!(written.iter().all(|values| values.is_sorted()));
         assert!(queued.iter().all(|promise| result(promise, 0).outcome == Outcome::Written));
         assert_eq!((rig.used(), rig.pending()), (0, 0));
+        assert_eq!(rig.lock().pending_by_topic(), []);
     }
 }
 

@@ -1,5 +1,10 @@
 //! How a client logs in: the settings of SASL, from the names that Java and librdkafka give them.
 
+mod jaas;
+pub(super) mod table;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::fs;
 use std::sync::Arc;
@@ -8,8 +13,8 @@ use grete_proto::sasl::{Credentials, Mechanism, SaslConfig, TokenStore};
 use grete_proto::secret::Secret;
 use grete_sys::random::random;
 
-use super::jaas::JaasLine;
 use super::{ConfigError, ConfigErrorKind, SecurityProtocol, Settings, invalid};
+use jaas::JaasLine;
 
 /// Maximum bytes of a file with a password.
 const MAX_SECRET_FILE: u64 = 64 << 10;
@@ -293,7 +298,7 @@ fn check_no_unused_login(settings: &Settings) -> Result<(), ConfigError> {
         Some(name) => Err(invalid(
             name,
             format!(
-                "{name} is set, but security.protocol is not, so nobody would log in; add security.protocol=SASL_SSL"
+                "{name} is set, but security.protocol is not, so no client would log in; add security.protocol=SASL_SSL"
             ),
         )),
         None => Ok(()),

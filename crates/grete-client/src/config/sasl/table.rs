@@ -1,6 +1,6 @@
 //! Table of the settings of SASL, in Java's and librdkafka's spellings.
 
-use super::setting::{Kind, Setting, supported, unsupported};
+use crate::config::setting::{Kind, Setting, supported, unsupported};
 
 const METHOD: &[(&str, &str)] = &[("default", "default"), ("oidc", "oidc")];
 const KERBEROS_HINT: &str = "use SCRAM-SHA-512 or OAUTHBEARER: Kerberos (GSSAPI) is not built yet";
@@ -15,7 +15,7 @@ const CLIENT_HANDLERS: &[&str] = &["", "software.amazon.msk.auth.iam.IAMClientCa
 const REFRESH_HINT: &str = "leave it out: a token is renewed when 80 % of its life are over";
 
 /// Settings of SASL, for every client.
-pub(super) static SASL: &[Setting] = &[
+pub(in crate::config) static SASL: &[Setting] = &[
     supported("sasl.mechanism", &["sasl.mechanisms"], "", Kind::Text),
     supported("sasl.username", &[], "", Kind::Text),
     supported("sasl.password", &[], "", Kind::Secret),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use grete_wire::ErrorCode;
 
-use super::GroupCoordinator;
-use super::offsets::{CommitResult, MemberClaim};
+use super::{CommitResult, MemberClaim};
 use crate::effects::group::{CommittedOffset, GroupChange};
 use crate::effects::{Change, Effects};
+use crate::group::GroupCoordinator;
 use crate::ids::{Millis, TopicPartition};
 
 impl GroupCoordinator {
@@ -45,7 +45,7 @@ impl GroupCoordinator {
     }
 
     /// Ends the transaction of a producer. Returns whether a group had offsets in the transaction.
-    pub(super) fn end_transaction(&mut self, producer_id: i64, commit: bool) -> bool {
+    pub(in crate::group) fn end_transaction(&mut self, producer_id: i64, commit: bool) -> bool {
         let mut found = false;
         for group in self.groups.values_mut().filter(|group| group.offsets.has_transaction(producer_id)) {
             group.offsets.end_transaction(producer_id, commit);

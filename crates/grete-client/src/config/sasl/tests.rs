@@ -4,8 +4,8 @@ use std::io::Write;
 
 use grete_proto::sasl::Mechanism;
 
-use super::tests::{parse, refused};
-use super::*;
+use crate::config::tests::{parse, refused};
+use crate::config::*;
 
 fn sasl(pairs: &[(&str, &str)]) -> SaslSettings {
     let all: Vec<_> = std::iter::once(("security.protocol", "SASL_SSL")).chain(pairs.iter().copied()).collect();

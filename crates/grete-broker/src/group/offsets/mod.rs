@@ -1,5 +1,7 @@
 //! Offsets of groups: commit, fetch, deletion and expiry.
 
+mod transactional;
+
 use std::sync::Arc;
 
 use grete_wire::ErrorCode;
