@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         UndeliveredError,
         UnknownEventError,
         UnknownGroupError,
+        UnknownTopicDeliveryError,
         UnknownTopicError,
     )
     from grete.parameters import Attempt, Batch, Context, Depends, Headers, Key, Offset
@@ -127,6 +128,7 @@ __all__ = [
     "UndeliveredError",
     "UnknownEventError",
     "UnknownGroupError",
+    "UnknownTopicDeliveryError",
     "UnknownTopicError",
     "__version__",
     "asgi",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from datetime import datetime
 from os import PathLike
 from types import EllipsisType, GenericAlias, MappingProxyType, TracebackType
-from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypedDict, final, overload
+from typing import Any, Generic, Literal, Never, Protocol, Self, TypeAlias, TypedDict, final, overload
 
 from typing_extensions import TypeVar, disjoint_base
 
@@ -321,6 +321,8 @@ class Message(Generic[_P_co]):
     `key` and `value` are copies, so keeping them keeps nothing else. Keeping the message itself keeps the whole batch.
     """
 
+    def __new__(cls, *_args: Never, **_kwargs: Never) -> Self:
+        """Raises TypeError: records are read, and tests make them with `grete.testing`."""
     def __class_getitem__(cls, item: Any) -> GenericAlias: ...
     @property
     def topic(self) -> str:
@@ -363,6 +365,8 @@ class Messages(Sequence[Message[_P_co]], Generic[_P_co]):
     nothing.
     """
 
+    def __new__(cls, *_args: Never, **_kwargs: Never) -> Self:
+        """Raises TypeError: records are read, and tests make them with `grete.testing`."""
     def __class_getitem__(cls, item: Any) -> GenericAlias: ...
 
     empty: _Emptiness

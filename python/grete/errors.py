@@ -372,6 +372,34 @@ class UnknownTopicError(KafkaError):
         self.partition = partition
 
 
+class UnknownTopicDeliveryError(DeliveryError, UnknownTopicError):
+    """A record of a topic that does not exist was not written: `produce` in an event loop does not wait for metadata.
+
+    `partition`: the number of a partition that the topic does not have; None: the topic itself does not exist.
+    """
+
+    topic: str
+    code: int
+    name: str
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic: str,
+        partition: int | None = None,
+        outcome: str = "not_written",
+        code: int = 3,
+        name: str = "UNKNOWN_TOPIC_OR_PARTITION",
+    ) -> None:
+        Exception.__init__(self, message)
+        self.topic = topic
+        self.partition = None if partition == -1 else partition
+        self.outcome = outcome
+        self.code = code
+        self.name = name
+
+
 class TopicExistsError(KafkaError):
     """A topic of that name exists already. `topic` is its name."""
 

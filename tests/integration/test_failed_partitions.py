@@ -10,6 +10,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ResourceType  # typ
 
 import grete
 import grete.client
+from grete._processing.runner import Runner
 from tests.integration.app_in_process import make, running, until_done
 from tests.integration.test_corrupt import BadByte, bad_byte
 from tests.integration.test_probes import value
@@ -169,6 +170,33 @@ def test_an_app_that_is_to_end_because_of_it_ends_with_a_typed_error(kafka: Kafk
     with pytest.raises(grete.PartitionFailedError, match="no committed offset") as caught:
         app.stop()
     assert (caught.value.topic, caught.value.partition, caught.value.reason) == (topic, 0, "no_offset")
+
+
+def test_a_failure_whose_log_lines_the_start_has_drained_ends_the_app(
+    kafka: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start writes what has happened before its own line, and takes the wake-up of the main loop with it."""
+    run_until_stop = Runner.run_until_stop
+
+    def late(runner: Runner) -> None:
+        def has_failed() -> bool:
+            try:
+                runner._dispatcher.check()
+            except grete.PartitionFailedError:
+                return True
+            return False
+
+        eventually(has_failed, 30.0, "the failed partition")
+        runner._main_loop.drain_log_events()
+        run_until_stop(runner)
+
+    monkeypatch.setattr(Runner, "run_until_stop", late)
+    kafka.create_topic(topic)
+    app = reading(kafka, topic, [], "none", on_failed_partition="stop")
+    app.start()
+    eventually(lambda: app.error is not None, 20.0, "the end")  # the failure is repeated after 30 s
+    with pytest.raises(grete.PartitionFailedError):
+        app.stop()
 
 
 @pytest.mark.parametrize("reset", ["earliest", "none"])

@@ -3,7 +3,7 @@
 use grete_client::config::ConfigErrorKind;
 use std::time::Duration;
 
-use grete_client::produce::{BatchPromise, Outcome, RecordResult};
+use grete_client::produce::{BatchPromise, Outcome, ProduceError, RecordResult};
 use grete_client::{ClientError, ConfigError, Subject};
 use grete_health::HealthError;
 use grete_wire::error_code::ErrorCode;
@@ -191,8 +191,11 @@ pub(crate) fn mark_after(receipt: &BatchPromise, settled: &RecordResult) -> PyEr
 
 fn delivery_with(message: &str, receipt: &BatchPromise, settled: &RecordResult) -> PyErr {
     let code = settled.error.as_ref().and_then(|error| error.code());
+    // A record that was queued until its topic is known gets the error that a caller without an event loop would get.
+    let unknown =
+        matches!(settled.error.as_deref(), Some(ProduceError::MissingTopic { .. } | ProduceError::UnknownTopic { .. }));
     new_error!(
-        "DeliveryError",
+        if unknown { "UnknownTopicDeliveryError" } else { "DeliveryError" },
         message,
         topic = &**receipt.topic(),
         partition = receipt.partition(),

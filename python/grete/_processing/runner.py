@@ -284,6 +284,8 @@ class Runner:
 
     def run_until_stop(self) -> None:
         """Handles signals and log events until a stop has begun."""
+        # The wake-up of a failure may be gone: `start` drains the log events, perhaps with those of the failure.
+        self._check_for_failure()
         while self._stop.remaining() is None:
             for signum in self._main_loop.wait():
                 self._on_signal(signum)
