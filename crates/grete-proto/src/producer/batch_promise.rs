@@ -333,6 +333,6 @@ mod tests {
         batch.complete_part(2, 2, settlement(false), true, |one| awaited.push(one));
         let offsets = queued.iter().map(|one| one.result(0).and_then(|result| result.offset));
         assert_eq!(offsets.collect::<Vec<_>>(), [Some(7), Some(7), Some(8)]);
-        assert_eq!(awaited.len(), 2, "nobody waits for the second");
+        assert_eq!(awaited.len(), 2, "no caller waits for the second");
     }
 }
