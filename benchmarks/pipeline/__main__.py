@@ -1,7 +1,7 @@
 """python -m benchmarks.pipeline: CPU per record of consume, transform, produce, on embedded brokers.
 
 The CPU is that of the client's whole process, user and system, from its first invoice to its last one: for Java, with
-what its compiler takes meanwhile.
+what its compiler takes meanwhile. `no-kafka` is the handler's own work, which each client with msgspec has to do.
 """
 
 from __future__ import annotations
@@ -11,10 +11,15 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import grete.client
+from benchmarks.common import results
+from benchmarks.common.table import table
 from benchmarks.pipeline.peers import Client
 from benchmarks.pipeline.records import BATCH, INVOICES, ORDERS, order_values
 from grete.broker import Broker
@@ -31,6 +36,7 @@ CLIENTS = {
     "class": Client("Grete, class, produce_many with keys", "grete_app", "class"),
     "async": Client("Grete, async function with publish=", "grete_app", "async", 0.3),
     "forward": Client("Grete, records unchanged", "grete_app", "forward"),
+    "no-kafka": Client("no Kafka: decode, compute, encode with msgspec", "no_kafka", ""),
     "confluent-json": Client("confluent-kafka loop, json", "confluent_loop", "json", 0.3),
     "confluent-msgspec": Client("confluent-kafka loop, msgspec", "confluent_loop", "msgspec", 0.3),
     "faststream": Client("FastStream on aiokafka", "faststream_app", "aiokafka", 0.02, peer="faststream"),
@@ -39,6 +45,18 @@ CLIENTS = {
     "java": Client("Java's clients, loop, Jackson", "PipelineLoop", "loop", peer="java"),
     "streams": Client("Kafka Streams, Jackson", "PipelineStreams", "streams", peer="streams"),
 }
+HEAD = ("client", "us CPU per record", "of it user", "elapsed us per record", "records per CPU second")
+
+
+@dataclass(frozen=True)
+class Result:
+    """Medians over the rounds, in microseconds per record."""
+
+    client: str
+    title: str
+    cpu: float
+    user: float
+    elapsed: float
 
 
 def cpu_seconds(pid: int) -> tuple[float, float]:
@@ -47,9 +65,19 @@ def cpu_seconds(pid: int) -> tuple[float, float]:
     return int(fields[11]) / TICK, int(fields[12]) / TICK
 
 
+def measure_alone(client: Client, count: int, python: str) -> tuple[float, float, float]:
+    """Runs a client that needs no broker, and prints its user and system seconds."""
+    command = [python, "-m", f"benchmarks.pipeline.clients.{client.module}", str(count)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT).stdout.split()
+    user, system = (float(word) / count * 1e6 for word in said)
+    return user, system, user + system
+
+
 def measure(client: Client, records: int, python: str) -> tuple[float, float, float]:
     """Runs one client. Returns microseconds per record: user, system, and elapsed."""
     count = max(BATCH, int(records * client.share))
+    if not client.style:
+        return measure_alone(client, count, python)
     with Broker(topics={ORDERS: 1, INVOICES: 1}, memory="4GiB") as broker:
         with grete.client.Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
             for first in range(0, count, BATCH):
@@ -86,17 +114,39 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--python", default=sys.executable, help="interpreter of Grete and the plain loops")
+    parser.add_argument("--out", type=Path, default=results.RESULTS, help="directory for pipeline.{json,md}")
     options = parser.parse_args()
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in options.clients.split(",")}
+    rounds: dict[str, list[tuple[float, float, float]]] = {name: [] for name in options.clients.split(",")}
     for _ in range(options.rounds):
-        for name, rounds in found.items():
-            rounds.append(measure(CLIENTS[name], options.records, options.python))
-            user, system, elapsed = rounds[-1]
+        for name, found in rounds.items():
+            found.append(measure(CLIENTS[name], options.records, options.python))
+            user, system, elapsed = found[-1]
             print(f"{name}: {user:.2f} us user + {system:.2f} us system, {elapsed:.2f} us elapsed", file=sys.stderr)
-    print("| client | us CPU per record | of it user | records per CPU second |\n|---|---|---|---|")
-    for name, rounds in found.items():
-        user, cpu = median(one[0] for one in rounds), median(one[0] + one[1] for one in rounds)
-        print(f"| {CLIENTS[name].title} | {cpu:.2f} | {user:.2f} | {1e6 / cpu:,.0f} |")
+    medians = [_result(name, found) for name, found in rounds.items()]
+    facts = results.circumstances() | {"kafka": "embedded"}
+    page = markdown(facts, medians, options)
+    print(page)
+    data = facts | {"records": options.records, "results": [asdict(one) for one in medians]}
+    paths = results.write(options.out, "pipeline", data, page)
+    print(f"written: {', '.join(map(str, paths))}", file=sys.stderr)
+
+
+def _result(name: str, rounds: Sequence[tuple[float, float, float]]) -> Result:
+    cpu = median(user + system for user, system, _ in rounds)
+    return Result(name, CLIENTS[name].title, cpu, median(one[0] for one in rounds), median(one[2] for one in rounds))
+
+
+def markdown(facts: Mapping[str, Any], found: Sequence[Result], options: argparse.Namespace) -> str:
+    """The whole page."""
+    about = (
+        f"JSON orders of 80 bytes from one partition become JSON invoices with their keys; the embedded broker runs in "
+        f"another process. {options.records:,} records, fewer for the slow clients; medians of {options.rounds} "
+        "interleaved rounds. The CPU is that of the client's whole process."
+    )
+    rows = [
+        (one.title, f"{one.cpu:.2f}", f"{one.user:.2f}", f"{one.elapsed:.2f}", f"{1e6 / one.cpu:,.0f}") for one in found
+    ]
+    return "\n\n".join(["# Consume, transform, produce", results.paragraph(facts), about, table(HEAD, rows)])
 
 
 if __name__ == "__main__":
