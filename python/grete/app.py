@@ -76,7 +76,8 @@ class App:
         loop (Literal['auto', 'own', 'host', 'asyncio', 'uvloop'], default "auto"): the event loop of async handlers:
             "host" (that of the code that starts the App), "own" (uvloop if installed), "asyncio", "uvloop"; or "auto":
             "host" in `grete.asgi.lifespan` and `async with app.running()`, else "own"
-        probes (str | int, default "none"): [HOST:]PORT of /livez, /readyz and /metrics; or "none"
+        probes (str | int, default "none"): [HOST:]PORT of /livez, /readyz and /metrics (*:PORT: all interfaces); or
+            "none"
         on_failed_partition (Literal['wait', 'stop'], default "wait"): what a partition that cannot be read does: "wait"
             (the others go on) or "stop" (the App ends with an error)
         failed_partition_probes (Literal['readyz', 'livez', 'none'], default "readyz"): which probes fail while a

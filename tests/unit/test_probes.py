@@ -138,6 +138,36 @@ def test_a_port_in_use_is_named_with_the_cure_and_leaves_nothing_behind() -> Non
     app.stop()
 
 
+@pytest.mark.parametrize(("value", "all_interfaces"), [(0, False), ("*:0", True)])
+def test_a_port_alone_listens_on_loopback_and_a_star_everywhere(value: int | str, all_interfaces: bool) -> None:
+    seen: list[str] = []
+    app = make(probes=value)
+    app.monitor.subscribe("app.probes", lambda event: seen.extend(event["addresses"]))
+    app.start()
+    try:
+        hosts = {host.rpartition(":")[0] for host in seen}
+        assert len({host.rpartition(":")[2] for host in seen}) == 1, "one port for all addresses"
+        assert hosts <= ({"[::]", "0.0.0.0"} if all_interfaces else {"127.0.0.1", "[::1]"})
+        assert hosts
+        assert send_probe(f"127.0.0.1:{seen[0].rpartition(':')[2]}", "/livez").status == 200
+    finally:
+        app.stop()
+
+
+@pytest.mark.parametrize(("value", "warned"), [(0, True), ("*:0", False)])
+def test_a_port_alone_is_warned_of_in_a_pod(
+    value: int | str, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    app = make(probes=value)
+    with caplog.at_level("INFO", logger="grete"):
+        app.start()
+        app.stop()
+    (line,) = [record for record in caplog.records if record.getMessage().startswith("probes at")]
+    assert (line.levelname == "WARNING") == warned
+    assert ("set probes to *:PORT" in line.getMessage()) == warned
+
+
 def test_a_host_that_does_not_exist_is_named() -> None:
     app = make(probes="no.such.host.invalid:8080")
     with pytest.raises(grete.ConfigError, match=r"the probes cannot listen at no.such.host.invalid:8080: "):

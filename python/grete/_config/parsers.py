@@ -157,10 +157,10 @@ def is_off(value: object) -> bool:
 
 
 def parse_address(value: object) -> tuple[str, int] | None:
-    """Parses the host and port to listen at; host "": all interfaces. None: disabled."""
+    """Parses the host and port to listen at; host "": loopback; "*": all interfaces. None: disabled."""
     if is_off(value):
         return None
-    advice = 'it is a port or "HOST:PORT", like "8080", "127.0.0.1:8080" or "[::1]:8080", or "none"'
+    advice = 'it is a port or "HOST:PORT", like "8080" (on loopback), "*:8080" (all interfaces), "[::1]:8080", or "none"'
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError(f"{advice}, not {value!r}")
     host, _, port = str(value).strip().rpartition(":")

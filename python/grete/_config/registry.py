@@ -71,7 +71,9 @@ SETTINGS: dict[str, Setting] = {
         'the event loop of async handlers: "host" (that of the code that starts the App), "own" (uvloop if installed), '
         '"asyncio", "uvloop"; or "auto": "host" in `grete.asgi.lifespan` and `async with app.running()`, else "own"',
     ),
-    "probes": Setting(parsers.parse_address, "none", '[HOST:]PORT of /livez, /readyz and /metrics; or "none"'),
+    "probes": Setting(
+        parsers.parse_address, "none", '[HOST:]PORT of /livez, /readyz and /metrics (*:PORT: all interfaces); or "none"'
+    ),
     "on_failed_partition": Setting(
         parsers.one_of("wait", "stop"),
         "wait",

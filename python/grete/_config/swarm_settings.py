@@ -29,7 +29,7 @@ class SwarmSettings:
         max_rss: resident memory above which a node is replaced; None: unlimited.
         restart_backoff: first and longest delay before a node that ended is forked again.
         control: path of the control socket; "auto": the default path; None: no socket.
-        probes: host and port of the HTTP probes; host "": all interfaces. None: no probes.
+        probes: host and port of the HTTP probes; host "": loopback, "*": all interfaces. None: no probes.
         cpus: "auto" (each node on one CPU), "none", or the CPUs to use.
         static_membership: whether nodes get a `group.instance.id` if no setting names one.
     """
@@ -173,7 +173,9 @@ SWARM_SETTINGS: dict[str, Setting] = {
     ),
     "crash_loop_after": Setting(uint32_count, 5, "ends in a row, each sooner than ready_after, that make a crash loop"),
     "control": Setting(_control, "auto", 'path of the socket for `grete ps`; "auto" or "none"'),
-    "probes": Setting(parse_address, "none", '[HOST:]PORT of the probes; or "none"; else the App\'s'),
+    "probes": Setting(
+        parse_address, "none", '[HOST:]PORT of the probes (*:PORT: all interfaces); or "none"; else the App\'s'
+    ),
     "static_membership": Setting(
         boolean, True, "whether nodes are static members of their groups: a restarted one has its partitions at once"
     ),

@@ -1,13 +1,8 @@
 """Probes of an App that runs in one process."""
 
-import logging
-
 from grete import _native
-from grete.instrumentation.bind import bind_all, format_address
-from grete.instrumentation.emit import log_and_emit
+from grete.instrumentation.bind import bind_all, format_address, report_addresses
 from grete.instrumentation.monitor import Monitor
-
-logger = logging.getLogger("grete")
 
 
 def serve_probes(health: _native.Health, address: tuple[str, int], monitor: Monitor | None) -> None:
@@ -22,12 +17,4 @@ def serve_probes(health: _native.Health, address: tuple[str, int], monitor: Moni
     finally:
         for listener in listeners:
             listener.close()
-    log_and_emit(
-        monitor,
-        logger,
-        logging.INFO,
-        "app.probes",
-        "probes at %s",
-        ", ".join(addresses),
-        fields={"addresses": addresses},
-    )
+    report_addresses(monitor, "app.probes", address[0], addresses)

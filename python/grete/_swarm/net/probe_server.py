@@ -12,8 +12,7 @@ from grete._swarm.net.server import Server
 from grete._swarm.node.metrics_segments import MetricsSegments
 from grete._swarm.status import health_checks, metrics
 from grete._swarm.status.snapshot import Status
-from grete.instrumentation.bind import bind_all, format_address
-from grete.instrumentation.emit import log_and_emit
+from grete.instrumentation.bind import bind_all, format_address, report_addresses
 from grete.instrumentation.monitor import Monitor
 
 logger = logging.getLogger("grete")
@@ -110,7 +109,9 @@ def open_server(
     boards: MetricsSegments,
     monitor: Monitor | None = None,
 ) -> ProbeServer | None:
-    """Listens at all addresses of host and port; host "": all interfaces; port 0: a free one. None: no server.
+    """Listens at all addresses of host and port; host "": loopback; "*": all interfaces; port 0: a free one.
+
+    None: no server.
 
     `status(memory)` returns the state of the swarm; nodes publish their metrics in `boards`. ConfigError names the
     address and the cure.
@@ -119,8 +120,5 @@ def open_server(
         return None
     listeners = bind_all(*address)
     server = ProbeServer(listeners, status, boards)
-    fields = {"addresses": list(server.addresses)}
-    log_and_emit(
-        monitor, logger, logging.INFO, "swarm.probes", "probes at %s", ", ".join(server.addresses), fields=fields
-    )
+    report_addresses(monitor, "swarm.probes", address[0], server.addresses)
     return server
