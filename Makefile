@@ -21,9 +21,10 @@ SIDE_BY_SIDE = -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder --max-wo
 # For each fuzz target, in make soak.
 FUZZ_SECONDS ?= 900
 BENCH_ARGS ?=
+WHEEL_ARGS ?=
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock rust-toolchain.toml
-PYTHON_PATHS := $(wildcard python tests benchmarks examples)
+PYTHON_PATHS := $(wildcard python tests benchmarks examples release)
 
 .DEFAULT_GOAL := help
 
@@ -98,7 +99,7 @@ lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, layers, import circles, p
 	cargo xtask codegen --check
 	$(BIN)/ruff check $(PYTHON_PATHS)
 	$(BIN)/ruff format --check $(PYTHON_PATHS)
-	$(BIN)/mypy --strict $(wildcard python/grete) tests benchmarks examples
+	$(BIN)/mypy --strict $(wildcard python/grete) tests benchmarks examples release
 	PYTHONPATH=python $(BIN)/lint-imports --no-logo --no-cache
 
 .PHONY: demo
@@ -133,6 +134,21 @@ bench-instrument: build $(STAMPS)/bench  ## what events and listeners cost (BENC
 .PHONY: bench-trace
 bench-trace: build $(STAMPS)/bench  ## what spans cost, and agents that do not take them (BENCH_ARGS="--parts send")
 	$(BIN)/python -m benchmarks.trace $(BENCH_ARGS)
+
+$(STAMPS)/release: $(STAMPS)/tools pyproject.toml
+	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	    print(*p["optional-dependencies"]["release"], sep="\n")' > $(STAMPS)/release.txt
+	$(BIN)/pip install -q -r $(STAMPS)/release.txt
+	@touch $@
+
+.PHONY: wheels
+wheels: $(STAMPS)/release  ## wheels for all platforms, in build/wheels (WHEEL_ARGS="--targets musllinux-x86_64 --pythons 3.13")
+	$(BIN)/python -m release.wheels $(WHEEL_ARGS)
+
+.PHONY: sdist
+sdist: $(STAMPS)/tools  ## a source distribution in build/sdist
+	rm -rf build/sdist
+	$(BIN)/maturin sdist --out build/sdist
 
 .PHONY: clean
 clean:  ## remove all that was built, the jars too

@@ -160,7 +160,7 @@ def parse_address(value: object) -> tuple[str, int] | None:
     """Parses the host and port to listen at; host "": loopback; "*": all interfaces. None: disabled."""
     if is_off(value):
         return None
-    advice = 'it is a port or "HOST:PORT", like "8080" (on loopback), "*:8080" (all interfaces), "[::1]:8080", or "none"'
+    advice = 'it is a port or "HOST:PORT", like "8080" (on loopback), "*:8080" (all interfaces) or "none"'
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError(f"{advice}, not {value!r}")
     host, _, port = str(value).strip().rpartition(":")

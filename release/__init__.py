@@ -1,0 +1,1 @@
+"""Wheels: what is built for which platform, and what goes into each."""

@@ -1,0 +1,45 @@
+"""Platforms and interpreters of the wheels."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import dataclass
+
+# CPython versions with a wheel each: the package is built without the limited API (docs/adr/0005).
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One platform.
+
+    Attributes:
+        triple: Rust's name of it.
+        tag: platform tag that maturin checks the library against.
+        blocked: why no wheel can be built from Linux; "": it can.
+    """
+
+    name: str
+    triple: str
+    tag: str
+    blocked: str = ""
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether this machine can load such a wheel."""
+        arch, *_ = self.triple.split("-")
+        return sys.platform == "linux" and arch == platform.machine() and self.triple.endswith("-gnu")
+
+
+_NO_EVENT_LOOP = "the event loop uses epoll, eventfd and futexes, which are Linux' own"
+_targets = (
+    Target("manylinux-x86_64", "x86_64-unknown-linux-gnu", "manylinux2014"),
+    Target("manylinux-aarch64", "aarch64-unknown-linux-gnu", "manylinux2014"),
+    Target("musllinux-x86_64", "x86_64-unknown-linux-musl", "musllinux_1_2"),
+    Target("musllinux-aarch64", "aarch64-unknown-linux-musl", "musllinux_1_2"),
+    Target("macos-arm64", "aarch64-apple-darwin", "macosx_11_0", _NO_EVENT_LOOP),
+    Target("macos-x86_64", "x86_64-apple-darwin", "macosx_10_12", _NO_EVENT_LOOP),
+    Target("windows-x86_64", "x86_64-pc-windows-msvc", "win_amd64", _NO_EVENT_LOOP),
+)
+TARGETS = {target.name: target for target in _targets}

@@ -1,0 +1,43 @@
+"""What goes into a wheel beside the package."""
+
+import json
+from pathlib import Path
+
+from release.licenses import ROOT, linked_crates, third_party_licenses
+from release.targets import TARGETS
+from release.wheels import settle_sbom
+
+
+def test_licences_are_those_of_linked_crates_alone() -> None:
+    names = {crate["name"] for crate in linked_crates("x86_64-unknown-linux-gnu")}
+    assert {"pyo3", "rustls", "ring", "zstd"} <= names
+    assert not names & {"pyo3-macros", "syn", "cc", "pyo3-build-config", "loom", "grete-wire"}
+    assert "windows-sys" not in names
+
+
+def test_each_licence_text_appears_once() -> None:
+    text = third_party_licenses("x86_64-unknown-linux-gnu")
+    head, *texts = text.split(f"\n\n{'=' * 100}\n\n")
+    assert "ring 0.17" in head
+    bodies = [one.partition(":\n\n")[2] for one in texts]
+    assert len(bodies) == len(set(bodies)) > 10
+
+
+def test_an_sbom_has_nothing_of_its_build(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    bill = {
+        "serialNumber": "urn:1",
+        "metadata": {"timestamp": "now", "x": 1},
+        "components": [f"path+{ROOT.as_uri()}/a"],
+    }
+    path.write_text(json.dumps(bill))
+    settle_sbom(path)
+    assert json.loads(path.read_text()) == {"metadata": {"x": 1}, "components": ["path+file:///grete/a"]}
+
+
+def test_platforms_without_a_wheel_say_why() -> None:
+    assert {name for name, target in TARGETS.items() if target.blocked} == {
+        "macos-arm64",
+        "macos-x86_64",
+        "windows-x86_64",
+    }
