@@ -22,6 +22,7 @@ SIDE_BY_SIDE = -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder --max-wo
 FUZZ_SECONDS ?= 900
 BENCH_ARGS ?=
 WHEEL_ARGS ?=
+SDIST_ARGS ?=
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock rust-toolchain.toml
 PYTHON_PATHS := $(wildcard python tests benchmarks examples release)
@@ -146,9 +147,8 @@ wheels: $(STAMPS)/release  ## wheels for all platforms, in build/wheels (WHEEL_A
 	$(BIN)/python -m release.wheels $(WHEEL_ARGS)
 
 .PHONY: sdist
-sdist: $(STAMPS)/tools  ## a source distribution in build/sdist
-	rm -rf build/sdist
-	$(BIN)/maturin sdist --out build/sdist
+sdist: $(STAMPS)/release  ## source distributions in build/sdist, with and without the crates (SDIST_ARGS="--check")
+	$(BIN)/python -m release.sdist $(SDIST_ARGS)
 
 .PHONY: clean
 clean:  ## remove all that was built, the jars too
