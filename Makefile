@@ -22,6 +22,7 @@ SIDE_BY_SIDE = -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder --max-wo
 FUZZ_SECONDS ?= 900
 BENCH_ARGS ?=
 WHEEL_ARGS ?=
+AUDIT_ARGS ?=
 SDIST_ARGS ?=
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock rust-toolchain.toml
@@ -145,6 +146,10 @@ $(STAMPS)/release: $(STAMPS)/tools pyproject.toml
 .PHONY: wheels
 wheels: $(STAMPS)/release  ## wheels for all platforms, in build/wheels (WHEEL_ARGS="--targets musllinux-x86_64 --pythons 3.13")
 	$(BIN)/python -m release.wheels $(WHEEL_ARGS)
+
+.PHONY: audit
+audit: $(STAMPS)/release  ## known weaknesses, licences and sources of what is linked or installed (AUDIT_ARGS=--required)
+	$(BIN)/python -m release.audit $(AUDIT_ARGS)
 
 .PHONY: sdist
 sdist: $(STAMPS)/release  ## source distributions in build/sdist, with and without the crates (SDIST_ARGS="--check")
