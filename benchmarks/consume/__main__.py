@@ -28,11 +28,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--records", type=int, help="at most so many records per topic")
     parser.add_argument("--scale", type=float, default=1.0, help="times the size of every topic")
     parser.add_argument("--bootstrap", help="an existing single-node broker with none of these topics")
+    parser.add_argument("--tls", action="store_true", help="over TLS, the clients that can; writes consume_tls.*")
     parser.add_argument("--broker-core", type=int, default=0)
     parser.add_argument("--client-core", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds per process")
     parser.add_argument("--out", type=Path, default=results.RESULTS, help="directory for consume.{json,md,svg}")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.tls and options.bootstrap:
+        parser.error("--tls starts a broker of its own: leave --bootstrap out")
+    return options
 
 
 def main() -> int:
@@ -42,16 +46,19 @@ def main() -> int:
     cores.check()
     topics = [TOPICS[name] for name in named(options.topics.split(","), TOPICS, "topic")]
     clients = [CLIENTS[name] for name in named(options.clients.split(","), CLIENTS, "client")]
-    with broker(options.bootstrap, cores.broker) as kafka:
-        facts = {**results.circumstances(kafka), "cores": asdict(cores)}
+    with broker(options.bootstrap, cores.broker, options.tls) as kafka:
+        facts = {**results.circumstances(kafka), "cores": asdict(cores), "tls": options.tls}
         measured = measure(
             kafka, cores, topics, clients, options.rounds, options.scale, options.records, options.timeout
         )
     page = report.markdown(facts, measured, options.rounds)
     print(page)
-    paths = results.write(options.out, "consume", report.data(facts, measured), page, report.plot(facts, measured))
+    name = "consume_tls" if options.tls else "consume"
+    paths = results.write(options.out, name, report.data(facts, measured), page, report.plot(facts, measured))
     say(f"written: {', '.join(map(str, paths))}")
-    return int(bool(measured.failures) or any(result.missed for result in check_targets(rows(measured.runs))))
+    return int(
+        bool(measured.failures) or any(result.missed for result in check_targets(rows(measured.runs), options.tls))
+    )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.common.broker import Broker, Tls
 from benchmarks.common.build import c_program, floor_program, go_program, java_command
 
 from .topics import TOPICS, Filled
@@ -32,18 +33,22 @@ class Client:
     extra: tuple[str, ...] = ()
     # An app is imported by `grete run`: what to read comes through the environment.
     by_environment: bool = False
+    # How it connects to a broker over TLS; None: it is not measured there.
+    over_tls: Callable[[Tls], list[str]] | None = None
 
     def records(self, filled: Filled) -> int:
         """How many records it reads: slow ones read the start of the topic only."""
         return min(filled.records, self.limit or filled.records)
 
-    def command(self, bootstrap: str, filled: Filled) -> list[str]:
+    def command(self, broker: Broker, filled: Filled) -> list[str]:
         """The whole command line."""
         if self.by_environment:
             return self.program()
+        tls = self.over_tls(broker.tls) if broker.tls and self.over_tls else []
+        bootstrap = broker.tls.bootstrap if broker.tls else broker.bootstrap
         common = [bootstrap, filled.topic.name, str(filled.topic.partitions), str(self.records(filled))]
         settings = [f"{name}={value}" for name, value in self.settings.items()]
-        return [*self.program(), *common, *self.extra, *settings]
+        return [*self.program(), *common, *self.extra, *settings, *tls]
 
     def environment(self, bootstrap: str, filled: Filled) -> dict[str, str]:
         """Variables that are added to the environment."""
@@ -65,7 +70,16 @@ def _floor(mode: str, text: str, topics: frozenset[str] = ALL) -> Client:
         note="max.partition.fetch.bytes 1 MiB",
         topics=topics,
         extra=(mode,),
+        over_tls=lambda tls: [str(tls.authority)],
     )
+
+
+def _librdkafka_names(tls: Tls) -> list[str]:
+    return ["security.protocol=SSL", f"ssl.ca.location={tls.authority}"]
+
+
+def _java_names(tls: Tls) -> list[str]:
+    return ["security.protocol=SSL", "ssl.truststore.type=PEM", f"ssl.truststore.location={tls.authority}"]
 
 
 RDKAFKA_TUNED = {"queued.min.messages": "1000000", "fetch.queue.backoff.ms": "10"}
@@ -75,9 +89,17 @@ _clients = (
     _floor("read", "batch headers only"),
     _floor("crc", "CRC"),
     _floor("crcparse", "CRC + parse", PLAIN),
-    Client("grete-columns", _python("grete_columns"), {"only": "Grete, columns"}, GRETE_TUNED),
+    Client(
+        "grete-columns", _python("grete_columns"), {"only": "Grete, columns"}, GRETE_TUNED, over_tls=_librdkafka_names
+    ),
     Client("grete-columns-defaults", _python("grete_columns"), {"only": "Grete, columns, all defaults"}, topics=MAIN),
-    Client("grete-rows", _python("grete_rows"), {"only": "Grete, rows with .value"}, GRETE_TUNED),
+    Client(
+        "grete-rows",
+        _python("grete_rows"),
+        {"only": "Grete, rows with .value"},
+        GRETE_TUNED,
+        over_tls=_librdkafka_names,
+    ),
     Client(
         "grete-app",
         lambda: [str(Path(sys.executable).with_name("grete")), "run", "benchmarks.consume.clients.grete_app:app"],
@@ -91,6 +113,7 @@ _clients = (
         {"only": "librdkafka, C API"},
         RDKAFKA_TUNED,
         note="rd_kafka_consume_batch_queue(10000); CRC not checked (its default)",
+        over_tls=_librdkafka_names,
     ),
     Client(
         "franz",
@@ -105,6 +128,7 @@ _clients = (
         {"cold": "Java, cold (1st pass)", "warm": "Java, warm (3rd pass)"},
         note="max.poll.records=10000, -Xms512m -Xmx1g",
         extra=("3",),
+        over_tls=_java_names,
     ),
     Client(
         "confluent",
@@ -112,6 +136,7 @@ _clients = (
         {"only": "confluent-kafka, consume(10000)"},
         RDKAFKA_TUNED,
         note="CRC not checked (its default)",
+        over_tls=_librdkafka_names,
     ),
     Client(
         "confluent-defaults",

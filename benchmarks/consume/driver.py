@@ -50,7 +50,7 @@ def measure(
         for filled in found.topics:
             for client in clients:
                 key = (filled.topic.name, client.name)
-                if key in failed or filled.topic.name not in client.topics:
+                if key in failed or filled.topic.name not in client.topics or (broker.tls and not client.over_tls):
                     continue
                 try:
                     found.runs += one(broker, cores, client, filled, timeout, f"round {number}/{rounds}")
@@ -63,7 +63,7 @@ def measure(
 
 def one(broker: Broker, cores: Cores, client: Client, filled: Filled, timeout: float, where: str) -> list[Run]:
     """One process; the passes that the table shows."""
-    words, environment = client.command(broker.bootstrap, filled), client.environment(broker.bootstrap, filled)
+    words, environment = client.command(broker, filled), client.environment(broker.bootstrap, filled)
     lines = run_client(words, cores.client, timeout, environment)
     runs = []
     for line in lines:

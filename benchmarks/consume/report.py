@@ -88,7 +88,7 @@ def markdown(facts: Mapping[str, Any], measured: Measurement, rounds: int) -> st
     """The whole page."""
     found = rows(measured.runs)
     parts = [
-        "# Consume",
+        "# Consume over TLS" if facts.get("tls") else "# Consume",
         results.paragraph(facts),
         (
             f"Client on core {facts['cores']['client']}, medians of {rounds} interleaved rounds. Producer: {PRODUCER}. "
@@ -103,7 +103,7 @@ def markdown(facts: Mapping[str, Any], measured: Measurement, rounds: int) -> st
             f"## {topic.name}: {filled.records:,} records, {topic.text}, {topic.partitions} partition{plural}{codec}"
         )
         parts.append(topic_table(filled, found))
-    parts += ["## Targets", target_table(check_targets(found))]
+    parts += ["## Targets", target_table(check_targets(found, facts.get("tls", False)))]
     parts += ["## Versions and settings", settings_list(list(CLIENTS.values()), found)]
     if measured.failures:
         parts += ["## Failed", *(f"```\n{failure}\n```" for failure in measured.failures)]

@@ -57,6 +57,12 @@ TARGETS = (
     Target("T100", "second", DEFAULTS, COLUMNS, 0.8),
 )
 
+TLS_TARGETS = tuple(
+    Target(topic, "CPU second", COLUMNS, peer, 3)
+    for topic in ("T23", "T100", "T100lz4")
+    for peer in (CONFLUENT, "java/warm")
+)
+
 
 @dataclass(frozen=True)
 class TargetResult:
@@ -75,8 +81,8 @@ class TargetResult:
         return "not measured" if self.measured is None else "MISSED" if self.missed else "ok"
 
 
-def check_targets(rows: Mapping[tuple[str, str], Row]) -> list[TargetResult]:
-    """Every target whose topic was read."""
+def check_targets(rows: Mapping[tuple[str, str], Row], tls: bool = False) -> list[TargetResult]:
+    """Every target whose topic was read. `tls`: the rows were measured over TLS."""
     topics = {topic for topic, _ in rows}
     return [
         TargetResult(
@@ -84,6 +90,6 @@ def check_targets(rows: Mapping[tuple[str, str], Row]) -> list[TargetResult]:
             target.factor,
             target.measured(rows),
         )
-        for target in TARGETS
+        for target in (TLS_TARGETS if tls else TARGETS)
         if target.topic in topics
     ]

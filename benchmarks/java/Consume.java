@@ -9,7 +9,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 
-/** Throughput: Consume BOOTSTRAP TOPIC PARTITIONS RECORDS PASSES. Each pass is a consumer of its own in this JVM. */
+/** Throughput: Consume BOOTSTRAP TOPIC PARTITIONS RECORDS PASSES [NAME=VALUE ...]. Each pass is a consumer of its own in this JVM. */
 final class Consume {
     private Consume() {}
 
@@ -21,13 +21,18 @@ final class Consume {
         int passes = Integer.parseInt(words[4]);
         for (int pass = 1; pass <= passes; pass++) {
             String name = pass == 1 ? "cold" : pass == passes ? "warm" : "pass " + pass;
-            consume(name, words[0], partitions, Long.parseLong(words[3]));
+            consume(name, words[0], partitions, Long.parseLong(words[3]), words);
         }
     }
 
-    private static void consume(String pass, String bootstrap, List<TopicPartition> partitions, long total)
+    private static void consume(
+            String pass, String bootstrap, List<TopicPartition> partitions, long total, String[] words)
             throws Exception {
         Properties settings = Bench.settings(bootstrap);
+        for (int at = 5; at < words.length; at++) {
+            int equals = words[at].indexOf('=');
+            settings.put(words[at].substring(0, equals), words[at].substring(equals + 1));
+        }
         settings.put(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, 10000);
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings)) {
             consumer.assign(partitions);

@@ -12,42 +12,14 @@ import pytest
 
 import grete
 from grete.client import Admin, Consumer, Producer
-from tests.kafka import ApacheCluster, chosen
-from tests.kafka.certificates import Authority, Identity
-from tests.kafka.node import Node
+from tests.kafka import chosen
+from tests.kafka.certificates import Authority
 from tests.kafka.ports import ReservedPort
+from tests.kafka.tls_cluster import TlsCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apache("Kafka's own TLS, in Java")]
 GRETE = [sys.executable, "-m", "grete"]
 PASSWORD = "hunter2 hunter2"
-
-
-class TlsCluster(ApacheCluster):
-    """A broker with the listeners PLAINTEXT, TLS and MUTUAL."""
-
-    def __init__(self, version: str, authority: Authority, broker: Identity) -> None:
-        super().__init__(version)
-        self.tls, self.mutual = ReservedPort(), ReservedPort()
-        self.authority, self.broker = authority, broker
-
-    def _node_properties(self, node: Node, voters: str, data: Path) -> dict[str, str]:
-        settings = super()._node_properties(node, voters, data)
-        for name, port in (("TLS", self.tls), ("MUTUAL", self.mutual)):
-            for setting in ("listeners", "advertised.listeners"):
-                settings[setting] += f",{name}://localhost:{port.number}"
-            settings["listener.security.protocol.map"] += f",{name}:SSL"
-        return settings | {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self.broker.keystore),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.authority.file),
-            "listener.name.mutual.ssl.client.auth": "required",
-        }
-
-    def _close(self) -> None:
-        super()._close()
-        for port in (self.tls, self.mutual):
-            port.release()
 
 
 @pytest.fixture(scope="module")

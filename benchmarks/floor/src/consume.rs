@@ -7,6 +7,7 @@ use crate::Failure;
 use crate::batch::Walk;
 use crate::fetch::{Fetcher, Limits};
 use crate::process::{cpu_time, peak_rss};
+use crate::wire::Connection;
 
 /// How much is done with the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,8 +31,20 @@ impl Mode {
     }
 }
 
-pub fn run(bootstrap: &str, topic: &str, partitions: usize, total: u64, mode: Mode) -> Result<(), Failure> {
-    let mut fetcher = Fetcher::connect(bootstrap, topic, Limits::default())?;
+/// Reads the topic. `authority`: the PEM file of the CA, for TLS; None: plain text.
+pub fn run(
+    bootstrap: &str,
+    topic: &str,
+    partitions: usize,
+    total: u64,
+    mode: Mode,
+    authority: Option<&str>,
+) -> Result<(), Failure> {
+    let connection = match authority {
+        None => Connection::open(bootstrap)?,
+        Some(file) => Connection::open_tls(bootstrap, file)?,
+    };
+    let mut fetcher = Fetcher::new(connection, topic, Limits::default());
     let mut offsets = vec![0; partitions];
     let (mut records, mut bytes) = (0u64, 0u64);
     let mut start = None;

@@ -37,8 +37,8 @@ pub struct Portion {
 }
 
 impl Fetcher {
-    pub fn connect(bootstrap: &str, topic: &str, limits: Limits) -> Result<Self, Failure> {
-        Ok(Self { connection: Connection::open(bootstrap)?, topic: topic.into(), limits })
+    pub fn new(connection: Connection, topic: &str, limits: Limits) -> Self {
+        Self { connection, topic: topic.into(), limits }
     }
 
     /// Asks once for every partition from its offset in `offsets` and waits for the answer.

@@ -6,6 +6,7 @@ use crate::Failure;
 use crate::batch::Walk;
 use crate::fetch::{Fetcher, Limits};
 use crate::process::{cpu_time, peak_rss};
+use crate::wire::Connection;
 
 /// Fields that the handler stores of each value: u64 sequence, u64 send time in ns since 1970, u32 (little endian).
 struct Seen {
@@ -23,7 +24,7 @@ pub struct Plan {
 }
 
 pub fn run(bootstrap: &str, topic: &str, plan: &Plan) -> Result<(), Failure> {
-    let mut fetcher = Fetcher::connect(bootstrap, topic, Limits::default())?;
+    let mut fetcher = Fetcher::new(Connection::open(bootstrap)?, topic, Limits::default());
     let mut offsets = [0i64];
     let length = plan.warm_up + plan.seconds * plan.windows as f64;
     let mut seen: Vec<Seen> = Vec::with_capacity((plan.per_second as f64 * (length + 10.0)) as usize);

@@ -2,12 +2,21 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::Failure;
 
+/// Bytes in both directions, as they are or over TLS.
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
 /// One connection that asks and waits; both buffers are reused.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     correlation: i32,
     request: Vec<u8>,
     response: Vec<u8>,
@@ -18,7 +27,25 @@ impl Connection {
     pub fn open(bootstrap: &str) -> Result<Self, Failure> {
         let stream = TcpStream::connect(bootstrap)?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, correlation: 0, request: Vec::new(), response: Vec::new(), length: 0 })
+        Ok(Self::over(Box::new(stream)))
+    }
+
+    /// Opens a connection over TLS. `authority`: PEM file with the certificate that signs the broker's.
+    pub fn open_tls(bootstrap: &str, authority: &str) -> Result<Self, Failure> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(authority)? {
+            roots.add(certificate?)?;
+        }
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let host = bootstrap.rsplit_once(':').ok_or("the address is HOST:PORT")?.0.to_owned();
+        let session = ClientConnection::new(Arc::new(config), ServerName::try_from(host)?)?;
+        let socket = TcpStream::connect(bootstrap)?;
+        socket.set_nodelay(true)?;
+        Ok(Self::over(Box::new(StreamOwned::new(session, socket))))
+    }
+
+    fn over(stream: Box<dyn Stream>) -> Self {
+        Self { stream, correlation: 0, request: Vec::new(), response: Vec::new(), length: 0 }
     }
 
     /// Sends the request whose body `encode` appends, and waits. The answer's body is in [`Connection::answer`].
