@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import grete
 from grete._config import layers
@@ -333,3 +335,26 @@ def test_a_source_that_hangs_is_named_and_its_last_token_expires(
     eventually(lambda: "late" in states, 20.0, "the token that came late")
     users[0] = 0
     eventually(lambda: not is_refreshed(name), 20.0, "the end of the thread")
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text() | st.sampled_from(["access_token", "expires_in"]), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@given(_json | st.tuples(_json, _json) | st.tuples(_json, _json, _json, _json) | st.binary())
+@example({"access_token": "a", "expires_in": 10**400})
+@example(("a", 10**400))
+@example("x." + base64.urlsafe_b64encode(b'{"exp": 1' + b"0" * 400 + b"}").decode() + ".y")
+def test_whatever_a_source_returns_is_a_token_or_a_value_error(result: object) -> None:
+    try:
+        found = token.from_result(result, 1_000_000.0)
+    except ValueError:
+        return
+    assert found.value.isascii()
+    assert 1_000_000.0 < found.expires_at < float("inf")

@@ -62,7 +62,7 @@ def _kind(value: object) -> str:
 def _number(value: object, name: str) -> float:
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"its {name} is no number") from None
     if not 0 < number < float("inf"):
         raise ValueError(f"its {name} is not a number above 0")
