@@ -83,7 +83,7 @@ fn first_message(out: &[AuthenticationAction]) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Replaces `%` in an answer by the nonce of the client, without which SCRAM would look at nothing else.
+/// Replaces `%` in an answer by the nonce of the client, without which SCRAM would check nothing else.
 fn echoed(bytes: &[u8], first: &[u8]) -> Vec<u8> {
     let nonce = first.windows(2).position(|two| two == b"r=").map_or(&[][..], |at| &first[at + 2..]);
     let mut out = Vec::with_capacity(bytes.len() + nonce.len());

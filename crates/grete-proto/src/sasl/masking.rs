@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::config::{Credentials, SaslConfig};
 use super::plain;
-use super::token::Token;
+use super::token::{Token, TokenState};
 
 /// Replacement of a secret in a text.
 const MASK: &str = "********";
@@ -18,13 +18,19 @@ const MASK: &str = "********";
 const MIN_MASKED_BYTES: usize = 4;
 
 /// Returns a broker's text without the password or token, in the forms in which a broker has them: as they are, and in
-/// base64, alone or in the message of PLAIN. `token`: the token of the login.
+/// base64, alone or in the message of PLAIN. `token`: the token of the login. The token of the store is masked, too, since
+/// the broker may know it from another connection.
 pub(super) fn without_secrets<'t>(config: &SaslConfig, text: &'t str, token: Option<&Token>) -> Cow<'t, str> {
     let mut secrets: Vec<Zeroizing<Vec<u8>>> = Vec::new();
     if let Credentials::Password { username, password } = config.credentials() {
         secrets.push(Zeroizing::new(password.expose().as_bytes().to_vec()));
         secrets.push(Zeroizing::new(prepare(password.expose(), true).into_owned().into_bytes()));
         secrets.push(plain::message(username, password));
+    }
+    if let Credentials::Token(store) = config.credentials()
+        && let TokenState::Ready(current) = store.state()
+    {
+        secrets.push(Zeroizing::new(current.value().to_vec()));
     }
     secrets.extend(token.map(|token| Zeroizing::new(token.value().to_vec())));
     let mut shown = Cow::Borrowed(text);

@@ -425,3 +425,19 @@ fn no_secret_is_printed() {
         assert!(!text.contains("s3cret") && !text.contains("115, 51, 99"), "{text}");
     }
 }
+
+#[test]
+fn a_token_is_masked_in_the_mechanisms_that_a_broker_lists() {
+    let store = Arc::new(TokenStore::default());
+    store.set(token("a-token-of-another-connection", &[]));
+    let mut login = Login::new(&with_tokens(&store));
+    assert!(matches!(login.step(AuthenticationEvent::Tick), Some(AuthenticationAction::Handshake(_))));
+    let response = SaslHandshakeResponse {
+        error_code: ErrorCode::UNSUPPORTED_SASL_MECHANISM.0,
+        mechanisms: vec!["PLAIN".into(), "a-token-of-another-connection".into()],
+    };
+    let Some(AuthenticationAction::Failed(error)) = login.step(AuthenticationEvent::Handshake(response)) else {
+        panic!("the mechanism is refused")
+    };
+    assert!(error.to_string().contains("PLAIN, ********"), "{error}");
+}
