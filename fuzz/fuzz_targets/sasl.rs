@@ -9,7 +9,8 @@ use grete_proto::sasl::{Credentials, Mechanism, SaslConfig, Token, TokenStore};
 use grete_wire::messages::{SaslAuthenticateResponse, SaslHandshakeResponse};
 use libfuzzer_sys::fuzz_target;
 
-const SECRET: &str = "fuzzed-secret-7261";
+/// Its first character is no hexadecimal digit: the escape of a control character before the others would complete it.
+const SECRET: &str = "zecret-7261-of-alice";
 const FACTOR: usize = 16;
 const CAP: usize = 64 * 1024;
 
