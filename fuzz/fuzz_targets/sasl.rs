@@ -25,6 +25,10 @@ fuzz_target!(|data: &[u8]| {
         let mut first = first_message(&out);
         // A zero byte ends each answer.
         for bytes in data.split(|byte| *byte == 0) {
+            // The connection is closed now, or it is used for other requests.
+            if out.iter().any(is_end) {
+                break;
+            }
             let answer = echoed(bytes, &first);
             let response = SaslAuthenticateResponse {
                 auth_bytes: answer.as_slice().into(),
@@ -34,9 +38,7 @@ fuzz_target!(|data: &[u8]| {
             login.step(2, AuthenticationEvent::Authenticate(response), &mut out);
             first.clear();
         }
-        let ends = out.iter().filter(|action| is_end(action)).count();
-        // After the end, each further response is one more failure: the connection has been closed long since.
-        assert!(ends >= 1 || out.len() <= 6);
+        assert!(out.iter().filter(|action| is_end(action)).count() <= 1);
         for action in &out {
             if let AuthenticationAction::Failed(error) = action {
                 let text = error.to_string();
