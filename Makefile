@@ -6,18 +6,21 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Tests start hundreds of Python processes: without compiled modules each of them compiles for a second or more, and each of
+# pytest's workers rewrites all asserts.
+unexport PYTHONDONTWRITEBYTECODE
 # Where what was installed when is noted; newer than all that it was made from, or it is made again.
 STAMPS := $(VENV)/stamps
 # tests.rerun (.ci/run) repeats up to three failed tests once.
 PYTEST = $(BIN)/python -m $(PYTEST_MODULE)
 PYTEST_MODULE ?= pytest
 PYTEST_ARGS ?=
-# So many at a time, each with brokers of its own (Apache Kafka: 1 GB of memory): most of a test is waiting. A file's tests stay together,
-# for the brokers that they share, and those that take long come first. A process that ends in the middle (see
-# faulthandler_exit_on_timeout) ends the run: its test would only do the same to another one. PYTEST_JOBS=0 for one after the
-# other, in one process.
-PYTEST_JOBS ?= 3
-SIDE_BY_SIDE = -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# So many at a time, each with brokers of its own (Apache Kafka: 1 GB of memory, so it is half as many): most of a test is
+# waiting. A file's tests stay together, for the brokers that they share, and those that take long come first. A process that
+# ends in the middle (see faulthandler_exit_on_timeout) ends the run: its test would only do the same to another one.
+# PYTEST_JOBS=0 for one after the other, in one process.
+PYTEST_JOBS ?=
+side_by_side = -n $(or $(PYTEST_JOBS),$(1)) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # For each fuzz target, in make soak.
 FUZZ_SECONDS ?= 900
 BENCH_ARGS ?=
@@ -70,7 +73,7 @@ agent: $(STAMPS)/agent  ## Datadog's test agent, in .venv/agent
 .PHONY: test
 test: build agent  ## every test that needs no Java: the brokers are embedded ones
 	cargo test --workspace --quiet
-	$(PYTEST) $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+	$(PYTEST) $(call side_by_side,6) $(PYTEST_ARGS)
 
 # Which of the tests with brokers run on Apache Kafka: an expression of pytest's -m.
 KAFKA_TESTS ?= kafka and not soak
@@ -81,7 +84,7 @@ test-kafka: build kafka agent  ## the tests with brokers again, on Apache Kafka 
 	libs=$$(KAFKA_VERSION=4.3.0 $(BIN)/python -m tests.kafka --jars) && \
 	    KAFKA_CLASSPATH="$$libs/*" cargo test --quiet -p grete-wire --test messages --test records -- --ignored
 	$(BIN)/python -m tests.kafka.differential
-	$(PYTEST) --kafka=apache -m '$(KAFKA_TESTS)' $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+	$(PYTEST) --kafka=apache -m '$(KAFKA_TESTS)' $(call side_by_side,3) $(PYTEST_ARGS)
 
 .PHONY: soak
 soak: build kafka agent  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions
