@@ -20,7 +20,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod api;
+pub mod access;
+mod api;
 pub mod buffer_pool;
 mod compression;
 pub mod error;

@@ -4,6 +4,7 @@
 //! read; no other event wakes it, except to write log events. An operation may need several requests, one after the
 //! other on the caller's thread, all within the deadline of its [`CallContext`].
 
+mod acls;
 mod call_context;
 mod cluster;
 mod configs;

@@ -141,7 +141,8 @@ pub(super) fn unknown_topic_error(topic: &str, accumulator: &Accumulator) -> Cli
 pub(super) fn topic_error(topic: &str, code: ErrorCode) -> ClientError {
     match code {
         ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
-            ClientError::Authorization(format!("topic {topic:?}: {} ({})", code.message(), code.name()))
+            let needed = NeededAcl { operation: "Describe", kind: "topic", name: topic, user: None };
+            ClientError::Authorization(format!("topic {topic:?}: not allowed ({}): {needed}", code.name()))
         }
         code => log_messages::kafka_error(&format!("topic {topic:?}"), code),
     }

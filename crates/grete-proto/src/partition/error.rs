@@ -54,7 +54,7 @@ pub enum PartitionError {
         end_offset: i64,
     },
     /// The principal lacks the ACL operation READ on the topic.
-    #[error("not allowed to read {tp}: give the principal the ACL operation READ on topic {}", .tp.topic)]
+    #[error("not allowed to read {tp}: {}", needed("Read", "topic", &.tp.topic))]
     NotAuthorized {
         /// Partition that stopped.
         tp: TopicPartition,

@@ -69,7 +69,7 @@ pub enum ProduceError {
         partition: i32,
     },
     /// The user has no permission to write to the topic.
-    #[error("{}: {} {}", fmt_place(.topic, *.partition), .code.name(), .code.message())]
+    #[error("{}: not allowed ({}): {}", fmt_place(.topic, *.partition), .code.name(), needed("Write", "topic", .topic))]
     Authorization {
         /// Topic of the records.
         topic: Arc<str>,
