@@ -3,7 +3,7 @@
 use std::fmt;
 
 use grete_proto::request::AddressFault;
-use grete_wire::NeededAcl;
+use grete_wire::access::NeededAcl;
 use grete_wire::error_code::ErrorCode;
 
 use crate::config::ConfigError;
@@ -64,7 +64,7 @@ fn hint(code: ErrorCode, subject: &Subject) -> &'static str {
 }
 
 /// Returns the ACL that a refused operation needs, to be appended to the message; empty: the code has another meaning.
-fn needed(operation: &str, subject: &Subject, code: ErrorCode) -> String {
+fn needed(operation: &str, subject: &Subject, code: ErrorCode, user: Option<&str>) -> String {
     let operation = match operation {
         "create_topics" => "Create",
         "delete_topics" | "delete_groups" | "delete_offsets" | "delete_records" => "Delete",
@@ -75,12 +75,16 @@ fn needed(operation: &str, subject: &Subject, code: ErrorCode) -> String {
         _ => "Describe",
     };
     let (kind, name) = match (code, subject) {
-        (ErrorCode::TOPIC_AUTHORIZATION_FAILED, Subject::Topic(name) | Subject::Partition(name, _)) => ("topic", name.as_str()),
-        (ErrorCode::GROUP_AUTHORIZATION_FAILED, Subject::Group(name) | Subject::Member(name, _)) => ("group", name.as_str()),
+        (ErrorCode::TOPIC_AUTHORIZATION_FAILED, Subject::Topic(name) | Subject::Partition(name, _)) => {
+            ("topic", name.as_str())
+        }
+        (ErrorCode::GROUP_AUTHORIZATION_FAILED, Subject::Group(name) | Subject::Member(name, _)) => {
+            ("group", name.as_str())
+        }
         (ErrorCode::CLUSTER_AUTHORIZATION_FAILED, _) => ("cluster", ""),
         _ => return String::new(),
     };
-    format!("; {}", NeededAcl { operation, kind, name, user: None })
+    format!("; {}", NeededAcl { operation, kind, name, user })
 }
 
 /// Error of a client's call, or the reason for the end of the client.
@@ -143,7 +147,7 @@ pub enum ClientError {
         operation: String,
     },
     /// The broker refused an operation on a topic or a group.
-    #[error("{operation} of {subject}: {} ({}){}{}", .message.trim_end_matches('.'), .code.name(), hint(*.code, .subject), needed(operation, subject, *.code))]
+    #[error("{operation} of {subject}: {} ({}){}{}", .message.trim_end_matches('.'), .code.name(), hint(*.code, .subject), needed(operation, subject, *.code, .user.as_deref()))]
     Refused {
         /// Operation that was refused.
         operation: String,
@@ -153,6 +157,8 @@ pub enum ClientError {
         code: ErrorCode,
         /// Message of the broker, or the client's text for the code.
         message: String,
+        /// User of the client's login; `None`: there is none, or a token names the user.
+        user: Option<String>,
     },
     /// The broker answered with an error.
     #[error("{operation}: the broker answered {name} ({code}): {message}")]

@@ -31,10 +31,20 @@ impl std::fmt::Display for NeededAcl<'_> {
     }
 }
 
+/// Returns the ACL that is needed, for a client that does not know its own user here.
+#[must_use]
+pub const fn needed<'a>(operation: &'static str, kind: &'static str, name: &'a str) -> NeededAcl<'a> {
+    NeededAcl { operation, kind, name, user: None }
+}
+
 /// Quotes a word for a shell if that is necessary.
 fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-:/=@,+".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 #[cfg(test)]

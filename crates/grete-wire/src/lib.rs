@@ -21,7 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
-mod api;
+pub mod api;
 pub mod buffer_pool;
 mod compression;
 pub mod error;

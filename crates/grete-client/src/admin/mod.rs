@@ -57,6 +57,8 @@ pub struct Admin {
 }
 
 struct AdminInner {
+    /// User of the login; `None`: there is none, or a token names the user.
+    user: Option<String>,
     requests: Arc<RequestQueue<AdminEvent>>,
     state: Arc<AdminState>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -65,6 +67,12 @@ struct AdminInner {
 }
 
 impl Admin {
+    /// Returns the user of the login; `None`: there is none, or a token names the user.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        self.inner.user.as_deref()
+    }
+
     /// Starts the network thread, which connects with the first request. `log` is called by threads that wait for a
     /// response.
     ///
@@ -90,6 +98,7 @@ impl Admin {
         let thread = spawn_network_thread("grete-admin", event_loop, owner)?;
         Ok(Self {
             inner: Arc::new(AdminInner {
+                user: config.user().map(str::to_owned),
                 requests,
                 state,
                 thread: Mutex::new(Some(thread)),

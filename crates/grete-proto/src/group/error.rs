@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use grete_wire::ErrorCode;
+use grete_wire::access::needed;
 
 /// Error that ends the membership for good.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! Errors that stop a partition from being fetched.
 
+use grete_wire::access::needed;
 use grete_wire::error::WireError;
 use grete_wire::error_code::ErrorCode;
 

@@ -51,7 +51,7 @@ impl Admin {
                     true
                 }
             };
-            work(admin, &CallContext::new(operation, timeout, &interrupted))
+            work(admin, &CallContext::new(operation, timeout, &interrupted).of_user(admin.user()))
         });
         log_event::take_raised()?;
         match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {

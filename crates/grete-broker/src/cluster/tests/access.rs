@@ -194,7 +194,8 @@ fn an_idempotent_producer_needs_write_on_any_topic() {
     assert_eq!(fixture.call(alice, 4, &request, code), CLUSTER_FAILED);
     grant(&mut fixture, ResourceType::Topic, "orders", Operation::Write);
     assert_eq!(fixture.call(alice, 4, &request, code), 0);
-    let transactional = InitProducerIdRequest { transactional_id: Some("t".into()), transaction_timeout_ms: 1000, ..request };
+    let transactional =
+        InitProducerIdRequest { transactional_id: Some("t".into()), transaction_timeout_ms: 1000, ..request };
     let failed = ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED.0;
     assert_eq!(fixture.call(alice, 4, &transactional, code), failed);
     grant(&mut fixture, ResourceType::TransactionalId, "t", Operation::Write);

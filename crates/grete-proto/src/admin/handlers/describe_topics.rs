@@ -69,5 +69,11 @@ fn describe(name: &str, topic: &MetadataResponseTopic<'_>) -> TopicDescription {
     };
     let mut partitions: Vec<PartitionDescription> = topic.partitions.iter().map(partition).collect();
     partitions.sort_unstable_by_key(|partition| partition.id);
-    TopicDescription { name: name.to_owned(), id: topic.topic_id, internal: topic.is_internal, partitions, operations: topic.topic_authorized_operations }
+    TopicDescription {
+        name: name.to_owned(),
+        id: topic.topic_id,
+        internal: topic.is_internal,
+        partitions,
+        operations: topic.topic_authorized_operations,
+    }
 }
