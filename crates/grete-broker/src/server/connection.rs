@@ -41,7 +41,7 @@ pub(super) struct Connection {
     /// All responses of a closing connection are written, and the client sees the end of the stream.
     finished: bool,
     wants_writable: bool,
-    /// The certificate of the client was looked at.
+    /// The certificate of the client was read.
     is_identified: bool,
 }
 

@@ -21,7 +21,7 @@ const MAX_ACLS: usize = 100_000;
 /// Maximum length of each text of an ACL, in bytes, as in Kafka's records of ACLs.
 const MAX_TEXT_BYTES: usize = 32_767;
 
-/// What Kafka's brokers say without an authorizer.
+/// Message of Kafka's brokers without an authorizer.
 const NO_AUTHORIZER: &str = "No Authorizer is configured.";
 
 impl Cluster {

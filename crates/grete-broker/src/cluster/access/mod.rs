@@ -1,4 +1,4 @@
-//! What the client of a request may do, if the brokers have an authorizer.
+//! Rights of the client of a request, if the brokers have an authorizer.
 //!
 //! A request is checked before its handler. Parts that the client may not do are taken out (`requests`), and their
 //! refusals wait for the response of the rest, to which they are added (`responses`). The handlers therefore see

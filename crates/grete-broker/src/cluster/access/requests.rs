@@ -1,4 +1,4 @@
-//! What each API asks of the client before its handler, as Kafka does.
+//! Checks of each API before its handler, as Kafka makes them.
 
 use std::borrow::Cow;
 
