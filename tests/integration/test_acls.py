@@ -263,7 +263,7 @@ def test_an_app_whose_right_is_taken_says_so_everywhere_and_loses_nothing(
         port = ReservedPort()
         stack.callback(port.release)
         kafka = {"auto.offset.reset": "earliest", "metadata.max.age.ms": 1000}
-        app = make(cluster, topic, kafka, probe_port=port.number, probe_host=port.host)
+        app = make(cluster, topic, kafka, probes=f"{port.host}:{port.number}")
 
         @app.consumer(topic)
         def note(message: grete.Message) -> None:
@@ -329,7 +329,7 @@ def test_users_of_embedded_brokers(tmp_path: Path) -> None:
                 alice.create_acls([topic_acl("orders")])
             assert "--allow-principal User:alice --operation Alter --cluster" in str(caught.value)
         refused = pytest.raises(grete.AuthorizationError, match="grete acls create --allow-principal")
-        with Producer(settings(broker, "alice")) as producer, refused:
+        with refused, Producer(settings(broker, "alice")) as producer:
             producer.produce_sync("orders", b"x", timeout=20.0)
         with Admin(settings(broker, "admin")) as admin:
             admin.create_acls([topic_acl("orders"), topic_acl("orders", AclOperation.WRITE)])

@@ -40,11 +40,11 @@ impl Cluster {
                     self.limit(context, ResourceType::Group, &group.group_id, &mut group.authorized_operations);
                 }
             }
-            Response::ListGroups(list) => {
-                if !self.may(context, Operation::Describe, ResourceType::Cluster, CLUSTER_NAME) {
-                    let may = |group: &str| self.may(context, Operation::Describe, ResourceType::Group, group);
-                    list.groups.retain(|group| may(&group.group_id));
-                }
+            Response::ListGroups(list)
+                if !self.may(context, Operation::Describe, ResourceType::Cluster, CLUSTER_NAME) =>
+            {
+                let may = |group: &str| self.may(context, Operation::Describe, ResourceType::Group, group);
+                list.groups.retain(|group| may(&group.group_id));
             }
             Response::OffsetFetch(fetched) => {
                 // Topics that the request named were checked before; ids stand for names in later versions.

@@ -1,4 +1,4 @@
-"""Command group `grete acls`."""
+"""Commands `grete acls list`, `create` and `delete`."""
 
 from collections.abc import Callable, Iterable
 from enum import IntEnum
@@ -183,7 +183,8 @@ def list_acls(
     resources = _resources(topics, groups, cluster, transactional_ids)
     kind = _member(PatternType, pattern or "any")
     found: dict[AclBinding, None] = {}
-    for resource_type, name in resources or [(ResourceType.ANY, None)]:
+    everything: list[tuple[ResourceType, str | None]] = [(ResourceType.ANY, None)]
+    for resource_type, name in resources or everything:
         for principal in principals or (None,):
             wanted = AclFilter(resource_type, name, principal, pattern_type=kind)
             found.update(dict.fromkeys(session.admin.describe_acls(wanted, timeout=session.timeout)))
