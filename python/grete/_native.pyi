@@ -55,7 +55,9 @@ _StartOffset: TypeAlias = int | Literal["earliest", "latest"] | datetime | None
 
 _NewTopicTuple: TypeAlias = tuple[str, int, int, list[list[int]], list[tuple[str, str]]]
 _PartitionTuple: TypeAlias = tuple[int, int | None, int, list[int], list[int]]
-_TopicTuple: TypeAlias = tuple[str, int, bool, list[_PartitionTuple]]
+_TopicTuple: TypeAlias = tuple[str, int, bool, list[_PartitionTuple], int]
+_AclTuple: TypeAlias = tuple[int, str, int, str, str, int, int]
+_AclFilterTuple: TypeAlias = tuple[int, str | None, int, str | None, str | None, int, int]
 _ClusterTuple: TypeAlias = tuple[str, int | None, list[tuple[int, str, int, str | None]]]
 _ConfigTuple: TypeAlias = tuple[str, str | None, str, bool, bool]
 _GroupListingTuple: TypeAlias = tuple[str, str, str, str]
@@ -154,6 +156,11 @@ class Admin:
         validate_only: bool,
         timeout: float | None,
     ) -> None: ...
+    def describe_acls(self, wanted: _AclFilterTuple, timeout: float | None) -> list[_AclTuple]:
+        """Returns the ACLs that a filter finds."""
+    def create_acls(self, acls: Sequence[_AclTuple], timeout: float | None) -> None: ...
+    def delete_acls(self, filters: Sequence[_AclFilterTuple], timeout: float | None) -> list[list[_AclTuple]]:
+        """Removes the ACLs that filters find. Returns those of each filter."""
     def groups(self, states: Sequence[str], timeout: float | None) -> tuple[list[_GroupListingTuple], Exception | None]:
         """Returns all groups in these states (none: in any), and the error that keeps the groups of some brokers out of
         the list.

@@ -20,7 +20,7 @@ import pytest
 import grete
 from grete import _native
 from grete.broker import Broker
-from grete.client import Admin
+from grete.client import AclBinding, AclOperation, AclPermission, Admin, PatternType, ResourceType
 from tests.kafka.certificates import DAY, NOW, Authority
 
 pytestmark = pytest.mark.kafka
@@ -64,6 +64,16 @@ class Place:
     def with_login(self, **change: Any) -> dict[str, Any]:
         return {**self.plain(sasl={"alice": "secret"}), **LOGIN, **change}
 
+    def allowed(self, *acls: AclBinding, **words: str) -> dict[str, Any]:
+        """Brokers where alice may do what these ACLs allow, and the words for the doctor."""
+        broker = self._stack.enter_context(
+            Broker(topics=["orders"], sasl={"admin": "a", "alice": "secret"}, super_users=["admin"])
+        )
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        with Admin({**servers, **LOGIN, "sasl.username": "admin", "sasl.password": "a"}) as admin:
+            admin.create_acls(acls)
+        return {**servers, **LOGIN, **words}
+
     def tls(self, **options: Any) -> dict[str, Any]:
         return self.plain(tls=self.directory / "broker", **options)
 
@@ -100,6 +110,17 @@ def other_authority(place: Place) -> dict[str, Any]:
 def without(settings: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in names}
 
+
+def allow(kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
+    return AclBinding(kind, name, "User:alice", operation)
+
+
+READ_TOPIC = allow(ResourceType.TOPIC, "orders", AclOperation.READ)
+WRITE_TOPIC = allow(ResourceType.TOPIC, "orders", AclOperation.WRITE)
+DESCRIBE_TOPIC = allow(ResourceType.TOPIC, "orders", AclOperation.DESCRIBE)
+DESCRIBE_GROUP = allow(ResourceType.GROUP, "shop", AclOperation.DESCRIBE)
+DENY_READ = AclBinding(ResourceType.TOPIC, "o", "User:*", AclOperation.READ, AclPermission.DENY, PatternType.PREFIXED)
+CURE = "grete acls create --allow-principal User:alice --operation"
 
 Plant = Callable[[Place], dict[str, Any]]
 
@@ -199,6 +220,42 @@ PLANTS: list[tuple[str, Plant, str, type[Exception] | None, str]] = [
         "set advertised.listeners of broker 1",
     ),
     ("topic", lambda p: p.plain() | {"TOPIC": "absent"}, "topic", None, "grete topics create absent"),
+    (
+        "topic without Read",
+        lambda p: p.allowed(WRITE_TOPIC, TOPIC="orders"),
+        "topic",
+        None,
+        f"{CURE} Read --topic orders",
+    ),
+    (
+        "topic without Write",
+        lambda p: p.allowed(READ_TOPIC, WRITTEN="orders"),
+        "topic",
+        None,
+        f"{CURE} Write --topic orders",
+    ),
+    ("topic without Describe", lambda p: p.allowed(TOPIC="orders"), "topic", None, f"{CURE} Read --topic orders"),
+    (
+        "topic with a Read that is denied",
+        lambda p: p.allowed(READ_TOPIC, DESCRIBE_TOPIC, DENY_READ, TOPIC="orders"),
+        "topic",
+        None,
+        "needs Read on topic orders",
+    ),
+    (
+        "group without Read",
+        lambda p: p.allowed(READ_TOPIC, DESCRIBE_GROUP, GROUP="shop"),
+        "group",
+        None,
+        f"{CURE} Read --group shop",
+    ),
+    (
+        "group without any ACL",
+        lambda p: p.allowed(READ_TOPIC, GROUP="shop"),
+        "group",
+        None,
+        f"{CURE} Read --group shop",
+    ),
 ]
 
 
@@ -209,7 +266,8 @@ def test_a_planted_misconfiguration_is_found_at_its_step(
     place: Place, tmp_path: Path, plant: Plant, step: str, error: type[Exception] | None, cure: str
 ) -> None:
     settings = plant(place)
-    words = ["--topic", settings.pop("TOPIC")] if "TOPIC" in settings else []
+    options = {"TOPIC": "--topic", "WRITTEN": "--write", "GROUP": "--group"}
+    words = [word for name in options if name in settings for word in (options[name], settings.pop(name))]
     started = time.monotonic()
     if error is not None:
 

@@ -21,7 +21,7 @@ from tests.integration.producers import producer as make
 from tests.integration.producers import values
 from tests.kafka import KafkaCluster, eventually, new_cluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.apache("the broker checks ACLs")]
+pytestmark = pytest.mark.kafka
 
 
 def acl(

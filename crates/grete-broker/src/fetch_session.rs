@@ -218,7 +218,9 @@ impl FetchSession {
 
 /// Returns whether the partition or its topic does not exist.
 pub(crate) fn is_unknown(data: &PartitionData<'_>) -> bool {
-    [ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0, ErrorCode::UNKNOWN_TOPIC_ID.0].contains(&data.error_code)
+    const UNREAD: [ErrorCode; 3] =
+        [ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ErrorCode::UNKNOWN_TOPIC_ID, ErrorCode::TOPIC_AUTHORIZATION_FAILED];
+    UNREAD.contains(&ErrorCode(data.error_code))
 }
 
 fn listed(request: &FetchRequest<'_>) -> Vec<WantedPartition> {

@@ -1,5 +1,5 @@
 //! Kafka brokers in one process, for development and tests: a core without I/O, clock and random numbers, and a thin TCP
-//! server. The crate is no replacement for Kafka: brokers share one copy of the data, and there is no authorizer.
+//! server. The crate is no replacement for Kafka: brokers share one copy of the data.
 //!
 //! Start with these types:
 //!
@@ -18,6 +18,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod cluster;
 pub mod coordinator_partition;
 pub mod effects;

@@ -78,6 +78,9 @@ messages! {
     AddOffsetsToTxn: AddOffsetsToTxnRequest<'a>, AddOffsetsToTxnResponse;
     EndTxn: EndTxnRequest<'a>, EndTxnResponse;
     TxnOffsetCommit: TxnOffsetCommitRequest<'a>, TxnOffsetCommitResponse<'static>;
+    DescribeAcls: DescribeAclsRequest<'a>, DescribeAclsResponse<'static>;
+    CreateAcls: CreateAclsRequest<'a>, CreateAclsResponse<'static>;
+    DeleteAcls: DeleteAclsRequest<'a>, DeleteAclsResponse<'static>;
     DescribeConfigs: DescribeConfigsRequest<'a>, DescribeConfigsResponse<'static>;
     AlterConfigs: AlterConfigsRequest<'a>, AlterConfigsResponse<'static>;
     DescribeLogDirs: DescribeLogDirsRequest<'a>, DescribeLogDirsResponse<'static>;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use grete_proto::request::AddressFault;
+use grete_wire::access::NeededAcl;
 use grete_wire::error_code::ErrorCode;
 
 use crate::config::ConfigError;
@@ -18,6 +19,10 @@ pub enum Subject {
     Group(String),
     /// Static member of a group, by its `group.instance.id`.
     Member(String, String),
+    /// All ACLs of the cluster.
+    Acls,
+    /// One ACL, by its description.
+    Acl(String),
     /// Any other resource, by name.
     Other(String),
 }
@@ -29,6 +34,8 @@ impl fmt::Display for Subject {
             Self::Partition(topic, partition) => write!(f, "{topic}[{partition}]"),
             Self::Group(name) => write!(f, "group {name}"),
             Self::Member(group, instance) => write!(f, "static member {instance} of group {group}"),
+            Self::Acls => f.write_str("the ACLs"),
+            Self::Acl(text) => f.write_str(text),
             Self::Other(name) => f.write_str(name),
         }
     }
@@ -47,9 +54,37 @@ fn hint(code: ErrorCode, subject: &Subject) -> &'static str {
             "; stop the group's members first (static ones stay for their session timeout, or until remove_members)"
         }
         ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC => "; stop the members that read it first",
+        ErrorCode::SECURITY_DISABLED => {
+            "; the brokers have no authorizer: set authorizer.class.name on them, such as \
+             org.apache.kafka.metadata.authorizer.StandardAuthorizer (grete dev --acls)"
+        }
         ErrorCode::INVALID_REPLICATION_FACTOR => "; request no more replicas than there are brokers",
         _ => "",
     }
+}
+
+/// Returns the ACL that a refused operation needs, to be appended to the message; empty: the code has another meaning.
+fn needed(operation: &str, subject: &Subject, code: ErrorCode, user: Option<&str>) -> String {
+    let operation = match operation {
+        "create_topics" => "Create",
+        "delete_topics" | "delete_groups" | "delete_offsets" | "delete_records" => "Delete",
+        "create_partitions" | "create_acls" | "delete_acls" => "Alter",
+        "config" => "DescribeConfigs",
+        "alter_config" => "AlterConfigs",
+        "remove_members" | "reset_offsets" => "Read",
+        _ => "Describe",
+    };
+    let (kind, name) = match (code, subject) {
+        (ErrorCode::TOPIC_AUTHORIZATION_FAILED, Subject::Topic(name) | Subject::Partition(name, _)) => {
+            ("topic", name.as_str())
+        }
+        (ErrorCode::GROUP_AUTHORIZATION_FAILED, Subject::Group(name) | Subject::Member(name, _)) => {
+            ("group", name.as_str())
+        }
+        (ErrorCode::CLUSTER_AUTHORIZATION_FAILED, _) => ("cluster", ""),
+        _ => return String::new(),
+    };
+    format!("; {}", NeededAcl { operation, kind, name, user })
 }
 
 /// Error of a client's call, or the reason for the end of the client.
@@ -112,7 +147,7 @@ pub enum ClientError {
         operation: String,
     },
     /// The broker refused an operation on a topic or a group.
-    #[error("{operation} of {subject}: {} ({}){}", .message.trim_end_matches('.'), .code.name(), hint(*.code, .subject))]
+    #[error("{operation} of {subject}: {} ({}){}{}", .message.trim_end_matches('.'), .code.name(), hint(*.code, .subject), needed(operation, subject, *.code, .user.as_deref()))]
     Refused {
         /// Operation that was refused.
         operation: String,
@@ -122,6 +157,8 @@ pub enum ClientError {
         code: ErrorCode,
         /// Message of the broker, or the client's text for the code.
         message: String,
+        /// User of the client's login; `None`: there is none, or a token names the user.
+        user: Option<String>,
     },
     /// The broker answered with an error.
     #[error("{operation}: the broker answered {name} ({code}): {message}")]

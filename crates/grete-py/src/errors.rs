@@ -256,13 +256,14 @@ fn broker_error(message: &str, subject: &Subject, code: ErrorCode) -> PyErr {
     let resource = match subject {
         Subject::Topic(name) | Subject::Partition(name, _) => Some(("topic", name)),
         Subject::Group(name) => Some(("group", name)),
-        Subject::Member(..) | Subject::Other(_) => None,
+        Subject::Member(..) | Subject::Acls | Subject::Acl(_) | Subject::Other(_) => None,
     };
     let class = match (code, resource) {
         (
             ErrorCode::TOPIC_AUTHORIZATION_FAILED
             | ErrorCode::GROUP_AUTHORIZATION_FAILED
-            | ErrorCode::CLUSTER_AUTHORIZATION_FAILED,
+            | ErrorCode::CLUSTER_AUTHORIZATION_FAILED
+            | ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             _,
         ) => return new_error!("AuthorizationError", message),
         (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Some(("topic", _))) => "UnknownTopicError",

@@ -107,6 +107,12 @@ apis! {
     EndTxn = 26, valid 0..=5, flexible 3, ours NONE;
     /// Stores a group's offsets as part of a transaction.
     TxnOffsetCommit = 28, valid 0..=5, flexible 3, ours NONE;
+    /// Lists ACLs. Version 0 is without pattern types (KIP-290).
+    DescribeAcls = 29, valid 1..=3, flexible 2, ours 1..=3;
+    /// Adds ACLs.
+    CreateAcls = 30, valid 1..=3, flexible 2, ours 1..=3;
+    /// Removes the ACLs that fit filters.
+    DeleteAcls = 31, valid 1..=3, flexible 2, ours 1..=3;
     /// Reads the configuration of brokers and topics.
     DescribeConfigs = 32, valid 1..=4, flexible 4, ours 1..=4;
     /// Replaces the configuration of a topic or a broker.

@@ -20,6 +20,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod api;
 pub mod buffer_pool;
 mod compression;

@@ -11,6 +11,7 @@ from grete._native import __version__
 
 # name -> (location of the command, text in the overview)
 COMMANDS = {
+    "acls": ("grete._cli.acls.command:acls", "List, create and delete ACLs."),
     "consume": ("grete._cli.records.consume:consume", "Print a topic's messages as they come."),
     "asyncapi": ("grete._cli.asyncapi:asyncapi", "Print an AsyncAPI document of an App."),
     "demo": ("grete._cli.demo:demo", "Show a broker, an App and what happens to failures, in one terminal."),

@@ -48,6 +48,8 @@ def main(arguments: Sequence[str]) -> int:
             tls=_tls_directory(options),
             mutual_tls=options.mutual_tls,
             sasl=dict(options.sasl),
+            acls=options.acls,
+            super_users=options.super_user,
         )
         from grete._dev.foreground import Foreground
 
@@ -133,6 +135,19 @@ def _parser() -> argparse.ArgumentParser:
         metavar="USER:PASSWORD",
         help="User who may log in (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; OAUTHBEARER takes unsecured tokens, and is off "
         "on a --host that others can reach); may be repeated. Clients then have to log in.",
+    )
+    add(
+        "--acls",
+        action="store_true",
+        help="Refuse what no ACL allows, as Kafka's StandardAuthorizer does. `grete acls` adds ACLs.",
+    )
+    add(
+        "--super-user",
+        action="append",
+        default=[],
+        metavar="USER",
+        help="As --acls, and USER may do everything, also add ACLs: a name of --sasl, or CN=NAME of a client's "
+        "certificate; may be repeated.",
     )
     add("--memory", metavar="SIZE", help="Size of all records beyond which writes are refused (1GiB).")
     add("--as-version", metavar="VERSION", help="Release of Kafka to answer as, like 3.9.")

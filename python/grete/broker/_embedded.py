@@ -8,6 +8,7 @@ from grete.broker._certificates import Certificates
 from grete.broker._commands import BrokerCommands
 
 MAX_BROKERS = 100
+_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
@@ -38,6 +39,8 @@ class Broker(BrokerCommands):
         tls: "str | os.PathLike[str] | None" = None,
         mutual_tls: bool = False,
         sasl: "Mapping[str, str] | None" = None,
+        acls: bool = False,
+        super_users: "Iterable[str]" = (),
         settings: "Mapping[str, object] | None" = None,
     ) -> None:
         """`topics`: names with numbers of partitions (1 without), created at the start unless they exist.
@@ -57,7 +60,11 @@ class Broker(BrokerCommands):
         `tls`: directory for certificates, which are made anew at each start: connections are encrypted, and clients
         need `client_settings`. `mutual_tls`: clients must show the certificate in `client_settings`.
         `sasl`: users with their passwords; clients then log in with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, or
-        OAUTHBEARER with an unsecured token. None: clients do not log in. `settings`: broker settings by Kafka's names,
+        OAUTHBEARER with an unsecured token. None: clients do not log in.
+
+        `acls`: the brokers have an authorizer, as Kafka with `StandardAuthorizer`: what no ACL allows is refused.
+        `super_users`: users who may do everything, such as "admin", or "CN=admin" of a client's certificate; given
+        alone they switch the authorizer on. `settings`: broker settings by Kafka's names,
         like {"connections.max.reauth.ms": 60_000}.
         """
         self._topics = _topics(topics)
@@ -73,7 +80,8 @@ class Broker(BrokerCommands):
             "auto_create_topics": auto_create_topics,
             "log_to_stderr": log_to_stderr,
             "users": _users(sasl),
-            "settings": [(name, str(value)) for name, value in (settings or {}).items()],
+            "settings": _acl_settings(acls, super_users)
+            + [(name, str(value)) for name, value in (settings or {}).items()],
         }
         if mutual_tls and tls is None:
             raise _config_error("mutual_tls needs tls: the directory for the certificates", "mutual_tls")
@@ -172,6 +180,19 @@ def _users(sasl: Mapping[str, str] | None) -> list[tuple[str, str]]:
         if not name or not password or "\0" in name + password:
             raise _config_error("sasl: users have names and passwords, without NUL characters", "sasl")
     return users
+
+
+def _acl_settings(acls: bool, super_users: Iterable[str]) -> list[tuple[str, str]]:
+    if isinstance(super_users, str):
+        raise _config_error(f'super_users are a list like ["{super_users}"], not a string', "super_users")
+    users = list(super_users)
+    for user in users:
+        if not user or ";" in user:
+            raise _config_error("super_users are names of users, without semicolons", "super_users")
+    if not (acls or users):
+        return []
+    principals = ";".join(user if user.startswith("User:") else f"User:{user}" for user in users)
+    return [("authorizer.class.name", _AUTHORIZER), ("super.users", principals)]
 
 
 def _memory(memory: str | int | None) -> int | None:

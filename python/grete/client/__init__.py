@@ -1,5 +1,6 @@
 """Low-level clients, usable without an App. All are context managers."""
 
+from grete.client.acls import AclBinding, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
 from grete.client.admin import Admin
 from grete.client.cluster import Broker, Cluster, ConfigEntry
 from grete.client.consumer import Consumer
@@ -9,6 +10,10 @@ from grete.client.topic_reader import TopicReader, read_topic
 from grete.client.topics import NewTopic, PartitionDescription, TopicDescription
 
 __all__ = [
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPermission",
     "Admin",
     "Broker",
     "Cluster",
@@ -23,8 +28,10 @@ __all__ = [
     "Membership",
     "NewTopic",
     "PartitionDescription",
+    "PatternType",
     "Producer",
     "Reset",
+    "ResourceType",
     "TopicDescription",
     "TopicReader",
     "Undelivered",

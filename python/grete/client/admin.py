@@ -16,6 +16,7 @@ from grete._suggest import checked_keywords
 from grete.client import arguments
 from grete.client._calls import CallThreads, awaitable
 from grete.client._settings import from_configuration
+from grete.client.acls import AclBinding, AclFilter, binding_from_native, binding_to_native, filter_to_native
 from grete.client.cluster import Broker, Cluster, ConfigEntry
 from grete.client.groups import GroupDescription, GroupListing, Lag, Reset, group_from_native
 from grete.client.topics import ConfigValue, NewTopic, TopicDescription, config_texts, topic_from_native
@@ -277,6 +278,42 @@ class Admin:
         with self._logged() as native:
             native.alter_config(kind, str(name), values, back, validate_only, timeout)
 
+    # ---- ACLs
+
+    def describe_acls(self, wanted: AclFilter | None = None, *, timeout: float | None = _TIMEOUT) -> list[AclBinding]:
+        """Returns the ACLs that a filter finds; None: all.
+
+        Raises AuthorizationError without Describe on the cluster; KafkaError (SECURITY_DISABLED) from brokers
+        without an authorizer.
+        """
+        native_filter = filter_to_native("describe_acls", AclFilter() if wanted is None else wanted)
+        with self._logged() as native:
+            return [binding_from_native(acl) for acl in native.describe_acls(native_filter, timeout)]
+
+    def create_acls(self, acls: Iterable[AclBinding], *, timeout: float | None = _TIMEOUT) -> None:
+        """Adds ACLs. One that exists already is no error. Brokers apply them a moment after the response.
+
+        Raises AuthorizationError without Alter on the cluster; KafkaError for an ACL that brokers refuse, or
+        (SECURITY_DISABLED) from brokers without an authorizer.
+        """
+        bindings = [binding_to_native("create_acls", acl) for acl in _listed("create_acls", acls, "AclBinding")]
+        if bindings:
+            with self._logged() as native:
+                native.create_acls(bindings, timeout)
+
+    def delete_acls(self, filters: Iterable[AclFilter], *, timeout: float | None = _TIMEOUT) -> list[list[AclBinding]]:
+        """Removes the ACLs that filters find. Returns those that each filter has found. `[AclFilter()]` removes all.
+
+        Raises AuthorizationError without Alter on the cluster; KafkaError (SECURITY_DISABLED) from brokers without an
+        authorizer.
+        """
+        wanted = [filter_to_native("delete_acls", one) for one in _listed("delete_acls", filters, "AclFilter")]
+        if not wanted:
+            return []
+        with self._logged() as native:
+            found = native.delete_acls(wanted, timeout)
+        return [[binding_from_native(acl) for acl in acls] for acls in found]
+
     # ---- groups
 
     def groups(self, states: Iterable[str] | None = None, *, timeout: float | None = _TIMEOUT) -> list[GroupListing]:
@@ -413,6 +450,9 @@ class Admin:
     configs_async = awaitable(configs)
     alter_config_async = awaitable(alter_config)
     alter_configs_async = awaitable(alter_configs)
+    describe_acls_async = awaitable(describe_acls)
+    create_acls_async = awaitable(create_acls)
+    delete_acls_async = awaitable(delete_acls)
     groups_async = awaitable(groups)
     describe_group_async = awaitable(describe_group)
     describe_groups_async = awaitable(describe_groups)
@@ -462,6 +502,12 @@ def _names(method: str, names: Iterable[str], what: str = "topic") -> list[str]:
         if not isinstance(name, str):
             raise TypeError(f"{method}: a {what} is a str, not {name!r}")
     return list(dict.fromkeys(listed))
+
+
+def _listed(method: str, given: Iterable[object], what: str) -> list[object]:
+    if isinstance(given, (str, bytes, AclBinding, AclFilter)) or not isinstance(given, Iterable):
+        raise TypeError(f"{method} takes a list of {what}, not {type(given).__name__}")
+    return list(given)
 
 
 def _new_topics(topics: Iterable[NewTopic]) -> list[NewTopic]:

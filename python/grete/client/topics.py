@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grete.client import arguments
+from grete.client.acls import AclOperation, operations_from_native
 
 ConfigValue = str | int | float | bool
 """Types for the value of a topic's setting."""
@@ -56,6 +57,8 @@ class TopicDescription:
     id: str | None
     internal: bool
     partitions: tuple[PartitionDescription, ...]
+    operations: frozenset[AclOperation] | None = None
+    """Operations that this client may do with the topic; None: the broker has not said."""
 
 
 def config_texts(config: Mapping[str, ConfigValue]) -> list[tuple[str, str]]:
@@ -64,10 +67,10 @@ def config_texts(config: Mapping[str, ConfigValue]) -> list[tuple[str, str]]:
 
 
 def topic_from_native(
-    native: tuple[str, int, bool, list[tuple[int, int | None, int, list[int], list[int]]]],
+    native: tuple[str, int, bool, list[tuple[int, int | None, int, list[int], list[int]]], int],
 ) -> TopicDescription:
     """Converts the core's description of a topic."""
-    name, number, internal, partitions = native
+    name, number, internal, partitions, operations = native
     text = base64.urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
     return TopicDescription(
         name=name,
@@ -77,4 +80,5 @@ def topic_from_native(
             PartitionDescription(partition, leader, epoch, tuple(replicas), tuple(isr))
             for partition, leader, epoch, replicas, isr in partitions
         ),
+        operations=operations_from_native(operations),
     )

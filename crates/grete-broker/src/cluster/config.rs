@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use super::release::Release;
+use crate::acl::AclConfig;
 use crate::group::config::GroupConfig;
 use crate::ids::{BrokerId, Millis};
 use crate::sasl::{MECHANISMS, SaslConfig};
 use crate::topics::TopicConfig;
 use crate::topics::config::TOPIC_SETTINGS;
+
+/// Kafka's authorizer, whose decisions these brokers make, too.
+const STANDARD_AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 
 /// Address of a virtual broker, as clients get it in Metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +65,8 @@ pub struct ClusterConfig {
     pub max_logged_requests: usize,
     /// Users and mechanisms; `None`: clients do not log in.
     pub sasl: Option<SaslConfig>,
+    /// Authorizer; `None`: everyone may do everything.
+    pub acls: Option<AclConfig>,
 }
 
 impl ClusterConfig {
@@ -86,6 +92,7 @@ impl ClusterConfig {
             log_cleaner_backoff_ms: 15_000,
             max_logged_requests: 10_000,
             sasl: None,
+            acls: None,
         }
     }
 
@@ -108,6 +115,19 @@ impl ClusterConfig {
             "broker.session.timeout.ms" => self.broker_session_timeout_ms = parsed(name, value)?,
             "log.retention.check.interval.ms" => self.retention_check_interval_ms = parsed(name, value)?,
             "log.cleaner.backoff.ms" => self.log_cleaner_backoff_ms = parsed(name, value)?,
+            "super.users" => {
+                let users =
+                    value.split(';').map(str::trim).filter(|user| !user.is_empty()).map(str::to_owned).collect();
+                self.acls.get_or_insert_default().super_users = users;
+            }
+            "allow.everyone.if.no.acl.found" => {
+                self.acls.get_or_insert_default().allow_everyone_if_no_acl_found = parsed(name, value)?;
+            }
+            "authorizer.class.name" => match value {
+                STANDARD_AUTHORIZER => drop(self.acls.get_or_insert_default()),
+                "" => self.acls = None,
+                _ => return Err(format!("{name} cannot be {value:?}: these brokers have {STANDARD_AUTHORIZER}")),
+            },
             "connections.max.reauth.ms" => self.sasl(name)?.max_reauth_ms = parsed(name, value)?,
             "sasl.enabled.mechanisms" => {
                 let known = |wanted: &str| MECHANISMS.into_iter().find(|known| *known == wanted.trim());

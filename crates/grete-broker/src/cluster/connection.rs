@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use grete_wire::{ApiKey, Frame};
 
+use crate::acl::ANONYMOUS;
 use crate::ids::{BrokerId, ConnId, Millis, RequestId};
 use crate::sasl::session::SaslSession;
 
@@ -34,6 +35,8 @@ pub(crate) struct Connection {
     pub(crate) used_at: Millis,
     /// Login of the client; unused without SASL.
     pub(crate) sasl: SaslSession,
+    /// Principal of the client's certificate; `None`: the client has shown none.
+    pub(crate) certified: Option<Arc<str>>,
     /// Whether the connection is closed after the response to the request in progress.
     pub(crate) ends_after_response: bool,
 }
@@ -49,8 +52,15 @@ impl Connection {
             is_paused: false,
             used_at: now,
             sasl: SaslSession::default(),
+            certified: None,
             ends_after_response: false,
         }
+    }
+
+    /// Returns the principal of the client: of its login, else of its certificate.
+    pub(crate) fn principal(&self, has_logins: bool) -> Arc<str> {
+        let user = self.sasl.principal().filter(|_| has_logins).map(|user| format!("User:{user}").into());
+        user.or_else(|| self.certified.clone()).unwrap_or_else(|| ANONYMOUS.into())
     }
 
     /// Returns since when no request is in progress or waits; `None`: one is or does.
@@ -88,6 +98,8 @@ pub struct RequestContext {
     pub client_id: Arc<str>,
     /// Address of the client without the port.
     pub client_host: Arc<str>,
+    /// Principal of the client, such as `User:alice`.
+    pub principal: Arc<str>,
     /// Time at which the broker began the request.
     pub began_at: Millis,
 }

@@ -43,6 +43,7 @@ impl Cluster {
             parse_request_header(frame).map_err(|error| format!("the request's header is invalid: {error}"))?;
         let Some(connection) = self.connections.get(&conn) else { return Ok(()) };
         let (broker, client_host) = (connection.broker, Arc::clone(&connection.client_host));
+        let principal = connection.principal(self.config.sasl.is_some());
         if self.config.sasl.is_some() {
             connection.sasl.check(header.api, self.now)?;
         }
@@ -55,6 +56,7 @@ impl Cluster {
             correlation_id: header.correlation_id,
             client_id: header.client_id.unwrap_or_default().into(),
             client_host,
+            principal,
             began_at: self.now,
         };
         let offered = self.offered_versions(header.api);
@@ -106,11 +108,12 @@ impl Cluster {
     }
 
     /// Encodes a response for its connection. The next request of the connection can begin.
-    pub(super) fn respond(&mut self, request: RequestId, response: Response, actions: &mut Vec<Action>) {
-        let Some(context) = self.requests.get(&request) else { return };
+    pub(super) fn respond(&mut self, request: RequestId, mut response: Response, actions: &mut Vec<Action>) {
+        let Some(context) = self.requests.get(&request).cloned() else { return };
         if self.suspensions.contains(context.broker) {
             return self.suspensions.hold(context.broker, request, response);
         }
+        self.complete_response(&context, &mut response);
         let (conn, api, correlation_id) = (context.conn, context.api, context.correlation_id);
         // ApiVersions answers a version that the broker does not know in version 0 (KIP-511).
         let is_offered = self.offered_versions(context.api).is_some_and(|range| range.contains(&context.version));
@@ -132,6 +135,7 @@ impl Cluster {
 
     /// Ends a request, with or without a response.
     pub(super) fn finish_request(&mut self, request: RequestId, actions: &mut Vec<Action>) {
+        self.refusals.remove(&request);
         let Some(context) = self.requests.remove(&request) else { return };
         if let Some(connection) = self.connections.get_mut(&context.conn) {
             connection.in_progress = None;
@@ -147,6 +151,13 @@ impl Cluster {
 
     /// Calls the handler of a request.
     pub(super) fn handle(&mut self, context: &RequestContext, request: Request<'_>) {
+        let request = match self.config.acls {
+            Some(_) => match self.admit(context, request) {
+                Some(request) => request,
+                None => return,
+            },
+            None => request,
+        };
         match request {
             Request::ApiVersions(request) => {
                 let response = self.api_versions(context.version, &request);
@@ -167,6 +178,9 @@ impl Cluster {
             Request::Fetch(request) => self.fetch(context, &request),
             Request::ListOffsets(request) => self.list_offsets(context, &request),
             Request::OffsetForLeaderEpoch(request) => self.offset_for_leader_epoch(context, &request),
+            Request::DescribeAcls(request) => self.describe_acls(context, &request),
+            Request::CreateAcls(request) => self.create_acls(context, &request),
+            Request::DeleteAcls(request) => self.delete_acls(context, &request),
             Request::AlterConfigs(request) => self.alter_configs(context, &request),
             Request::DescribeTopicPartitions(request) => self.describe_topic_partitions(context, &request),
             Request::DescribeProducers(request) => self.describe_producers(context, &request),

@@ -141,6 +141,64 @@ pub(super) fn error_response(request: &Request<'_>, version: i16, error: ErrorCo
             let response = DescribeTopicPartitionsResponse { topics, ..DescribeTopicPartitionsResponse::default() };
             Response::DescribeTopicPartitions(response)
         }
+        Request::AlterConfigs(request) => {
+            let result = |resource: &AlterConfigsRequestAlterConfigsResource<'_>| {
+                AlterConfigsResponseAlterConfigsResourceResponse {
+                    error_code,
+                    error_message: message(),
+                    resource_type: resource.resource_type,
+                    resource_name: owned(&resource.resource_name),
+                }
+            };
+            let responses = request.resources.iter().map(result).collect();
+            Response::AlterConfigs(AlterConfigsResponse { responses, ..AlterConfigsResponse::default() })
+        }
+        Request::DescribeLogDirs(_) => {
+            Response::DescribeLogDirs(DescribeLogDirsResponse { error_code, ..DescribeLogDirsResponse::default() })
+        }
+        Request::DescribeProducers(request) => {
+            let partition = |&partition_index: &i32| describe_producers::PartitionResponse {
+                partition_index,
+                error_code,
+                error_message: message(),
+                ..describe_producers::PartitionResponse::default()
+            };
+            let topic = |topic: &describe_producers::TopicRequest<'_>| describe_producers::TopicResponse {
+                name: owned(&topic.name),
+                partitions: topic.partition_indexes.iter().map(partition).collect(),
+            };
+            let topics = request.topics.iter().map(topic).collect();
+            Response::DescribeProducers(DescribeProducersResponse { topics, ..DescribeProducersResponse::default() })
+        }
+        Request::DescribeTransactions(request) => {
+            let state = |id: &Cow<'_, str>| describe_transactions::TransactionState {
+                error_code,
+                transactional_id: owned(id),
+                ..describe_transactions::TransactionState::default()
+            };
+            let transaction_states = request.transactional_ids.iter().map(state).collect();
+            let response = DescribeTransactionsResponse { transaction_states, ..Default::default() };
+            Response::DescribeTransactions(response)
+        }
+        Request::DescribeAcls(_) => Response::DescribeAcls(DescribeAclsResponse {
+            error_code,
+            error_message: message(),
+            ..DescribeAclsResponse::default()
+        }),
+        Request::CreateAcls(request) => {
+            let result = |_: &AclCreation<'_>| AclCreationResult { error_code, error_message: message() };
+            let results = request.creations.iter().map(result).collect();
+            Response::CreateAcls(CreateAclsResponse { results, ..CreateAclsResponse::default() })
+        }
+        Request::DeleteAcls(request) => {
+            let result = |_: &DeleteAclsFilter<'_>| DeleteAclsFilterResult {
+                error_code,
+                error_message: message(),
+                matching_acls: Vec::new(),
+            };
+            let filter_results = request.filters.iter().map(result).collect();
+            Response::DeleteAcls(DeleteAclsResponse { filter_results, ..DeleteAclsResponse::default() })
+        }
         request => return group::api::error_response(version, request, error),
     })
 }

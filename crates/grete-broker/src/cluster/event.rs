@@ -19,6 +19,13 @@ pub enum Event {
         /// Address of the client without the port, for example `127.0.0.1`.
         client_host: Arc<str>,
     },
+    /// The client has shown a certificate that the broker trusts.
+    Identified {
+        /// Connection of the client.
+        conn: ConnId,
+        /// Principal of the certificate, such as `User:CN=billing,O=Example`.
+        principal: Arc<str>,
+    },
     /// A whole request arrived.
     Frame {
         /// Connection on which the request arrived.

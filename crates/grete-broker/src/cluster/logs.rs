@@ -3,6 +3,7 @@
 use grete_wire::ErrorCode;
 
 use super::Cluster;
+use crate::acl::AclChange;
 use crate::effects::Change;
 use crate::ids::{Millis, TopicId};
 use crate::log::{AppendChecks, AppendError, Appended, Codecs, LogChange, LogConfig, PartitionLog};
@@ -91,6 +92,8 @@ impl Cluster {
         }
         changes.extend(self.groups.snapshot().into_iter().map(Change::Group));
         changes.extend(self.transactions.snapshot().into_iter().map(Change::Transaction));
+        let acl = |acl: &crate::acl::Acl| Change::Acl(AclChange::Created(acl.clone()));
+        changes.extend(self.authorizer.all().into_iter().map(acl));
         changes
     }
 

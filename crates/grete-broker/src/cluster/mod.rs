@@ -3,6 +3,7 @@
 //! The brokers share all state. Each request runs to its end in the step in which its turn comes, except those that
 //! wait by design: a Fetch for bytes, a JoinGroup and a SyncGroup for other members, and requests that a fault delays.
 
+mod access;
 mod api;
 pub mod config;
 mod connection;
@@ -34,6 +35,7 @@ pub use self::release::Release;
 pub use self::request_log::LoggedRequest;
 use self::request_log::RequestLog;
 use self::suspension::Suspensions;
+use crate::acl::Authorizer;
 use crate::effects::{Change, Effects};
 use crate::fault::{FaultAction, FaultRule, Faults};
 use crate::fetch_session::FetchSessions;
@@ -41,6 +43,7 @@ use crate::group::GroupCoordinator;
 use crate::group::config::GroupConfig;
 use crate::ids::{BrokerId, ConnId, Millis, RequestId, TopicId};
 use crate::log::Codecs;
+use crate::message::Response;
 use crate::rng::Rng;
 use crate::topics::Topics;
 use crate::transaction::{TransactionConfig, TransactionCoordinator};
@@ -68,6 +71,9 @@ pub struct Cluster {
     topics: Topics,
     groups: GroupCoordinator,
     transactions: TransactionCoordinator,
+    authorizer: Authorizer,
+    /// Refused parts of requests in progress, which wait for the response of the rest.
+    refusals: HashMap<RequestId, Vec<Response>>,
     codecs: Codecs,
     faults: Faults,
     /// Rule that gives errors to partitions of the request in progress.
@@ -118,6 +124,8 @@ impl Cluster {
             ready: VecDeque::new(),
             topics: Topics::new(config.topic_defaults.clone()),
             groups: GroupCoordinator::new(groups, rng.next_u64()),
+            authorizer: Authorizer::default(),
+            refusals: HashMap::new(),
             codecs: Codecs::new(),
             faults: Faults::default(),
             partition_fault: None,
@@ -148,6 +156,7 @@ impl Cluster {
         }
         match event {
             Event::Accepted { conn, broker, client_host } => self.accept(conn, broker, client_host, actions),
+            Event::Identified { conn, principal } => self.identify(conn, principal),
             Event::Frame { conn, frame } => self.enqueue(conn, frame, actions),
             Event::Closed { conn } => self.forget_connection(conn),
             Event::Tick => self.tick(actions),
@@ -181,6 +190,7 @@ impl Cluster {
             Change::Log { topic, partition, change } => self.restore_log(*topic, *partition, change),
             Change::Group(change) => self.groups.restore(change.clone()),
             Change::Transaction(change) => self.transactions.restore(change.clone()),
+            Change::Acl(change) => self.authorizer.apply(change),
         }
     }
 
@@ -202,6 +212,13 @@ impl Cluster {
             self.plan_idle_check();
         } else {
             actions.push(Action::Close { conn });
+        }
+    }
+
+    /// Keeps the principal of a client's certificate.
+    fn identify(&mut self, conn: ConnId, principal: Arc<str>) {
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.certified = Some(principal);
         }
     }
 
@@ -236,6 +253,7 @@ impl Cluster {
         self.queued_bytes = self.queued_bytes.saturating_sub(connection.queued_bytes);
         if let Some(request) = connection.in_progress {
             self.requests.remove(&request);
+            self.refusals.remove(&request);
             self.waiting_fetches.remove(request);
             self.delayed.retain(|(_, delayed), _| *delayed != request);
         }

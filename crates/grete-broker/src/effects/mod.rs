@@ -5,6 +5,7 @@ pub mod group;
 use serde::{Deserialize, Serialize};
 
 use self::group::GroupChange;
+use crate::acl::AclChange;
 use crate::ids::{RequestId, TopicId};
 use crate::log::LogChange;
 use crate::message::Response;
@@ -30,6 +31,8 @@ pub enum Change {
     Group(GroupChange),
     /// Change of the transaction coordinator.
     Transaction(TransactionChange),
+    /// Change of the ACLs.
+    Acl(AclChange),
 }
 
 /// Responses and changes of a step, in order.

@@ -61,6 +61,14 @@ pub(crate) enum Answer {
 }
 
 impl SaslSession {
+    /// Returns the user who is logged in, or who logs in again.
+    pub(crate) fn principal(&self) -> Option<&Arc<str>> {
+        match &self.state {
+            State::LoggedIn { principal, .. } => Some(principal),
+            _ => self.previous.as_ref().map(|(principal, _)| principal),
+        }
+    }
+
     /// Checks whether a request is allowed now.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use grete_wire::{Frame, FrameReader, SegmentedBuf, WireError};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
+use super::certified;
 use super::tls::{self, TlsConfig, TlsRead};
 use super::write_queue::WriteQueue;
 
@@ -40,6 +41,8 @@ pub(super) struct Connection {
     /// All responses of a closing connection are written, and the client sees the end of the stream.
     finished: bool,
     wants_writable: bool,
+    /// The certificate of the client was read.
+    is_identified: bool,
 }
 
 /// Result of one read.
@@ -80,7 +83,15 @@ impl Connection {
             closing: None,
             finished: false,
             wants_writable: false,
+            is_identified: false,
         })
+    }
+
+    /// Returns the principal of the client's certificate, once after the handshake.
+    pub(super) fn take_principal(&mut self) -> Option<String> {
+        let tls = self.tls.as_ref().filter(|tls| !self.is_identified && !tls.is_handshaking())?;
+        self.is_identified = true;
+        certified::principal(tls)
     }
 
     /// Returns the next request that has arrived whole. An error is a defect of the client: close the connection.

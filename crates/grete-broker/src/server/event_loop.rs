@@ -301,6 +301,9 @@ impl<M: Machine> EventLoop<M> {
 
     /// Steps the machine with all requests that have arrived whole. Returns whether more may be read.
     fn hand_out_frames(&mut self, conn: ConnId) -> bool {
+        if let Some(principal) = self.connections.get_mut(&conn).and_then(Connection::take_principal) {
+            self.step(Event::Identified { conn, principal: principal.into() });
+        }
         loop {
             let Some(connection) = self.connections.get_mut(&conn) else { return false };
             if self.failure.is_some() || !connection.may_read(self.limits.pause_reading_bytes) {

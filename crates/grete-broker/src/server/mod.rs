@@ -14,6 +14,7 @@
 //! If the journal cannot be written, the server ends: what is in memory is ahead of what is stored, and no client may
 //! see it.
 
+mod certified;
 mod commands;
 mod config;
 mod connection;

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use grete_broker::acl::{Acl, AclChange, Operation, PatternType, Permission, ResourceType};
 use grete_broker::effects::Change;
 use grete_broker::effects::group::{CommittedOffset, GroupChange, GroupMetadata, MemberMetadata};
 use grete_broker::ids::TopicPartition;
@@ -52,10 +53,14 @@ fn kind(change: &Change) -> &'static str {
             TransactionChange::State { .. } => "transaction",
             TransactionChange::Removed { .. } => "transactional id removed",
         },
+        Change::Acl(change) => match change {
+            AclChange::Created(_) => "ACL created",
+            AclChange::Deleted(_) => "ACL deleted",
+        },
     }
 }
 /// Number of names in [`kind`].
-const KINDS: usize = 21;
+const KINDS: usize = 23;
 
 fn topic_changes() -> Vec<TopicChange> {
     let overrides = vec![("cleanup.policy".to_owned(), "compact".to_owned())];
@@ -179,6 +184,20 @@ fn transaction_changes() -> Vec<TransactionChange> {
 }
 
 /// Returns the steps of the file: each kind of change, with and without each optional part.
+fn acl_changes() -> Vec<AclChange> {
+    let acl = Acl {
+        resource_type: ResourceType::Topic,
+        name: "orders".into(),
+        pattern: PatternType::Prefixed,
+        principal: "User:alice".into(),
+        host: "*".into(),
+        operation: Operation::Read,
+        permission: Permission::Allow,
+    };
+    let denied = Acl { operation: Operation::TwoPhaseCommit, permission: Permission::Deny, ..acl.clone() };
+    vec![AclChange::Created(acl), AclChange::Created(denied.clone()), AclChange::Deleted(denied)]
+}
+
 fn steps() -> Vec<Vec<Change>> {
     let log = |change| Change::Log { topic: TOPIC, partition: 1, change };
     vec![
@@ -186,6 +205,7 @@ fn steps() -> Vec<Vec<Change>> {
         log_changes().into_iter().map(log).collect(),
         group_changes().into_iter().map(Change::Group).collect(),
         transaction_changes().into_iter().map(Change::Transaction).collect(),
+        acl_changes().into_iter().map(Change::Acl).collect(),
     ]
 }
 

@@ -15,6 +15,7 @@ pub type ItemResults<T> = Vec<Result<T, ClientError>>;
 /// Admin call in progress. All its requests share one deadline.
 pub struct CallContext<'c> {
     operation: &'c str,
+    user: Option<&'c str>,
     timeout: Duration,
     deadline: Instant,
     interrupted: &'c (dyn Fn() -> bool + Sync),
@@ -24,7 +25,13 @@ impl<'c> CallContext<'c> {
     /// Begins a call now. `interrupted` is called after each Unix signal that ends a sleep of the calling thread; true
     /// ends the call.
     pub fn new(operation: &'c str, timeout: Duration, interrupted: &'c (dyn Fn() -> bool + Sync)) -> Self {
-        Self { operation, timeout, deadline: Instant::now() + timeout, interrupted }
+        Self { operation, user: None, timeout, deadline: Instant::now() + timeout, interrupted }
+    }
+
+    /// Names the user of the client's login in errors.
+    #[must_use]
+    pub fn of_user(self, user: Option<&'c str>) -> Self {
+        Self { user, ..self }
     }
 
     pub(super) fn operation(&self) -> &str {
@@ -42,7 +49,7 @@ impl<'c> CallContext<'c> {
     /// Returns the same call with at most `most` left for its next request.
     pub(super) fn capped(&self, most: Duration) -> Self {
         let deadline = self.deadline.min(Instant::now() + most);
-        Self { operation: self.operation, timeout: self.timeout, deadline, interrupted: self.interrupted }
+        Self { deadline, ..*self }
     }
 
     pub(super) fn timed_out(&self, detail: &str) -> ClientError {
@@ -51,12 +58,14 @@ impl<'c> CallContext<'c> {
     }
 
     pub(super) fn refused_error(&self, subject: Subject, code: ErrorCode, message: Option<String>) -> ClientError {
-        refused_error(self.operation, subject, code, message)
+        refused_error(self.operation, self.user, subject, code, message)
     }
 
     /// Converts the error of an item for the user.
     pub(super) fn item_error(&self, subject: Subject, error: AdminError) -> ClientError {
-        let AdminError::TimedOut { last, .. } = &error else { return client_error(self.operation, subject, error) };
+        let AdminError::TimedOut { last, .. } = &error else {
+            return client_error(self.operation, self.user, subject, error);
+        };
         let unreachable = *last == Some(RequestError::NoConnection.to_string());
         let hint = if unreachable { "; check that brokers can be reached under bootstrap.servers" } else { "" };
         self.timed_out(&format!("{error}{hint}"))
@@ -94,6 +103,7 @@ impl<'c> CallContext<'c> {
 /// Returns the error for an operation that a broker refused.
 pub(crate) fn refused_error(
     operation: &str,
+    user: Option<&str>,
     subject: Subject,
     code: ErrorCode,
     message: Option<String>,
@@ -108,18 +118,19 @@ pub(crate) fn refused_error(
         (ErrorCode::NON_EMPTY_GROUP, Subject::Group(_), None) => "the group has members".to_owned(),
         (code, _, message) => message.unwrap_or_else(|| code.message().to_owned()),
     };
-    ClientError::Refused { operation: operation.to_owned(), subject, code, message }
+    let user = user.map(str::to_owned);
+    ClientError::Refused { operation: operation.to_owned(), subject, code, message, user }
 }
 
 /// Converts an error for the user. The error must not be a timeout.
-pub(crate) fn client_error(operation: &str, subject: Subject, error: AdminError) -> ClientError {
+pub(crate) fn client_error(operation: &str, user: Option<&str>, subject: Subject, error: AdminError) -> ClientError {
     match error {
-        AdminError::Refused { code, message } => refused_error(operation, subject, code, message),
+        AdminError::Refused { code, message } => refused_error(operation, user, subject, code, message),
         AdminError::NoPartition { .. } => {
-            refused_error(operation, subject, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Some(error.to_string()))
+            refused_error(operation, user, subject, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Some(error.to_string()))
         }
         AdminError::NoBroker(_) => {
-            refused_error(operation, subject, ErrorCode::BROKER_ID_NOT_REGISTERED, Some(error.to_string()))
+            refused_error(operation, user, subject, ErrorCode::BROKER_ID_NOT_REGISTERED, Some(error.to_string()))
         }
         AdminError::Unusable(fault) => ClientError::unusable(&fault),
         error => ClientError::Invalid(format!("{operation} of {subject}: {error}")),

@@ -4,6 +4,7 @@
 //! read; no other event wakes it, except to write log events. An operation may need several requests, one after the
 //! other on the caller's thread, all within the deadline of its [`CallContext`].
 
+mod acls;
 mod call_context;
 mod cluster;
 mod configs;
@@ -56,6 +57,8 @@ pub struct Admin {
 }
 
 struct AdminInner {
+    /// User of the login; `None`: there is none, or a token names the user.
+    user: Option<String>,
     requests: Arc<RequestQueue<AdminEvent>>,
     state: Arc<AdminState>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -64,6 +67,12 @@ struct AdminInner {
 }
 
 impl Admin {
+    /// Returns the user of the login; `None`: there is none, or a token names the user.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        self.inner.user.as_deref()
+    }
+
     /// Starts the network thread, which connects with the first request. `log` is called by threads that wait for a
     /// response.
     ///
@@ -89,6 +98,7 @@ impl Admin {
         let thread = spawn_network_thread("grete-admin", event_loop, owner)?;
         Ok(Self {
             inner: Arc::new(AdminInner {
+                user: config.user().map(str::to_owned),
                 requests,
                 state,
                 thread: Mutex::new(Some(thread)),

@@ -115,6 +115,11 @@ impl Settings {
         &self.security
     }
 
+    /// Returns the user name of the login; `None`: there is no login, or a token names the user.
+    pub fn user(&self) -> Option<&str> {
+        self.security.sasl.as_ref()?.user()
+    }
+
     /// Sets the place where the source of OAUTHBEARER tokens puts them.
     pub fn set_tokens(&mut self, tokens: Arc<TokenStore>) {
         if let Some(sasl) = &mut self.security.sasl {

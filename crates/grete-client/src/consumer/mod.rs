@@ -274,7 +274,7 @@ impl Consumer {
         match self.request("committed", timeout, |id| ConsumerEvent::Committed { tps: requested, id })? {
             ConsumerReply::Committed(found) => {
                 let group = || Subject::Group(self.inner.config.group_id().unwrap_or_default().to_owned());
-                let found = found.map_err(|error| admin::client_error("committed", group(), error))?;
+                let found = found.map_err(|error| admin::client_error("committed", None, group(), error))?;
                 let offset_of =
                     |tp: &TopicPartition| found.iter().find(|(other, _)| other == tp).and_then(|(_, offset)| *offset);
                 Ok(tps.iter().map(offset_of).collect())
@@ -342,7 +342,7 @@ impl Consumer {
         match self.request("partitions", timeout, |id| ConsumerEvent::CountPartitions { topic: name, id })? {
             ConsumerReply::Partitions(Ok(count)) => Ok((0..count).collect()),
             ConsumerReply::Partitions(Err(code)) => {
-                Err(admin::refused_error("partitions", Subject::Topic(topic.to_owned()), code, None))
+                Err(admin::refused_error("partitions", None, Subject::Topic(topic.to_owned()), code, None))
             }
             other => Err(log_messages::wrong_reply_type(&other)),
         }
@@ -384,7 +384,7 @@ impl Consumer {
             };
         // In the order of the request, because a partition may occur twice.
         let found =
-            found.map(|(offset, subject)| offset.map_err(|error| admin::client_error("offsets", subject, error)));
+            found.map(|(offset, subject)| offset.map_err(|error| admin::client_error("offsets", None, subject, error)));
         let mut found = found.collect::<Result<Vec<i64>, _>>()?.into_iter();
         Ok(offsets.into_iter().filter_map(|offset| offset.or_else(|| found.next())).collect())
     }

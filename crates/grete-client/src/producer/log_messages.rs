@@ -4,6 +4,7 @@ use grete_proto::ids::TopicPartition;
 use grete_proto::producer::ProducerLogEvent;
 use grete_proto::producer::{Accumulator, DropReason, DroppedRecords, FatalError, LastError, SenderLogEvent};
 use grete_proto::request::RequestError;
+use grete_wire::access::needed;
 use grete_wire::error_code::ErrorCode;
 use grete_wire::{counted, plural};
 
@@ -141,7 +142,8 @@ pub(super) fn unknown_topic_error(topic: &str, accumulator: &Accumulator) -> Cli
 pub(super) fn topic_error(topic: &str, code: ErrorCode) -> ClientError {
     match code {
         ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
-            ClientError::Authorization(format!("topic {topic:?}: {} ({})", code.message(), code.name()))
+            let needed = needed("Write", "topic", topic);
+            ClientError::Authorization(format!("topic {topic:?}: not allowed ({}): {needed}", code.name()))
         }
         code => log_messages::kafka_error(&format!("topic {topic:?}"), code),
     }

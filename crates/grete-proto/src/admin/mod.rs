@@ -39,9 +39,9 @@ pub use operation::Operation;
 pub use operation_table::{OperationTable, OperationsConfig};
 pub use reply::{AdminReply, PerItem};
 pub use types::{
-    BrokerDescription, ClusterDescription, CommittedOffset, ConfigAlteration, ConfigEntry, ConfigResource,
-    ConfigSource, ExpectedTopicState, GroupDescription, GroupListing, GroupProtocol, ListedOffset, MemberDescription,
-    NewTopic, OffsetSpec, PartitionDescription, PartitionResult, TopicDescription,
+    AclBinding, AclFilter, BrokerDescription, ClusterDescription, CommittedOffset, ConfigAlteration, ConfigEntry,
+    ConfigResource, ConfigSource, ExpectedTopicState, GroupDescription, GroupListing, GroupProtocol, ListedOffset,
+    MemberDescription, NewTopic, OffsetSpec, PartitionDescription, PartitionResult, TopicDescription,
 };
 
 use std::collections::VecDeque;

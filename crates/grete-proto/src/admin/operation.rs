@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::types::{ConfigAlteration, ConfigResource, ExpectedTopicState, GroupProtocol, NewTopic, OffsetSpec};
+use super::types::{
+    AclBinding, AclFilter, ConfigAlteration, ConfigResource, ExpectedTopicState, GroupProtocol, NewTopic, OffsetSpec,
+};
 use crate::ids::{NodeId, TopicPartition};
 
 /// Operation of an admin client; its reply is an [`AdminReply`](super::AdminReply). The names in one operation
@@ -53,6 +55,21 @@ pub enum Operation {
         alterations: Vec<ConfigAlteration>,
         /// Only validate the request.
         validate_only: bool,
+    },
+    /// Lists the ACLs that a filter finds. Reply: `AdminReply::Acls`.
+    DescribeAcls {
+        /// Filter.
+        filter: AclFilter,
+    },
+    /// Adds ACLs. Reply: `AdminReply::CreatedAcls`.
+    CreateAcls {
+        /// ACLs.
+        acls: Vec<AclBinding>,
+    },
+    /// Removes the ACLs that filters find. Reply: `AdminReply::DeletedAcls`.
+    DeleteAcls {
+        /// Filters.
+        filters: Vec<AclFilter>,
     },
     /// Lists groups. Reply: `AdminReply::GroupListings`, per broker.
     ListGroups {

@@ -9,9 +9,10 @@ use super::error::AdminError;
 use super::event::{OperationsAction, OperationsEvent};
 use super::handler::ApiHandler;
 use super::handlers::{
-    AlterConfigs, AwaitPropagation, Broker, CommitOffsets, CreatePartitions, CreateTopics, DeleteGroups, DeleteOffsets,
-    DeleteRecords, DeleteTopics, DescribeClassicGroups, DescribeCluster, DescribeConfigs, DescribeConsumerGroups,
-    DescribeTopics, FetchOffsets, Group, ListGroups, ListOffsets, OnlyItem, RemoveMembers, StaticMember, Topic,
+    AlterConfigs, AwaitPropagation, Broker, CommitOffsets, CreateAcls, CreatePartitions, CreateTopics, DeleteAcls,
+    DeleteGroups, DeleteOffsets, DeleteRecords, DeleteTopics, DescribeAcls, DescribeClassicGroups, DescribeCluster,
+    DescribeConfigs, DescribeConsumerGroups, DescribeTopics, FetchOffsets, Group, ListGroups, ListOffsets, OnlyItem,
+    RemoveMembers, StaticMember, Topic,
 };
 use super::operation::Operation;
 use super::types::GroupProtocol;
@@ -220,6 +221,9 @@ fn start(operation: Operation, end: Nanos, backoff: &Backoff) -> Box<dyn Running
             let alterations = alterations.into_iter().map(|alteration| (alteration.resource.clone(), alteration));
             run(AlterConfigs { validate_only }, alterations, times)
         }
+        Operation::DescribeAcls { filter } => run(DescribeAcls { filter }, [OnlyItem("the ACLs".to_owned())], times),
+        Operation::CreateAcls { acls } => run(CreateAcls { acls }, [OnlyItem("the ACLs".to_owned())], times),
+        Operation::DeleteAcls { filters } => run(DeleteAcls { filters }, [OnlyItem("the ACLs".to_owned())], times),
         Operation::ListGroups { nodes, states } => {
             run(ListGroups { states }, brokers(nodes, "the groups of broker"), times)
         }

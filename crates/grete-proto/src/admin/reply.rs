@@ -2,8 +2,8 @@
 
 use super::error::AdminError;
 use super::types::{
-    ClusterDescription, CommittedOffset, ConfigEntry, GroupDescription, GroupListing, ListedOffset, PartitionResult,
-    TopicDescription,
+    AclBinding, ClusterDescription, CommittedOffset, ConfigEntry, GroupDescription, GroupListing, ListedOffset,
+    PartitionResult, TopicDescription,
 };
 
 /// One result per item, in the order of the operation's items.
@@ -20,6 +20,12 @@ pub enum AdminReply {
     Cluster(PerItem<ClusterDescription>),
     /// Settings of each resource.
     Configs(PerItem<Vec<ConfigEntry>>),
+    /// One item: the ACLs that were found.
+    Acls(PerItem<Vec<AclBinding>>),
+    /// One item: the result of each ACL.
+    CreatedAcls(PerItem<PerItem<()>>),
+    /// One item: the ACLs that each filter has removed.
+    DeletedAcls(PerItem<PerItem<Vec<AclBinding>>>),
     /// Groups of each broker.
     GroupListings(PerItem<Vec<GroupListing>>),
     /// Description of each group.

@@ -1,10 +1,64 @@
 //! Types of the operations' arguments and results.
 
+use std::fmt;
 use std::sync::Arc;
 
 use grete_wire::error_code::ErrorCode;
 
 use crate::ids::{NodeId, TopicPartition};
+
+/// ACL, with the numbers of the wire (KIP-11, KIP-290).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AclBinding {
+    /// Type of the resources: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user.
+    pub resource_type: i8,
+    /// Name of a resource, or beginning of names.
+    pub name: String,
+    /// Meaning of the name: 3 literal, 4 prefixed.
+    pub pattern: i8,
+    /// Principal, such as `User:alice`.
+    pub principal: String,
+    /// Address of the client; `*`: every address.
+    pub host: String,
+    /// Operation, by its number.
+    pub operation: i8,
+    /// 2: the operation is denied; 3: it is allowed.
+    pub permission: i8,
+}
+
+impl fmt::Display for AclBinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.resource_type {
+            2 => "topic",
+            3 => "group",
+            4 => "cluster",
+            5 => "transactional id",
+            6 => "delegation token",
+            7 => "user",
+            _ => "resource",
+        };
+        write!(f, "ACL of {} on {kind} {}", self.principal, self.name)
+    }
+}
+
+/// Filter of ACLs. In its numbers 1 stands for every value, and 2 as a pattern type for the patterns that cover `name`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AclFilter {
+    /// Type of the resources.
+    pub resource_type: i8,
+    /// Name; `None`: every name.
+    pub name: Option<String>,
+    /// Pattern type.
+    pub pattern: i8,
+    /// Principal; `None`: every principal.
+    pub principal: Option<String>,
+    /// Host; `None`: every host.
+    pub host: Option<String>,
+    /// Operation.
+    pub operation: i8,
+    /// Permission.
+    pub permission: i8,
+}
 
 /// A broker of the cluster, as reported by another broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +111,8 @@ pub struct TopicDescription {
     pub internal: bool,
     /// Partitions, sorted by number.
     pub partitions: Vec<PartitionDescription>,
+    /// Operations that the client may do, each a bit at its number; negative: the broker has not said.
+    pub operations: i32,
 }
 
 /// Expected state of a topic at each broker.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use grete_wire::ErrorCode;
+use grete_wire::access::needed;
 
 /// Error that ends the membership for good.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,13 +40,13 @@ pub enum GroupError {
         session_ms: u64,
     },
     /// The principal lacks the ACL operation READ on the group.
-    #[error("no permission to read as group {group}: grant the principal READ on the group")]
+    #[error("not allowed to use group {group}: {}", needed("Read", "group", group))]
     GroupAuthorization {
         /// `group.id`.
         group: Arc<str>,
     },
     /// The principal lacks the ACL operation READ on a topic.
-    #[error("no permission to read topic {topic}: grant the principal READ on the topic")]
+    #[error("not allowed to read topic {topic}: {}", needed("Read", "topic", topic))]
     TopicAuthorization {
         /// Topic without permission.
         topic: Arc<str>,

@@ -1,5 +1,6 @@
 //! Errors that stop a partition from being fetched.
 
+use grete_wire::access::needed;
 use grete_wire::error::WireError;
 use grete_wire::error_code::ErrorCode;
 
@@ -54,7 +55,7 @@ pub enum PartitionError {
         end_offset: i64,
     },
     /// The principal lacks the ACL operation READ on the topic.
-    #[error("not allowed to read {tp}: give the principal the ACL operation READ on topic {}", .tp.topic)]
+    #[error("not allowed to read {tp}: {}", needed("Read", "topic", &.tp.topic))]
     NotAuthorized {
         /// Partition that stopped.
         tp: TopicPartition,

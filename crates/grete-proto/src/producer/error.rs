@@ -2,11 +2,21 @@
 
 use std::sync::Arc;
 
+use grete_wire::access::needed;
 use grete_wire::error::WireError;
 use grete_wire::error_code::ErrorCode;
 
 use crate::request::{AddressFault, RequestError};
 use crate::time::{MILLI, Nanos};
+
+fn fmt_needed(code: ErrorCode) -> String {
+    match code {
+        ErrorCode::CLUSTER_AUTHORIZATION_FAILED => {
+            format!(" (Write on a topic is enough, else {})", needed("IdempotentWrite", "cluster", ""))
+        }
+        _ => String::new(),
+    }
+}
 
 /// Reason why a record was not delivered, or why its outcome is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +79,7 @@ pub enum ProduceError {
         partition: i32,
     },
     /// The user has no permission to write to the topic.
-    #[error("{}: {} {}", fmt_place(.topic, *.partition), .code.name(), .code.message())]
+    #[error("{}: not allowed ({}): {}", fmt_place(.topic, *.partition), .code.name(), needed("Write", "topic", .topic))]
     Authorization {
         /// Topic of the records.
         topic: Arc<str>,
@@ -255,7 +265,7 @@ pub enum FatalError {
     #[error(transparent)]
     Unusable(#[from] AddressFault),
     /// InitProducerId was rejected with a fatal error.
-    #[error("no producer id: {} {}; set enable.idempotence=false to produce without one", .0.name(), .0.message())]
+    #[error("no producer id: {} {}{}; set enable.idempotence=false to produce without one", .0.name(), .0.message(), fmt_needed(*.0))]
     ProducerId(ErrorCode),
     /// The brokers do not support a required API.
     #[error(transparent)]

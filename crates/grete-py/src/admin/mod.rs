@@ -17,7 +17,10 @@ use crate::ffi::fork_guarded::ForkGuarded;
 use crate::log_event::{self, LogEvent};
 use crate::sasl::attach_tokens;
 use crate::start_offset_arg::StartOffsetArg;
-use tuples::{ClusterTuple, ConfigTuple, GroupListingTuple, GroupTuple, LagTuple, ResetTuple, TopicTuple};
+use tuples::{
+    AclFilterTuple, AclTuple, ClusterTuple, ConfigTuple, GroupListingTuple, GroupTuple, LagTuple, ResetTuple,
+    TopicTuple,
+};
 
 /// Name, partitions, replication factor, brokers of each partition, settings.
 type NewTopicTuple = (String, i32, i16, Vec<Vec<i32>>, Vec<(String, String)>);
@@ -48,7 +51,7 @@ impl Admin {
                     true
                 }
             };
-            work(admin, &CallContext::new(operation, timeout, &interrupted))
+            work(admin, &CallContext::new(operation, timeout, &interrupted).of_user(admin.user()))
         });
         log_event::take_raised()?;
         match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -107,6 +110,30 @@ impl Admin {
     fn delete_topics(&self, py: Python<'_>, names: Vec<String>, timeout: Option<f64>) -> PyResult<()> {
         let names = to_arc_strs(names);
         self.run_each(py, "delete_topics", timeout, |admin, call| admin.delete_topics(call, names)).map(drop)
+    }
+
+    /// Returns the ACLs that a filter finds.
+    fn describe_acls(&self, py: Python<'_>, filter: AclFilterTuple, timeout: Option<f64>) -> PyResult<Vec<AclTuple>> {
+        let filter = tuples::acl_filter_from(filter);
+        let found = self.run_blocking(py, "describe_acls", timeout, |admin, call| admin.describe_acls(call, filter))?;
+        Ok(found.into_iter().map(tuples::acl).collect())
+    }
+
+    fn create_acls(&self, py: Python<'_>, acls: Vec<AclTuple>, timeout: Option<f64>) -> PyResult<()> {
+        let acls = acls.into_iter().map(tuples::acl_from).collect();
+        self.run_each(py, "create_acls", timeout, |admin, call| admin.create_acls(call, acls)).map(drop)
+    }
+
+    /// Removes the ACLs that filters find. Returns those of each filter.
+    fn delete_acls(
+        &self,
+        py: Python<'_>,
+        filters: Vec<AclFilterTuple>,
+        timeout: Option<f64>,
+    ) -> PyResult<Vec<Vec<AclTuple>>> {
+        let filters = filters.into_iter().map(tuples::acl_filter_from).collect();
+        let found = self.run_each(py, "delete_acls", timeout, |admin, call| admin.delete_acls(call, filters))?;
+        Ok(found.into_iter().map(|acls| acls.into_iter().map(tuples::acl).collect()).collect())
     }
 
     /// Adds partitions to topics. `totals`: (name, number of partitions in all).

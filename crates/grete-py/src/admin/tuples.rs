@@ -2,14 +2,14 @@
 
 use grete_client::{PartitionLag, ResetPlan};
 use grete_proto::admin::{
-    ClusterDescription, ConfigEntry, GroupDescription, GroupListing, MemberDescription, PartitionDescription,
-    TopicDescription,
+    AclBinding, AclFilter, ClusterDescription, ConfigEntry, GroupDescription, GroupListing, MemberDescription,
+    PartitionDescription, TopicDescription,
 };
 
 /// Id, leader, leader epoch, replicas, in-sync replicas.
 pub(super) type PartitionTuple = (i32, Option<i32>, i32, Vec<i32>, Vec<i32>);
-/// Name, id, internal, partitions.
-pub(super) type TopicTuple = (String, u128, bool, Vec<PartitionTuple>);
+/// Name, id, internal, partitions, operations that the client may do.
+pub(super) type TopicTuple = (String, u128, bool, Vec<PartitionTuple>, i32);
 /// Id, host, port, rack.
 pub(super) type BrokerTuple = (i32, String, i32, Option<String>);
 /// Id, controller, brokers.
@@ -22,6 +22,10 @@ pub(super) type GroupListingTuple = (String, String, String, String);
 pub(super) type MemberTuple = (String, Option<String>, String, String, Vec<(String, i32)>);
 /// Group, state, protocol, protocol type, assignor, coordinator, members.
 pub(super) type GroupTuple = (String, String, &'static str, String, String, i32, Vec<MemberTuple>);
+/// Resource type, name, pattern type, principal, host, operation, permission.
+pub(super) type AclTuple = (i8, String, i8, String, String, i8, i8);
+/// The same of a filter; None: every value.
+pub(super) type AclFilterTuple = (i8, Option<String>, i8, Option<String>, Option<String>, i8, i8);
 /// Topic, partition, committed, end.
 pub(super) type LagTuple = (String, i32, i64, Option<i64>);
 /// Topic, partition, before, after.
@@ -32,7 +36,7 @@ fn partition(partition: PartitionDescription) -> PartitionTuple {
 }
 
 pub(super) fn topic(topic: TopicDescription) -> TopicTuple {
-    (topic.name, topic.id, topic.internal, topic.partitions.into_iter().map(partition).collect())
+    (topic.name, topic.id, topic.internal, topic.partitions.into_iter().map(partition).collect(), topic.operations)
 }
 
 pub(super) fn cluster(cluster: ClusterDescription) -> ClusterTuple {
@@ -64,4 +68,18 @@ pub(super) fn lag(lag: PartitionLag) -> LagTuple {
 
 pub(super) fn reset(plan: ResetPlan) -> ResetTuple {
     (plan.tp.topic.to_string(), plan.tp.partition, plan.before, plan.after)
+}
+
+pub(super) fn acl(acl: AclBinding) -> AclTuple {
+    (acl.resource_type, acl.name, acl.pattern, acl.principal, acl.host, acl.operation, acl.permission)
+}
+
+pub(super) fn acl_from((resource_type, name, pattern, principal, host, operation, permission): AclTuple) -> AclBinding {
+    AclBinding { resource_type, name, pattern, principal, host, operation, permission }
+}
+
+pub(super) fn acl_filter_from(
+    (resource_type, name, pattern, principal, host, operation, permission): AclFilterTuple,
+) -> AclFilter {
+    AclFilter { resource_type, name, pattern, principal, host, operation, permission }
 }

@@ -58,6 +58,41 @@ fn alter_configs_response_alter_configs_resource_response(
     this
 }
 
+pub fn create_acls_request(version: i16, v: &mut Values) -> messages::create_acls::CreateAclsRequest<'static> {
+    let mut this = messages::create_acls::CreateAclsRequest::default();
+    this.creations = v.vec(|v| create_acls_request_acl_creation(version, v));
+    this
+}
+
+fn create_acls_request_acl_creation(_version: i16, v: &mut Values) -> messages::create_acls::AclCreation<'static> {
+    let mut this = messages::create_acls::AclCreation::default();
+    this.resource_type = v.i8();
+    this.resource_name = v.string();
+    this.resource_pattern_type = v.i8();
+    this.principal = v.string();
+    this.host = v.string();
+    this.operation = v.i8();
+    this.permission_type = v.i8();
+    this
+}
+
+pub fn create_acls_response(version: i16, v: &mut Values) -> messages::create_acls::CreateAclsResponse<'static> {
+    let mut this = messages::create_acls::CreateAclsResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.results = v.vec(|v| create_acls_response_acl_creation_result(version, v));
+    this
+}
+
+fn create_acls_response_acl_creation_result(
+    _version: i16,
+    v: &mut Values,
+) -> messages::create_acls::AclCreationResult<'static> {
+    let mut this = messages::create_acls::AclCreationResult::default();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this
+}
+
 pub fn create_partitions_request(
     version: i16,
     v: &mut Values,
@@ -193,6 +228,62 @@ fn create_topics_response_creatable_topic_configs(
     this
 }
 
+pub fn delete_acls_request(version: i16, v: &mut Values) -> messages::delete_acls::DeleteAclsRequest<'static> {
+    let mut this = messages::delete_acls::DeleteAclsRequest::default();
+    this.filters = v.vec(|v| delete_acls_request_delete_acls_filter(version, v));
+    this
+}
+
+fn delete_acls_request_delete_acls_filter(
+    _version: i16,
+    v: &mut Values,
+) -> messages::delete_acls::DeleteAclsFilter<'static> {
+    let mut this = messages::delete_acls::DeleteAclsFilter::default();
+    this.resource_type_filter = v.i8();
+    this.resource_name_filter = v.option(|v| v.string());
+    this.pattern_type_filter = v.i8();
+    this.principal_filter = v.option(|v| v.string());
+    this.host_filter = v.option(|v| v.string());
+    this.operation = v.i8();
+    this.permission_type = v.i8();
+    this
+}
+
+pub fn delete_acls_response(version: i16, v: &mut Values) -> messages::delete_acls::DeleteAclsResponse<'static> {
+    let mut this = messages::delete_acls::DeleteAclsResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.filter_results = v.vec(|v| delete_acls_response_delete_acls_filter_result(version, v));
+    this
+}
+
+fn delete_acls_response_delete_acls_filter_result(
+    version: i16,
+    v: &mut Values,
+) -> messages::delete_acls::DeleteAclsFilterResult<'static> {
+    let mut this = messages::delete_acls::DeleteAclsFilterResult::default();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this.matching_acls = v.vec(|v| delete_acls_response_delete_acls_matching_acl(version, v));
+    this
+}
+
+fn delete_acls_response_delete_acls_matching_acl(
+    _version: i16,
+    v: &mut Values,
+) -> messages::delete_acls::DeleteAclsMatchingAcl<'static> {
+    let mut this = messages::delete_acls::DeleteAclsMatchingAcl::default();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this.resource_type = v.i8();
+    this.resource_name = v.string();
+    this.pattern_type = v.i8();
+    this.principal = v.string();
+    this.host = v.string();
+    this.operation = v.i8();
+    this.permission_type = v.i8();
+    this
+}
+
 pub fn delete_records_request(version: i16, v: &mut Values) -> messages::delete_records::DeleteRecordsRequest<'static> {
     let mut this = messages::delete_records::DeleteRecordsRequest::default();
     this.topics = v.vec(|v| delete_records_request_delete_records_topic(version, v));
@@ -295,6 +386,51 @@ fn delete_topics_response_deletable_topic_result(
     if version >= 5 {
         this.error_message = v.option(|v| v.string());
     }
+    this
+}
+
+pub fn describe_acls_request(_version: i16, v: &mut Values) -> messages::describe_acls::DescribeAclsRequest<'static> {
+    let mut this = messages::describe_acls::DescribeAclsRequest::default();
+    this.resource_type_filter = v.i8();
+    this.resource_name_filter = v.option(|v| v.string());
+    this.pattern_type_filter = v.i8();
+    this.principal_filter = v.option(|v| v.string());
+    this.host_filter = v.option(|v| v.string());
+    this.operation = v.i8();
+    this.permission_type = v.i8();
+    this
+}
+
+pub fn describe_acls_response(version: i16, v: &mut Values) -> messages::describe_acls::DescribeAclsResponse<'static> {
+    let mut this = messages::describe_acls::DescribeAclsResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this.resources = v.vec(|v| describe_acls_response_describe_acls_resource(version, v));
+    this
+}
+
+fn describe_acls_response_describe_acls_resource(
+    version: i16,
+    v: &mut Values,
+) -> messages::describe_acls::DescribeAclsResource<'static> {
+    let mut this = messages::describe_acls::DescribeAclsResource::default();
+    this.resource_type = v.i8();
+    this.resource_name = v.string();
+    this.pattern_type = v.i8();
+    this.acls = v.vec(|v| describe_acls_response_acl_description(version, v));
+    this
+}
+
+fn describe_acls_response_acl_description(
+    _version: i16,
+    v: &mut Values,
+) -> messages::describe_acls::AclDescription<'static> {
+    let mut this = messages::describe_acls::AclDescription::default();
+    this.principal = v.string();
+    this.host = v.string();
+    this.operation = v.i8();
+    this.permission_type = v.i8();
     this
 }
 

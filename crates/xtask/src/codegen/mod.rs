@@ -24,10 +24,13 @@ const FAMILIES: &[(&str, &[&str])] = &[
         "admin",
         &[
             "AlterConfigs",
+            "CreateAcls",
             "CreatePartitions",
             "CreateTopics",
+            "DeleteAcls",
             "DeleteRecords",
             "DeleteTopics",
+            "DescribeAcls",
             "DescribeCluster",
             "DescribeConfigs",
             "DescribeLogDirs",

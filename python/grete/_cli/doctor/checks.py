@@ -5,18 +5,20 @@ that refuses. All else is the client's own typed error, so that the doctor says 
 """
 
 import contextlib
+import shlex
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from grete import errors
-from grete.client import Admin
+from grete.client import AclOperation, Admin
 from grete.client.cluster import Broker
-from grete.errors import AuthenticationError, GreteError, KafkaError, NotKafkaError, TlsError
+from grete.errors import AuthenticationError, AuthorizationError, GreteError, KafkaError, NotKafkaError, TlsError
 
 # Brokers of the metadata that are checked. Each that cannot be reached costs up to the timeout.
 _MAX_BROKERS = 50
@@ -52,8 +54,10 @@ class Doctor:
         with self._admin(str(self._settings["bootstrap.servers"])):
             pass
 
-    def examine(self, topics: list[str], groups: list[str]) -> Iterator[Finding]:
-        """Yields the finding of each step. A step that cannot be taken, because one before it failed, has none."""
+    def examine(self, topics: list[str], groups: list[str], written: list[str]) -> Iterator[Finding]:
+        """Yields the finding of each step: `topics` are read, `written` are written.
+
+        A step that cannot be taken, because one before it failed, has none."""
         usable: str | None = None
         brokers: tuple[Broker, ...] = ()
         for address in _addresses(str(self._settings["bootstrap.servers"])):
@@ -68,7 +72,7 @@ class Doctor:
             return
         if not (yield from self._check_advertised(brokers)):
             return
-        yield from self._check_names(topics, groups)
+        yield from self._check_names(topics, groups, written)
 
     def _reach(self, address: str, *steps: str) -> Iterator[Finding]:
         """Looks up the name and connects; `steps`: the names of these two."""
@@ -137,20 +141,54 @@ class Doctor:
             yield Finding("advertised", f"broker {broker.id}", problem, time.monotonic() - started)
         return any_usable
 
-    def _check_names(self, topics: list[str], groups: list[str]) -> Iterator[Finding]:
+    def _check_names(self, topics: list[str], groups: list[str], written: list[str]) -> Iterator[Finding]:
         with self._admin(str(self._settings["bootstrap.servers"])) as admin:
-            for topic in topics:
-                yield self._ask("topic", topic, partial(admin.describe_topic, topic, timeout=self._timeout))
+            for topic in dict.fromkeys([*topics, *written]):
+                needed = [
+                    operation
+                    for operation, names in ((AclOperation.READ, topics), (AclOperation.WRITE, written))
+                    if topic in names
+                ]
+                yield self._ask("topic", topic, partial(self._check_topic, admin, topic, needed))
             for group in groups:
-                yield self._ask("group", group, partial(admin.committed, group, timeout=self._timeout))
+                yield self._ask("group", group, partial(self._check_group, admin, group))
 
-    def _ask(self, step: str, subject: str, ask: Callable[[], object]) -> Finding:
+    def _check_topic(self, admin: Admin, topic: str, needed: list[AclOperation]) -> str | None:
+        """Returns what the client may not do with a topic; None: it may do what is needed."""
+        try:
+            allowed = admin.describe_topic(topic, timeout=self._timeout).operations
+        except AuthorizationError:
+            allowed = frozenset()  # each of the needed operations implies Describe
+        missing = [] if allowed is None else [operation for operation in needed if operation not in allowed]
+        return "; ".join(self._needs(operation, "topic", topic) for operation in missing) or None
+
+    def _check_group(self, admin: Admin, group: str) -> str | None:
+        """Returns what the client may not do with a group; None: it may be a member.
+
+        A member that does not exist is removed, which needs what members need and changes nothing.
+        """
+        try:
+            admin.remove_members(group, [f"grete-doctor-{uuid.uuid4()}"], timeout=self._timeout)
+        except AuthorizationError:
+            return self._needs(AclOperation.READ, "group", group)
+        except KafkaError as error:
+            if error.name not in ("UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND"):
+                raise
+        return None
+
+    def _needs(self, operation: AclOperation, kind: str, name: str) -> str:
+        verb = operation.name.capitalize()
+        user = self._settings.get("sasl.username") or "NAME"
+        words = ["grete", "acls", "create", "--allow-principal", f"User:{user}", "--operation", verb, f"--{kind}", name]
+        return f"this client needs {verb} on {kind} {name}: {shlex.join(words)}"
+
+    def _ask(self, step: str, subject: str, ask: Callable[[], str | None]) -> Finding:
         started = time.monotonic()
         problem = None
         try:
-            ask()
+            problem = ask()
         except KafkaError as error:
-            problem = _refusal(step, subject, error)
+            problem = _refusal(subject, error)
         except GreteError as error:
             problem = str(error)
         return Finding(step, subject, problem, time.monotonic() - started)
@@ -175,16 +213,12 @@ def step_of(error: GreteError) -> str:
     return "metadata"
 
 
-def _refusal(step: str, subject: str, error: KafkaError) -> str | None:
+def _refusal(subject: str, error: KafkaError) -> str | None:
     """Returns the problem of a topic or group that a broker refuses; None: the answer is no problem."""
     if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
         return f"topic {subject} does not exist: create it with `grete topics create {subject}`, or correct the name"
     if error.name == "GROUP_ID_NOT_FOUND":
         return None  # a group exists from its first member on
-    if error.name.endswith("_AUTHORIZATION_FAILED"):
-        return (
-            f"this user may not use {step} {subject} ({error.name}): give it Read and Describe by an ACL of the {step}"
-        )
     return str(error)
 
 

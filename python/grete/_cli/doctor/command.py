@@ -22,7 +22,8 @@ from grete.errors import ConfigError
 
 @click.command()
 @click.argument("target", metavar="[MODULE:APP]", required=False)
-@click.option("--topic", "topics", multiple=True, help="A topic to look at, besides those of the App.")
+@click.option("--topic", "topics", multiple=True, help="A topic that is read, besides those of the App.")
+@click.option("--write", "written", multiple=True, metavar="TOPIC", help="A topic that is written; repeatable.")
 @click.option("--group", "groups", multiple=True, help="A consumer group to look at, besides those of the App.")
 @click.option(
     "--timeout",
@@ -36,6 +37,7 @@ from grete.errors import ConfigError
 def doctor(
     target: str | None,
     topics: tuple[str, ...],
+    written: tuple[str, ...],
     groups: tuple[str, ...],
     timeout: float,
     as_json: bool,
@@ -60,7 +62,15 @@ def doctor(
         _show(findings[-1], as_json)
         names = app.groups(config) if app is not None else {}
         of_app = [topic for routes in names.values() for route in routes for topic in route.topics]
-        for finding in patient.examine(list(dict.fromkeys([*of_app, *topics])), list(dict.fromkeys([*names, *groups]))):
+        of_routes = [
+            topic
+            for routes in names.values()
+            for route in routes
+            for topic in (route.publish, route.dead_letter)
+            if topic is not None
+        ]
+        wanted = [list(dict.fromkeys(one)) for one in ([*of_app, *topics], [*names, *groups], [*of_routes, *written])]
+        for finding in patient.examine(*wanted):
             findings.append(finding)
             _show(finding, as_json)
     except ConfigError as error:

@@ -11,6 +11,7 @@ use grete_wire::messages::{
 };
 
 use super::older_fetch::{FIRST_VERSION_WITH_DIVERGING_EPOCH, named_partitions, unsupported};
+use crate::acl::{Operation, ResourceType};
 use crate::cluster::{Cluster, RequestContext};
 use crate::fetch_session::{FetchSessions, FetchTopicKey, SessionUse, WantedPartition, is_unknown};
 use crate::ids::{BrokerId, Millis, RequestId, TopicId};
@@ -235,6 +236,9 @@ impl Cluster {
             }
             data
         };
+        if wanted.topic.id == 0 && !self.may(context, Operation::Read, ResourceType::Topic, &wanted.topic.name) {
+            return Err(unknown(ErrorCode::TOPIC_AUTHORIZATION_FAILED));
+        }
         let topic = self.fetched_topic(&wanted.topic).ok_or_else(|| {
             let same_name =
                 |name: &Arc<str>| self.topics.get(name).is_some_and(|topic| topic.partition(index).is_some());
@@ -245,6 +249,9 @@ impl Cluster {
                 _ => unknown(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
             }
         })?;
+        if !self.may(context, Operation::Read, ResourceType::Topic, &topic.name) {
+            return Err(unknown(ErrorCode::TOPIC_AUTHORIZATION_FAILED));
+        }
         let partition = topic.partition(index).ok_or_else(|| unknown(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))?;
         if let Err(error) = self.check_leader(context, partition, wanted.fetch.current_leader_epoch.max(-1)) {
             let mut data = failed(error);

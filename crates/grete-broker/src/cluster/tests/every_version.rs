@@ -68,6 +68,9 @@ fn requests() -> Vec<(ApiKey, Body)> {
             topics: vec![DeleteTopicState { name: Some("orders".into()), topic_id: 0 }],
             ..DeleteTopicsRequest::default()
         }),
+        body(DescribeAclsRequest { resource_type_filter: 1, operation: 1, permission_type: 1, ..Default::default() }),
+        body(CreateAclsRequest { creations: vec![AclCreation::default()] }),
+        body(DeleteAclsRequest { filters: vec![DeleteAclsFilter::default()] }),
         body(DeleteRecordsRequest::default()),
         body(InitProducerIdRequest { transactional_id: None, ..InitProducerIdRequest::default() }),
         body(OffsetForLeaderEpochRequest {

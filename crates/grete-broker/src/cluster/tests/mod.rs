@@ -1,5 +1,6 @@
 //! Tests of the cluster: requests as bytes in, responses as bytes out.
 
+mod access;
 mod admin;
 mod every_version;
 mod faults;

@@ -46,6 +46,7 @@ impl Machine for Scripted {
         match event {
             Event::Accepted { broker, client_host, .. } => self.events.push(format!("accepted {broker} {client_host}")),
             Event::Closed { .. } => self.events.push("closed".into()),
+            Event::Identified { .. } => {}
             Event::Tick => {
                 if self.deadline.is_some_and(|deadline| deadline <= now) {
                     self.ticked_for = self.deadline.take().unwrap_or_default();

@@ -103,6 +103,14 @@ impl SaslSettings {
         }
     }
 
+    /// Returns the user name of the login; `None`: a token names the user.
+    pub(super) fn user(&self) -> Option<&str> {
+        match &self.login {
+            Login::Password { username, .. } => Some(username.expose()),
+            Login::Token(_) => None,
+        }
+    }
+
     /// Sets the place where the source of tokens puts them.
     pub(super) fn set_tokens(&mut self, tokens: Arc<TokenStore>) {
         if let Login::Token(source) = &mut self.login {

@@ -37,7 +37,11 @@ impl ApiHandler for DescribeTopics {
     const REPLY: fn(PerItem<Self::Value>) -> AdminReply = AdminReply::Topics;
 
     fn build_request(&self, _items: &[&OnlyItem], _cluster: &Cluster, _timeout_ms: i32) -> Request {
-        metadata_request(self.names.as_deref())
+        let mut request = metadata_request(self.names.as_deref());
+        if let Request::Metadata(metadata) = &mut request {
+            metadata.include_topic_authorized_operations = true;
+        }
+        request
     }
 
     fn parse_response(&self, response: &MetadataResponse<'_>, results: &mut ItemResults<'_, Self>) {
@@ -65,5 +69,11 @@ fn describe(name: &str, topic: &MetadataResponseTopic<'_>) -> TopicDescription {
     };
     let mut partitions: Vec<PartitionDescription> = topic.partitions.iter().map(partition).collect();
     partitions.sort_unstable_by_key(|partition| partition.id);
-    TopicDescription { name: name.to_owned(), id: topic.topic_id, internal: topic.is_internal, partitions }
+    TopicDescription {
+        name: name.to_owned(),
+        id: topic.topic_id,
+        internal: topic.is_internal,
+        partitions,
+        operations: topic.topic_authorized_operations,
+    }
 }

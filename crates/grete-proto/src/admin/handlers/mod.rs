@@ -1,5 +1,6 @@
 //! Handlers of the admin operations, one file per noun, and their items.
 
+mod acls;
 mod await_propagation;
 mod configs;
 mod describe_cluster;
@@ -13,6 +14,7 @@ mod remove_members;
 mod topics;
 mod util;
 
+pub(super) use acls::{CreateAcls, DeleteAcls, DescribeAcls};
 pub(super) use await_propagation::AwaitPropagation;
 pub(super) use configs::{AlterConfigs, DescribeConfigs};
 pub(super) use describe_cluster::DescribeCluster;
