@@ -280,7 +280,7 @@ def test_an_app_whose_right_is_taken_says_so_everywhere_and_loses_nothing(
                 return any(lane["state"] == "failed" and lane["reason"] == "not_authorized" for lane in lanes)
 
             eventually(is_named, 30.0, "the failed partition")
-            answer = send_probe(port.number, "/readyz")
+            answer = send_probe(f"{port.host}:{port.number}", "/readyz")
             assert "not_authorized" in str(answer)
             admin.delete_acls([AclFilter(name=topic)])
             eventually(lambda: len(offsets) == 100, 30.0, "the rest")

@@ -70,6 +70,7 @@ const LAYERS: &[LayerRule] = &[
             "serde_json",
             "socket2",
             "thiserror",
+            "x509-parser",
         ],
     },
     LayerRule { name: "grete-sim", internal: &["grete-wire", "grete-proto", "grete-broker"], external: &[] },

@@ -94,6 +94,9 @@ fn size(reply: &AdminReply) -> usize {
         AdminReply::Partitions(each) => each.len(),
         AdminReply::Offsets(each) => each.len(),
         AdminReply::LowWatermarks(each) => each.len(),
+        AdminReply::Acls(each) => each.len(),
+        AdminReply::CreatedAcls(each) => each.len(),
+        AdminReply::DeletedAcls(each) => each.len(),
     }
 }
 

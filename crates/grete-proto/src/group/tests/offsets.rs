@@ -130,7 +130,10 @@ fn a_topic_that_may_not_be_read_is_fatal() {
     rig.answer_offsets(&asked, ErrorCode::NONE, &[(0, -1, ErrorCode::TOPIC_AUTHORIZATION_FAILED)]);
     assert_eq!(
         rig.log_texts(),
-        ["lost 0 1", "fatal no permission to read topic t: grant the principal READ on the topic"]
+        [
+            "lost 0 1",
+            "fatal not allowed to read topic t: the client needs Read on topic t: grete acls create --allow-principal User:NAME --operation Read --topic t"
+        ]
     );
 }
 
