@@ -60,6 +60,8 @@ class App:
         max_bytes (str | int, bytes, default "16MiB"): bytes of messages that one call of consume gets at most (one
             message always)
         max_wait (str | float, seconds, default "0s"): how long to wait for max_messages before a call with fewer
+        latency (str | float, seconds, default "0s"): how long records may wait at the broker to be fetched together;
+            the smallest of a group's routes counts
         stall_after (str | float, seconds, default "30s"): how long a call may take before the log names it with its
             stack; or "none"
         handler_timeout (str | float, seconds, default "none"): how long a call may take before it counts as hung; or
@@ -246,6 +248,8 @@ class App:
                 most (one message always)
             max_wait (str | float, seconds, default that of the App): how long to wait for max_messages before a call
                 with fewer
+            latency (str | float, seconds, default that of the App): how long records may wait at the broker to be
+                fetched together; the smallest of a group's routes counts
             stall_after (str | float, seconds, default that of the App): how long a call may take before the log names
                 it with its stack; or "none"
             handler_timeout (str | float, seconds, default that of the App): how long a call may take before it counts

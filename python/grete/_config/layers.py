@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from grete import _native
+from grete._config.latency import fetch_settings
 from grete._config.parsers import Setting
 from grete._config.registry import NOT_SUPPORTED, ROUTE_SETTINGS, SETTINGS, check_names
 from grete._config.static_membership import SETTING as INSTANCE
@@ -155,6 +156,14 @@ def client_config_pairs(settings: Mapping[str, object]) -> list[tuple[str, str]]
     return [(name, parse_kafka_value(name, value, "code").value) for name, value in given.items()]
 
 
+def consumer_config_pairs(settings: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Returns the settings of a low-level consumer as pairs for the core, with the fetch settings of `latency`."""
+    given = dict(settings)
+    latency = parse("latency", given.pop("latency", 0.0), "code").value
+    pairs = client_config_pairs(given)
+    return [*pairs, *fetch_settings(latency, dict(pairs)).items()]
+
+
 def parse_layer(settings: Mapping[str, object], kafka: Mapping[str, object], origin: str) -> Layer:
     """Returns a layer of checked values. The swarm's settings are a mapping in "swarm". None means: not given."""
     settings = dict(settings)
@@ -260,6 +269,7 @@ def resolve_config(code: Layer, command_line: Layer, environment: Mapping[str, s
         swarm["probes"] = settings["probes"]
     config = Config(settings, kafka, swarm)
     check_kafka(config)
+    fetch_settings(config["latency"], dict(config.kafka_pairs()))  # refuses an explicit fetch setting beside a budget
     return config
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from grete import _native, _units
 from grete._config import parsers
+from grete._config.latency import parse_latency
 from grete._config.parsers import Setting
 from grete._config.suggest import did_you_mean, kafka_setting
 from grete._config.swarm_settings import SWARM_SETTINGS
@@ -31,6 +32,12 @@ SETTINGS: dict[str, Setting] = {
     ),
     "max_wait": Setting(
         _units.seconds, "0s", "how long to wait for max_messages before a call with fewer", unit="seconds"
+    ),
+    "latency": Setting(
+        parse_latency,
+        "0s",
+        "how long records may wait at the broker to be fetched together; the smallest of a group's routes counts",
+        unit="seconds",
     ),
     "stall_after": Setting(
         parsers.timeout,
@@ -91,7 +98,7 @@ SETTINGS: dict[str, Setting] = {
 ROUTE_SETTINGS: dict[str, Setting] = {
     **{
         name: replace(SETTINGS[name], default=None)
-        for name in ("group", "max_messages", "max_bytes", "max_wait", "stall_after", "handler_timeout")
+        for name in ("group", "max_messages", "max_bytes", "max_wait", "latency", "stall_after", "handler_timeout")
     },
     "concurrency": Setting(
         parsers.concurrency,

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grete import _native
+from grete._config.latency import fetch_settings, smallest
 from grete._config.layers import Config
 from grete._config.static_membership import SETTING as INSTANCE
 from grete._lifecycle.hooks import Lifecycle
@@ -333,6 +334,8 @@ class Runner:
             instance = self._node.group_instance_id
         if instance is not None:
             overrides[INSTANCE] = instance
+        budget = smallest(route.latency_budget(self._config) for route in members)
+        overrides |= fetch_settings(budget, dict(self._config.kafka_pairs()))
         pairs = self._config.kafka_pairs(overrides)
         route_configs = [route.to_native(self._config) for route in members]
         for route in members:

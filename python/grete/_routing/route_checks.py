@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from grete._config.latency import check_max_wait
 from grete._config.parsers import topic_name
 from grete._config.registry import ROUTE_SETTINGS, check_names
 from grete._routing.signatures import HandlerSignature
@@ -90,6 +91,7 @@ def check_combinations(values: Mapping[str, Any], topics: tuple[str, ...], shape
             "to it again and again; name another topic",
             setting="dead_letter",
         )
+    check_max_wait(values.get("latency"), values.get("max_wait"))
     if values.get("max_messages") == 1 and values.get("max_wait"):
         raise ConfigError(
             "max_wait waits for more messages, and max_messages=1 wants no more: leave one of them out",

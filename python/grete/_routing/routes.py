@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from grete import _native, payloads
+from grete._config.latency import check_max_wait
 from grete._config.layers import Config
 from grete._routing import function_consumers, signatures
 from grete._routing.call_plan import CallPlan, compile_plan
@@ -70,6 +71,7 @@ class Route:
     max_messages: int | None = None
     max_bytes: int | None = None
     max_wait: float | None = None
+    latency: float | None = None
     stall_after: float | None = None
     handler_timeout: float | None = None
     concurrency: str = "partition"
@@ -142,6 +144,20 @@ class Route:
             return {"key_slots": 0, "shares": _ASYNC_SHARES if self.takes_batches else 0}
         return {"key_slots": _SLOTS_PER_WORKER * workers, "shares": workers}
 
+    def latency_budget(self, config: Config) -> float:
+        """Returns how long the route's records may wait to be fetched together, in seconds."""
+        budget: float = config["latency"] if self.latency is None else self.latency
+        return budget
+
+    def _max_wait(self, config: Config) -> float:
+        """Returns the wait for a full batch, in seconds: 0.0 beside a budget of the route's own."""
+        if self.latency:
+            return 0.0
+        wait: float = config["max_wait"] if self.max_wait is None else self.max_wait
+        if self.latency is None:
+            check_max_wait(config["latency"], wait)
+        return wait
+
     def native_settings(self, config: Config) -> dict[str, Any]:
         """Returns the route's settings for the native part."""
 
@@ -163,7 +179,7 @@ class Route:
             "max_concurrency": self.max_concurrency,
             "max_messages": own_or_app("max_messages"),
             "max_bytes": own_or_app("max_bytes"),
-            "max_wait": own_or_app("max_wait"),
+            "max_wait": self._max_wait(config),
             "max_in_flight": self.max_in_flight,
             "offsets": self.offsets,
             "max_unmarked": self.max_unmarked,

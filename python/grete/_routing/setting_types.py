@@ -32,6 +32,7 @@ class AppSettings(TypedDict, total=False):
     max_messages: int
     max_bytes: str | int
     max_wait: str | float
+    latency: str | float
     stall_after: str | float
     handler_timeout: str | float
     shutdown_timeout: str | float
@@ -55,6 +56,7 @@ class RouteSettings(TypedDict, total=False):
     max_messages: int
     max_bytes: str | int
     max_wait: str | float
+    latency: str | float
     stall_after: str | float
     handler_timeout: str | float
     concurrency: Literal["partition", "key", "unordered"]

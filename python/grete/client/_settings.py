@@ -13,7 +13,8 @@ def from_configuration(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     Raises ConfigError, which names the file, the variable or "code" as the origin of a wrong setting.
     """
     given = dict(settings or {})
-    own = {name: given.pop(name) for name in ("queued_bytes",) if name in given}  # Grete's own, which clients take
+    # Grete's own settings that low-level clients take.
+    own = {name: given.pop(name) for name in ("queued_bytes", "latency") if name in given}
     code = layers.parse_layer({}, given, "code")
     try:
         config = layers.resolve_config(code, layers.Layer())

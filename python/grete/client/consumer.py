@@ -116,9 +116,12 @@ class Consumer:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         """Starts the network thread, which connects when there is something to read. Raises ConfigError.
 
+        `latency` beside Kafka's settings, like "100ms" or seconds: how long records may wait at the broker to be
+        fetched together. A low rate then costs one Fetch per budget.
+
         Only `settings` count: `Consumer.from_config()` reads `grete.toml` and the environment.
         """
-        pairs = layers.client_config_pairs(settings)
+        pairs = layers.consumer_config_pairs(settings)
         _native.config_entries(pairs)
         self._log = functools.partial(log_native_events, logger)
         self._dispatcher = _native.Dispatcher(interruptible=True, log=self._log)
