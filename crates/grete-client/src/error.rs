@@ -158,7 +158,7 @@ pub enum ClientError {
         /// Message of the broker, or the client's text for the code.
         message: String,
         /// User of the client's login; `None`: there is none, or a token names the user.
-        user: Option<String>,
+        user: Option<Box<str>>,
     },
     /// The broker answered with an error.
     #[error("{operation}: the broker answered {name} ({code}): {message}")]

@@ -118,7 +118,7 @@ pub(crate) fn refused_error(
         (ErrorCode::NON_EMPTY_GROUP, Subject::Group(_), None) => "the group has members".to_owned(),
         (code, _, message) => message.unwrap_or_else(|| code.message().to_owned()),
     };
-    let user = user.map(str::to_owned);
+    let user = user.map(Into::into);
     ClientError::Refused { operation: operation.to_owned(), subject, code, message, user }
 }
 

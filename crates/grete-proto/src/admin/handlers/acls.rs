@@ -137,8 +137,7 @@ impl ApiHandler for DeleteAcls {
             (code, message.map(str::to_owned), bindings.collect::<Vec<_>>())
         };
         let parts: Vec<_> = response.filter_results.iter().map(part).collect();
-        let parts = parts.into_iter();
-        results.set_only(joined(parts.collect(), self.filters.len()));
+        results.set_only(joined(parts, self.filters.len()));
     }
 }
 
