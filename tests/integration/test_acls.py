@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -146,8 +146,8 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     ([topic_acl("x", pattern_type=PatternType.MATCH)], ValueError, "pattern_type MATCH is for filters"),
     ([topic_acl("x", permission=AclPermission.ANY)], ValueError, "permission ANY is for filters"),
     ([topic_acl("x", resource_type=ResourceType.UNKNOWN)], ValueError, "cannot be UNKNOWN"),
-    ([topic_acl("x", operation=3)], TypeError, "a member of AclOperation"),
-    ([topic_acl("x", operation="read")], TypeError, "a member of AclOperation"),
+    ([topic_acl("x", operation=cast(Any, 3))], TypeError, "a member of AclOperation"),
+    ([topic_acl("x", operation=cast(Any, "read"))], TypeError, "a member of AclOperation"),
     ([topic_acl("x" * 40_000)], ValueError, "at most 32767 bytes"),
     ([topic_acl("x", principal="User:\ud800")], ValueError, "not text that can be sent"),
     ([topic_acl("x", resource_type=ResourceType.CLUSTER)], ValueError, '"kafka-cluster"'),
@@ -339,7 +339,7 @@ def test_users_of_embedded_brokers(tmp_path: Path) -> None:
     with Broker(data=tmp_path, sasl=users, acls=True) as broker, Admin(settings(broker, "alice")) as alice:
         assert alice.topics() == ["orders"]
         described = alice.describe_topic("orders")
-        assert described.operations == {AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE}
+        assert described.operations == frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE})
 
 
 def test_a_certificate_is_a_principal(tmp_path: Path) -> None:
