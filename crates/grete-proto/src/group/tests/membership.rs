@@ -198,7 +198,10 @@ fn refusals_that_no_retry_cures_are_fatal_and_say_what_helps() {
     for (code, advice) in [
         (ErrorCode::INCONSISTENT_GROUP_PROTOCOL, "partition.assignment.strategy"),
         (ErrorCode::INVALID_SESSION_TIMEOUT, "group.min.session.timeout.ms"),
-        (ErrorCode::GROUP_AUTHORIZATION_FAILED, "READ on the group"),
+        (
+            ErrorCode::GROUP_AUTHORIZATION_FAILED,
+            "grete acls create --allow-principal User:NAME --operation Read --group g",
+        ),
         (ErrorCode::FENCED_INSTANCE_ID, "FENCED_INSTANCE_ID"),
     ] {
         let mut rig = Harness::new();
