@@ -134,7 +134,7 @@ def test_a_forked_child_has_no_broker() -> None:
 def test_the_table_of_features_shows_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--features"]) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert lines["CreateAcls"] == "not implemented"
+    assert lines["AlterClientQuotas"] == "not implemented"
     assert lines["ApiVersions"] == "0 to 4"
     assert command.main(["--features", "--as-version", "3.9"]) == 0
     versions = dict(_native.broker_features("3.9"))

@@ -15,6 +15,8 @@ DOTTED = re.compile(r"[a-z][a-z_]*(\.[a-z][a-z_]*)+")
 FAMILIES = {name.split(".")[0] for name in EVENTS}
 # Called like events, and none.
 OTHERS = {"swarm.cpus", "swarm.max_rss", "swarm.deaths", "swarm.restarts", "error.type"}
+# Second names of settings.
+OTHERS |= {"fetch.message.max.bytes", "fetch.wait.max.ms"}
 
 
 def settings() -> set[str]:
