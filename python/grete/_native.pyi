@@ -156,7 +156,7 @@ class Admin:
         validate_only: bool,
         timeout: float | None,
     ) -> None: ...
-    def describe_acls(self, filter: _AclFilterTuple, timeout: float | None) -> list[_AclTuple]:
+    def describe_acls(self, filter: _AclFilterTuple, timeout: float | None) -> list[_AclTuple]:  # noqa: A002 (its name in Rust)
         """Returns the ACLs that a filter finds."""
     def create_acls(self, acls: Sequence[_AclTuple], timeout: float | None) -> None: ...
     def delete_acls(self, filters: Sequence[_AclFilterTuple], timeout: float | None) -> list[list[_AclTuple]]:
