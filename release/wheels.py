@@ -2,7 +2,7 @@
 
 The libraries are linked against an old glibc, or musl, by zig. Debug symbols go to build/wheels/debug, beside each
 wheel; `gdb` and `perf` find them by the link that stays in the library. A wheel has the licences of the linked crates
-and an SBOM. Two builds of the same commit are byte-identical.
+and an SBOM. Times and paths of the building machine are left out, so that builds of one commit can be compared.
 """
 
 from __future__ import annotations
