@@ -55,8 +55,8 @@ pub(crate) struct BrokerState {
     /// `NeedNode` was received while no attempt was possible, by channel.
     pub(crate) needed: [bool; Channel::COUNT],
     pub(crate) fault: Option<AddressFault>,
-    /// Consecutive connections that the broker closed at the first request after ApiVersions.
-    pub(crate) first_request_eofs: u32,
+    /// The broker closed a connection at the first request after ApiVersions, and has answered none since.
+    pub(crate) closed_first_request: bool,
     /// Grows with each refused login. Brokers lock accounts, so a refused login is repeated less often than a connect.
     pub(crate) login_backoff: Backoff,
 }
@@ -77,7 +77,7 @@ impl BrokerState {
             conns: [None; Channel::COUNT],
             needed: [false; Channel::COUNT],
             fault: None,
-            first_request_eofs: 0,
+            closed_first_request: false,
             login_backoff: Backoff::new(
                 config.reconnect_backoff_max,
                 config.reconnect_backoff_max.max(MAX_LOGIN_BACKOFF),
@@ -113,7 +113,7 @@ impl BrokerState {
             self.setup.reset();
             self.retry_at = 0;
             self.fault = None;
-            self.first_request_eofs = 0;
+            self.closed_first_request = false;
             self.login_backoff.reset();
         }
     }

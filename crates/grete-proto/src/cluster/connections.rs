@@ -8,14 +8,10 @@ use super::metadata_refresh::MetadataScope;
 use super::{BrokerConnection, Cluster};
 use crate::connection::{CloseReason, ConnAction, Connection};
 use crate::ids::{ConnId, NodeId};
-use crate::request::{AddressFault, AuthenticationFailure, Channel, Reply, RequestOwner};
+use crate::request::{AddressFault, Channel, Reply, RequestOwner};
 use crate::sasl::SaslError;
 use crate::time::{MILLI, Nanos};
 use crate::transport::TransportAction;
-
-/// Consecutive connections closed at the first request that prove that the listener expects a login: a broker that
-/// restarts closes one.
-const LOGIN_EXPECTED_AFTER: u32 = 4;
 
 impl Cluster {
     /// Starts to connect. Returns `None` if the node is unknown, already connected, or in backoff.
@@ -35,6 +31,9 @@ impl Cluster {
         let timeout = node.setup.next_delay(&mut self.rng);
         let mut conn = Connection::new(Arc::clone(&self.conn_config), now, timeout);
         conn.mute(node.muted_until);
+        if node.closed_first_request {
+            conn.probe_login();
+        }
         node.set_conn(channel, Some(name));
         out.push(ClusterAction::Transport(TransportAction::Connect {
             conn: name,
@@ -92,7 +91,7 @@ impl Cluster {
         let id = link.node;
         if let Some(node) = self.nodes.get_mut(&id) {
             node.backoff.reset();
-            node.first_request_eofs = 0;
+            node.closed_first_request = false;
         }
         if self.conn_config.sasl.is_none() {
             self.on_proven(id, out);
@@ -158,13 +157,8 @@ impl Cluster {
             }
             let (address, failures) = (node.address.to_string(), node.backoff.failures());
             let closes_first = reason == CloseReason::FirstRequestEof;
-            node.first_request_eofs = if closes_first { node.first_request_eofs.saturating_add(1) } else { 0 };
-            let expected = node.first_request_eofs >= LOGIN_EXPECTED_AFTER && !self.refresh.has_succeeded();
-            let fault = if expected {
-                Some(AuthenticationFailure { address: address.clone(), error: SaslError::Expected }.into())
-            } else {
-                reason.address_fault(&address, negotiated, self.config.sasl.is_some())
-            };
+            node.closed_first_request |= closes_first;
+            let fault = reason.address_fault(&address, negotiated, self.config.sasl.is_some());
             node.fault.clone_from(&fault);
             // The log thins the failed attempts of an outage; this one failed, although ApiVersions was answered.
             let log_event = if was_ready && !closes_first {

@@ -10,10 +10,16 @@
 //! 3. The response to SaslHandshake arrives; SaslAuthenticate is sent, to a connection that is closed by then.
 //!
 //! So `flush` sends nothing until the authentication is done, and what was sent before it gets its responses.
+//!
+//! A client without a login probes a listener that closed its last connection at the first request. Such a listener may
+//! expect a login, or the broker was about to stop. SaslHandshake tells the two apart: a listener without SASL answers
+//! ILLEGAL_SASL_STATE and goes on, every other listener answers with its mechanisms.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use grete_wire::api::ApiKey;
+use grete_wire::error_code::ErrorCode;
 use grete_wire::frame::{Frame, encode_request};
 use grete_wire::messages::{
     SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
@@ -22,7 +28,8 @@ use grete_wire::{Reader, SegmentedBuf, WireError};
 
 use super::{CloseReason, ConnAction, Connection, InFlightRequest, State};
 use crate::sasl::authentication::{Authentication, AuthenticationAction, AuthenticationEvent};
-use crate::sasl::{SaslConfig, SaslError};
+use crate::sasl::error::listed;
+use crate::sasl::{Mechanism, SaslConfig, SaslError};
 use crate::time::Nanos;
 
 impl InFlightRequest {
@@ -42,6 +49,28 @@ impl Connection {
         }
         self.authentication = Some(Authentication::new(sasl));
         self.authenticate(now, out);
+    }
+
+    /// Asks the listener whether it expects a login. A broker without SaslHandshake cannot expect one.
+    pub(super) fn begin_probe(&mut self, now: Nanos, out: &mut Vec<ConnAction>) {
+        let versions = self.versions.as_deref();
+        if versions.is_none_or(|versions| versions.negotiate(ApiKey::SaslHandshake).is_err()) {
+            return self.become_ready(now, out);
+        }
+        self.state = State::Authenticating;
+        self.setup_deadline = now.saturating_add(self.setup_timeout);
+        let body = SaslHandshakeRequest { mechanism: Mechanism::Plain.name().into() };
+        self.send_authentication(now, ApiKey::SaslHandshake, |version, out| body.encode(version, out), out);
+    }
+
+    fn on_probe_response(&mut self, now: Nanos, response: &SaslHandshakeResponse<'_>, out: &mut Vec<ConnAction>) {
+        match ErrorCode(response.error_code) {
+            ErrorCode::NONE | ErrorCode::UNSUPPORTED_SASL_MECHANISM => {
+                let offered = listed(response.mechanisms.iter().map(|name| Cow::Borrowed(name.as_ref())));
+                self.close(now, CloseReason::Sasl(SaslError::Expected { offered }), out);
+            }
+            _ => self.become_ready(now, out),
+        }
     }
 
     /// Begins to log in again, because the session is about to end.
@@ -77,7 +106,13 @@ impl Connection {
     ) {
         let mut reader = Reader::new(frame.get(body..).unwrap_or_default());
         // The state of the authentication says which of the two responses is due.
-        let event = if self.authentication.as_ref().is_some_and(Authentication::awaits_handshake) {
+        let Some(authentication) = &self.authentication else {
+            return match SaslHandshakeResponse::decode(version, &mut reader) {
+                Ok(response) => self.on_probe_response(now, &response, out),
+                Err(error) => self.close(now, CloseReason::Wire(error), out),
+            };
+        };
+        let event = if authentication.awaits_handshake() {
             SaslHandshakeResponse::decode(version, &mut reader).map(AuthenticationEvent::Handshake)
         } else {
             SaslAuthenticateResponse::decode(version, &mut reader).map(AuthenticationEvent::Authenticate)

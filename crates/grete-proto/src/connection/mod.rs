@@ -86,7 +86,7 @@ enum State {
     Negotiating {
         version: i16,
     },
-    /// Logs in for the first time: no other request is sent.
+    /// Logs in for the first time, or asks whether a login is expected: no other request is sent.
     Authenticating,
     Ready,
     /// Logs in again: requests that were sent before get their responses, others wait.
@@ -131,6 +131,8 @@ pub struct Connection {
     authentication: Option<Authentication>,
     /// Time at which the connection logs in again; `None`: the session does not end.
     renewal: Option<Nanos>,
+    /// The listener is asked whether it expects a login, before any other request.
+    probes_login: bool,
 }
 
 impl Connection {
@@ -151,7 +153,14 @@ impl Connection {
             has_response: false,
             authentication: None,
             renewal: None,
+            probes_login: false,
         }
+    }
+
+    /// Asks the listener whether it expects a login, if this client has none: the last connection was closed at the
+    /// first request. The connection becomes ready if the listener expects none.
+    pub fn probe_login(&mut self) {
+        self.probes_login = self.config.sasl.is_none();
     }
 
     /// Handles the connected socket: sends ApiVersions.
@@ -189,11 +198,13 @@ impl Connection {
     pub fn on_closed(&mut self, now: Nanos, reason: CloseReason, out: &mut Vec<ConnAction>) {
         let reason = match (reason, self.state) {
             (CloseReason::Eof, State::Negotiating { .. }) => CloseReason::HandshakeEof,
-            (CloseReason::Eof, State::Authenticating | State::Reauthenticating) if self.awaits_authentication() => {
+            (CloseReason::Eof, State::Authenticating | State::Reauthenticating)
+                if self.config.sasl.is_some() && self.awaits_authentication() =>
+            {
                 CloseReason::AuthenticationEof
             }
-            // A broker restarts now and then at this very moment, too: the message says "probably".
-            (CloseReason::Eof, State::Ready)
+            // A broker restarts now and then at this very moment, too: the next connection finds out.
+            (CloseReason::Eof, State::Ready | State::Authenticating)
                 if self.config.sasl.is_none() && !self.has_response && !self.in_flight.is_empty() =>
             {
                 CloseReason::FirstRequestEof
@@ -341,6 +352,7 @@ impl Connection {
                 }
                 match self.config.sasl.clone() {
                     Some(sasl) => self.begin_authentication(now, sasl, out),
+                    None if self.probes_login => self.begin_probe(now, out),
                     None => self.become_ready(now, out),
                 }
             }

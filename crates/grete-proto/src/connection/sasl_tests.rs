@@ -200,6 +200,24 @@ fn failed_logins_are_told_apart() {
 }
 
 #[test]
+fn a_probe_tells_a_listener_with_logins_from_one_without() {
+    let mut world = World::new(None, 0, 1);
+    world.conn.probe_login();
+    world.send(metadata());
+    world.run_until(SECOND);
+    let SaslError::Expected { offered } = login_error(&world) else { panic!("{:?}", world.closed) };
+    assert!(offered.iter().any(|mechanism| mechanism == "SCRAM-SHA-256"), "{offered:?}");
+    assert!(!world.is_ready);
+
+    let mut world = World::new(None, -1, 1);
+    world.conn.probe_login();
+    world.send(metadata());
+    world.run_until(SECOND);
+    assert_eq!((world.is_ready, &world.closed), (true, &None));
+    assert_eq!(world.answered, [1]);
+}
+
+#[test]
 fn a_login_that_is_not_answered_times_out_and_a_broker_that_hangs_up_is_named() {
     let mut world = World::new(Some(password(Mechanism::Plain, "secret")), 0, 1);
     let frame = world.to_broker.pop_front().unwrap().1;

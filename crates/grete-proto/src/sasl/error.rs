@@ -43,12 +43,16 @@ pub enum SaslError {
          or use the port of a SASL listener"
     )]
     NotOffered,
-    /// The client does not log in, and the broker closes every connection at the first request.
+    /// The client does not log in, and the listener expects a login.
     #[error(
-        "the broker closes every connection at the first request after ApiVersions, so its listener probably expects a \
-         login: set security.protocol to SASL_SSL or SASL_PLAINTEXT, and sasl.mechanism"
+        "the listener expects a login by {}: set security.protocol to SASL_PLAINTEXT (or SASL_SSL), and sasl.mechanism \
+         to one of these",
+        fmt_offered(.offered)
     )]
-    Expected,
+    Expected {
+        /// Mechanisms that the broker offers.
+        offered: Vec<String>,
+    },
     /// The broker did not expect the request of the authentication.
     #[error(
         "the broker did not expect {request} (ILLEGAL_SASL_STATE): its listener probably does no SASL; set \
@@ -103,7 +107,7 @@ impl SaslError {
             Self::UnsupportedMechanism { .. }
             | Self::Refused { .. }
             | Self::NotOffered
-            | Self::Expected
+            | Self::Expected { .. }
             | Self::IllegalState { .. }
             | Self::ServerSignature
             | Self::Malformed { .. }
@@ -118,7 +122,7 @@ impl SaslError {
         match self {
             Self::UnsupportedMechanism { .. } => "mechanism",
             Self::Refused { .. } => "refused",
-            Self::NotOffered | Self::Expected | Self::IllegalState { .. } => "listener",
+            Self::NotOffered | Self::Expected { .. } | Self::IllegalState { .. } => "listener",
             Self::ServerSignature => "server",
             Self::Malformed { .. } => "malformed",
             Self::NoToken { .. } => "token",
@@ -146,7 +150,7 @@ fn fmt_offered(offered: &[String]) -> String {
 }
 
 /// Returns the names of mechanisms for an error, cut and printable.
-pub(super) fn listed<'a>(names: impl Iterator<Item = Cow<'a, str>>) -> Vec<String> {
+pub(crate) fn listed<'a>(names: impl Iterator<Item = Cow<'a, str>>) -> Vec<String> {
     names.take(MAX_LISTED_MECHANISMS).map(|name| printable(&name).chars().take(32).collect()).collect()
 }
 
