@@ -28,6 +28,14 @@ class Silencer(ast.NodeTransformer):
         """Takes out assignments of the emitting objects."""
         return None if any(mentions(node)) else node
 
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
+        """Takes out the methods that only jobs with a listener call."""
+        return None if node.name.endswith("_with_events") else self.generic_visit(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST | None:
+        """Does the same with coroutine functions."""
+        return None if node.name.endswith("_with_events") else self.generic_visit(node)
+
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt] | None:
         """Keeps the branch of a job without a listener: a job that brings records is plain."""
         self.generic_visit(node)

@@ -464,6 +464,9 @@ class Job:
     @property
     def kind(self) -> Literal["consume", "dead_letter", "revoked", "shutdown", "eof", "tick"]: ...
     @property
+    def consumes(self) -> bool:
+        """Whether the job calls `consume`: it is a "consume" job that does not come back as failed (`returned`)."""
+    @property
     def unobserved(self) -> bool:
         """True for "consume" jobs whose events had no listeners at hand-out: most jobs."""
     @property
@@ -813,6 +816,10 @@ class EventChannel:
         """Calls the listeners in the calling thread, in the order of their subscriptions. A listener that raises is
         reported, and the others are called all the same. Only an exception that is no `Exception` (`KeyboardInterrupt`)
         propagates.
+        """
+    def emit_deferred(self, make: Callable[..., dict[str, Any]], *args: object) -> None:
+        """Calls the listeners like `emit`. The fields are what `make(*args)` returns, and are made when a listener
+        first reads one: an event of each job would otherwise cost more than an empty job.
         """
     def subscribe(self, listener: Callable[[Event], object]) -> None:
         """Calls `listener` with each event from now on, once more for each subscription."""

@@ -47,8 +47,12 @@ class FakeJob:
     id: int = field(default_factory=lambda: next(_ids))
 
     @property
+    def consumes(self) -> bool:
+        return self.kind == "consume" and not self.returned
+
+    @property
     def unobserved(self) -> bool:
-        return self.kind == "consume" and not self.heard
+        return self.consumes and not self.heard
 
     def mark(self, x: object, through: bool) -> int:
         self.marks.append((x, through))

@@ -28,7 +28,7 @@ def test_a_job_that_comes_back_before_its_task_is_forgotten_is_not_cancelled() -
     dispatcher: Any = SimpleNamespace(begin=lambda job: None, complete=complete)
     failures: Any = SimpleNamespace(return_cancelled=lambda job, error: cancelled.append(job), fail=None)
     control: Any = SimpleNamespace(fail=failed.append)
-    hooks: Any = SimpleNamespace(run=run, plain_instance=lambda job: None)
+    hooks: Any = SimpleNamespace(run=run, ready_instance=lambda job: None)
     runner = AsyncJobRunner(dispatcher, hooks, failures, control, "test", on_host_loop=False)
 
     async def main() -> None:

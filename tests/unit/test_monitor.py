@@ -50,6 +50,69 @@ def test_a_channel_is_true_while_it_has_listeners(monitor: Monitor) -> None:
     assert repr(event) == "<EventChannel app.running: 0 listeners>"
 
 
+def test_deferred_fields_are_made_once_when_a_listener_reads_one(monitor: Monitor) -> None:
+    event, calls = monitor.event("app.running"), list[object]()
+
+    def make(topics: list[str], seconds: float) -> dict[str, Any]:
+        calls.append(topics)
+        return {"topics": topics, "time": seconds}
+
+    event.emit_deferred(make, ["a"], 0.5)
+    assert calls == [], "nothing is made without listeners"
+    heard = list[Event]()
+    monitor.subscribe("app.running", heard.append)
+    monitor.subscribe("app.running", heard.append)
+    event.emit_deferred(make, ["a"], 0.5)
+    assert calls == []
+    first, second = heard
+    assert first is second
+    assert (first["topics"], second.time, "topics" in first) == (["a"], 0.5, True)
+    assert dict(first.payload) == {"topics": ["a"], "time": 0.5}
+    assert repr(first) == "<Event app.running: {'topics': ['a'], 'time': 0.5}>"
+    assert calls == [["a"]]
+
+
+def test_deferred_fields_let_go_of_their_arguments_and_belong_to_the_collector(monitor: Monitor) -> None:
+    class Records:
+        pass
+
+    heard = list[Event]()
+    monitor.subscribe("app.running", heard.append)
+    for read in (True, False):
+        records = Records()
+        seen = weakref.ref(records)
+        monitor.event("app.running").emit_deferred(lambda records: {"records": 1}, records)
+        del records
+        if read:
+            assert heard.pop()["records"] == 1
+        else:
+            heard.pop()
+        gc.collect()
+        assert seen() is None
+    kept: list[Any] = []
+    monitor.event("app.running").emit_deferred(lambda kept: {}, kept)
+    kept.append(heard.pop())  # a cycle through the event
+    marker = Records()
+    seen = weakref.ref(marker)
+    kept.append(marker)
+    del kept, marker
+    gc.collect()
+    assert seen() is None
+
+
+def test_deferred_fields_that_cannot_be_made_are_the_error_of_the_listener(monitor: Monitor) -> None:
+    failed, heard = list[Event](), list[object]()
+    monitor.subscribe("listener.failed", failed.append)
+    monitor.subscribe("app.running", lambda occurred: heard.append(occurred["topics"]))
+
+    def make() -> dict[str, Any]:
+        raise KeyError("topics")
+
+    monitor.event("app.running").emit_deferred(make)
+    assert heard == []
+    assert [type(occurred["error"]) for occurred in failed] == [KeyError]
+
+
 def test_a_listener_cannot_change_what_others_receive(monitor: Monitor) -> None:
     heard: list[Any] = []
     monitor.subscribe("app.running", heard.append)

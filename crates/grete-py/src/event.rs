@@ -78,6 +78,28 @@ impl EventChannel {
         }
     }
 
+    /// Calls the listeners with an event of these fields.
+    fn deliver(&self, py: Python<'_>, fields: impl FnOnce(Python<'_>) -> Fields) -> PyResult<()> {
+        let Some(listeners) = self.snapshot(py) else { return Ok(()) };
+        let occurred = Bound::new(
+            py,
+            Event {
+                name: self.name.clone_ref(py),
+                fields: Mutex::new(fields(py)),
+                at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()),
+            },
+        )?;
+        for listener in listeners.bind(py) {
+            match listener.call1((&occurred,)) {
+                Err(error) if error.is_instance_of::<PyException>(py) => {
+                    self.report.call1(py, (&occurred, &listener, error))?;
+                }
+                called => drop(called?),
+            }
+        }
+        Ok(())
+    }
+
     fn notify_watcher(&self, py: Python<'_>) -> PyResult<()> {
         let watcher = self.watcher().as_ref().map(|watcher| watcher.clone_ref(py));
         watcher.map_or(Ok(()), |watcher| watcher.call0(py).map(drop))
@@ -111,24 +133,14 @@ impl EventChannel {
     /// propagates.
     #[pyo3(signature = (**payload))]
     fn emit(&self, py: Python<'_>, payload: Option<Bound<'_, PyDict>>) -> PyResult<()> {
-        let Some(listeners) = self.snapshot(py) else { return Ok(()) };
-        let occurred = Bound::new(
-            py,
-            Event {
-                name: self.name.clone_ref(py),
-                payload: payload.unwrap_or_else(|| PyDict::new(py)).unbind(),
-                at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()),
-            },
-        )?;
-        for listener in listeners.bind(py) {
-            match listener.call1((&occurred,)) {
-                Err(error) if error.is_instance_of::<PyException>(py) => {
-                    self.report.call1(py, (&occurred, &listener, error))?;
-                }
-                called => drop(called?),
-            }
-        }
-        Ok(())
+        self.deliver(py, |py| Fields::Made(payload.unwrap_or_else(|| PyDict::new(py)).unbind()))
+    }
+
+    /// Calls the listeners like `emit`. The fields are what `make(*args)` returns, a dict, and are made when a listener
+    /// first reads one: an event of each job would otherwise cost more than an empty job.
+    #[pyo3(signature = (make, *args))]
+    fn emit_deferred(&self, py: Python<'_>, make: Bound<'_, PyAny>, args: Bound<'_, PyTuple>) -> PyResult<()> {
+        self.deliver(py, |_| Fields::Deferred { make: make.unbind(), args: args.unbind() })
     }
 
     /// Calls `listener` with each event from now on, once more for each subscription.
@@ -180,13 +192,23 @@ impl EventChannel {
     }
 }
 
+/// Fields of an event.
+enum Fields {
+    Made(Py<PyDict>),
+    /// What `make(*args)` will return.
+    Deferred {
+        make: Py<PyAny>,
+        args: Py<PyTuple>,
+    },
+}
+
 /// One emitted event. All listeners of an event get the same object.
 #[pyclass(frozen, mapping, module = "grete.instrumentation")]
 pub(crate) struct Event {
     /// Name of the event.
     #[pyo3(get)]
     name: Py<PyString>,
-    payload: Py<PyDict>,
+    fields: Mutex<Fields>,
     /// Time of the emission: seconds since 1970, UTC.
     #[pyo3(get)]
     at: f64,
@@ -195,8 +217,32 @@ pub(crate) struct Event {
 impl Event {
     /// Returns a field that the event always has.
     pub(crate) fn field<'py>(&self, py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
-        let found = self.payload.bind(py).get_item(name)?;
+        let found = self.fields(py)?.get_item(name)?;
         found.ok_or_else(|| PyKeyError::new_err(format!("{} comes without {name}", self.name.bind(py))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Fields> {
+        self.fields.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the fields, and makes them at the first call.
+    ///
+    /// `make` is Python code, so it is called without the lock. Two threads may both call it; all get the dict that was
+    /// stored first.
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (make, args) = match &*self.lock() {
+            Fields::Made(fields) => return Ok(fields.bind(py).clone()),
+            Fields::Deferred { make, args } => (make.clone_ref(py), args.clone_ref(py)),
+        };
+        let made = make.call1(py, args)?.into_bound(py).cast_into::<PyDict>()?;
+        let mut now = self.lock();
+        if let Fields::Made(first) = &*now {
+            return Ok(first.bind(py).clone());
+        }
+        let before = std::mem::replace(&mut *now, Fields::Made(made.clone().unbind()));
+        drop(now);
+        drop(before); // without the lock: a destructor may run anything
+        Ok(made)
     }
 }
 
@@ -204,29 +250,37 @@ impl Event {
 impl Event {
     /// Fields of the event by name. Read-only.
     #[getter]
-    fn payload<'py>(&self, py: Python<'py>) -> Bound<'py, PyMappingProxy> {
-        PyMappingProxy::new(py, self.payload.bind(py).as_mapping())
+    fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyMappingProxy>> {
+        Ok(PyMappingProxy::new(py, self.fields(py)?.as_mapping()))
     }
 
     /// Duration in seconds; None for an event without a duration.
     #[getter]
     fn time<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.payload.bind(py).get_item(pyo3::intern!(py, "time"))
+        self.fields(py)?.get_item(pyo3::intern!(py, "time"))
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, field: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.payload.bind(py).as_any().get_item(field)
+        self.fields(py)?.as_any().get_item(field)
     }
 
     fn __contains__(&self, py: Python<'_>, field: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.payload.bind(py).contains(field)
+        self.fields(py)?.contains(field)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("<Event {}: {}>", self.name.bind(py), self.payload.bind(py).repr()?))
+        Ok(format!("<Event {}: {}>", self.name.bind(py), self.fields(py)?.repr()?))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.payload)
+        // Locked fields count as reachable until the next collection.
+        let Ok(fields) = self.fields.try_lock() else { return Ok(()) };
+        match &*fields {
+            Fields::Made(fields) => visit.call(fields),
+            Fields::Deferred { make, args } => {
+                visit.call(make)?;
+                visit.call(args)
+            }
+        }
     }
 }

@@ -46,8 +46,11 @@ pub(crate) struct Job {
     /// "consume", "dead_letter", "revoked", "shutdown", "eof" or "tick".
     #[pyo3(get)]
     kind: &'static str,
-    /// True for "consume" jobs whose events had no listeners at hand-out: most jobs. This one field then replaces the
-    /// checks of several others.
+    /// Whether the job calls `consume`: it is a "consume" job that does not come back as failed (`returned`).
+    #[pyo3(get)]
+    consumes: bool,
+    /// True for jobs that call `consume` and whose events had no listeners at hand-out: most jobs. This one field then
+    /// replaces the checks of several others.
     #[pyo3(get)]
     unobserved: bool,
     /// Whether a revoked partition already belongs to another member.
@@ -73,6 +76,7 @@ impl Job {
         has_listeners: bool,
     ) -> PyResult<Self> {
         let messages = job.batch.map(|batch| Py::new(py, Messages::new(py, batch, decoder))).transpose()?;
+        let consumes = job.kind == JobKind::Consume && !job.returned;
         Ok(Self {
             id: job.token.id(),
             lane: job.token.lane(),
@@ -82,7 +86,8 @@ impl Job {
             partition: job.partition,
             attempt: job.attempt,
             kind: job.kind.name(),
-            unobserved: job.kind == JobKind::Consume && !has_listeners && !job.returned,
+            consumes,
+            unobserved: consumes && !has_listeners,
             lost: job.kind == JobKind::Revoked { lost: true },
             returned: job.returned,
             topic: job.topic,

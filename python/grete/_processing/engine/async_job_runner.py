@@ -186,10 +186,12 @@ class AsyncJobRunner:
         try:
             self._started.add(job.id)
             self._dispatcher.begin(job)
-            if (instance := self._hooks.plain_instance(job)) is not None:
+            if (instance := self._hooks.ready_instance(job)) is None:
+                await self._hooks.run(job)
+            elif job.unobserved:
                 await consume_plain(instance, job)
             else:
-                await self._hooks.run(job)
+                await self._hooks.await_with_events(instance, job)
         except asyncio.CancelledError as error:
             if self._tasks.pop(job.id, None) is None:
                 return  # returned meanwhile

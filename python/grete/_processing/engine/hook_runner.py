@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import CoroutineType
 from typing import Any, TypeVar
 
-from grete._native import Job
+from grete._native import Job, Messages
 from grete._processing.engine.dead_letter_writer import DeadLetters
 from grete._processing.events.job_events import JobEvents
 from grete._processing.instances.context import GroupClient
 from grete._processing.instances.registry import NO_MESSAGES, Instance, InstanceRegistry, create
 from grete._processing.instances.teardown import InstanceTeardown
 from grete._processing.instances.thread_leaks import runs_hooks
-from grete._routing.function_consumers import EachRecord
 from grete._routing.provider_scopes import ProcessProviders
 from grete._routing.routes import Route
 from grete.errors import GreteError, RevokedError
@@ -29,6 +28,9 @@ _COMMIT_TIMEOUT = 30.0
 
 # Calls a function that blocks: inline in a worker thread, in an executor thread for the event loop.
 RunBlocking = Callable[..., Awaitable[Any]]
+
+
+_of_consume = runs_hooks(lambda names: (names["instance"].context, "consume"))
 
 
 class AlreadyFailed(Exception):  # noqa: N818
@@ -100,8 +102,9 @@ class HookRunner:
             await self._providers.close_async()
 
     def run_in_worker(self, job: Job) -> None:
-        """Runs a job like `run`, in a worker thread. Plain jobs avoid coroutines (a sixth of an empty job)."""
-        if not job.unobserved:
+        """Runs a job like `run`, in a worker thread. Jobs with records avoid coroutines (a sixth of an empty job)."""
+        plain = job.unobserved
+        if not plain and not job.consumes:
             run_sync(self.run(job))
             return
         instance = self._instances.get(job) or run_sync(self._create_instance(job))
@@ -114,7 +117,10 @@ class HookRunner:
         consumer.attempt = job.attempt
         consumer.messages, consumer._job = messages, job  # noqa: SLF001
         try:
-            _consume(instance)
+            if plain:
+                _consume(instance)
+            else:
+                self._consume_with_events(instance, job, messages)
         finally:
             # The instance outlives the job, but must not keep the batch's memory.
             consumer.messages = NO_MESSAGES
@@ -134,11 +140,11 @@ class HookRunner:
             with self._job_events.hook_scope(job):
                 await (self._tear_down(job) if kind in ("revoked", "shutdown") else self._run_lane_hook(job))
 
-    def plain_instance(self, job: Job) -> Instance | None:
-        """Returns the instance with which `consume_plain` is all that `run` would do for this job; None: `run` does
-        more.
+    def ready_instance(self, job: Job) -> Instance | None:
+        """Returns the instance with which `consume_plain`, or `await_with_events` for a job with listeners, is all that
+        `run` would do for this job; None: `run` does more.
         """
-        if not job.unobserved:
+        if not job.consumes:
             return None
         instance = self._instances.get(job)
         return None if instance is None or instance.commits_before else instance
@@ -152,16 +158,42 @@ class HookRunner:
             await self._run_blocking(self._commit_first, job)
         if plain:
             await consume_plain(instance, job)
-            return
+        else:
+            await self.await_with_events(instance, job)
+
+    @_of_consume
+    def _consume_with_events(self, instance: Instance, job: Job, messages: Messages) -> None:
+        """Consumes in a worker thread, and emits the events of the job and its records."""
+        begin = self._job_events.start_job(job, messages)
+        try:
+            if (result := _call_consume(instance)) is not None:
+                _write_result(instance, result)
+        except BaseException as error:
+            self._job_events.finish_job(job, messages, begin, error)
+            raise
+        self._job_events.finish_job(job, messages, begin, None)
+
+    @_of_consume
+    async def await_with_events(self, instance: Instance, job: Job) -> None:
+        """Does what `consume_plain` does, and emits the events of the job and its records."""
         messages = job.messages
         if messages is None:
             raise AssertionError(f"{job!r} brought no messages")
+        begin = self._job_events.start_job(job, messages)
         consumer = instance.consumer
         consumer.attempt = job.attempt
         consumer.messages, consumer._job = messages, job  # noqa: SLF001
         try:
-            with self._job_events.job_scope(job, messages):
-                await _call_with_events(instance)
+            result = _call_consume(instance)
+            if result is not None and inspect.isawaitable(result):
+                result = await result
+            if result is not None:
+                await instance.write_result_async(result)
+        except BaseException as error:
+            self._job_events.finish_job(job, messages, begin, error)
+            raise
+        else:
+            self._job_events.finish_job(job, messages, begin, None)
         finally:
             consumer.messages = NO_MESSAGES
             if not instance.keeps_job_after:
@@ -252,14 +284,14 @@ def _backoff(route: Route, failures: int) -> float:
     return wait * random.uniform(1.0 - route.retry.jitter, 1.0)  # noqa: S311
 
 
-_of_consume = runs_hooks(lambda names: (names["instance"].context, "consume"))
-
-
 @_of_consume
 def _consume(instance: Instance) -> None:
     result: Any = instance.consumer.consume()
-    if result is None:
-        return
+    if result is not None:
+        _write_result(instance, result)
+
+
+def _write_result(instance: Instance, result: Any) -> None:
     if inspect.isawaitable(result):
         result = run_sync(_await_result(result))
     if result is not None:
@@ -294,21 +326,12 @@ async def consume_plain(instance: Instance, job: Job) -> None:
             consumer._job = None  # noqa: SLF001
 
 
-@_of_consume
-async def _call_with_events(instance: Instance) -> None:
+def _call_consume(instance: Instance) -> Any:
     """Calls `consume`, with an event for each record if it goes record by record and a listener is subscribed."""
-    consumer, records = instance.consumer, instance.context.record_events
-    result: Any = (
-        consumer.consume_with_events(records) if isinstance(consumer, EachRecord) and records else consumer.consume()
-    )
-    if result is not None and inspect.isawaitable(result):
-        result = await result
-    if result is None:
-        return
-    if instance.route.is_async:
-        await instance.write_result_async(result)
-    else:
-        instance.write_result(result)
+    consume, records = instance.consume_with_events, instance.context.record_events
+    if consume is None or not (records.started or records.finished):
+        return instance.consumer.consume()
+    return consume(records)
 
 
 @runs_hooks(lambda names: (names["instance"].context, names["hook"]))

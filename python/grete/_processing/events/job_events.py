@@ -10,26 +10,6 @@ from grete.instrumentation.clock import monotonic
 from grete.instrumentation.monitor import Monitor
 
 
-class EventScope:
-    """Context manager that emits one event before a block and one after it."""
-
-    __slots__ = ("_after", "_before", "_begin", "_payload")
-
-    def __init__(self, before: EventChannel, after: EventChannel, payload: dict[str, Any]) -> None:
-        self._before = before
-        self._after = after
-        self._payload = payload
-
-    def __enter__(self) -> None:
-        if self._before:
-            self._before.emit(**self._payload)
-        self._begin = monotonic()
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if self._after:
-            self._after.emit(**self._payload, time=monotonic() - self._begin, error=error)
-
-
 class JobEvents:
     """Events of the jobs of one run of an App."""
 
@@ -47,9 +27,20 @@ class JobEvents:
             "eof": monitor.event("consumer.eof"),
         }
 
-    def job_scope(self, job: Job, messages: Messages) -> "EventScope":
-        """Returns the scope of `job.started` and `job.finished`, around `consume`."""
-        payload = {
+    def start_job(self, job: Job, messages: Messages) -> float:
+        """Emits `job.started`. Returns the time of `monotonic()` after the listeners, for `finish_job`."""
+        if self._started_channel:
+            self._started_channel.emit_deferred(self._job_fields, job, messages)
+        return monotonic()
+
+    def finish_job(self, job: Job, messages: Messages, begin: float, error: BaseException | None) -> None:
+        """Emits `job.finished`, with the error that `consume` raised."""
+        if self._finished_channel:
+            time = monotonic() - begin
+            self._finished_channel.emit_deferred(self._finished_fields, job, messages, time, error)
+
+    def _job_fields(self, job: Job, messages: Messages) -> dict[str, Any]:
+        return {
             **self._base_fields(job),
             "attempt": job.attempt,
             "records": len(messages),
@@ -57,7 +48,11 @@ class JobEvents:
             "last_offset": messages.last_offset,
             "messages": messages,
         }
-        return EventScope(self._started_channel, self._finished_channel, payload)
+
+    def _finished_fields(
+        self, job: Job, messages: Messages, time: float, error: BaseException | None
+    ) -> dict[str, Any]:
+        return {**self._job_fields(job, messages), "time": time, "error": error}
 
     def hook_scope(self, job: Job) -> contextlib.AbstractContextManager[None]:
         """Returns the scope of a lane hook's event."""

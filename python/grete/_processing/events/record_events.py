@@ -10,18 +10,15 @@ from grete.instrumentation.monitor import Monitor
 
 
 class RecordEvents:
-    """Record events of one handler. True while a listener is subscribed; check that before use: `if records:`."""
+    """Record events of one handler. Check before use that `started` or `finished` has a listener."""
 
-    __slots__ = ("_finished_channel", "_handler", "_started_channel")
+    __slots__ = ("_handler", "finished", "started")
 
     def __init__(self, monitor: Monitor, handler: str) -> None:
         """`handler`: name of the handler in events."""
         self._handler = handler
-        self._started_channel = monitor.event("message.process")
-        self._finished_channel = monitor.event("message.processed")
-
-    def __bool__(self) -> bool:
-        return bool(self._started_channel or self._finished_channel)
+        self.started = monitor.event("message.process")
+        self.finished = monitor.event("message.processed")
 
     def wrap(self, job: Job, function: Callable[[Any], Any], *, decoded: bool) -> Callable[[Message], Any]:
         """Wraps a function for messages: emits events around each call. `decoded`: the function gets the payload."""
@@ -69,10 +66,10 @@ class RecordEvents:
             "offset": message.offset,
             "message": message,
         }
-        if self._started_channel:
-            self._started_channel.emit(**payload)
+        if self.started:
+            self.started.emit(**payload)
         return payload
 
     def _emit_finished(self, payload: dict[str, Any], begin: float, error: BaseException | None) -> None:
-        if self._finished_channel:
-            self._finished_channel.emit(**payload, time=monotonic() - begin, error=error)
+        if self.finished:
+            self.finished.emit(**payload, time=monotonic() - begin, error=error)

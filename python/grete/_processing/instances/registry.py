@@ -6,8 +6,10 @@ from typing import Any
 
 from grete import _native
 from grete._native import Job, Messages
+from grete._processing.events.record_events import RecordEvents
 from grete._processing.instances.context import GroupClient, InstanceContext
 from grete._processing.instances.thread_leaks import runs_hooks
+from grete._routing.function_consumers import EachRecord
 from grete._routing.provider_scopes import ProcessProviders
 from grete._routing.results import ResultWriter
 from grete._routing.routes import Route
@@ -30,6 +32,8 @@ class Instance:
     keeps_job_after: bool
     # Gets the results of `consume`.
     route: Route
+    # Calls the handler record by record, with events; None: the handler gets all records at once.
+    consume_with_events: Callable[[RecordEvents], Any] | None
 
     def write_result(self, result: Any) -> None:
         """Writes a result of `consume` in a worker thread, or drops it."""
@@ -119,4 +123,11 @@ def create(route: Route, job: Job, context: InstanceContext) -> Instance:
     consumer.topic, consumer.partition = job.topic, job.partition
     consumer.messages = NO_MESSAGES
     consumer._context = context  # noqa: SLF001
-    return Instance(consumer, context, route.offsets == "at_most_once", route.offsets == "manual", route)
+    return Instance(
+        consumer,
+        context,
+        route.offsets == "at_most_once",
+        route.offsets == "manual",
+        route,
+        consumer.consume_with_events if isinstance(consumer, EachRecord) else None,
+    )
