@@ -195,7 +195,7 @@ impl EventChannel {
 /// Fields of an event.
 enum Fields {
     Made(Py<PyDict>),
-    /// What `make(*args)` will return.
+    /// The result of `make(*args)`, later.
     Deferred {
         make: Py<PyAny>,
         args: Py<PyTuple>,

@@ -12,7 +12,7 @@
 //! So `flush` sends nothing until the authentication is done, and what was sent before it gets its responses.
 //!
 //! A client without a login probes a listener that closed its last connection at the first request. Such a listener may
-//! expect a login, or the broker was about to stop. SaslHandshake tells the two apart: a listener without SASL answers
+//! expect a login, or the broker was about to stop. SaslHandshake distinguishes the two: a listener without SASL answers
 //! ILLEGAL_SASL_STATE and goes on, every other listener answers with its mechanisms.
 
 use std::borrow::Cow;
