@@ -11,7 +11,7 @@ use grete_wire::error_code::ErrorCode;
 use grete_wire::frame::Frame;
 use grete_wire::messages::{
     ApiVersion, ApiVersionsResponse, MetadataRequest, MetadataResponse, MetadataResponseBroker,
-    MetadataResponsePartition, MetadataResponseTopic,
+    MetadataResponsePartition, MetadataResponseTopic, SaslHandshakeResponse,
 };
 use grete_wire::{ApiKey, Reader, WireError};
 
@@ -76,6 +76,11 @@ pub(crate) fn api_versions(max: &BTreeMap<ApiKey, i16>) -> ApiVersionsResponse<'
         max_version: max.get(&api).copied().unwrap_or(*api.valid().end()),
     };
     ApiVersionsResponse { api_keys: ApiKey::ALL.iter().map(range).collect(), ..Default::default() }
+}
+
+/// Returns the SaslHandshake response of a listener that expects no login.
+pub(crate) fn no_login() -> SaslHandshakeResponse<'static> {
+    SaslHandshakeResponse { error_code: ErrorCode::ILLEGAL_SASL_STATE.0, mechanisms: vec![] }
 }
 
 /// Returns the host of a simulated broker: `b1`, `b2`..., port 9092.

@@ -38,10 +38,8 @@ impl ConsumerCore {
     ) {
         let gone: Vec<PartitionHandle> = self.partitions.live().to_vec();
         let tps = gone.iter().filter_map(|slot| self.partitions.topic_partition(*slot).cloned()).collect::<Vec<_>>();
-        for slot in gone {
-            self.remove_partition(now, slot);
-            out.push(ConsumerAction::RemovePartition(slot));
-        }
+        out.extend(gone.iter().map(|&slot| ConsumerAction::RemovePartition(slot)));
+        self.remove_partitions(now, gone);
         if !tps.is_empty() {
             self.group(now, GroupEvent::Unassigned { tps });
         }
@@ -102,12 +100,17 @@ impl ConsumerCore {
         }
     }
 
-    /// Stops fetching the partition. The caller closes its lane.
-    pub(super) fn remove_partition(&mut self, now: Nanos, slot: PartitionHandle) {
-        self.committed_positions.remove(&slot);
-        self.failures.forget(slot);
-        self.partitions.remove(slot);
-        self.fetch(now, FetchEvent::PartitionRemoved(slot));
+    /// Stops fetching the partitions. The caller closes their lanes.
+    ///
+    /// The fetcher copies the layout of all partitions after each of its events, so all that leave together are one
+    /// event.
+    pub(super) fn remove_partitions(&mut self, now: Nanos, slots: Vec<PartitionHandle>) {
+        for slot in &slots {
+            self.committed_positions.remove(slot);
+            self.failures.forget(*slot);
+        }
+        self.partitions.remove_all(&slots);
+        self.fetch(now, FetchEvent::PartitionsRemoved(slots));
     }
 
     pub(super) fn update_metadata_topics(&mut self, now: Nanos) {

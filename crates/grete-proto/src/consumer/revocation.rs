@@ -4,6 +4,8 @@
 //! The consumer group keeps the deadline and emits `GroupAction::RevocationExpired` when the deadline passes. A lane
 //! that has not drained by then is abandoned: the lane is fenced, and the result of its job is ignored.
 
+use std::collections::BTreeSet;
+
 use super::{ConsumerAction, ConsumerCore, ConsumerLogEvent};
 use crate::dispatch::Committable;
 use crate::group::{CommitOffset, GroupEvent};
@@ -20,7 +22,7 @@ pub(super) struct Revocations {
 struct Revocation {
     epoch: u32,
     /// Partitions whose lanes have not drained.
-    slots: Vec<PartitionHandle>,
+    slots: BTreeSet<PartitionHandle>,
     offsets: Vec<CommitOffset>,
     /// Id of the last commit; `None` before the commit is sent.
     commit: Option<u32>,
@@ -29,11 +31,10 @@ struct Revocation {
 impl ConsumerCore {
     pub(super) fn revoke(&mut self, now: Nanos, tps: Vec<TopicPartition>, epoch: u32, out: &mut Vec<ConsumerAction>) {
         let slots: Vec<PartitionHandle> = tps.iter().filter_map(|tp| self.partitions.handle(tp)).collect();
-        for &slot in &slots {
-            self.remove_partition(now, slot);
-            out.push(ConsumerAction::RevokePartition { slot, lost: false });
-        }
-        self.revocations.open.push(Revocation { epoch, slots, offsets: Vec::new(), commit: None });
+        out.extend(slots.iter().map(|&slot| ConsumerAction::RevokePartition { slot, lost: false }));
+        let undrained = slots.iter().copied().collect();
+        self.remove_partitions(now, slots);
+        self.revocations.open.push(Revocation { epoch, slots: undrained, offsets: Vec::new(), commit: None });
         self.advance_revocations(now);
     }
 
@@ -43,8 +44,7 @@ impl ConsumerCore {
         let offset = offset.filter(|_| self.config.auto_commit.is_some());
         let offset = offset.map(|offset| self.to_commit_offset(Some(slot), offset));
         for revocation in &mut self.revocations.open {
-            if revocation.slots.contains(&slot) {
-                revocation.slots.retain(|other| *other != slot);
+            if revocation.slots.remove(&slot) {
                 revocation.offsets.extend(offset.clone());
             }
         }
@@ -75,12 +75,9 @@ impl ConsumerCore {
 
     /// Drops lost partitions: their handlers are notified, nothing is committed, and nothing waits for their jobs.
     pub(super) fn on_partitions_lost(&mut self, now: Nanos, tps: &[TopicPartition], out: &mut Vec<ConsumerAction>) {
-        for tp in tps {
-            if let Some(slot) = self.partitions.handle(tp) {
-                self.remove_partition(now, slot);
-                out.push(ConsumerAction::RevokePartition { slot, lost: true });
-            }
-        }
+        let slots: Vec<PartitionHandle> = tps.iter().filter_map(|tp| self.partitions.handle(tp)).collect();
+        out.extend(slots.iter().map(|&slot| ConsumerAction::RevokePartition { slot, lost: true }));
+        self.remove_partitions(now, slots);
         // Partitions in revocation are no longer in the table; their hooks must learn of the loss, too.
         let leaving = std::mem::take(&mut self.revocations.open).into_iter().flat_map(|revocation| revocation.slots);
         out.extend(leaving.map(|slot| ConsumerAction::RevokePartition { slot, lost: true }));

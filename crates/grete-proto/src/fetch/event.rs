@@ -51,8 +51,8 @@ pub enum FetchEvent {
         /// End of the batches before the corrupt one, because the offset in its own header is not proven.
         offset: i64,
     },
-    /// The partition is no longer assigned.
-    PartitionRemoved(PartitionHandle),
+    /// The partitions are no longer assigned.
+    PartitionsRemoved(Vec<PartitionHandle>),
     /// End the brokers' fetch sessions and fetch nothing more.
     Close,
 }

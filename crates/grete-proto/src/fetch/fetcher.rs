@@ -126,9 +126,11 @@ impl Fetcher {
             FetchEvent::Refetch { slot, fetch_generation, offset } => {
                 self.on_refetch(now, slot, (offset, fetch_generation), partitions, out);
             }
-            FetchEvent::PartitionRemoved(slot) => {
-                partitions.remove(slot);
-                *self.partition_state(slot) = PartitionFetchState::default();
+            FetchEvent::PartitionsRemoved(slots) => {
+                partitions.remove_all(&slots);
+                for slot in slots {
+                    *self.partition_state(slot) = PartitionFetchState::default();
+                }
             }
             FetchEvent::Close => self.close(out),
         }

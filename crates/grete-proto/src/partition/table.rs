@@ -121,18 +121,30 @@ impl PartitionTable {
 
     /// Removes a partition. Its queued bytes stay counted until they are released.
     pub fn remove(&mut self, slot: PartitionHandle) {
-        if self.state(slot) == FetchState::Removed {
-            return;
+        self.remove_all(&[slot]);
+    }
+
+    /// Removes partitions, in one pass over those that stay.
+    pub fn remove_all(&mut self, slots: &[PartitionHandle]) {
+        let mut removed = false;
+        for &slot in slots {
+            if self.state(slot) == FetchState::Removed {
+                continue;
+            }
+            removed = true;
+            self.set_state(slot, FetchState::Removed);
+            self.new_generation(slot);
+            if let Some(tp) = self.tp.get(slot.index())
+                && self.by_name.get(tp) == Some(&slot)
+            {
+                self.by_name.remove(tp);
+            }
         }
-        self.set_state(slot, FetchState::Removed);
-        self.new_generation(slot);
-        self.live.retain(|live| *live != slot);
-        if let Some(tp) = self.tp.get(slot.index())
-            && self.by_name.get(tp) == Some(&slot)
-        {
-            self.by_name.remove(tp);
+        if removed {
+            let states = &self.state;
+            self.live.retain(|live| states.get(live.index()).is_some_and(|state| *state != FetchState::Removed));
+            self.layout += 1;
         }
-        self.layout += 1;
     }
 
     /// Returns the handle of an assigned partition.

@@ -4,7 +4,7 @@ use grete_wire::ErrorCode;
 use grete_wire::WireError;
 use grete_wire::messages::{FindCoordinatorRequest, SaslHandshakeResponse};
 
-use super::super::test_cluster::{FakeCluster, ReceivedRequest};
+use super::super::test_cluster::{FakeCluster, ReceivedRequest, no_login};
 use super::super::*;
 use crate::connection::CloseReason;
 use crate::request::{AddressFault, DetectedProtocol, Request, RequestError, Target};
@@ -322,8 +322,7 @@ fn a_broker_that_closes_connections_at_the_first_request_is_tried_again() {
         close_at_the_first_request(&mut fake);
     }
     let asked = next_probe(&mut fake);
-    let no_sasl = SaslHandshakeResponse { error_code: ErrorCode::ILLEGAL_SASL_STATE.0, mechanisms: vec![] };
-    fake.respond(&asked, |version, out| no_sasl.encode(version, out));
+    fake.respond(&asked, |version, out| no_login().encode(version, out));
     fake.settle();
     assert_eq!(fatal_of(&fake), None);
     assert!(fake.cluster.topic("orders").is_some());

@@ -184,7 +184,7 @@ impl Model {
             }
             Op::Remove { part } => {
                 if let Some(slot) = self.slot(part) {
-                    self.world.step(FetchEvent::PartitionRemoved(slot));
+                    self.world.step(FetchEvent::PartitionsRemoved(vec![slot]));
                 }
             }
             Op::Add { part, at } => {

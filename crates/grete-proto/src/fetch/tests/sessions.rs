@@ -231,7 +231,7 @@ fn p26_a_pause_is_forgotten_by_the_broker_and_by_the_next_assignment() {
     world.answer(1);
     assert_eq!(named(&world, 1), (vec![0], vec![]));
     world.step(FetchEvent::Pause(first));
-    world.step(FetchEvent::PartitionRemoved(first));
+    world.step(FetchEvent::PartitionsRemoved(vec![first]));
     let second = world.assign(tp("orders", 0), 1);
     assert!(!world.fetcher.is_paused(second));
     world.answer(1);
@@ -247,7 +247,7 @@ fn p30_a_response_to_the_old_assignment_is_ignored() {
     let old = world.assign(tp("orders", 0), 0);
     world.log(&tp("orders", 0)).append(5, 10);
     world.plan();
-    world.step(FetchEvent::PartitionRemoved(old));
+    world.step(FetchEvent::PartitionsRemoved(vec![old]));
     let new = world.assign(tp("orders", 0), 3);
     world.plan();
     world.answer(1);

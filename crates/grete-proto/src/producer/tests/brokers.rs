@@ -6,7 +6,7 @@ use grete_wire::messages::*;
 use grete_wire::{ApiKey, ErrorCode as E, Frame, Reader};
 
 use super::log::Log;
-use crate::cluster::test_cluster::{ReceivedRequest, api_versions, listed};
+use crate::cluster::test_cluster::{ReceivedRequest, api_versions, listed, no_login};
 use crate::ids::{NodeId, TopicPartition};
 use crate::time::Nanos;
 
@@ -152,6 +152,7 @@ impl Brokers {
                 let answer = api_versions(if self.new.contains(&node) { &all } else { &self.max_versions });
                 asked.encode_response(|version, out| answer.encode(version, out))
             }
+            ApiKey::SaslHandshake => asked.encode_response(|version, out| no_login().encode(version, out)),
             ApiKey::Metadata => {
                 let answer = self.metadata(node, &MetadataRequest::decode(version, r).unwrap());
                 asked.encode_response(|version, out| answer.encode(version, out))

@@ -8,7 +8,7 @@ use grete_wire::{ApiKey, ErrorCode, Frame, Reader};
 
 use super::fetch_sessions::Sessions;
 use super::partition_log::Log;
-use crate::cluster::test_cluster::{ReceivedRequest, api_versions, host, listed};
+use crate::cluster::test_cluster::{ReceivedRequest, api_versions, host, listed, no_login};
 use crate::group::tests::coordinator::Coordinator;
 use crate::ids::{NodeId, TopicPartition};
 
@@ -82,6 +82,7 @@ impl Brokers {
                 let answer = api_versions(&self.max_versions);
                 asked.encode_response(|version, out| answer.encode(version, out))
             }
+            ApiKey::SaslHandshake => asked.encode_response(|version, out| no_login().encode(version, out)),
             ApiKey::Metadata => {
                 let answer = self.metadata(&MetadataRequest::decode(version, r).unwrap());
                 asked.encode_response(|version, out| answer.encode(version, out))
