@@ -46,6 +46,9 @@ use queries::PendingQueries;
 use revocation::Revocations;
 use unknown_partitions::UnknownPartitions;
 
+/// Room that the queues of actions keep between two steps.
+const KEPT_ACTIONS: usize = 256;
+
 /// Action of one state machine that the core has yet to carry out.
 #[derive(Debug)]
 enum PendingAction {
@@ -295,6 +298,11 @@ impl ConsumerCore {
                 None => break,
             }
         }
+        // An assignment of thousands of partitions fills the queues once; other steps need few entries.
+        self.pending_actions.shrink_to(KEPT_ACTIONS);
+        self.fetch_actions.shrink_to(KEPT_ACTIONS);
+        self.position_actions.shrink_to(KEPT_ACTIONS);
+        self.group_actions.shrink_to(KEPT_ACTIONS);
         if !self.topics.queried.is_empty() {
             self.drop_queried_topics();
         }

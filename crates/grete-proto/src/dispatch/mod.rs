@@ -115,7 +115,10 @@ struct Route {
 /// State machine of the dispatcher: lanes, jobs in flight, queues and timers of one process.
 #[derive(Debug)]
 pub struct Dispatch {
-    lanes: Vec<Option<Lane>>,
+    /// Boxed, so that the vector is small where it doubles.
+    lanes: Vec<Option<Box<Lane>>>,
+    /// Indices in `lanes` that are free.
+    free_lanes: Vec<u32>,
     generation: u32,
     jobs: JobTable,
     suspended: SuspendedJobs,
@@ -139,6 +142,7 @@ impl Dispatch {
     pub fn new(rng: Rng) -> Self {
         Self {
             lanes: Vec::new(),
+            free_lanes: Vec::new(),
             generation: 0,
             jobs: JobTable::default(),
             suspended: SuspendedJobs::default(),
@@ -297,6 +301,6 @@ impl Dispatch {
     }
 }
 
-fn get_mut(lanes: &mut [Option<Lane>], id: LaneId) -> Option<&mut Lane> {
-    lanes.get_mut(id.index as usize)?.as_mut().filter(|lane| lane.id == id)
+fn get_mut(lanes: &mut [Option<Box<Lane>>], id: LaneId) -> Option<&mut Lane> {
+    lanes.get_mut(id.index as usize)?.as_deref_mut().filter(|lane| lane.id == id)
 }

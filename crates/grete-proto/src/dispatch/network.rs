@@ -34,11 +34,11 @@ impl Dispatch {
     /// Adds a lane for a newly assigned partition.
     pub fn add_lane(&mut self, spec: LaneSpec) -> LaneId {
         self.generation += 1;
-        let index = self.lanes.iter().position(Option::is_none).unwrap_or_else(|| {
+        let index = self.free_lanes.pop().unwrap_or_else(|| {
             self.lanes.push(None);
-            self.lanes.len() - 1
+            u32::try_from(self.lanes.len() - 1).unwrap_or(u32::MAX)
         });
-        let id = LaneId { index: u32::try_from(index).unwrap_or(u32::MAX), generation: self.generation };
+        let id = LaneId { index, generation: self.generation };
         let predecessor = self.lanes.iter().flatten().find(|lane| {
             matches!(lane.phase, Phase::Abandoned | Phase::Leaving { .. })
                 && lane.spec.client == spec.client
@@ -50,8 +50,8 @@ impl Dispatch {
         if self.mode == Mode::Stopping {
             lane.phase = Phase::Finished;
         }
-        if let Some(place) = self.lanes.get_mut(index) {
-            *place = Some(lane);
+        if let Some(place) = self.lanes.get_mut(index as usize) {
+            *place = Some(Box::new(lane));
         }
         self.schedule_tick(id);
         id

@@ -233,6 +233,7 @@ impl Dispatch {
             && place.as_ref().is_some_and(|lane| lane.id == id)
         {
             *place = None;
+            self.free_lanes.push(id.index);
         }
         let lanes = self.lanes.iter_mut().flatten();
         let waiting: Vec<LaneId> =

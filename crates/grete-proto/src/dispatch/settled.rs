@@ -33,7 +33,7 @@ impl Dispatch {
             let units = lane.rows.units_by_slot();
             units.filter(|(_, unit)| unit.retry_at().is_some()).map(|(slot, _)| (lane.id, slot)).collect::<Vec<_>>()
         };
-        let waiting: Vec<_> = self.lanes.iter().flatten().flat_map(waiting).collect();
+        let waiting: Vec<_> = self.lanes.iter().flatten().flat_map(|lane| waiting(lane)).collect();
         for (id, slot) in &waiting {
             let Some(lane) = super::get_mut(&mut self.lanes, *id) else { continue };
             lane.rows.unit_mut(*slot).set_retry_timer(&mut self.timers, *id, *slot, None);

@@ -111,7 +111,7 @@ impl Dispatch {
     #[must_use]
     pub fn lane_statuses(&self, client: Option<ClientId>) -> Vec<LaneStatus> {
         let of_client = |lane: &&Lane| client.is_none_or(|client| lane.spec.client == client);
-        let lanes: Vec<&Lane> = self.lanes.iter().flatten().filter(of_client).collect();
+        let lanes: Vec<&Lane> = self.lanes.iter().flatten().map(|lane| &**lane).filter(of_client).collect();
         let mut statuses: Vec<LaneStatus> = lanes.iter().map(|lane| lane.status()).collect();
         let places: HashMap<LaneId, usize> =
             statuses.iter().enumerate().map(|(at, status)| (status.lane, at)).collect();
