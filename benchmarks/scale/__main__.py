@@ -227,10 +227,11 @@ def main() -> int:
     rows = [measure(partitions, count, options) for partitions, count in sizes]
     judged = targets(rows)
     about = (
-        f"Embedded brokers in one process on core {cores.broker}, one consumer on core {cores.client}, which is assigned "
-        f"all partitions of a topic and reads {options.records:,} records of 100 bytes, then waits {options.idle:g} s at "
-        f"the end of all partitions. Memory is the growth of the resident set beyond that of the client without "
-        f"partitions. Rebalance: from the first poll of a second member until each of two owns its half. Medians of "
+        f"Embedded brokers in one process on core {cores.broker}, one consumer on core {cores.client}, which is "
+        f"assigned all partitions of a topic and reads {options.records:,} records of 100 bytes, then waits "
+        f"{options.idle:g} s at the end of all partitions. Memory is the growth of the resident set from one assigned "
+        f"partition to all, before records are fetched. Rebalance: from the first poll of a second member until each "
+        f"of two owns its half; a member learns of a rebalance with its next heartbeat, within 3 s. Medians of "
         f"{options.rounds} rounds."
     )
     parts = ["# Scale", about, table(HEAD, [row.cells() for row in rows])]
