@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 GUIDES = {path.stem: path for path in sorted((ROOT / "docs" / "migration").glob("*.md"))}
 LIBRARIES = ["aiokafka", "celery", "confluent-kafka", "faststream", "faust", "karafka"]
+# A program, as a link to its file and its text.
 _PROGRAM = re.compile(r"^\[`([^`]+)`\]\(([^)]+)\):\n\n```(python|ruby)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from examples.migration.faststream import test_both
 from tests.kafka import KafkaCluster, new_cluster
 from tests.kafka.foreign_readers import Row
 from tests.kafka.jars import ROOT
@@ -101,3 +102,8 @@ def test_the_counterpart_of_karafkas_program(broker: KafkaCluster, tmp_path: Pat
     after = outcome(broker)
     assert after.invoices[b"customer-1"][0] == {"order": "order-1", "total": 119}
     assert [json.loads(value)["amount"] for _, value in after.dead] == [0] * REFUSED
+
+
+def test_the_tests_of_the_guide_for_faststream() -> None:
+    test_both.test_with_faststream()
+    test_both.test_with_grete()
