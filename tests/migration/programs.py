@@ -66,7 +66,9 @@ def has_records(kafka: KafkaCluster, counts: dict[str, int]) -> bool:
 
 
 @contextmanager
-def running(kafka: KafkaCluster, directory: Path, *words: str) -> Iterator[Callable[[Callable[[], bool]], None]]:
+def running(
+    kafka: KafkaCluster, directory: Path, *words: str, **variables: str
+) -> Iterator[Callable[[Callable[[], bool]], None]]:
     """Runs a command of this environment; yields a function that waits for a condition. SIGTERM ends the command."""
     command: list[str | Path] = [Path(sys.executable).parent / words[0], *words[1:]]
     environment = os.environ | {
@@ -74,6 +76,7 @@ def running(kafka: KafkaCluster, directory: Path, *words: str) -> Iterator[Calla
         "GRETE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "GRETE_KAFKA_AUTO_COMMIT_INTERVAL_MS": "200",
         "PYTHONPATH": str(ROOT),
+        **variables,
     }
     log = directory / f"{len(list(directory.glob('*.log')))}.log"
     with log.open("wb") as output:

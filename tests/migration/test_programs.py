@@ -56,6 +56,17 @@ def test_both_do_the_same(broker: KafkaCluster, tmp_path: Path, library: str) ->
     assert outcome(broker, skip=before) == before
 
 
+def test_members_of_both_share_a_group_with_an_assignor_that_both_have(broker: KafkaCluster, tmp_path: Path) -> None:
+    after = ("grete", "run", "examples.migration.confluent_kafka.after:app")
+    with (
+        running(broker, tmp_path, *LIBRARIES["confluent_kafka"]),
+        running(broker, tmp_path, *after, GRETE_KAFKA_PARTITION_ASSIGNMENT_STRATEGY="range") as until,
+    ):
+        until(lambda: sorted(len(owned) for owned in broker.admin.members("billing").values()) == [1, 1])
+        write(broker)
+        until(lambda: has(broker, {"invoices": len(ORDERS) - REFUSED, "orders.dlq": REFUSED}))
+
+
 def test_celery_and_grete_make_the_same_invoices(broker: KafkaCluster, tmp_path: Path) -> None:
     orders = [json.loads(value) for _, value in ORDERS]
     place = f"from examples.migration.celery.before import charge; [charge.delay(order) for order in {orders!r}]"
