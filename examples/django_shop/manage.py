@@ -1,11 +1,4 @@
-"""A project of Django whose models are written by handlers (it needs `pip install django`, and grete[msgspec]).
-
-cd examples/django_shop
-python manage.py migrate --run-syncdb
-python manage.py grete topics create orders --partitions 2
-python manage.py grete run
-echo '{"customer": "ada", "amount": 3}' | grete produce orders
-"""
+"""A project of Django whose models are written by handlers; README.md describes how to run it."""
 
 import os
 import sys

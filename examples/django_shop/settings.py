@@ -6,6 +6,8 @@ SECRET_KEY = "example"
 INSTALLED_APPS = ["grete.django", "shop"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
+ROOT_URLCONF = "urls"
+ALLOWED_HOSTS = ["localhost", "testserver"]
 DATABASES = {
     "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ.get("SHOP_DATABASE", "shop.sqlite3")}
 }

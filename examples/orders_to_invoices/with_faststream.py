@@ -26,7 +26,7 @@ class Invoice(BaseModel):
     total: int
 
 
-class RetryThenDeadLetter(BaseMiddleware):  # type: ignore[misc]
+class RetryThenDeadLetter(BaseMiddleware):
     """Three attempts with a backoff, then the dead letter topic."""
 
     async def consume_scope(
@@ -49,13 +49,13 @@ router = KafkaRouter("localhost:9092", middlewares=[KafkaPrometheusMiddleware(re
 invoices = router.publisher("invoices")
 
 
-@router.subscriber("orders", group_id="billing", ack_policy=AckPolicy.NACK_ON_ERROR, auto_offset_reset="earliest")  # type: ignore[untyped-decorator]
+@router.subscriber("orders", group_id="billing", ack_policy=AckPolicy.NACK_ON_ERROR, auto_offset_reset="earliest")
 async def charge(order: Order, message: KafkaMessage) -> None:
     if order.amount <= 0:
         raise ValueError(f"amount {order.amount}")
     # A returned value has no key of its own: the publisher is called instead.
     invoice = Invoice(order=order.id, total=order.amount * 119 // 100)
-    await invoices.publish(invoice, key=message.raw_message.key)
+    await invoices.publish(invoice, key=message.raw_message.key)  # type: ignore[union-attr]
 
 
 api = FastAPI()

@@ -1,5 +1,6 @@
 """The command line, without a broker."""
 
+import ast
 import io
 import json
 import pty
@@ -238,3 +239,14 @@ def test_no_progress_without_a_terminal() -> None:
     progress.update(1, "lag 1")
     progress.finish(1)
     assert stream.getvalue() == ""
+
+
+def test_commands_need_no_generic_classes_of_click() -> None:
+    # click.Choice is generic from 8.2 on, click.ParamType from 8.4 on, and other packages ask for older releases.
+    subscripts = [
+        f"{path.name}:{node.lineno}"
+        for path in (ROOT / "python" / "grete").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value).startswith("click.")
+    ]
+    assert subscripts == []

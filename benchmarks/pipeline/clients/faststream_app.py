@@ -17,10 +17,11 @@ async def main() -> None:
     broker = KafkaBroker(bootstrap, logger=None)
     invoices = broker.publisher(INVOICES)
 
-    @broker.subscriber(ORDERS, group_id="faststream", auto_offset_reset="earliest")  # type: ignore[untyped-decorator]
+    @broker.subscriber(ORDERS, group_id="faststream", auto_offset_reset="earliest")
     async def charge(order: dict[str, Any], message: KafkaMessage) -> None:
         found = {"order": order["id"], "customer": order["customer"], "total": order["amount"] * 119 // 100}
-        await invoices.publish(found, key=message.raw_message.key, no_confirm=True)
+        key = message.raw_message.key  # type: ignore[union-attr]
+        await invoices.publish(found, key=key, no_confirm=True)
 
     await FastStream(broker, logger=None).run()
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import click
 
@@ -20,7 +20,11 @@ OFFSET = click.IntRange(0, MAX_OFFSET)
 LIMIT = click.IntRange(1, sys.maxsize)
 
 
-class ParsedType(click.ParamType[T]):
+# click.ParamType is generic from click 8.4 on, and the base of both kinds is the same class.
+_ParamType: Any = click.ParamType
+
+
+class ParsedType(_ParamType, Generic[T]):  # type: ignore[misc]
     """Type of option values that a function parses. The function raises ValueError with the reason."""
 
     def __init__(self, name: str, parse: Callable[[str], T]) -> None:
@@ -32,7 +36,7 @@ class ParsedType(click.ParamType[T]):
         try:
             return self._parse(value) if isinstance(value, str) else value
         except ValueError as error:
-            self.fail(str(error), param, ctx)
+            raise click.BadParameter(str(error), ctx, param) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def words(member: IntEnum) -> str:
 E = TypeVar("E", bound=IntEnum)
 
 
-def _one_of(kind: type[E], *left_out: E) -> click.Choice[str]:
+def _one_of(kind: type[E], *left_out: E) -> "click.Choice[str]":  # generic from click 8.2 on
     return click.Choice([words(one) for one in kind if one and one not in left_out], case_sensitive=False)
 
 
