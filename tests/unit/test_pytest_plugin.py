@@ -91,10 +91,24 @@ def test_the_mark_makes_topics_and_brokers(run: Run) -> None:
         @pytest.mark.kafka(topics="orders")
         def test_wrong(kafka):
             pass
+
+        @pytest.mark.kafka({"orders": 8})
+        def test_positional(kafka):
+            pass
+
+        @pytest.mark.kafka(topic={"orders": 8})
+        def test_misspelt(kafka):
+            pass
         """
     )
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(['*topics are a dict like {"orders": 8}*'])
+    result.assert_outcomes(passed=1, errors=3)
+    result.stdout.fnmatch_lines(
+        [
+            '*topics are a dict like {"orders": 8}*',
+            "*there is no {'orders': 8}: name the arguments topics and brokers*",
+            "*there is no topic: name the arguments topics and brokers*",
+        ]
+    )
 
 
 def test_a_failed_test_shows_where_each_record_is(run: Run) -> None:

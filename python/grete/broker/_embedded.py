@@ -69,6 +69,7 @@ class Broker(BrokerCommands):
         """
         self._topics = _topics(topics)
         self._ports = _ports(port, brokers)
+        self.broker_count = brokers
         self._settings: dict[str, Any] = {
             "host": "127.0.0.1" if host == "localhost" else host,
             "advertised_host": advertised_host,
