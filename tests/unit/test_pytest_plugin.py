@@ -204,6 +204,28 @@ def test_topics_of_a_test_that_was_killed_are_deleted() -> None:
         assert broker.topics() == {}
 
 
+def test_processes_take_turns_and_leave_no_file(tmp_path: Path) -> None:
+    """Each process removes the lock file that the next one may have opened already."""
+    from grete.broker import Broker
+
+    code = """
+import sys
+from grete.testing._kafka.remote import RemoteCluster
+for _ in range(8):
+    cluster = RemoteCluster(sys.argv[1])
+    assert cluster._admin.topics() == [], cluster._admin.topics()
+    cluster.create_topics({"orders": 1})
+    cluster.close()
+"""
+    environment = {"PYTHONPATH": PYTHON, "TMPDIR": str(tmp_path)}
+    with Broker(auto_create_topics=False) as broker:
+        command = [sys.executable, "-c", code, broker.bootstrap_servers]
+        others = [subprocess.Popen(command, env=environment) for _ in range(4)]
+        assert [other.wait(60) for other in others] == [0] * 4
+        assert broker.topics() == {}
+    assert list(tmp_path.iterdir()) == []
+
+
 CONTAINED = """
     @pytest.mark.parametrize("number", range(2))
     def test_flow(kafka, number):

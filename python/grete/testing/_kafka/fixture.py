@@ -82,7 +82,7 @@ class Kafka(Faults):
 
         `clock="virtual"`: `settle` ends backoffs at once. The time of the brokers and of handlers is the real one.
         """
-        if not isinstance(app, App):
+        if not hasattr(app, "routes"):
             raise TypeError(f"kafka.run takes an App, as `from shop import app` gets it, not {app!r}")
         client_id = f"{app.name}-{os.getpid()}-{next(_numbers)}"
         running = RunningTestApp(app, self._cluster, self._journal, client_id, clock, settings, kafka or {})
