@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from grete import testing
 from grete.testing._kafka.choice import Choice
 from grete.testing._kafka.embedded import EmbeddedCluster
 from grete.testing._kafka.schedule import FaultSchedule
+from tests.kafka.waiting import eventually
 
 
 @pytest.fixture
@@ -319,3 +321,20 @@ def test_conditions_that_never_match_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         brokers.fail("Produce", error="NOT_LEADER_OR_FOLLOWER", **where)
+
+
+def test_ctrl_c_ends_a_settle_whose_commit_is_not_answered(brokers: testing.Kafka) -> None:
+    brokers.drop("OffsetCommit")
+    brokers.produce("orders", b"1")
+
+    def interrupt() -> None:
+        eventually(lambda: brokers.broker.requests("OffsetCommit"), 30, "a commit")
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    begin = time.monotonic()
+    thread.start()
+    with pytest.raises(KeyboardInterrupt), brokers.run(make([])) as t:
+        t.settle(60)
+    thread.join()
+    assert time.monotonic() - begin < 25, "as long as the broker has for its answer"

@@ -290,7 +290,7 @@ class RunningTestApp:
             if not self._commits or not client.membership()["group"]:
                 continue
             try:
-                self._call(client.commit, None, max(_left(deadline), _COMMIT_TIMEOUT))
+                self._wait_for_commit(client, max(_left(deadline), _COMMIT_TIMEOUT))
             except (GroupError, KafkaError, RevokedError) as error:
                 if _left(deadline) <= 0:
                     raise TimeoutError(f'App "{self.app.name}" cannot commit: {error}') from error
@@ -298,6 +298,26 @@ class RunningTestApp:
                 self._stopped.wait(_COMMIT_BACKOFF)
                 return False
         return True
+
+    def _wait_for_commit(self, client: _native.Client, timeout: float) -> None:
+        """Commits, on the main thread by another thread: signals do not end the wait for the response."""
+        if threading.current_thread() is not threading.main_thread():
+            self._call(client.commit, None, timeout)
+            return
+        has_ended, errors = threading.Event(), []
+
+        def commit() -> None:
+            try:
+                self._call(client.commit, None, timeout)
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                has_ended.set()
+
+        threading.Thread(target=commit, name="grete-testing-commit", daemon=True).start()
+        has_ended.wait()
+        if errors:
+            raise errors[0]
 
     def _call(self, method: Any, *arguments: object) -> Any:
         """Calls a method of a client. Raises the error that has ended the App instead of a ClosedError."""
