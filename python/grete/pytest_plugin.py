@@ -4,7 +4,7 @@ A test session without a test that uses the fixture imports nothing else of Gret
 """
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,7 +52,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def kafka(request: pytest.FixtureRequest) -> "Iterator[Kafka]":
     """Brokers of the test's own: see `grete.testing.Kafka`. `@pytest.mark.kafka(topics={"orders": 8}, brokers=3)`."""
     mark = request.node.get_closest_marker("kafka")
-    topics, brokers = _read_mark(**(mark.kwargs if mark is not None else {}))
+    topics, brokers = _read_mark(mark.args, mark.kwargs) if mark is not None else ({}, 1)
     with _choose(request.config).open(topics, brokers) as opened:
         yield opened
 
@@ -86,8 +86,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-def _read_mark(topics: Any = (), brokers: int = 1) -> tuple[dict[str, int], int]:
+def _read_mark(positional: Sequence[object], named: Mapping[str, Any]) -> tuple[dict[str, int], int]:
     """Returns the mark's topics and brokers."""
+    unknown = [*map(repr, positional), *sorted(named.keys() - {"topics", "brokers"})]
+    if unknown:
+        raise pytest.UsageError(
+            f"pytest.mark.kafka: there is no {unknown[0]}: name the arguments topics and brokers, like "
+            'pytest.mark.kafka(topics={"orders": 8}, brokers=3)'
+        )
+    topics, brokers = named.get("topics", ()), named.get("brokers", 1)
     if isinstance(topics, str):
         raise pytest.UsageError(f'pytest.mark.kafka: topics are a dict like {{"{topics}": 8}}, not a string')
     return dict(topics) if hasattr(topics, "items") else dict.fromkeys(topics, 1), brokers

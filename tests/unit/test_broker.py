@@ -97,8 +97,13 @@ def test_data_outlives_the_brokers(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"brokers": 0}, "1 to 100 brokers, not 0"),
-        ({"brokers": 2, "port": 65535}, "not from 65535 on"),
-        ({"port": -1}, "not from -1 on"),
+        (
+            {"brokers": 2, "port": 65535},
+            "2 brokers have ports in a row, so the first one is 1 to 65534, or 0 .* not 65535",
+        ),
+        ({"port": -1}, "a port is 1 to 65535, or 0 for a free one, not -1"),
+        ({"super_users": ["bob"]}, 'no client can be the super user "bob".*--sasl'),
+        ({"tls": "/proc/none/tls"}, 'certificates cannot be written to "/proc/none/tls".*--tls-dir'),
         ({"topics": "orders"}, "topics are a dict"),
         ({"memory": "many"}, "memory: a size is"),
         ({"host": "0.0.0.0"}, "everyone who can reach the port"),
@@ -149,6 +154,13 @@ def test_the_table_of_features_shows_what_is_missing(capsys: pytest.CaptureFixtu
         (["--brokers", "x"], "invalid int value"),
         (["--nonsense"], "unrecognized arguments: --nonsense"),
         (["--", "--probes", "none"], "options after -- are for an App"),
+        (["--watch", "."], "--watch is for an App"),
+        (["--no-reload"], "--no-reload is for an App"),
+        (["shop:app", "--watch", "nowhere"], '--watch: there is no directory "nowhere"'),
+        (["--fsync"], "--fsync needs --data DIR"),
+        (["--data", ""], "--data needs the path of a directory"),
+        (["--topic", "orders", "--topic", "orders:3"], '--topic names "orders" twice'),
+        (["--sasl", "a:b", "--sasl", "a:c"], '--sasl names "a" twice'),
     ],
 )
 def test_wrong_arguments_are_usage_errors(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,10 +91,24 @@ def test_the_mark_makes_topics_and_brokers(run: Run) -> None:
         @pytest.mark.kafka(topics="orders")
         def test_wrong(kafka):
             pass
+
+        @pytest.mark.kafka({"orders": 8})
+        def test_positional(kafka):
+            pass
+
+        @pytest.mark.kafka(topic={"orders": 8})
+        def test_misspelt(kafka):
+            pass
         """
     )
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(['*topics are a dict like {"orders": 8}*'])
+    result.assert_outcomes(passed=1, errors=3)
+    result.stdout.fnmatch_lines(
+        [
+            '*topics are a dict like {"orders": 8}*',
+            "*there is no {'orders': 8}: name the arguments topics and brokers*",
+            "*there is no topic: name the arguments topics and brokers*",
+        ]
+    )
 
 
 def test_a_failed_test_shows_where_each_record_is(run: Run) -> None:
@@ -188,6 +202,28 @@ def test_topics_of_a_test_that_was_killed_are_deleted() -> None:
         finally:
             cluster.close()
         assert broker.topics() == {}
+
+
+def test_processes_take_turns_and_leave_no_file(tmp_path: Path) -> None:
+    """Each process removes the lock file that the next one may have opened already."""
+    from grete.broker import Broker
+
+    code = """
+import sys
+from grete.testing._kafka.remote import RemoteCluster
+for _ in range(8):
+    cluster = RemoteCluster(sys.argv[1])
+    assert cluster._admin.topics() == [], cluster._admin.topics()
+    cluster.create_topics({"orders": 1})
+    cluster.close()
+"""
+    environment = {"PYTHONPATH": PYTHON, "TMPDIR": str(tmp_path)}
+    with Broker(auto_create_topics=False) as broker:
+        command = [sys.executable, "-c", code, broker.bootstrap_servers]
+        others = [subprocess.Popen(command, env=environment) for _ in range(4)]
+        assert [other.wait(60) for other in others] == [0] * 4
+        assert broker.topics() == {}
+    assert list(tmp_path.iterdir()) == []
 
 
 CONTAINED = """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +13,9 @@ import pytest
 import grete
 from grete import testing
 from grete.testing._kafka.choice import Choice
+from grete.testing._kafka.embedded import EmbeddedCluster
 from grete.testing._kafka.schedule import FaultSchedule
+from tests.kafka.waiting import eventually
 
 
 @pytest.fixture
@@ -235,3 +239,102 @@ def test_explore_names_the_smallest_seed_that_fails_and_its_faults() -> None:
     note = raised.value.__notes__[0]
     assert "smallest failing seed: 7" in note
     assert str(FaultSchedule(7, 5)) in note
+
+
+@pytest.mark.parametrize("seeds", [0, -1, [], "3"])
+def test_explore_needs_seeds(seeds: object) -> None:
+    with pytest.raises(ValueError, match="a number of seeds from 1 on"):
+        testing.explore(lambda kafka: None, seeds=seeds)  # type: ignore[arg-type]
+
+
+def test_explore_refuses_a_coroutine_function_that_nothing_would_run() -> None:
+    async def scenario(kafka: testing.Kafka) -> None:
+        raise AssertionError("it runs")
+
+    with pytest.raises(TypeError, match=r"asyncio\.run in it"):
+        testing.explore(scenario, seeds=1)
+
+
+def test_settle_on_the_event_loop_of_the_handlers_says_what_to_use(brokers: testing.Kafka) -> None:
+    app = grete.App("async")
+
+    @app.consumer("orders")
+    async def handle(message: grete.Message) -> None:
+        pass
+
+    async def main() -> None:
+        async with brokers.run(app) as t:
+            brokers.produce("orders", b"1")
+            for settle in (t.settle, brokers.settle):
+                with pytest.raises(grete.GreteError, match=r"await t\.settled\(\)"):
+                    settle()
+            await t.settled("30s")
+
+    asyncio.run(main())
+    assert brokers.committed("orders") == {0: 1}
+
+
+def test_a_block_that_ends_by_an_exception_does_not_wait_for_what_cannot_end(brokers: testing.Kafka) -> None:
+    running, release = threading.Event(), threading.Event()
+    app = grete.App("stuck")
+
+    @app.consumer("orders")
+    def handle(message: grete.Message) -> None:
+        running.set()
+        release.wait(60)
+
+    try:
+        brokers.produce("orders", b"1")
+        begin = time.monotonic()
+        with pytest.raises(ZeroDivisionError), brokers.run(app):
+            1 / (0 if running.wait(30) else 1)
+        assert time.monotonic() - begin < 20, "as long as shutdown_timeout"
+    finally:
+        release.set()
+
+
+def test_a_crash_without_a_block_is_an_error() -> None:
+    kafka = testing.Kafka(EmbeddedCluster())
+    with kafka.run(make([])) as t:
+        kafka.crash(t)
+    with pytest.raises(grete.GreteError, match=r"`with kafka\.crash\(t\):`"):
+        kafka.close()
+
+
+def test_run_takes_an_app(brokers: testing.Kafka) -> None:
+    with pytest.raises(TypeError, match="takes an App, as `from shop import app` gets it, not 'shop:app'"):
+        brokers.run("shop:app")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ({"times": 0}, "times is a number of faults, from 1 on, not 0"),
+        ({"times": -1}, "from 1 on, not -1"),
+        ({"skip": "x"}, "skip is a number of requests that pass, from 0 on, not 'x'"),
+        ({"partition": 2**40}, "partition is a number, from 0 on"),
+        ({"broker": 7}, "there is no broker 7: they have the numbers 1 to 1"),
+    ],
+)
+def test_conditions_that_never_match_are_refused(
+    brokers: testing.Kafka, where: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        brokers.fail("Produce", error="NOT_LEADER_OR_FOLLOWER", **where)
+
+
+def test_ctrl_c_ends_a_settle_whose_commit_is_not_answered(brokers: testing.Kafka) -> None:
+    brokers.drop("OffsetCommit")
+    brokers.produce("orders", b"1")
+
+    def interrupt() -> None:
+        eventually(lambda: brokers.broker.requests("OffsetCommit"), 30, "a commit")
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    begin = time.monotonic()
+    thread.start()
+    with pytest.raises(KeyboardInterrupt), brokers.run(make([])) as t:
+        t.settle(60)
+    thread.join()
+    assert time.monotonic() - begin < 25, "as long as the broker has for its answer"

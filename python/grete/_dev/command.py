@@ -28,8 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(own)
     if options.help:
         return _print_help(parser)
-    if run_options and options.app is None:
-        _parser().error("options after -- are for an App: name it, like shop:app")
+    _check(parser, options, run_options)
     try:
         if options.features:
             return _print_features(options.as_version)
@@ -64,6 +63,26 @@ def main(arguments: Sequence[str]) -> int:
             raise
         sys.stderr.write(f"Error: {error}\n")
         return 1
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, run_options: Sequence[str]) -> None:
+    """Refuses options that would have no effect."""
+    if options.app is None:
+        if run_options:
+            parser.error("options after -- are for an App: name it, like shop:app")
+        if options.watch or options.no_reload:
+            parser.error(f"--{'watch' if options.watch else 'no-reload'} is for an App: name it, like shop:app")
+    if options.fsync and options.data is None:
+        parser.error("--fsync needs --data DIR: without it nothing is stored")
+    if options.data == "" or options.tls_dir == "":
+        parser.error(f"--{'data' if options.data == '' else 'tls-dir'} needs the path of a directory, not an empty one")
+    for directory in options.watch or []:
+        if not os.path.isdir(directory):  # noqa: PTH112 (pathlib takes longer to import)
+            parser.error(f'--watch: there is no directory "{directory}"')
+    for what, names in (("topic", options.topic), ("sasl", options.sasl)):
+        for number, (name, value) in enumerate(names):
+            if any(earlier == name and other != value for earlier, other in names[:number]):
+                parser.error(f'--{what} names "{name}" twice, with different values: name it once')
 
 
 def _print_help(parser: argparse.ArgumentParser) -> int:

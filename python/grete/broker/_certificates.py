@@ -34,9 +34,18 @@ class Certificates:
         """
         names = list(dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts]))
         authority, broker, broker_key, client, client_key = _native.dev_certificates(names)
-        self._directory.mkdir(parents=True, exist_ok=True)
-        _write(self._directory / "ca.pem", authority)
-        _write(self._directory / "client.pem", client + client_key)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            _write(self._directory / "ca.pem", authority)
+            _write(self._directory / "client.pem", client + client_key)
+        except OSError as error:
+            from grete.errors import ConfigError
+
+            raise ConfigError(
+                f'certificates cannot be written to "{self._directory}": {error.strerror}; choose another directory '
+                "(tls, --tls-dir)",
+                setting="tls",
+            ) from error
         return broker, broker_key, authority if self._mutual else None
 
 

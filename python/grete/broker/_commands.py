@@ -13,12 +13,23 @@ if TYPE_CHECKING:
     from grete.broker._results import LoggedRequest, StoredRecord
 
 
+# Conditions of faults that are numbers, with their minimum and meaning.
+_NUMBERS = (
+    ("times", 1, "a number of faults"),
+    ("skip", 0, "a number of requests that pass"),
+    ("partition", 0, "a number"),
+    ("broker", 1, "a number"),
+)
+MAX_NUMBER = 2**31 - 1
 # Conditions of faults.
 _CONDITIONS = ("topic", "partition", "client_id", "except_client_id", "broker", "skip", "times")
 
 
 class BrokerCommands:
     """Commands that run on the thread of the brokers. What they change is stored when they return."""
+
+    broker_count: int
+    """Number of brokers, also of those that were stopped."""
 
     def call(self, command: str, **arguments: Any) -> Any:
         """Runs a command by its name. Raises BrokerError if the command cannot be done."""
@@ -176,4 +187,10 @@ class BrokerCommands:
         if unknown:
             known = "topic, partition, client_id, broker, skip, times"
             raise TypeError(f"there is no condition {min(unknown)}: use {known}")
+        for name, least, meaning in _NUMBERS:
+            number = where.get(name)
+            if number is not None and (not isinstance(number, int) or not least <= number <= MAX_NUMBER):
+                raise ValueError(f"{name} is {meaning}, from {least} on, not {number!r}")
+        if (broker := where.get("broker")) is not None and not 1 <= broker <= self.broker_count:
+            raise ValueError(f"there is no broker {broker!r}: they have the numbers 1 to {self.broker_count}")
         self.call("add_fault", action=action, api=api, **details, **where)

@@ -69,6 +69,7 @@ class Broker(BrokerCommands):
         """
         self._topics = _topics(topics)
         self._ports = _ports(port, brokers)
+        self.broker_count = brokers
         self._settings: dict[str, Any] = {
             "host": "127.0.0.1" if host == "localhost" else host,
             "advertised_host": advertised_host,
@@ -80,7 +81,7 @@ class Broker(BrokerCommands):
             "auto_create_topics": auto_create_topics,
             "log_to_stderr": log_to_stderr,
             "users": _users(sasl),
-            "settings": _acl_settings(acls, super_users)
+            "settings": _acl_settings(acls, super_users, log_in=bool(sasl) or mutual_tls)
             + [(name, str(value)) for name, value in (settings or {}).items()],
         }
         if mutual_tls and tls is None:
@@ -170,7 +171,8 @@ def _ports(port: int, brokers: int) -> list[int]:
     if not 1 <= brokers <= MAX_BROKERS:
         raise _config_error(f"a cluster has 1 to {MAX_BROKERS} brokers, not {brokers}", "brokers")
     if not 0 <= port <= 65536 - brokers:
-        raise _config_error(f"{brokers} brokers need ports from 0 to 65535, not from {port} on", "port")
+        which = "a port is" if brokers == 1 else f"{brokers} brokers have ports in a row, so the first one is"
+        raise _config_error(f"{which} 1 to {65536 - brokers}, or 0 for a free one, not {port}", "port")
     return [port + number if port else 0 for number in range(brokers)]
 
 
@@ -182,7 +184,7 @@ def _users(sasl: Mapping[str, str] | None) -> list[tuple[str, str]]:
     return users
 
 
-def _acl_settings(acls: bool, super_users: Iterable[str]) -> list[tuple[str, str]]:
+def _acl_settings(acls: bool, super_users: Iterable[str], *, log_in: bool) -> list[tuple[str, str]]:
     if isinstance(super_users, str):
         raise _config_error(f'super_users are a list like ["{super_users}"], not a string', "super_users")
     users = list(super_users)
@@ -191,6 +193,13 @@ def _acl_settings(acls: bool, super_users: Iterable[str]) -> list[tuple[str, str
             raise _config_error("super_users are names of users, without semicolons", "super_users")
     if not (acls or users):
         return []
+    named = [user for user in users if user.removeprefix("User:") != "ANONYMOUS"]
+    if named and not log_in:
+        raise _config_error(
+            f'no client can be the super user "{named[0]}", because clients do not log in: let users log in (sasl, '
+            "--sasl) or show certificates (mutual_tls, --mutual-tls), or name ANONYMOUS",
+            "super_users",
+        )
     principals = ";".join(user if user.startswith("User:") else f"User:{user}" for user in users)
     return [("authorizer.class.name", _AUTHORIZER), ("super.users", principals)]
 

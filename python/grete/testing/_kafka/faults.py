@@ -4,7 +4,7 @@ from typing import Any
 
 from grete._units import seconds
 from grete.broker import Broker
-from grete.errors import BrokerError, GreteError
+from grete.errors import GreteError
 from grete.testing._kafka.cluster import CLIENT_ID, Cluster
 from grete.testing._kafka.running import RunningTestApp
 
@@ -101,12 +101,6 @@ class Faults:
                 f"the brokers at {self._cluster.bootstrap_servers} have no faults: use pytest --kafka=embedded"
             )
         return broker
-
-    def _expire(self, group: str, client_id: str) -> None:
-        try:
-            self._embedded().expire_session(group, client_id)
-        except BrokerError:
-            pass  # it was no member
 
 
 def _except_own(where: dict[str, Any]) -> dict[str, Any]:

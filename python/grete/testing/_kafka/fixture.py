@@ -1,20 +1,23 @@
 """Fixture `kafka`: brokers of one test, and what tests do with them."""
 
+import inspect
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Unpack
 
 from grete._dlq.dead_letter import parse_dead_letter
 from grete._routing.setting_types import AppSettings
+from grete._units import seconds
 from grete.app import App
 from grete.client import Producer
 from grete.errors import GreteError
 from grete.payloads import decoder_of
 from grete.testing._kafka.cluster import CLIENT_ID, Cluster
+from grete.testing._kafka.crash import Crash
 from grete.testing._kafka.faults import Faults
 from grete.testing._kafka.journal import Journal
 from grete.testing._kafka.running import Clock, RunningTestApp
@@ -60,6 +63,7 @@ class Kafka(Faults):
         self._journal = Journal()
         self._producer: Producer | None = None
         self._apps: list[RunningTestApp] = []
+        self._crashes: list[Crash] = []
 
     # Apps
 
@@ -78,26 +82,28 @@ class Kafka(Faults):
 
         `clock="virtual"`: `settle` ends backoffs at once. The time of the brokers and of handlers is the real one.
         """
+        if not hasattr(app, "routes"):
+            raise TypeError(f"kafka.run takes an App, as `from shop import app` gets it, not {app!r}")
         client_id = f"{app.name}-{os.getpid()}-{next(_numbers)}"
         running = RunningTestApp(app, self._cluster, self._journal, client_id, clock, settings, kafka or {})
         self._apps.append(running)
         return running
 
-    def settle(self, timeout: float = 10.0) -> None:
+    def settle(self, timeout: str | float = 10.0) -> None:
         """Waits until all running Apps have processed and committed all records, also those that they wrote for each
         other. See `RunningTestApp.settle`.
         """
         running = [app for app in self._apps if app.is_running]
         if not running:
             raise GreteError("no App runs: use `with kafka.run(app) as t:`")
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + seconds(timeout)
         while True:
             for app in running:
                 app.settle(max(deadline - time.monotonic(), 0.0))
             if all(app.is_settled() for app in running):
                 return
 
-    async def settled(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109
+    async def settled(self, timeout: str | float = 10.0) -> None:  # noqa: ASYNC109
         """Same as `settle`, without blocking the event loop."""
         import asyncio
 
@@ -213,25 +219,16 @@ class Kafka(Faults):
 
     # Crashes
 
-    @contextmanager
-    def crash(self, t: RunningTestApp) -> Iterator[None]:
-        """Kills an App between its handlers and the commit, as SIGKILL would.
+    def crash(self, t: RunningTestApp) -> AbstractContextManager[None]:
+        """Kills an App between its handlers and the commit, as SIGKILL would: `with kafka.crash(t):`.
 
         From the beginning of the block on, brokers get no commit of the App, and `t.settle` waits for handlers alone.
         At the end of the block the App ends as soon as its handlers have returned: without hooks, without LeaveGroup.
         The next App processes the records of the block again.
         """
-        broker = self._embedded()
-        t.withhold_commits()
-        broker.never_answer("OffsetCommit", client_id=t.client_id)
-        try:
-            yield
-            t.await_handled()
-        finally:
-            broker.disconnect(None, client_id=t.client_id)
-            t.kill()
-            for group in t.groups:
-                self._expire(group, t.client_id)
+        crash = Crash(self._embedded(), t)
+        self._crashes.append(crash)
+        return crash
 
     # End
 
@@ -241,7 +238,7 @@ class Kafka(Faults):
         return self._journal.table(self._cluster, read)
 
     def close(self) -> None:
-        """Stops Apps that still run, and removes what the test has left."""
+        """Stops Apps that still run, and removes what the test has left. Raises GreteError if an App did not crash."""
         try:
             for app in reversed(self._apps):
                 app.stop_quietly()
@@ -251,6 +248,8 @@ class Kafka(Faults):
                 self._producer.close(5.0)
         finally:
             self._cluster.close()
+        if not all(crash.has_begun for crash in self._crashes):
+            raise GreteError("no App has crashed: kafka.crash(t) does so at the end of a block, `with kafka.crash(t):`")
 
     def _open_producer(self) -> Producer:
         if self._producer is None:
@@ -287,13 +286,15 @@ def explore(
     from grete.testing._kafka.embedded import EmbeddedCluster
     from grete.testing._kafka.schedule import FaultSchedule
 
-    for seed in range(seeds) if isinstance(seeds, int) else seeds:
+    for seed in _seeds(seeds):
         schedule = FaultSchedule(seed, faults)
         kafka = Kafka(EmbeddedCluster(brokers))
         try:
             kafka.create_topics(topics or {})
             schedule.apply(kafka)
-            scenario(kafka)
+            if inspect.iscoroutine(returned := scenario(kafka)):
+                returned.close()
+                raise TypeError("explore calls a function: use `def`, and asyncio.run in it, not `async def`")
         except Exception as error:
             error.add_note(f"smallest failing seed: {seed}; run it alone with explore(..., seeds=[{seed}])\n{schedule}")
             if table := kafka.table():
@@ -301,3 +302,11 @@ def explore(
             raise
         finally:
             kafka.close()
+
+
+def _seeds(seeds: int | Iterable[int]) -> list[int]:
+    """Returns the seeds. Raises ValueError for none, with which a test could not fail."""
+    found = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not found or not all(isinstance(seed, int) for seed in found):
+        raise ValueError(f"explore needs a number of seeds from 1 on, or a list of seeds like [17], not {seeds!r}")
+    return found

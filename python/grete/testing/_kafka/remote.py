@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -43,7 +44,7 @@ class RemoteCluster(Cluster):
             self._foreign = frozenset(present).difference(left)
             self._lock.truncate(0)
         except BaseException:
-            self._lock.close()
+            _unlock(self._lock)
             raise
         self._own: dict[str, int] = {}
 
@@ -96,7 +97,7 @@ class RemoteCluster(Cluster):
             self._lock.truncate(0)
         finally:
             self._admin.close()
-            self._lock.close()
+            _unlock(self._lock)
 
     def on_unknown_topic(self, topic: str) -> None:
         if topic not in self._foreign:
@@ -114,7 +115,26 @@ def _lock(bootstrap_servers: str) -> IO[str]:
     holds the names of the topics that the present test has created.
     """
     name = hashlib.sha256(bootstrap_servers.encode()).hexdigest()[:16]
-    file = (Path(tempfile.gettempdir()) / f"grete-testing-{name}.topics").open("a+")
-    fcntl.flock(file, fcntl.LOCK_EX)
-    file.seek(0)
-    return file
+    path = Path(tempfile.gettempdir()) / f"grete-testing-{name}.topics"
+    while True:
+        file = path.open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # The process before may have removed this file, and another one may have locked the next.
+            if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                file.seek(0)
+                return file
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def _unlock(file: IO[str]) -> None:
+    """Lets the tests of other processes go on. The file stays only with names of topics that could not be deleted."""
+    file.flush()
+    if os.fstat(file.fileno()).st_size == 0:
+        Path(file.name).unlink(missing_ok=True)
+    file.close()

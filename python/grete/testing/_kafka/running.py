@@ -12,6 +12,7 @@ from grete import _native
 from grete._config import layers
 from grete._plural import counted
 from grete._processing.running_app import RunningApp
+from grete._units import seconds
 from grete.app import App
 from grete.errors import ClosedError, GreteError, GroupError, KafkaError, RevokedError, TimeoutError  # noqa: A004
 from grete.instrumentation import Event
@@ -19,6 +20,8 @@ from grete.testing._kafka.cluster import Cluster
 from grete.testing._kafka.journal import Journal
 
 if TYPE_CHECKING:
+    import asyncio
+
     from grete._processing.runner import Runner
 
 Clock: TypeAlias = Literal["real", "virtual"]
@@ -34,6 +37,8 @@ _DEFAULTS = {
 _COMMIT_TIMEOUT = 1.0
 # Seconds until a commit that failed is tried again.
 _COMMIT_BACKOFF = 0.02
+# Seconds for handlers and deliveries when a block ends by an exception. They may be what has failed, and the test has.
+_FAILED_STOP_TIMEOUT = 2.0
 
 
 class RunningTestApp:
@@ -71,6 +76,7 @@ class RunningTestApp:
         self._layer_before = layers.Layer()
         self._settings, self._kafka = settings, kafka
         self.groups: dict[str, list[str]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     # Start and stop
 
@@ -89,7 +95,10 @@ class RunningTestApp:
     ) -> None:
         if self._is_started:
             try:
-                self._running.__exit__(kind, value, traceback)
+                if kind is None:
+                    self._running.__exit__(kind, value, traceback)
+                else:
+                    self._stop_after_failure()
             finally:
                 self._restore()
 
@@ -97,6 +106,7 @@ class RunningTestApp:
         import asyncio
 
         self._prepare()
+        self._loop = asyncio.get_running_loop()
         try:
             await self._running.__aenter__()
             await asyncio.to_thread(self._await_assignment)
@@ -108,9 +118,14 @@ class RunningTestApp:
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        import asyncio
+
         if self._is_started:
             try:
-                await self._running.__aexit__(kind, value, traceback)
+                if kind is None:
+                    await self._running.__aexit__(kind, value, traceback)
+                else:
+                    await asyncio.shield(asyncio.to_thread(self._stop_after_failure))
             finally:
                 self._restore()
 
@@ -126,6 +141,11 @@ class RunningTestApp:
         """Stops the App. Errors are in the log, and in `app.error`."""
         with contextlib.suppress(Exception):
             self.stop()
+
+    def _stop_after_failure(self) -> None:
+        """Stops the App after an exception of the block, which has precedence over those of the stop."""
+        with contextlib.suppress(Exception):
+            self.app.stop(_FAILED_STOP_TIMEOUT)
 
     def kill(self) -> None:
         """Ends the App without hooks, commits and LeaveGroup. Its connections must be cut already."""
@@ -195,14 +215,15 @@ class RunningTestApp:
 
     # Waits
 
-    def settle(self, timeout: float = 10.0) -> None:
+    def settle(self, timeout: str | float = 10.0) -> None:
         """Waits until all records are processed and committed: nothing is left to fetch, runs, or waits for a backoff.
 
         Returns at once when that is so, by the events of the App, without polling. Records that were handed out and
-        not marked may remain. With `clock="virtual"`, backoffs end at once. Raises TimeoutError after `timeout`
-        seconds, and the error that has ended the App.
+        not marked may remain. With `clock="virtual"`, backoffs end at once. `timeout`: seconds, or a text like
+        "30s". Raises TimeoutError after it, and the error that has ended the App.
         """
-        deadline = time.monotonic() + timeout
+        self._check_thread()
+        deadline = time.monotonic() + seconds(timeout)
         while True:
             ends = self._ends()
             self._await_settled(ends, deadline)
@@ -213,7 +234,7 @@ class RunningTestApp:
             if _left(deadline) <= 0:
                 raise TimeoutError(f'App "{self.app.name}" has not settled: its topics get more and more records')
 
-    async def settled(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109
+    async def settled(self, timeout: str | float = 10.0) -> None:  # noqa: ASYNC109
         """Same as `settle`, without blocking the event loop."""
         import asyncio
 
@@ -226,6 +247,19 @@ class RunningTestApp:
     def is_settled(self) -> bool:
         """Returns whether `settle` would return at once, apart from commits."""
         return not self._is_started or self._is_settled(self._ends())
+
+    def _check_thread(self) -> None:
+        """Raises GreteError on the event loop that runs the handlers, which a wait would block."""
+        if self._loop is None:
+            return
+        import asyncio
+
+        with contextlib.suppress(RuntimeError):  # this thread runs no loop
+            if asyncio.get_running_loop() is self._loop:
+                raise GreteError(
+                    "settle would block the event loop that runs the handlers: use `await t.settled()`, or "
+                    "`await kafka.settled()`"
+                )
 
     def _await_assignment(self, timeout: float = 30.0) -> None:
         deadline = time.monotonic() + timeout
@@ -256,7 +290,7 @@ class RunningTestApp:
             if not self._commits or not client.membership()["group"]:
                 continue
             try:
-                self._call(client.commit, None, max(_left(deadline), _COMMIT_TIMEOUT))
+                self._wait_for_commit(client, max(_left(deadline), _COMMIT_TIMEOUT))
             except (GroupError, KafkaError, RevokedError) as error:
                 if _left(deadline) <= 0:
                     raise TimeoutError(f'App "{self.app.name}" cannot commit: {error}') from error
@@ -264,6 +298,26 @@ class RunningTestApp:
                 self._stopped.wait(_COMMIT_BACKOFF)
                 return False
         return True
+
+    def _wait_for_commit(self, client: _native.Client, timeout: float) -> None:
+        """Commits, on the main thread by another thread: signals do not end the wait for the response."""
+        if threading.current_thread() is not threading.main_thread():
+            self._call(client.commit, None, timeout)
+            return
+        has_ended, errors = threading.Event(), []
+
+        def commit() -> None:
+            try:
+                self._call(client.commit, None, timeout)
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                has_ended.set()
+
+        threading.Thread(target=commit, name="grete-testing-commit", daemon=True).start()
+        has_ended.wait()
+        if errors:
+            raise errors[0]
 
     def _call(self, method: Any, *arguments: object) -> Any:
         """Calls a method of a client. Raises the error that has ended the App instead of a ClosedError."""
@@ -323,7 +377,7 @@ class RunningTestApp:
                 handlers.setdefault(job["handler"], []).append(job["seconds"])
             else:
                 undelivered[job["handler"]] += job["undelivered"]
-        text = "".join(f", {name} runs for {max(seconds):.1f} s" for name, seconds in handlers.items())
+        text = "".join(f", {name} runs for {max(times):.1f} s" for name, times in handlers.items())
         return text + "".join(
             f", {name} has returned and waits for the delivery of {counted(count, 'record')} that it produced"
             for name, count in undelivered.items()
