@@ -17,14 +17,15 @@ from typing import Any
 
 import pytest
 
+from grete import _native
 from grete.broker import Broker
 from tests.integration.memory_scan import occurrences
 from tests.kafka.certificates import Authority
-from tests.kafka.secrets import secret
+from tests.kafka.secrets import secret as secret_of
 
 pytestmark = pytest.mark.kafka
 
-PASSWORD = secret("of-alice-in-memory")
+PASSWORD = secret_of("of-alice-in-memory")
 
 # Reads its settings from standard input, uses all three clients, closes them, and waits until the parent has searched.
 CHILD = """
@@ -87,19 +88,22 @@ def child(settings: dict[str, Any], error: str | None = None) -> Iterator[tuple[
             process.communicate()
 
 
-def copies_after_use(settings: dict[str, Any], needle: str, error: str | None = None) -> tuple[list[str], list[str]]:
+def copies_after_use(
+    settings: dict[str, Any], secret: str | bytes, error: str | None = None
+) -> tuple[list[str], list[str]]:
     """Return the copies of a secret before and after clients were used and closed."""
+    needle = secret.encode() if isinstance(secret, str) else secret
     with child(settings, error) as (process, (stop, go_on)):
         stop("ready")
-        before = occurrences(process.pid, needle.encode())
+        before = occurrences(process.pid, needle)
         go_on()
         stop("closed")
-        after = occurrences(process.pid, needle.encode())
+        after = occurrences(process.pid, needle)
         end = time.monotonic() + 15
         # The thread of a token ends a few seconds after the last client.
         while len(after) > len(before) and time.monotonic() < end:
             time.sleep(0.2)
-            after = occurrences(process.pid, needle.encode())
+            after = occurrences(process.pid, needle)
         return before, after
 
 
@@ -161,8 +165,6 @@ def test_no_copy_of_the_password_of_a_key_is_left(tmp_path: Path, kind: str) -> 
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
     from cryptography.x509 import load_pem_x509_certificate
 
-    from grete import _native
-
     authority = Authority(tmp_path / "own", "CA")
     server, client = authority.sign("broker"), authority.sign("client", password=PASSWORD)
     texts = (server.chain.read_text(), server.key.read_text(), authority.file.read_text())
@@ -181,7 +183,27 @@ def test_no_copy_of_the_password_of_a_key_is_left(tmp_path: Path, kind: str) -> 
         address = f"localhost:{native.addresses()[0][2]}"
         tls = {"security.protocol": "SSL", "ssl.ca.location": str(authority.file), **own}
         settings = {"bootstrap.servers": address, **tls}
-        for needle in (PASSWORD, PASSWORD.encode("utf-16-be").decode("latin-1")):
+        for needle in (PASSWORD.encode(), PASSWORD.encode("utf-16-be")):
+            assert copies_after_use(settings, needle) == ([], [])
+    finally:
+        native.stop()
+
+
+def test_no_copy_of_a_private_key_is_left(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "own", "CA")
+    server, client = authority.sign("broker"), authority.sign("client")
+    texts = (server.chain.read_text(), server.key.read_text(), authority.file.read_text())
+    key = client.key.read_text().splitlines()[1]
+    native = _native.EmbeddedBroker(ports=[0], topics=[("orders", 1)], tls=texts)
+    try:
+        settings = {
+            "bootstrap.servers": f"localhost:{native.addresses()[0][2]}",
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(authority.file),
+            "ssl.certificate.location": str(client.chain),
+            "ssl.key.location": str(client.key),
+        }
+        for needle in (key.encode(), base64.b64decode(key)[:40]):
             assert copies_after_use(settings, needle) == ([], [])
     finally:
         native.stop()
