@@ -21,6 +21,7 @@ import pytest
 
 import grete
 from grete import _native
+from grete._cli.doctor.finding import CertificateEnd
 from grete.broker import Broker
 from grete.client import AclBinding, AclOperation, AclPermission, Admin, PatternType, ResourceType
 from tests.kafka.certificates import DAY, NOW, Authority
@@ -50,7 +51,7 @@ def doctor(settings: dict[str, Any], *words: str, cwd: Path, limit: float = 20.0
         cwd=cwd,
         env=environment,
     )
-    assert "Traceback" not in done.stderr, done.stderr
+    assert done.stderr == "", "the findings say all"
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -346,6 +347,34 @@ def test_a_planted_misconfiguration_is_found_at_its_step(
     assert "\n" not in wrong[0]["problem"]
     assert wrong[0]["seconds"] < 12.0
     assert PASSWORD not in json.dumps(findings)
+
+
+@pytest.mark.parametrize(("days", "warns"), [(29.5, True), (31.5, False), (-1.5, True)])
+def test_the_days_of_certificates_are_shown(place: Place, tmp_path: Path, days: float, warns: bool) -> None:
+    end = NOW + days * DAY
+    server_end = end if days > 0 else NOW + 10 * DAY
+    settings = place.certificate(client=end, not_after=server_end)
+    status, findings = doctor(settings, cwd=tmp_path)
+    of_client = next(finding for finding in findings if finding["subject"] == "client certificate")
+    of_server = next(finding for finding in findings if finding["step"] == "tls")
+    assert (of_client["ok"], of_client["days_left"]) == (True, int(days // 1))
+    assert (of_client["warning"] is not None) == warns, of_client
+    if days > 0:
+        assert (status, of_server["days_left"], of_server["warning"] is not None) == (0, int(days // 1), warns)
+        assert warns == (f"renew it before it expires on {end:%Y-%m-%d}" == of_server["warning"]), of_server
+    else:
+        assert (status, of_client["warning"]) == (1, f"it expired on {end:%Y-%m-%d}")
+        assert f"it expired on {end:%Y-%m-%d}" in of_server["problem"]
+    pairs = [word for name, value in settings.items() for word in ("-k", f"{name}={value}")]
+    command = [sys.executable, "-m", "grete", "doctor", "--timeout", "3s", *pairs]
+    text = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, cwd=tmp_path).stdout
+    assert f"{days // 1:g} days left of the certificate" in text or days < 0
+    assert ("WARNING" in text) == warns, text
+
+
+def test_certificates_of_any_date_are_described() -> None:
+    for at in (-(10**18), 0, 10**12, 10**18):
+        assert "certificate" in CertificateEnd(at, time.time()).text
 
 
 def test_all_is_well(place: Place, tmp_path: Path) -> None:

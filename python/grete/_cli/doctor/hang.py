@@ -66,11 +66,14 @@ class _Listener(logging.Handler):
 def log_heard() -> Iterator[None]:
     """Lets `hangs_found` hear all that clients log, and shows nothing of it."""
     before = _LOGGER.level, _LOGGER.propagate
+    silent = logging.NullHandler()  # without any handler, Python would write warnings to standard error
     _LOGGER.setLevel(logging.DEBUG)
     _LOGGER.propagate = False
+    _LOGGER.addHandler(silent)
     try:
         yield
     finally:
+        _LOGGER.removeHandler(silent)
         _LOGGER.setLevel(before[0])
         _LOGGER.propagate = before[1]
 
