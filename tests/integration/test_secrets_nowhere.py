@@ -1,4 +1,4 @@
-"""What a process tells of itself while it logs in, is refused and crashes: nothing has the password.
+"""What a process reports of itself while it logs in, is refused and crashes: nothing has the password.
 
 `tests/secret_check.py` reads the output of the process and all files in `tmp_path`; here is what it finds them with.
 """
@@ -27,7 +27,7 @@ from tests.unit.fake_agent import FakeAgent
 
 pytestmark = pytest.mark.kafka
 
-TELLING = "tests.integration.apps.telling:app"
+REPORTING = "tests.integration.apps.reporting:app"
 PASSWORD = secret("=of alice")
 
 
@@ -58,7 +58,7 @@ def environment(broker: Broker, password: str = PASSWORD, mechanism: str = "SCRA
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_process_that_is_refused(tmp_path: Path, broker: Broker, mechanism: str) -> None:
     wrong = environment(broker, secret("wrong"), mechanism)
-    with AppRun(TELLING, tmp_path, wrong) as run:
+    with AppRun(REPORTING, tmp_path, wrong) as run:
         assert run.wait(60) != 0
         assert "broker.login_failed" in run.output
         assert "AuthenticationError" in run.output
@@ -75,7 +75,7 @@ def test_a_process_that_works_and_crashes(
             producer.produce_sync("orders", value)
         print(producer.statistics())
     assert "Producer" in capsys.readouterr().out
-    with AppRun(TELLING, tmp_path, {**login, "TELLING_AGENT": agent.url}, ["--probes", "127.0.0.1:0"]) as run:
+    with AppRun(REPORTING, tmp_path, {**login, "REPORTING_AGENT": agent.url}, ["--probes", "127.0.0.1:0"]) as run:
         run.until(lambda: "consumer.dead_letter" in run.output, 60, "the dead letter")
         run.until(lambda: agent.spans, 60, "spans")
         address = re.search(r"'event' 'app\.probes' .*?(127\.0\.0\.1:[0-9]+)", run.output)
@@ -96,7 +96,8 @@ def test_a_process_that_works_and_crashes(
 
 
 @pytest.mark.parametrize(
-    "words", [["info", TELLING], ["info", TELLING, "--json"], ["doctor", TELLING], ["doctor", TELLING, "--json"]]
+    "words",
+    [["info", REPORTING], ["info", REPORTING, "--json"], ["doctor", REPORTING], ["doctor", REPORTING, "--json"]],
 )
 def test_what_commands_say_of_settings(broker: Broker, words: list[str]) -> None:
     command = [GRETE, *words]
