@@ -95,7 +95,7 @@ soak: build kafka agent  ## the long rounds: chaos, millions of records, fuzzing
 	fuzz/run.sh $(FUZZ_SECONDS)
 
 .PHONY: lint
-lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, layers, import circles, prose, the generated code
+lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, layers, circles, prose, generated code; dependencies: make audit
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	cargo xtask layering
@@ -106,6 +106,7 @@ lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, layers, import circles, p
 	$(BIN)/ruff format --check $(PYTHON_PATHS)
 	$(BIN)/mypy --strict $(wildcard python/grete) tests benchmarks examples release
 	PYTHONPATH=python $(BIN)/lint-imports --no-logo --no-cache
+	@echo 'weaknesses, licences and sources of the dependencies are checked by: make audit'
 
 .PHONY: demo
 demo: build  ## grete demo: retries, a dead letter, its replay, a killed node; no Kafka needed

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from tests.kafka import KafkaCluster, choose, chosen, failure_logs, new_cluster
+from tests.secret_check import SecretCheck
 
 _numbers = itertools.count(1)
 
@@ -29,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SecretCheck(), "secret_check")
     try:
         choose(config.getoption("--kafka"))
     except ValueError as error:

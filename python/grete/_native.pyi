@@ -81,6 +81,7 @@ __all__ = [
     "EmbeddedBroker",
     "Event",
     "EventChannel",
+    "FileToken",
     "Health",
     "HttpProtocol",
     "Job",
@@ -108,6 +109,7 @@ __all__ = [
     "aggregate_metrics",
     "avro_columns",
     "broker_features",
+    "client_certificate_dates",
     "config_entries",
     "dev_certificates",
     "die_with_parent",
@@ -116,6 +118,7 @@ __all__ = [
     "metric_descriptors",
     "one_line",
     "route_defaults",
+    "server_certificate_dates",
 ]
 
 __version__: str
@@ -246,7 +249,7 @@ class TokenStore:
     """Place where a source puts its OAUTHBEARER tokens, for all clients that have the same source."""
 
     def __new__(cls) -> TokenStore: ...
-    def set(self, token: str, extensions: Sequence[tuple[str, str]]) -> None:
+    def set(self, token: str | FileToken, extensions: Sequence[tuple[str, str]]) -> None:
         """Replaces the token. Raises ValueError for a token or an extension that cannot be sent."""
 
     def fail(self, reason: str, lasts: bool) -> None:
@@ -256,6 +259,16 @@ class TokenStore:
 
     def users(self) -> int:
         """Returns the number of clients that use the tokens."""
+
+@final
+class FileToken:
+    """Bearer token of a file, which Python never has as a text: the memory of Python's texts is not overwritten."""
+
+    def __new__(cls, path: str | PathLike[str]) -> FileToken:
+        """Reads the file. Raises ValueError, which says what is wrong with the file and repeats nothing of it."""
+
+    def claims(self) -> str | None:
+        """Returns the claims of a JSON web token, as the text of a JSON object; None: the token is opaque."""
 
 @final
 class EmbeddedBroker:
@@ -1426,6 +1439,18 @@ def broker_features(release: str | None = None) -> list[tuple[str, tuple[int, in
 def dev_certificates(hosts: Sequence[str]) -> tuple[str, str, str, str, str]:
     """Makes an authority and certificates for development, in PEM. Returns those of the authority, of brokers with
     these hosts, its key, of a client, and its key. Raises BrokerError for a host that no certificate can have.
+    """
+
+def client_certificate_dates(config: Sequence[tuple[str, str]]) -> tuple[int, int] | None:
+    """Returns from when until when the certificate of a client with these settings is valid, in seconds since 1970;
+    None: it has none. Raises ConfigError.
+    """
+
+def server_certificate_dates(
+    config: Sequence[tuple[str, str]], host: str, address: str, port: int, timeout: float
+) -> tuple[int, int] | None:
+    """Makes one handshake with the server of `host` at `address`, for up to `timeout` seconds. Returns from when until
+    when its certificate is valid, in seconds since 1970; None: it has shown none. Raises ConfigError.
     """
 
 def die_with_parent() -> bool: ...

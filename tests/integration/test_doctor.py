@@ -4,6 +4,7 @@ itself raises its typed error, which the doctor repeats.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +21,20 @@ import pytest
 
 import grete
 from grete import _native
+from grete._cli.doctor.finding import CertificateEnd
 from grete.broker import Broker
 from grete.client import AclBinding, AclOperation, AclPermission, Admin, PatternType, ResourceType
 from tests.kafka.certificates import DAY, NOW, Authority
+from tests.kafka.secrets import secret
 
 pytestmark = pytest.mark.kafka
 
+PASSWORD = secret("alice")
 LOGIN = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "SCRAM-SHA-512",
     "sasl.username": "alice",
-    "sasl.password": "secret",
+    "sasl.password": PASSWORD,
 }
 
 
@@ -46,7 +51,7 @@ def doctor(settings: dict[str, Any], *words: str, cwd: Path, limit: float = 20.0
         cwd=cwd,
         env=environment,
     )
-    assert "Traceback" not in done.stderr, done.stderr
+    assert done.stderr == "", "the findings say all"
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -62,12 +67,12 @@ class Place:
         return {"bootstrap.servers": broker.bootstrap_servers, **broker.client_settings}
 
     def with_login(self, **change: Any) -> dict[str, Any]:
-        return {**self.plain(sasl={"alice": "secret"}), **LOGIN, **change}
+        return {**self.plain(sasl={"alice": PASSWORD}), **LOGIN, **change}
 
     def allowed(self, *acls: AclBinding, **words: str) -> dict[str, Any]:
         """Brokers where alice may do what these ACLs allow, and the words for the doctor."""
         broker = self._stack.enter_context(
-            Broker(topics=["orders"], sasl={"admin": "a", "alice": "secret"}, super_users=["admin"])
+            Broker(topics=["orders"], sasl={"admin": "a", "alice": PASSWORD}, super_users=["admin"])
         )
         servers = {"bootstrap.servers": broker.bootstrap_servers}
         with Admin({**servers, **LOGIN, "sasl.username": "admin", "sasl.password": "a"}) as admin:
@@ -77,14 +82,36 @@ class Place:
     def tls(self, **options: Any) -> dict[str, Any]:
         return self.plain(tls=self.directory / "broker", **options)
 
-    def certificate(self, **options: Any) -> dict[str, Any]:
+    def certificate(self, revoked: bool = False, client: datetime | None = None, **options: Any) -> dict[str, Any]:
+        """A broker with this certificate. `client`: it asks for the client's, which expires then."""
         authority = Authority(self.directory / "own", "CA")
         identity = authority.sign("broker", **options)
-        texts = (identity.chain.read_text(), identity.key.read_text(), None)
+        texts = (identity.chain.read_text(), identity.key.read_text(), authority.file.read_text() if client else None)
         native = _native.EmbeddedBroker(ports=[0], topics=[], tls=texts)
         self._stack.callback(native.stop)
         address = f"localhost:{native.addresses()[0][2]}"
-        return {"bootstrap.servers": address, "security.protocol": "SSL", "ssl.ca.location": str(authority.file)}
+        settings = {"bootstrap.servers": address, "security.protocol": "SSL", "ssl.ca.location": str(authority.file)}
+        if revoked:
+            settings["ssl.crl.location"] = str(authority.revoke(identity))
+        if client is not None:
+            settings["ssl.keystore.location"] = str(authority.sign("client", not_after=client).keystore)
+        return settings
+
+    def tokens(self, **source: str) -> dict[str, Any]:
+        """A broker for OAUTHBEARER, whose clock is an hour ahead."""
+        native = _native.EmbeddedBroker(ports=[0], topics=[], users=[("alice", PASSWORD)])
+        self._stack.callback(native.stop)
+        native.call("advance_clock", ms=3_600_000)
+        servers = {"bootstrap.servers": f"127.0.0.1:{native.addresses()[0][2]}"}
+        login = without(LOGIN, "sasl.username", "sasl.password") | {"sasl.mechanism": "OAUTHBEARER"}
+        return {**servers, **login, "sasl.allow.plaintext": "true", **source}
+
+    def token_file(self) -> str:
+        """A token that is valid for ten minutes by the clock of this machine."""
+        parts: list[dict[str, Any]] = [{"alg": "none"}, {"sub": "alice", "exp": time.time() + 600}]
+        texts = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+        (self.directory / "token").write_text(f"{'.'.join(texts)}.\n")
+        return str(self.directory / "token")
 
     def advertised(self, host: str) -> dict[str, Any]:
         native = _native.EmbeddedBroker(ports=[0], topics=[], advertised_host=host)
@@ -156,6 +183,40 @@ PLANTS: list[tuple[str, Plant, str, type[Exception] | None, str]] = [
         "certificate",
     ),
     (
+        "revoked certificate",
+        lambda p: p.certificate(revoked=True),
+        "tls",
+        grete.TlsError,
+        "is revoked in ssl.crl.location",
+    ),
+    (
+        "expired client certificate",
+        lambda p: p.certificate(client=NOW - DAY),
+        "tls",
+        grete.TlsError,
+        "the certificate of this client: it expired on",
+    ),
+    (
+        "token source that hangs",
+        lambda p: p.tokens(
+            **{
+                "sasl.oauthbearer.token.endpoint.url": f"http://{p.silent()}/token",
+                "sasl.oauthbearer.client.id": "alice",
+                "sasl.oauthbearer.client.secret": PASSWORD,
+            }
+        ),
+        "sasl",
+        grete.AuthenticationError,
+        "the source of the OAUTHBEARER token has not answered",
+    ),
+    (
+        "clock behind the broker's",
+        lambda p: p.tokens(**{"sasl.oauthbearer.token.file": p.token_file()}),
+        "sasl",
+        grete.AuthenticationError,
+        "compare the clock of this machine",
+    ),
+    (
         "missing file",
         lambda p: p.tls() | {"ssl.ca.location": "/no/such/ca.pem"},
         "settings",
@@ -178,7 +239,7 @@ PLANTS: list[tuple[str, Plant, str, type[Exception] | None, str]] = [
     ),
     (
         "mechanism",
-        lambda p: p.plain(sasl={"alice": "secret"}, settings={"sasl.enabled.mechanisms": "SCRAM-SHA-256"}) | LOGIN,
+        lambda p: p.plain(sasl={"alice": PASSWORD}, settings={"sasl.enabled.mechanisms": "SCRAM-SHA-256"}) | LOGIN,
         "sasl",
         grete.AuthenticationError,
         "set sasl.mechanism to one of",
@@ -285,14 +346,42 @@ def test_a_planted_misconfiguration_is_found_at_its_step(
     assert cure in wrong[0]["problem"], wrong
     assert "\n" not in wrong[0]["problem"]
     assert wrong[0]["seconds"] < 12.0
-    assert "secret" not in json.dumps(findings).replace("secret(s)", "")
+    assert PASSWORD not in json.dumps(findings)
+
+
+@pytest.mark.parametrize(("days", "warns"), [(29.5, True), (31.5, False), (-1.5, True)])
+def test_the_days_of_certificates_are_shown(place: Place, tmp_path: Path, days: float, warns: bool) -> None:
+    end = NOW + days * DAY
+    server_end = end if days > 0 else NOW + 10 * DAY
+    settings = place.certificate(client=end, not_after=server_end)
+    status, findings = doctor(settings, cwd=tmp_path)
+    of_client = next(finding for finding in findings if finding["subject"] == "client certificate")
+    of_server = next(finding for finding in findings if finding["step"] == "tls")
+    assert (of_client["ok"], of_client["days_left"]) == (True, int(days // 1))
+    assert (of_client["warning"] is not None) == warns, of_client
+    if days > 0:
+        assert (status, of_server["days_left"], of_server["warning"] is not None) == (0, int(days // 1), warns)
+        assert warns == (f"renew it before it expires on {end:%Y-%m-%d}" == of_server["warning"]), of_server
+    else:
+        assert (status, of_client["warning"]) == (1, f"it expired on {end:%Y-%m-%d}")
+        assert f"it expired on {end:%Y-%m-%d}" in of_server["problem"]
+    pairs = [word for name, value in settings.items() for word in ("-k", f"{name}={value}")]
+    command = [sys.executable, "-m", "grete", "doctor", "--timeout", "3s", *pairs]
+    text = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, cwd=tmp_path).stdout
+    assert f"{days // 1:g} days left of the certificate" in text or days < 0
+    assert ("WARNING" in text) == warns, text
+
+
+def test_certificates_of_any_date_are_described() -> None:
+    for at in (-(10**18), 0, 10**12, 10**18):
+        assert "certificate" in CertificateEnd(at, time.time()).text
 
 
 def test_all_is_well(place: Place, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(
         "import grete\napp = grete.App('shop')\n@app.consumer('orders')\ndef take(value: bytes) -> None: ...\n"
     )
-    settings = place.tls(sasl={"alice": "secret"}) | LOGIN | {"security.protocol": "SASL_SSL"}
+    settings = place.tls(sasl={"alice": PASSWORD}) | LOGIN | {"security.protocol": "SASL_SSL"}
     status, findings = doctor(settings, "shop:app", cwd=tmp_path)
     assert status == 0, findings
     steps = [finding["step"] for finding in findings]

@@ -21,8 +21,9 @@ import grete
 from grete.broker import Broker
 from grete.client import Admin, Consumer, Producer
 from tests.kafka import eventually
+from tests.kafka.secrets import secret
 
-PASSWORD = "se=cr,et \u00e9"
+PASSWORD = secret("=cr,et \u00e9")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
@@ -52,7 +53,8 @@ def token(life: float = 600.0, subject: str = "alice") -> str:
         return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
 
     now = time.time()
-    return f"{encode({'alg': 'none'})}.{encode({'sub': subject, 'iat': now, 'exp': now + life})}."
+    claims = {"sub": subject, "jti": secret("token"), "iat": now, "exp": now + life}
+    return f"{encode({'alg': 'none'})}.{encode(claims)}."
 
 
 def settings(broker: Broker, mechanism: str, **others: object) -> dict[str, Any]:

@@ -27,10 +27,11 @@ from tests.kafka.admin import QUIET
 from tests.kafka.certificates import Authority, Identity
 from tests.kafka.node import Node
 from tests.kafka.ports import ReservedPort
+from tests.kafka.secrets import secret
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apache(reason="the login modules are Kafka's")]
 
-PASSWORD = "secret-1"
+PASSWORD = secret("1")
 SESSION_MS = 3000
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 # Kafka takes passwords as they are, whatever SASLprep says: the numeral is "IX" after it.

@@ -20,6 +20,7 @@ from grete.broker import Broker
 from grete.client import Admin, Consumer, Producer
 from tests.integration.dev_process import DevRun
 from tests.kafka.certificates import DAY, NOW, Authority, Identity
+from tests.kafka.secrets import secret
 
 pytestmark = pytest.mark.kafka
 GRETE = [sys.executable, "-m", "grete"]
@@ -167,7 +168,7 @@ def test_dev_keeps_the_directory_of_certificates(tmp_path: Path) -> None:
 
 def test_dev_on_an_address_that_others_reach(tmp_path: Path) -> None:
     """Logins over TLS are enough; an unsecured token, which everyone can make, is no login."""
-    words = ["--host", "0.0.0.0", "--sasl", "alice:secret"]
+    words = ["--host", "0.0.0.0", "--sasl", f"alice:{secret()}"]
     with DevRun(tmp_path, *words) as dev:
         assert dev.wait() == 1
         assert "passwords and records go over the network in plain text" in dev.output
@@ -180,7 +181,7 @@ def test_dev_on_an_address_that_others_reach(tmp_path: Path) -> None:
         dev.until("clients: ")
         line = next(line for line in dev.output.splitlines() if line.startswith("clients: "))
         pairs = dict(word.split("=", 1) for word in line.removeprefix("clients: ").split())
-        login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"}
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": secret()}
         written({"bootstrap.servers": servers, **pairs, **login}, "orders", count=1)
         token = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": lambda: "e30.e30."}
         with (
@@ -259,9 +260,9 @@ def test_a_client_of_tls_on_a_plain_port(broker: Broker) -> None:
 
 
 def test_mistakes_of_clients_that_log_in(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
-    login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"}
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": secret()}
     ca = {"ssl.ca.location": broker.client_settings["ssl.ca.location"]}
-    with Broker(sasl={"alice": "secret"}) as plain:
+    with Broker(sasl={"alice": secret()}) as plain:
         error = refused(login | ca | {"security.protocol": "SASL_SSL", "bootstrap.servers": plain.bootstrap_servers})
     assert "as a SASL_PLAINTEXT listener does; use the port of a SASL_SSL listener" in str(error)
     config = login | {

@@ -66,6 +66,21 @@ class Authority:
             file.write_bytes(content)
         return Identity(*files)
 
+    def revoke(self, *identities: Identity) -> Path:
+        """Make a list of revoked certificates."""
+        builder = x509.CertificateRevocationListBuilder().issuer_name(self._name)
+        builder = builder.last_update(NOW - DAY).next_update(NOW + DAY)
+        builder = builder.add_extension(x509.CRLNumber(1), critical=False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = builder.add_extension(issuer, critical=False)
+        for identity in identities:
+            serial = x509.load_pem_x509_certificate(identity.chain.read_bytes()).serial_number
+            revoked = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(NOW - DAY).build()
+            builder = builder.add_revoked_certificate(revoked)
+        file = self._directory / "revoked.pem"
+        file.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        return file
+
     def _builder(
         self,
         subject: x509.Name,

@@ -18,6 +18,7 @@ from grete import _native
 from grete._cli import main as cli
 from grete._dev import command
 from grete.broker import Broker
+from tests.kafka.secrets import secret
 
 
 def ask_api_versions(address: tuple[str, int]) -> int:
@@ -108,7 +109,7 @@ def test_data_outlives_the_brokers(tmp_path: Path) -> None:
         ({"memory": "many"}, "memory: a size is"),
         ({"host": "0.0.0.0"}, "everyone who can reach the port"),
         ({"host": "0.0.0.0", "allow_anyone": True}, "--advertised-host"),
-        ({"host": "0.0.0.0", "sasl": {"alice": "secret"}}, "in plain text; encrypt them"),
+        ({"host": "0.0.0.0", "sasl": {"alice": secret()}}, "in plain text; encrypt them"),
         ({"host": "nowhere"}, "host is the address of a network interface"),
         ({"version": "2.8"}, "choose one of 3.3"),
     ],

@@ -23,8 +23,16 @@ import grete
 from grete import _native
 from grete.payloads import Avro, JsonSchema, Protobuf, Registry
 from grete.payloads.schema_registry.wire import read_path
+from tests.kafka.secrets import secret
 from tests.unit.fake_registry import FakeRegistry
 from tests.unit.record_batches import Record, batch
+
+COLON = f"ä:{secret()}"
+
+
+def basic(pair: str) -> str:
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
 
 HERE = SerializationContext("orders", MessageField.VALUE)
 # A port without a listener: the declaration must not care.
@@ -396,7 +404,10 @@ def test_many_threads_ask_once(registry: FakeRegistry) -> None:
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (lambda url: Registry(url, user="me", password="ä:x"), "Basic " + base64.b64encode("me:ä:x".encode()).decode()),
+        (
+            lambda url: Registry(url, user="me", password=COLON),
+            "Basic " + base64.b64encode(f"me:{COLON}".encode()).decode(),
+        ),
         (lambda url: Registry(url.replace("//", "//me:p%40ss@")), "Basic " + base64.b64encode(b"me:p@ss").decode()),
         (lambda url: Registry(url, token="t"), "Bearer t"),
         (lambda url: Registry(url, headers={"Authorization": "Own"}), "Own"),

@@ -1,6 +1,7 @@
 """The client of a Schema Registry: tokens, several addresses, errors, and what waits for what."""
 
 import asyncio
+import base64
 import enum
 import importlib.util
 import json
@@ -18,6 +19,7 @@ from grete.errors import EncodeError
 from grete.payloads import Avro, ClientCredentials, JsonSchema, Protobuf, Registry
 from grete.payloads.schema_registry.cache import Cache
 from grete.payloads.schema_registry.schemas import Schema
+from tests.kafka.secrets import secret
 from tests.unit.fake_registry import FakeRegistry
 
 NOWHERE = "http://127.0.0.1:1"
@@ -44,14 +46,14 @@ def test_tokens_of_client_credentials(registry: FakeRegistry, monkeypatch: pytes
     monkeypatch.setattr("grete.payloads.schema_registry.transport.monotonic", lambda: now)
     registry.register("orders-value", {"schema": json.dumps(ORDER)})
     registry.token_answer = {"expires_in": 100}
-    credentials = ClientCredentials(f"{registry.url}/token", "me", "se:cret", scope="read", audience="sr")
+    credentials = ClientCredentials(f"{registry.url}/token", "me", f"se:{secret()}", scope="read", audience="sr")
     client = Registry(registry.url, auth=credentials)
     registry.authorization = "Bearer token-1"
     for _ in range(2):
         assert client.schema(1).text == json.dumps(ORDER)
     assert registry.asked("POST") == ["/token"]
-    assert registry.headers[0]["Authorization"] == "Basic bWU6c2UlM0FjcmV0"  # me:se%3Acret
-    assert "secret" not in repr(credentials)
+    assert registry.headers[0]["Authorization"] == "Basic " + base64.b64encode(f"me:se%3A{secret()}".encode()).decode()
+    assert secret() not in repr(credentials)
     now += 81
     registry.authorization = "Bearer token-2"
     assert client.schema(1).id == 1

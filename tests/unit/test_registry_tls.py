@@ -8,6 +8,7 @@ import pytest
 
 import grete
 from grete import payloads
+from tests.kafka.secrets import secret
 from tests.unit.certificates import Authority
 from tests.unit.fake_registry import FakeRegistry
 
@@ -48,7 +49,7 @@ def test_a_registry_with_a_certificate_of_ones_own_authority(registry: FakeRegis
 def test_a_registry_that_nobody_vouches_for_is_told_nothing(registry: FakeRegistry, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "stranger")
     for ca in (None, str(stranger.ca)):
-        asked = payloads.Registry(registry.url, user="me", password="secret", ca=ca)
+        asked = payloads.Registry(registry.url, user="me", password=secret(), ca=ca)
         with pytest.raises(grete.RetryLater, match="CERTIFICATE_VERIFY_FAILED"):
             written(asked)
     assert registry.requests == []
@@ -61,7 +62,7 @@ def test_a_certificate_for_another_host_is_refused(registry: FakeRegistry, autho
     assert registry.requests == []
 
 
-@pytest.mark.parametrize("password", [None, "open sesame"])
+@pytest.mark.parametrize("password", [None, secret("open sesame")])
 def test_a_registry_that_wants_a_certificate_of_its_clients(authority: Authority, password: str | None) -> None:
     context = server_context(authority)
     context.verify_mode = ssl.CERT_REQUIRED

@@ -20,6 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import grete
+from grete import _native
 from grete._config import layers
 from grete._sasl import refresher, sources, token
 from tests.kafka import eventually
@@ -165,9 +166,19 @@ def test_what_is_missing_is_named(given: dict[str, object], says: str) -> None:
 def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
     path = tmp_path / "token"
     _, fetch = sources.source_of(fields(file=str(path)))
-    for value in ("one\n", "two\n"):
-        path.write_text(value)
-        assert token.from_result(fetch()).value == value.strip()
+    for number in ("1", "2"):
+        claims = base64.urlsafe_b64encode(f'{{"exp": {int(NOW) + 86_400}, "n": {number}}}'.encode()).decode()
+        path.write_text(f"e30.{claims}.\n")
+        found = token.from_result(fetch(), NOW)
+        assert isinstance(found.value, _native.FileToken)  # Python never has its text
+        assert found.value.claims() == f'{{"exp": {int(NOW) + 86_400}, "n": {number}}}'
+        assert found.expires_at == int(NOW) + 86_400
+        assert claims not in repr(found)
+    path.write_text("opaque")
+    assert token.from_result(fetch(), NOW).expires_at == NOW + token.DEFAULT_LIFE
+    path.write_text(" \n")
+    with pytest.raises(ValueError, match="it is empty"):
+        fetch()
 
 
 def test_a_preset_calls_the_library_of_the_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,5 +367,6 @@ def test_whatever_a_source_returns_is_a_token_or_a_value_error(result: object) -
         found = token.from_result(result, 1_000_000.0)
     except ValueError:
         return
+    assert isinstance(found.value, str)
     assert found.value.isascii()
     assert 1_000_000.0 < found.expires_at < float("inf")

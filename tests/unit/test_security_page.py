@@ -27,7 +27,7 @@ def test_the_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
 
 def test_the_blocks_to_copy_are_settings_that_exist() -> None:
     found = [tomllib.loads(text)["kafka"] for text in blocks("toml")]
-    assert len(found) == 3
+    assert len(found) == 4
     for kafka in found:
         pairs = {**kafka, "bootstrap.servers": "host:9093"}
         if pairs["security.protocol"] == "SSL":  # SASL is checked by the tests of SASL

@@ -40,7 +40,9 @@ mod thread_guard;
 mod tls;
 
 pub use admin::{Admin, CallContext, GroupList, ItemResults, PartitionLag, ResetPlan, ResetTo};
-pub use config::{AdminConfig, ConfigError, ConsumerConfig, ProducerConfig, Settings, TokenSource};
+pub use config::{
+    AdminConfig, ConfigError, ConsumerConfig, ProducerConfig, SettingPairs, Settings, TokenSource, read_token,
+};
 pub use consumer::{Consumer, ConsumerNetStats, ConsumerStatistics, Membership, Route, Start};
 pub use dispatcher::{
     AsyncJobs, BlockingJob, Dispatcher, DispatcherSnapshot, EventLoopStatus, FailureReport, Job, JobCounts, JobToken,
@@ -48,6 +50,7 @@ pub use dispatcher::{
 };
 pub use error::{ClientError, Subject};
 pub use grete_net::process::{is_subreaper, set_parent_death_signal};
+pub use grete_net::tls::Validity;
 pub use grete_proto::dispatch::{
     Concurrency, Decision, DecodedBatch, DurationHistogram, Failure, FailureHistory, FailureKind, Fenced, JobKind,
     OffsetPolicy, PendingTimers, Pool, PooledColumns, RatePolicy, RetryPolicy, RouteConfig, RouteStats, StalledJob,
@@ -61,6 +64,7 @@ pub use producer::{
 };
 pub use shutdown::{Shutdown, ShutdownDeadlines, ShutdownReport, SignalNumbers, SignalWatch};
 pub use testing::TestLane;
+pub use tls::{client_validity, server_validity};
 
 /// Returns the number of forks so far. A handle that was created before a fork refuses to work after it.
 #[must_use]

@@ -1,10 +1,12 @@
 //! TLS of a client: the files of its settings are read, and what is unusual is logged.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use grete_net::tls::{TlsContext, TlsSettings, TlsSetupError};
+use grete_net::tls::{TlsContext, TlsSettings, TlsSetupError, Validity};
 
-use crate::config::{ConfigError, ConfigErrorKind, Settings};
+use crate::config::{AdminConfig, ConfigError, ConfigErrorKind, Settings};
 use crate::error::ClientError;
 use crate::log_event::{Level, LogEvent};
 
@@ -27,6 +29,30 @@ pub(crate) fn tls_context(
     }
     let on_reload_error = Box::new(move |error: &TlsSetupError| log(reload_failed(error)));
     Ok(Some(TlsContext::new(Arc::clone(tls), on_reload_error)?))
+}
+
+/// Returns the dates of the certificate that a client with these settings shows; `None`: it shows none.
+///
+/// # Errors
+/// A file of the settings cannot be used.
+pub fn client_validity(config: &AdminConfig) -> Result<Option<Validity>, ClientError> {
+    Ok(tls_context(config, |_| {})?.and_then(|context| context.client_validity()))
+}
+
+/// Makes one handshake, for up to `timeout`, and returns the dates of the server's certificate; `None`: the settings do
+/// not encrypt, or the server has shown no certificate.
+///
+/// # Errors
+/// A file of the settings cannot be used.
+pub fn server_validity(
+    config: &AdminConfig,
+    host: &str,
+    address: IpAddr,
+    port: u16,
+    timeout: Duration,
+) -> Result<Option<Validity>, ClientError> {
+    let context = tls_context(config, |_| {})?;
+    Ok(context.and_then(|mut context| context.server_validity(host, address, port, timeout)))
 }
 
 fn unverified(tls: &TlsSettings) -> Option<LogEvent> {

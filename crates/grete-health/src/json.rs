@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::escapes::is_unsafe;
+
 /// Maximum length of a string in bytes. Longer strings are truncated at a character boundary.
 pub const MAX_STRING_BYTES: usize = 256;
 
@@ -108,12 +110,12 @@ impl Json {
     pub fn string(&mut self, text: &str) {
         self.write_comma();
         self.text.push(b'"');
-        for byte in text[..text.floor_char_boundary(MAX_STRING_BYTES)].bytes() {
-            match byte {
-                b'"' | b'\\' => self.text.extend([b'\\', byte]),
-                // JSON allows a raw DEL, but it upsets terminals.
-                0..0x20 | 0x7f => self.text.extend(format!("\\u{byte:04x}").into_bytes()),
-                _ => self.text.push(byte),
+        for c in text[..text.floor_char_boundary(MAX_STRING_BYTES)].chars() {
+            match c {
+                '"' | '\\' => self.text.extend(format!("\\{c}").into_bytes()),
+                // JSON allows DEL and others as they are, but they command terminals.
+                c if is_unsafe(c) => self.text.extend(format!("\\u{:04x}", u32::from(c)).into_bytes()),
+                c => self.text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
         self.text.push(b'"');

@@ -34,6 +34,7 @@ mod checked_fd;
 pub mod checks;
 mod collector;
 mod error;
+mod escapes;
 mod gil_probe;
 pub mod json;
 pub mod metrics;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use grete_client::{ClientError, Consumer, ConsumerConfig, Settling, TopicPartition};
+use grete_client::{ClientError, Consumer, ConsumerConfig, SettingPairs, Settling, TopicPartition};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -65,6 +65,7 @@ impl Client {
         routes: Vec<PyRef<'_, Route>>,
         stop_on_failed_partition: bool,
     ) -> PyResult<Self> {
+        let config = SettingPairs::from(config);
         let mut config = ConsumerConfig::from_pairs(&config).map_err(errors::config)?;
         attach_tokens(py, &mut config)?;
         let routes = routes.iter().map(|route| route.get().clone()).collect::<Vec<_>>();

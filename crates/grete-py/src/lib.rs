@@ -8,6 +8,7 @@
 mod admin;
 mod avro;
 mod broker;
+mod certificates;
 mod client;
 mod consumer;
 mod convert;
@@ -26,7 +27,7 @@ mod trace;
 
 use std::borrow::Cow;
 
-use grete_client::{AdminConfig, ConsumerConfig, ProducerConfig};
+use grete_client::{AdminConfig, ConsumerConfig, ProducerConfig, SettingPairs};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -43,6 +44,8 @@ mod _native {
     use super::avro::columns::{ArrowColumns, avro_columns};
     #[pymodule_export]
     use super::broker::{EmbeddedBroker, broker_features, dev_certificates};
+    #[pymodule_export]
+    use super::certificates::{client_certificate_dates, server_certificate_dates};
     #[pymodule_export]
     use super::client::Client;
     #[pymodule_export]
@@ -70,7 +73,7 @@ mod _native {
     #[pymodule_export]
     use super::producer::{_TestingLog, AsyncioDeliveryWatcher, Deliveries, DeliveriesIterator, Delivery, Producer};
     #[pymodule_export]
-    use super::sasl::PyTokenStore;
+    use super::sasl::{PyFileToken, PyTokenStore};
     #[pymodule_export]
     use super::shutdown::{Shutdown, SignalWatch};
     #[pymodule_export]
@@ -121,6 +124,7 @@ fn one_line(text: &str) -> Cow<'_, str> {
 #[pyfunction]
 #[pyo3(signature = (pairs, role="consumer"))]
 fn config_entries(pairs: Vec<(String, String)>, role: &str) -> PyResult<Vec<(&'static str, String, bool)>> {
+    let pairs = SettingPairs::from(pairs);
     let entries = match role {
         "consumer" => ConsumerConfig::from_pairs(&pairs).map(|config| config.entries()),
         "producer" => ProducerConfig::from_pairs(&pairs).map(|config| config.entries()),

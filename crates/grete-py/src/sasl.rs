@@ -1,12 +1,14 @@
 //! Bearer tokens of clients: Python fetches them, connections send them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use grete_client::{Settings, TokenSource};
+use grete_client::{Settings, TokenSource, read_token};
 use grete_proto::sasl::{Token, TokenStore};
 use grete_proto::secret::Secret;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::PyDict;
 
 /// Place where a source puts its tokens, for the connections of all clients that have the same source.
@@ -23,9 +25,12 @@ impl PyTokenStore {
     }
 
     /// Replaces the token. Raises ValueError for a token or an extension that cannot be sent.
-    fn set(&self, token: &str, extensions: Vec<(String, String)>) -> PyResult<()> {
-        let token =
-            Token::new(Secret::from(token), extensions).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    fn set(&self, token: TokenArg<'_>, extensions: Vec<(String, String)>) -> PyResult<()> {
+        let text = match token {
+            TokenArg::File(file) => file.get().text.clone(),
+            TokenArg::Text(text) => Secret::from(&*text),
+        };
+        let token = Token::new(text, extensions).map_err(|error| PyValueError::new_err(error.to_string()))?;
         self.store.set(token);
         Ok(())
     }
@@ -39,6 +44,34 @@ impl PyTokenStore {
     /// Returns the number of clients that use the tokens.
     fn users(&self) -> usize {
         Arc::strong_count(&self.store).saturating_sub(1)
+    }
+}
+
+/// Text of a token, or the token of a file.
+#[derive(FromPyObject)]
+enum TokenArg<'py> {
+    File(Bound<'py, PyFileToken>),
+    Text(PyBackedStr),
+}
+
+/// Bearer token of a file, which Python never has as a text: the memory of Python's texts is not overwritten.
+#[pyclass(frozen, module = "grete._native", name = "FileToken")]
+pub(crate) struct PyFileToken {
+    text: Secret,
+}
+
+#[pymethods]
+impl PyFileToken {
+    /// Reads the file. Raises ValueError, which says what is wrong with the file and repeats nothing of it.
+    #[new]
+    fn new(path: PathBuf) -> PyResult<Self> {
+        let text = read_token(&path).map_err(|problem| PyValueError::new_err(format!("it {problem}")))?;
+        Ok(Self { text })
+    }
+
+    /// Returns the claims of a JSON web token, as the text of a JSON object; None: the token is opaque.
+    fn claims(&self) -> Option<String> {
+        Token::claims(&self.text)
     }
 }
 

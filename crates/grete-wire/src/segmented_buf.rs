@@ -4,6 +4,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use zeroize::Zeroizing;
+
 /// Maximum size of shared bytes that are copied: for so few bytes a copy costs less than a segment.
 const MAX_COPIED_BYTES: usize = 512;
 
@@ -14,6 +16,8 @@ pub enum Segment {
     Owned(Vec<u8>),
     /// Bytes shared with another owner, which may have to send them again.
     Shared(Arc<Vec<u8>>),
+    /// Bytes with a secret, which are overwritten at the drop.
+    Secret(Zeroizing<Vec<u8>>),
 }
 
 impl Deref for Segment {
@@ -22,6 +26,7 @@ impl Deref for Segment {
         match self {
             Self::Owned(bytes) => bytes,
             Self::Shared(bytes) => bytes,
+            Self::Secret(bytes) => bytes,
         }
     }
 }
@@ -52,6 +57,18 @@ impl SegmentedBuf {
         } else {
             self.tail().extend_from_slice(&bytes);
         }
+    }
+
+    /// Returns the same bytes, which are overwritten once they are written or dropped. Shared ones are not.
+    ///
+    /// A buffer that has grown has left its former memory as it was: give it the capacity that it needs.
+    #[must_use]
+    pub fn into_secret(self) -> Self {
+        let kept = |segment| match segment {
+            Segment::Owned(bytes) => Segment::Secret(Zeroizing::new(bytes)),
+            segment => segment,
+        };
+        Self { segments: self.segments.into_iter().map(kept).collect() }
     }
 
     /// Returns the number of bytes in all segments.
@@ -101,6 +118,18 @@ impl From<Vec<u8>> for SegmentedBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_keeps_its_bytes_where_they_are() {
+        let mut out = SegmentedBuf::from(b"user".to_vec());
+        out.push_shared(Arc::new(vec![b'.'; MAX_COPIED_BYTES + 1]));
+        out.tail().extend_from_slice(b"password");
+        let (bytes, at) = (out.to_vec(), out.segments().first().map(|first| first.as_ptr()));
+        let secret = out.into_secret();
+        assert_eq!((secret.to_vec(), secret.segments().first().map(|first| first.as_ptr())), (bytes, at));
+        let kinds = [0, 1, 2].map(|at| matches!(secret.segments()[at], Segment::Secret(_)));
+        assert_eq!(kinds, [true, false, true]);
+    }
 
     #[test]
     fn shared_bytes_stand_where_they_were_pushed_and_are_not_copied() {

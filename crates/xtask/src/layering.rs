@@ -24,7 +24,7 @@ const LAYERS: &[LayerRule] = &[
     LayerRule {
         name: "grete-wire",
         internal: &[],
-        external: &["bytemuck", "crc32c", "flate2", "lz4_flex", "snap", "thiserror", "zstd"],
+        external: &["bytemuck", "crc32c", "flate2", "lz4_flex", "snap", "thiserror", "zeroize", "zstd"],
     },
     LayerRule { name: "grete-sys", internal: &[], external: &["libc"] },
     LayerRule {

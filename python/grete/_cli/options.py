@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import click
 
-from grete._cli.terminal.escapes import printable_lines
 from grete._config import layers
 from grete._process.node import Formatter
 from grete.instrumentation._logging.default_handler import LOG_FORMAT
@@ -66,15 +65,8 @@ def resolve_with_fallback(command_line: layers.Layer, defaults: Mapping[str, str
     return layers.resolve_config(layers.Layer(kafka=missing), command_line)
 
 
-class _PrintableFormatter(Formatter):
-    """Formatter whose lines cannot command a terminal, whatever texts of records and brokers they hold."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable_lines(super().format(record))
-
-
 def set_up_logging(level: str, log_format: str = LOG_FORMAT) -> None:
     """Configures logging to stderr, unless the App has set up logging itself."""
     handler = logging.StreamHandler()
-    handler.setFormatter(_PrintableFormatter(log_format))
+    handler.setFormatter(Formatter(log_format))
     logging.basicConfig(level=level, handlers=[handler])

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         from grete._dev.foreground import Foreground
 
-        foreground = Foreground(broker)
+        foreground = Foreground(broker, user=next((user for user, _ in options.sasl), None))
         if options.app is not None:
             foreground.add_app([options.app, *run_options], [] if options.no_reload else options.watch or ["."])
         return foreground.run()

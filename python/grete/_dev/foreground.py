@@ -24,10 +24,11 @@ class Foreground:
     It waits for signals, changed files, the end of the App and the end of the brokers.
     """
 
-    def __init__(self, broker: "Broker | None", name: str = "grete dev") -> None:
-        """`name`: the command, for messages."""
+    def __init__(self, broker: "Broker | None", name: str = "grete dev", user: str | None = None) -> None:
+        """`name`: the command, for messages. `user`: one that may log in to the brokers; None: there are no logins."""
         self._broker = broker
         self._name = name
+        self._user = user
         self._app: AppProcess | None = None
         self._watched: list[str] = []
         self._handlers: dict[int, object] = {}
@@ -85,6 +86,9 @@ class Foreground:
         lines = [f"brokers: {broker.bootstrap_servers}", f"topics:  {topics or 'none; they are created on first use'}"]
         if broker.client_settings:
             lines.append("clients: " + " ".join(f"{name}={value}" for name, value in broker.client_settings.items()))
+        if self._user is not None:
+            login = f"sasl.mechanism=SCRAM-SHA-512 sasl.username={self._user}"
+            lines.append(f"login:   {login}, with the password of --sasl")
         _say("\n".join(lines))
 
     def _start_app(self, writer: int) -> "Watcher | None":

@@ -4,12 +4,10 @@ import logging
 import mmap
 import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from grete import _native
 from grete._process import forks
-
-if TYPE_CHECKING:
-    from grete import _native
 
 # Signals that a supervisor sends to a node. They stay blocked from before the fork until the node's Runner handles
 # them. A signal that arrives earlier waits: it neither stops the process (TSTP, TTIN) nor ends it at once (TERM).
@@ -86,10 +84,15 @@ def _record_factory(*args: Any, **kwargs: Any) -> logging.LogRecord:
 
 
 class Formatter(logging.Formatter):
-    """Formatter that knows `grete_node` even of records made by a record factory of the user."""
+    """Formatter of Grete's own handlers, whose lines no text of a record or a broker can forge.
+
+    Control characters are escaped. Lines after the first, those of tracebacks, are indented: the text of an error with
+    a line break begins no other record of the log. The formatter knows `grete_node` even of records made by a record
+    factory of the user.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Formats like `logging.Formatter`."""
         if not hasattr(record, "grete_node"):
             record.grete_node = _node_name
-        return super().format(record)
+        return "\n  ".join(map(_native.one_line, super().format(record).split("\n")))

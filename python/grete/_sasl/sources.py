@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from grete import _native
 from grete._sasl import presets
 from grete.errors import ConfigError
 
@@ -62,7 +63,7 @@ def source_of(fields: dict[str, Any]) -> tuple[str, Fetch]:
         return _endpoint(fields)
     if given == ["file"]:
         path = Path(fields["file"])
-        return f"the file {path}", lambda: path.read_text(encoding="ascii")
+        return f"the file {path}", lambda: _native.FileToken(path)
     return presets.source_of(fields["preset"], fields)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from grete import _native
+
 # Life in seconds of a token that does not say when it expires.
 DEFAULT_LIFE = 300.0
 # A time above this is in milliseconds since 1970: in seconds, it would be in the year 5138.
@@ -17,7 +19,7 @@ _MILLISECONDS = 1e11
 class Token:
     """Bearer token. `expires_at`: seconds since 1970. `extensions`: names and values of the login (KIP-342)."""
 
-    value: str = field(repr=False)
+    value: str | _native.FileToken = field(repr=False)
     expires_at: float
     extensions: tuple[tuple[str, str], ...] = ()
 
@@ -42,6 +44,9 @@ def from_result(result: object, now: float | None = None) -> Token:
         value, expiry = result, None
         if not isinstance(value, (str, bytes)) and hasattr(value, "token"):  # AccessToken of azure-identity
             value, expiry = value.token, getattr(value, "expires_on", None)
+    if isinstance(value, _native.FileToken):
+        claims = value.claims()
+        return _unexpired(value, None if claims is None else _expiry_in(claims), now, extensions)
     if isinstance(value, bytes):
         value = value.decode("ascii", "replace")
     if not isinstance(value, str) or not value.strip():
@@ -49,7 +54,11 @@ def from_result(result: object, now: float | None = None) -> Token:
     value = value.strip()
     if not value.isascii():  # here, since an UnicodeEncodeError would hold the token
         raise ValueError("its token has a character that bearer tokens do not have: give the token alone")
-    expires_at = _expiry(expiry) if expiry is not None else _claimed_expiry(value) or now + DEFAULT_LIFE
+    return _unexpired(value, _expiry(expiry) if expiry is not None else _claimed_expiry(value), now, extensions)
+
+
+def _unexpired(value: str | _native.FileToken, expires_at: float | None, now: float, extensions: object) -> Token:
+    expires_at = expires_at or now + DEFAULT_LIFE
     if expires_at <= now:
         raise ValueError(f"its token expired {now - expires_at:.0f} s ago")
     return Token(value, expires_at, _extensions(extensions))
@@ -81,8 +90,15 @@ def _claimed_expiry(value: str) -> float | None:
     if len(parts) != 3 or len(value) > 1 << 18:
         return None
     try:
-        claims: Any = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        return _number(claims["exp"], "exp")
+        return _expiry_in(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return None
+
+
+def _expiry_in(claims: str | bytes) -> float | None:
+    try:
+        found: Any = json.loads(claims)
+        return _number(found["exp"], "exp")
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 

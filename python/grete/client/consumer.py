@@ -70,14 +70,17 @@ class Consumer:
         ssl.ca.pem (str, default not set).
         ssl.truststore.type (str, default not set).
         ssl.truststore.password (str, default not set).
+        ssl.truststore.password.file (str, default not set).
         ssl.certificate.location (str, default not set).
         ssl.certificate.pem (str, default not set).
         ssl.key.location (str, default not set).
         ssl.key.pem (str, default not set).
         ssl.key.password (str, default not set).
+        ssl.key.password.file (str, default not set).
         ssl.keystore.location (str, default not set).
         ssl.keystore.type (str, default not set).
         ssl.keystore.password (str, default not set).
+        ssl.keystore.password.file (str, default not set).
         ssl.crl.location (str, default not set).
         enable.ssl.certificate.verification (bool, default true).
         ssl.endpoint.identification.algorithm (str, default https).

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from grete._native import Event
+from grete._native import Event, one_line
 from grete._plural import counted
 from grete.errors import ConfigError
 from grete.instrumentation.clock import monotonic
@@ -118,7 +118,7 @@ class ProcessTitle:
 
     def _show(self, default: str = "") -> None:
         status = ", ".join(part for part in (self._state, self._numbers) if part)
-        self._set(f"grete: {self._subject} [{status or default}]")
+        self._set(one_line(f"grete: {self._subject} [{status or default}]"))
 
     def _set(self, title: str) -> None:
         # setproctitle() renames the calling thread, too (15 letters), and this may be a thread of the user.

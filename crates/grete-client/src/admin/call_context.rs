@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use grete_proto::admin::{AdminError, AdminReply};
 use grete_proto::ids::TopicPartition;
 use grete_proto::request::RequestError;
+use grete_proto::sasl::{SaslError, TokenState, TokenStore};
 use grete_wire::error_code::ErrorCode;
 
+use super::Admin;
 use crate::error::{ClientError, Subject};
 
 /// One result for each requested item, in the order of the request.
@@ -16,6 +18,7 @@ pub type ItemResults<T> = Vec<Result<T, ClientError>>;
 pub struct CallContext<'c> {
     operation: &'c str,
     user: Option<&'c str>,
+    tokens: Option<&'c TokenStore>,
     timeout: Duration,
     deadline: Instant,
     interrupted: &'c (dyn Fn() -> bool + Sync),
@@ -25,13 +28,13 @@ impl<'c> CallContext<'c> {
     /// Begins a call now. `interrupted` is called after each Unix signal that ends a sleep of the calling thread; true
     /// ends the call.
     pub fn new(operation: &'c str, timeout: Duration, interrupted: &'c (dyn Fn() -> bool + Sync)) -> Self {
-        Self { operation, user: None, timeout, deadline: Instant::now() + timeout, interrupted }
+        Self { operation, user: None, tokens: None, timeout, deadline: Instant::now() + timeout, interrupted }
     }
 
-    /// Names the user of the client's login in errors.
+    /// Names the user of the client's login in errors, and looks whether there is a token when the time is up.
     #[must_use]
-    pub fn of_user(self, user: Option<&'c str>) -> Self {
-        Self { user, ..self }
+    pub fn of_client(self, client: &'c Admin) -> Self {
+        Self { user: client.user(), tokens: client.tokens(), ..self }
     }
 
     pub(super) fn operation(&self) -> &str {
@@ -54,9 +57,16 @@ impl<'c> CallContext<'c> {
 
     pub(super) fn timed_out(&self, detail: &str) -> ClientError {
         let (operation, seconds) = (self.operation.to_owned(), self.timeout.as_secs_f64());
-        ClientError::Incomplete { operation, seconds, detail: detail.to_owned() }
+        // Without a token no login can have succeeded, so the source of tokens is the cause.
+        let (reason, lasts) = match self.tokens.map(TokenStore::state) {
+            Some(TokenState::Awaited) => (format!("its source has not answered for {seconds:.1} s").into(), false),
+            Some(TokenState::Failed { reason, lasts }) => (reason, lasts),
+            Some(TokenState::Ready(_)) | None => {
+                return ClientError::Incomplete { operation, seconds, detail: detail.to_owned() };
+            }
+        };
+        ClientError::Authentication(format!("{operation}: {}", SaslError::NoToken { reason, lasts }))
     }
-
     pub(super) fn refused_error(&self, subject: Subject, code: ErrorCode, message: Option<String>) -> ClientError {
         refused_error(self.operation, self.user, subject, code, message)
     }

@@ -24,6 +24,7 @@ use std::time::Duration;
 use grete_net::{Clock, EventLoop};
 use grete_proto::admin::{AdminCore, AdminEvent, AdminReply, Operation};
 use grete_proto::rng::Rng;
+use grete_proto::sasl::TokenStore;
 use grete_sys::EventFd;
 use grete_wire::buffer_pool::BufferPool;
 
@@ -59,6 +60,8 @@ pub struct Admin {
 struct AdminInner {
     /// User of the login; `None`: there is none, or a token names the user.
     user: Option<String>,
+    /// Place of the tokens; `None`: the client logs in without one.
+    tokens: Option<Arc<TokenStore>>,
     requests: Arc<RequestQueue<AdminEvent>>,
     state: Arc<AdminState>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -71,6 +74,10 @@ impl Admin {
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.inner.user.as_deref()
+    }
+
+    pub(super) fn tokens(&self) -> Option<&TokenStore> {
+        self.inner.tokens.as_deref()
     }
 
     /// Starts the network thread, which connects with the first request. `log` is called by threads that wait for a
@@ -99,6 +106,7 @@ impl Admin {
         Ok(Self {
             inner: Arc::new(AdminInner {
                 user: config.user().map(str::to_owned),
+                tokens: config.tokens(),
                 requests,
                 state,
                 thread: Mutex::new(Some(thread)),

@@ -5,6 +5,7 @@ mod consumer;
 mod into_core;
 mod producer;
 mod sasl;
+mod secret_file;
 mod security;
 mod security_protocol;
 mod security_table;
@@ -20,10 +21,12 @@ use std::time::Duration;
 
 use grete_proto::sasl::TokenStore;
 use grete_proto::secret::Secret;
+use zeroize::Zeroize;
 
 pub use consumer::{ConsumerConfig, OffsetReset};
 pub use producer::{Acks, ProducerConfig};
 pub use sasl::{SaslSettings, TokenSource};
+pub use secret_file::read_token;
 pub use security::Security;
 pub use security_protocol::SecurityProtocol;
 pub use setting::Role;
@@ -120,6 +123,11 @@ impl Settings {
         self.security.sasl.as_ref()?.user()
     }
 
+    /// Returns the place of OAUTHBEARER tokens; `None`: the client logs in without one.
+    pub fn tokens(&self) -> Option<Arc<TokenStore>> {
+        self.security.sasl.as_ref()?.token_source()?.store.clone()
+    }
+
     /// Sets the place where the source of OAUTHBEARER tokens puts them.
     pub fn set_tokens(&mut self, tokens: Arc<TokenStore>) {
         if let Some(sasl) = &mut self.security.sasl {
@@ -167,6 +175,29 @@ impl Settings {
         let default =
             || settings_of(self.role).find(|setting| setting.name == name).map_or("", |setting| setting.default);
         self.explicit(name).unwrap_or_else(default)
+    }
+}
+
+/// Names and values of settings as they came in. The values are overwritten at the drop.
+#[derive(Default)]
+pub struct SettingPairs(Vec<(String, String)>);
+
+impl From<Vec<(String, String)>> for SettingPairs {
+    fn from(pairs: Vec<(String, String)>) -> Self {
+        Self(pairs)
+    }
+}
+
+impl std::ops::Deref for SettingPairs {
+    type Target = [(String, String)];
+    fn deref(&self) -> &[(String, String)] {
+        &self.0
+    }
+}
+
+impl Drop for SettingPairs {
+    fn drop(&mut self) {
+        self.0.iter_mut().for_each(|(_, value)| value.zeroize());
     }
 }
 

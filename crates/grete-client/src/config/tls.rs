@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use grete_net::tls::{CertificateSource, IdentitySource, KeySource, TlsSettings};
 
+use super::secret_file::secret;
 use super::security_protocol::SecurityProtocol;
 use super::{ConfigError, ConfigErrorKind, Settings, invalid};
 
@@ -12,7 +13,7 @@ pub(super) fn tls_settings(settings: &Settings, protocol: SecurityProtocol) -> R
     let roots = ["ssl.ca.location", "ssl.ca.pem"].into_iter().filter_map(|name| source(settings, name)).collect();
     Ok(TlsSettings {
         roots,
-        root_password: settings.secret("ssl.truststore.password").cloned(),
+        root_password: secret(settings, "ssl.truststore.password", "ssl.truststore.password.file")?,
         identity: identity(settings)?,
         revoked: path(settings, "ssl.crl.location"),
         verify_certificate: settings.flag("enable.ssl.certificate.verification"),
@@ -35,7 +36,7 @@ fn source(settings: &Settings, name: &'static str) -> Option<CertificateSource> 
 }
 
 fn identity(settings: &Settings) -> Result<Option<IdentitySource>, ConfigError> {
-    let key_password = settings.secret("ssl.key.password").cloned();
+    let key_password = secret(settings, "ssl.key.password", "ssl.key.password.file")?;
     let chain = source(settings, "ssl.certificate.pem").or_else(|| source(settings, "ssl.certificate.location"));
     let key = settings.secret("ssl.key.pem").cloned().map(KeySource::Pem);
     let key = key.or_else(|| path(settings, "ssl.key.location").map(KeySource::Location));
@@ -43,7 +44,7 @@ fn identity(settings: &Settings) -> Result<Option<IdentitySource>, ConfigError> 
         (None, None, None) => Ok(None),
         (None, Some(chain), Some(key)) => Ok(Some(IdentitySource::Pair { chain, key, key_password })),
         (Some(path), None, None) => {
-            let password = settings.secret("ssl.keystore.password").cloned();
+            let password = secret(settings, "ssl.keystore.password", "ssl.keystore.password.file")?;
             Ok(Some(IdentitySource::Keystore { path, password, key_password }))
         }
         (None, Some(_), None) => Err(missing(

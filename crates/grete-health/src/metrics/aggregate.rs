@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
+use crate::escapes::label;
 use crate::metrics::descriptors::{ALL, MetricDescriptor, MetricType};
 
 /// Maximum length of the merged text in bytes.
@@ -67,14 +68,7 @@ impl MetricsAggregator {
             samples.push_str(if at == 0 { "{" } else { "," });
             samples.push_str(name);
             samples.push_str("=\"");
-            for letter in value.chars() {
-                match letter {
-                    '\\' => samples.push_str("\\\\"),
-                    '"' => samples.push_str("\\\""),
-                    '\n' => samples.push_str("\\n"),
-                    other => samples.push(other),
-                }
-            }
+            samples.push_str(&label(value));
             samples.push('"');
         }
         samples.push_str(if entry.labels.is_empty() { " " } else { "} " });

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::escapes;
 use crate::metrics::descriptors::MetricDescriptor;
 use crate::metrics::{Label, MetricVisitor, Metrics, Value};
 
@@ -54,7 +55,7 @@ impl PrometheusWriter {
             before = b',';
             self.print(format_args!("{name}=\""));
             match label {
-                Label::Text(text) => self.escaped(text),
+                Label::Text(text) => self.text.extend_from_slice(escapes::label(text).as_bytes()),
                 Label::Number(number) => self.print(format_args!("{number}")),
             }
             self.text.push(b'"');
@@ -72,16 +73,6 @@ impl PrometheusWriter {
             self.text.push(b'}');
         }
         self.print(format_args!(" {value}\n"));
-    }
-
-    fn escaped(&mut self, text: &str) {
-        for byte in text.bytes() {
-            match byte {
-                b'\n' => self.text.extend(b"\\n"),
-                b'"' | b'\\' => self.text.extend([b'\\', byte]),
-                _ => self.text.push(byte),
-            }
-        }
     }
 
     fn print(&mut self, text: std::fmt::Arguments<'_>) {

@@ -17,6 +17,7 @@ use super::pem::Origin;
 use super::settings::{CertificateSource, TlsSettings};
 use super::setup_error::TlsSetupError;
 use super::stream::TlsStream;
+use super::validity::Validity;
 use super::verifier::{BrokerVerifier, ClientCertificate, Observations};
 
 /// Sessions that are kept to be resumed: a few for each broker of a large cluster.
@@ -34,10 +35,14 @@ pub struct TlsContext {
     on_reload_error: OnReloadError,
 }
 
+/// Configuration, what its handshakes observe, and the dates of the client's certificate.
+type Configured = (Arc<ClientConfig>, Arc<Observations>, Option<Validity>);
+
 struct Loaded {
     config: Arc<ClientConfig>,
     observations: Arc<Observations>,
-    has_certificate: bool,
+    /// Dates of the client's certificate; `None`: it has none.
+    own: Option<Validity>,
     files: ReadFiles,
 }
 
@@ -49,8 +54,8 @@ impl TlsContext {
     /// A file is missing, is not of a known kind, or needs another password; or key and certificate differ.
     pub fn new(settings: Arc<TlsSettings>, on_reload_error: OnReloadError) -> Result<Self, TlsSetupError> {
         let mut files = ReadFiles::default();
-        let (config, observations, has_certificate) = load(&settings, &mut files)?;
-        let loaded = Loaded { config, observations, has_certificate, files };
+        let (config, observations, own) = load(&settings, &mut files)?;
+        let loaded = Loaded { config, observations, own, files };
         Ok(Self { settings, loaded, failed: None, on_reload_error })
     }
 
@@ -65,7 +70,13 @@ impl TlsContext {
         let connection = UnbufferedClientConnection::new(config, name)
             .map_err(|error| broken(format!("TLS cannot be started: {error}")))?;
         let observations = Arc::clone(&self.loaded.observations);
-        Ok(TlsStream::new(connection, observations, self.loaded.has_certificate, self.settings.logs_in))
+        Ok(TlsStream::new(connection, observations, self.loaded.own, self.settings.logs_in))
+    }
+
+    /// Returns the dates of the client's certificate; `None`: it has none.
+    #[must_use]
+    pub fn client_validity(&self) -> Option<Validity> {
+        self.loaded.own
     }
 
     fn reload_changed(&mut self) {
@@ -75,8 +86,8 @@ impl TlsContext {
         }
         let mut files = ReadFiles::default();
         match load(&self.settings, &mut files) {
-            Ok((config, observations, has_certificate)) => {
-                self.loaded = Loaded { config, observations, has_certificate, files };
+            Ok((config, observations, own)) => {
+                self.loaded = Loaded { config, observations, own, files };
                 self.failed = None;
             }
             Err(error) => {
@@ -101,10 +112,7 @@ fn server_name(host: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(host.strip_suffix('.').unwrap_or(host).to_owned()).ok()
 }
 
-fn load(
-    settings: &TlsSettings,
-    files: &mut ReadFiles,
-) -> Result<(Arc<ClientConfig>, Arc<Observations>, bool), TlsSetupError> {
+fn load(settings: &TlsSettings, files: &mut ReadFiles) -> Result<Configured, TlsSetupError> {
     let provider = Arc::new(ring::default_provider());
     let observations = Arc::new(Observations::default());
     let verifier = verifier(settings, files, &provider, &observations)?;
@@ -112,7 +120,7 @@ fn load(
         Some(source) => Some(Arc::new(identity::load(source, files)?)),
         None => None,
     };
-    let has_certificate = certified.is_some();
+    let own = certified.as_ref().and_then(|certified| Validity::of(certified.cert.first()?));
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsSetupError::new("security.protocol", format!("TLS cannot be started: {error}")))?;
@@ -121,7 +129,7 @@ fn load(
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_cert_resolver(Arc::new(ClientCertificate { certified, observations: Arc::clone(&observations) }));
     config.resumption = Resumption::in_memory_sessions(KEPT_SESSIONS);
-    Ok((Arc::new(config), observations, has_certificate))
+    Ok((Arc::new(config), observations, own))
 }
 
 fn verifier(

@@ -2,11 +2,14 @@
 
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use grete_proto::tls_failure::{TlsFailure, TlsFailureKind as Kind};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{AlertDescription as Alert, CertificateError, Error};
 use x509_parser::prelude::{ASN1Time, FromDer, GeneralName, X509Certificate, X509Name};
+
+use super::validity::Validity;
 
 /// Maximum length of a name of a certificate in a message, in characters. Names come from the network.
 const MAX_NAME_CHARS: usize = 200;
@@ -16,8 +19,8 @@ const MAX_NAME_CHARS: usize = 200;
 pub(super) struct Situation<'a> {
     /// Whether the client logs in by SASL after the handshake.
     pub(super) logs_in: bool,
-    /// Whether the client shows a certificate.
-    pub(super) has_certificate: bool,
+    /// Dates of the certificate that the client shows; `None`: it shows none.
+    pub(super) own: Option<Validity>,
     /// Issuers that the broker accepts certificates of clients from; `None`: the broker asked for no certificate.
     pub(super) accepted_issuers: Option<&'a [String]>,
 }
@@ -221,9 +224,9 @@ fn alert_failure(alert: Alert, situation: &Situation<'_>) -> TlsFailure {
             | Alert::CertificateRequired
     );
     match alert {
-        Alert::CertificateRequired if !situation.has_certificate => certificate_required(situation),
+        Alert::CertificateRequired if situation.own.is_none() => certificate_required(situation),
         _ if refusal && situation.accepted_issuers.is_some() => {
-            if situation.has_certificate {
+            if situation.own.is_some() {
                 certificate_refused(alert, situation)
             } else {
                 certificate_required(situation)
@@ -263,11 +266,15 @@ pub(super) fn certificate_required(situation: &Situation<'_>) -> TlsFailure {
 }
 
 fn certificate_refused(alert: Alert, situation: &Situation<'_>) -> TlsFailure {
-    let why = match alert {
-        Alert::CertificateExpired => "it has expired",
-        Alert::CertificateRevoked => "it is revoked",
-        Alert::UnknownCA => "the broker does not trust its issuer",
-        _ => "the broker's log says why; most often it does not trust the issuer",
+    let now = UnixTime::now();
+    let ended = situation.own.and_then(|own| u64::try_from(own.not_after).ok()).filter(|&end| end < now.as_secs());
+    let why = match (alert, ended) {
+        // Brokers on Java say that the certificate is unknown, whatever is wrong with it.
+        (_, Some(end)) => format!("it expired on {}", date(UnixTime::since_unix_epoch(Duration::from_secs(end)))),
+        (Alert::CertificateExpired, None) => "it has expired by the broker's clock".to_owned(),
+        (Alert::CertificateRevoked, None) => "it is revoked".to_owned(),
+        (Alert::UnknownCA, None) => "the broker does not trust its issuer".to_owned(),
+        _ => "the broker's log says why; most often it does not trust the issuer".to_owned(),
     };
     failure(
         Kind::CertificateRefused,
@@ -282,7 +289,7 @@ fn certificate_refused(alert: Alert, situation: &Situation<'_>) -> TlsFailure {
 /// Describes a peer that closed the connection within the handshake. `received`: the peer has sent something before.
 pub(super) fn closed_in_handshake(received: bool, situation: &Situation<'_>) -> TlsFailure {
     if received && situation.accepted_issuers.is_some() {
-        return if situation.has_certificate {
+        return if situation.own.is_some() {
             certificate_refused(Alert::CertificateUnknown, situation)
         } else {
             certificate_required(situation)

@@ -8,14 +8,17 @@ mod failure;
 mod files;
 mod identity;
 mod pem;
+mod server_certificate;
 mod settings;
 mod setup_error;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod validity;
 mod verifier;
 
 pub use context::{OnReloadError, TlsContext};
 pub use settings::{CertificateSource, IdentitySource, KeySource, TlsSettings};
 pub use setup_error::TlsSetupError;
 pub(crate) use stream::{TlsEnd, TlsStream};
+pub use validity::Validity;

@@ -14,8 +14,10 @@ use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError, UnbufferedStatus,
 };
+use zeroize::Zeroizing;
 
 use super::failure::{Situation, closed_in_handshake, protocol_failure};
+use super::validity::Validity;
 use super::verifier::Observations;
 
 /// Bytes of received records that are kept undecrypted. A record has 16 KiB, a message of the handshake 64 KiB at most.
@@ -31,8 +33,10 @@ const LARGE_SEGMENT_BYTES: usize = 8 << 10;
 pub(crate) struct TlsStream {
     connection: UnbufferedClientConnection,
     observations: Arc<Observations>,
-    has_certificate: bool,
+    /// Dates of the client's certificate; `None`: it has none.
+    own: Option<Validity>,
     logs_in: bool,
+    server_validity: Option<Validity>,
     accepted_issuers: Option<Vec<String>>,
     incoming: Vec<u8>,
     filled: usize,
@@ -61,14 +65,15 @@ impl TlsStream {
     pub(super) fn new(
         connection: UnbufferedClientConnection,
         observations: Arc<Observations>,
-        has_certificate: bool,
+        own: Option<Validity>,
         logs_in: bool,
     ) -> Self {
         Self {
             connection,
             observations,
-            has_certificate,
+            own,
             logs_in,
+            server_validity: None,
             accepted_issuers: None,
             incoming: vec![0; INCOMING_BYTES],
             filled: 0,
@@ -86,6 +91,11 @@ impl TlsStream {
     /// Returns whether the handshake is done.
     pub(crate) fn is_established(&self) -> bool {
         self.established
+    }
+
+    /// Returns the dates of the certificate that the server has shown; `None`: it has shown none yet.
+    pub(super) fn server_validity(&self) -> Option<Validity> {
+        self.server_validity
     }
 
     /// Returns whether the peer has announced the end of the stream.
@@ -154,11 +164,7 @@ impl TlsStream {
     }
 
     fn situation(&self) -> Situation<'_> {
-        Situation {
-            logs_in: self.logs_in,
-            has_certificate: self.has_certificate,
-            accepted_issuers: self.accepted_issuers.as_deref(),
-        }
+        Situation { logs_in: self.logs_in, own: self.own, accepted_issuers: self.accepted_issuers.as_deref() }
     }
 
     /// Steps TLS: decrypts all whole records, answers messages of the handshake, and encrypts what waits.
@@ -215,6 +221,7 @@ impl TlsStream {
             }
             *start += discard;
             let observed = self.observations.take();
+            self.server_validity = observed.server_validity.or(self.server_validity);
             self.accepted_issuers = observed.accepted_issuers.or(self.accepted_issuers.take());
             if let Some(error) = error {
                 if !matches!(error, rustls::Error::AlertReceived(_)) {
@@ -294,7 +301,8 @@ fn encrypt(
 ) -> bool {
     let Outgoing { bytes, unsent } = out;
     let mut exhausted = false;
-    let mut small = Vec::new();
+    // May hold a password. It never grows, because the memory of a smaller one would keep its bytes.
+    let mut small = Zeroizing::new(Vec::new());
     while !exhausted && unsent.len() < OUTGOING_BYTES {
         let Some(first) = plain.front() else { break };
         let rest = first.get(*encrypted..).unwrap_or_default();
@@ -304,6 +312,7 @@ fn encrypt(
             part.len()
         } else {
             small.clear();
+            small.reserve_exact(RECORD_BYTES);
             gather(plain, *encrypted, &mut small);
             exhausted = seal_into(bytes, unsent, &small, &mut seal);
             small.len()

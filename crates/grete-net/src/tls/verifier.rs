@@ -14,6 +14,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use grete_proto::tls_failure::TlsFailure;
 
 use super::failure::{certificate_failure, distinguished_name};
+use super::validity::Validity;
 
 /// Observations of one step of a handshake. A handshake is stepped by one thread at a time, under the lock of the loop,
 /// and takes what it observed right after the step.
@@ -25,6 +26,8 @@ pub(super) struct Observations(Mutex<Observed>);
 pub(super) struct Observed {
     /// Failure of the verification of the broker's certificate.
     pub(super) failure: Option<TlsFailure>,
+    /// Dates of the broker's certificate; `None`: it was not shown, or cannot be read.
+    pub(super) server_validity: Option<Validity>,
     /// Issuers that the broker accepts certificates of clients from; `None`: the broker asked for no certificate.
     pub(super) accepted_issuers: Option<Vec<String>>,
 }
@@ -126,6 +129,7 @@ impl ServerCertVerifier for BrokerVerifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        self.observations.edit(|observed| observed.server_validity = Validity::of(end_entity));
         let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
         let by_chain = chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         let verified = self.judge(by_chain, end_entity, server_name, now);

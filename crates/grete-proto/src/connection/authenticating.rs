@@ -131,12 +131,13 @@ impl Connection {
             match action {
                 AuthenticationAction::Handshake(mechanism) => {
                     let body = SaslHandshakeRequest { mechanism: mechanism.into() };
-                    self.send_authentication(now, ApiKey::SaslHandshake, |version, out| body.encode(version, out), out);
+                    let encode = |version, out: &mut Vec<u8>| body.encode(version, out);
+                    self.send_authentication(now, ApiKey::SaslHandshake, 256, encode, out);
                 }
                 AuthenticationAction::Authenticate(bytes) => {
                     let body = SaslAuthenticateRequest { auth_bytes: (&bytes[..]).into() };
                     let encode = |version, out: &mut Vec<u8>| body.encode(version, out);
-                    self.send_authentication(now, ApiKey::SaslAuthenticate, encode, out);
+                    self.send_authentication(now, ApiKey::SaslAuthenticate, bytes.len(), encode, out);
                 }
                 AuthenticationAction::Done { session_lifetime_ms } => {
                     self.on_authenticated(now, session_lifetime_ms, out)
@@ -157,11 +158,13 @@ impl Connection {
         }
     }
 
-    /// Sends a request of the authentication. Neither a mute nor the limit of the pipeline applies to it.
+    /// Sends a request of the authentication, whose body has about `hint` bytes. Neither a mute nor the limit of the
+    /// pipeline applies to it.
     fn send_authentication(
         &mut self,
         now: Nanos,
         api: ApiKey,
+        hint: usize,
         body: impl FnOnce(i16, &mut Vec<u8>) -> Result<(), WireError>,
         out: &mut Vec<ConnAction>,
     ) {
@@ -171,9 +174,10 @@ impl Connection {
         };
         let correlation = self.next_correlation();
         let body = |out: &mut SegmentedBuf| body(version, out.tail());
-        match encode_request(api, version, correlation, &self.config.client_id, 256, body) {
+        let capacity = hint.saturating_add(self.config.client_id.len()).saturating_add(64);
+        match encode_request(api, version, correlation, &self.config.client_id, capacity, body) {
             Ok(bytes) => {
-                out.push(ConnAction::Write(bytes));
+                out.push(ConnAction::Write(bytes.into_secret()));
                 let timeout = self.setup_timeout;
                 let deadline = now.saturating_add(timeout);
                 self.in_flight.push_back(InFlightRequest { correlation, api, version, token: None, deadline, timeout });

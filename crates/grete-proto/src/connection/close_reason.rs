@@ -58,11 +58,14 @@ pub enum CloseReason {
     #[error("the broker closed the connection during the login: see the broker's log")]
     AuthenticationEof,
     /// The authentication did not end in time.
-    #[error(
-        "no login within {} ms (socket.connection.setup.timeout.ms): the broker does not answer, or the source of the \
-         OAUTHBEARER token gives none", .0 / MILLI
-    )]
+    #[error("no login within {} ms (socket.connection.setup.timeout.ms): the broker does not answer", .0 / MILLI)]
     AuthenticationTimeout(Nanos),
+    /// The source of tokens gave none in time.
+    #[error(
+        "no login within {} ms (socket.connection.setup.timeout.ms): the source of the OAUTHBEARER token has not \
+         answered; correct the settings sasl.oauthbearer.*", .0 / MILLI
+    )]
+    TokenTimeout(Nanos),
     /// The broker responded to ApiVersions with an error.
     #[error("the broker refused ApiVersions: error {0}")]
     HandshakeRefused(i16),

@@ -227,7 +227,12 @@ impl Connection {
             }
             State::Connecting | State::Negotiating { .. } => {}
             State::Authenticating if now >= self.setup_deadline => {
-                self.close(now, CloseReason::AuthenticationTimeout(self.setup_timeout), out);
+                // No response is due: the login waits for a token.
+                let reason = match self.authentication_deadline() {
+                    Some(_) => CloseReason::TokenTimeout(self.setup_timeout),
+                    None => CloseReason::AuthenticationTimeout(self.setup_timeout),
+                };
+                self.close(now, reason, out);
             }
             State::Authenticating => self.authenticate(now, out),
             State::Reauthenticating => {

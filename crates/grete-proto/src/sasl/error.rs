@@ -135,7 +135,7 @@ fn cure(mechanism: Mechanism) -> &'static str {
     match mechanism {
         Mechanism::OAuthBearer => {
             "the token has expired, or the broker does not accept its issuer, audience or scope; check the source of the \
-             token"
+             token, and compare the clock of this machine with the broker's"
         }
         Mechanism::Plain => "check sasl.username and sasl.password",
         Mechanism::ScramSha256 | Mechanism::ScramSha512 => {

@@ -320,6 +320,16 @@ fn tokens_and_extensions_that_would_end_the_message_early_are_refused() {
 }
 
 #[test]
+fn claims_are_read_from_json_web_tokens_alone() {
+    let claims = |text: &str| Token::claims(&Secret::from(text));
+    assert_eq!(claims("e30.eyJleHAiOjF9.c2ln").as_deref(), Some(r#"{"exp":1}"#));
+    assert_eq!(claims("e30.eyJleHAiOjF9.").as_deref(), Some(r#"{"exp":1}"#));
+    for other in ["", "opaque", "a.b", "a.b.c.d", "e30.!.x", "e30._w.x"] {
+        assert_eq!(claims(other), None, "{other}");
+    }
+}
+
+#[test]
 fn errors_of_the_broker_are_told_apart() {
     let handshake = |error_code: i16, mechanisms: &[&'static str]| {
         let mut login = Login::new(&with_password(Mechanism::ScramSha512, "u", "p"));

@@ -2,6 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
 use crate::secret::Secret;
 
 /// Maximum bytes of a token. Kafka takes SASL messages up to 512 KiB.
@@ -63,6 +66,14 @@ impl Token {
             }
         }
         Ok(Self { value, extensions })
+    }
+
+    /// Returns the claims of a JSON web token, as the text of a JSON object; `None`: the token is opaque.
+    #[must_use]
+    pub fn claims(value: &Secret) -> Option<String> {
+        let mut parts = value.expose().split('.');
+        let (_, claims, _, None) = (parts.next()?, parts.next()?, parts.next()?, parts.next()) else { return None };
+        String::from_utf8(URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).ok()?).ok()
     }
 
     pub(super) fn value(&self) -> &[u8] {

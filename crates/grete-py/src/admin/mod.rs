@@ -5,7 +5,7 @@ mod tuples;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use grete_client::{AdminConfig, CallContext, ClientError, ItemResults, ResetTo, Start};
+use grete_client::{AdminConfig, CallContext, ClientError, ItemResults, ResetTo, SettingPairs, Start};
 use grete_proto::admin::{ConfigAlteration, ConfigResource, NewTopic, OffsetSpec};
 use grete_proto::ids::TopicPartition;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -51,7 +51,7 @@ impl Admin {
                     true
                 }
             };
-            work(admin, &CallContext::new(operation, timeout, &interrupted).of_user(admin.user()))
+            work(admin, &CallContext::new(operation, timeout, &interrupted).of_client(admin))
         });
         log_event::take_raised()?;
         match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -77,6 +77,7 @@ impl Admin {
     /// `config`: Kafka's settings as pairs. `log`: called with a list of log events by threads that wait in a call.
     #[new]
     fn new(py: Python<'_>, config: Vec<(String, String)>, log: Py<PyAny>) -> PyResult<Self> {
+        let config = SettingPairs::from(config);
         let mut config = AdminConfig::from_pairs(&config).map_err(errors::config)?;
         attach_tokens(py, &mut config)?;
         let log = Some(log_event::log_callback(log));

@@ -24,7 +24,7 @@ use std::time::Duration;
 use grete_client::produce::{AppendAction, AppendError, BatchPromise, TopicId};
 use grete_client::{
     CloseStatus, CompletionQueue, FlushStatus, PartitionsStatus, Producer as ClientProducer, ProducerConfig,
-    WaitOutcome,
+    SettingPairs, WaitOutcome,
 };
 use grete_wire::records::ProducerRecord;
 use pyo3::exceptions::PyException;
@@ -369,6 +369,7 @@ impl Producer {
         partitioner: Option<Py<PyAny>>,
         memory: Option<&_TestingLog>,
     ) -> PyResult<Self> {
+        let config = SettingPairs::from(config);
         let mut config = ProducerConfig::from_pairs(&config).map_err(errors::config)?;
         if memory.is_none() {
             attach_tokens(py, &mut config)?;

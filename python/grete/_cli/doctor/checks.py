@@ -1,42 +1,29 @@
 """Steps of `grete doctor`, from the name of a broker to the topics and groups of an App.
 
-Python's own sockets are used only where the native client has no error of its own: a name that has no address, a port
-that refuses. All else is the client's own typed error, so that the doctor says what the App would say.
+Beyond names and ports, each problem is the client's own typed error, so that the doctor says what the App would say.
 """
 
 import contextlib
 import shlex
-import socket
-import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from grete import errors
+from grete import _native
+from grete._cli.doctor.finding import CertificateEnd, Finding
+from grete._cli.doctor.hang import HangError, hangs_found, log_heard
+from grete._cli.doctor.reach import connect, look_up, split_address
+from grete._config import layers
 from grete.client import AclOperation, Admin
 from grete.client.cluster import Broker
 from grete.errors import AuthenticationError, AuthorizationError, GreteError, KafkaError, NotKafkaError, TlsError
 
-# Brokers of the metadata that are checked. Each that cannot be reached costs up to the timeout.
+# Brokers of the metadata that are checked, and how many side by side. Each that hangs costs the time of a step.
 _MAX_BROKERS = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Result of one step. `problem`: what is wrong, then the cure; None: the step is ok."""
-
-    step: str
-    subject: str
-    problem: str | None = None
-    seconds: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is wrong."""
-        return self.problem is None
+_CHECKED_AT_ONCE = 25
 
 
 class Doctor:
@@ -49,23 +36,32 @@ class Doctor:
         self._encrypts = protocol.endswith("SSL")
         self._logs_in = protocol.startswith("SASL")
 
-    def check_settings(self) -> None:
+    def check_settings(self) -> Iterator[Finding]:
         """Makes a client, which reads its files and opens no connection before the first call. Raises ConfigError."""
         with self._admin(str(self._settings["bootstrap.servers"])):
             pass
+        yield Finding("settings", "all")
+        dates = _native.client_certificate_dates(layers.client_config_pairs(self._settings))
+        if dates is not None:
+            # An expired one is a warning here, because the broker decides: the step `tls` has its answer.
+            yield Finding("settings", "client certificate", certificate=CertificateEnd(dates[1], time.time()))
 
     def examine(self, topics: list[str], groups: list[str], written: list[str]) -> Iterator[Finding]:
         """Yields the finding of each step: `topics` are read, `written` are written.
 
-        A step that cannot be taken, because one before it failed, has none."""
+        A step that cannot be taken, because one before it failed, has none.
+        """
+        with log_heard():
+            yield from self._examine(topics, groups, written)
+
+    def _examine(self, topics: list[str], groups: list[str], written: list[str]) -> Iterator[Finding]:
         usable: str | None = None
         brokers: tuple[Broker, ...] = ()
         for address in _addresses(str(self._settings["bootstrap.servers"])):
-            found = list(self._reach(address, "dns", "tcp"))
-            yield from found
-            if not found[-1].ok:
+            reached = yield from self._reach(address)
+            if reached is None:
                 continue
-            known = yield from self._connect(address)
+            known = yield from self._connect(address, reached)
             if known is not None and usable is None:
                 usable, brokers = address, known
         if usable is None:
@@ -74,72 +70,87 @@ class Doctor:
             return
         yield from self._check_names(topics, groups, written)
 
-    def _reach(self, address: str, *steps: str) -> Iterator[Finding]:
-        """Looks up the name and connects; `steps`: the names of these two."""
-        host, _, port = address.rpartition(":")
-        host = host.strip("[]")
+    def _reach(self, address: str) -> Generator[Finding, None, str | None]:
+        """Looks up the name and connects. Returns the IP address that takes connections; None: a step failed."""
+        host, port = split_address(address)
         started = time.monotonic()
-        problem = _look_up(host, self._timeout)
-        yield Finding(steps[0], address, problem, time.monotonic() - started)
-        if problem is None:
-            started = time.monotonic()
-            yield Finding(steps[1], address, self._connects(host, int(port)), time.monotonic() - started)
-
-    def _connects(self, host: str, port: int) -> str | None:
-        try:
-            socket.create_connection((host, port), timeout=self._timeout).close()
-        except TimeoutError:
-            return (
-                f"{host}:{port} does not answer within {self._timeout:g} s: open the port in the firewall, or correct "
-                "the address"
-            )
-        except ConnectionRefusedError:
-            return f"nothing listens at {host}:{port}: start the broker, or correct the port"
-        except OSError as error:
-            return f"{host}:{port} cannot be reached ({error.strerror or error}): correct the route or the address"
-        return None
-
-    def _connect(self, address: str) -> Generator[Finding, None, tuple[Broker, ...] | None]:
-        """Connects as the settings say and asks for the brokers, which are returned; None: a step failed."""
+        addresses, problem = look_up(host, self._timeout)
+        yield Finding("dns", address, problem, time.monotonic() - started)
+        if problem is not None:
+            return None
         started = time.monotonic()
-        step, problem = "metadata", None
-        brokers: tuple[Broker, ...] | None = None
-        try:
-            with self._admin(address) as admin:
-                brokers = admin.cluster(timeout=self._timeout).brokers
-        except GreteError as error:
-            step, problem = step_of(error), str(error)
+        reached, problem = connect(addresses, host, port, self._timeout)
+        yield Finding("tcp", address, problem, time.monotonic() - started)
+        return reached
+
+    def _connect(self, address: str, reached: str) -> Generator[Finding, None, tuple[Broker, ...] | None]:
+        """Connects as the settings say and asks for the brokers, which are returned; None: a step failed. `reached`:
+        IP address of the server.
+        """
+        started = time.monotonic()
         passed = [
             *(["tls"] if self._encrypts else []),
             "api_versions",
             *(["sasl"] if self._logs_in else []),
             "metadata",
         ]
+        step, problem = "metadata", None
+        brokers: tuple[Broker, ...] | None = None
+        try:
+            with self._admin(address, connecting=True) as admin, hangs_found(self._timeout):
+                brokers = admin.cluster(timeout=len(passed) * self._timeout).brokers
+        except GreteError as error:
+            step, problem = self._step_of(error), str(error)
         # The steps before the one that failed have passed.
+        seconds = time.monotonic() - started
+        certificate = self._server_certificate(address, reached) if self._encrypts else None
+        if step == "api_versions" and self._encrypts and certificate is None:
+            step = "tls"
         for one in passed[: passed.index(step)] if step in passed else []:
-            yield Finding(one, address)
-        yield Finding(step, address, problem, time.monotonic() - started)
+            yield Finding(one, address, certificate=certificate if one == "tls" else None)
+        yield Finding(step, address, problem, seconds, certificate if step == "tls" else None)
         return brokers
 
+    def _server_certificate(self, address: str, reached: str) -> CertificateEnd | None:
+        """Returns the end of the server's certificate; None: it has shown none."""
+        host, port = split_address(address)
+        pairs = layers.client_config_pairs(self._settings)
+        dates = _native.server_certificate_dates(pairs, host, reached, port, self._timeout)
+        return None if dates is None else CertificateEnd(dates[1], time.time())
+
     def _check_advertised(self, brokers: tuple[Broker, ...]) -> Generator[Finding, None, bool]:
-        """Looks whether each broker can be reached from here at its advertised address. Returns whether one can."""
+        """Looks whether each broker can be reached from here at its advertised address. Returns whether one can.
+
+        Several are checked side by side, so that many that hang cost little more time than one.
+        """
         any_usable = False
-        for broker in brokers[:_MAX_BROKERS]:
-            host = f"[{broker.host}]" if ":" in broker.host else broker.host
-            address = f"{host}:{broker.port}"
-            started = time.monotonic()
-            problem = next((found.problem for found in self._reach(address, "", "") if found.problem), None)
-            if problem is None:
-                *_, last = self._connect(address)
-                problem = last.problem
-            any_usable |= problem is None
-            if problem is not None:
-                problem = (
-                    f"broker {broker.id} advertises {address}, which cannot be used from here ({problem}); set "
-                    f"advertised.listeners of broker {broker.id} to an address that clients reach"
-                )
-            yield Finding("advertised", f"broker {broker.id}", problem, time.monotonic() - started)
+        with ThreadPoolExecutor(_CHECKED_AT_ONCE, "grete-doctor") as pool:
+            for finding in pool.map(self._check_broker, brokers[:_MAX_BROKERS]):
+                any_usable |= finding.ok
+                yield finding
+        if len(brokers) > _MAX_BROKERS:
+            text = f"only the first {_MAX_BROKERS} were checked"
+            yield Finding("advertised", f"all {len(brokers)} brokers ({text})")
         return any_usable
+
+    def _check_broker(self, broker: Broker) -> Finding:
+        host = f"[{broker.host}]" if ":" in broker.host else broker.host
+        address = f"{host}:{broker.port}"
+        started = time.monotonic()
+        found = list(self._look_at(address))
+        problem = found[-1].problem
+        certificate = next((one.certificate for one in found if one.certificate), None)
+        if problem is not None:
+            problem = (
+                f"broker {broker.id} advertises {address}, which cannot be used from here ({problem}); set "
+                f"advertised.listeners of broker {broker.id} to an address that clients reach"
+            )
+        return Finding("advertised", f"broker {broker.id}", problem, time.monotonic() - started, certificate)
+
+    def _look_at(self, address: str) -> Iterator[Finding]:
+        reached = yield from self._reach(address)
+        if reached is not None:
+            yield from self._connect(address, reached)
 
     def _check_names(self, topics: list[str], groups: list[str], written: list[str]) -> Iterator[Finding]:
         with self._admin(str(self._settings["bootstrap.servers"])) as admin:
@@ -194,23 +205,28 @@ class Doctor:
         return Finding(step, subject, problem, time.monotonic() - started)
 
     @contextlib.contextmanager
-    def _admin(self, address: str) -> Iterator[Admin]:
-        with Admin({**self._settings, "bootstrap.servers": address}) as admin:
+    def _admin(self, address: str, connecting: bool = False) -> Iterator[Admin]:
+        # An attempt ends when one step has had its time, so that the log says which.
+        limit = str(max(100, round(self._timeout * 1000)))
+        names = ("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms", "request.timeout.ms")
+        limits = dict.fromkeys(names, limit) if connecting else {}
+        with Admin({**self._settings, **limits, "bootstrap.servers": address}) as admin:
             yield admin
 
-
-def step_of(error: GreteError) -> str:
-    """Returns the step that a client's error belongs to."""
-    match error:
-        case TlsError():
-            return "tls"
-        case NotKafkaError():
-            return "api_versions"
-        case AuthenticationError():
-            return "sasl"
-        case errors.TimeoutError():
-            return "api_versions"
-    return "metadata"
+    def _step_of(self, error: GreteError) -> str:
+        """Returns the step that a client's error belongs to."""
+        match error:
+            case HangError(step="tls") if not self._encrypts:
+                return "tcp"
+            case HangError():
+                return error.step
+            case TlsError():
+                return "tls"
+            case NotKafkaError():
+                return "api_versions"
+            case AuthenticationError():
+                return "sasl"
+        return "metadata"
 
 
 def _refusal(subject: str, error: KafkaError) -> str | None:
@@ -225,23 +241,3 @@ def _refusal(subject: str, error: KafkaError) -> str | None:
 def _addresses(text: str) -> list[str]:
     """Returns host:port of each address, without the protocol before it, which the settings have checked."""
     return [entry.strip().rpartition("://")[2] for entry in text.split(",") if entry.strip()]
-
-
-def _look_up(host: str, timeout: float) -> str | None:
-    """Returns what is wrong with a name; None: it has an address. The resolver has no timeout, so a thread asks it."""
-    problems: list[str | None] = []
-
-    def ask() -> None:
-        try:
-            socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-            problems.append(None)
-        except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            problems.append(f"the name {host} has no address here ({reason}): correct the name, or this machine's DNS")
-
-    thread = threading.Thread(target=ask, name="grete-doctor-dns", daemon=True)
-    thread.start()
-    thread.join(timeout)
-    if problems:
-        return problems[0]
-    return f"the DNS does not answer for {host} within {timeout:g} s: correct the DNS of this machine"

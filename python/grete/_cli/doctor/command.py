@@ -3,13 +3,14 @@
 import json
 import logging
 import sys
-from typing import Any
+from dataclasses import replace
 
 import click
 
 from grete import _units
 from grete._cli.app_loader import load_app
-from grete._cli.doctor.checks import Doctor, Finding
+from grete._cli.doctor.checks import Doctor
+from grete._cli.doctor.finding import Finding
 from grete._cli.options import kafka_options, kafka_settings, resolve_with_fallback
 from grete._cli.param_ranges import ParsedType
 from grete._cli.terminal import output
@@ -19,6 +20,16 @@ from grete._config.layers import Config, parse_layer
 from grete.app import App
 from grete.errors import ConfigError
 
+# Seconds: the least that the client takes for an attempt to connect.
+_MIN_TIMEOUT = 0.1
+
+
+def _some_seconds(text: str) -> float:
+    seconds = _units.seconds(text)
+    if seconds < _MIN_TIMEOUT:
+        raise ValueError(f"no server answers within {text}: give {_MIN_TIMEOUT:g}s or more")
+    return seconds
+
 
 @click.command()
 @click.argument("target", metavar="[MODULE:APP]", required=False)
@@ -27,7 +38,7 @@ from grete.errors import ConfigError
 @click.option("--group", "groups", multiple=True, help="A consumer group to look at, besides those of the App.")
 @click.option(
     "--timeout",
-    type=ParsedType("duration", _units.seconds),
+    type=ParsedType("duration", _some_seconds),
     default="5s",
     show_default=True,
     help="How long each step may take at each address.",
@@ -51,15 +62,15 @@ def doctor(
     App. Changes nothing. Exit status 1: a step failed.
     """
     output.check_stdout()
-    app = load_app(target) if target is not None else None
+    app = _load(target) if target is not None else None
     logging.getLogger("grete").setLevel(logging.CRITICAL)  # the findings say the same
     findings = []
     try:
         config = _settings(app, kafka_settings(bootstrap, pairs))
         patient = Doctor({name: value.value for name, value in config.kafka.items()}, timeout)
-        patient.check_settings()
-        findings.append(Finding("settings", "all"))
-        _show(findings[-1], as_json)
+        for finding in patient.check_settings():
+            findings.append(finding)
+            _show(finding, as_json)
         names = app.groups(config) if app is not None else {}
         of_app = [topic for routes in names.values() for route in routes for topic in route.topics]
         of_routes = [
@@ -80,6 +91,14 @@ def doctor(
         sys.exit(1)
 
 
+def _load(target: str) -> App:
+    try:
+        return load_app(target)
+    except SystemExit as error:
+        module = target.partition(":")[0]
+        raise click.ClickException(f'importing "{module}" failed: it calls sys.exit({error.code!r})') from None
+
+
 def _settings(app: App | None, given: dict[str, str]) -> Config:
     if app is None:
         return resolve_with_fallback(parse_layer({}, given, "command line"))
@@ -88,10 +107,9 @@ def _settings(app: App | None, given: dict[str, str]) -> Config:
 
 
 def _show(finding: Finding, as_json: bool) -> None:
-    problem = None if finding.problem is None else printable(command_error(finding.problem))
+    if finding.problem is not None:
+        finding = replace(finding, problem=printable(command_error(finding.problem)))
     if as_json:
-        fields: dict[str, Any] = {"step": finding.step, "subject": finding.subject, "ok": finding.ok}
-        fields |= {"problem": problem, "seconds": round(finding.seconds, 3)}
-        click.echo(json_safe(json.dumps(fields, ensure_ascii=False, separators=(",", ":"))))
+        click.echo(json_safe(json.dumps(finding.fields(), ensure_ascii=False, separators=(",", ":"))))
     else:
-        click.echo(f"{finding.step:<12} {printable(finding.subject)}: {problem or 'ok'}")
+        click.echo(printable(finding.line()))

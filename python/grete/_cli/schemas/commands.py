@@ -13,6 +13,7 @@ from grete._cli.schemas import declared
 from grete._cli.schemas.declared import Declaration
 from grete._cli.schemas.text import difference
 from grete._cli.terminal import output
+from grete._cli.terminal.escapes import json_safe, printable
 from grete._cli.terminal.table import Styled, Table
 from grete.errors import GreteError, IncompatibleSchemaError, RegistryError, RetryLater, SchemaNotFoundError
 
@@ -40,9 +41,9 @@ def _app_command(function: Callable[..., None]) -> Callable[..., None]:
                 click.echo("the App declares no schemas", err=True)
             function(found, as_json, **options)
         except RetryLater as error:
-            raise click.ClickException(error.reason) from None
+            raise click.ClickException(printable(error.reason)) from None
         except GreteError as error:
-            raise click.ClickException(str(error)) from None
+            raise click.ClickException(printable(str(error))) from None
 
     made: Callable[..., Any] = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")(
         command
@@ -114,7 +115,7 @@ def diff(found: Sequence[Declaration], as_json: bool) -> None:
             differs = True
         if as_json:
             fact = {"subject": one.declared.subject, "topic": one.declared.topic, "part": one.declared.part}
-            click.echo(json.dumps({**fact, "diff": lines}, ensure_ascii=False, separators=(",", ":")))
+            click.echo(json_safe(json.dumps({**fact, "diff": lines}, ensure_ascii=False, separators=(",", ":"))))
         else:
             output.show(*(Styled(line, _STYLES.get(line[:1], "")) for line in lines))
     if differs:
@@ -165,7 +166,8 @@ def _print(rows: Iterable[tuple[object, ...]], as_json: bool) -> None:
     body = list(rows)
     if as_json:
         for row in body:
-            click.echo(json.dumps(dict(zip(_FIELDS, row, strict=True)), ensure_ascii=False, separators=(",", ":")))
+            fields = dict(zip(_FIELDS, row, strict=True))
+            click.echo(json_safe(json.dumps(fields, ensure_ascii=False, separators=(",", ":"))))
     elif body:
         output.show(Table([field.upper() for field in _FIELDS], body))
 
@@ -173,6 +175,6 @@ def _print(rows: Iterable[tuple[object, ...]], as_json: bool) -> None:
 def _fail(failures: Sequence[str]) -> None:
     """Ends the command with status 1 if there are failures, each on a line of standard error."""
     for failure in failures:
-        click.echo(f"Error: {failure}", err=True)
+        output.note(f"Error: {failure}")
     if failures:
         sys.exit(1)

@@ -81,10 +81,15 @@ impl Reader<'_> {
         }
     }
 
+    /// Returns a text that never grows: memory that is given back would keep its bytes.
+    fn room(&self) -> Zeroizing<String> {
+        Zeroizing::new(String::with_capacity(self.rest.as_str().len()))
+    }
+
     /// Reads a word up to a space, an equals sign or a semicolon; `None`: there is none.
     fn word(&mut self) -> Option<Zeroizing<String>> {
         self.skip_space();
-        let mut word = Zeroizing::new(String::new());
+        let mut word = self.room();
         while let Some(c) = self.peek().filter(|c| !c.is_whitespace() && !matches!(c, '=' | ';' | '"' | '\'')) {
             word.push(c);
             self.next();
@@ -110,7 +115,7 @@ impl Reader<'_> {
     }
 
     fn quoted(&mut self, quote: char) -> Result<Zeroizing<String>, &'static str> {
-        let mut value = Zeroizing::new(String::new());
+        let mut value = self.room();
         loop {
             match self.next().ok_or("a quotation mark is not closed")? {
                 c if c == quote => return Ok(value),

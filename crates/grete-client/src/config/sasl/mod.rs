@@ -6,18 +6,15 @@ pub(super) mod table;
 mod tests;
 
 use std::fmt;
-use std::fs;
 use std::sync::Arc;
 
 use grete_proto::sasl::{Credentials, Mechanism, SaslConfig, TokenStore};
 use grete_proto::secret::Secret;
 use grete_sys::random::random;
 
+use super::secret_file::secret;
 use super::{ConfigError, ConfigErrorKind, SecurityProtocol, Settings, invalid};
 use jaas::JaasLine;
-
-/// Maximum bytes of a file with a password.
-const MAX_SECRET_FILE: u64 = 64 << 10;
 
 /// Mechanisms that are OAUTHBEARER with a token of a cloud, and the name of the source.
 const PRESETS: [(&str, &str); 3] = [("AWS_MSK_IAM", "aws_msk_iam"), ("AZURE", "azure"), ("GCP", "gcp")];
@@ -57,7 +54,7 @@ pub struct TokenSource {
     pub file: String,
     /// `sasl.oauthbearer.token.provider`: name of a function; empty: none.
     pub provider: String,
-    store: Option<Arc<TokenStore>>,
+    pub(super) store: Option<Arc<TokenStore>>,
 }
 
 impl SaslSettings {
@@ -261,37 +258,6 @@ fn token_source(
         provider: settings.text("sasl.oauthbearer.token.provider").to_owned(),
         store: None,
     })
-}
-
-/// Returns a secret, given as such or as the name of a file; `None`: neither is set. A newline at the end of a file is
-/// the editor's, not the secret's.
-fn secret(settings: &Settings, name: &str, file: &str) -> Result<Option<Secret>, ConfigError> {
-    let path = settings.text(file);
-    if let Some(secret) = settings.secret(name) {
-        // A variable of the environment that was forgotten would beat the file without a word.
-        if !path.is_empty() {
-            return Err(invalid(name, format!("{name} and {file} are both set: leave out one of them")));
-        }
-        return Ok(Some(secret.clone()));
-    }
-    if path.is_empty() {
-        return Ok(None);
-    }
-    let wrong = |problem: String| invalid(file, format!("{file}: {path:?} {problem}"));
-    let found = fs::metadata(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    // Opening a FIFO blocks, and a device has no end.
-    if !found.is_file() {
-        return Err(wrong("is no regular file".to_owned()));
-    }
-    let size = found.len();
-    if size > MAX_SECRET_FILE {
-        return Err(wrong(format!("has {size} bytes: give a file with nothing but the secret")));
-    }
-    let text = fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    let text = zeroize::Zeroizing::new(text);
-    let secret = text.strip_suffix('\n').unwrap_or(&text);
-    let secret = secret.strip_suffix('\r').unwrap_or(secret);
-    if secret.is_empty() { Err(wrong("is empty".to_owned())) } else { Ok(Some(Secret::from(secret))) }
 }
 
 /// Refuses settings of a login without a `security.protocol` that would use them: users expect to be logged in then.
