@@ -60,7 +60,8 @@ impl Connection {
         self.state = State::Authenticating;
         self.setup_deadline = now.saturating_add(self.setup_timeout);
         let body = SaslHandshakeRequest { mechanism: Mechanism::Plain.name().into() };
-        self.send_authentication(now, ApiKey::SaslHandshake, |version, out| body.encode(version, out), out);
+        let encode = |version, out: &mut Vec<u8>| body.encode(version, out);
+        self.send_authentication(now, ApiKey::SaslHandshake, 256, encode, out);
     }
 
     fn on_probe_response(&mut self, now: Nanos, response: &SaslHandshakeResponse<'_>, out: &mut Vec<ConnAction>) {
