@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import grete
 from grete import _native
-from grete.client import Admin
+from grete.client import Admin, Producer
 from tests.integration.checked_load import PARTITIONS, CheckedLoad
 from tests.kafka import eventually
 from tests.kafka.certificates import Authority, Identity
@@ -106,3 +107,52 @@ def test_an_app_and_a_producer_go_on_when_their_brokers_get_new_certificates(
         ):
             admin.topics(timeout=10)
     assert "tls.reload_failed" not in {getattr(record, "event", None) for record in caplog.records}
+
+
+def emptied(path: Path) -> None:
+    if path.is_dir():
+        path.rmdir()
+    else:
+        path.unlink()
+
+
+def half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def folder(path: Path) -> None:
+    emptied(path)
+    path.mkdir()
+
+
+def pipe(path: Path) -> None:
+    emptied(path)
+    os.mkfifo(path)
+
+
+def garbage(path: Path) -> None:
+    emptied(path)
+    path.write_bytes(b"\x00\xff" * 1000)
+
+
+def test_files_that_cannot_be_used_leave_the_former_ones_in_use(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    files, reserved, authority = Files(tmp_path), ReservedPort(), Authority(tmp_path / "ca", "CA")
+    with ExitStack() as stack:
+        stack.callback(reserved.release)
+        broker = Restarted(reserved.number, tmp_path / "data")
+        stack.callback(broker.stop)
+        files.take(authority, authority.sign("client"))
+        broker.start(authority, authority.sign("broker"))
+        producer = stack.enter_context(Producer(files.settings(reserved.number)))
+        producer.produce_sync("load", b"before")
+        for spoil in (half, folder, pipe, garbage, emptied):
+            caplog.clear()
+            spoil(files.ca)
+            broker.start(authority, authority.sign(f"broker-{spoil.__name__}"))
+            producer.produce_sync("load", spoil.__name__.encode(), timeout=30.0)
+            named = [record.message for record in caplog.records if "changed certificates were not" in record.message]
+            assert len(named) == 1, named
+            assert str(files.ca) in named[0]
