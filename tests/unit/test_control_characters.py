@@ -6,8 +6,11 @@ control character, and characters that reverse the direction of the text after t
 
 from __future__ import annotations
 
+import http.client
 import io
+import json
 import logging
+import socket
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -37,6 +40,7 @@ from grete.errors import DecodeError
 from grete.instrumentation._logging.default_handler import LOG_FORMAT
 from grete.instrumentation._logging.error_report import summarize
 from grete.instrumentation.emit import log_and_emit
+from tests.unit.dispatcher_feed import DispatcherFeed
 from tests.unit.record_batches import Record, batch
 
 FORGED = "2026-01-01 00:00:00,000 ERROR   grete: forged"
@@ -284,6 +288,25 @@ def metrics() -> str:
     return text
 
 
+def ready(path: str) -> str:
+    """Answer of a probe of an App that misses a topic, which has lanes of a topic of this name, too."""
+    feed = DispatcherFeed()
+    health = _native.Health(feed.dispatcher, HOSTILE)
+    health.set_missing([(HOSTILE_TOPIC, HOSTILE)])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        health.serve([listener.fileno()])
+        host, port = listener.getsockname()
+        connection = http.client.HTTPConnection(host, port, timeout=30)
+        try:
+            connection.request("GET", path)
+            text = connection.getresponse().read().decode()
+        finally:
+            connection.close()
+            health.close()
+    assert json.loads(text)
+    return text
+
+
 def process_title() -> str:
     from grete.instrumentation.process_title import ProcessTitle
 
@@ -333,6 +356,7 @@ OUTPUTS: dict[str, Output] = {
     "doctor": lambda _: doctor_shown(False),
     "doctor --json": lambda _: doctor_shown(True),
     "metrics": lambda _: metrics(),
+    "readyz": lambda _: ready("/readyz"),
     "process title": lambda _: process_title(),
 }
 
