@@ -64,6 +64,7 @@ class Kafka(Faults):
         self._producer: Producer | None = None
         self._apps: list[RunningTestApp] = []
         self._crashes: list[Crash] = []
+        self._added = []
 
     # Apps
 
