@@ -58,7 +58,7 @@ def kafka(request: pytest.FixtureRequest) -> "Iterator[Kafka]":
         for fault in opened.unused_faults():
             import warnings
 
-            from grete.testing._kafka.faults import UnusedFaultWarning
+            from grete.testing import UnusedFaultWarning
 
             cure = "correct its API and conditions, or remove it"
             warnings.warn(UnusedFaultWarning(f"no request met {fault}: {cure}"), stacklevel=1)
