@@ -55,6 +55,13 @@ def kafka(request: pytest.FixtureRequest) -> "Iterator[Kafka]":
     topics, brokers = _read_mark(mark.args, mark.kwargs) if mark is not None else ({}, 1)
     with _choose(request.config).open(topics, brokers) as opened:
         yield opened
+        for fault in opened.unused_faults():
+            import warnings
+
+            from grete.testing import UnusedFaultWarning
+
+            cure = "correct its API and conditions, or remove it"
+            warnings.warn(UnusedFaultWarning(f"no request met {fault}: {cure}"), stacklevel=1)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -274,6 +274,38 @@ def test_no_container_engine_on_the_path(run: Run, tmp_path: Path, monkeypatch: 
     result.stdout.fnmatch_lines(["*--kafka=apache:4.3.0 needs docker or podman on the path*give its HOST:PORT*"])
 
 
+def test_brokers_that_cannot_be_used_cost_one_test_their_time(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FakeEngine(tmp_path, error="no such image")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = run(CONTAINED, "--kafka=apache:9.9.9")
+    result.assert_outcomes(errors=3)
+    assert len(engine.calls) == 1
+    result.stdout.fnmatch_lines(
+        ["*no other test tries again, because pytest --kafka=apache:9.9.9 failed*no such image"]
+    )
+
+
+def test_a_fault_that_no_request_meets_is_a_warning(run: Run) -> None:
+    result = run(
+        """
+        def test_fault(kafka):
+            kafka.fail("Produce", error="NOT_LEADER_OR_FOLLOWER", topic="invoices", times=1)
+            kafka.delay("Fetch", "2ms", times=1)
+            kafka.fail("Produce", error="NOT_ENOUGH_REPLICAS", topic="invoice", times=1)
+            with kafka.run(app) as t:
+                kafka.produce("orders", "1")
+                t.settle()
+        """,
+        "-Wdefault",
+    )
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(
+        ["*UnusedFaultWarning: no request met kafka.fail('Produce', 'NOT_ENOUGH_REPLICAS', topic='invoice', times=1)*"]
+    )
+
+
 def test_a_wrong_option_is_an_error_before_the_first_test(run: Run) -> None:
     result = run("def test_nothing():\n    pass", "--kafka=apache")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -338,3 +338,10 @@ def test_ctrl_c_ends_a_settle_whose_commit_is_not_answered(brokers: testing.Kafk
         t.settle(60)
     thread.join()
     assert time.monotonic() - begin < 25, "as long as the broker has for its answer"
+
+
+def test_a_topic_that_exists_with_other_partitions_is_an_error(brokers: testing.Kafka) -> None:
+    brokers.create_topic("orders", 2)
+    brokers.create_topic("orders", 2)
+    with pytest.raises(grete.GreteError, match='topic "orders" exists with 2 partitions, not 8'):
+        brokers.create_topic("orders", 8)

@@ -163,11 +163,18 @@ def _config_error(message: str, setting: str) -> Exception:
 def _topics(topics: Mapping[str, int] | Iterable[str]) -> list[tuple[str, int]]:
     if isinstance(topics, str):
         raise _config_error(f'topics are a dict like {{"{topics}": 8}}, not a string', "topics")
-    pairs = topics.items() if isinstance(topics, Mapping) else ((name, 1) for name in topics)
-    return list(pairs)
+    pairs = list(topics.items() if isinstance(topics, Mapping) else ((name, 1) for name in topics))
+    for name, partitions in pairs:
+        if not isinstance(name, str) or not isinstance(partitions, int):
+            pair = name if isinstance(name, tuple) else (name, partitions)
+            raise _config_error(f'topics are a dict like {{"orders": 8}}, or names, not {pair!r}', "topics")
+    return pairs
 
 
 def _ports(port: int, brokers: int) -> list[int]:
+    for setting, number in (("port", port), ("brokers", brokers)):
+        if not isinstance(number, int):
+            raise _config_error(f"{setting} is a whole number, not {number!r}", setting)
     if not 1 <= brokers <= MAX_BROKERS:
         raise _config_error(f"a cluster has 1 to {MAX_BROKERS} brokers, not {brokers}", "brokers")
     if not 0 <= port <= 65536 - brokers:
@@ -177,6 +184,8 @@ def _ports(port: int, brokers: int) -> list[int]:
 
 
 def _users(sasl: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    if sasl is not None and not isinstance(sasl, Mapping):
+        raise _config_error(f'sasl is a dict like {{"alice": "secret"}}, not {type(sasl).__name__}', "sasl")
     users = list((sasl or {}).items())
     for name, password in users:
         if not name or not password or "\0" in name + password:

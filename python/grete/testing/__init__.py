@@ -27,7 +27,7 @@ from grete.testing._records import Record, message, messages
 from grete.testing._result import DeadLetter, Failure, Produced, Records, Run
 
 if TYPE_CHECKING:
-    from grete.testing._kafka.faults import NeedsEmbeddedBrokerError
+    from grete.testing._kafka.faults import NeedsEmbeddedBrokerError, UnusedFaultWarning
     from grete.testing._kafka.fixture import Kafka, explore
     from grete.testing._kafka.running import RunningTestApp
 
@@ -41,6 +41,7 @@ __all__ = [
     "Records",
     "Run",
     "RunningTestApp",
+    "UnusedFaultWarning",
     "consume",
     "consume_async",
     "explore",
@@ -52,6 +53,7 @@ _KAFKA = {
     "Kafka": "fixture",
     "NeedsEmbeddedBrokerError": "faults",
     "RunningTestApp": "running",
+    "UnusedFaultWarning": "faults",
     "explore": "fixture",
 }
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from grete.errors import ConfigError
+from grete.errors import ConfigError, GreteError
 from grete.testing._kafka.cluster import Cluster
 from grete.testing._kafka.embedded import EmbeddedCluster
 from grete.testing._kafka.fixture import Kafka
@@ -23,6 +23,8 @@ class Choice:
             )
         self._text = text
         self._container: object = None
+        self._has_worked = False
+        self._failure: str | None = None
         self._bootstrap_servers: str | None = None if text == "embedded" or text.startswith(_APACHE) else text
 
     @contextmanager
@@ -45,6 +47,19 @@ class Choice:
     def _cluster(self, brokers: int) -> Cluster:
         if self._text == "embedded":
             return EmbeddedCluster(brokers)
+        if self._failure is not None:
+            raise GreteError(self._failure)
+        try:
+            cluster = self._remote()
+        except GreteError as error:
+            if not self._has_worked:
+                # Each test would wait as long as the first one.
+                self._failure = f"no other test tries again, because pytest --kafka={self._text} failed: {error}"
+            raise
+        self._has_worked = True
+        return cluster
+
+    def _remote(self) -> Cluster:
         from grete.testing._kafka.remote import RemoteCluster
 
         if self._bootstrap_servers is None:

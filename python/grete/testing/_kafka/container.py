@@ -46,13 +46,19 @@ class Container:
         }
         options = [part for name, value in environment.items() for part in ("--env", f"{name}={value}")]
         publish = ["--publish", f"{self.bootstrap_servers}:9092"]
-        started = subprocess.run(
-            [found, "run", "--detach", "--rm", *publish, *options, f"{_IMAGE}:{version}"],
-            capture_output=True,
-            text=True,
-            timeout=_DOWNLOAD_TIMEOUT,
-            check=False,
-        )
+        try:
+            started = subprocess.run(
+                [found, "run", "--detach", "--rm", *publish, *options, f"{_IMAGE}:{version}"],
+                capture_output=True,
+                text=True,
+                timeout=_DOWNLOAD_TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise GreteError(
+                f"{found} did not start {_IMAGE}:{version} within {error.timeout:.0f} s: download the image by itself, "
+                f"{found} pull {_IMAGE}:{version}"
+            ) from error
         if started.returncode != 0:
             raise GreteError(f"{_IMAGE}:{version} does not start: {started.stderr.strip()}")
         self._id = started.stdout.strip().splitlines()[-1]

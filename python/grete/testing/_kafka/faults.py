@@ -8,9 +8,16 @@ from grete.errors import GreteError
 from grete.testing._kafka.cluster import CLIENT_ID, Cluster
 from grete.testing._kafka.running import RunningTestApp
 
+# Requests that the brokers remember.
+LOGGED_REQUESTS = 10_000
+
 
 class NeedsEmbeddedBrokerError(GreteError):
     """The test needs embedded brokers. `pytest` skips it on others."""
+
+
+class UnusedFaultWarning(UserWarning):
+    """A fault of a test has hit no request, as when its topic is misspelt."""
 
 
 class ClusterClock:
@@ -32,22 +39,30 @@ class Faults:
     """
 
     _cluster: Cluster
+    _added: list[tuple[str | None, str, str]]
 
     def fail(self, api: str, error: str, **where: Any) -> None:
         """Answers requests with an error: `kafka.fail("Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)`."""
         self._embedded().fail(api, error, **_except_own(where))
+        self._note(api, error, f"kafka.fail({api!r}, {error!r}{_words(where)})")
 
     def delay(self, api: str | None, duration: str | float, **where: Any) -> None:
         """Handles requests later: `kafka.delay("Fetch", "2s")`. None: requests of all APIs."""
         self._embedded().delay(api, seconds(duration), **_except_own(where))
+        fault = f"delay {round(seconds(duration) * 1000)} ms"
+        self._note(api, fault, f"kafka.delay({api!r}, {duration!r}{_words(where)})")
 
     def drop(self, api: str | None, **where: Any) -> None:
         """Neither handles requests nor answers them; the connection stays open."""
         self._embedded().never_answer(api, **_except_own(where))
+        self._note(api, "never answer", f"kafka.drop({api!r}{_words(where)})")
 
     def disconnect(self, api: str | None, *, handled: bool = False, **where: Any) -> None:
         """Closes the connection instead of a response. `handled`: the request takes effect before."""
         self._embedded().disconnect(api, handled=handled, **_except_own(where))
+        fault = "disconnect after" if handled else "disconnect"
+        text = f"kafka.disconnect({api!r}{', handled=True' if handled else ''}{_words(where)})"
+        self._note(api, fault, text)
 
     def heal(self) -> None:
         """Ends all faults."""
@@ -94,6 +109,25 @@ class Faults:
         """Embedded brokers, with all their commands: see `grete.broker.Broker`."""
         return self._embedded()
 
+    def unused_faults(self) -> list[str]:
+        """Returns the faults that have hit no request, as the test wrote them. Empty after 10,000 requests, because
+        older ones are forgotten, and on other brokers.
+        """
+        if not self._added:
+            return []
+        requests = self._embedded().requests()
+        if len(requests) >= LOGGED_REQUESTS:
+            return []
+        met = {(request.api, request.fault) for request in requests if request.fault is not None}
+        return [
+            text
+            for api, fault, text in self._added
+            if (api, fault) not in met and not (api is None and any(fault == name for _, name in met))
+        ]
+
+    def _note(self, api: str | None, fault: str, text: str) -> None:
+        self._added.append((api, fault, text))
+
     def _embedded(self) -> Broker:
         broker = getattr(self._cluster, "broker", None)
         if not isinstance(broker, Broker):
@@ -105,3 +139,8 @@ class Faults:
 
 def _except_own(where: dict[str, Any]) -> dict[str, Any]:
     return where if "client_id" in where else {"except_client_id": CLIENT_ID, **where}
+
+
+def _words(where: dict[str, Any]) -> str:
+    """Returns conditions as a call has them."""
+    return "".join(f", {name}={value!r}" for name, value in where.items())

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Unpack
 
 from grete._dlq.dead_letter import parse_dead_letter
+from grete._plural import counted
 from grete._routing.setting_types import AppSettings
 from grete._units import seconds
 from grete.app import App
@@ -64,6 +65,7 @@ class Kafka(Faults):
         self._producer: Producer | None = None
         self._apps: list[RunningTestApp] = []
         self._crashes: list[Crash] = []
+        self._added = []
 
     # Apps
 
@@ -112,12 +114,21 @@ class Kafka(Faults):
     # Topics and records
 
     def create_topics(self, topics: Mapping[str, int]) -> None:
-        """Creates topics with their numbers of partitions, unless they exist."""
+        """Creates topics with their numbers of partitions, unless they exist. Raises GreteError for a topic that exists
+        with another number.
+        """
+        present = self._cluster.topics()
+        for name, partitions in topics.items():
+            if (found := present.get(name, partitions)) != partitions:
+                raise GreteError(
+                    f'topic "{name}" exists with {counted(found, "partition")}, not {partitions}: create it before the '
+                    "App runs and before records are written to it"
+                )
         self._cluster.create_topics(topics)
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
-        """Creates a topic, unless it exists."""
-        self._cluster.create_topics({topic: partitions})
+        """Creates a topic, unless it exists. Raises GreteError if it exists with another number of partitions."""
+        self.create_topics({topic: partitions})
 
     def topics(self) -> dict[str, int]:
         """Returns the topics of the test with their numbers of partitions."""
