@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 
-from docsite import api, cli
+from docsite import api, cli, errors
 from docsite.outside import DOCS
 
 
@@ -11,6 +11,7 @@ def pages() -> Iterator[tuple[str, str]]:
     """Returns path (in docs/) and text of each generated page."""
     yield from api.pages()
     yield from cli.pages()
+    yield from errors.pages()
 
 
 def outdated() -> list[str]:

@@ -34,7 +34,10 @@ PAGES: Mapping[str, ApiPage] = {
         ),
     ),
     "messages": ApiPage(
-        "Messages", "Look up what a record, and a batch of records, offer to a handler.", "grete", ("Message", "Messages")
+        "Messages",
+        "Look up what a record, and a batch of records, offer to a handler.",
+        "grete",
+        ("Message", "Messages"),
     ),
     "errors": ApiPage(
         "Error classes",
@@ -61,14 +64,24 @@ PAGES: Mapping[str, ApiPage] = {
         "grete.payloads",
         None,
     ),
-    "testing": ApiPage("Testing", "Look up the functions and fixtures that test handlers and Apps.", "grete.testing", None),
-    "broker": ApiPage("Embedded brokers", "Look up the brokers that run inside a Python process.", "grete.broker", None),
+    "testing": ApiPage(
+        "Testing", "Look up the functions and fixtures that test handlers and Apps.", "grete.testing", None
+    ),
+    "broker": ApiPage(
+        "Embedded brokers", "Look up the brokers that run inside a Python process.", "grete.broker", None
+    ),
     "instrumentation": ApiPage(
-        "Events and metrics", "Look up how a program listens to events and reads metrics.", "grete.instrumentation", None
+        "Events and metrics",
+        "Look up how a program listens to events and reads metrics.",
+        "grete.instrumentation",
+        None,
     ),
     "datadog": ApiPage("Tracer", "Look up the tracer that writes spans.", "grete.instrumentation.datadog", None),
     "dogstatsd": ApiPage(
-        "DogStatsD", "Look up the listener that sends metrics to a Datadog agent.", "grete.instrumentation.dogstatsd", None
+        "DogStatsD",
+        "Look up the listener that sends metrics to a Datadog agent.",
+        "grete.instrumentation.dogstatsd",
+        None,
     ),
     "opentelemetry": ApiPage(
         "OpenTelemetry",
@@ -105,7 +118,9 @@ def public_names(module: str) -> list[str]:
     """Returns the public names of a module: its `__all__`, or what it defines without an underscore."""
     tree = ast.parse(source_of(module))
     for node in tree.body:
-        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id == "__all__" for one in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(one, ast.Name) and one.id == "__all__" for one in node.targets
+        ):
             names: list[str] = ast.literal_eval(node.value)
             return [name for name in names if name not in _WITHOUT_ENTRY.get(module, ())]
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -65,7 +65,9 @@ def subcommands(command: click.Command, context: click.Context) -> Iterator[tupl
 def _described(command: click.Command, context: click.Context) -> list[str]:
     usage = command.collect_usage_pieces(context)
     parts = [*_paragraphs(command.help or ""), f"    {context.command_path} {' '.join(usage)}"]
-    rows = [_row(parameter, context) for parameter in command.get_params(context) if not getattr(parameter, "hidden", False)]
+    rows = [
+        _row(parameter, context) for parameter in command.get_params(context) if not getattr(parameter, "hidden", False)
+    ]
     if rows:
         parts.append("\n".join([*_HEAD, *rows]))
     return parts

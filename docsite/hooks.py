@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: pages for files outside of docs/, links between them, and pages that the navigation does not name."""
+"""Hooks of MkDocs: pages for files outside of docs/, links to them, and pages that the navigation does not name."""
 
 import posixpath
 from typing import Any
@@ -17,6 +17,8 @@ _SECTIONS = {
     "architecture": ("Explanation", "Architecture"),
     "adr": ("Explanation", "Decisions"),
 }
+_FOREIGN_SCRIPT = "https://unpkg.com/iframe-worker/shim"
+# Files of the tree, by the pages that show them.
 _sources: dict[str, str] = {}
 
 
@@ -83,3 +85,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     source_url = str(config.extra.get("source_url") or "")
     uri = page.file.src_uri
     return outside.rewritten(markdown, _sources.get(uri, f"docs/{uri}"), uri, source_url)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:  # noqa: ARG001
+    """Replaces the script of another host that pages opened as files would load for their search."""
+    local = posixpath.relpath("javascripts/file-worker.js", posixpath.dirname(page.url) or ".")
+    return output.replace(_FOREIGN_SCRIPT, local)
+
+
+def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:  # noqa: ARG001
+    """Does the same for the page of unknown addresses."""
+    return output.replace(_FOREIGN_SCRIPT, "javascripts/file-worker.js")

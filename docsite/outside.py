@@ -19,7 +19,8 @@ DOCUMENTS = {
 # Files that people copy: the site shows them, and the links to them lead there.
 _SHOWN = ("examples/", "benchmarks/results/")
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".service": "ini", "": "docker"}
-_LINK = re.compile(r"(!?)\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\(([^()\s]+)\)")
+# A link, or code, in which there are no links.
+_LINK = re.compile(r"(!?)\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\(([^()\s]+)\)|`[^`\n]+`")
 _FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1[ ]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -45,7 +46,7 @@ def text_of(path: str) -> str:
 
 def targets(markdown: str) -> list[str]:
     """Returns the targets of all links of a page, without those in code."""
-    return [match[3] for match in _LINK.finditer(_FENCE.sub("", re.sub(r"`[^`\n]*`", "", markdown)))]
+    return [match[3] for match in _LINK.finditer(_FENCE.sub("", markdown)) if match[3]]
 
 
 def leaving(source: str) -> set[str]:
@@ -68,15 +69,14 @@ def rewritten(markdown: str, source: str, page: str, source_url: str) -> str:
 
     def replaced(match: re.Match[str]) -> str:
         mark, text, target = match.groups()
-        if re.match(r"[a-z]+:|#", target):
+        if target is None or re.match(r"[a-z]+:|#", target):
             return match[0]
         name, hash_, anchor = target.partition("#")
         path = _path(source, name)
         there = path.removeprefix("docs/") if path.startswith("docs/") else page_of(path)
-        if path == "README.md":
+        if path in ("README.md", "docs"):
             there = "README.md"
         if there is not None:
-            there = there if there != "" else "README.md"
             return f"{mark}[{text}]({posixpath.relpath(there, posixpath.dirname(page) or '.')}{hash_}{anchor})"
         if source_url:
             return f"{mark}[{text}]({source_url.rstrip('/')}/{path}{hash_}{anchor})"

@@ -86,10 +86,22 @@ def _record_factory(*args: Any, **kwargs: Any) -> logging.LogRecord:
 
 
 class Formatter(logging.Formatter):
-    """Formatter that knows `grete_node` even of records made by a record factory of the user."""
+    """Formatter that knows `grete_node` even of records made by a record factory of the user.
+
+    The first line of a warning or an error ends with the name of its event in brackets, for `grete explain NAME`.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Formats like `logging.Formatter`."""
         if not hasattr(record, "grete_node"):
             record.grete_node = _node_name
         return super().format(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Adds the name of the event to the first line."""
+        text = super().formatMessage(record)
+        event = getattr(record, "event", None)
+        if record.levelno < logging.WARNING or not isinstance(event, str):
+            return text
+        first, newline, others = text.partition("\n")
+        return f"{first} [{event}]{newline}{others}"
