@@ -58,8 +58,7 @@ def pages() -> Iterator[tuple[str, str]]:
 def _entry(name: str, entry: Entry) -> str:
     if name in EVENTS:
         level = logging.getLevelName(next(one for one in EVENTS[name].levels if one >= logging.WARNING))
-        logger = "grete"
-        example = f"{level:<7} {logger}: {entry.example} [{name}]"
+        example = f"{level:<7} grete: {entry.example} [{name}]"
         more = f"Fields: [Events](../events.md), `{name}`."
     else:
         module = "grete.testing" if name == "NeedsEmbeddedBrokerError" else "grete"
