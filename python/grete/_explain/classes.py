@@ -202,7 +202,7 @@ CLASSES: Mapping[str, Entry] = {
     "RecordTypeError": Entry(
         "The value, key or header of a record is neither bytes nor something that its topic can encode.",
         "Encode it to bytes, or declare a `grete.Topic` with a type and produce to that.",
-        'topic "orders": value is dict, not bytes, str or None',
+        'a record for topic "orders": its value is a str; Kafka keeps bytes: give value.encode()',
     ),
     "RegistryError": Entry(
         "A Schema Registry refused a request or is not reachable, or what answers is no Schema Registry.",
