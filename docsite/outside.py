@@ -20,7 +20,7 @@ DOCUMENTS = {
 _SHOWN = ("examples/", "benchmarks/results/")
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".service": "ini", "": "docker"}
 # A link, or code, in which there are no links.
-_LINK = re.compile(r"(!?)\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\(([^()\s]+)\)|`[^`\n]+`")
+_LINK = re.compile(r"(!?)\[((?:[^\[\]\n]|\n(?!\n)|\[[^\[\]\n]*\])*)\]\(([^()\s]+)\)|`[^`\n]+`")
 _FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1[ ]*$", re.MULTILINE | re.DOTALL)
 
 

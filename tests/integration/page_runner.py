@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,8 +54,10 @@ def blocks(page: str) -> list[Block]:
 class PageRunner:
     """Runs the blocks of a page in a directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, addresses: Mapping[str, str] | None = None) -> None:
+        """`addresses`: what takes the place of the addresses on the page."""
         self._directory = directory
+        self._addresses = addresses or {}
         self._last = ""
         self._running: list[tuple[str, subprocess.Popen[bytes]]] = []
         self._ports = {port: _free_port() for port in _PORTS}
@@ -91,6 +93,8 @@ class PageRunner:
         self._end(checked=True)
 
     def _here(self, text: str) -> str:
+        for shown, real in self._addresses.items():
+            text = text.replace(shown, real)
         for port, free in self._ports.items():
             text = re.sub(rf"\b{port}\b", str(free), text)
         return text

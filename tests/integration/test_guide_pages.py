@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.integration.page_runner import DOCS, PageRunner, blocks, pages
+from tests.unit.fake_registry import FakeRegistry
 
 TUTORIAL = list(pages("tutorial"))
 GUIDES = list(pages("guides"))
@@ -27,4 +30,14 @@ def test_a_chapter_shows_what_happens(page: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in GUIDES if blocks(page)])
 def test_a_guide_shows_what_happens(page: str, tmp_path: Path) -> None:
-    PageRunner(tmp_path).run(page)
+    with FakeRegistry() as registry:
+        PageRunner(tmp_path, {"http://localhost:8081": registry.url}).run(page)
+
+
+def test_the_guide_of_alerts_names_those_that_page() -> None:
+    rules = yaml.safe_load((DOCS / "alerts" / "grete.rules.yml").read_text())
+    page = [
+        rule["alert"] for group in rules["groups"] for rule in group["rules"] if rule["labels"]["severity"] == "page"
+    ]
+    text = (DOCS / "guides" / "alerts.md").read_text().partition("## All that page")[2]
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == page

@@ -58,7 +58,7 @@ BROKERS: Mapping[str, Entry] = {
         "packets.",
         "Run `grete doctor`: it shows at which step it fails. If only other brokers than the bootstrap ones fail, "
         "correct `advertised.listeners`.",
-        "broker 2 at kafka-2:9092 cannot be reached (attempt 4): connection refused; the connection is tried again",
+        "broker 2 at kafka-2:9092 cannot be reached (attempt 4): cannot connect: Connection refused; the connection is tried again",
     ),
     "broker.not_kafka": Entry(
         "What listens at this address is no Kafka broker.",
@@ -103,7 +103,7 @@ BROKERS: Mapping[str, Entry] = {
     "cluster.rebootstrap": Entry(
         "All known brokers are gone, so the client asks the addresses of `bootstrap.servers` again.",
         "Nothing, if the brokers were replaced. Otherwise as for `cluster.down`.",
-        "connecting to the addresses of bootstrap.servers again (AllDown)",
+        "connecting to the addresses of bootstrap.servers again (NoBrokerReachable)",
     ),
     "topic.unknown": Entry(
         "A topic that the App reads does not exist, or does not exist yet.",
