@@ -17,7 +17,7 @@ _PARSERS = {"dev": dev_command._parser, "demo": demo_command._parser}  # noqa: S
 
 def pages() -> Iterator[tuple[str, str]]:
     """Returns path (in docs/) and text of each command's page, and of their index."""
-    context = click.Context(main, info_name="grete")
+    context = click.Context(main, info_name="grete", **main.context_settings)
     index = ["# Command line", "", "Look up each command and its options."]
     index += ["[Commands](../commands.md) describes what they have in common.", "", "| command | does |", "|---|---|"]
     for name in sorted(COMMANDS):

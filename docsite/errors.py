@@ -65,4 +65,4 @@ def _entry(name: str, entry: Entry) -> str:
         example = f"{module}.errors.{name}: {entry.example}" if module == "grete" else f"{name}: {entry.example}"
         page = "testing" if module == "grete.testing" else "errors"
         more = f"Attributes: [`{name}`](../api/{page}.md#{module}.{name})."
-    return f"## {name}\n\n**Cause.** {entry.cause}\n\n**Cure.** {entry.cure}\n\n    {example}\n\n{more}"
+    return f"## {name}\n\n**Cause.** {entry.cause}\n\n**Cure.** {entry.cure}\n\n```log\n{example}\n```\n\n{more}"

@@ -23,8 +23,10 @@ _sources: dict[str, str] = {}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Adds the pages that the navigation does not name to its sections."""
+    """Adds the pages that the navigation does not name to its sections, and the choice of a version."""
     assert config.nav is not None
+    if not config.plugins["material/offline"].config.enabled:  # pages that are opened as files find no list of versions
+        config.extra["version"] = {"provider": "mike"}
     named = set(_names(config.nav))
     for path in sorted(outside.DOCS.rglob("*.md")):
         page = path.relative_to(outside.DOCS).as_posix()
@@ -88,11 +90,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:  # noqa: ARG001
-    """Replaces the script of another host that pages opened as files would load for their search."""
+    """Replaces the script of another host that pages opened as files would load for their search; names the search."""
     local = posixpath.relpath("javascripts/file-worker.js", posixpath.dirname(page.url) or ".")
-    return output.replace(_FOREIGN_SCRIPT, local)
+    return _mended(output, local)
 
 
 def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:  # noqa: ARG001
     """Does the same for the page of unknown addresses."""
-    return output.replace(_FOREIGN_SCRIPT, "javascripts/file-worker.js")
+    return _mended(output, "javascripts/file-worker.js")
+
+
+def _mended(output: str, worker: str) -> str:
+    return output.replace(_FOREIGN_SCRIPT, worker).replace('role="dialog"', 'role="dialog" aria-label="Search"')

@@ -1,5 +1,6 @@
 """Links of pages to files outside of docs/: some of these files are pages of the site, too."""
 
+import html
 import posixpath
 import re
 from pathlib import Path
@@ -80,7 +81,9 @@ def rewritten(markdown: str, source: str, page: str, source_url: str) -> str:
             return f"{mark}[{text}]({posixpath.relpath(there, posixpath.dirname(page) or '.')}{hash_}{anchor})"
         if source_url:
             return f"{mark}[{text}]({source_url.rstrip('/')}/{path}{hash_}{anchor})"
-        return f'<span class="source" title="{path}">{text}</span>' if not text.startswith("`") else text
+        if text.startswith("`") and text.endswith("`"):
+            return f'<code class="source" title="{path}">{html.escape(text.strip("`"))}</code>'
+        return f'<span class="source" title="{path}">{text}</span>'
 
     parts, end = [], 0
     for fence in _FENCE.finditer(markdown):

@@ -153,7 +153,7 @@ def test_each_command_and_option_is_documented(name: str) -> None:
             if f"`{option}`" not in page
         ] == []
         return
-    context = click.Context(main, info_name="grete")
+    context = click.Context(main, info_name="grete", **main.context_settings)
     command = main.get_command(context, name)
     assert command is not None
     for path, options in _options(command, click.Context(command, info_name=name, parent=context)):
@@ -166,7 +166,7 @@ def test_links_out_of_the_documents_become_pages_or_names() -> None:
     text = "[a](../examples/swarm.py), [`b`](../crates/x.rs), [c](../crates/x.rs), `[d](../e.py)`\n\n"
     text += "```\n[f](../g.py)\n```\n"
     assert outside.rewritten(text, "docs/page.md", "page.md", "") == (
-        '[a](project/examples/swarm.py.md), `b`, <span class="source" title="crates/x.rs">c</span>, `[d](../e.py)`\n\n'
+        '[a](project/examples/swarm.py.md), <code class="source" title="crates/x.rs">b</code>, <span class="source" title="crates/x.rs">c</span>, `[d](../e.py)`\n\n'
         "```\n[f](../g.py)\n```\n"
     )
     assert "[c](https://host/main/crates/x.rs)" in outside.rewritten(
