@@ -117,7 +117,8 @@ docs: build  ## the documentation site, in build/site; it works as files, too
 # Adds this version to the branch gh-pages, where mike keeps all of them. DOCS_VERSION="0.1 latest"
 .PHONY: docs-version
 docs-version: build  ## commit the site as version DOCS_VERSION to the branch gh-pages
-	GRETE_DOCS_OFFLINE=false NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mike deploy --update-aliases $(DOCS_VERSION)
+	PATH=$(BIN):$$PATH GRETE_DOCS_OFFLINE=false NO_MKDOCS_2_WARNING=1 PYTHONPATH=. \
+	    mike deploy --update-aliases $(DOCS_VERSION)
 
 # What it needs is not in .venv: it says what is missing.
 .PHONY: docs-check

@@ -1,7 +1,7 @@
 """Checks pages of build/site in Chromium: `make docs-check`. Pictures of them are in build/site-pictures.
 
-Needs Chromium (Debian: apt-get install chromium; or the path in CHROMIUM), Node.js and npm. axe-core and playwright-core
-come from npm, into build/browser.
+Needs Chromium (Debian: apt-get install chromium; or the path in CHROMIUM), Node.js and npm. npm brings axe-core and
+playwright-core into build/browser.
 """
 
 import os

@@ -34,6 +34,10 @@ def test_a_guide_shows_what_happens(page: str, tmp_path: Path) -> None:
         PageRunner(tmp_path, {"http://localhost:8081": registry.url}).run(page)
 
 
+def test_the_readme_shows_what_happens(tmp_path: Path) -> None:
+    PageRunner(tmp_path).run("../README.md")
+
+
 def test_the_guide_of_alerts_names_those_that_page() -> None:
     rules = yaml.safe_load((DOCS / "alerts" / "grete.rules.yml").read_text())
     page = [

@@ -166,7 +166,8 @@ def test_links_out_of_the_documents_become_pages_or_names() -> None:
     text = "[a](../examples/swarm.py), [`b`](../crates/x.rs), [c](../crates/x.rs), `[d](../e.py)`\n\n"
     text += "```\n[f](../g.py)\n```\n"
     assert outside.rewritten(text, "docs/page.md", "page.md", "") == (
-        '[a](project/examples/swarm.py.md), <code class="source" title="crates/x.rs">b</code>, <span class="source" title="crates/x.rs">c</span>, `[d](../e.py)`\n\n'
+        '[a](project/examples/swarm.py.md), <code class="source" title="crates/x.rs">b</code>, '
+        '<span class="source" title="crates/x.rs">c</span>, `[d](../e.py)`\n\n'
         "```\n[f](../g.py)\n```\n"
     )
     assert "[c](https://host/main/crates/x.rs)" in outside.rewritten(
