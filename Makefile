@@ -29,7 +29,7 @@ AUDIT_ARGS ?=
 SDIST_ARGS ?=
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock rust-toolchain.toml
-PYTHON_PATHS := $(wildcard python tests benchmarks examples release)
+PYTHON_PATHS := $(wildcard python tests benchmarks docsite examples release)
 
 .DEFAULT_GOAL := help
 
@@ -45,7 +45,7 @@ $(STAMPS)/venv:
 # The dependencies of pyproject.toml without the package itself.
 $(STAMPS)/tools: $(STAMPS)/venv pyproject.toml
 	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-	    e = p["optional-dependencies"]; print(*p["dependencies"], *e["test"], *e["lint"], "maturin>=1.9", sep="\n")' \
+	    e = p["optional-dependencies"]; print(*p["dependencies"], *e["test"], *e["docs"], *e["lint"], "maturin>=1.9", sep="\n")' \
 	    > $(STAMPS)/requirements.txt
 	$(BIN)/pip install -q -r $(STAMPS)/requirements.txt
 	@touch $@
@@ -95,7 +95,7 @@ soak: build kafka agent  ## the long rounds: chaos, millions of records, fuzzing
 	fuzz/run.sh $(FUZZ_SECONDS)
 
 .PHONY: lint
-lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, layers, circles, prose, generated code; dependencies: make audit
+lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, layers, circles, prose, generated code, pages; dependencies: make audit
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	cargo xtask layering
@@ -104,9 +104,27 @@ lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, layers, circles, prose, g
 	cargo xtask codegen --check
 	$(BIN)/ruff check $(PYTHON_PATHS)
 	$(BIN)/ruff format --check $(PYTHON_PATHS)
-	$(BIN)/mypy --strict $(wildcard python/grete) tests benchmarks examples release
+	$(BIN)/mypy --strict $(wildcard python/grete) tests benchmarks docsite examples release
+	$(BIN)/python -m docsite.rules
 	PYTHONPATH=python $(BIN)/lint-imports --no-logo --no-cache
 	@echo 'weaknesses, licences and sources of the dependencies are checked by: make audit'
+
+# Strict: a broken link, a missing anchor or a page that no list names ends it. make test does it, too.
+.PHONY: docs
+docs: build  ## the documentation site, in build/site; it works as files, too
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+# Adds this version to the branch gh-pages, where mike keeps all of them. DOCS_VERSION="0.1 latest"
+.PHONY: docs-version
+docs-version: build  ## commit the site as version DOCS_VERSION to the branch gh-pages
+	PATH=$(BIN):$$PATH GRETE_DOCS_OFFLINE=false NO_MKDOCS_2_WARNING=1 PYTHONPATH=. \
+	    mike deploy --update-aliases $(DOCS_VERSION)
+
+# What it needs is not in .venv: it says what is missing.
+.PHONY: docs-check
+docs-check: docs  ## look at the site in Chromium: accessibility, width, search (needs chromium and npm)
+	$(BIN)/python -m docsite.browser
 
 .PHONY: demo
 demo: build  ## grete demo: retries, a dead letter, its replay, a killed node; no Kafka needed

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
 
 class GreteError(Exception):
-    """Base class of all errors that Grete raises."""
+    """Base class of all errors that Grete raises. `help` is the command that prints cause, cure and an example."""
+
+    @property
+    def help(self) -> str:
+        """Command that explains the class, like "grete explain TlsError"; docs/errors has the same texts."""
+        name = next(one.__name__ for one in type(self).__mro__ if one.__module__.partition(".")[0] == "grete")
+        return f"grete explain {name}"
 
 
 class ConfigError(GreteError):

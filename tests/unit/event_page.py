@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from docsite import errors
 from grete.instrumentation import events
 from grete.instrumentation.event_spec import EventSpec
 
@@ -77,6 +78,9 @@ def _row(name: str, described: EventSpec) -> str:
         for field, kind in described.types.items()
     )
     levels = ", ".join(logging.getLevelName(level).lower() for level in described.levels)
+    for file, page_of_index in errors.PAGES.items():
+        if name in page_of_index.entries:  # cause and cure
+            levels = f"[{levels}](errors/{file}.md#{errors.anchor(name)})"
     logged = levels if described.emitted else f"{levels}; cannot be listened to"
     return f"| `{name}` | {described.description} | {fields} | {logged} |"
 

@@ -287,7 +287,8 @@ def test_events_are_described() -> None:
 
 
 def test_events_and_reasons_are_in_the_documentation() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "swarm.md").read_text()
+    docs = Path(__file__).parents[2] / "docs"
+    text = (docs / "swarm.md").read_text() + (docs / "swarm-operation.md").read_text()
     assert [name for name in MANAGER if f"`{name}`" not in text] == []
     reasons = ("memory", "gil", "handler", "membership", "report", "pipe")
     assert [reason for reason in reasons if f"| `{reason}` |" not in text] == []

@@ -66,6 +66,7 @@ const EXCLUDED: &[&str] = &[
     "crates/xtask/src/prose.rs",
     "docs/adr/0001-names.md",
     "docs/glossary.md",
+    "docs/cli",
     "benchmarks/results",
     "CONTRIBUTING.md",
 ];

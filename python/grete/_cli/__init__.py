@@ -18,6 +18,7 @@ COMMANDS = {
     "dev": ("grete._cli.dev:dev", "Run brokers for development, and an App beside them."),
     "dlq": ("grete._cli.dlq:dlq", "List, show, replay and purge dead letters."),
     "doctor": ("grete._cli.doctor.command:doctor", "Find out where a connection to Kafka fails."),
+    "explain": ("grete._explain.command:explain", "Explain an error or an event of the log: cause, cure, example."),
     "groups": ("grete._cli.groups:groups", "List, describe, reset and delete consumer groups."),
     "lag": ("grete._cli.groups.lag:lag", "Show the lag of consumer groups, a line each; --watch."),
     "info": ("grete._cli.info:info", "Show settings with their origins, routes, versions, shared memory."),

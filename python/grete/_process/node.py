@@ -89,6 +89,8 @@ class Formatter(logging.Formatter):
     Control characters are escaped. Lines after the first, those of tracebacks, are indented: the text of an error with
     a line break begins no other record of the log. The formatter knows `grete_node` even of records made by a record
     factory of the user.
+
+    The first line of a warning or an error ends with the name of its event in brackets, for `grete explain NAME`.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -96,3 +98,12 @@ class Formatter(logging.Formatter):
         if not hasattr(record, "grete_node"):
             record.grete_node = _node_name
         return "\n  ".join(map(_native.one_line, super().format(record).split("\n")))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Adds the name of the event to the first line."""
+        text = super().formatMessage(record)
+        event = getattr(record, "event", None)
+        if record.levelno < logging.WARNING or not isinstance(event, str):
+            return text
+        first, newline, others = text.partition("\n")
+        return f"{first} [{event}]{newline}{others}"

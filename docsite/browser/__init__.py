@@ -1,0 +1,1 @@
+"""Looks at the site in a browser: accessibility, width, foreign requests, search."""
