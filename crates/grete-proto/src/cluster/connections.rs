@@ -36,12 +36,13 @@ impl Cluster {
         let mut conn = Connection::new(Arc::clone(&self.conn_config), now, timeout);
         conn.mute(node.muted_until);
         node.set_conn(channel, Some(name));
+        let host = Arc::clone(&node.address.host);
         out.push(ClusterAction::Transport(TransportAction::Connect {
             conn: name,
-            host: Arc::clone(&node.address.host),
+            host: Arc::clone(&host),
             port: node.address.port,
         }));
-        self.connections.insert(name, BrokerConnection { node: id, channel, conn, ready: false });
+        self.connections.insert(name, BrokerConnection { node: id, channel, conn, host, ready: false });
         self.dirty = true;
         Some(name)
     }
@@ -67,6 +68,12 @@ impl Cluster {
             match action {
                 ConnAction::Write(bytes) => {
                     out.push(ClusterAction::Transport(TransportAction::Write { conn: name, bytes }))
+                }
+                ConnAction::Gss(call) => {
+                    if let Some(link) = self.connections.get(&name) {
+                        let host = Arc::clone(&link.host);
+                        out.push(ClusterAction::Transport(TransportAction::Gss { conn: name, host, call }));
+                    }
                 }
                 ConnAction::Reply(token, result) if token.owner == RequestOwner::Cluster => {
                     self.on_metadata_response(now, token.id, node, result, out);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use grete_wire::error_code::ErrorCode;
 
+use super::kerberos_failure::KerberosFailure;
 use super::mechanism::Mechanism;
 
 /// Bytes of a broker's text that an error repeats.
@@ -83,6 +84,9 @@ pub enum SaslError {
         /// Whether the source has failed several times in a row, or hangs.
         lasts: bool,
     },
+    /// Kerberos gives no way to log in.
+    #[error("no login by Kerberos: {0}")]
+    Kerberos(KerberosFailure),
     /// The broker answered with another error.
     #[error("the broker answered {request} with {} ({}): {message}", .code.name(), .code.0)]
     Code {
@@ -107,7 +111,8 @@ impl SaslError {
             | Self::IllegalState { .. }
             | Self::ServerSignature
             | Self::Malformed { .. }
-            | Self::NoToken { .. } => true,
+            | Self::NoToken { .. }
+            | Self::Kerberos(_) => true,
             Self::Code { .. } => false,
         }
     }
@@ -122,6 +127,7 @@ impl SaslError {
             Self::ServerSignature => "server",
             Self::Malformed { .. } => "malformed",
             Self::NoToken { .. } => "token",
+            Self::Kerberos(_) => "kerberos",
             Self::Code { .. } => "broker",
         }
     }
@@ -132,6 +138,10 @@ fn cure(mechanism: Mechanism) -> &'static str {
         Mechanism::OAuthBearer => {
             "the token has expired, or the broker does not accept its issuer, audience or scope; check the source of the \
              token"
+        }
+        Mechanism::Gssapi => {
+            "the broker's log has the reason; often its keytab lacks the key of its principal, its clock differs, or \
+             sasl.kerberos.principal.to.local.rules has no rule for the client's principal"
         }
         Mechanism::Plain => "check sasl.username and sasl.password",
         Mechanism::ScramSha256 | Mechanism::ScramSha512 => {
