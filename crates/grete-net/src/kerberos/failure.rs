@@ -15,7 +15,9 @@ const K5G_ERRORS: i32 = 13;
 
 /// Part of a major status that says what went wrong; the rest are faults of the caller and hints.
 const ROUTINE_ERROR: u32 = 0x00ff_0000;
+const GSS_S_BAD_SIG: u32 = 6 << 16;
 const GSS_S_NO_CRED: u32 = 7 << 16;
+const GSS_S_DEFECTIVE_TOKEN: u32 = 9 << 16;
 const GSS_S_CREDENTIALS_EXPIRED: u32 = 11 << 16;
 
 /// Names of the library's packages.
@@ -60,6 +62,11 @@ pub(super) fn no_stores(library: &str, config: &KerberosConfig) -> KerberosFailu
     )
 }
 
+/// Returns the number of the error in Kerberos' own table.
+fn krb5_error(problem: &Problem) -> i32 {
+    problem.minor.cast_signed().wrapping_sub(KRB5_TABLE)
+}
+
 impl Situation {
     /// Describes an error of the library.
     pub(super) fn failure(&self, problem: &Problem) -> KerberosFailure {
@@ -71,6 +78,9 @@ impl Situation {
                 let cure = if host.parse::<IpAddr>().is_ok() {
                     "an IP address has no principal, so use host names in bootstrap.servers and in the brokers' \
                      advertised.listeners"
+                } else if said.contains("krbtgt/") {
+                    "name the realm of this host under [domain_realm] of /etc/krb5.conf, or let the realms trust each \
+                     other"
                 } else {
                     "create it and put its key into the broker's keytab, or correct sasl.kerberos.service.name and the \
                      host names in bootstrap.servers and advertised.listeners"
@@ -89,13 +99,7 @@ impl Situation {
                 "the clock of this machine and that of the KDC or broker differ too much ({said}): set them right, for \
                  example by NTP; Kerberos allows 5 minutes"
             ),
-            Kind::Keytab => format!(
-                "the keytab {:?} is not accepted{} ({said}): its keys must be those that the KDC has now, so make it \
-                 anew after a change of the password (kadmin: ktadd), and check sasl.kerberos.principal; klist -kt shows \
-                 what it has",
-                self.config.keytab.as_deref().unwrap_or_default(),
-                self.of_principal()
-            ),
+            Kind::Keytab => self.of_keytab(problem, &said),
             Kind::Client => format!(
                 "the KDC refuses the principal of this client{} ({said}): check sasl.kerberos.principal and its realm, \
                  and that the KDC has it and has not locked it",
@@ -118,6 +122,21 @@ impl Situation {
         failure(kind, message)
     }
 
+    fn of_keytab(&self, problem: &Problem, said: &str) -> String {
+        let (keytab, of) = (self.config.keytab.as_deref().unwrap_or_default(), self.of_principal());
+        // The library says that there is no cache where the keytab gives it nothing to fill one with.
+        if matches!(krb5_error(problem), 141 | 195) {
+            return format!(
+                "the keytab {keytab:?} has no key{of}, or is no keytab: check sasl.kerberos.principal, and what klist -kt \
+                 shows ({said})"
+            );
+        }
+        format!(
+            "the keytab {keytab:?} is not accepted{of} ({said}): its keys must be those that the KDC has now, so make it \
+             anew after a change of the password (kadmin: ktadd); klist -kt shows what it has"
+        )
+    }
+
     fn of_principal(&self) -> String {
         self.config.principal.as_ref().map(|name| format!(" for {}", printable(name))).unwrap_or_default()
     }
@@ -127,7 +146,7 @@ impl Situation {
         let without_ticket = if has_keytab { Kind::Keytab } else { Kind::NoTicket };
         let minor = problem.minor.cast_signed();
         // The names are those of krb5.h.
-        match minor.wrapping_sub(KRB5_TABLE) {
+        match krb5_error(problem) {
             // KRB5KDC_ERR_S_PRINCIPAL_UNKNOWN, KRB5KDC_ERR_SERVICE_EXP, KRB5_SERVICE_UNKNOWN
             7 | 2 | 155 => Kind::Service,
             // KRB5KDC_ERR_NAME_EXP, KRB5KDC_ERR_C_PRINCIPAL_UNKNOWN, KRB5KDC_ERR_POLICY, KRB5KDC_ERR_CLIENT_REVOKED,
@@ -151,6 +170,7 @@ impl Situation {
             31 | 35 | 36 | 41 | 44 | 45 | 46 | 158 => Kind::Broker,
             _ if problem.major & ROUTINE_ERROR == GSS_S_CREDENTIALS_EXPIRED => Kind::Expired,
             _ if problem.major & ROUTINE_ERROR == GSS_S_NO_CRED => without_ticket,
+            _ if matches!(problem.major & ROUTINE_ERROR, GSS_S_BAD_SIG | GSS_S_DEFECTIVE_TOKEN) => Kind::Broker,
             _ if (0..K5G_ERRORS).contains(&minor.wrapping_sub(K5G_TABLE)) => self.kind_of_mit(minor - K5G_TABLE),
             _ => Kind::Other,
         }
@@ -207,11 +227,14 @@ mod tests {
             (false, FAILURE, krb5(195), Kind::NoTicket, "get one with kinit"),
             (false, GSS_S_NO_CRED, 0, Kind::NoTicket, "sasl.kerberos.keytab"),
             (true, GSS_S_NO_CRED, 0, Kind::Keytab, "not accepted"),
+            (true, GSS_S_NO_CRED, krb5(195), Kind::Keytab, "has no key for alice@EXAMPLE.COM"),
             (false, GSS_S_NO_CRED, K5G_TABLE, Kind::NoTicket, "klist"),
             (true, FAILURE, K5G_TABLE + 1, Kind::Keytab, "not accepted"),
             (false, FAILURE, K5G_TABLE + 8, Kind::Other, "KRB5_TRACE"),
             (false, FAILURE, krb5(41), Kind::Broker, "kafka/b1.example.com"),
             (false, FAILURE, krb5(224), Kind::Other, "/etc/krb5.conf"),
+            (false, GSS_S_DEFECTIVE_TOKEN, 100_001, Kind::Broker, "its answer is wrong"),
+            (true, GSS_S_BAD_SIG, 0, Kind::Broker, "b1.example.com"),
             (false, FAILURE, 22, Kind::Other, "KRB5_TRACE"),
         ] {
             let failure = described(keytab, "b1.example.com", major, minor);

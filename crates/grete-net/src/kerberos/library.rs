@@ -288,7 +288,8 @@ impl Library {
             return Ok(major);
         }
         let mut text = self.status_text(minor, GSS_C_MECH_CODE);
-        if minor == 0 || text.is_empty() {
+        // A token that cannot be read has no error of Kerberos.
+        if minor == 0 || text.is_empty() || text == "Success" {
             text = self.status_text(major, GSS_C_GSS_CODE);
         }
         Err(Problem { major, minor, text })
