@@ -88,6 +88,7 @@ impl Protocol for EchoClient {
             NetEvent::Connected(_) => self.office.connected.complete(now),
             NetEvent::Frame(_, frame) => self.office.cells[usize::from(frame[0])].complete(now),
             NetEvent::Closed(_, reason) => panic!("{reason:?}"),
+            NetEvent::Gss(..) => panic!("no login was asked for"),
         }
     }
 

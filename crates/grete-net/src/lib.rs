@@ -38,6 +38,7 @@ pub mod clock;
 pub mod event_loop;
 pub mod futex;
 pub mod handle;
+mod kerberos;
 mod loop_state;
 pub mod process;
 pub mod protocol;

@@ -17,6 +17,7 @@ use grete_wire::frame::FrameReader;
 use mio::{Events, Registry, Token};
 
 use crate::clock::Clock;
+use crate::kerberos::Worker;
 use crate::protocol::{NetEvent, Protocol};
 use crate::resolver::Resolver;
 use crate::socket::{ReadOutcome, Socket, SocketError};
@@ -31,6 +32,7 @@ pub(crate) struct LoopState<P> {
     /// Separate descriptor of the same poll. The network thread waits on the poll meanwhile.
     registry: NotInherited<Registry>,
     resolver: Resolver,
+    kerberos: Worker,
     sockets: HashMap<ConnId, Socket>,
     /// Sockets whose read budget ran out before they were drained, and whether their streams have ended.
     partly_read: Vec<(ConnId, bool)>,
@@ -54,6 +56,7 @@ impl<P: Protocol> LoopState<P> {
     pub(crate) fn new(
         registry: NotInherited<Registry>,
         resolver: Resolver,
+        kerberos: Worker,
         clock: Clock,
         slabs: BufferPool,
         max_frame_bytes: usize,
@@ -62,6 +65,7 @@ impl<P: Protocol> LoopState<P> {
         Self {
             registry,
             resolver,
+            kerberos,
             sockets: HashMap::new(),
             partly_read: Vec::new(),
             clock,
@@ -111,6 +115,9 @@ impl<P: Protocol> LoopState<P> {
             for (conn, answer) in self.resolver.drain() {
                 self.on_resolved(conn, answer);
             }
+            let answers = self.kerberos.drain();
+            self.pending_events.extend(answers.into_iter().map(|(conn, result)| NetEvent::Gss(conn, result)));
+            self.process_pending();
             wanted.store(false, Ordering::SeqCst);
             self.tick();
         }
@@ -197,8 +204,10 @@ impl<P: Protocol> LoopState<P> {
                         self.drop_socket(conn, error.into());
                     }
                 }
+                TransportAction::Gss { conn, host, call } => self.kerberos.call(conn, host, call),
                 TransportAction::CloseConn(conn) => {
                     self.sockets.remove(&conn);
+                    self.kerberos.forget(conn);
                 }
             }
         }
@@ -275,6 +284,7 @@ impl<P: Protocol> LoopState<P> {
 
     fn drop_socket(&mut self, conn: ConnId, reason: CloseReason) {
         if self.sockets.remove(&conn).is_some() {
+            self.kerberos.forget(conn);
             self.pending_events.push(NetEvent::Closed(conn, reason));
         }
     }

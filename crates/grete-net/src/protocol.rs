@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use grete_proto::connection::CloseReason;
 use grete_proto::ids::ConnId;
+use grete_proto::sasl::GssResult;
 use grete_proto::time::Nanos;
 use grete_proto::transport::TransportAction;
 use grete_sys::EventFd;
@@ -21,6 +22,8 @@ pub enum NetEvent {
     Frame(ConnId, Frame),
     /// The connection was closed or could not be made. No further events of this connection follow.
     Closed(ConnId, CloseReason),
+    /// The GSSAPI library has answered a [`TransportAction::Gss`].
+    Gss(ConnId, GssResult),
 }
 
 /// Sans-IO machine that the loop drives.

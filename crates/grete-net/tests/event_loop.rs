@@ -58,6 +58,7 @@ impl Protocol for Client {
                     self.finished = true;
                 }
             }
+            NetEvent::Gss(..) => panic!("no login was asked for"),
             NetEvent::Closed(_, reason) => {
                 seen.closed = Some(reason);
                 self.finished = true;

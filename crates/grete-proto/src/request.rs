@@ -410,7 +410,11 @@ impl AddressFault {
             Self::NotKafka(error) => error.detected != DetectedProtocol::Unknown,
             Self::Tls { failure, .. } => failures >= failure.kind.is_certain_after(),
             // The source of tokens may have one the next time, unless it has failed several times.
-            Self::Login(failure) => !matches!(failure.error, SaslError::NoToken { lasts: false, .. }),
+            Self::Login(failure) => match &failure.error {
+                SaslError::NoToken { lasts, .. } => *lasts,
+                SaslError::Kerberos(failure) => failures >= failure.kind.is_certain_after(),
+                _ => true,
+            },
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use grete_wire::SegmentedBuf;
 
 use crate::ids::ConnId;
+use crate::sasl::GssCall;
 
 /// Action on a connection.
 #[derive(Debug)]
@@ -24,6 +25,16 @@ pub enum TransportAction {
         conn: ConnId,
         /// Encoded request frames.
         bytes: SegmentedBuf,
+    },
+    /// Call the GSSAPI library on a thread that may block; report the result with `Gss`. Calls of one connection share
+    /// one context, which ends with the connection.
+    Gss {
+        /// Connection that logs in.
+        conn: ConnId,
+        /// Host name of the broker: part of its principal.
+        host: Arc<str>,
+        /// What to do.
+        call: GssCall,
     },
     /// Close the socket, without an event in response; its later events are ignored.
     CloseConn(ConnId),

@@ -64,6 +64,7 @@ impl Protocol for Driver {
             NetEvent::Connected(conn) => AdminEvent::Connected(conn),
             NetEvent::Frame(conn, frame) => AdminEvent::Frame(conn, frame),
             NetEvent::Closed(conn, reason) => AdminEvent::Closed(conn, reason),
+            NetEvent::Gss(conn, result) => AdminEvent::Gss(conn, result),
             NetEvent::Tick => {
                 for command in self.commands.drain() {
                     self.core.step(now, command, &mut self.core_actions);

@@ -307,6 +307,7 @@ impl Protocol for Driver {
             NetEvent::Connected(conn) => ConsumerEvent::Connected(conn),
             NetEvent::Frame(conn, frame) => ConsumerEvent::Frame(conn, frame),
             NetEvent::Closed(conn, reason) => ConsumerEvent::Closed(conn, reason),
+            NetEvent::Gss(conn, result) => ConsumerEvent::Gss(conn, result),
             NetEvent::Tick => {
                 for command in self.commands.drain() {
                     self.core.step(now, command, &mut self.core_actions);

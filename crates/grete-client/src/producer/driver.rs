@@ -107,6 +107,7 @@ impl Protocol for Driver {
             NetEvent::Connected(conn) => ProducerEvent::Connected(conn),
             NetEvent::Frame(conn, frame) => ProducerEvent::Frame(conn, frame),
             NetEvent::Closed(conn, reason) => ProducerEvent::Closed(conn, reason),
+            NetEvent::Gss(conn, result) => ProducerEvent::Gss(conn, result),
             NetEvent::Tick => {
                 if let Some(deadline) = self.shared.take_close_deadline() {
                     self.core.step(now, ProducerEvent::Close { deadline }, &mut self.core_actions);

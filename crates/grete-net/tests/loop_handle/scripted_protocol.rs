@@ -129,6 +129,7 @@ impl Protocol for ScriptedProtocol {
             NetEvent::Connected(_) => state.connected = true,
             NetEvent::Frame(_, frame) => state.frames.push(frame.to_vec()),
             NetEvent::Closed(_, reason) => panic!("closed: {reason:?}"),
+            NetEvent::Gss(..) => panic!("no login was asked for"),
         }
         if state.deadline.is_some_and(|deadline| deadline <= now) {
             state.deadline = None;

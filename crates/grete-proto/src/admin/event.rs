@@ -10,6 +10,7 @@ use crate::cluster::ClusterLogEvent;
 use crate::connection::CloseReason;
 use crate::ids::{ConnId, NodeId};
 use crate::request::{AddressFault, OutboundRequest, Reply};
+use crate::sasl::GssResult;
 use crate::time::Nanos;
 use crate::transport::TransportAction;
 
@@ -24,6 +25,8 @@ pub enum AdminEvent {
     Frame(ConnId, Frame),
     /// A connection attempt failed, or an open connection was closed.
     Closed(ConnId, CloseReason),
+    /// The GSSAPI library has answered a call for a connection.
+    Gss(ConnId, GssResult),
     /// The caller starts an operation.
     Submit {
         /// The caller's id of the operation.

@@ -104,6 +104,7 @@ impl AdminCore {
             AdminEvent::Connected(conn) => self.cluster(now, ClusterEvent::Connected(conn)),
             AdminEvent::Frame(conn, frame) => self.cluster(now, ClusterEvent::Frame(conn, frame)),
             AdminEvent::Closed(conn, reason) => self.cluster(now, ClusterEvent::Closed(conn, reason)),
+            AdminEvent::Gss(conn, result) => self.cluster(now, ClusterEvent::Gss(conn, result)),
             AdminEvent::Submit { id, operation, timeout } => {
                 self.started = true;
                 self.operations(now, OperationsEvent::Submit { id, operation, timeout }, out);

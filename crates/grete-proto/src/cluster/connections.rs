@@ -35,12 +35,13 @@ impl Cluster {
             conn.probe_login();
         }
         node.set_conn(channel, Some(name));
+        let host = Arc::clone(&node.address.host);
         out.push(ClusterAction::Transport(TransportAction::Connect {
             conn: name,
-            host: Arc::clone(&node.address.host),
+            host: Arc::clone(&host),
             port: node.address.port,
         }));
-        self.connections.insert(name, BrokerConnection { node: id, channel, conn, ready: false });
+        self.connections.insert(name, BrokerConnection { node: id, channel, conn, host, ready: false });
         self.dirty = true;
         Some(name)
     }
@@ -66,6 +67,12 @@ impl Cluster {
             match action {
                 ConnAction::Write(bytes) => {
                     out.push(ClusterAction::Transport(TransportAction::Write { conn: name, bytes }))
+                }
+                ConnAction::Gss(call) => {
+                    if let Some(link) = self.connections.get(&name) {
+                        let host = Arc::clone(&link.host);
+                        out.push(ClusterAction::Transport(TransportAction::Gss { conn: name, host, call }));
+                    }
                 }
                 ConnAction::Reply(token, result) if token.owner == RequestOwner::Cluster => {
                     self.on_metadata_response(now, token.id, node, result, out);

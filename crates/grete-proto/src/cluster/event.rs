@@ -8,7 +8,7 @@ use grete_wire::frame::Frame;
 use crate::connection::CloseReason;
 use crate::ids::{ConnId, NodeId, TopicPartition};
 use crate::request::{AddressFault, AuthenticationFailure, Channel, NotKafka, OutboundRequest, Reply, RequestError};
-use crate::sasl::Mechanism;
+use crate::sasl::{GssResult, Mechanism};
 use crate::transport::TransportAction;
 
 /// Input of [`Cluster::step`](super::Cluster::step).
@@ -22,6 +22,8 @@ pub enum ClusterEvent {
     Frame(ConnId, Frame),
     /// A connection attempt failed, or an open connection was closed.
     Closed(ConnId, CloseReason),
+    /// The GSSAPI library has answered a [`TransportAction::Gss`].
+    Gss(ConnId, GssResult),
     /// Send this request; exactly one reply follows.
     Send(OutboundRequest),
     /// Replaces the set of topics that need metadata. Topics not in the set are removed.

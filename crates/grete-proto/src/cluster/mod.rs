@@ -61,6 +61,8 @@ struct BrokerConnection {
     node: NodeId,
     channel: Channel,
     conn: Connection,
+    /// Host name to which the connection was made.
+    host: Arc<str>,
     ready: bool,
 }
 
@@ -170,6 +172,13 @@ impl Cluster {
                 if let Some(link) = self.connections.get_mut(&conn) {
                     link.conn.on_closed(now, reason, &mut self.scratch);
                     self.process_conn_actions(now, conn, true, out);
+                }
+            }
+            ClusterEvent::Gss(conn, result) => {
+                if let Some(link) = self.connections.get_mut(&conn) {
+                    link.conn.on_gss(now, result, &mut self.scratch);
+                    self.process_conn_actions(now, conn, false, out);
+                    self.dirty = true;
                 }
             }
             ClusterEvent::Send(outgoing) => self.send(now, outgoing, out),

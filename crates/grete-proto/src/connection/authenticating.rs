@@ -29,8 +29,8 @@ use grete_wire::{Reader, SegmentedBuf, WireError};
 use super::{CloseReason, ConnAction, Connection, InFlightRequest, State};
 use crate::sasl::authentication::{Authentication, AuthenticationAction, AuthenticationEvent};
 use crate::sasl::error::listed;
-use crate::sasl::{Mechanism, SaslConfig, SaslError};
-use crate::time::Nanos;
+use crate::sasl::{KerberosFailure, KerberosFailureKind, Mechanism, SaslConfig, SaslError};
+use crate::time::{MILLI, Nanos};
 
 impl InFlightRequest {
     pub(super) fn is_authentication(&self) -> bool {
@@ -92,6 +92,28 @@ impl Connection {
         self.authentication.as_ref().and_then(Authentication::deadline)
     }
 
+    /// Returns whether the GSSAPI library is at work for this connection.
+    pub(super) fn awaits_library(&self) -> bool {
+        self.authentication.as_ref().is_some_and(Authentication::awaits_library)
+    }
+
+    pub(super) fn authentication_timeout(&self) -> CloseReason {
+        if !self.awaits_library() {
+            // No response is due: the login waits for a token.
+            return match self.authentication_deadline() {
+                Some(_) => CloseReason::TokenTimeout(self.setup_timeout),
+                None => CloseReason::AuthenticationTimeout(self.setup_timeout),
+            };
+        }
+        let message = format!(
+            "the Kerberos library has not answered within {} ms (socket.connection.setup.timeout.ms): it probably waits \
+             for the KDC; check that the KDC of /etc/krb5.conf (or of DNS) can be reached from here",
+            self.setup_timeout / MILLI
+        );
+        let kind = KerberosFailureKind::KdcUnreachable;
+        CloseReason::Sasl(SaslError::Kerberos(KerberosFailure { kind, message: message.into() }))
+    }
+
     /// Returns whether the next response is one of the authentication.
     pub(super) fn awaits_authentication(&self) -> bool {
         self.in_flight.front().is_some_and(InFlightRequest::is_authentication)
@@ -124,7 +146,12 @@ impl Connection {
         }
     }
 
-    fn step_authentication(&mut self, now: Nanos, event: AuthenticationEvent<'_>, out: &mut Vec<ConnAction>) {
+    pub(super) fn step_authentication(
+        &mut self,
+        now: Nanos,
+        event: AuthenticationEvent<'_>,
+        out: &mut Vec<ConnAction>,
+    ) {
         let Some(authentication) = &mut self.authentication else { return };
         let mut actions = Vec::new();
         authentication.step(now, event, &mut actions);
@@ -139,6 +166,13 @@ impl Connection {
                     let body = SaslAuthenticateRequest { auth_bytes: (&bytes[..]).into() };
                     let encode = |version, out: &mut Vec<u8>| body.encode(version, out);
                     self.send_authentication(now, ApiKey::SaslAuthenticate, bytes.len(), encode, out);
+                }
+                AuthenticationAction::Call(call) => {
+                    // Neither a request nor the broker limits a new login while the library works.
+                    if self.state == State::Reauthenticating {
+                        self.setup_deadline = now.saturating_add(self.setup_timeout);
+                    }
+                    out.push(ConnAction::Gss(call));
                 }
                 AuthenticationAction::Done { session_lifetime_ms } => {
                     self.on_authenticated(now, session_lifetime_ms, out)

@@ -19,6 +19,8 @@ mod close_reason;
 pub(crate) mod throttle;
 
 #[cfg(test)]
+mod gssapi_tests;
+#[cfg(test)]
 mod sasl_tests;
 #[cfg(test)]
 mod tests;
@@ -37,8 +39,8 @@ pub use api_versions::ApiVersions;
 pub use close_reason::CloseReason;
 
 use crate::request::{Request, RequestError, Response, Token};
-use crate::sasl::SaslConfig;
-use crate::sasl::authentication::Authentication;
+use crate::sasl::authentication::{Authentication, AuthenticationEvent};
+use crate::sasl::{GssCall, GssResult, SaslConfig};
 use crate::time::{Nanos, SECOND, earliest};
 
 /// Settings of one connection; derived from the cluster settings.
@@ -65,6 +67,8 @@ impl Default for ConnConfig {
 pub enum ConnAction {
     /// Write these bytes to the socket.
     Write(SegmentedBuf),
+    /// Call the GSSAPI library, and pass its answer to [`Connection::on_gss`].
+    Gss(GssCall),
     /// Pass the result to the sender of the request.
     Reply(Token, Result<Response, RequestError>),
     /// The API versions are known, and requests can be sent.
@@ -194,6 +198,13 @@ impl Connection {
         }
     }
 
+    /// Handles the answer of the GSSAPI library.
+    pub fn on_gss(&mut self, now: Nanos, result: GssResult, out: &mut Vec<ConnAction>) {
+        if self.state != State::Closed {
+            self.step_authentication(now, AuthenticationEvent::Gss(result), out);
+        }
+    }
+
     /// Handles the end of the socket, or a failed connect.
     pub fn on_closed(&mut self, now: Nanos, reason: CloseReason, out: &mut Vec<ConnAction>) {
         let reason = match (reason, self.state) {
@@ -227,11 +238,11 @@ impl Connection {
             }
             State::Connecting | State::Negotiating { .. } => {}
             State::Authenticating if now >= self.setup_deadline => {
-                // No response is due: the login waits for a token.
-                let reason = match self.authentication_deadline() {
-                    Some(_) => CloseReason::TokenTimeout(self.setup_timeout),
-                    None => CloseReason::AuthenticationTimeout(self.setup_timeout),
-                };
+                let reason = self.authentication_timeout();
+                self.close(now, reason, out);
+            }
+            State::Reauthenticating if self.awaits_library() && now >= self.setup_deadline => {
+                let reason = self.authentication_timeout();
                 self.close(now, reason, out);
             }
             State::Authenticating => self.authenticate(now, out),
@@ -262,6 +273,7 @@ impl Connection {
             State::Authenticating => earliest(Some(self.setup_deadline), self.authentication_deadline()),
             State::Ready if self.is_idle() => earliest(Some(self.idle_deadline()), self.renewal),
             State::Ready => self.renewal,
+            State::Reauthenticating if self.awaits_library() => Some(self.setup_deadline),
             State::Reauthenticating => self.authentication_deadline(),
         };
         for queued in &self.queued {

@@ -84,6 +84,7 @@ impl World {
                 ConnAction::Reply(token, Err(error)) => self.failed.push((token.id, error)),
                 ConnAction::Ready => self.is_ready = true,
                 ConnAction::Throttled(_) => {}
+                ConnAction::Gss(call) => panic!("no password and no token is a matter of Kerberos: {call:?}"),
                 ConnAction::Close(reason) => self.closed = Some(reason),
             }
         }

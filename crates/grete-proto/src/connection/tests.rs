@@ -59,6 +59,7 @@ impl Line {
                 ConnAction::Reply(token, result) => self.replies.push((token.id, result)),
                 ConnAction::Ready => self.ready = true,
                 ConnAction::Throttled(span) => self.throttled.push(span),
+                ConnAction::Gss(call) => panic!("no login was set up: {call:?}"),
                 ConnAction::Close(reason) => self.closed = Some(reason),
             }
         }

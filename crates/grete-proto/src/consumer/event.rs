@@ -16,6 +16,7 @@ use crate::partition::error::PartitionError;
 use crate::partition::log_event::FetchLogEvent;
 use crate::position::StartPosition;
 use crate::request::AddressFault;
+use crate::sasl::GssResult;
 use crate::time::Nanos;
 use crate::transport::TransportAction;
 
@@ -52,6 +53,8 @@ pub enum ConsumerEvent {
     Frame(ConnId, Frame),
     /// A connection is closed.
     Closed(ConnId, CloseReason),
+    /// The GSSAPI library has answered a call for a connection.
+    Gss(ConnId, GssResult),
 
     /// Consume these topics as a member of the group.
     Subscribe(Vec<Arc<str>>),

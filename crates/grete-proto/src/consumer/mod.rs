@@ -151,6 +151,7 @@ impl ConsumerCore {
             ConsumerEvent::Connected(conn) => self.cluster(now, ClusterEvent::Connected(conn)),
             ConsumerEvent::Frame(conn, frame) => self.cluster(now, ClusterEvent::Frame(conn, frame)),
             ConsumerEvent::Closed(conn, reason) => self.cluster(now, ClusterEvent::Closed(conn, reason)),
+            ConsumerEvent::Gss(conn, result) => self.cluster(now, ClusterEvent::Gss(conn, result)),
             ConsumerEvent::Subscribe(topics) => self.subscribe(now, topics),
             ConsumerEvent::Assign { partitions, id } => {
                 self.assign(now, partitions, out);

@@ -10,6 +10,7 @@ use crate::ids::ConnId;
 use crate::producer::batch_promise::BatchPromise;
 use crate::producer::error::FatalError;
 use crate::producer::sender::event::SenderLogEvent;
+use crate::sasl::GssResult;
 use crate::time::Nanos;
 use crate::transport::TransportAction;
 
@@ -24,6 +25,8 @@ pub enum ProducerEvent {
     Frame(ConnId, Frame),
     /// A connection attempt failed, or an open connection was closed.
     Closed(ConnId, CloseReason),
+    /// The GSSAPI library has answered a call for a connection.
+    Gss(ConnId, GssResult),
     /// Records were appended, or a batch must be sent without further linger.
     Drain,
     /// Reject new records, send the pending ones, and drop what is left at the deadline. `Finished` follows.

@@ -92,6 +92,7 @@ impl ProducerCore {
             ProducerEvent::Connected(conn) => self.cluster(now, ClusterEvent::Connected(conn)),
             ProducerEvent::Frame(conn, frame) => self.cluster(now, ClusterEvent::Frame(conn, frame)),
             ProducerEvent::Closed(conn, reason) => self.cluster(now, ClusterEvent::Closed(conn, reason)),
+            ProducerEvent::Gss(conn, result) => self.cluster(now, ClusterEvent::Gss(conn, result)),
             ProducerEvent::Drain => self.step_sender(now, SenderEvent::Drain),
             ProducerEvent::Close { deadline } => self.step_sender(now, SenderEvent::Close { deadline }),
         }

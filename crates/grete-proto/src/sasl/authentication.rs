@@ -24,12 +24,13 @@ use zeroize::Zeroizing;
 use super::config::{Credentials, SaslConfig};
 use super::error::{SaslError, listed, printable};
 use super::exchange::{Exchange, Move};
+use super::gssapi::{GssCall, GssResult};
 use super::masking::without_secrets;
 use super::token::{Token, TokenState};
 use crate::time::{MILLI, Nanos};
 
-/// Rounds of SaslAuthenticate after which an exchange cannot end well: SCRAM, the longest, needs two.
-const MAX_ROUNDS: u32 = 4;
+/// Rounds of SaslAuthenticate after which an exchange cannot end well: GSSAPI, the longest, needs three or four.
+const MAX_ROUNDS: u32 = 8;
 
 /// Time between two looks for a token that the source has not given yet.
 const TOKEN_CHECK: Nanos = 10 * MILLI;
@@ -43,6 +44,8 @@ pub enum AuthenticationEvent<'a> {
     Handshake(SaslHandshakeResponse<'a>),
     /// Response to SaslAuthenticate.
     Authenticate(SaslAuthenticateResponse<'a>),
+    /// Answer to [`AuthenticationAction::Call`].
+    Gss(GssResult),
 }
 
 /// Output of [`Authentication::step`].
@@ -52,6 +55,8 @@ pub enum AuthenticationAction {
     Handshake(&'static str),
     /// Send SaslAuthenticate with these bytes.
     Authenticate(Zeroizing<Vec<u8>>),
+    /// Call the GSSAPI library, and give its answer to the machine.
+    Call(GssCall),
     /// The connection is authenticated.
     Done {
         /// Life of the session in milliseconds; 0: it does not end.
@@ -105,6 +110,12 @@ impl Authentication {
         matches!(self.state, State::Handshake)
     }
 
+    /// Returns whether the GSSAPI library is at work.
+    #[must_use]
+    pub fn awaits_library(&self) -> bool {
+        matches!(&self.state, State::Exchange { exchange, .. } if exchange.awaits_library())
+    }
+
     /// Handles one event and appends the resulting action. A response that does not fit the state fails.
     pub fn step(&mut self, now: Nanos, event: AuthenticationEvent<'_>, out: &mut Vec<AuthenticationAction>) {
         let result = match (std::mem::replace(&mut self.state, State::Ended), event) {
@@ -117,6 +128,10 @@ impl Authentication {
             (State::Exchange { exchange, rounds }, AuthenticationEvent::Authenticate(response)) => {
                 self.on_authenticate(exchange, rounds, &response).map(Some)
             }
+            (State::Exchange { mut exchange, rounds }, AuthenticationEvent::Gss(result)) => result
+                .map_err(SaslError::Kerberos)
+                .and_then(|answer| exchange.answer(answer))
+                .map(|next| Some(self.go_on(exchange, rounds, next, 0))),
             _ => Err(SaslError::IllegalState { request: "the response" }),
         };
         match result {
@@ -159,8 +174,7 @@ impl Authentication {
             ErrorCode::NONE => {
                 let token = self.token()?;
                 let (exchange, first) = Exchange::begin(&self.config, token);
-                self.state = State::Exchange { exchange, rounds: 1 };
-                Ok(AuthenticationAction::Authenticate(first))
+                Ok(self.go_on(exchange, 0, first, 0))
             }
             ErrorCode::UNSUPPORTED_SASL_MECHANISM => Err(SaslError::UnsupportedMechanism {
                 mechanism: self.config.mechanism(),
@@ -198,14 +212,24 @@ impl Authentication {
                 return Err(SaslError::Code { request: REQUEST, code, message });
             }
         }
-        match exchange.respond(&self.config, &response.auth_bytes)? {
-            Move::Done => Ok(AuthenticationAction::Done { session_lifetime_ms: response.session_lifetime_ms }),
-            Move::Send(_) if rounds >= MAX_ROUNDS => {
-                Err(SaslError::Malformed { mechanism, problem: "the exchange does not end" })
-            }
+        let next = exchange.respond(&self.config, &response.auth_bytes)?;
+        if rounds >= MAX_ROUNDS && !matches!(next, Move::Done) {
+            return Err(SaslError::Malformed { mechanism, problem: "the exchange does not end" });
+        }
+        Ok(self.go_on(exchange, rounds, next, response.session_lifetime_ms))
+    }
+
+    /// Makes the next move of the exchange. `rounds`: messages that were sent before.
+    fn go_on(&mut self, exchange: Exchange, rounds: u32, next: Move, session_lifetime_ms: i64) -> AuthenticationAction {
+        match next {
+            Move::Done => AuthenticationAction::Done { session_lifetime_ms },
             Move::Send(bytes) => {
                 self.state = State::Exchange { exchange, rounds: rounds + 1 };
-                Ok(AuthenticationAction::Authenticate(bytes))
+                AuthenticationAction::Authenticate(bytes)
+            }
+            Move::Call(call) => {
+                self.state = State::Exchange { exchange, rounds };
+                AuthenticationAction::Call(call)
             }
         }
     }

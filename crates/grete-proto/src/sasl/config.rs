@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use ring::hmac;
 use zeroize::Zeroizing;
 
+use super::gssapi::KerberosConfig;
 use super::mechanism::Mechanism;
 use super::token::TokenStore;
 use crate::secret::Secret;
@@ -26,6 +27,8 @@ pub enum Credentials {
     },
     /// Bearer token that another thread keeps fresh.
     Token(Arc<TokenStore>),
+    /// Tickets of Kerberos.
+    Kerberos(Arc<KerberosConfig>),
 }
 
 /// Bytes that make nonces unpredictable.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use grete_wire::error_code::ErrorCode;
 
+use super::kerberos_failure::KerberosFailure;
 use super::mechanism::Mechanism;
 
 /// Bytes of a broker's text that an error repeats.
@@ -87,6 +88,9 @@ pub enum SaslError {
         /// Whether the source has failed several times in a row, or hangs.
         lasts: bool,
     },
+    /// Kerberos gives no way to log in.
+    #[error("no login by Kerberos: {0}")]
+    Kerberos(KerberosFailure),
     /// The broker answered with another error.
     #[error("the broker answered {request} with {} ({}): {message}", .code.name(), .code.0)]
     Code {
@@ -111,7 +115,8 @@ impl SaslError {
             | Self::IllegalState { .. }
             | Self::ServerSignature
             | Self::Malformed { .. }
-            | Self::NoToken { .. } => true,
+            | Self::NoToken { .. }
+            | Self::Kerberos(_) => true,
             Self::Code { .. } => false,
         }
     }
@@ -126,6 +131,7 @@ impl SaslError {
             Self::ServerSignature => "server",
             Self::Malformed { .. } => "malformed",
             Self::NoToken { .. } => "token",
+            Self::Kerberos(_) => "kerberos",
             Self::Code { .. } => "broker",
         }
     }
@@ -136,6 +142,10 @@ fn cure(mechanism: Mechanism) -> &'static str {
         Mechanism::OAuthBearer => {
             "the token has expired, or the broker does not accept its issuer, audience or scope; check the source of the \
              token, and compare the clock of this machine with the broker's"
+        }
+        Mechanism::Gssapi => {
+            "the broker's log has the reason; often its keytab lacks the key of its principal, its clock differs, or \
+             sasl.kerberos.principal.to.local.rules has no rule for the client's principal"
         }
         Mechanism::Plain => "check sasl.username and sasl.password",
         Mechanism::ScramSha256 | Mechanism::ScramSha512 => {

@@ -6,6 +6,7 @@ use zeroize::Zeroizing;
 
 use super::config::{Credentials, SaslConfig};
 use super::error::{SaslError, printable};
+use super::gssapi::{GssAnswer, GssCall, Gssapi};
 use super::masking::without_secrets;
 use super::mechanism::Mechanism;
 use super::scram::Scram;
@@ -17,6 +18,8 @@ use super::{oauthbearer, plain};
 pub(super) enum Move {
     /// Send these bytes.
     Send(Zeroizing<Vec<u8>>),
+    /// Call the GSSAPI library, and give its answer to [`Exchange::answer`].
+    Call(GssCall),
     /// The mechanism has all it needs.
     Done,
 }
@@ -26,6 +29,7 @@ pub(super) enum Move {
 pub(super) enum Exchange {
     Plain,
     Scram(Scram),
+    Gssapi(Gssapi),
     /// `token`: the token that was sent. `challenge`: the error that the server sent as JSON, already confirmed.
     OAuthBearer {
         token: Option<Arc<Token>>,
@@ -35,16 +39,22 @@ pub(super) enum Exchange {
 
 impl Exchange {
     /// Begins a login. `token`: the bearer token of OAUTHBEARER.
-    pub(super) fn begin(config: &SaslConfig, token: Option<Arc<Token>>) -> (Self, Zeroizing<Vec<u8>>) {
+    pub(super) fn begin(config: &SaslConfig, token: Option<Arc<Token>>) -> (Self, Move) {
         match (config.mechanism(), config.credentials()) {
             (Mechanism::ScramSha256 | Mechanism::ScramSha512, _) => {
                 let (scram, first) = Scram::begin(config);
-                (Self::Scram(scram), Zeroizing::new(first))
+                (Self::Scram(scram), Move::Send(Zeroizing::new(first)))
             }
-            (_, Credentials::Password { username, password }) => (Self::Plain, plain::message(username, password)),
+            (_, Credentials::Password { username, password }) => {
+                (Self::Plain, Move::Send(plain::message(username, password)))
+            }
             (_, Credentials::Token(_)) => {
                 let first = token.as_deref().map(oauthbearer::message).unwrap_or_default();
-                (Self::OAuthBearer { token, challenge: None }, first)
+                (Self::OAuthBearer { token, challenge: None }, Move::Send(first))
+            }
+            (_, Credentials::Kerberos(kerberos)) => {
+                let (gssapi, call) = Gssapi::begin(kerberos);
+                (Self::Gssapi(gssapi), Move::Call(call))
             }
         }
     }
@@ -54,6 +64,7 @@ impl Exchange {
         match self {
             Self::Plain => Ok(Move::Done),
             Self::Scram(scram) => Ok(scram.respond(config, bytes)?.map_or(Move::Done, Move::Send)),
+            Self::Gssapi(gssapi) => gssapi.respond(bytes),
             Self::OAuthBearer { challenge: None, .. } if bytes.is_empty() => Ok(Move::Done),
             Self::OAuthBearer { token, challenge } => match challenge.take() {
                 None => {
@@ -65,6 +76,19 @@ impl Exchange {
                 Some(text) => Err(SaslError::Refused { mechanism: Mechanism::OAuthBearer, message: text.into() }),
             },
         }
+    }
+
+    /// Handles the answer of the GSSAPI library.
+    pub(super) fn answer(&mut self, answer: GssAnswer) -> Result<Move, SaslError> {
+        match self {
+            Self::Gssapi(gssapi) => gssapi.answer(answer),
+            _ => Err(SaslError::IllegalState { request: "an answer of the GSSAPI library" }),
+        }
+    }
+
+    /// Returns whether the GSSAPI library is at work.
+    pub(super) fn awaits_library(&self) -> bool {
+        matches!(self, Self::Gssapi(gssapi) if gssapi.awaits_library())
     }
 
     /// Returns the token that was sent; `None`: the mechanism has none.

@@ -14,11 +14,13 @@ pub enum Mechanism {
     ScramSha512,
     /// OAUTHBEARER (RFC 7628): sends a bearer token.
     OAuthBearer,
+    /// GSSAPI (RFC 4752): proves by Kerberos tickets.
+    Gssapi,
 }
 
 impl Mechanism {
     /// All mechanisms.
-    pub const ALL: [Self; 4] = [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OAuthBearer];
+    pub const ALL: [Self; 5] = [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OAuthBearer, Self::Gssapi];
 
     /// Returns the registered name.
     #[must_use]
@@ -28,6 +30,7 @@ impl Mechanism {
             Self::ScramSha256 => "SCRAM-SHA-256",
             Self::ScramSha512 => "SCRAM-SHA-512",
             Self::OAuthBearer => "OAUTHBEARER",
+            Self::Gssapi => "GSSAPI",
         }
     }
 

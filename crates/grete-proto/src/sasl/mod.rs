@@ -1,12 +1,12 @@
 //! SASL authentication of a connection (KIP-43, KIP-152, KIP-368), without I/O.
 //!
 //! ```text
-//! Connection --AuthenticationEvent--> Authentication --> Exchange (plain, scram, oauthbearer)
+//! Connection --AuthenticationEvent--> Authentication --> Exchange (plain, scram, oauthbearer, gssapi)
 //!            <-Send, Done, Failed-----
 //! ```
 //!
 //! - [`authentication`]: SaslHandshake, then SaslAuthenticate until the mechanism is done.
-//! - `plain`, `scram`, `oauthbearer`: one mechanism each. A mechanism answers challenges and knows no request.
+//! - `plain`, `scram`, `oauthbearer`, [`gssapi`]: one mechanism each. A mechanism answers challenges and knows no request.
 //! - [`token`]: the bearer token that another thread keeps fresh.
 //! - [`config`]: mechanism and credentials of a client.
 //!
@@ -19,6 +19,8 @@ pub mod authentication;
 pub mod config;
 pub mod error;
 mod exchange;
+pub mod gssapi;
+mod kerberos_failure;
 mod masking;
 mod mechanism;
 mod oauthbearer;
@@ -27,9 +29,13 @@ mod scram;
 pub mod token;
 
 #[cfg(test)]
+mod gssapi_tests;
+#[cfg(test)]
 mod tests;
 
 pub use config::{Credentials, SaslConfig};
 pub use error::SaslError;
+pub use gssapi::{GssAnswer, GssCall, GssResult, KerberosConfig};
+pub use kerberos_failure::{KerberosFailure, KerberosFailureKind};
 pub use mechanism::Mechanism;
 pub use token::{Token, TokenError, TokenState, TokenStore};

@@ -61,7 +61,7 @@ impl Scram {
     fn begin_with(config: &SaslConfig, nonce: String) -> (Self, Vec<u8>) {
         let username = match config.credentials() {
             Credentials::Password { username, .. } => username.expose().to_owned(),
-            Credentials::Token(_) => String::new(),
+            Credentials::Token(_) | Credentials::Kerberos(_) => String::new(),
         };
         let bare = format!("n={},r={nonce}", quote(&prepare(&username, config.normalizes())));
         let first = format!("n,,{bare}").into_bytes();
@@ -176,7 +176,7 @@ fn password(config: &SaslConfig) -> Zeroizing<Vec<u8>> {
         Credentials::Password { password, .. } => {
             Zeroizing::new(prepare(password.expose(), config.normalizes()).into_owned().into_bytes())
         }
-        Credentials::Token(_) => Zeroizing::default(),
+        Credentials::Token(_) | Credentials::Kerberos(_) => Zeroizing::default(),
     }
 }
 

@@ -53,6 +53,7 @@ impl World<'_> {
                 let Some(link) = self.link_of(slot, role, conn) else { return };
                 self.write(link, &bytes.to_vec());
             }
+            TransportAction::Gss { .. } => unreachable!("no client of the simulation logs in"),
             TransportAction::CloseConn(conn) => {
                 let Some(link) = self.link_of(slot, role, conn) else { return };
                 self.drop_link(link);

@@ -252,6 +252,7 @@ impl Simulator {
                     self.connect(conn, &host);
                 }
                 ProducerAction::Transport(TransportAction::Write { conn, bytes }) => self.write(conn, &bytes.to_vec()),
+                ProducerAction::Transport(TransportAction::Gss { .. }) => panic!("no login was set up"),
                 ProducerAction::Transport(TransportAction::CloseConn(conn)) => {
                     self.believed.remove(&conn);
                     self.abandon(conn);
