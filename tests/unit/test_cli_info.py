@@ -206,6 +206,8 @@ def test_what_counts_as_a_secret(name: str) -> None:
         ("sasl.mechanisms", "PLAIN"),
         ("ssl.keystore.location", "/etc/key"),
         ("ssl.keystore.type", "PEM"),
+        ("sasl.kerberos.keytab", "/etc/keytab"),
+        ("sasl.kerberos.service.name", "kafka"),
         ("ssl.ca.location", "/etc/ca"),
         ("group", "monkeys"),
         ("key.deserializer", "bytes"),

@@ -44,6 +44,7 @@ def test_the_blocks_to_copy_are_complete() -> None:
         "AWS_MSK_IAM",
         "AZURE",
         "GCP",
+        "GSSAPI",
     }
     for kafka in found:
         check(kafka)

@@ -12,7 +12,7 @@ use mio::{Events, Interest, Poll};
 
 use crate::clock::Clock;
 use crate::handle::{LoopHandle, SharedLoop};
-use crate::kerberos::Worker;
+use crate::kerberos;
 use crate::loop_state::{LoopState, WAKE};
 use crate::protocol::{Protocol, Waker};
 use crate::resolver::Resolver;
@@ -42,7 +42,7 @@ impl<P: Protocol> EventLoop<P> {
         let waker = Waker(Arc::new(wake));
         let registry = NotInherited::create(|| poll.registry().try_clone())?;
         let resolver = Resolver::new(waker.clone());
-        let kerberos = Worker::new(waker.clone());
+        let kerberos = kerberos::worker(waker.clone());
         let state =
             LoopState::new(registry, resolver, kerberos, clock, slabs, max_frame_bytes, protocol(waker.clone()));
         Ok(Self { poll, shared: Arc::new(SharedLoop::new(state, waker)) })

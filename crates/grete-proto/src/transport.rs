@@ -33,7 +33,7 @@ pub enum TransportAction {
         conn: ConnId,
         /// Host name of the broker: part of its principal.
         host: Arc<str>,
-        /// What to do.
+        /// Call of the library.
         call: GssCall,
     },
     /// Close the socket, without an event in response; its later events are ignored.

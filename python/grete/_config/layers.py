@@ -41,7 +41,7 @@ _SECRET = re.compile(
 # These settings say how secrets are kept and sent, and where. One needs to see them when the connection fails.
 _NOT_SECRET = re.compile(
     r"^sasl\.mechanisms?$|^sasl\.allow\.plaintext$|^sasl\.oauthbearer\.(method|scope)$|\.(file|url|provider)$|"
-    r"\.(location|type|algorithm)$|^sasl\.(login|oauthbearer)\..*(\.ms|\.seconds)$"
+    r"\.(location|type|algorithm)$|^sasl\.kerberos\.(service\.name|keytab)$|^sasl\.(login|oauthbearer)\..*(\.ms|\.seconds)$"
 )
 # A function: the only setting of Kafka's clients that is no text. A name stands for the function in all layers.
 _TOKEN_PROVIDER = "sasl.oauthbearer.token.provider"  # noqa: S105

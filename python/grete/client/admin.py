@@ -101,6 +101,9 @@ class Admin:
         sasl.oauthbearer.extensions (str, default not set).
         sasl.oauthbearer.token.file (str, default not set).
         sasl.oauthbearer.token.provider (str, default not set).
+        sasl.kerberos.service.name (str, default not set).
+        sasl.kerberos.principal (str, default not set).
+        sasl.kerberos.keytab (str, default not set).
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:

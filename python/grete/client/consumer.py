@@ -99,6 +99,9 @@ class Consumer:
         sasl.oauthbearer.extensions (str, default not set).
         sasl.oauthbearer.token.file (str, default not set).
         sasl.oauthbearer.token.provider (str, default not set).
+        sasl.kerberos.service.name (str, default not set).
+        sasl.kerberos.principal (str, default not set).
+        sasl.kerberos.keytab (str, default not set).
         group.id (str, default not set).
         group.instance.id (str, default not set).
         auto.offset.reset (str, default earliest).

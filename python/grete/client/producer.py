@@ -134,6 +134,9 @@ class Producer(_native.Producer):
         sasl.oauthbearer.extensions (str, default not set).
         sasl.oauthbearer.token.file (str, default not set).
         sasl.oauthbearer.token.provider (str, default not set).
+        sasl.kerberos.service.name (str, default not set).
+        sasl.kerberos.principal (str, default not set).
+        sasl.kerberos.keytab (str, default not set).
         acks (str, default all).
         enable.idempotence (bool, default true).
         max.in.flight.requests.per.connection (int, default 5).

@@ -275,8 +275,9 @@ CLIENT = {
     ),
     "broker.login_failed": EventSpec(
         (ERROR, DEBUG),
-        "A broker refuses the login by SASL, or there is no token for it. ERROR once, DEBUG until a login succeeds. "
-        "`kind` is refused, mechanism, listener, server, malformed or token; `reason` has the cure.",
+        "A broker refuses the login by SASL, or there is no token or ticket for it. ERROR once, DEBUG until a login "
+        "succeeds. `kind` is refused, mechanism, listener, server, malformed, token or kerberos; `reason` has the "
+        "cure.",
         "address: str, kind: str, reason: str",
     ),
     "broker.login_recovered": EventSpec((INFO,), "A login succeeded after failures.", "address: str"),

@@ -15,7 +15,7 @@ const GSS_C_MUTUAL_FLAG: u32 = 2;
 const GSS_C_REPLAY_FLAG: u32 = 4;
 const GSS_C_SEQUENCE_FLAG: u32 = 8;
 const GSS_C_INTEG_FLAG: u32 = 32;
-/// Proofs that both sides need: who the broker is, and that nobody has changed the last two messages.
+/// Proofs that both sides need: who the broker is, and that the last two messages were not changed on the way.
 const FLAGS: u32 = GSS_C_MUTUAL_FLAG | GSS_C_REPLAY_FLAG | GSS_C_SEQUENCE_FLAG | GSS_C_INTEG_FLAG;
 /// Flags without which a complete context is not trusted.
 const NEEDED: u32 = GSS_C_MUTUAL_FLAG | GSS_C_INTEG_FLAG;
@@ -67,7 +67,7 @@ struct Oid {
     elements: *const c_void,
 }
 
-// SAFETY: the elements are bytes of a static that nobody changes.
+// SAFETY: the elements are bytes of a static that never changes.
 unsafe impl Sync for Oid {}
 
 impl Oid {
@@ -323,7 +323,7 @@ impl Library {
         let bytes = if buffer.value.is_null() || buffer.length == 0 {
             Vec::new()
         } else {
-            // SAFETY: the library has filled the buffer with this many bytes, and nobody has released it.
+            // SAFETY: the library has filled the buffer with this many bytes, and it is not released yet.
             unsafe { slice::from_raw_parts(buffer.value.cast::<u8>(), buffer.length) }.to_vec()
         };
         let mut minor = 0;

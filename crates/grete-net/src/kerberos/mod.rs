@@ -5,7 +5,7 @@
 //!                <------NetEvent::Gss-----         results <--
 //! ```
 //!
-//! - [`worker`]: the thread, since the library blocks while it asks the KDC.
+//! - `worker`: the thread, since the library blocks while it asks the KDC.
 //! - `login`: the calls of each connection, in order, with one context each.
 //! - `library`: the functions of the library, found by `dlopen`; the only unsafe code.
 //! - `failure`: errors of the library in words, with their cures.
@@ -19,6 +19,14 @@
 mod failure;
 mod library;
 mod login;
-pub(crate) mod worker;
+mod worker;
 
+use std::sync::Arc;
+
+use crate::protocol::Waker;
 pub(crate) use worker::Worker;
+
+/// Returns the worker of a new client; its thread starts with the first login by Kerberos.
+pub(crate) fn worker(waker: Waker) -> Worker {
+    Worker::new(waker, Arc::new(|| Box::new(login::Logins::default())))
+}

@@ -15,11 +15,10 @@ use std::thread::{Builder, JoinHandle};
 use grete_proto::ids::ConnId;
 use grete_proto::sasl::{GssCall, GssResult, KerberosFailure, KerberosFailureKind};
 
-use super::login::Logins;
 use crate::protocol::Waker;
 
-/// What the thread does; tests have their own.
-pub(crate) trait Provider {
+/// Maker of the calls; tests have their own.
+pub(super) trait Provider {
     /// Makes a call, which may block.
     fn call(&mut self, conn: ConnId, host: &str, call: GssCall) -> GssResult;
     /// Ends the context of a connection.
@@ -27,7 +26,7 @@ pub(crate) trait Provider {
 }
 
 /// Makes the provider, on the thread: handles of the library stay there.
-type MakeProvider = Arc<dyn Fn() -> Box<dyn Provider> + Send + Sync>;
+pub(super) type MakeProvider = Arc<dyn Fn() -> Box<dyn Provider> + Send + Sync>;
 
 enum Command {
     Call { conn: ConnId, host: Arc<str>, call: GssCall },
@@ -87,11 +86,7 @@ impl fmt::Debug for Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(waker: Waker) -> Self {
-        Self::with_provider(waker, Arc::new(|| Box::new(Logins::default())))
-    }
-
-    fn with_provider(waker: Waker, provider: MakeProvider) -> Self {
+    pub(super) fn new(waker: Waker, provider: MakeProvider) -> Self {
         let fork_generation = grete_sys::fork::generation();
         Self { waker, shared: Arc::default(), thread: None, fork_generation, provider }
     }
@@ -218,7 +213,7 @@ mod tests {
         let goes_on = Arc::new(Mutex::new(goes_on));
         let provider = move || -> Box<dyn Provider> { Box::new(Fake { said: said.clone(), goes_on: goes_on.clone() }) };
         let waker = Waker(Arc::new(EventFd::new().expect("a descriptor")));
-        (Worker::with_provider(waker, Arc::new(provider)), says, go_on)
+        (Worker::new(waker, Arc::new(provider)), says, go_on)
     }
 
     fn drained(worker: &Worker, count: usize) -> Vec<(ConnId, GssResult)> {

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::config::{Credentials, SaslConfig};
 use super::error::{SaslError, printable};
-use super::gssapi::{GssAnswer, GssCall, Gssapi};
+use super::gssapi::{GssAnswer, GssCall, Gssapi, Next};
 use super::masking::without_secrets;
 use super::mechanism::Mechanism;
 use super::scram::Scram;
@@ -22,6 +22,16 @@ pub(super) enum Move {
     Call(GssCall),
     /// The mechanism has all it needs.
     Done,
+}
+
+impl From<Next> for Move {
+    fn from(next: Next) -> Self {
+        match next {
+            Next::Send(bytes) => Self::Send(Zeroizing::new(bytes)),
+            Next::Call(call) => Self::Call(call),
+            Next::Done => Self::Done,
+        }
+    }
 }
 
 /// Exchange of one login.
@@ -64,7 +74,7 @@ impl Exchange {
         match self {
             Self::Plain => Ok(Move::Done),
             Self::Scram(scram) => Ok(scram.respond(config, bytes)?.map_or(Move::Done, Move::Send)),
-            Self::Gssapi(gssapi) => gssapi.respond(bytes),
+            Self::Gssapi(gssapi) => gssapi.respond(bytes).map(Move::from),
             Self::OAuthBearer { challenge: None, .. } if bytes.is_empty() => Ok(Move::Done),
             Self::OAuthBearer { token, challenge } => match challenge.take() {
                 None => {
@@ -81,7 +91,7 @@ impl Exchange {
     /// Handles the answer of the GSSAPI library.
     pub(super) fn answer(&mut self, answer: GssAnswer) -> Result<Move, SaslError> {
         match self {
-            Self::Gssapi(gssapi) => gssapi.answer(answer),
+            Self::Gssapi(gssapi) => gssapi.answer(answer).map(Move::from),
             _ => Err(SaslError::IllegalState { request: "an answer of the GSSAPI library" }),
         }
     }

@@ -16,10 +16,7 @@
 
 use std::sync::Arc;
 
-use zeroize::Zeroizing;
-
 use super::error::SaslError;
-use super::exchange::Move;
 use super::kerberos_failure::KerberosFailure;
 use super::mechanism::Mechanism;
 
@@ -77,6 +74,17 @@ pub enum GssAnswer {
 /// Result of a [`GssCall`].
 pub type GssResult = Result<GssAnswer, KerberosFailure>;
 
+/// Next move of the client.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Send these bytes, which are no secret.
+    Send(Vec<u8>),
+    /// Call the library.
+    Call(GssCall),
+    /// The mechanism has all it needs.
+    Done,
+}
+
 /// Exchange of one login.
 #[derive(Debug)]
 pub(super) struct Gssapi {
@@ -109,7 +117,7 @@ impl Gssapi {
     }
 
     /// Handles the bytes of a successful SaslAuthenticate response.
-    pub(super) fn respond(&mut self, bytes: &[u8]) -> Result<Move, SaslError> {
+    pub(super) fn respond(&mut self, bytes: &[u8]) -> Result<Next, SaslError> {
         if bytes.len() > MAX_TOKEN_BYTES {
             return Err(malformed("it is longer than 512 KiB"));
         }
@@ -119,26 +127,26 @@ impl Gssapi {
             }
             State::Token { is_complete: false } => {
                 self.state = State::MakesToken;
-                Ok(Move::Call(GssCall::Step(bytes.to_vec())))
+                Ok(Next::Call(GssCall::Step(bytes.to_vec())))
             }
             State::Token { is_complete: true } => {
                 self.state = State::ReadsOffer;
-                Ok(Move::Call(GssCall::Unwrap(bytes.to_vec())))
+                Ok(Next::Call(GssCall::Unwrap(bytes.to_vec())))
             }
-            State::Choice => Ok(Move::Done),
+            State::Choice => Ok(Next::Done),
             State::MakesToken | State::ReadsOffer | State::SignsChoice => Err(malformed("it was not asked for")),
         }
     }
 
     /// Handles the answer of the library.
-    pub(super) fn answer(&mut self, answer: GssAnswer) -> Result<Move, SaslError> {
+    pub(super) fn answer(&mut self, answer: GssAnswer) -> Result<Next, SaslError> {
         match (self.state, answer) {
             (State::MakesToken, GssAnswer::Token { token, is_complete }) => {
                 if token.is_empty() && !is_complete {
                     return Err(malformed("the library has no answer to it"));
                 }
                 self.state = State::Token { is_complete };
-                Ok(Move::Send(Zeroizing::new(token)))
+                Ok(Next::Send(token))
             }
             (State::ReadsOffer, GssAnswer::Unwrapped(offer)) => {
                 let [layers, ..] = *<&[u8; 4]>::try_from(&*offer)
@@ -150,11 +158,11 @@ impl Gssapi {
                     ));
                 }
                 self.state = State::SignsChoice;
-                Ok(Move::Call(GssCall::Wrap(CHOICE.to_vec())))
+                Ok(Next::Call(GssCall::Wrap(CHOICE.to_vec())))
             }
             (State::SignsChoice, GssAnswer::Wrapped(bytes)) => {
                 self.state = State::Choice;
-                Ok(Move::Send(Zeroizing::new(bytes)))
+                Ok(Next::Send(bytes))
             }
             _ => Err(malformed("the library's answer does not fit it")),
         }

@@ -1,6 +1,7 @@
 //! How a client logs in: the settings of SASL, from the names that Java and librdkafka give them.
 
 mod jaas;
+mod kerberos;
 pub(super) mod table;
 #[cfg(test)]
 mod tests;
@@ -8,7 +9,7 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-use grete_proto::sasl::{Credentials, Mechanism, SaslConfig, TokenStore};
+use grete_proto::sasl::{Credentials, KerberosConfig, Mechanism, SaslConfig, TokenStore};
 use grete_proto::secret::Secret;
 use grete_sys::random::random;
 
@@ -33,6 +34,7 @@ pub struct SaslSettings {
 enum Login {
     Password { username: Secret, password: Secret },
     Token(TokenSource),
+    Kerberos(Arc<KerberosConfig>),
 }
 
 /// Source of OAUTHBEARER tokens, and where they are put.
@@ -83,28 +85,28 @@ impl SaslSettings {
                 ),
             ));
         }
-        let login = if mechanism == Mechanism::OAuthBearer {
-            Login::Token(token_source(settings, preset, &jaas)?)
-        } else {
-            password_login(settings, mechanism, &jaas)?
+        let login = match mechanism {
+            Mechanism::OAuthBearer => Login::Token(token_source(settings, preset, &jaas)?),
+            Mechanism::Gssapi => Login::Kerberos(Arc::new(kerberos::login(settings, &jaas)?)),
+            _ => password_login(settings, mechanism, &jaas)?,
         };
         Ok(Some(Self { mechanism, login, is_exposed }))
     }
 
-    /// Returns the source of tokens; `None`: the mechanism has a password.
+    /// Returns the source of tokens; `None`: the mechanism has none.
     #[must_use]
     pub fn token_source(&self) -> Option<&TokenSource> {
         match &self.login {
             Login::Token(source) => Some(source),
-            Login::Password { .. } => None,
+            Login::Password { .. } | Login::Kerberos(_) => None,
         }
     }
 
-    /// Returns the user name of the login; `None`: a token names the user.
+    /// Returns the user name of the login; `None`: a token or a ticket names the user.
     pub(super) fn user(&self) -> Option<&str> {
         match &self.login {
             Login::Password { username, .. } => Some(username.expose()),
-            Login::Token(_) => None,
+            Login::Token(_) | Login::Kerberos(_) => None,
         }
     }
 
@@ -121,6 +123,7 @@ impl SaslSettings {
             Login::Password { username, password } => {
                 Credentials::Password { username: username.clone(), password: password.clone() }
             }
+            Login::Kerberos(config) => Credentials::Kerberos(Arc::clone(config)),
             Login::Token(source) => Credentials::Token(source.store.clone().unwrap_or_else(|| {
                 let store = TokenStore::default();
                 store.fail("nothing gives tokens: set sasl.oauthbearer.token.provider", true);
@@ -155,6 +158,7 @@ fn mechanism(
     let implied = match (given, jaas.module.as_str()) {
         ("", "PlainLoginModule") => "PLAIN",
         ("", "OAuthBearerLoginModule") => "OAUTHBEARER",
+        ("", "Krb5LoginModule") => "GSSAPI",
         ("", _) if settings.text("sasl.oauthbearer.method") == "oidc" => "OAUTHBEARER",
         _ => given,
     };
@@ -163,8 +167,8 @@ fn mechanism(
         return Err(missing(
             NAME,
             format!(
-                "security.protocol={protocol} needs {NAME}: give PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, as \
-                 the broker offers it"
+                "security.protocol={protocol} needs {NAME}: give PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or \
+                 GSSAPI, as the broker offers it"
             ),
         ));
     }
@@ -174,14 +178,10 @@ fn mechanism(
     if let Some((_, preset)) = PRESETS.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(implied)) {
         return Ok((Mechanism::OAuthBearer, Some(preset)));
     }
-    if implied.eq_ignore_ascii_case("GSSAPI") {
-        let message = format!("{NAME} = \"GSSAPI\" (Kerberos) is not built yet; use SCRAM-SHA-512 or OAUTHBEARER");
-        return Err(ConfigError { setting: NAME.to_owned(), message, kind: ConfigErrorKind::NotSupported });
-    }
     Err(invalid(
         NAME,
         format!(
-            "{NAME} = {implied:?} cannot be used: give PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; or \
+            "{NAME} = {implied:?} cannot be used: give PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI; or \
              AWS_MSK_IAM, AZURE or GCP"
         ),
     ))
@@ -193,6 +193,7 @@ fn check_module(mechanism: Mechanism, jaas: &JaasLine) -> Result<(), ConfigError
         Mechanism::Plain => "PlainLoginModule",
         Mechanism::ScramSha256 | Mechanism::ScramSha512 => "ScramLoginModule",
         Mechanism::OAuthBearer => "OAuthBearerLoginModule",
+        Mechanism::Gssapi => "Krb5LoginModule",
     };
     // The module of AWS's own library comes with the mechanism AWS_MSK_IAM.
     if jaas.module.is_empty() || jaas.module == expected || jaas.module == "IAMLoginModule" {
@@ -265,7 +266,13 @@ fn check_no_unused_login(settings: &Settings) -> Result<(), ConfigError> {
     if settings.explicit("security.protocol").is_some() {
         return Ok(());
     }
-    let texts = ["sasl.mechanism", "sasl.username", "sasl.password.file", "sasl.oauthbearer.token.endpoint.url"];
+    let texts = [
+        "sasl.mechanism",
+        "sasl.username",
+        "sasl.password.file",
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.kerberos.keytab",
+    ];
     let text = texts.into_iter().find(|name| settings.explicit(name).is_some_and(|value| !value.is_empty()));
     let secret = ["sasl.password", "sasl.jaas.config"].into_iter().find(|name| settings.secret(name).is_some());
     match text.or(secret) {

@@ -3,7 +3,9 @@
 use crate::config::setting::{Kind, Setting, supported, unsupported};
 
 const METHOD: &[(&str, &str)] = &[("default", "default"), ("oidc", "oidc")];
-const KERBEROS_HINT: &str = "use SCRAM-SHA-512 or OAUTHBEARER: Kerberos (GSSAPI) is not built yet";
+const KINIT_HINT: &str = "leave it out: Grete runs no command; with sasl.kerberos.keytab it gets tickets and renews them itself, and without it, it uses the tickets of kinit or k5start";
+const RELOGIN_HINT: &str =
+    "leave it out: the Kerberos library gets a new ticket from the keytab when half of a ticket's life is over";
 const HANDLER_HINT: &str = "leave it out: set sasl.oauthbearer.token.endpoint.url, sasl.oauthbearer.token.file or sasl.oauthbearer.token.provider";
 const HANDLERS: &[&str] = &[
     "",
@@ -36,6 +38,9 @@ pub(in crate::config) static SASL: &[Setting] = &[
     supported("sasl.oauthbearer.extensions", &[], "", Kind::Text),
     supported("sasl.oauthbearer.token.file", &[], "", Kind::Text),
     supported("sasl.oauthbearer.token.provider", &[], "", Kind::Text),
+    supported("sasl.kerberos.service.name", &[], "", Kind::Text),
+    supported("sasl.kerberos.principal", &[], "", Kind::Text),
+    supported("sasl.kerberos.keytab", &[], "", Kind::Text),
     unsupported("sasl.oauthbearer.grant.type", &["client_credentials"], "only client_credentials is built"),
     unsupported("sasl.login.callback.handler.class", HANDLERS, HANDLER_HINT),
     unsupported("sasl.client.callback.handler.class", CLIENT_HANDLERS, HANDLER_HINT),
@@ -45,8 +50,8 @@ pub(in crate::config) static SASL: &[Setting] = &[
     unsupported("sasl.login.refresh.buffer.seconds", &["300"], REFRESH_HINT),
     unsupported("sasl.login.refresh.min.period.seconds", &["60"], REFRESH_HINT),
     unsupported("enable.sasl.oauthbearer.unsecure.jwt", &["false"], HANDLER_HINT),
-    unsupported("sasl.kerberos.service.name", &["", "kafka"], KERBEROS_HINT),
-    unsupported("sasl.kerberos.kinit.cmd", &[""], KERBEROS_HINT),
-    unsupported("sasl.kerberos.principal", &["", "kafkaclient"], KERBEROS_HINT),
-    unsupported("sasl.kerberos.keytab", &[""], KERBEROS_HINT),
+    unsupported("sasl.kerberos.kinit.cmd", &[""], KINIT_HINT),
+    unsupported("sasl.kerberos.min.time.before.relogin", &["60000"], RELOGIN_HINT),
+    unsupported("sasl.kerberos.ticket.renew.window.factor", &["0.8"], RELOGIN_HINT),
+    unsupported("sasl.kerberos.ticket.renew.jitter", &["0.05"], RELOGIN_HINT),
 ];

@@ -94,7 +94,7 @@ fn what_is_missing_or_wrong_is_named_with_the_cure() {
     let user = [("sasl.username", "u"), ("sasl.password", "s3cret")];
     for (pairs, says) in [
         (&user[..], "give PLAIN, SCRAM-SHA-256"),
-        (&[("sasl.mechanism", "GSSAPI")], "Kerberos"),
+        (&[("sasl.mechanism", "GSSAPI")], "usually kafka"),
         (&[("sasl.mechanism", "DIGEST-MD5")], "AWS_MSK_IAM, AZURE or GCP"),
         (&[("sasl.mechanism", "PLAIN")], "needs sasl.username"),
         (&[("sasl.mechanism", "PLAIN"), ("sasl.username", "u")], "GRETE_KAFKA_SASL_PASSWORD"),
@@ -142,4 +142,79 @@ fn entries_show_no_secret() {
     .expect("fits");
     let text = format!("{config:?} {:?}", config.entries());
     assert!(!text.contains("s3cret") && text.contains("********"), "{text}");
+}
+
+fn kerberos(pairs: &[(&str, &str)]) -> grete_proto::sasl::KerberosConfig {
+    let sasl = sasl(pairs);
+    assert_eq!((sasl.mechanism, sasl.user().is_none()), (Mechanism::Gssapi, true));
+    let core = sasl.to_core();
+    assert!(!core.is_exposed());
+    let grete_proto::sasl::Credentials::Kerberos(config) = core.credentials() else { panic!("{core:?}") };
+    (**config).clone()
+}
+
+#[test]
+fn a_login_by_kerberos_is_read_from_settings_and_from_a_line_of_java() {
+    let service = ("sasl.kerberos.service.name", "kafka");
+    let cache = kerberos(&[("sasl.mechanism", "GSSAPI"), service]);
+    assert_eq!((cache.service.as_str(), cache.principal, cache.keytab), ("kafka", None, None));
+    let expected = ("kafka", Some("alice@EXAMPLE.COM"), Some("/etc/alice.keytab"));
+    let named = [
+        ("sasl.mechanism", "gssapi"),
+        service,
+        ("sasl.kerberos.principal", "alice@EXAMPLE.COM"),
+        ("sasl.kerberos.keytab", "/etc/alice.keytab"),
+    ];
+    let line = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true \
+                keyTab=\"/etc/alice.keytab\" principal=\"alice@EXAMPLE.COM\";";
+    let with_service = line.replace("storeKey=true", "serviceName=kafka");
+    for pairs in [
+        &named[..],
+        &[service, ("sasl.jaas.config", line)],
+        &[("sasl.jaas.config", with_service.as_str())],
+        &[named[1], named[2], named[3], ("sasl.jaas.config", "Krb5LoginModule required debug=true;")],
+    ] {
+        let found = kerberos(pairs);
+        assert_eq!((found.service.as_str(), found.principal.as_deref(), found.keytab.as_deref()), expected);
+        assert_eq!(found.ticket_cache, None);
+    }
+    let line = "Krb5LoginModule required useTicketCache=true ticketCache=\"/tmp/t\" doNotPrompt=true renewTGT=false;";
+    let cache = kerberos(&[service, ("sasl.jaas.config", line)]);
+    assert_eq!((cache.keytab, cache.ticket_cache.as_deref()), (None, Some("/tmp/t")));
+}
+
+#[test]
+fn settings_of_kerberos_that_do_nothing_or_contradict_are_refused() {
+    let service = ("sasl.kerberos.service.name", "kafka");
+    for (line, says) in [
+        ("useKeyTab=true", "name the keytab"),
+        ("keyTab=\"/k\"", "add that"),
+        ("useTicketCache=false ticketCache=\"/t\"", "useTicketCache=true"),
+        ("useKeyTab=true keyTab=\"/k\" useTicketCache=true", "both true"),
+        ("useTicketCache=true renewTGT=true", "renewTGT of Krb5LoginModule can only be false"),
+        ("useKeytab=\"file:///k\"", "useKeytab of Krb5LoginModule is not supported"),
+        ("password=\"s3cret\"", "password of Krb5LoginModule is not supported"),
+    ] {
+        let jaas = format!("Krb5LoginModule required {line};");
+        let message = wrong(&[service, ("sasl.jaas.config", jaas.as_str())]);
+        assert!(message.contains(says) && !message.contains("s3cret"), "{line}: {message}");
+    }
+    let cache = ("sasl.jaas.config", "Krb5LoginModule required useTicketCache=true ticketCache=\"/t\";");
+    assert!(wrong(&[service, cache, ("sasl.kerberos.keytab", "/k")]).contains("leave out one"));
+    let gssapi = ("sasl.mechanism", "GSSAPI");
+    for name in ["kafka/broker.example.com", "kafka@EXAMPLE.COM", "kafka broker"] {
+        assert!(wrong(&[gssapi, ("sasl.kerberos.service.name", name)]).contains("give kafka"));
+    }
+    for (name, value, says) in [
+        ("sasl.kerberos.kinit.cmd", "kinit -R || kinit -t k -k p", "runs no command"),
+        ("sasl.kerberos.min.time.before.relogin", "1000", "from the keytab"),
+        ("sasl.kerberos.ticket.renew.jitter", "0.5", "from the keytab"),
+    ] {
+        let message = wrong(&[gssapi, service, (name, value)]);
+        assert!(message.contains(says) && message.contains(name), "{message}");
+    }
+    let off = [gssapi, service, ("sasl.kerberos.kinit.cmd", ""), ("sasl.kerberos.min.time.before.relogin", "60000")];
+    assert_eq!(kerberos(&off).service, "kafka");
+    let (_, message) = refused(&[("sasl.kerberos.keytab", "/k")]);
+    assert!(message.contains("add security.protocol"), "{message}");
 }
