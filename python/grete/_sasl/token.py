@@ -15,11 +15,14 @@ _MILLISECONDS = 1e11
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Bearer token. `expires_at`: seconds since 1970. `extensions`: names and values of the login (KIP-342)."""
+    """Bearer token. `expires_at`: seconds since 1970. `extensions`: names and values of the login (KIP-342). `subject`:
+    the claim `sub`, the user for brokers by default; None: the token is opaque, or has none.
+    """
 
     value: str = field(repr=False)
     expires_at: float
     extensions: tuple[tuple[str, str], ...] = ()
+    subject: str | None = None
 
 
 def from_result(result: object, now: float | None = None) -> Token:
@@ -49,10 +52,12 @@ def from_result(result: object, now: float | None = None) -> Token:
     value = value.strip()
     if not value.isascii():  # here, since an UnicodeEncodeError would hold the token
         raise ValueError("its token has a character that bearer tokens do not have: give the token alone")
-    expires_at = _expiry(expiry) if expiry is not None else _claimed_expiry(value) or now + DEFAULT_LIFE
+    claims = _claims(value)
+    expires_at = _expiry(expiry) if expiry is not None else _claimed_expiry(claims) or now + DEFAULT_LIFE
     if expires_at <= now:
         raise ValueError(f"its token expired {now - expires_at:.0f} s ago")
-    return Token(value, expires_at, _extensions(extensions))
+    subject = claims.get("sub")
+    return Token(value, expires_at, _extensions(extensions), subject if isinstance(subject, str) and subject else None)
 
 
 def _kind(value: object) -> str:
@@ -75,15 +80,23 @@ def _expiry(value: object) -> float:
     return number / 1000 if number > _MILLISECONDS else number
 
 
-def _claimed_expiry(value: str) -> float | None:
-    """Returns the claim `exp` of a JSON web token; None: the token is opaque, or has none."""
+def _claims(value: str) -> dict[str, Any]:
+    """Returns the claims of a JSON web token, unchecked; empty: the token is opaque."""
     parts = value.split(".")
     if len(parts) != 3 or len(value) > 1 << 18:
-        return None
+        return {}
     try:
-        claims: Any = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def _claimed_expiry(claims: dict[str, Any]) -> float | None:
+    """Returns the claim `exp`; None: there is none."""
+    try:
         return _number(claims["exp"], "exp")
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError):
         return None
 
 

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use grete_net::{Clock, EventLoop};
 use grete_proto::admin::{AdminCore, AdminEvent, AdminReply, Operation};
+use grete_proto::principal::Principal;
 use grete_proto::rng::Rng;
 use grete_sys::EventFd;
 use grete_wire::buffer_pool::BufferPool;
@@ -57,8 +58,7 @@ pub struct Admin {
 }
 
 struct AdminInner {
-    /// User of the login; `None`: there is none, or a token names the user.
-    user: Option<String>,
+    principal: Principal,
     requests: Arc<RequestQueue<AdminEvent>>,
     state: Arc<AdminState>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -67,10 +67,10 @@ struct AdminInner {
 }
 
 impl Admin {
-    /// Returns the user of the login; `None`: there is none, or a token names the user.
+    /// Returns the user as brokers name it, without `User:`; `None`: it is unknown.
     #[must_use]
-    pub fn user(&self) -> Option<&str> {
-        self.inner.user.as_deref()
+    pub fn user(&self) -> Option<Arc<str>> {
+        self.inner.principal.user()
     }
 
     /// Starts the network thread, which connects with the first request. `log` is called by threads that wait for a
@@ -95,10 +95,10 @@ impl Admin {
             event_loop.map_err(|error| ClientError::os("opening a poll descriptor", &error))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
         let owner = AdminThread { requests: Arc::clone(&requests), state: Arc::clone(&state) };
-        let thread = spawn_network_thread("grete-admin", event_loop, owner)?;
+        let thread = spawn_network_thread("grete-admin", config, event_loop, owner)?;
         Ok(Self {
             inner: Arc::new(AdminInner {
-                user: config.user().map(str::to_owned),
+                principal: config.principal(),
                 requests,
                 state,
                 thread: Mutex::new(Some(thread)),

@@ -146,12 +146,12 @@ impl Consumer {
             dispatcher.set_waker(client, Some(waker.clone()));
             let shared = Arc::new(RequestQueue::new(waker));
             requests = Some(Arc::clone(&shared));
-            Driver::new(core, dispatcher.clone(), client, shared, counted, &routes, stops)
+            Driver::new(core, dispatcher.clone(), client, shared, counted, &routes, config.principal(), stops)
         });
         let event_loop = event_loop.map_err(|e| ClientError::os("opening a poll descriptor", &e))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
         let owner = ConsumerThread { requests: Arc::clone(&requests), dispatcher: dispatcher.clone() };
-        let thread = spawn_network_thread("grete-net", event_loop, owner)?;
+        let thread = spawn_network_thread("grete-net", &config, event_loop, owner)?;
         Ok(Self {
             inner: Arc::new(ConsumerInner {
                 config,

@@ -12,7 +12,7 @@
 //! So `flush` sends nothing until the authentication is done, and what was sent before it gets its responses.
 //!
 //! A client without a login probes a listener that closed its last connection at the first request. Such a listener may
-//! expect a login, or the broker was about to stop. SaslHandshake tells the two apart: a listener without SASL answers
+//! expect a login, or the broker was about to stop. SaslHandshake distinguishes the two: a listener without SASL answers
 //! ILLEGAL_SASL_STATE and goes on, every other listener answers with its mechanisms.
 
 use std::borrow::Cow;
@@ -30,7 +30,12 @@ use super::{CloseReason, ConnAction, Connection, InFlightRequest, State};
 use crate::sasl::authentication::{Authentication, AuthenticationAction, AuthenticationEvent};
 use crate::sasl::error::listed;
 use crate::sasl::{Mechanism, SaslConfig, SaslError};
-use crate::time::Nanos;
+use crate::time::{Nanos, SECOND};
+
+/// Time between two new logins of a connection. Kafka's brokers refuse SaslHandshake less than a second after the one
+/// before, except for the first new login, and take it after the end of a session, too. A token with less than a second
+/// to live makes a session that ends too early for the next login.
+const REAUTHENTICATION_INTERVAL: Nanos = SECOND;
 
 impl InFlightRequest {
     pub(super) fn is_authentication(&self) -> bool {
@@ -47,7 +52,7 @@ impl Connection {
         if versions.is_none_or(|versions| versions.range(ApiKey::SaslHandshake.key()).is_none()) {
             return self.close(now, CloseReason::Sasl(SaslError::NotOffered), out);
         }
-        self.authentication = Some(Authentication::new(sasl));
+        self.authentication = Some(Authentication::new(sasl, now));
         self.authenticate(now, out);
     }
 
@@ -73,12 +78,13 @@ impl Connection {
         }
     }
 
-    /// Begins to log in again, because the session is about to end.
+    /// Begins to log in again, because the session is about to end. If a broker would refuse the new login yet, it begins
+    /// later, and requests wait until then.
     pub(super) fn reauthenticate(&mut self, now: Nanos, out: &mut Vec<ConnAction>) {
         let Some(sasl) = self.config.sasl.clone() else { return };
         self.state = State::Reauthenticating;
         self.renewal = None;
-        self.authentication = Some(Authentication::new(sasl));
+        self.authentication = Some(Authentication::new(sasl, self.reauthenticates_from));
         self.authenticate(now, out);
     }
 
@@ -89,6 +95,20 @@ impl Connection {
 
     pub(super) fn authentication_deadline(&self) -> Option<Nanos> {
         self.authentication.as_ref().and_then(Authentication::deadline)
+    }
+
+    /// Returns whether a tick is due when the source of tokens has given something.
+    pub fn awaits_token(&self) -> bool {
+        self.authentication.as_ref().is_some_and(Authentication::awaits_token)
+    }
+
+    /// Returns the reason for a login that has taken too long.
+    pub(super) fn authentication_timeout(&self) -> CloseReason {
+        if self.awaits_token() {
+            CloseReason::Sasl(SaslError::unanswered())
+        } else {
+            CloseReason::AuthenticationTimeout(self.setup_timeout)
+        }
     }
 
     /// Returns whether the next response is one of the authentication.
@@ -150,6 +170,7 @@ impl Connection {
         self.authentication = None;
         self.renewal = self.config.sasl.as_ref().and_then(|sasl| sasl.renewal(now, session_lifetime_ms));
         if self.state == State::Reauthenticating {
+            self.reauthenticates_from = now.saturating_add(REAUTHENTICATION_INTERVAL);
             self.state = State::Ready;
             self.flush(now, out);
         } else {

@@ -131,6 +131,8 @@ pub struct Connection {
     authentication: Option<Authentication>,
     /// Time at which the connection logs in again; `None`: the session does not end.
     renewal: Option<Nanos>,
+    /// Time before which the broker refuses a new login; 0: it refuses none.
+    reauthenticates_from: Nanos,
     /// The listener is asked whether it expects a login, before any other request.
     probes_login: bool,
 }
@@ -153,6 +155,7 @@ impl Connection {
             has_response: false,
             authentication: None,
             renewal: None,
+            reauthenticates_from: 0,
             probes_login: false,
         }
     }
@@ -227,7 +230,7 @@ impl Connection {
             }
             State::Connecting | State::Negotiating { .. } => {}
             State::Authenticating if now >= self.setup_deadline => {
-                self.close(now, CloseReason::AuthenticationTimeout(self.setup_timeout), out);
+                self.close(now, self.authentication_timeout(), out);
             }
             State::Authenticating => self.authenticate(now, out),
             State::Reauthenticating => {

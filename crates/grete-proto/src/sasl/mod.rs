@@ -32,4 +32,4 @@ mod tests;
 pub use config::{Credentials, SaslConfig};
 pub use error::SaslError;
 pub use mechanism::Mechanism;
-pub use token::{Token, TokenError, TokenStore};
+pub use token::{Token, TokenError, TokenStore, Wake};

@@ -57,7 +57,7 @@ pub struct TokenSource {
     pub file: String,
     /// `sasl.oauthbearer.token.provider`: name of a function; empty: none.
     pub provider: String,
-    store: Option<Arc<TokenStore>>,
+    pub(super) store: Option<Arc<TokenStore>>,
 }
 
 impl SaslSettings {
