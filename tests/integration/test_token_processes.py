@@ -102,17 +102,17 @@ def test_a_process_that_was_stopped_beyond_its_token_and_its_session_goes_on(bro
     command = [sys.executable, "-c", STOPPED, broker.bootstrap_servers, "3"]
     with (
         Producer(settings) as producer,
-        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
     ):
         assert process.stdout is not None
         assert process.stderr is not None
         os.set_blocking(process.stdout.fileno(), False)
-        seen = ""
+        seen = b""
 
         def has(number: int) -> bool:
             nonlocal seen
-            seen += process.stdout.read() or "" if process.stdout is not None else ""
-            return {str(each) for each in range(number)} <= set(seen.split())
+            seen += process.stdout.read() or b"" if process.stdout is not None else b""
+            return {b"%d" % each for each in range(number)} <= set(seen.split())
 
         try:
             producer.produce_many("orders", [b"%d" % number for number in range(100)]).wait(30)

@@ -409,7 +409,10 @@ def test_a_source_that_hangs_is_named_and_its_last_token_expires(
     states: list[str] = []
     users = [1]
     store = types.SimpleNamespace(
-        set=lambda value, _: states.append(value), fail=lambda reason, _: states.append(reason), users=lambda: users[0]
+        set=lambda value, *_: states.append(value),
+        fail=lambda reason, _: states.append(reason),
+        users=lambda: users[0],
+        refused=lambda: False,
     )
     monkeypatch.setattr("grete._native.TokenStore", lambda: store)
     name = sources.register(source)
