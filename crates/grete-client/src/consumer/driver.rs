@@ -81,7 +81,6 @@ impl Driver {
         commands: Arc<RequestQueue<ConsumerEvent>>,
         counters: Arc<PublishedState>,
         routes: &[Route],
-        principal: Principal,
         stops: bool,
     ) -> Self {
         let by_topic = |route: &Route| {
@@ -96,7 +95,7 @@ impl Driver {
             routes: routes.iter().flat_map(by_topic).collect(),
             low_level_policy: Arc::new(RouteConfig::for_polling()),
             is_app: !routes.is_empty(),
-            principal,
+            principal: Principal::default(),
             stops,
             lanes: HashMap::new(),
             core_actions: Vec::new(),
@@ -111,6 +110,11 @@ impl Driver {
             reconnects: 0,
             finished: false,
         }
+    }
+
+    /// Names the client in errors.
+    pub(crate) fn of_principal(self, principal: Principal) -> Self {
+        Self { principal, ..self }
     }
 
     /// Processes what workers left in the outbox since the last step. Corrupt batches go before the bytes that they

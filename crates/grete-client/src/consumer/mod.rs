@@ -146,7 +146,8 @@ impl Consumer {
             dispatcher.set_waker(client, Some(waker.clone()));
             let shared = Arc::new(RequestQueue::new(waker));
             requests = Some(Arc::clone(&shared));
-            Driver::new(core, dispatcher.clone(), client, shared, counted, &routes, config.principal(), stops)
+            Driver::new(core, dispatcher.clone(), client, shared, counted, &routes, stops)
+                .of_principal(config.principal())
         });
         let event_loop = event_loop.map_err(|e| ClientError::os("opening a poll descriptor", &e))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
