@@ -249,13 +249,20 @@ class TokenStore:
     """Place where a source puts its OAUTHBEARER tokens, for all clients that have the same source."""
 
     def __new__(cls) -> TokenStore: ...
-    def set(self, token: str | FileToken, extensions: Sequence[tuple[str, str]]) -> None:
-        """Replaces the token. Raises ValueError for a token or an extension that cannot be sent."""
+    def set(
+        self, token: str | FileToken, extensions: Sequence[tuple[str, str]], subject: str | None = None
+    ) -> None:
+        """Replaces the token. `subject`: the user that the token names. Raises ValueError for a token or an extension
+        that cannot be sent.
+        """
 
     def fail(self, reason: str, lasts: bool) -> None:
         """Removes the token: logins fail for this reason until there is a new one. `lasts`: the source has failed
         several times in a row, or hangs, so a client that has never logged in ends with the reason.
         """
+
+    def refused(self) -> bool:
+        """Returns whether a broker has refused the present token."""
 
     def users(self) -> int:
         """Returns the number of clients that use the tokens."""

@@ -498,6 +498,7 @@ class App:
         - "stalled": a text for each lane whose handler runs longer than `stall_after`: which handler, where, how long.
         - "missing_topics": a text for each topic of a route (read, `publish`, `dead_letter`) that does not exist.
         - "login_failures": for each client whose last login failed, a text with the broker, the reason and the cure.
+        - "authorization_failures": for each group that the App may not use, a text with the ACL that is missing.
         - "counts": totals since the start: jobs, records, failures, dead_letters, expired, stalled.
         - "workers", "busy": worker threads, and how many of them run a job; "loop_jobs": jobs that have begun on the
           event

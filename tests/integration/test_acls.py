@@ -9,10 +9,13 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,6 +35,7 @@ from grete.client import (
     ResourceType,
 )
 from tests.integration.app_in_process import make, running
+from tests.integration.sasl_cluster import token
 from tests.kafka import KafkaCluster, eventually, fill, new_cluster
 from tests.kafka.ports import ReservedPort
 from tests.unit.probe_client import send_probe
@@ -312,6 +316,164 @@ def test_a_group_whose_right_is_taken_ends_the_app_and_its_records_come_again(
         assert other.committed(topic) in ({}, {(topic, 0): 10})
 
 
+def test_an_app_whose_group_right_is_taken_waits_for_it_and_loses_nothing(
+    cluster: KafkaCluster, admin: Admin, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Twice: for less than the session, and for longer, so that its place is lost."""
+    caplog.set_level(logging.INFO)
+    cluster.create_topic(topic)
+    taken = AclBinding(ResourceType.GROUP, topic, ANYONE, AclOperation.READ, AclPermission.DENY)
+    offsets: list[int] = []
+    with contextlib.ExitStack() as stack:
+        port = ReservedPort()
+        stack.callback(port.release)
+        address = f"{port.host}:{port.number}"
+        kafka = {"auto.offset.reset": "earliest", "heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
+        app = make(cluster, topic, kafka, probes=address)
+
+        @app.consumer(topic)
+        def note(message: grete.Message) -> None:
+            offsets.append(message.offset)
+
+        says = f"needs Read on group {topic}: grete acls create --allow-principal {ANYONE} --operation Read"
+
+        def handled(count: int) -> bool:
+            return len(set(offsets)) == count
+
+        def answers(status: int, reason: str) -> bool:
+            answer = send_probe(address, "/readyz")
+            named = reason in answer.reasons and says in str(answer.body)
+            return answer.status == status and (named or not reason)
+
+        with running(app):
+            for count, status, reason in ((10, 200, "authorization"), (30, 503, "membership")):
+                fill(cluster.bootstrap_servers, topic, 10, partitions=1)
+                eventually(partial(handled, count), 60.0, "the records")
+                eventually(partial(answers, 200, ""), 30.0, "readiness")
+                known(admin, taken)
+                failures = eventually(lambda: app.statistics()["authorization_failures"], 30.0, "the failure")
+                assert says in failures[0]
+                eventually(partial(answers, status, reason), 30.0, f"{status} because of {reason}")
+                assert send_probe(address, "/livez").status == 200
+                fill(cluster.bootstrap_servers, topic, 10, partitions=1)
+                admin.delete_acls([AclFilter(name=topic)])
+                eventually(lambda: not app.statistics()["authorization_failures"], 60.0, "the end of the failure")
+            eventually(partial(handled, 40), 60.0, "the rest")
+            eventually(lambda: cluster.admin.lag(topic, [topic]) == 0, 30.0, "the commits")
+    assert set(offsets) == set(range(40))
+    events = [(record.levelno, getattr(record, "event", None)) for record in caplog.records]
+    assert events.count((logging.ERROR, "group.not_authorized")) == 2
+    assert events.count((logging.INFO, "group.authorized")) == 2
+    assert len([1 for level, _ in events if level >= logging.ERROR]) <= 4, events
+
+
+def test_an_app_whose_outputs_may_not_be_written_goes_on_when_they_may(caplog: pytest.LogCaptureFixture) -> None:
+    """Without any right to write, brokers refuse the producer id, too."""
+
+    def settings(broker: Broker, user: str) -> dict[str, Any]:
+        login = {"sasl.username": user, "sasl.password": user}
+        return {"bootstrap.servers": broker.bootstrap_servers, **LOGIN, **login, "metadata.max.age.ms": 500}
+
+    users = {"admin": "admin", "alice": "alice"}
+    with (
+        Broker(sasl=users, super_users=["admin"], topics=["orders", "invoices"]) as broker,
+        Admin(settings(broker, "admin")) as admin,
+    ):
+        admin.create_acls([topic_acl("orders"), AclBinding(ResourceType.GROUP, "g", "User:alice", AclOperation.READ)])
+        retry = grete.Retry(attempts=1000, backoff="50ms..200ms")
+        kafka = {**settings(broker, "alice"), "auto.offset.reset": "earliest", "auto.commit.interval.ms": 200}
+        app = grete.App("g", kafka=kafka)
+
+        def failures() -> list[str]:
+            return [record.message for record in caplog.records if "invoice failed" in record.message]
+
+        @app.consumer("orders", publish="invoices", retry=retry)
+        def invoice(value: bytes) -> bytes:
+            return b"for " + value
+
+        with Producer(settings(broker, "admin")) as producer:
+            producer.produce_many("orders", [b"%d" % number for number in range(20)]).wait(30)
+        with running(app):
+            first = eventually(failures, 30.0, "the failure")[0]
+            assert "--allow-principal User:alice --operation Write --topic invoices" in first, first
+            invoices = topic_acl("inv", AclOperation.WRITE, pattern_type=PatternType.PREFIXED)
+            admin.create_acls([invoices])
+            given = {("orders", 0): 20}
+            eventually(lambda: admin.committed("g") == given, 30.0, lambda: f"the records; {failures()[-1]}")
+        with Consumer({**settings(broker, "admin"), "group.id": "check", "auto.offset.reset": "earliest"}) as consumer:
+            consumer.subscribe(["invoices"])
+            values: list[bytes | None] = []
+
+            def read() -> bool:
+                values.extend(message.value for message in consumer.poll(0.5) or ())
+                return len(values) >= 20
+
+            eventually(read, 30.0, "the invoices")
+    assert sorted(set(values), key=str) == sorted((b"for %d" % number for number in range(20)), key=str)
+
+
+def test_an_app_names_a_topic_that_it_may_not_see_and_reads_it_when_it_may() -> None:
+    def settings(broker: Broker, user: str) -> dict[str, Any]:
+        login = {"sasl.username": user, "sasl.password": user}
+        return {"bootstrap.servers": broker.bootstrap_servers, **LOGIN, **login, "metadata.max.age.ms": 500}
+
+    users = {"admin": "admin", "alice": "alice"}
+    with contextlib.ExitStack() as stack:
+        port = ReservedPort()
+        stack.callback(port.release)
+        address = f"{port.host}:{port.number}"
+        broker = stack.enter_context(Broker(sasl=users, super_users=["admin"], topics=["orders"]))
+        admin = stack.enter_context(Admin(settings(broker, "admin")))
+        admin.create_acls([AclBinding(ResourceType.GROUP, "g", "User:alice", AclOperation.READ)])
+        with Producer(settings(broker, "admin")) as producer:
+            producer.produce_sync("orders", b"x")
+        seen: list[bytes] = []
+        app = grete.App("g", kafka={**settings(broker, "alice"), "auto.offset.reset": "earliest"}, probes=address)
+
+        @app.consumer("orders")
+        def note(value: bytes) -> None:
+            seen.append(value)
+
+        with running(app):
+            says = "(grete acls create --allow-principal User:alice --operation Read --topic orders)"
+            eventually(lambda: says in str(app.statistics()["missing_topics"]), 30.0, "the topic")
+            # The leader of the group has waited for the topic's partitions, and says nothing else.
+            eventually(lambda: send_probe(address, "/readyz").status == 200, 30.0, "the assignment of nothing")
+            assert says in str(app.statistics()["missing_topics"])
+            assert says in str(send_probe(address, "/readyz").body)
+            admin.create_acls([topic_acl("orders")])
+            eventually(lambda: seen == [b"x"], 30.0, "the record")
+            assert app.statistics()["missing_topics"] == []
+
+
+def test_an_app_may_start_before_the_right_to_its_group_and_stop_without_it(
+    cluster: KafkaCluster, admin: Admin, topic: str
+) -> None:
+    cluster.create_topic(topic)
+    fill(cluster.bootstrap_servers, topic, 10, partitions=1)
+    taken = AclBinding(ResourceType.GROUP, topic, ANYONE, AclOperation.ALL, AclPermission.DENY)
+    known(admin, taken)
+    seen: list[int] = []
+    app = make(cluster, topic, {"auto.offset.reset": "earliest", "heartbeat.interval.ms": 200})
+
+    @app.consumer(topic)
+    def note(message: grete.Message) -> None:
+        seen.append(message.offset)
+
+    with running(app):
+        eventually(lambda: app.statistics()["authorization_failures"], 30.0, "the failure")
+        assert not seen
+        admin.delete_acls([AclFilter(name=topic)])
+        eventually(lambda: len(seen) == 10, 60.0, "the records")
+        known(admin, taken)
+        eventually(lambda: app.statistics()["authorization_failures"], 30.0, "the failure")
+        fill(cluster.bootstrap_servers, topic, 10, partitions=1)
+        begin = time.monotonic()
+    # The offsets wait for the ACL until the deadline of the stop, 20 s.
+    assert time.monotonic() - begin < 25.0
+    admin.delete_acls([AclFilter(name=topic)])
+
+
 # ---- logins of embedded brokers
 
 
@@ -328,7 +490,7 @@ def test_users_of_embedded_brokers(tmp_path: Path) -> None:
             with pytest.raises(grete.AuthorizationError) as caught:
                 alice.create_acls([topic_acl("orders")])
             assert "--allow-principal User:alice --operation Alter --cluster" in str(caught.value)
-        refused = pytest.raises(grete.AuthorizationError, match="grete acls create --allow-principal")
+        refused = pytest.raises(grete.AuthorizationError, match="grete acls create --allow-principal User:alice --")
         with refused, Producer(settings(broker, "alice")) as producer:
             producer.produce_sync("orders", b"x", timeout=20.0)
         with Admin(settings(broker, "admin")) as admin:
@@ -351,6 +513,48 @@ def test_a_certificate_is_a_principal(tmp_path: Path) -> None:
 
     assert topics(super_users=["CN=grete dev client"]) == ["orders"]
     assert topics() == []
+
+
+def refusals(settings: dict[str, Any]) -> list[str]:
+    """What each kind of client says of a topic and a group that it may not use."""
+    texts = []
+    with Admin(settings) as admin:
+        admin.topics()  # the token names the user, and comes with the first call
+        with pytest.raises(grete.AuthorizationError) as caught:
+            admin.delete_topic("orders")
+    texts.append(str(caught.value))
+    with pytest.raises(grete.AuthorizationError) as caught, Producer(settings) as producer:
+        producer.produce_sync("orders", b"x", timeout=20.0)
+    texts.append(str(caught.value))
+    with Consumer({**settings, "group.id": "g"}) as consumer:
+        consumer.subscribe(["orders"])
+        with pytest.raises(grete.AuthorizationError) as caught:
+            eventually(lambda: consumer.poll(0.2) and False, 20.0, "the error")
+    texts.append(str(caught.value))
+    return texts
+
+
+@pytest.mark.parametrize("kind", ["password", "token", "certificate", "nobody"])
+def test_errors_name_the_principal_of_the_client(tmp_path: Path, kind: str) -> None:
+    given: dict[str, Any] = {}
+    brokers: dict[str, Any] = {"acls": True, "topics": ["orders"], "super_users": ["admin"]}
+    expected = "User:alice"
+    if kind in ("password", "token"):
+        brokers["sasl"] = {"alice": "alice", "admin": "x"}
+        given = {"security.protocol": "SASL_PLAINTEXT", "sasl.allow.plaintext": True}
+    if kind == "password":
+        given |= {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "alice"}
+    elif kind == "token":
+        given |= {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": lambda: token(600.0)}
+    if kind == "certificate":
+        brokers |= {"tls": tmp_path, "mutual_tls": True}
+        expected = "'User:CN=grete dev client'"
+    elif kind == "nobody":
+        expected = "User:ANONYMOUS"
+    with Broker(**brokers) as broker:
+        settings = {"bootstrap.servers": broker.bootstrap_servers, **broker.client_settings, **given}
+        for text in refusals(settings):
+            assert f"grete acls create --allow-principal {expected} --operation" in text, text
 
 
 def test_super_users_are_names() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import base64
+import contextlib
+import http.server
 import json
 import logging
+import queue
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -20,11 +24,13 @@ from aiokafka import AIOKafkaProducer
 import grete
 from grete.broker import Broker
 from grete.client import Admin, Consumer, Producer
+from tests.integration.sasl_cluster import MECHANISMS, token
 from tests.kafka import eventually
+from tests.kafka.ports import ReservedPort
 from tests.kafka.secrets import secret
+from tests.unit.probe_client import send_probe
 
 PASSWORD = secret("=cr,et \u00e9")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +52,6 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         settings={"connections.max.reauth.ms": 1000},
     ) as broker:
         yield broker
-
-
-def token(life: float = 600.0, subject: str = "alice") -> str:
-    def encode(part: object) -> str:
-        return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
-
-    now = time.time()
-    claims = {"sub": subject, "jti": secret("token"), "iat": now, "exp": now + life}
-    return f"{encode({'alg': 'none'})}.{encode(claims)}."
 
 
 def settings(broker: Broker, mechanism: str, **others: object) -> dict[str, Any]:
@@ -169,7 +166,7 @@ def test_a_token_that_is_refused_is_told_from_none(broker: Broker) -> None:
         admin.topics(timeout=10)
 
     def fails() -> str:
-        raise OSError("the identity provider is down")
+        raise RuntimeError("the identity provider is down")
 
     none = settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=fails)
     with Admin(none) as admin, pytest.raises(grete.AuthenticationError, match="the identity provider is down"):
@@ -249,6 +246,119 @@ def test_an_app_whose_source_of_tokens_fails_ends_at_its_start(broker: Broker) -
 
     with pytest.raises(grete.AuthenticationError, match="raised ZeroDivisionError"), app.running():
         eventually(lambda: app.error is not None, 20.0, "the end of the App")
+
+
+def switches(name: str) -> int:
+    """How often the threads of this name have begun to wait."""
+    count = 0
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if (task / "comm").read_text().strip() == name:
+                status = (task / "status").read_text()
+                count += int(re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.MULTILINE)[0])
+    return count
+
+
+def test_a_client_sleeps_until_the_first_token_comes_and_wakes_then(broker: Broker) -> None:
+    released, results = threading.Event(), queue.SimpleQueue[list[str]]()
+
+    def slow() -> str:
+        released.wait(60)
+        return token()
+
+    with Admin(settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=slow)) as admin:
+        caller = threading.Thread(target=lambda: results.put(admin.topics(timeout=30)))
+        caller.start()
+        before, begin = eventually(lambda: switches("grete-admin"), 10.0, "the network thread"), time.monotonic()
+        caller.join(1.0)  # the call waits for the token
+        assert caller.is_alive()
+        assert switches("grete-admin") - before < 20 * (time.monotonic() - begin), "it polls for the token"
+        released.set()
+        assert "orders" in results.get(timeout=5)
+        caller.join()
+
+
+@contextlib.contextmanager
+def token_endpoint(port: int) -> Iterator[dict[str, int]]:
+    """A token endpoint on this port, which answers with the `status` in the dict."""
+    state = {"status": 503, "requests": 0}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            state["requests"] += 1
+            self.send_response(state["status"])
+            self.end_headers()
+            self.wfile.write(json.dumps({"access_token": token(), "expires_in": 600}).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_clients_start_while_their_token_endpoint_is_down_and_recover(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    reserved, probes = ReservedPort(), ReservedPort()
+    address = f"{probes.host}:{probes.number}"
+    kafka = {
+        **settings(broker, "PLAIN"),
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{reserved.number}/token",
+        "sasl.oauthbearer.client.id": "shop",
+        "sasl.oauthbearer.client.secret": "hush",
+        "auto.offset.reset": "earliest",
+    }
+    del kafka["sasl.username"], kafka["sasl.password"]
+    seen: list[bytes] = []
+    app = grete.App("endpoint-down", kafka=kafka, probes=address)
+
+    @app.consumer("orders")
+    def handle(messages: grete.Messages) -> None:
+        seen.extend(message.value or b"" for message in messages)
+
+    def failing(says: str) -> bool:
+        answer = send_probe(address, "/readyz")
+        named = any(says in text for text in app.statistics()["login_failures"])
+        return named and answer.status == 503 and says in str(answer.body)
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(reserved.release)
+        stack.callback(probes.release)
+        stack.enter_context(app.running())
+        producer = stack.enter_context(Producer(kafka))
+        admin = stack.enter_context(Admin(kafka))
+        eventually(lambda: failing("it does not answer"), 30.0, "the failure")
+        with pytest.raises(grete.GreteError, match="it does not answer"):
+            admin.topics(timeout=1.5)
+        with token_endpoint(reserved.number) as endpoint:
+            eventually(lambda: failing("it answers 503"), 60.0, "the other failure")
+            assert app.error is None
+            asked, begin = endpoint["requests"], time.monotonic()
+            with pytest.raises(grete.GreteError, match="it answers 503"):
+                admin.topics(timeout=3)
+            assert endpoint["requests"] - asked <= time.monotonic() - begin, "the source is asked with a backoff"
+            endpoint["status"] = 200
+            assert producer.produce_sync("orders", b"the endpoint is back", timeout=60.0).offset is not None
+            assert "orders" in admin.topics(timeout=60)
+            eventually(lambda: b"the endpoint is back" in seen, 60.0, "the record")
+            assert send_probe(address, "/readyz").status == 200
+            assert app.statistics()["login_failures"] == []
+    errors = [record.message for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len([text for text in errors if "gives no token" in text and "the source is asked again" in text]) <= 2, (
+        errors
+    )
+    assert "hush" not in caplog.text
 
 
 def test_a_source_that_recovers_lets_a_waiting_call_succeed(broker: Broker) -> None:

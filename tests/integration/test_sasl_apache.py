@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,72 +19,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 import grete
 from grete.client import Admin, Consumer, Producer
-from tests.kafka import ApacheCluster, chosen
+from tests.integration.sasl_cluster import MECHANISMS, PASSWORD, SESSION_MS, SaslCluster, token
 from tests.kafka.admin import QUIET
-from tests.kafka.certificates import Authority, Identity
-from tests.kafka.node import Node
-from tests.kafka.ports import ReservedPort
-from tests.kafka.secrets import secret
+from tests.kafka.certificates import Authority
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apache(reason="the login modules are Kafka's")]
 
-PASSWORD = secret("1")
-SESSION_MS = 3000
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 # Kafka takes passwords as they are, whatever SASLprep says: the numeral is "IX" after it.
 SPECIAL = {"b=o,b": "pass,word=", "numeral": "\u2168"}
-
-
-class SaslCluster(ApacheCluster):
-    """One node with two listeners for logins beside the plain one, the second of them over TLS."""
-
-    def __init__(self, authority: Authority, broker: Identity) -> None:
-        super().__init__(chosen().detail or None)
-        self.sasl_port, self.tls_port = ReservedPort(), ReservedPort()
-        self.authority, self.broker = authority, broker
-
-    @property
-    def sasl_servers(self) -> str:
-        return f"{self.sasl_port.host}:{self.sasl_port.number}"
-
-    @property
-    def tls_servers(self) -> str:
-        return f"localhost:{self.tls_port.number}"
-
-    def _close(self) -> None:
-        super()._close()
-        self.sasl_port.release()
-        self.tls_port.release()
-
-    def _node_properties(self, node: Node, voters: str, data: Path) -> dict[str, str]:
-        found = super()._node_properties(node, voters, data)
-        found |= {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self.broker.keystore),
-        }
-        for name, servers, protocol in (
-            ("LOGIN", self.sasl_servers, "SASL_PLAINTEXT"),
-            ("SECURE", self.tls_servers, "SASL_SSL"),
-        ):
-            for setting in ("listeners", "advertised.listeners"):
-                found[setting] += f",{name}://{servers}"
-            found["listener.security.protocol.map"] += f",{name}:{protocol}"
-            found |= self._logins(f"listener.name.{name.lower()}")
-        return found
-
-    @staticmethod
-    def _logins(listener: str) -> dict[str, str]:
-        modules = "org.apache.kafka.common.security"
-        return {
-            f"{listener}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
-            f"{listener}.plain.sasl.jaas.config": f'{modules}.plain.PlainLoginModule required user_alice="{PASSWORD}";',
-            f"{listener}.scram-sha-256.sasl.jaas.config": f"{modules}.scram.ScramLoginModule required;",
-            f"{listener}.scram-sha-512.sasl.jaas.config": f"{modules}.scram.ScramLoginModule required;",
-            f"{listener}.oauthbearer.sasl.jaas.config": (
-                f'{modules}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
-            ),
-            f"{listener}.connections.max.reauth.ms": str(SESSION_MS),
-        }
 
 
 @pytest.fixture(scope="module")
@@ -104,14 +43,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslCluster]:
                 future.result(30)
         cluster.create_topic("orders", partitions=2)
         yield cluster
-
-
-def token() -> str:
-    def encode(part: object) -> str:
-        return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
-
-    now = time.time()
-    return f"{encode({'alg': 'none'})}.{encode({'sub': 'alice', 'iat': now, 'exp': now + 600})}."
 
 
 def settings(cluster: SaslCluster, mechanism: str, **others: object) -> dict[str, Any]:

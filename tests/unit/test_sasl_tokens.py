@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import datetime
 import http.server
+import itertools
 import json
 import logging
 import os
+import socket
+import ssl
 import threading
 import time
 import types
+import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -255,7 +259,7 @@ def test_a_token_is_renewed_and_an_outage_is_one_line(
     states: list[object] = []
 
     class Store:
-        def set(self, value: str, extensions: object) -> None:
+        def set(self, value: str, extensions: object, subject: object) -> None:
             if "\x01" in value:
                 raise ValueError("the token has a character that bearer tokens do not have")
             states.append(value)
@@ -266,6 +270,9 @@ def test_a_token_is_renewed_and_an_outage_is_one_line(
         def users(self) -> int:
             return 0 if "b" in states else 1
 
+        def refused(self) -> bool:
+            return False
+
     monkeypatch.setattr("grete._native.TokenStore", Store)
     name = sources.register(source)
     refresher.tokens_of(fields(provider=name))
@@ -274,6 +281,84 @@ def test_a_token_is_renewed_and_an_outage_is_one_line(
     assert source.calls >= 5
     assert [record.levelname for record in caplog.records if "gives no token" in record.message] == ["ERROR"]
     assert any("gives tokens again" in record.message for record in caplog.records)
+    eventually(lambda: not is_refreshed(name), 20.0, "the end of the thread after its last client")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConnectionRefusedError(), True),
+        (TimeoutError(), True),
+        (socket.gaierror(), True),
+        (urllib.error.URLError(ConnectionResetError()), True),
+        (urllib.error.URLError(ssl.SSLCertVerificationError()), False),
+        (sources.UnavailableError("it answers 503"), True),
+        (ValueError("it answers 401"), False),
+        (FileNotFoundError(), False),
+        (PermissionError(), False),
+        (TypeError(), False),
+    ],
+)
+def test_failures_that_pass_by_themselves_are_known(error: Exception, expected: bool) -> None:
+    assert sources.passes(error) is expected
+
+
+@pytest.mark.parametrize(("error", "lasts"), [(ConnectionRefusedError("down"), False), (TypeError("defect"), True)])
+def test_only_a_defect_of_the_source_lasts(monkeypatch: pytest.MonkeyPatch, error: Exception, lasts: bool) -> None:
+    monkeypatch.setattr(refresher, "_BACKOFF", 0.02)
+    monkeypatch.setattr(refresher, "_CHECK_INTERVAL", 0.05)
+    given: list[bool] = []
+
+    class Store:
+        def fail(self, reason: str, lasts: bool) -> None:
+            given.append(lasts)
+
+        def users(self) -> int:
+            return int(len(given) < 6)
+
+        def refused(self) -> bool:
+            return False
+
+    monkeypatch.setattr("grete._native.TokenStore", Store)
+    source = Source()
+    source.results = [error] * 100
+    name = sources.register(source)
+    refresher.tokens_of(fields(provider=name))
+    eventually(lambda: len(given) >= 6, 20.0, lambda: f"six failures: {given}")
+    assert given[:2] == [False, False]
+    assert set(given[2:]) == {lasts}
+    eventually(lambda: not is_refreshed(name), 20.0, "the end of the thread after its last client")
+
+
+def test_a_token_that_a_broker_refuses_is_replaced_with_a_backoff(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(refresher, "_BACKOFF", 0.1)
+    monkeypatch.setattr(refresher, "_CHECK_INTERVAL", 0.02)
+    times: list[float] = []
+
+    class Store:
+        def set(self, value: str, extensions: object, subject: object) -> None:
+            assert subject == "alice"
+            times.append(time.monotonic())
+
+        def users(self) -> int:
+            return int(len(times) < 5)
+
+        def refused(self) -> bool:
+            return len(times) < 4
+
+    monkeypatch.setattr("grete._native.TokenStore", Store)
+    name = sources.register(source := Source())
+    source.results = [jwt(sub="alice", exp=time.time() + 600)] * 100
+    refresher.tokens_of(fields(provider=name))
+    eventually(lambda: len(times) == 4, 20.0, lambda: f"a token that is accepted: {times}")
+    waits = [later - before for before, later in itertools.pairwise(times)]
+    assert all(wait >= least for wait, least in zip(waits, (0.1, 0.2, 0.4), strict=True)), waits
+    refused = [record.levelname for record in caplog.records if "has refused the token" in record.message]
+    assert refused == ["ERROR"]
+    assert len(times) == 4, "an accepted token lasts"
+    times.append(0.0)
     eventually(lambda: not is_refreshed(name), 20.0, "the end of the thread after its last client")
 
 
@@ -335,7 +420,10 @@ def test_a_source_that_hangs_is_named_and_its_last_token_expires(
     states: list[str] = []
     users = [1]
     store = types.SimpleNamespace(
-        set=lambda value, _: states.append(value), fail=lambda reason, _: states.append(reason), users=lambda: users[0]
+        set=lambda value, *_: states.append(value),
+        fail=lambda reason, _: states.append(reason),
+        users=lambda: users[0],
+        refused=lambda: False,
     )
     monkeypatch.setattr("grete._native.TokenStore", lambda: store)
     name = sources.register(source)

@@ -10,6 +10,7 @@ use grete_proto::group::{CommitError, CommitOutcome, GroupError, GroupLogEvent};
 use grete_proto::ids::{NodeId, TopicPartition};
 use grete_proto::partition::error::{PartitionError, RecoveryPolicy};
 use grete_proto::partition::log_event::FetchLogEvent;
+use grete_proto::principal::Principal;
 use grete_proto::request::AddressFault;
 use grete_proto::sasl::Mechanism;
 use grete_proto::time::Nanos;
@@ -26,11 +27,11 @@ fn log_event(level: Level, name: &'static str, message: String, fields: Fields) 
 }
 
 /// Returns the log event for an event of the core; `None`: the event is not logged.
-pub(crate) fn consumer_event(notice: &ConsumerLogEvent) -> Option<LogEvent> {
+pub(crate) fn consumer_event(notice: &ConsumerLogEvent, principal: &Principal) -> Option<LogEvent> {
     match notice {
         ConsumerLogEvent::Cluster(notice) => cluster_event(notice),
         ConsumerLogEvent::Fetch(notice) => Some(fetch_event(notice)),
-        ConsumerLogEvent::Group(notice) => Some(group_event(notice)),
+        ConsumerLogEvent::Group(notice) => Some(group_event(notice, principal)),
         // Logged with the handler's name where the lane is abandoned.
         ConsumerLogEvent::JobAbandoned(_) => None,
         ConsumerLogEvent::TopicRecreated { tp, from, to } => Some(log_event(
@@ -112,6 +113,18 @@ pub(crate) fn login_failure(notice: &ClusterLogEvent) -> Option<Option<Arc<str>>
     match notice {
         ClusterLogEvent::LoginFailed { failure, .. } => Some(Some(failure.to_string().into())),
         ClusterLogEvent::LoginRecovered { .. } => Some(None),
+        _ => None,
+    }
+}
+
+/// Returns the ACL on the group that is missing, by an event: `Some(None)`: it is there again; `None`: the event is not
+/// about it.
+pub(crate) fn authorization_failure(notice: &ConsumerLogEvent, principal: &Principal) -> Option<Option<Arc<str>>> {
+    match notice {
+        ConsumerLogEvent::Group(GroupLogEvent::NotAuthorized { error, .. }) => {
+            Some(Some(principal.in_text(&error.to_string()).into()))
+        }
+        ConsumerLogEvent::Group(GroupLogEvent::Authorized) => Some(None),
         _ => None,
     }
 }
@@ -302,7 +315,7 @@ fn fmt_partitions(tps: &[TopicPartition]) -> String {
     tps.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn group_event(notice: &GroupLogEvent) -> LogEvent {
+fn group_event(notice: &GroupLogEvent, principal: &Principal) -> LogEvent {
     match notice {
         GroupLogEvent::CoordinatorFound { node } => log_event(
             Level::Debug,
@@ -372,6 +385,21 @@ fn group_event(notice: &GroupLogEvent) -> LogEvent {
         GroupLogEvent::JoinRetried { reason } => {
             log_event(Level::Info, "group.join_retried", format!("joining the group again: {reason}"), Vec::new())
         }
+        GroupLogEvent::NotAuthorized { error, again } => {
+            let text = principal.in_text(&error.to_string());
+            log_event(
+                if *again { Level::Debug } else { Level::Error },
+                "group.not_authorized",
+                format!("{text}; until then no offsets are committed, and without its place no records are read"),
+                vec![("reason", text)],
+            )
+        }
+        GroupLogEvent::Authorized => log_event(
+            Level::Info,
+            "group.authorized",
+            "the client may use its group again, and continues".to_owned(),
+            Vec::new(),
+        ),
         GroupLogEvent::OffsetFetchRetried { reason } => log_event(
             Level::Info,
             "offset.load_retried",
@@ -408,8 +436,14 @@ pub(crate) fn corrupt_batch(corrupt: &CorruptBatch) -> LogEvent {
 
 /// Returns the log event of a partition that cannot be read. `failing_for`: nanoseconds since it was first logged;
 /// `None`: it is logged for the first time.
-pub(crate) fn partition_failed(error: &PartitionError, failing_for: Option<Nanos>, is_app: bool) -> LogEvent {
+pub(crate) fn partition_failed(
+    error: &PartitionError,
+    principal: &Principal,
+    failing_for: Option<Nanos>,
+    is_app: bool,
+) -> LogEvent {
     let tp = error.partition();
+    let text = principal.in_text(&error.to_string());
     let seconds = failing_for.map_or(0.0, in_seconds);
     let still = failing_for.map_or(String::new(), |_| format!("{tp} has not been read for {seconds:.1} s: "));
     let then = match error.policy() {
@@ -420,10 +454,10 @@ pub(crate) fn partition_failed(error: &PartitionError, failing_for: Option<Nanos
     let mut fields = partition_fields(tp);
     fields.extend([
         ("reason", error.reason().to_owned()),
-        ("error", error.to_string()),
+        ("error", text.clone()),
         ("seconds", format!("{seconds:.3}")),
     ]);
-    log_event(Level::Error, "partition.failed", format!("{still}{error}{then}"), fields)
+    log_event(Level::Error, "partition.failed", format!("{still}{text}{then}"), fields)
 }
 
 pub(crate) fn partition_recovered(error: &PartitionError, lasted: Nanos) -> LogEvent {
@@ -440,14 +474,19 @@ fn in_seconds(nanos: Nanos) -> f64 {
 
 /// Returns the error that a stopped partition raises in the caller of a low-level `poll`. In an App the other
 /// partitions continue, so only `on_failed_partition="stop"` (`stops`) makes it an error.
-pub(crate) fn fatal_partition_error(error: &PartitionError, is_app: bool, stops: bool) -> Option<ClientError> {
+pub(crate) fn fatal_partition_error(
+    error: &PartitionError,
+    principal: &Principal,
+    is_app: bool,
+    stops: bool,
+) -> Option<ClientError> {
     if is_app {
         let tp = error.partition();
         return stops.then(|| ClientError::PartitionFailed {
             topic: tp.topic.to_string(),
             partition: tp.partition,
             reason: error.reason(),
-            message: error.to_string(),
+            message: principal.in_text(&error.to_string()),
         });
     }
     Some(match error {
@@ -457,22 +496,22 @@ pub(crate) fn fatal_partition_error(error: &PartitionError, is_app: bool, stops:
             offset: *offset,
             message: cause.to_string(),
         },
-        PartitionError::NotAuthorized { .. } => ClientError::Authorization(error.to_string()),
+        PartitionError::NotAuthorized { .. } => ClientError::Authorization(principal.in_text(&error.to_string())),
         _ => ClientError::NoOffset(error.to_string()),
     })
 }
 
-pub(crate) fn fatal_error(error: &ConsumerFatal) -> ClientError {
+pub(crate) fn fatal_error(error: &ConsumerFatal, principal: &Principal) -> ClientError {
     match error {
         ConsumerFatal::Unusable(fault) => ClientError::unusable(fault),
-        ConsumerFatal::Group(error) => group_error(error),
+        ConsumerFatal::Group(error) => group_error(error, principal),
     }
 }
 
-pub(crate) fn group_error(error: &GroupError) -> ClientError {
+fn group_error(error: &GroupError, principal: &Principal) -> ClientError {
     match error {
         GroupError::GroupAuthorization { .. } | GroupError::TopicAuthorization { .. } => {
-            ClientError::Authorization(error.to_string())
+            ClientError::Authorization(principal.in_text(&error.to_string()))
         }
         GroupError::InstanceFenced { group, instance, .. } => ClientError::FencedInstance {
             group: group.to_string(),

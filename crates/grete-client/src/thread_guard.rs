@@ -1,9 +1,12 @@
 //! Network threads: their start, and the drop guard that reports their end.
 
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use grete_net::{EventLoop, Protocol};
+use grete_proto::sasl::Wake;
 
+use crate::config::Settings;
 use crate::error::ClientError;
 
 /// State of a client that its network thread shares with callers.
@@ -29,14 +32,22 @@ impl<O: NetworkThreadOwner> Drop for NetworkThreadGuard<O> {
     }
 }
 
-/// Starts a network thread, which runs the loop until its protocol is finished.
+/// Starts a network thread, which runs the loop until its protocol is finished. Each change of the client's bearer token
+/// wakes the thread.
 pub(crate) fn spawn_network_thread<P: Protocol + Send + 'static>(
     name: &str,
+    settings: &Settings,
     event_loop: EventLoop<P>,
     owner: impl NetworkThreadOwner,
 ) -> Result<JoinHandle<()>, ClientError> {
     let guard = NetworkThreadGuard { owner };
+    let waker = event_loop.waker();
+    let wake: Arc<Wake> = Arc::new(move || waker.wake());
+    if let Some(tokens) = settings.tokens() {
+        tokens.watch(&wake);
+    }
     let run = move || {
+        let _watch = wake; // until the thread ends
         if let Err(error) = event_loop.run() {
             guard.owner.fail(ClientError::os("waiting for sockets", &error));
         }

@@ -175,7 +175,7 @@ fn find_problems<'a>(snapshot: &'a HealthSnapshot, limits: &Limits) -> Vec<Probl
             .take(MAX_NAMED)
             .map(|(group, since)| membership_problem(group, since, limits)),
     );
-    found.extend(report.groups.iter().filter(|group| group.ready).filter_map(login_problem).take(MAX_NAMED));
+    found.extend(report.groups.iter().filter(|group| group.ready).filter_map(refusal_problem).take(MAX_NAMED));
     let mut failed: Vec<&FailedPartition> = report.failed.iter().collect();
     failed.sort_by_key(|failed| Reverse(failed.failed_for));
     found.extend(failed.into_iter().take(MAX_NAMED).map(|failed| partition_problem(failed, limits)));
@@ -247,9 +247,10 @@ fn progress_problem(snapshot: &HealthSnapshot) -> Problem<'static> {
 
 fn membership_problem<'a>(group: &'a GroupStatus, since: Duration, limits: &Limits) -> Problem<'a> {
     let disconnected = group.connections == Some(0);
-    // A restart does not bring brokers back.
-    let fatal = !disconnected && limits.not_ready_timeout.is_some_and(|limit| since > limit);
-    let cause = match &group.login_failure {
+    // A restart does not bring brokers back, and creates no ACL.
+    let is_lasting = !disconnected && group.authorization_failure.is_none();
+    let fatal = is_lasting && limits.not_ready_timeout.is_some_and(|limit| since > limit);
+    let cause = match group.login_failure.as_ref().or(group.authorization_failure.as_ref()) {
         Some(failure) => format!(": {failure}"),
         None if disconnected => "; no broker is connected".to_owned(),
         None => String::new(),
@@ -260,12 +261,14 @@ fn membership_problem<'a>(group: &'a GroupStatus, since: Duration, limits: &Limi
     Problem { seconds, limit: limits.not_ready_timeout, group, fatal, ..Problem::new("membership", text) }
 }
 
-/// Returns the problem of a member that keeps its place while a broker refuses its login. Without a place,
-/// [`membership_problem`] says more.
-fn login_problem(group: &GroupStatus) -> Option<Problem<'_>> {
-    let failure = group.login_failure.as_ref()?;
+/// Returns the problem of a member that keeps its place while a broker refuses its login, or its requests for want of an
+/// ACL. Without a place, [`membership_problem`] says more.
+fn refusal_problem(group: &GroupStatus) -> Option<Problem<'_>> {
+    let login = group.login_failure.as_ref().map(|failure| ("login", failure));
+    let (reason, failure) =
+        login.or_else(|| group.authorization_failure.as_ref().map(|failure| ("authorization", failure)))?;
     let text = format!("{}: {failure}", name_of(group));
-    Some(Problem { group: Some(group), ..Problem::new("login", text) })
+    Some(Problem { group: Some(group), ..Problem::new(reason, text) })
 }
 
 /// Returns the name of a client's group for a text.

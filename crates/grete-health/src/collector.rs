@@ -195,6 +195,7 @@ mod tests {
                 group_instance_id: None,
                 connections: None,
                 login_failure: None,
+                authorization_failure: None,
             };
             report.groups = self.0.lock().expect("a lock").iter().map(group).collect();
         }

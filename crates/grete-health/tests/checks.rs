@@ -37,6 +37,7 @@ fn group(name: &str, state: &'static str, ready: bool) -> GroupStatus {
         group_instance_id: None,
         connections: None,
         login_failure: None,
+        authorization_failure: None,
     }
 }
 
@@ -71,6 +72,27 @@ fn a_failed_login_is_named() {
     assert!(!readiness.ok);
     assert_eq!(reasons(&readiness), ["membership"]);
     assert!(readiness.problems[0].text.ends_with(&format!("s: {failure}")), "{}", readiness.problems[0].text);
+}
+
+#[test]
+fn a_missing_acl_on_the_group_is_named_and_no_restart_helps() {
+    let failure = "not allowed to use group g: the client needs Read on group g";
+    let mut look = well();
+    look.report.groups[0].authorization_failure = Some(failure.into());
+    let readiness = check_readiness(&look, &limits());
+    assert!(readiness.ok, "a member that has its place goes on");
+    assert_eq!(reasons(&readiness), ["authorization"]);
+
+    look.report.groups[0].ready = false;
+    look.report.ready = false;
+    look.not_ready = vec![Duration::from_secs(100_000)];
+    let limits = Limits { not_ready_timeout: Some(Duration::from_secs(60)), ..limits() };
+    let readiness = check_readiness(&look, &limits);
+    assert!(!readiness.ok);
+    assert!(readiness.problems[0].text.ends_with(&format!("s: {failure}")), "{}", readiness.problems[0].text);
+    assert!(check_liveness(&look, &limits).ok);
+    look.report.groups[0].authorization_failure = None;
+    assert!(!check_liveness(&look, &limits).ok);
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn group(name: &str) -> GroupStatus {
         group_instance_id: Some(name.into()),
         connections: None,
         login_failure: None,
+        authorization_failure: None,
     }
 }
 

@@ -68,6 +68,7 @@ fn well() -> Report {
         group_instance_id: None,
         connections: None,
         login_failure: None,
+        authorization_failure: None,
     };
     Report { ready: true, workers: 2, groups: vec![group], ..Report::default() }
 }

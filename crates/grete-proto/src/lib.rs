@@ -30,6 +30,7 @@ pub mod ids;
 pub mod murmur2;
 pub mod partition;
 pub mod position;
+pub mod principal;
 pub mod producer;
 pub mod request;
 pub mod rng;

@@ -220,6 +220,7 @@ impl Client {
         fields.set_item("queued_bytes", statistics.queued_bytes)?;
         fields.set_item("pinned_bytes", statistics.pinned_bytes)?;
         fields.set_item("login_failure", self.inner.get()?.login_failure().as_deref())?;
+        fields.set_item("authorization_failure", self.inner.get()?.authorization_failure().as_deref())?;
         Ok(fields)
     }
 }

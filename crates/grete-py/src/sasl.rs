@@ -24,14 +24,16 @@ impl PyTokenStore {
         Self { store: Arc::default() }
     }
 
-    /// Replaces the token. Raises ValueError for a token or an extension that cannot be sent.
-    fn set(&self, token: TokenArg<'_>, extensions: Vec<(String, String)>) -> PyResult<()> {
+    /// Replaces the token. `subject`: the user that the token names. Raises ValueError for a token or an extension that
+    /// cannot be sent.
+    #[pyo3(signature = (token, extensions, subject=None))]
+    fn set(&self, token: TokenArg<'_>, extensions: Vec<(String, String)>, subject: Option<&str>) -> PyResult<()> {
         let text = match token {
             TokenArg::File(file) => file.get().text.clone(),
             TokenArg::Text(text) => Secret::from(&*text),
         };
         let token = Token::new(text, extensions).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        self.store.set(token);
+        self.store.set(token.of_subject(subject));
         Ok(())
     }
 
@@ -39,6 +41,11 @@ impl PyTokenStore {
     /// several times in a row, or hangs, so a client that has never logged in ends with the reason.
     fn fail(&self, reason: &str, lasts: bool) {
         self.store.fail(reason, lasts);
+    }
+
+    /// Returns whether a broker has refused the present token.
+    fn refused(&self) -> bool {
+        self.store.is_refused()
     }
 
     /// Returns the number of clients that use the tokens.

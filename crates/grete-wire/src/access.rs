@@ -31,6 +31,52 @@ impl std::fmt::Display for NeededAcl<'_> {
     }
 }
 
+/// Puts the user into a text of [`needed`]; `None`: it stays as it is.
+#[must_use]
+pub fn with_user(text: &str, user: Option<&str>) -> String {
+    const UNKNOWN: &str = "--allow-principal User:NAME ";
+    match user {
+        Some(user) => text.replacen(UNKNOWN, &format!("--allow-principal {} ", quoted(&format!("User:{user}"))), 1),
+        None => text.to_owned(),
+    }
+}
+
+/// Attribute types that have a keyword in RFC 2253.
+const KEYWORDS: &[(&str, &str)] = &[
+    ("2.5.4.3", "CN"),
+    ("2.5.4.6", "C"),
+    ("2.5.4.7", "L"),
+    ("2.5.4.8", "ST"),
+    ("2.5.4.9", "STREET"),
+    ("2.5.4.10", "O"),
+    ("2.5.4.11", "OU"),
+    ("0.9.2342.19200300.100.1.25", "DC"),
+    ("0.9.2342.19200300.100.1.1", "UID"),
+];
+
+/// Returns an attribute of a certificate's subject as it stands in the principal (RFC 2253). `oid`: its type; `text`: its
+/// value, `None`: the value in `der` is no text.
+#[must_use]
+pub fn subject_attribute(oid: &str, text: Option<&str>, der: &[u8]) -> String {
+    match (KEYWORDS.iter().find(|(known, _)| *known == oid), text) {
+        (Some((_, keyword)), Some(value)) => format!("{keyword}={}", escaped(value)),
+        _ => der.iter().fold(format!("{oid}=#"), |text, byte| format!("{text}{byte:02x}")),
+    }
+}
+
+fn escaped(value: &str) -> String {
+    let last = value.chars().count().saturating_sub(1);
+    let mut text = String::with_capacity(value.len());
+    for (place, letter) in value.chars().enumerate() {
+        let is_edge = letter == ' ' && (place == 0 || place == last) || letter == '#' && place == 0;
+        if is_edge || ",+\"\\<>;".contains(letter) {
+            text.push('\\');
+        }
+        text.push(letter);
+    }
+    text
+}
+
 /// Returns the ACL that is needed, for a client that does not know its own user here.
 #[must_use]
 pub const fn needed<'a>(operation: &'static str, kind: &'static str, name: &'a str) -> NeededAcl<'a> {
@@ -61,6 +107,10 @@ mod tests {
         );
         let cluster = NeededAcl { kind: "cluster", operation: "Alter", user: None, ..needed };
         assert!(cluster.to_string().ends_with("--allow-principal User:NAME --operation Alter --cluster"));
+        let unknown = super::needed("Read", "topic", "orders").to_string();
+        assert_eq!(with_user(&unknown, Some("alice")), needed.to_string());
+        assert!(with_user(&unknown, Some("CN=a b")).contains("--allow-principal 'User:CN=a b' --operation"));
+        assert_eq!(with_user(&unknown, None), unknown);
         let odd = NeededAcl { user: Some("o'neil; rm -rf"), ..needed };
         assert!(odd.to_string().contains("--allow-principal 'User:o'\\''neil; rm -rf'"), "{odd}");
     }

@@ -1,6 +1,7 @@
 """Topics that an App needs and that do not exist: shown in log, statistics and probes, created if allowed."""
 
 import logging
+import shlex
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -21,6 +22,7 @@ _RECHECK_INTERVAL = 30.0
 # Dead letters have the timestamps of their records, so any retention limit might delete them at once.
 _UNLIMITED_RETENTION = {"retention.ms": "-1"}
 _NO_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
+_NOT_ALLOWED = "TOPIC_AUTHORIZATION_FAILED"
 
 
 class MissingTopics:
@@ -84,6 +86,16 @@ class MissingTopics:
                 continue
             if event.name == "topic.recovered":
                 self._set_missing(topic, None)
+            elif event.fields.get("error") == _NOT_ALLOWED:
+                # Brokers do not say whether the topic exists.
+                user = self._settings.get("sasl.username", "NAME")
+                text = (
+                    f'{reader} may not read topic "{topic}": the client needs Read on it (grete acls create '
+                    f"--allow-principal {shlex.quote(f'User:{user}')} --operation Read --topic {topic})"
+                )
+                self._set_missing(topic, text)
+            elif event.name == "topic.unknown" and topic in self._missing:
+                continue  # the error of the topic says more
             elif event.fields.get("error", _NO_TOPIC) == _NO_TOPIC:
                 text = (
                     f'topic "{topic}" does not exist, and {reader} reads it: create it (grete topics create {topic}), '

@@ -139,8 +139,10 @@ class Runner:
         if engine is None:
             raise GreteError(f'App "{self._name}" does not run')
         missing = self._missing_topics.missing if self._missing_topics is not None else []
-        failures = [client.statistics()["login_failure"] for client in dict(self._clients).values()]
-        found = {"missing_topics": missing, "login_failures": [failure for failure in failures if failure]}
+        found: dict[str, Any] = {"missing_topics": missing}
+        clients = [client.statistics() for client in dict(self._clients).values()]
+        for name in ("login_failure", "authorization_failure"):
+            found[f"{name}s"] = [client[name] for client in clients if client[name]]
         return {"app": self._name, "node": self._node_id} | engine.statistics() | found
 
     def seek(self, topic: str, partition: int, offset: "int | str | datetime", group: str | None) -> None:

@@ -23,7 +23,8 @@ _MAX_BACKOFF = 30.0
 _HANGS_AFTER = 30.0
 # Characters of an error's text in the log.
 _MAX_TEXT = 500
-# Consecutive failures after which a client that has never logged in ends: the third call comes 3 s after the first.
+# Consecutive failures after which a client that has never logged in ends: the third call comes 3 s after the first. A
+# failure that passes by itself, such as an endpoint that is down, does not count.
 _LASTS_AFTER = 3
 # Seconds between two looks whether a client is left.
 _CHECK_INTERVAL = 2.0
@@ -65,6 +66,10 @@ def _text_of(error: BaseException) -> str:
     return _native.one_line(line.encode("utf-8", "backslashreplace").decode())[:_MAX_TEXT]
 
 
+def _backoff(failures: int) -> float:
+    return float(min(_MAX_BACKOFF, _BACKOFF * 2 ** min(failures - 1, 10)))
+
+
 class _Refresher:
     """One source and its token."""
 
@@ -78,6 +83,8 @@ class _Refresher:
         self._expires_at: float | None = None
         self._failures = 0
         self._lasts = False  # the source has failed _LASTS_AFTER times in a row, or hangs
+        self._refusals = 0  # tokens in a row that a broker has refused
+        self._fetched_at = 0.0
         self._asked = threading.Event()  # never set: gives waits a deadline
 
     def start(self) -> None:
@@ -93,6 +100,20 @@ class _Refresher:
             wait = self._refresh()
             if wait is None or not self._wait(wait):
                 return
+            self._check_refusal()
+
+    def _check_refusal(self) -> None:
+        """Counts a token that a broker has refused. The source is asked for another one before the time."""
+        if not self.store.refused():
+            self._refusals = 0
+            return
+        self._refusals += 1
+        level = logging.ERROR if self._refusals == 1 else logging.DEBUG
+        logger.log(level, "a broker has refused the token of %s; the source is asked for another one", self._name)
+
+    def _asks_early(self) -> bool:
+        """Returns whether the source may have a better token than the present one, which a broker has refused."""
+        return self.store.refused() and time.monotonic() - self._fetched_at >= _backoff(self._refusals + 1)
 
     def _wait(self, seconds: float) -> bool:
         """Waits; False: no client is left, so the thread ends."""
@@ -104,7 +125,7 @@ class _Refresher:
                     _refreshers.pop(self._key, None)
                     return False
             left = end - time.monotonic()
-            if left <= 0:
+            if left <= 0 or self._asks_early():
                 return True
             self._check_expiry("no new one came")
             self._asked.wait(min(left, _CHECK_INTERVAL))
@@ -133,34 +154,36 @@ class _Refresher:
             waited = time.monotonic() - started
             if waited >= _HANGS_AFTER and not reported:
                 reported = self._lasts = True
-                self._fail(f"has not answered for {waited:.0f} s")
+                self._fail(f"has not answered for {waited:.0f} s", passes=False)
             self._check_expiry("its source does not answer")
             if not self._wait(0.0):
                 return None
         result = outcome[0]
         if isinstance(result, token.Token):
             try:
-                self.store.set(result.value, [*result.extensions] or [*self._extensions])
+                self.store.set(result.value, [*result.extensions] or [*self._extensions], result.subject)
             except ValueError as error:
                 result = error
             else:
                 return self._succeed(result)
         assert isinstance(result, BaseException)
         text = _text_of(result)
-        self._fail(text if isinstance(result, ValueError) else f"raised {type(result).__name__}: {text}")
-        return float(min(_MAX_BACKOFF, _BACKOFF * 2 ** min(self._failures - 1, 10)))
+        reason = text if isinstance(result, ValueError) else f"raised {type(result).__name__}: {text}"
+        self._fail(reason, passes=sources.passes(result))
+        return _backoff(self._failures)
 
     def _succeed(self, fetched: token.Token) -> float:
         if self._failures:
             logger.info("%s gives tokens again", self._name)
         self._failures = 0
         self._lasts = False
+        self._fetched_at = time.monotonic()
         self._expires_at = fetched.expires_at
         return max(_BACKOFF, (fetched.expires_at - time.time()) * _RENEW_AFTER)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, *, passes: bool) -> None:
         self._failures += 1
-        self._lasts = self._lasts or self._failures >= _LASTS_AFTER
+        self._lasts = not passes and (self._lasts or self._failures >= _LASTS_AFTER)
         text = f"{self._name} gives no token: {reason}"
         if self._expires_at is None:
             self.store.fail(text, self._lasts)

@@ -6,6 +6,8 @@ import http.client
 import importlib
 import inspect
 import json
+import os
+import ssl
 import threading
 import urllib.error
 import urllib.parse
@@ -25,8 +27,33 @@ _MAX_RESPONSE_BYTES = 1 << 20
 Fetch = Callable[[], object]
 PROVIDER = "sasl.oauthbearer.token.provider"
 
+# Errors of the system that a restart of something else does not end.
+_LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, ssl.SSLCertVerificationError)
+# Answers of a token endpoint that another request may not get.
+_PASSING_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+
 _providers: dict[str, Callable[[], object]] = {}
 _lock = threading.Lock()
+
+
+def _in_child() -> None:
+    """Replaces the lock, which another thread of the parent may have held at the fork."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+class UnavailableError(ValueError):
+    """Failure of a source that passes by itself: the source is not reached, or is overloaded."""
+
+
+def passes(error: BaseException) -> bool:
+    """Returns whether a source that failed so may work again without a change of settings or code."""
+    if isinstance(error, urllib.error.URLError) and isinstance(error.reason, BaseException):
+        error = error.reason
+    return isinstance(error, (UnavailableError, OSError)) and not isinstance(error, _LASTING)
 
 
 def register(provider: Callable[[], object]) -> str:
@@ -140,9 +167,11 @@ def _endpoint(fields: dict[str, Any]) -> tuple[str, Fetch]:
                 body = response.read(_MAX_RESPONSE_BYTES)
         except urllib.error.HTTPError as error:
             with error:
-                raise ValueError(f"it answers {error.code} {error.reason}{_said(error)}") from None
+                kind = UnavailableError if error.code in _PASSING_STATUS else ValueError
+                raise kind(f"it answers {error.code} {error.reason}{_said(error)}") from None
         except (OSError, http.client.HTTPException) as error:
-            raise ValueError(f"it does not answer: {getattr(error, 'reason', error)}") from None
+            kind = UnavailableError if passes(error) or isinstance(error, http.client.HTTPException) else ValueError
+            raise kind(f"it does not answer: {getattr(error, 'reason', error)}") from None
         try:
             found = json.loads(body)
         except (ValueError, RecursionError):

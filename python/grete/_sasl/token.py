@@ -17,11 +17,14 @@ _MILLISECONDS = 1e11
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Bearer token. `expires_at`: seconds since 1970. `extensions`: names and values of the login (KIP-342)."""
+    """Bearer token. `expires_at`: seconds since 1970. `extensions`: names and values of the login (KIP-342). `subject`:
+    the claim `sub`, the user for brokers by default; None: the token is opaque, or has none.
+    """
 
     value: str | _native.FileToken = field(repr=False)
     expires_at: float
     extensions: tuple[tuple[str, str], ...] = ()
+    subject: str | None = None
 
 
 def from_result(result: object, now: float | None = None) -> Token:
@@ -45,8 +48,7 @@ def from_result(result: object, now: float | None = None) -> Token:
         if not isinstance(value, (str, bytes)) and hasattr(value, "token"):  # AccessToken of azure-identity
             value, expiry = value.token, getattr(value, "expires_on", None)
     if isinstance(value, _native.FileToken):
-        claims = value.claims()
-        return _unexpired(value, None if claims is None else _expiry_in(claims), now, extensions)
+        return _unexpired(value, None, _claims_in(value.claims() or ""), now, extensions)
     if isinstance(value, bytes):
         value = value.decode("ascii", "replace")
     if not isinstance(value, str) or not value.strip():
@@ -54,14 +56,17 @@ def from_result(result: object, now: float | None = None) -> Token:
     value = value.strip()
     if not value.isascii():  # here, since an UnicodeEncodeError would hold the token
         raise ValueError("its token has a character that bearer tokens do not have: give the token alone")
-    return _unexpired(value, _expiry(expiry) if expiry is not None else _claimed_expiry(value), now, extensions)
+    return _unexpired(value, None if expiry is None else _expiry(expiry), _claims(value), now, extensions)
 
 
-def _unexpired(value: str | _native.FileToken, expires_at: float | None, now: float, extensions: object) -> Token:
-    expires_at = expires_at or now + DEFAULT_LIFE
+def _unexpired(
+    value: str | _native.FileToken, expiry: float | None, claims: dict[str, Any], now: float, extensions: object
+) -> Token:
+    expires_at = expiry if expiry is not None else _claimed_expiry(claims) or now + DEFAULT_LIFE
     if expires_at <= now:
         raise ValueError(f"its token expired {now - expires_at:.0f} s ago")
-    return Token(value, expires_at, _extensions(extensions))
+    subject = claims.get("sub")
+    return Token(value, expires_at, _extensions(extensions), subject if isinstance(subject, str) and subject else None)
 
 
 def _kind(value: object) -> str:
@@ -84,22 +89,30 @@ def _expiry(value: object) -> float:
     return number / 1000 if number > _MILLISECONDS else number
 
 
-def _claimed_expiry(value: str) -> float | None:
-    """Returns the claim `exp` of a JSON web token; None: the token is opaque, or has none."""
+def _claims(value: str) -> dict[str, Any]:
+    """Returns the claims of a JSON web token, unchecked; empty: the token is opaque."""
     parts = value.split(".")
     if len(parts) != 3 or len(value) > 1 << 18:
-        return None
+        return {}
     try:
-        return _expiry_in(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return _claims_in(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except ValueError:
-        return None
+        return {}
 
 
-def _expiry_in(claims: str | bytes) -> float | None:
+def _claims_in(text: str | bytes) -> dict[str, Any]:
     try:
-        found: Any = json.loads(claims)
-        return _number(found["exp"], "exp")
-    except (ValueError, KeyError, TypeError, RecursionError):
+        claims = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def _claimed_expiry(claims: dict[str, Any]) -> float | None:
+    """Returns the claim `exp`; None: there is none."""
+    try:
+        return _number(claims["exp"], "exp")
+    except (ValueError, KeyError):
         return None
 
 

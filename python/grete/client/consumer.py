@@ -325,7 +325,8 @@ class Consumer:
 
     def statistics(self) -> dict[str, Any]:
         """Returns counters: bytes_received, fetches, queued_bytes, pinned_bytes, reconnects. And login_failure: why the
-        last login failed, with the cure, or None.
+        last login failed, with the cure, or None. And authorization_failure: None here, because a consumer that may not
+        use its group raises AuthorizationError.
         """
         return self._require_open().statistics()
 

@@ -224,6 +224,13 @@ GROUP = {
         "times out.",
         "instance: str, session_ms: str",
     ),
+    "group.not_authorized": EventSpec(
+        (ERROR, DEBUG),
+        "The App may not use its group, and waits for the ACL. ERROR once, DEBUG until the ACL is there. `reason` has the "
+        "command that creates it.",
+        "reason: str",
+    ),
+    "group.authorized": EventSpec((INFO,), "The ACL on the group is there again, and the App continues."),
     "group.not_left": EventSpec(
         (ERROR,), "The client could not leave a group properly when it stopped.", "group: str, error: BaseException"
     ),

@@ -18,7 +18,12 @@ pub(crate) struct SaslSession {
     state: State,
     /// User and mechanism of the session that a new login continues: both must stay the same (KIP-368).
     previous: Option<(Arc<str>, &'static str)>,
+    /// Begin of the last new login.
+    renewed_at: Option<Millis>,
 }
+
+/// Time between two new logins of a connection.
+const REAUTHENTICATION_INTERVAL: Millis = 1000;
 
 #[derive(Debug, Default)]
 enum State {
@@ -89,9 +94,15 @@ impl SaslSession {
         }
     }
 
-    /// Handles SaslHandshake. The error ends the connection after the response.
-    pub(crate) fn handshake(&mut self, config: &SaslConfig, mechanism: &str) -> Result<(), ErrorCode> {
-        if let State::LoggedIn { principal, mechanism, .. } = &self.state {
+    /// Handles SaslHandshake. ILLEGAL_SASL_STATE changes nothing, as on Kafka: the session has no end, or the last new
+    /// login is too near. Any other error ends the connection after the response.
+    pub(crate) fn handshake(&mut self, config: &SaslConfig, now: Millis, mechanism: &str) -> Result<(), ErrorCode> {
+        if let State::LoggedIn { principal, mechanism, expires_at } = &self.state {
+            let is_early = self.renewed_at.is_some_and(|at| now.saturating_sub(at) < REAUTHENTICATION_INTERVAL);
+            if is_early || expires_at.is_none() {
+                return Err(ErrorCode::ILLEGAL_SASL_STATE);
+            }
+            self.renewed_at = Some(now);
             self.previous = Some((Arc::clone(principal), mechanism));
         }
         self.state = State::Failed;

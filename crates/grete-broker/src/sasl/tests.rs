@@ -18,7 +18,7 @@ fn config() -> SaslConfig {
 
 fn begun(config: &SaslConfig, mechanism: &str) -> SaslSession {
     let mut session = SaslSession::default();
-    session.handshake(config, mechanism).expect("a mechanism");
+    session.handshake(config, NOW, mechanism).expect("a mechanism");
     session
 }
 
@@ -133,15 +133,18 @@ fn requests_are_allowed_as_kafka_allows_them() {
     let mut session = SaslSession::default();
     assert!(session.check(ApiKey::ApiVersions, NOW).is_ok());
     assert!(session.check(ApiKey::Metadata, NOW).unwrap_err().contains("expects SASL"));
-    for _ in 0..2 {
-        session.handshake(&config, "PLAIN").unwrap();
-        assert!(session.check(ApiKey::Metadata, NOW).unwrap_err().contains("between SaslHandshake"));
-        assert!(session.check(ApiKey::SaslAuthenticate, NOW).is_ok());
-        assert_eq!(logged_in(session.authenticate(&config, NOW, "n", b"\0alice\0secret")).1, 10_000);
-        assert!(session.check(ApiKey::Fetch, NOW + 9_999).is_ok());
-        assert!(session.check(ApiKey::Fetch, NOW + 10_000).is_err());
-        assert!(session.check(ApiKey::SaslHandshake, NOW + 20_000).is_ok(), "a late login is still a login");
+    for start in [NOW, NOW + 1000, NOW + 2000] {
+        session.handshake(&config, start, "PLAIN").unwrap();
+        assert!(session.check(ApiKey::Metadata, start).unwrap_err().contains("between SaslHandshake"));
+        assert!(session.check(ApiKey::SaslAuthenticate, start).is_ok());
+        assert_eq!(logged_in(session.authenticate(&config, start, "n", b"\0alice\0secret")).1, 10_000);
+        assert!(session.check(ApiKey::Fetch, start + 9_999).is_ok());
+        assert!(session.check(ApiKey::Fetch, start + 10_000).is_err());
+        assert!(session.check(ApiKey::SaslHandshake, start + 20_000).is_ok(), "a late login is still a login");
     }
+    // Kafka's brokers take a new login once a second, but the first one at once. The session goes on.
+    assert_eq!(session.handshake(&config, NOW + 2999, "PLAIN"), Err(ErrorCode::ILLEGAL_SASL_STATE));
+    assert!(session.check(ApiKey::Fetch, NOW + 2999).is_ok());
     let again = session.authenticate(&config, NOW, "n", b"\0alice\0secret");
     assert!(matches!(again, Answer::Failed(ErrorCode::ILLEGAL_SASL_STATE, _)), "{again:?}");
 }
@@ -149,16 +152,22 @@ fn requests_are_allowed_as_kafka_allows_them() {
 #[test]
 fn a_session_keeps_its_user_and_mechanism() {
     let mut config = config();
+    config.max_reauth_ms = 10_000;
     config.users.set("carol", "secret", 3);
     let mut session = begun(&config, "PLAIN");
     logged_in(session.authenticate(&config, NOW, "n", b"\0alice\0secret"));
-    session.handshake(&config, "PLAIN").unwrap();
+    session.handshake(&config, NOW, "PLAIN").unwrap();
     assert!(refused(session.authenticate(&config, NOW, "n", b"\0carol\0secret")).contains("change principals"));
     let mut session = begun(&config, "PLAIN");
     logged_in(session.authenticate(&config, NOW, "n", b"\0alice\0secret"));
-    assert_eq!(session.handshake(&config, "SCRAM-SHA-256"), Err(ErrorCode::SASL_AUTHENTICATION_FAILED));
+    assert_eq!(session.handshake(&config, NOW, "SCRAM-SHA-256"), Err(ErrorCode::SASL_AUTHENTICATION_FAILED));
+    config.max_reauth_ms = 0;
+    let mut session = begun(&config, "PLAIN");
+    logged_in(session.authenticate(&config, NOW, "n", b"\0alice\0secret"));
+    let endless = session.handshake(&config, NOW, "PLAIN");
+    assert_eq!(endless, Err(ErrorCode::ILLEGAL_SASL_STATE), "a session without an end is not renewed");
     config.mechanisms.retain(|name| *name != "PLAIN");
-    assert_eq!(SaslSession::default().handshake(&config, "PLAIN"), Err(ErrorCode::UNSUPPORTED_SASL_MECHANISM));
+    assert_eq!(SaslSession::default().handshake(&config, NOW, "PLAIN"), Err(ErrorCode::UNSUPPORTED_SASL_MECHANISM));
 }
 
 #[test]

@@ -33,8 +33,8 @@ impl<'c> CallContext<'c> {
 
     /// Names the user of the client's login in errors, and looks whether there is a token when the time is up.
     #[must_use]
-    pub fn of_client(self, client: &'c Admin) -> Self {
-        Self { user: client.user(), tokens: client.tokens(), ..self }
+    pub fn of_client(self, client: &'c Admin, user: Option<&'c str>) -> Self {
+        Self { user, tokens: client.tokens(), ..self }
     }
 
     pub(super) fn operation(&self) -> &str {

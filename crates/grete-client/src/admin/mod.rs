@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use grete_net::{Clock, EventLoop};
 use grete_proto::admin::{AdminCore, AdminEvent, AdminReply, Operation};
+use grete_proto::principal::Principal;
 use grete_proto::rng::Rng;
 use grete_proto::sasl::TokenStore;
 use grete_sys::EventFd;
@@ -58,8 +59,7 @@ pub struct Admin {
 }
 
 struct AdminInner {
-    /// User of the login; `None`: there is none, or a token names the user.
-    user: Option<String>,
+    principal: Principal,
     /// Place of the tokens; `None`: the client logs in without one.
     tokens: Option<Arc<TokenStore>>,
     requests: Arc<RequestQueue<AdminEvent>>,
@@ -70,10 +70,10 @@ struct AdminInner {
 }
 
 impl Admin {
-    /// Returns the user of the login; `None`: there is none, or a token names the user.
+    /// Returns the user as brokers name it, without `User:`; `None`: it is unknown.
     #[must_use]
-    pub fn user(&self) -> Option<&str> {
-        self.inner.user.as_deref()
+    pub fn user(&self) -> Option<Arc<str>> {
+        self.inner.principal.user()
     }
 
     pub(super) fn tokens(&self) -> Option<&TokenStore> {
@@ -102,11 +102,11 @@ impl Admin {
             event_loop.map_err(|error| ClientError::os("opening a poll descriptor", &error))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
         let owner = AdminThread { requests: Arc::clone(&requests), state: Arc::clone(&state) };
-        let thread = spawn_network_thread("grete-admin", event_loop, owner)?;
+        let thread = spawn_network_thread("grete-admin", config, event_loop, owner)?;
         Ok(Self {
             inner: Arc::new(AdminInner {
-                user: config.user().map(str::to_owned),
-                tokens: config.tokens(),
+                principal: config.principal(),
+                tokens: config.tokens().cloned(),
                 requests,
                 state,
                 thread: Mutex::new(Some(thread)),

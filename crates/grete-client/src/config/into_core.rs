@@ -161,6 +161,7 @@ impl ProducerConfig {
                     .then(|| ms("topic.metadata.propagation.max.ms")),
                 request_timeout: ms("request.timeout.ms"),
                 max_in_flight: size("max.in.flight.requests.per.connection"),
+                principal: self.principal(),
                 retry_backoff: ms("retry.backoff.ms"),
                 retry_backoff_max: ms("retry.backoff.max.ms"),
             },

@@ -19,6 +19,7 @@ mod validate;
 use std::sync::Arc;
 use std::time::Duration;
 
+use grete_proto::principal::Principal;
 use grete_proto::sasl::TokenStore;
 use grete_proto::secret::Secret;
 use zeroize::Zeroize;
@@ -118,14 +119,21 @@ impl Settings {
         &self.security
     }
 
-    /// Returns the user name of the login; `None`: there is no login, or a token names the user.
-    pub fn user(&self) -> Option<&str> {
-        self.security.sasl.as_ref()?.user()
-    }
-
-    /// Returns the place of OAUTHBEARER tokens; `None`: the client logs in without one.
-    pub fn tokens(&self) -> Option<Arc<TokenStore>> {
-        self.security.sasl.as_ref()?.token_source()?.store.clone()
+    /// Returns the principal of the client as brokers name it by default: the user of the login or of its token, else the
+    /// subject of the client's certificate, else `ANONYMOUS`.
+    pub(crate) fn principal(&self) -> Principal {
+        let security = &self.security;
+        match (&security.sasl, &security.tls) {
+            (Some(sasl), _) => match (sasl.user(), self.tokens()) {
+                (Some(user), _) => Principal::Known(user.into()),
+                (None, Some(tokens)) => Principal::Token(Arc::clone(tokens)),
+                (None, None) => Principal::Unknown,
+            },
+            (None, Some(tls)) if tls.identity.is_some() => {
+                tls.subject().map_or(Principal::Unknown, |subject| Principal::Known(subject.into()))
+            }
+            (None, _) => Principal::Known("ANONYMOUS".into()),
+        }
     }
 
     /// Sets the place where the source of OAUTHBEARER tokens puts them.
@@ -133,6 +141,11 @@ impl Settings {
         if let Some(sasl) = &mut self.security.sasl {
             sasl.set_tokens(tokens);
         }
+    }
+
+    /// Returns the place where the source of OAUTHBEARER tokens puts them; `None`: the client sends no tokens.
+    pub(crate) fn tokens(&self) -> Option<&Arc<TokenStore>> {
+        self.security.sasl.as_ref()?.token_source()?.store.as_ref()
     }
 
     /// Returns host and port of each bootstrap address.

@@ -10,6 +10,7 @@ use grete_proto::consumer::{
 };
 use grete_proto::dispatch::{ClientId, Dispatch, LaneFailure, LaneId, LaneSpec, RouteConfig};
 use grete_proto::ids::PartitionHandle;
+use grete_proto::principal::Principal;
 use grete_proto::time::Nanos;
 
 use super::Route;
@@ -39,6 +40,8 @@ pub(crate) struct PublishedState {
     pub(crate) membership: PublishedMembership,
     /// Failure of the last login; `None`: none since a login succeeded.
     pub(crate) login_failure: Published<Option<Arc<str>>>,
+    /// ACL on the group that is missing; `None`: none, as far as the client knows.
+    pub(crate) authorization_failure: Published<Option<Arc<str>>>,
 }
 
 pub(crate) struct Driver {
@@ -52,6 +55,8 @@ pub(crate) struct Driver {
     /// Settings for topics without a route, which a low-level consumer reads.
     low_level_policy: Arc<RouteConfig>,
     is_app: bool,
+    /// Principal of the client, for errors.
+    principal: Principal,
     /// Whether a partition that cannot be read ends the App.
     stops: bool,
     lanes: HashMap<PartitionHandle, LaneId>,
@@ -90,6 +95,7 @@ impl Driver {
             routes: routes.iter().flat_map(by_topic).collect(),
             low_level_policy: Arc::new(RouteConfig::for_polling()),
             is_app: !routes.is_empty(),
+            principal: Principal::default(),
             stops,
             lanes: HashMap::new(),
             core_actions: Vec::new(),
@@ -104,6 +110,11 @@ impl Driver {
             reconnects: 0,
             finished: false,
         }
+    }
+
+    /// Names the client in errors.
+    pub(crate) fn of_principal(self, principal: Principal) -> Self {
+        Self { principal, ..self }
     }
 
     /// Processes what workers left in the outbox since the last step. Corrupt batches go before the bytes that they
@@ -185,6 +196,9 @@ impl Driver {
                         {
                             self.counters.login_failure.publish(failure);
                         }
+                        if let Some(failure) = log_messages::authorization_failure(&notice, &self.principal) {
+                            self.counters.authorization_failure.publish(failure);
+                        }
                         if log_messages::is_disconnect(&notice) {
                             self.reconnects += 1;
                         }
@@ -197,17 +211,21 @@ impl Driver {
                         // A closing client skips this event: the caller that closes it reports the handlers that did
                         // not end, and knows better why.
                         if !(self.core.is_closing() && log_messages::is_revocation_timeout(&notice)) {
-                            log_events.extend(log_messages::consumer_event(&notice));
+                            log_events.extend(log_messages::consumer_event(&notice, &self.principal));
                         }
                     }
                     ConsumerAction::PartitionFailed { slot, error, since, again } => {
                         let failing_for = again.then(|| now.saturating_sub(since));
-                        log_events.push(log_messages::partition_failed(&error, failing_for, self.is_app));
+                        let failed = log_messages::partition_failed(&error, &self.principal, failing_for, self.is_app);
+                        log_events.push(failed);
                         if let Some(id) = self.lanes.get(&slot).filter(|_| self.is_app) {
-                            let (reason, text) = (error.reason(), error.to_string().into());
+                            let (reason, text) = (error.reason(), self.principal.in_text(&error.to_string()).into());
                             state.dispatch.set_failure(*id, Some(LaneFailure { reason, error: text, since }));
                         }
-                        if let Some(fatal) = log_messages::fatal_partition_error(&error, self.is_app, self.stops) {
+                        let principal = &self.principal;
+                        if let Some(fatal) =
+                            log_messages::fatal_partition_error(&error, principal, self.is_app, self.stops)
+                        {
                             drop(state);
                             dispatcher.fail_partition(error.partition().clone(), fatal);
                             state = dispatcher.lock();
@@ -221,7 +239,7 @@ impl Driver {
                     }
                     ConsumerAction::Fatal(error) => {
                         drop(state);
-                        dispatcher.fail(log_messages::fatal_error(&error));
+                        dispatcher.fail(log_messages::fatal_error(&error, &self.principal));
                         self.commands.fail_all(); // after the failure is stored, so that callers find it
                         state = dispatcher.lock();
                     }

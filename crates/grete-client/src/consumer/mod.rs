@@ -147,11 +147,12 @@ impl Consumer {
             let shared = Arc::new(RequestQueue::new(waker));
             requests = Some(Arc::clone(&shared));
             Driver::new(core, dispatcher.clone(), client, shared, counted, &routes, stops)
+                .of_principal(config.principal())
         });
         let event_loop = event_loop.map_err(|e| ClientError::os("opening a poll descriptor", &e))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
         let owner = ConsumerThread { requests: Arc::clone(&requests), dispatcher: dispatcher.clone() };
-        let thread = spawn_network_thread("grete-net", event_loop, owner)?;
+        let thread = spawn_network_thread("grete-net", &config, event_loop, owner)?;
         Ok(Self {
             inner: Arc::new(ConsumerInner {
                 config,

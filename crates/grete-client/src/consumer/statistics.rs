@@ -56,6 +56,11 @@ impl Consumer {
         self.inner.published.login_failure.get()
     }
 
+    /// Returns which ACL on the group is missing, with the command that creates it; `None`: none, as far as is known.
+    pub fn authorization_failure(&self) -> Option<Arc<str>> {
+        self.inner.published.authorization_failure.get()
+    }
+
     /// Returns the counters that the network thread published last. Waits for no other thread.
     pub fn net_stats(&self) -> ConsumerNetStats {
         self.inner.published.stats.get()

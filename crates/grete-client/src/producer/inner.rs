@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use grete_net::futex::{futex_wait, futex_wake_all};
+use grete_proto::principal::Principal;
 use grete_proto::producer::{Accumulator, BatchPromise, ProduceConfig, SharedAccumulator, WaiterFutexes};
 use grete_proto::rng::Rng;
 use grete_proto::time::Nanos;
@@ -43,6 +44,8 @@ pub(super) struct ProducerInner {
     pub(super) name: Box<str>,
     pub(super) max_block: Duration,
     pub(super) buffer_memory: usize,
+    /// Principal of the client, for errors.
+    pub(super) principal: Principal,
     /// Deadline of the close; the network thread passes it to the core.
     close_deadline: Mutex<Option<Nanos>>,
     undelivered: Mutex<Undelivered>,
@@ -81,6 +84,7 @@ impl ProducerInner {
             name: config.client_id().into(),
             max_block: config.millis("max.block.ms"),
             buffer_memory: produce.buffer_memory,
+            principal: produce.principal.clone(),
             close_deadline: Mutex::default(),
             undelivered: Mutex::default(),
             batch_waiters: Mutex::default(),

@@ -1,10 +1,11 @@
 //! Log events and errors of the producer: converts events of the sans-IO core to text.
 
 use grete_proto::ids::TopicPartition;
+use grete_proto::principal::Principal;
 use grete_proto::producer::ProducerLogEvent;
 use grete_proto::producer::{Accumulator, DropReason, DroppedRecords, FatalError, LastError, SenderLogEvent};
 use grete_proto::request::RequestError;
-use grete_wire::access::needed;
+use grete_wire::access::NeededAcl;
 use grete_wire::error_code::ErrorCode;
 use grete_wire::{counted, plural};
 
@@ -13,6 +14,7 @@ use crate::log_event::{Level, LogEvent};
 use crate::log_messages;
 
 const NO_CONNECTION: LastError = LastError::Request(RequestError::NoConnection);
+const NOT_ALLOWED: LastError = LastError::Code(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
 
 fn batch_log_event(
     level: Level,
@@ -60,8 +62,8 @@ pub(super) fn producer_event(notice: &ProducerLogEvent) -> Option<LogEvent> {
                 fields: vec![("producer_id", producer_id.to_string()), ("epoch", epoch.to_string())],
             },
             SenderLogEvent::ProducerIdFailed(cause) => LogEvent {
-                // The cause is in the log already, as an event of the connections.
-                level: if *cause == NO_CONNECTION { Level::Debug } else { Level::Info },
+                // The cause is in the log already, as an event of the connections, or of the records that it fails.
+                level: if *cause == NO_CONNECTION || *cause == NOT_ALLOWED { Level::Debug } else { Level::Info },
                 name: "produce.id_pending",
                 message: format!("InitProducerId has not succeeded yet, retrying: {cause}"),
                 fields: Vec::new(),
@@ -119,9 +121,6 @@ pub(super) fn producer_failed(error: &ClientError) -> LogEvent {
 pub(super) fn fatal_error(error: &FatalError) -> ClientError {
     match error {
         FatalError::Unusable(fault) => ClientError::unusable(fault),
-        FatalError::ProducerId(code) if *code == ErrorCode::CLUSTER_AUTHORIZATION_FAILED => {
-            ClientError::Authorization(error.to_string())
-        }
         FatalError::ProducerId(code) => log_messages::kafka_error("asking for a producer id", *code),
         other => ClientError::Invalid(other.to_string()),
     }
@@ -139,10 +138,11 @@ pub(super) fn unknown_topic_error(topic: &str, accumulator: &Accumulator) -> Cli
 }
 
 /// Returns the error for a topic whose metadata contains an error code.
-pub(super) fn topic_error(topic: &str, code: ErrorCode) -> ClientError {
+pub(super) fn topic_error(topic: &str, code: ErrorCode, principal: &Principal) -> ClientError {
     match code {
         ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
-            let needed = needed("Write", "topic", topic);
+            let user = principal.user();
+            let needed = NeededAcl { operation: "Write", kind: "topic", name: topic, user: user.as_deref() };
             ClientError::Authorization(format!("topic {topic:?}: not allowed ({}): {needed}", code.name()))
         }
         code => log_messages::kafka_error(&format!("topic {topic:?}"), code),

@@ -105,7 +105,7 @@ impl Producer {
         let tls = tls_context(config, move |event| log.emit(vec![event]))?;
         let event_loop = new_loop(Core::Kafka(Box::new(core)), &shared)?.with_tls(tls);
         let loop_handle = event_loop.handle();
-        let thread = spawn_network_thread("grete-producer", event_loop, Arc::clone(&shared))?;
+        let thread = spawn_network_thread("grete-producer", config, event_loop, Arc::clone(&shared))?;
         shared.set_thread(thread);
         Ok(Self::with_loop(shared, loop_handle, None))
     }
@@ -236,7 +236,7 @@ impl Producer {
                 partition: Some(partition),
                 message: format!("topic {topic:?} has no partition {partition}: it has {count}, counted from 0"),
             },
-            AppendError::Topic(error) => log_messages::topic_error(topic, error.code),
+            AppendError::Topic(error) => log_messages::topic_error(topic, error.code, &self.inner.principal),
             AppendError::Fatal(error) => self.inner.fatal().unwrap_or_else(|| log_messages::fatal_error(&error)),
             AppendError::Closed => self.inner.fatal().unwrap_or(ClientError::Closed { what: "producer" }),
             AppendError::BufferFull => ClientError::BufferFull { topic: topic.into(), limit: self.inner.buffer_memory },
@@ -316,11 +316,14 @@ impl Producer {
 
     /// Returns the error for a topic whose metadata did not arrive in time.
     fn metadata_timeout_error(&self, topic: &str) -> ClientError {
+        if let Some(failure) = self.login_failure() {
+            return ClientError::Authentication(failure.to_string());
+        }
         let mut accumulator = self.accumulator();
         let id = accumulator.topic(topic);
         match accumulator.topic_error(id) {
             Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION) => log_messages::unknown_topic_error(topic, &accumulator),
-            Some(code) => log_messages::topic_error(topic, code),
+            Some(code) => log_messages::topic_error(topic, code, &self.inner.principal),
             None => ClientError::TimedOut {
                 operation: metadata_operation(topic),
                 seconds: self.inner.max_block.as_secs_f64(),
@@ -343,7 +346,7 @@ impl Producer {
         let id = self.topic(topic);
         match self.accumulator().partitions(id) {
             Some(Ok(count)) => return Ok(PartitionsStatus::Known(count)),
-            Some(Err(error)) => return Err(log_messages::topic_error(topic, error.code)),
+            Some(Err(error)) => return Err(log_messages::topic_error(topic, error.code, &self.inner.principal)),
             None => {}
         }
         let since = deadline.saturating_sub(u64::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX));

@@ -84,6 +84,8 @@ pub struct GroupStatus {
     pub connections: Option<u64>,
     /// Failure of the last login, with its cure; `None`: none since a login succeeded.
     pub login_failure: Option<Arc<str>>,
+    /// ACL on the group that is missing, with the command that creates it; `None`: none is missing.
+    pub authorization_failure: Option<Arc<str>>,
 }
 
 /// Topic that is needed and does not exist.

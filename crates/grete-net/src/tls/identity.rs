@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use grete_proto::secret::Secret;
+use grete_wire::access::subject_attribute;
 use pkcs8::{EncryptedPrivateKeyInfoRef, SecretDocument, pkcs5};
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{Error, InconsistentKeys};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::files::ReadFiles;
 use super::pem::{self, KeyKind, Origin, PemKey};
@@ -46,6 +48,30 @@ pub(super) fn load(source: &IdentitySource, files: &mut ReadFiles) -> Result<Cer
         return Err(key_origin.error("there is no private key; a file in PEM has a line -----BEGIN PRIVATE KEY-----"));
     };
     certified(chain, &key, key_origin, password)
+}
+
+/// Returns the subject of the client's certificate, as Kafka's brokers name its principal by default (RFC 2253: the most
+/// specific part first). `None`: the certificate cannot be read.
+pub(super) fn subject(source: &IdentitySource) -> Option<String> {
+    let mut files = ReadFiles::default();
+    let chain = match source {
+        IdentitySource::Keystore { path, password, .. } => {
+            let origin = Origin { setting: "ssl.keystore.location", path: Some(path) };
+            files.read(origin, password.as_ref(), "ssl.keystore.password").ok()?.certificates
+        }
+        IdentitySource::Pair { chain, .. } => read_certificates(chain, None, &mut files).ok()?.0,
+    };
+    let (_, certificate) = X509Certificate::from_der(chain.first()?).ok()?;
+    let mut parts: Vec<String> = Vec::new();
+    for part in certificate.subject().iter_rdn() {
+        let attributes = part.iter().map(|attribute| {
+            let oid = attribute.attr_type().to_id_string();
+            subject_attribute(&oid, attribute.as_str().ok(), attribute.attr_value().data)
+        });
+        parts.push(attributes.collect::<Vec<_>>().join("+"));
+    }
+    parts.reverse();
+    Some(parts.join(","))
 }
 
 /// Reads the certificates of one source, and returns where they came from.

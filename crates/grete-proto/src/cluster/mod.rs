@@ -101,6 +101,8 @@ pub struct Cluster {
     login_failure: Option<AuthenticationFailure>,
     /// Whether the warning of a login without encryption is due.
     warns_of_exposure: bool,
+    /// Version of the token store at the last tick.
+    seen_tokens: u64,
     /// Controller according to the last metadata response.
     controller: Option<NodeId>,
     timer: Option<Nanos>,
@@ -141,6 +143,7 @@ impl Cluster {
             fatal: None,
             login_failure: None,
             warns_of_exposure: config.sasl.as_ref().is_some_and(|sasl| sasl.is_exposed()),
+            seen_tokens: 0,
             controller: None,
             timer: Some(0),
             dirty: true,
@@ -358,7 +361,9 @@ impl Cluster {
     }
 
     fn tick(&mut self, now: Nanos, out: &mut ClusterActions) {
-        if self.timer.is_none_or(|timer| now < timer) {
+        let tokens = self.config.sasl.as_ref().and_then(|sasl| sasl.token_version()).unwrap_or_default();
+        let has_tokens = std::mem::replace(&mut self.seen_tokens, tokens) != tokens;
+        if !has_tokens && self.timer.is_none_or(|timer| now < timer) {
             return;
         }
         if std::mem::take(&mut self.warns_of_exposure)
@@ -368,8 +373,8 @@ impl Cluster {
             out.push(ClusterAction::LogEvent(ClusterLogEvent::ExposedLogin { mechanism }));
         }
         // An earlier iteration may have closed one of these connections; `get_mut` then returns `None`.
-        let due: Vec<ConnId> =
-            self.connections.iter().filter(|(_, l)| is_due(l.conn.deadline(), now)).map(|(&id, _)| id).collect();
+        let is_due = |conn: &Connection| is_due(conn.deadline(), now) || (has_tokens && conn.awaits_token());
+        let due: Vec<ConnId> = self.connections.iter().filter(|(_, l)| is_due(&l.conn)).map(|(&id, _)| id).collect();
         for conn in due {
             if let Some(link) = self.connections.get_mut(&conn) {
                 link.conn.on_tick(now, &mut self.scratch);

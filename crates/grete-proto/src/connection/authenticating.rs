@@ -30,7 +30,12 @@ use super::{CloseReason, ConnAction, Connection, InFlightRequest, State};
 use crate::sasl::authentication::{Authentication, AuthenticationAction, AuthenticationEvent};
 use crate::sasl::error::listed;
 use crate::sasl::{KerberosFailure, KerberosFailureKind, Mechanism, SaslConfig, SaslError};
-use crate::time::{MILLI, Nanos};
+use crate::time::{MILLI, Nanos, SECOND};
+
+/// Time between two new logins of a connection. Kafka's brokers refuse SaslHandshake less than a second after the one
+/// before, except for the first new login, and take it after the end of a session, too. A token with less than a second
+/// to live makes a session that ends too early for the next login.
+const REAUTHENTICATION_INTERVAL: Nanos = SECOND;
 
 impl InFlightRequest {
     pub(super) fn is_authentication(&self) -> bool {
@@ -47,7 +52,7 @@ impl Connection {
         if versions.is_none_or(|versions| versions.range(ApiKey::SaslHandshake.key()).is_none()) {
             return self.close(now, CloseReason::Sasl(SaslError::NotOffered), out);
         }
-        self.authentication = Some(Authentication::new(sasl));
+        self.authentication = Some(Authentication::new(sasl, now));
         self.authenticate(now, out);
     }
 
@@ -74,12 +79,13 @@ impl Connection {
         }
     }
 
-    /// Begins to log in again, because the session is about to end.
+    /// Begins to log in again, because the session is about to end. If a broker would refuse the new login yet, it begins
+    /// later, and requests wait until then.
     pub(super) fn reauthenticate(&mut self, now: Nanos, out: &mut Vec<ConnAction>) {
         let Some(sasl) = self.config.sasl.clone() else { return };
         self.state = State::Reauthenticating;
         self.renewal = None;
-        self.authentication = Some(Authentication::new(sasl));
+        self.authentication = Some(Authentication::new(sasl, self.reauthenticates_from));
         self.authenticate(now, out);
     }
 
@@ -97,13 +103,18 @@ impl Connection {
         self.authentication.as_ref().is_some_and(Authentication::awaits_library)
     }
 
+    /// Returns whether a tick is due when the source of tokens has given something.
+    pub fn awaits_token(&self) -> bool {
+        self.authentication.as_ref().is_some_and(Authentication::awaits_token)
+    }
+
+    /// Returns the reason for a login that has taken too long.
     pub(super) fn authentication_timeout(&self) -> CloseReason {
+        if self.awaits_token() {
+            return CloseReason::Sasl(SaslError::unanswered());
+        }
         if !self.awaits_library() {
-            // No response is due: the login waits for a token.
-            return match self.authentication_deadline() {
-                Some(_) => CloseReason::TokenTimeout(self.setup_timeout),
-                None => CloseReason::AuthenticationTimeout(self.setup_timeout),
-            };
+            return CloseReason::AuthenticationTimeout(self.setup_timeout);
         }
         let message = format!(
             "the Kerberos library has not answered within {} ms (socket.connection.setup.timeout.ms): it probably waits \
@@ -186,6 +197,7 @@ impl Connection {
         self.authentication = None;
         self.renewal = self.config.sasl.as_ref().and_then(|sasl| sasl.renewal(now, session_lifetime_ms));
         if self.state == State::Reauthenticating {
+            self.reauthenticates_from = now.saturating_add(REAUTHENTICATION_INTERVAL);
             self.state = State::Ready;
             self.flush(now, out);
         } else {

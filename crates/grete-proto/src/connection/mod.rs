@@ -135,6 +135,8 @@ pub struct Connection {
     authentication: Option<Authentication>,
     /// Time at which the connection logs in again; `None`: the session does not end.
     renewal: Option<Nanos>,
+    /// Time before which the broker refuses a new login; 0: it refuses none.
+    reauthenticates_from: Nanos,
     /// The listener is asked whether it expects a login, before any other request.
     probes_login: bool,
 }
@@ -157,6 +159,7 @@ impl Connection {
             has_response: false,
             authentication: None,
             renewal: None,
+            reauthenticates_from: 0,
             probes_login: false,
         }
     }

@@ -275,7 +275,7 @@ fn sessions_are_renewed_in_time_and_nothing_gets_in_between() {
 fn unsecured_token(ends_at: i64) -> BearerToken {
     use base64::Engine;
     let encode = |text: &str| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text);
-    let claims = format!(r#"{{"sub":"alice","exp":{}}}"#, ends_at / 1000);
+    let claims = format!(r#"{{"sub":"alice","exp":{}.{:03}}}"#, ends_at / 1000, ends_at % 1000);
     BearerToken::new(format!("{}.{}.", encode(r#"{"alg":"none"}"#), encode(&claims)).as_str().into(), vec![]).unwrap()
 }
 
@@ -286,7 +286,10 @@ fn a_session_ends_with_its_token_unless_a_new_one_is_there() {
     let mut world = World::new(Some(config), 0, 1);
     world.run_until(3 * SECOND);
     assert!(!world.is_ready && world.closed.is_none(), "waits for the first token");
+    assert!(world.conn.awaits_token());
+    assert_eq!(world.conn.deadline(), Some(10 * SECOND), "nothing is polled");
     store.set(unsecured_token(EPOCH + 60_000));
+    world.act(|conn, now, out| conn.on_tick(now, out));
     world.run_until(4 * SECOND);
     assert!(world.is_ready);
     store.set(unsecured_token(EPOCH + 120_000));
@@ -296,6 +299,44 @@ fn a_session_ends_with_its_token_unless_a_new_one_is_there() {
     store.fail("the endpoint answers 500", false);
     world.run_until(125 * SECOND);
     assert_eq!(login_error(&world), &SaslError::NoToken { reason: "the endpoint answers 500".into(), lasts: false });
+}
+
+#[test]
+fn a_token_that_does_not_come_is_named_instead_of_the_broker() {
+    let config = SaslConfig::new(Mechanism::OAuthBearer, Credentials::Token(Arc::default()), [3; 32]);
+    let mut world = World::new(Some(config), 0, 1);
+    world.run_until(11 * SECOND);
+    assert!(matches!(login_error(&world), SaslError::NoToken { lasts: false, .. }), "{:?}", world.closed);
+}
+
+/// A token with less than a second to live makes a session that is shorter than the time between two logins, which
+/// brokers insist on.
+#[test]
+fn tokens_of_seconds_are_renewed_without_a_refused_login() {
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed ^ 0xbea4);
+        let store = Arc::new(TokenStore::default());
+        let config = SaslConfig::new(Mechanism::OAuthBearer, Credentials::Token(Arc::clone(&store)), [3; 32]);
+        store.set(unsecured_token(EPOCH + 3_000));
+        let mut world = World::new(Some(config), 2_000, seed);
+        world.delay = 5 * MILLI;
+        let mut renewed_at = 0;
+        while world.now < 60 * SECOND {
+            if world.now >= renewed_at + 2_200 * MILLI + rng.below(500 * MILLI) {
+                renewed_at = world.now;
+                store.set(unsecured_token(world.wall() + 3_000));
+            }
+            world.send(metadata());
+            let pause = rng.below(60 * MILLI);
+            world.run_until(world.now + pause);
+        }
+        store.set(unsecured_token(world.wall() + 60_000));
+        world.run_until(world.now + 2 * SECOND);
+        assert!(world.closed.is_none(), "seed {seed}: {:?} {:?}", world.closed, world.broker_log);
+        assert_eq!(world.failed, [], "seed {seed}");
+        assert_eq!(world.answered, (1..=world.sent).collect::<Vec<_>>(), "seed {seed}: in order, each once");
+        assert!((30..=60).contains(&world.logins), "seed {seed}: {} logins", world.logins);
+    }
 }
 
 #[test]

@@ -61,7 +61,14 @@ impl ConsumerGroup {
             committer: OffsetCommitter::new(first, longest),
             offset_fetcher: OffsetFetcher::new(first, longest),
             reconciler: Reconciler::default(),
-            shared: GroupShared { config, rng, next_token: 1, effects: Vec::new() },
+            shared: GroupShared {
+                config,
+                rng,
+                next_token: 1,
+                effects: Vec::new(),
+                unauthorized: false,
+                leaving: false,
+            },
             standalone: false,
             revocation_started: false,
             acked_revocations: Vec::new(),
@@ -114,6 +121,7 @@ impl ConsumerGroup {
     fn subscribe(&mut self, now: Nanos, topics: BTreeSet<std::sync::Arc<str>>, out: &mut Vec<GroupAction>) {
         if self.member.subscribe(&mut context!(self, now, out), topics.clone()) {
             self.leave_deadline = None;
+            self.shared.leaving = false;
             self.revocation_started = false;
             out.push(GroupAction::WatchTopics { topics: topics.into_iter().collect() });
         }
@@ -123,6 +131,7 @@ impl ConsumerGroup {
         // A repeated request may shorten the deadline, but never extend it.
         let deadline = self.leave_deadline.map_or(deadline, |before| before.min(deadline));
         self.leave_deadline = Some(deadline);
+        self.shared.leaving = true;
         self.member.begin_shutdown(keep_place);
         if !self.member.is_active() {
             return;

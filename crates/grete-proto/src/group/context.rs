@@ -60,6 +60,10 @@ pub(super) struct GroupShared {
     pub rng: Rng,
     pub next_token: u32,
     pub effects: Vec<Effect>,
+    /// Whether the ACL on the group was missing at the last request that needs it.
+    pub unauthorized: bool,
+    /// Whether the group is about to be left.
+    pub leaving: bool,
 }
 
 /// State that lives as long as one event.
@@ -96,6 +100,27 @@ impl Context<'_> {
 
     pub fn log_event(&mut self, notice: GroupLogEvent) {
         self.actions.push(GroupAction::LogEvent(notice));
+    }
+
+    /// Handles a refusal because the ACL on the group is missing. Returns whether to try again: an App waits for the ACL,
+    /// as for those on topics, and any other consumer fails.
+    pub fn on_unauthorized(&mut self) -> bool {
+        let error = GroupError::GroupAuthorization { group: self.config().group_id.clone() };
+        if !self.config().retry_authorization_failures {
+            self.push_effect(Effect::Fatal(error));
+            return false;
+        }
+        let again = std::mem::replace(&mut self.shared.unauthorized, true);
+        self.log_event(GroupLogEvent::NotAuthorized { error, again });
+        true
+    }
+
+    /// Handles a response that proves the ACL on the group: those to JoinGroup, Heartbeat and OffsetCommit. Finding the
+    /// coordinator and its offsets needs less.
+    pub fn on_authorized(&mut self) {
+        if std::mem::take(&mut self.shared.unauthorized) {
+            self.log_event(GroupLogEvent::Authorized);
+        }
     }
 
     /// Handles a request without a response: the failure counts against the coordinator of that lookup.

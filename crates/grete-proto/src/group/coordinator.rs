@@ -102,7 +102,7 @@ impl Coordinator {
                 ctx.log_event(GroupLogEvent::CoordinatorFound { node });
             }
             (ErrorCode::GROUP_AUTHORIZATION_FAILED, _) => {
-                ctx.push_effect(Effect::Fatal(GroupError::GroupAuthorization { group }));
+                ctx.on_unauthorized();
             }
             (ErrorCode::INVALID_GROUP_ID | ErrorCode::INVALID_REQUEST, _) => {
                 ctx.push_effect(Effect::Fatal(GroupError::Refused { group, request: "FindCoordinator", code }));

@@ -282,6 +282,15 @@ pub enum GroupLogEvent {
         /// Error of the broker or the connection.
         reason: String,
     },
+    /// The ACL on the group is missing; the request is retried.
+    NotAuthorized {
+        /// [`GroupError::GroupAuthorization`].
+        error: GroupError,
+        /// Whether the ACL was missing before.
+        again: bool,
+    },
+    /// The ACL on the group is there again.
+    Authorized,
     /// A committed offset could not be read; the lookup is retried.
     OffsetFetchRetried {
         /// Error of the broker or the connection.

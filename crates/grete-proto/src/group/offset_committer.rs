@@ -375,7 +375,10 @@ fn partition_outcome(
     tp: &TopicPartition,
 ) -> Option<Result<(), CommitError>> {
     match ctx.classify(lookup, code) {
-        ErrorClass::Ok => Some(Ok(())),
+        ErrorClass::Ok => {
+            ctx.on_authorized();
+            Some(Ok(()))
+        }
         ErrorClass::Retry => None,
         // Some brokers return these codes when the write to the offsets topic timed out.
         ErrorClass::Error(code @ (ErrorCode::REQUEST_TIMED_OUT | ErrorCode::NOT_ENOUGH_REPLICAS)) => {
@@ -404,9 +407,9 @@ fn partition_outcome(
             StaleCommitCause::Rejoining => None,
         },
         ErrorClass::Error(ErrorCode::GROUP_AUTHORIZATION_FAILED) => {
-            let group = ctx.config().group_id.clone();
-            ctx.push_effect(Effect::Fatal(GroupError::GroupAuthorization { group }));
-            Some(Err(CommitError::Refused(ErrorCode::GROUP_AUTHORIZATION_FAILED)))
+            // A stop does not wait for the ACL: the records are read again.
+            let again = ctx.on_unauthorized() && !ctx.shared.leaving;
+            (!again).then_some(Err(CommitError::Refused(ErrorCode::GROUP_AUTHORIZATION_FAILED)))
         }
         // OffsetFetch needs the same permission, and reports the missing permission.
         ErrorClass::Error(ErrorCode::TOPIC_AUTHORIZATION_FAILED) if ctx.config().retry_authorization_failures => None,

@@ -144,7 +144,7 @@ impl OffsetFetcher {
         match ctx.classify(flight.coordinator.lookup, ErrorCode(group.error_code)) {
             ErrorClass::Ok => {}
             ErrorClass::Error(ErrorCode::GROUP_AUTHORIZATION_FAILED) => {
-                ctx.push_effect(Effect::Fatal(GroupError::GroupAuthorization { group: group_id }));
+                ctx.on_unauthorized();
                 return Some(ErrorCode::GROUP_AUTHORIZATION_FAILED.to_string());
             }
             ErrorClass::Error(_) | ErrorClass::Retry => return Some(ErrorCode(group.error_code).to_string()),

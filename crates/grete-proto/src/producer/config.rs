@@ -3,6 +3,7 @@
 use grete_wire::records::Compression;
 
 use crate::cluster::ClusterConfig;
+use crate::principal::Principal;
 use crate::time::{MILLI, Nanos, SECOND};
 
 /// Settings for collecting, sending and dropping records.
@@ -39,6 +40,8 @@ pub struct ProduceConfig {
     pub retry_backoff: Nanos,
     /// `retry.backoff.max.ms`: maximum delay after repeated failures.
     pub retry_backoff_max: Nanos,
+    /// Principal of the client, for errors.
+    pub principal: Principal,
 }
 
 impl Default for ProduceConfig {
@@ -59,6 +62,7 @@ impl Default for ProduceConfig {
             max_in_flight: 5,
             retry_backoff: 100 * MILLI,
             retry_backoff_max: SECOND,
+            principal: Principal::default(),
         }
     }
 }

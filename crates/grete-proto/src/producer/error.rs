@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
-use grete_wire::access::needed;
+use grete_wire::access::NeededAcl;
 use grete_wire::error::WireError;
 use grete_wire::error_code::ErrorCode;
 
 use crate::request::{AddressFault, RequestError};
 use crate::time::{MILLI, Nanos};
 
-fn fmt_needed(code: ErrorCode) -> String {
+/// Returns the cure of a write that is not allowed. Brokers give a producer id to each principal that may write a topic.
+fn fmt_write(topic: &str, user: Option<&str>, code: ErrorCode) -> String {
+    let needed = NeededAcl { operation: "Write", kind: "topic", name: topic, user };
     match code {
-        ErrorCode::CLUSTER_AUTHORIZATION_FAILED => {
-            format!(" (Write on a topic is enough, else {})", needed("IdempotentWrite", "cluster", ""))
-        }
-        _ => String::new(),
+        ErrorCode::CLUSTER_AUTHORIZATION_FAILED => format!(
+            "{needed}; brokers before Kafka 2.8 need IdempotentWrite on the cluster instead, or set \
+             enable.idempotence=false to produce without a producer id"
+        ),
+        _ => needed.to_string(),
     }
 }
 
@@ -79,7 +82,7 @@ pub enum ProduceError {
         partition: i32,
     },
     /// The user has no permission to write to the topic.
-    #[error("{}: not allowed ({}): {}", fmt_place(.topic, *.partition), .code.name(), needed("Write", "topic", .topic))]
+    #[error("{}: not allowed ({}): {}", fmt_place(.topic, *.partition), .code.name(), fmt_write(.topic, .user.as_deref(), *.code))]
     Authorization {
         /// Topic of the records.
         topic: Arc<str>,
@@ -87,6 +90,8 @@ pub enum ProduceError {
         partition: i32,
         /// Error code of the broker.
         code: ErrorCode,
+        /// User of the client; `None`: unknown.
+        user: Option<Arc<str>>,
     },
     /// A broker rejected the batch.
     #[error("{}: {} {}{}", fmt_place(.topic, *.partition), .code.name(), .code.message(), fmt_broker_message(.message))]
@@ -265,7 +270,7 @@ pub enum FatalError {
     #[error(transparent)]
     Unusable(#[from] AddressFault),
     /// InitProducerId was rejected with a fatal error.
-    #[error("no producer id: {} {}{}; set enable.idempotence=false to produce without one", .0.name(), .0.message(), fmt_needed(*.0))]
+    #[error("no producer id: {} {}; set enable.idempotence=false to produce without one", .0.name(), .0.message())]
     ProducerId(ErrorCode),
     /// The brokers do not support a required API.
     #[error(transparent)]

@@ -27,13 +27,10 @@ use super::exchange::{Exchange, Move};
 use super::gssapi::{GssCall, GssResult};
 use super::masking::without_secrets;
 use super::token::{Token, TokenState};
-use crate::time::{MILLI, Nanos};
+use crate::time::Nanos;
 
 /// Rounds of SaslAuthenticate after which an exchange cannot end well: GSSAPI, the longest, needs three or four.
 const MAX_ROUNDS: u32 = 8;
-
-/// Time between two looks for a token that the source has not given yet.
-const TOKEN_CHECK: Nanos = 10 * MILLI;
 
 /// Input of [`Authentication::step`].
 #[derive(Debug)]
@@ -68,10 +65,12 @@ pub enum AuthenticationAction {
 
 #[derive(Debug)]
 enum State {
-    /// Begins at the next tick from this time on; OAUTHBEARER may wait for a token.
+    /// Begins at the next tick from this time on.
     Idle {
-        next: Nanos,
+        not_before: Nanos,
     },
+    /// The source has not given its first token yet. A tick looks again.
+    AwaitsToken,
     /// The response to SaslHandshake is due.
     Handshake,
     Exchange {
@@ -89,19 +88,25 @@ pub struct Authentication {
 }
 
 impl Authentication {
-    /// Creates an authentication that begins with its first tick.
+    /// Creates an authentication that begins with its first tick from `not_before` on.
     #[must_use]
-    pub fn new(config: Arc<SaslConfig>) -> Self {
-        Self { config, state: State::Idle { next: 0 } }
+    pub fn new(config: Arc<SaslConfig>, not_before: Nanos) -> Self {
+        Self { config, state: State::Idle { not_before } }
     }
 
-    /// Returns the time of the next tick; `None`: a response is awaited.
+    /// Returns the time of the next tick; `None`: a response or a token is awaited.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         match self.state {
-            State::Idle { next } => Some(next),
+            State::Idle { not_before } => Some(not_before),
             _ => None,
         }
+    }
+
+    /// Returns whether a tick is due when the [`TokenStore`](super::TokenStore) has changed.
+    #[must_use]
+    pub fn awaits_token(&self) -> bool {
+        matches!(self.state, State::AwaitsToken)
     }
 
     /// Returns whether the response to SaslHandshake is due.
@@ -119,7 +124,8 @@ impl Authentication {
     /// Handles one event and appends the resulting action. A response that does not fit the state fails.
     pub fn step(&mut self, now: Nanos, event: AuthenticationEvent<'_>, out: &mut Vec<AuthenticationAction>) {
         let result = match (std::mem::replace(&mut self.state, State::Ended), event) {
-            (State::Idle { .. }, AuthenticationEvent::Tick) => self.begin(now),
+            (State::Idle { not_before }, AuthenticationEvent::Tick) if now >= not_before => self.begin(),
+            (State::AwaitsToken, AuthenticationEvent::Tick) => self.begin(),
             (state, AuthenticationEvent::Tick) => {
                 self.state = state;
                 return;
@@ -140,13 +146,13 @@ impl Authentication {
         }
     }
 
-    fn begin(&mut self, now: Nanos) -> Result<Option<AuthenticationAction>, SaslError> {
+    fn begin(&mut self) -> Result<Option<AuthenticationAction>, SaslError> {
         if let Credentials::Token(store) = self.config.credentials() {
             match store.state() {
                 TokenState::Ready(_) => {}
                 TokenState::Failed { reason, lasts } => return Err(SaslError::NoToken { reason, lasts }),
                 TokenState::Awaited => {
-                    self.state = State::Idle { next: now.saturating_add(TOKEN_CHECK) };
+                    self.state = State::AwaitsToken;
                     return Ok(None);
                 }
             }
@@ -162,9 +168,7 @@ impl Authentication {
         match store.state() {
             TokenState::Ready(token) => Ok(Some(token)),
             TokenState::Failed { reason, lasts } => Err(SaslError::NoToken { reason, lasts }),
-            TokenState::Awaited => {
-                Err(SaslError::NoToken { reason: "its source has not answered yet".into(), lasts: false })
-            }
+            TokenState::Awaited => Err(SaslError::unanswered()),
         }
     }
 
@@ -199,7 +203,7 @@ impl Authentication {
         match ErrorCode(response.error_code) {
             ErrorCode::NONE => {}
             code @ ErrorCode::SASL_AUTHENTICATION_FAILED => {
-                self.config.on_refused();
+                self.config.on_refused(exchange.token());
                 let message = match exchange.challenge() {
                     Some(challenge) => challenge.to_owned(),
                     None => said.unwrap_or_else(|| code.name().to_owned()),

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::gssapi::KerberosConfig;
 use super::mechanism::Mechanism;
-use super::token::TokenStore;
+use super::token::{Token, TokenStore};
 use crate::secret::Secret;
 use crate::time::{MILLI, Nanos};
 
@@ -117,8 +117,22 @@ impl SaslConfig {
     ///
     /// RFC 5802 asks for SASLprep. Apache Kafka and its Java client use the bytes as they are, other brokers follow the
     /// RFC. For ASCII both are the same, so one alternative after a refusal reaches both kinds of brokers.
-    pub(super) fn on_refused(&self) {
+    ///
+    /// A refused token is marked, so that its source is asked for another one.
+    pub(super) fn on_refused(&self, token: Option<&Token>) {
         self.normalizes.fetch_xor(true, Ordering::Relaxed);
+        if let (Credentials::Token(store), Some(token)) = (&self.credentials, token) {
+            store.on_refused(token);
+        }
+    }
+
+    /// Returns the version of the token store; `None`: the mechanism has no token.
+    #[must_use]
+    pub fn token_version(&self) -> Option<u64> {
+        match &self.credentials {
+            Credentials::Token(store) => Some(store.version()),
+            Credentials::Password { .. } | Credentials::Kerberos(_) => None,
+        }
     }
 
     /// Returns bytes that cannot be predicted without the seed.

@@ -104,6 +104,11 @@ pub enum SaslError {
 }
 
 impl SaslError {
+    /// Returns the error of a login that has waited for the first token for too long.
+    pub(crate) fn unanswered() -> Self {
+        Self::NoToken { reason: "its source has not answered yet".into(), lasts: false }
+    }
+
     /// Returns whether trying again with the same settings and credentials fails again.
     #[must_use]
     pub fn is_permanent(&self) -> bool {

@@ -18,7 +18,7 @@ struct Login(Authentication);
 
 impl Login {
     fn begin() -> (Self, GssCall) {
-        let mut login = Self(Authentication::new(config()));
+        let mut login = Self(Authentication::new(config(), 0));
         let handshake = login.step(AuthenticationEvent::Tick);
         assert!(matches!(handshake, AuthenticationAction::Handshake("GSSAPI")), "{handshake:?}");
         let call = login.call(AuthenticationEvent::Handshake(SaslHandshakeResponse::default()));
@@ -167,7 +167,7 @@ fn bytes_and_answers_that_do_not_fit_fail() {
 
     let plain = Credentials::Password { username: "u".into(), password: "p".into() };
     let plain = SaslConfig::new(Mechanism::Plain, plain, [7; 32]);
-    let mut login = Login(Authentication::new(Arc::new(plain)));
+    let mut login = Login(Authentication::new(Arc::new(plain), 0));
     login.step(AuthenticationEvent::Tick);
     login.step(AuthenticationEvent::Handshake(SaslHandshakeResponse::default()));
     let error = login.failed(AuthenticationEvent::Gss(Ok(token(b"t", true))));

@@ -38,4 +38,4 @@ pub use error::SaslError;
 pub use gssapi::{GssAnswer, GssCall, GssResult, KerberosConfig};
 pub use kerberos_failure::{KerberosFailure, KerberosFailureKind};
 pub use mechanism::Mechanism;
-pub use token::{Token, TokenError, TokenState, TokenStore};
+pub use token::{Token, TokenError, TokenState, TokenStore, Wake};

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -32,7 +33,7 @@ struct Login {
 
 impl Login {
     fn new(config: &Arc<SaslConfig>) -> Self {
-        Self { machine: Authentication::new(Arc::clone(config)) }
+        Self { machine: Authentication::new(Arc::clone(config), 0) }
     }
 
     fn step(&mut self, event: AuthenticationEvent<'_>) -> Option<AuthenticationAction> {
@@ -269,13 +270,13 @@ fn an_oauthbearer_error_is_confirmed_and_then_reported() {
 fn a_login_waits_for_a_token_that_is_awaited_and_fails_without_one() {
     let store = Arc::new(TokenStore::default());
     let config = with_tokens(&store);
-    let mut machine = Authentication::new(Arc::clone(&config));
+    let mut machine = Authentication::new(Arc::clone(&config), 0);
     let mut out = Vec::new();
     machine.step(SECOND, AuthenticationEvent::Tick, &mut out);
     assert!(out.is_empty());
-    assert_eq!(machine.deadline(), Some(SECOND + 10 * MILLI));
+    assert!(machine.deadline().is_none() && machine.awaits_token(), "the store wakes the network thread");
     store.set(token("t", &[]));
-    machine.step(SECOND + 10 * MILLI, AuthenticationEvent::Tick, &mut out);
+    machine.step(SECOND, AuthenticationEvent::Tick, &mut out);
     assert!(matches!(out.pop(), Some(AuthenticationAction::Handshake("OAUTHBEARER"))));
     assert_eq!(machine.deadline(), None);
 
@@ -283,6 +284,30 @@ fn a_login_waits_for_a_token_that_is_awaited_and_fails_without_one() {
     let mut login = Login::new(&config);
     let Some(AuthenticationAction::Failed(error)) = login.step(AuthenticationEvent::Tick) else { panic!("no error") };
     assert_eq!(error, SaslError::NoToken { reason: "the endpoint\\x0ais down".into(), lasts: false });
+}
+
+#[test]
+fn each_change_of_the_token_wakes_and_a_refusal_counts_for_the_present_token_alone() {
+    let store = TokenStore::default();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let wake: Arc<Wake> = Arc::new(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    store.watch(&wake);
+    let former = store.version();
+    store.set(token("a", &[]));
+    store.fail("down", false);
+    assert_eq!((count.load(Ordering::Relaxed), store.version()), (2, former + 2));
+    drop(wake);
+    store.set(token("b", &[]));
+    assert_eq!(count.load(Ordering::Relaxed), 2);
+    store.on_refused(&token("a", &[]));
+    assert!(!store.is_refused());
+    store.on_refused(&token("b", &[]));
+    assert!(store.is_refused());
+    store.set(token("c", &[]));
+    assert!(!store.is_refused());
 }
 
 /// The response to SaslHandshake may wait behind a JoinGroup: a token that was taken before could be expired.

@@ -1,6 +1,8 @@
 //! Bearer token of a client, which a thread outside of the core keeps fresh.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,6 +19,7 @@ const MAX_EXTENSION_BYTES: usize = 4096;
 pub struct Token {
     value: Secret,
     extensions: Vec<(String, String)>,
+    subject: Option<Arc<str>>,
 }
 
 /// Reason why a token cannot be sent.
@@ -65,7 +68,14 @@ impl Token {
                 return Err(TokenError::ExtensionValue(name.clone()));
             }
         }
-        Ok(Self { value, extensions })
+        Ok(Self { value, extensions, subject: None })
+    }
+
+    /// Sets the user that the token names, in errors of operations that brokers refuse.
+    #[must_use]
+    pub fn of_subject(self, subject: Option<&str>) -> Self {
+        let subject = subject.map(|subject| super::error::printable(subject).into());
+        Self { subject, ..self }
     }
 
     /// Returns the claims of a JSON web token, as the text of a JSON object; `None`: the token is opaque.
@@ -101,37 +111,105 @@ pub enum TokenState {
     },
 }
 
+/// Function that wakes the network thread of a client. It blocks on nothing.
+pub type Wake = dyn Fn() + Send + Sync;
+
 /// Place where the source of tokens puts them. One thread writes, the network threads read.
-#[derive(Debug)]
+///
+/// A login that waits for a token has no timer: [`Self::watch`] wakes its network thread, which compares
+/// [`Self::version`]. The race of a login that finds no token with the source that gives one:
+///
+/// 1. The network thread has seen version 3, and the login finds no token.
+/// 2. The source stores the token, increments the version to 4, and wakes.
+/// 3. The wake-up may reach the network thread before its sleep, and ends that sleep at once. The version is another
+///    one than the thread has seen, so the login looks again.
 pub struct TokenStore {
-    state: Mutex<TokenState>,
+    inner: Mutex<Inner>,
+    version: AtomicU64,
+}
+
+struct Inner {
+    state: TokenState,
+    /// Whether a broker has refused the token of `state`.
+    is_refused: bool,
+    wakes: Vec<Weak<Wake>>,
 }
 
 impl Default for TokenStore {
     fn default() -> Self {
-        Self { state: Mutex::new(TokenState::Awaited) }
+        let inner = Inner { state: TokenState::Awaited, is_refused: false, wakes: Vec::new() };
+        Self { inner: Mutex::new(inner), version: AtomicU64::new(0) }
+    }
+}
+
+impl fmt::Debug for TokenStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TokenStore").field(&self.state()).finish()
     }
 }
 
 impl TokenStore {
     /// Replaces the token. Open connections use it when they renew their session.
     pub fn set(&self, token: Token) {
-        *self.lock() = TokenState::Ready(Arc::new(token));
+        self.replace(TokenState::Ready(Arc::new(token)));
     }
 
     /// Removes the token: the last one has expired, or there was none, and the source fails. `lasts`: the source has
     /// failed several times in a row, or hangs.
     pub fn fail(&self, reason: &str, lasts: bool) {
-        *self.lock() = TokenState::Failed { reason: super::error::printable(reason).into(), lasts };
+        self.replace(TokenState::Failed { reason: super::error::printable(reason).into(), lasts });
+    }
+
+    fn replace(&self, state: TokenState) {
+        let mut inner = self.lock();
+        inner.state = state;
+        inner.is_refused = false;
+        self.version.fetch_add(1, Ordering::Release);
+        inner.wakes.retain(|wake| wake.strong_count() > 0);
+        let wakes = inner.wakes.clone();
+        drop(inner);
+        wakes.iter().filter_map(Weak::upgrade).for_each(|wake| wake());
+    }
+
+    /// Calls `wake` after each change, until the caller drops it.
+    pub fn watch(&self, wake: &Arc<Wake>) {
+        self.lock().wakes.push(Arc::downgrade(wake));
+    }
+
+    /// Returns a number that grows with each change.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Marks that a broker has refused this token. A token that was replaced meanwhile changes nothing.
+    pub(super) fn on_refused(&self, token: &Token) {
+        let mut inner = self.lock();
+        inner.is_refused |= matches!(&inner.state, TokenState::Ready(current) if **current == *token);
+    }
+
+    /// Returns whether a broker has refused the token that is here: its source may have a better one.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.lock().is_refused
     }
 
     /// Returns what a login finds now.
     #[must_use]
     pub fn state(&self) -> TokenState {
-        self.lock().clone()
+        self.lock().state.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, TokenState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the user that the present token names; `None`: it is unknown.
+    #[must_use]
+    pub fn subject(&self) -> Option<Arc<str>> {
+        match &self.lock().state {
+            TokenState::Ready(token) => token.subject.clone(),
+            _ => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

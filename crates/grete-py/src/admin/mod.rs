@@ -51,7 +51,8 @@ impl Admin {
                     true
                 }
             };
-            work(admin, &CallContext::new(operation, timeout, &interrupted).of_client(admin))
+            let user = admin.user();
+            work(admin, &CallContext::new(operation, timeout, &interrupted).of_client(admin, user.as_deref()))
         });
         log_event::take_raised()?;
         match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {

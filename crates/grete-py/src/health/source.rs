@@ -220,6 +220,7 @@ fn group_status(client: &Consumer) -> GroupStatus {
         group_instance_id: membership.instance,
         connections: Some(to_u64_or_zero(figures.connections)),
         login_failure: client.login_failure(),
+        authorization_failure: client.authorization_failure(),
     }
 }
 

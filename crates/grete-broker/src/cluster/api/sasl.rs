@@ -15,8 +15,8 @@ impl Cluster {
     pub(in crate::cluster) fn sasl_handshake(&mut self, context: &RequestContext, request: &SaslHandshakeRequest<'_>) {
         let Some(config) = &self.config.sasl else { return self.effects.no_reply(context.id) };
         let Some(connection) = self.connections.get_mut(&context.conn) else { return };
-        let result = connection.sasl.handshake(config, &request.mechanism);
-        connection.ends_after_response |= result.is_err();
+        let result = connection.sasl.handshake(config, self.now, &request.mechanism);
+        connection.ends_after_response |= result.is_err_and(|code| code != ErrorCode::ILLEGAL_SASL_STATE);
         let response = SaslHandshakeResponse {
             error_code: result.err().unwrap_or(ErrorCode::NONE).0,
             mechanisms: config.mechanisms.iter().map(|&name| Cow::Borrowed(name)).collect(),

@@ -8,7 +8,6 @@ use grete_wire::messages::{HeartbeatRequest, HeartbeatResponse};
 use super::Member;
 use super::state::State;
 use crate::group::context::{Context, CoordinatorRef, ErrorClass};
-use crate::group::error::GroupError;
 use crate::group::event::LostReason;
 use crate::request::{Channel, Request, RequestError, Response, Target};
 use crate::time::Nanos;
@@ -106,6 +105,7 @@ impl Member {
         };
         match ctx.classify(flight.located.lookup, code) {
             ErrorClass::Ok => {
+                ctx.on_authorized();
                 self.heartbeat.on_ack(flight.sent_at);
                 self.heartbeat.on_stable(flight.sent_at);
             }
@@ -122,9 +122,9 @@ impl Member {
             ErrorClass::Error(code @ (ErrorCode::ILLEGAL_GENERATION | ErrorCode::UNKNOWN_MEMBER_ID)) => {
                 self.fence(ctx, LostReason::Fenced(code));
             }
+            // Not an acknowledgement: an ACL that is back within the session costs no rebalance.
             ErrorClass::Error(ErrorCode::GROUP_AUTHORIZATION_FAILED) => {
-                let group = ctx.config().group_id.clone();
-                self.fail(ctx, GroupError::GroupAuthorization { group });
+                ctx.on_unauthorized();
             }
             ErrorClass::Error(ErrorCode::FENCED_INSTANCE_ID) => {
                 self.on_instance_fenced(ctx, "Heartbeat");

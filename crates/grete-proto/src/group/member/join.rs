@@ -79,6 +79,7 @@ impl Member {
     }
 
     fn on_joined(&mut self, ctx: &mut Context<'_>, version: i16, answer: &JoinGroupResponse<'_>) {
+        ctx.on_authorized();
         let elected = answer.protocol_name.as_deref().unwrap_or_default();
         let Some(protocol) = Assignor::by_name(elected).filter(|elected| ctx.config().assignors.contains(elected))
         else {
@@ -146,7 +147,11 @@ impl Member {
                 let session_ms = ctx.config().session_timeout / crate::time::MILLI;
                 self.fail(ctx, GroupError::InvalidSessionTimeout { group, session_ms });
             }
-            ErrorCode::GROUP_AUTHORIZATION_FAILED => self.fail(ctx, GroupError::GroupAuthorization { group }),
+            ErrorCode::GROUP_AUTHORIZATION_FAILED => {
+                if ctx.on_unauthorized() {
+                    self.retry_at = ctx.now + self.backoff.next_delay(&mut ctx.shared.rng);
+                }
+            }
             ErrorCode::UNRELEASED_INSTANCE_ID => self.fail_instance(ctx, "JoinGroup", code),
             ErrorCode::INVALID_GROUP_ID | ErrorCode::UNSUPPORTED_VERSION => {
                 self.fail(ctx, GroupError::Refused { group, request: "JoinGroup", code });

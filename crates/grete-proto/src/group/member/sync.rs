@@ -124,8 +124,10 @@ impl Member {
             ErrorClass::Error(code @ (ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION)) => {
                 self.fence(ctx, LostReason::Fenced(code));
             }
-            ErrorClass::Error(ErrorCode::GROUP_AUTHORIZATION_FAILED) => {
-                self.fail(ctx, GroupError::GroupAuthorization { group });
+            ErrorClass::Error(code @ ErrorCode::GROUP_AUTHORIZATION_FAILED) => {
+                if ctx.on_unauthorized() {
+                    self.rejoin_later(ctx, format!("SyncGroup was refused: {code}"));
+                }
             }
             ErrorClass::Error(ErrorCode::FENCED_INSTANCE_ID) => self.on_instance_fenced(ctx, "SyncGroup"),
             ErrorClass::Error(code @ ErrorCode::INCONSISTENT_GROUP_PROTOCOL) => {

@@ -216,6 +216,74 @@ fn refusals_that_no_retry_cures_are_fatal_and_say_what_helps() {
     }
 }
 
+/// An App's group. The ACL is missing at each request, and comes back.
+#[test]
+fn an_app_waits_for_the_acl_on_its_group() {
+    const MISSING: ErrorCode = ErrorCode::GROUP_AUTHORIZATION_FAILED;
+    let mut rig =
+        Harness::with(GroupConfig { retry_authorization_failures: true, ..Harness::new().group.config().clone() });
+    let notices = |rig: &mut Harness| -> Vec<String> {
+        let notice = |action: &GroupAction| match action {
+            GroupAction::LogEvent(GroupLogEvent::NotAuthorized { again, .. }) => {
+                Some(format!("missing, again: {again}"))
+            }
+            GroupAction::LogEvent(GroupLogEvent::Authorized) => Some("back".to_owned()),
+            GroupAction::Fatal(error) => Some(error.to_string()),
+            _ => None,
+        };
+        let found = rig.actions.iter().filter_map(notice).collect();
+        rig.actions.clear();
+        found
+    };
+    rig.start();
+    rig.locate(NODE);
+    for again in [false, true] {
+        let join = rig.take(ApiKey::JoinGroup);
+        rig.refuse(&join, MISSING);
+        assert_eq!(notices(&mut rig), [format!("missing, again: {again}")]);
+        rig.sends_no(ApiKey::JoinGroup);
+        rig.advance(2 * SECOND);
+    }
+    let join = rig.take(ApiKey::JoinGroup);
+    rig.answer_join(&join, Assignor::CooperativeSticky);
+    let sync = rig.take(ApiKey::SyncGroup);
+    rig.assign(&sync, &[0, 1]);
+    assert_eq!(notices(&mut rig), ["back"]);
+    rig.load(&[(0, 1), (1, 1)]);
+
+    // Shorter than the session: the place is kept, and the commit is tried again.
+    let heartbeat = rig.next_heartbeat();
+    rig.refuse(&heartbeat, MISSING);
+    rig.commit(1, &[(0, 5)]);
+    let commit = rig.take(ApiKey::OffsetCommit);
+    rig.answer_commit(&commit, &[(0, MISSING)]);
+    assert_eq!(notices(&mut rig), ["missing, again: false", "missing, again: true"]);
+    assert!(rig.group.is_ready() && !rig.is_done(1));
+    rig.advance(2 * SECOND);
+    let commit = rig.take(ApiKey::OffsetCommit);
+    rig.answer_commit(&commit, &[(0, ErrorCode::NONE)]);
+    assert_eq!(notices(&mut rig).first().map(String::as_str), Some("back"));
+
+    // Longer: the partitions are lost when the session ends, and the member joins again.
+    for _ in 0..200 {
+        rig.advance(SECOND);
+        if let Some(heartbeat) = rig.try_take(ApiKey::Heartbeat) {
+            rig.refuse(&heartbeat, MISSING);
+        }
+        if !rig.group.is_ready() {
+            break;
+        }
+    }
+    let join = rig.take(ApiKey::JoinGroup);
+    rig.refuse(&join, MISSING);
+    assert!(notices(&mut rig).iter().all(|notice| notice.starts_with("missing")));
+    assert_eq!(rig.group.assignment().count(), 0);
+    rig.advance(2 * SECOND);
+    let join = rig.take(ApiKey::JoinGroup);
+    rig.answer_join(&join, Assignor::CooperativeSticky);
+    assert_eq!(notices(&mut rig), ["back"]);
+}
+
 #[test]
 fn a_full_group_is_tried_again() {
     let mut rig = Harness::new();

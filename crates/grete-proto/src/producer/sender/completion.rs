@@ -108,7 +108,7 @@ impl Sender {
                 ProduceError::UnknownTopic { topic, partition },
                 DropReason::Refused(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
             ),
-            AssignmentFailure::Refused(code) => (error_from_code(topic, -1, code, None), DropReason::Refused(code)),
+            AssignmentFailure::Refused(code) => (self.refusal(topic, -1, code, None), DropReason::Refused(code)),
             AssignmentFailure::TimedOut(waited, last) => (
                 ProduceError::MetadataTimeout { topic, waited, last: last.map(LastError::Code) },
                 DropReason::NoMetadata,
@@ -312,6 +312,28 @@ impl Sender {
         unreachable.then_some(LastError::NotConnected(lane.leader))
     }
 
+    /// Converts a broker's error code into the error for the user.
+    pub(super) fn rejection_error(&self, piece: &SendBatch, code: ErrorCode, message: Option<String>) -> ProduceError {
+        let (topic, partition) = (Arc::clone(piece.promise.topic()), piece.promise.partition());
+        match code {
+            ErrorCode::MESSAGE_TOO_LARGE | ErrorCode::RECORD_LIST_TOO_LARGE => {
+                ProduceError::TooLarge { topic, partition, bytes: piece.batch.len(), code }
+            }
+            code => self.refusal(topic, partition, code, message),
+        }
+    }
+
+    fn refusal(&self, topic: Arc<str>, partition: i32, code: ErrorCode, message: Option<String>) -> ProduceError {
+        match code {
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED
+            | ErrorCode::CLUSTER_AUTHORIZATION_FAILED
+            | ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED => {
+                ProduceError::Authorization { topic, partition, code, user: self.config.principal.user() }
+            }
+            code => ProduceError::Broker { topic, partition, code, message },
+        }
+    }
+
     fn error(&self, receipt: &BatchPromise, why: &DropCause, last: Option<LastError>) -> ProduceError {
         let (topic, partition) = (Arc::clone(receipt.topic()), receipt.partition());
         match why {
@@ -323,7 +345,7 @@ impl Sender {
             },
             DropCause::Closed => ProduceError::Closed { topic, partition, last },
             DropCause::Fatal(cause) => ProduceError::Fatal { topic, partition, cause: cause.clone() },
-            DropCause::Refused(code) => error_from_code(topic, partition, *code, None),
+            DropCause::Refused(code) => self.refusal(topic, partition, *code, None),
         }
     }
 
@@ -346,24 +368,4 @@ impl Sender {
 fn not_written(now: Nanos, error: ProduceError) -> RunResult {
     let error = Some(Arc::new(error));
     RunResult { outcome: Outcome::NotWritten, offset: None, timestamp: None, error, at: now }
-}
-
-/// Converts a broker's error code into the error for the user.
-pub(super) fn rejection_error(piece: &SendBatch, code: ErrorCode, message: Option<String>) -> ProduceError {
-    let (topic, partition) = (Arc::clone(piece.promise.topic()), piece.promise.partition());
-    match code {
-        ErrorCode::MESSAGE_TOO_LARGE | ErrorCode::RECORD_LIST_TOO_LARGE => {
-            ProduceError::TooLarge { topic, partition, bytes: piece.batch.len(), code }
-        }
-        code => error_from_code(topic, partition, code, message),
-    }
-}
-
-fn error_from_code(topic: Arc<str>, partition: i32, code: ErrorCode, message: Option<String>) -> ProduceError {
-    match code {
-        ErrorCode::TOPIC_AUTHORIZATION_FAILED
-        | ErrorCode::CLUSTER_AUTHORIZATION_FAILED
-        | ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED => ProduceError::Authorization { topic, partition, code },
-        code => ProduceError::Broker { topic, partition, code, message },
-    }
 }

@@ -9,6 +9,7 @@ use grete_wire::error_code::ErrorCode;
 use grete_wire::messages::{InitProducerIdRequest, InitProducerIdResponse};
 
 use super::Sender;
+use super::drop_summary::DropCause;
 use super::partition::ProducerIdAndEpoch;
 use crate::backoff::Backoff;
 use crate::producer::error::{FatalError, LastError};
@@ -93,6 +94,11 @@ impl Sender {
             // A response without a valid id or epoch: retry.
             Ok((ErrorCode::NONE, ..)) => LastError::Code(ErrorCode::UNKNOWN_SERVER_ERROR),
             Ok((code, ..)) if code.is_retriable() || code == ErrorCode::UNKNOWN_SERVER_ERROR => LastError::Code(code),
+            // The ACL may come later: waiting records fail with the cure, and later ones ask again.
+            Ok((code @ ErrorCode::CLUSTER_AUTHORIZATION_FAILED, ..)) => {
+                self.drop_all(now, &DropCause::Refused(code), out);
+                LastError::Code(code)
+            }
             Ok((code, ..)) => return self.on_fatal(now, FatalError::ProducerId(code), out),
             Err(error @ RequestError::Unsupported { .. }) => {
                 return self.on_fatal(now, FatalError::Request(error), out);

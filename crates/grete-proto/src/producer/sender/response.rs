@@ -6,7 +6,6 @@ use grete_wire::error_code::ErrorCode;
 use grete_wire::messages::{PartitionProduceResponse, ProduceResponse};
 
 use super::batch::{InFlightRequest, SendBatch};
-use super::completion::rejection_error;
 use super::drop_summary::DropCause;
 use super::partition::{PartitionState, ProducerIdAndEpoch};
 use super::response_class::ResponseClass;
@@ -312,7 +311,7 @@ impl Sender {
         if !piece.completed {
             self.record_drop(piece.partition, &DropCause::Refused(code), piece.batch.count(), piece.is_ambiguous());
         }
-        let error = rejection_error(&piece, code, message);
+        let error = self.rejection_error(&piece, code, message);
         self.complete(now, &mut piece, outcome, None, None, Some(error), out);
         self.release_batch(piece);
     }

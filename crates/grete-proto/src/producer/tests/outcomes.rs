@@ -136,13 +136,20 @@ fn a_topic_that_may_not_be_written_fails_at_once() {
 }
 
 #[test]
-fn a_producer_that_may_not_have_an_identity_fails_for_good() {
+fn a_producer_that_may_not_have_an_identity_fails_until_it_may() {
     let mut world = Simulator::new(config());
     world.brokers.init_error = Some(E::CLUSTER_AUTHORIZATION_FAILED);
     assert_eq!(world.append("orders", Some(0), None, 20), Err(AppendError::NoMetadata));
     world.pass(100 * MILLI);
-    assert_eq!(world.client.fatal, 1);
-    assert!(matches!(world.append("orders", Some(0), None, 20), Err(AppendError::Fatal(_))));
+    let id = send(&mut world, 0);
+    world.pass(5 * SECOND);
+    assert_eq!(world.client.outcome(id), NOT_WRITTEN);
+    assert!(matches!(error(&world, id), ProduceError::Authorization { code: E::CLUSTER_AUTHORIZATION_FAILED, .. }));
+    assert_eq!(world.client.fatal, 0);
+    world.brokers.init_error = None;
+    let id = send(&mut world, 0);
+    world.pass(5 * SECOND);
+    assert_eq!(world.client.outcome(id), WRITTEN);
 }
 
 #[test]

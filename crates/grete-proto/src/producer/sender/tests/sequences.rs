@@ -333,15 +333,22 @@ fn an_identity_is_asked_for_until_there_is_one() {
 }
 
 #[test]
-fn who_may_not_have_an_identity_fails_for_good() {
+fn who_may_not_have_an_identity_fails_until_it_may() {
     let mut rig = Harness::new(config());
     rig.lead("orders", &[1]);
     rig.topic("orders");
     let (receipt, _) = rig.produce(0, "a");
     rig.respond_to_init_producer_id(E::CLUSTER_AUTHORIZATION_FAILED, -1, -1);
-    assert!(rig.has(|action| matches!(action, SenderAction::Fatal(_))));
+    assert!(!rig.has(|action| matches!(action, SenderAction::Fatal(_))));
     assert_eq!(outcome(&receipt), Some(Outcome::NotWritten));
-    assert!(rig.try_append(0, "b").is_err());
+    let (receipt, _) = rig.produce(0, "b");
+    rig.pass(SECOND);
+    rig.respond_to_init_producer_id(E::CLUSTER_AUTHORIZATION_FAILED, -1, -1);
+    assert_eq!(outcome(&receipt), Some(Outcome::NotWritten));
+    rig.produce(0, "c");
+    rig.pass(2 * SECOND);
+    rig.identify(9, 0);
+    assert_eq!(rig.next_sent().only().stamp(), (9, 0, 0, 1));
 }
 
 #[test]
