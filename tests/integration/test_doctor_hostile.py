@@ -236,7 +236,12 @@ def test_a_resolver_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> Non
     from threading import Event
 
     over = Event()
-    monkeypatch.setattr("grete._cli.doctor.reach.socket.getaddrinfo", lambda *_, **__: [] if over.wait(30) else [])
+
+    def hangs(*_: object, **__: object) -> list[object]:
+        over.wait(30)
+        return []
+
+    monkeypatch.setattr("grete._cli.doctor.reach.socket.getaddrinfo", hangs)
     started = time.monotonic()
     addresses, problem = reach.look_up("kafka.example", 0.2)
     over.set()
