@@ -138,6 +138,8 @@ def handle(message: grete.Message) -> None:
         dev.until("got one")
         app = int(dev.output.partition("got one ")[2].split()[0])
         os.kill(app, signal.SIGSTOP)
+        # Before it has stopped, it may begin to handle the next signal.
+        eventually(lambda: processes()[app][1] == "T", 20, "the App has stopped")
         kill_group(dev.process, signal.SIGINT)
         with contextlib.suppress(AssertionError):
             eventually(lambda: is_pending(app, signal.SIGTERM), 1, "it comes when SIGINT is handled, not before")
