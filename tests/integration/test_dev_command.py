@@ -116,6 +116,49 @@ def test_ctrl_c_of_a_terminal_stops_app_and_brokers_once(tmp_path: Path) -> None
         assert "second" not in dev.output, "the App must not see a second stop"
 
 
+def test_ctrl_c_lets_handlers_end_also_if_the_app_had_no_processor(tmp_path: Path) -> None:
+    """SIGINT of the terminal and SIGTERM of the command would wait together, and be handled in the wrong order."""
+    slow = """
+import os, pathlib, time
+import grete
+
+app = grete.App("shop")
+
+
+@app.consumer("orders")
+def handle(message: grete.Message) -> None:
+    os.write(1, f"got one {os.getpid()}\\n".encode())
+    while not pathlib.Path("release").exists():
+        time.sleep(0.01)
+    os.write(1, b"finished\\n")
+"""
+    (tmp_path / "shop.py").write_text(slow)
+    with DevRun(tmp_path, "--topic", "orders", "--no-reload", "shop:app", "--", "--probes", "none") as dev:
+        produce(dev.bootstrap_servers, "one")
+        dev.until("got one")
+        app = int(dev.output.partition("got one ")[2].split()[0])
+        os.kill(app, signal.SIGSTOP)
+        # Before it has stopped, it may begin to handle the next signal.
+        eventually(lambda: processes()[app][1] == "T", 20, "the App has stopped")
+        kill_group(dev.process, signal.SIGINT)
+        with contextlib.suppress(AssertionError):
+            eventually(lambda: is_pending(app, signal.SIGTERM), 1, "it comes when SIGINT is handled, not before")
+        os.kill(app, signal.SIGCONT)
+        dev.until("SIGINT: stopping")
+        eventually(lambda: not is_pending(app, signal.SIGINT), 20, "the signal is handled")
+        (tmp_path / "release").touch()
+        assert dev.wait() == 0
+        assert "finished" in dev.output
+        assert "SIGTERM: stopping" not in dev.output.partition("SIGINT: stopping")[0], "the App would not wait"
+        assert "forced stop" not in dev.output
+
+
+def is_pending(pid: int, sig: signal.Signals) -> bool:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (bits,) = [int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd:")]
+    return bool(bits >> (sig - 1) & 1)
+
+
 def test_a_killed_command_takes_the_app_along(tmp_path: Path) -> None:
     write_app(tmp_path, "got")
     with DevRun(tmp_path, "--topic", "orders", "--no-reload", "shop:app", "--", "--probes", "none") as dev:

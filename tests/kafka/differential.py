@@ -29,6 +29,12 @@ DROPPED = (
 TEST = ["cargo", "test", "-p", "grete-broker", "--test", "differential", "--", "--ignored", "--nocapture"]
 
 
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+
 class DefaultCluster(ApacheCluster):
     """One broker with the settings that decide about responses at Kafka's defaults."""
 
@@ -42,9 +48,11 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=50, help="sequences of requests to try")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--serve", action="store_true", help="only run Apache Kafka, until Ctrl-C")
+    parser.add_argument("--authorizer", action="store_true", help="both brokers have ACLs")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with DefaultCluster(None, 1, heap="768m") as kafka:
+    properties = AUTHORIZER if arguments.authorizer else None
+    with DefaultCluster(None, 1, heap="768m", properties=properties) as kafka:
         print(f"Kafka {kafka.version} at {kafka.bootstrap_servers}", flush=True)
         if arguments.serve:
             try:
@@ -57,6 +65,8 @@ def main() -> int:
             "GRETE_SEEDS": str(arguments.seeds),
             "GRETE_FIRST_SEED": str(arguments.first_seed),
         }
+        if arguments.authorizer:
+            environment["GRETE_AUTHORIZER"] = "1"
         return subprocess.run(TEST, cwd=ROOT, env=environment, check=False).returncode
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -140,6 +141,15 @@ def test_a_forked_child_has_no_broker() -> None:
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert broker.topics() == {}
+
+
+def test_many_connections_at_once_are_accepted_without_a_retry_of_the_kernel() -> None:
+    """A SYN that a full queue of the listener drops is sent again after a second."""
+    with Broker() as broker, contextlib.ExitStack() as stack:
+        for _ in range(400):
+            connection = stack.enter_context(socket.create_connection(broker.addresses[0]))
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+            assert int.from_bytes(info[100:104], sys.byteorder) == 0, "tcpi_total_retrans"
 
 
 def test_the_table_of_features_shows_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,8 @@ class AppProcess:
     """Process of `grete run`, which is started again after changes.
 
     The process belongs to the process group of its parent, so that a debugger in it can read from the terminal.
-    Ctrl-C therefore reaches both. The SIGTERM that follows from here is no second stop for the App: only a second
-    SIGINT is.
+    Ctrl-C therefore reaches both. The SIGTERM that follows from here is no second stop for the App, as a SIGINT after
+    it would be.
     """
 
     def __init__(self, words: Sequence[str], name: str, program: str | None = None) -> None:
@@ -50,6 +50,17 @@ class AppProcess:
         """Begins to stop the App. `by_force`: at once."""
         if self._process is not None:
             (self._process.kill if by_force else self._process.terminate)()
+
+    def has_pending(self, number: int) -> bool:
+        """Returns whether a signal waits for the App, which has no processor at present or is stopped."""
+        if self._process is None:
+            return False
+        try:
+            with open(f"/proc/{self._process.pid}/status", "rb") as status:  # noqa: PTH123
+                pending = [int(line.split()[1], 16) for line in status if line.startswith((b"SigPnd:", b"ShdPnd:"))]
+        except OSError:
+            return False  # it has ended
+        return any(bits >> (number - 1) & 1 for bits in pending)
 
     def kill(self) -> None:
         """Ends the App at once, if it runs, and waits for its end."""

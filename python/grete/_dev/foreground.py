@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from types import FrameType
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 # Byte in the pipe for "a file has changed". Signals have numbers from 1 on.
 FILE_CHANGED = 0
+# Seconds for the SIGINT that Ctrl-C also sends to the App, before the App gets a SIGTERM. The handlers of signals that
+# wait together run in the wrong order, and a SIGINT after a SIGTERM does not let the App finish its handlers.
+_INTERRUPT_TIME = 0.3
 
 
 class Foreground:
@@ -33,6 +37,7 @@ class Foreground:
         self._watched: list[str] = []
         self._handlers: dict[int, object] = {}
         self._stops = 0
+        self._terminate_at: float | None = None
         self._status = 0
 
     def add_app(self, words: Sequence[str], watched: Sequence[str], program: str | None = None) -> None:
@@ -112,7 +117,8 @@ class Foreground:
         end = broker.end_fd() if broker is not None else -1
         waiting = [reader] if broker is None else [reader, end]
         while True:
-            ready, _, _ = select.select(waiting, [], [], None)
+            left = None if self._terminate_at is None else max(self._terminate_at - time.monotonic(), 0.0)
+            ready, _, _ = select.select(waiting, [], [], left)
             if broker is not None and end in ready:
                 waiting.remove(end)
                 sys.stderr.write(f"Error: the brokers have ended: {broker.failure()}\n")
@@ -121,6 +127,7 @@ class Foreground:
             if reader in ready:
                 for byte in os.read(reader, 4096):
                     self._on_byte(byte)
+            self._terminate_in_time()
             if self._is_done():
                 return
 
@@ -129,13 +136,31 @@ class Foreground:
             if self._app is not None and not self._stops:
                 self._app.restart()
         elif byte != signal.SIGCHLD and byte in self._handlers:
-            self._stop()
+            self._stop(byte)
 
-    def _stop(self) -> None:
-        """Begins to stop: the App first, because it commits on the brokers. The second time ends it by force."""
+    def _stop(self, number: int = signal.SIGTERM) -> None:
+        """Begins to stop: the App first, because it commits on the brokers. The second time ends it by force.
+
+        `number`: signal that asks for the stop.
+        """
         self._stops += 1
-        if self._app is not None:
+        if self._app is None:
+            return
+        if self._stops == 1 and number == signal.SIGINT:
+            self._terminate_at = time.monotonic() + _INTERRUPT_TIME
+        else:
+            self._terminate_at = None
             self._app.stop(by_force=self._stops > 1)
+
+    def _terminate_in_time(self) -> None:
+        """Asks the App to stop after a SIGINT that only this process may have got."""
+        if self._app is None or self._terminate_at is None or time.monotonic() < self._terminate_at:
+            return
+        if self._app.has_pending(signal.SIGINT):
+            self._terminate_at = time.monotonic() + _INTERRUPT_TIME
+        else:
+            self._terminate_at = None
+            self._app.stop()
 
     def _is_done(self) -> bool:
         if self._app is None:

@@ -8,9 +8,9 @@ use super::kinds::{Operation, PatternType, Permission, ResourceType};
 use super::{EVERYONE, WILDCARD};
 
 /// Number that stands for every value in a filter.
-const ANY: i8 = 1;
+pub(crate) const ANY: i8 = 1;
 /// Number of the pattern type that finds the patterns which fit a resource's name.
-const MATCH: i8 = 2;
+pub(crate) const MATCH: i8 = 2;
 
 /// ACL: who may or may not do what with which resources, from which host.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ impl AclFilter<'_> {
             && is(self.permission, acl.permission.number())
     }
 
-    /// Returns whether a number has no meaning, in which case Kafka closes the connection.
+    /// Returns whether a number has no meaning. Such a filter finds nothing.
     #[must_use]
     pub fn has_unknown(&self) -> bool {
         let resource = (1..=7).contains(&self.resource_type);

@@ -26,7 +26,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Type of a resource. These brokers have no delegation tokens, and no users as resources.
+    /// Type of a resource. These brokers have no delegation tokens, and no users as resources, but ACLs on them.
     ResourceType {
         /// A topic.
         Topic = 2,
@@ -36,6 +36,10 @@ kinds! {
         Cluster = 4,
         /// A transactional id.
         TransactionalId = 5,
+        /// A delegation token.
+        DelegationToken = 6,
+        /// A user.
+        User = 7,
     }
 }
 

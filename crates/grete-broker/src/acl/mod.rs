@@ -12,6 +12,7 @@ mod kinds;
 mod tests;
 
 pub use authorizer::{AclConfig, Authorizer};
+pub(crate) use binding::{ANY, MATCH};
 pub use binding::{Acl, AclFilter};
 pub use kinds::{Operation, PatternType, Permission, ResourceType};
 

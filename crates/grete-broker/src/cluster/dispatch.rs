@@ -6,6 +6,7 @@ use grete_wire::frame::{encode_response, parse_request_header};
 use grete_wire::{ApiKey, Frame, Reader, SegmentedBuf};
 
 use super::Cluster;
+use super::access::check_numbers;
 use super::connection::RequestContext;
 use super::event::Action;
 use super::request_log::LoggedRequest;
@@ -74,6 +75,7 @@ impl Cluster {
             return Err(format!("{} version {} was requested, and {offered}", header.api, header.version));
         }
         let request = Self::decode(&context, frame)?;
+        check_numbers(&request)?;
         let rule = self.fault_of(&context, &request);
         self.begin_context(&context, rule.as_ref().map(|rule| rule.action.name()));
         match rule {

@@ -92,6 +92,8 @@ pub struct Cluster {
     effects: Effects,
     /// Bytes of record batches in all partitions.
     log_bytes: usize,
+    /// Whether the log says that writes are refused, because `log_bytes` reaches its limit.
+    is_memory_full: bool,
     next_retention_check: Millis,
     /// Time of the next compaction; `None`: no topic was ever compacted.
     next_cleaning: Option<Millis>,
@@ -139,6 +141,7 @@ impl Cluster {
             request_log: RequestLog::new(config.max_logged_requests),
             effects: Effects::default(),
             log_bytes: 0,
+            is_memory_full: false,
             next_retention_check: Millis::MIN,
             next_cleaning: None,
             next_idle_check: None,

@@ -14,6 +14,10 @@ use crate::ids::BrokerId;
 /// Listeners have the tokens below this one, in the order of the brokers.
 pub(super) const MAX_LISTENERS: usize = 1 << 16;
 
+/// Connections that wait to be accepted. When more come at once, the kernel drops a client's SYN, and the client tries
+/// again after a second.
+const BACKLOG: i32 = 1024;
+
 /// Listeners of all brokers.
 #[derive(Debug)]
 pub(super) struct Listeners(Vec<Listener>);
@@ -69,12 +73,24 @@ impl Listeners {
     pub(super) fn listen(&mut self, broker: BrokerId, registry: &Registry) -> io::Result<()> {
         for (index, listener) in self.0.iter_mut().enumerate() {
             if listener.broker == broker && listener.socket.is_none() {
-                listener.socket = Some(NotInherited::create(|| TcpListener::bind(listener.address))?);
+                listener.socket = Some(listening(listener.address)?);
                 listener.register(registry, Token(index))?;
             }
         }
         Ok(())
     }
+}
+
+/// Creates a socket that listens.
+fn listening(address: SocketAddr) -> io::Result<NotInherited<TcpListener>> {
+    NotInherited::create(|| {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(TcpListener::from_std(socket.into()))
+    })
 }
 
 impl Listener {
@@ -87,7 +103,7 @@ impl Listener {
             Ok(socket)
         })?;
         let address = reservation.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let socket = NotInherited::create(|| TcpListener::bind(address))?;
+        let socket = listening(address)?;
         Ok(Self { broker, address, _reservation: reservation, socket: Some(socket) })
     }
 

@@ -147,6 +147,8 @@ impl Topic {
 pub struct Topics {
     by_name: BTreeMap<Arc<str>, Topic>,
     names: HashMap<TopicId, Arc<str>>,
+    /// Names by their form in metric names, for those that have a `.` or `_`.
+    in_metrics: HashMap<String, BTreeSet<Arc<str>>>,
     /// Settings of a topic without overrides.
     defaults: TopicConfig,
 }
@@ -211,8 +213,8 @@ impl Topics {
     /// Returns a topic whose name collides with `name` in metric names, where `.` and `_` are the same.
     #[must_use]
     pub fn colliding(&self, name: &str) -> Option<&Topic> {
-        let plain = name.replace('.', "_");
-        self.iter().find(|topic| &*topic.name != name && topic.name.replace('.', "_") == plain)
+        let others = self.in_metrics.get(&in_metrics(name)?)?;
+        others.iter().find(|other| &***other != name).and_then(|other| self.get(other))
     }
 
     /// Applies a change. Changes of topics that do not exist are ignored.
@@ -224,11 +226,22 @@ impl Topics {
                 let log_config = config.log_config();
                 let topic = Topic { name: Arc::clone(name), id: *id, partitions, config, log_config };
                 self.names.insert(*id, Arc::clone(name));
+                if let Some(plain) = in_metrics(name) {
+                    self.in_metrics.entry(plain).or_default().insert(Arc::clone(name));
+                }
                 self.by_name.insert(Arc::clone(name), topic);
             }
             TopicChange::Deleted { id } => {
                 if let Some(name) = self.names.remove(id) {
                     self.by_name.remove(&name);
+                    if let Some(plain) = in_metrics(&name)
+                        && let Some(names) = self.in_metrics.get_mut(&plain)
+                    {
+                        names.remove(&name);
+                        if names.is_empty() {
+                            self.in_metrics.remove(&plain);
+                        }
+                    }
                 }
             }
             TopicChange::PartitionsAdded { id, replicas } => {
@@ -281,6 +294,11 @@ impl Topics {
     }
 }
 
+/// Returns a name as metric names have it; `None`: the name has neither `.` nor `_`, and collides with no other.
+fn in_metrics(name: &str) -> Option<String> {
+    name.contains(['.', '_']).then(|| name.replace('.', "_"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,5 +331,8 @@ mod tests {
         topics.apply(&created("a.b", 1, 1));
         assert_eq!(topics.colliding("a_b").map(|topic| &*topic.name), Some("a.b"));
         assert!(topics.colliding("a.b").is_none() && topics.colliding("a-b").is_none());
+        topics.apply(&created("x_y", 2, 1));
+        topics.apply(&TopicChange::Deleted { id: 2 });
+        assert!(topics.colliding("x.y").is_none(), "the topic is deleted");
     }
 }

@@ -7,6 +7,7 @@
 //! | `KAFKA_BOOTSTRAP` | host:port of Apache Kafka, one node with id 1 |
 //! | `GRETE_SEEDS` | number of seeds, 50 if unset |
 //! | `GRETE_FIRST_SEED` | first seed, 0 if unset |
+//! | `GRETE_AUTHORIZER` | if set, both brokers have an authorizer, and all clients are super users |
 //! | `GRETE_ALL_FAILURES` | if set, prints one difference of each kind and goes on, also within a seed |
 //!
 //! [`normalize`] lists the rules by which responses are compared. A difference counts if it shows again in each of four
@@ -28,6 +29,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use grete_broker::acl::AclConfig;
 use grete_broker::cluster::{BrokerAddress, Cluster, ClusterConfig};
 use grete_broker::ids::BrokerId;
 use grete_broker::server::{Server, ServerConfig};
@@ -110,7 +112,9 @@ fn start() -> Server<Cluster> {
             rack: None,
         };
         let defaults = ClusterConfig::new(addresses.iter().map(broker).collect());
-        Cluster::new(ClusterConfig { auto_create_topics: false, ..defaults })
+        let acls = std::env::var_os("GRETE_AUTHORIZER")
+            .map(|_| AclConfig { super_users: BTreeSet::from(["User:ANONYMOUS".to_owned()]), ..AclConfig::default() });
+        Cluster::new(ClusterConfig { auto_create_topics: false, acls, ..defaults })
     };
     Server::start(ServerConfig::default(), cluster, |_| Ok(())).expect("starts")
 }

@@ -63,7 +63,8 @@ pub fn decode(ask: &Ask, body: &[u8]) -> Tree {
         DeleteGroups DeleteGroupsRequest, IncrementalAlterConfigs IncrementalAlterConfigsRequest,
         OffsetDelete OffsetDeleteRequest, DescribeCluster DescribeClusterRequest,
         DescribeProducers DescribeProducersRequest, DescribeTransactions DescribeTransactionsRequest,
-        ListTransactions ListTransactionsRequest, DescribeTopicPartitions DescribeTopicPartitionsRequest
+        ListTransactions ListTransactionsRequest, DescribeTopicPartitions DescribeTopicPartitionsRequest,
+        DescribeAcls DescribeAclsRequest, CreateAcls CreateAclsRequest, DeleteAcls DeleteAclsRequest
     );
     let tree = tree.unwrap_or_else(|error| panic!("{} version {}: {error}: {body:?}", ask.api, ask.version));
     assert_eq!(remaining, 0, "{} version {}: bytes after the response", ask.api, ask.version);

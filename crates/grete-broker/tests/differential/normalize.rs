@@ -12,7 +12,7 @@
 //! | texts of errors in Produce: may be there where Kafka has none | Grete's broker says more often why it refuses records |
 //! | order in lists of structs, and of the partitions of a transaction | Kafka's hash maps have none; batches in a partition keep their order |
 //! | logs with offset lag -1 in log directories | Kafka deletes the log of a deleted partition a moment later |
-//! | topics, groups and transactions of other runs in lists of everything | seeds share one broker |
+//! | topics, groups, transactions and ACLs of other runs in lists of everything | seeds share one broker |
 //! | incomplete batch at the end of a fetched partition | clients skip it; Kafka cuts a file at the limit |
 
 use grete_wire::ApiKey;
@@ -84,6 +84,7 @@ fn drop_foreign(api: ApiKey, tree: &mut Tree, side: &Side) {
             }
             return;
         }
+        ApiKey::DescribeAcls | ApiKey::DeleteAcls => return drop_foreign_acls(tree, side),
         ApiKey::DescribeTransactions => {
             let Tree::Struct(fields) = tree else { return };
             for (_, value) in fields {
@@ -112,6 +113,25 @@ fn drop_foreign(api: ApiKey, tree: &mut Tree, side: &Side) {
         _ => return,
     };
     retain(tree, list, name, side);
+}
+
+/// Removes the ACLs of other runs, which their principals show, and resources that have none else.
+fn drop_foreign_acls(tree: &mut Tree, side: &Side) {
+    let Tree::Struct(fields) = tree else { return };
+    for (field, value) in fields {
+        let Tree::List(list) = value else { continue };
+        for element in list.iter_mut() {
+            let Tree::Struct(fields) = element else { continue };
+            for (field, acls) in fields {
+                if let (Tree::List(acls), "acls" | "matching_acls") = (acls, &**field) {
+                    acls.retain(|acl| acl.text("principal").is_some_and(|name| name.contains(&side.run)));
+                }
+            }
+        }
+        if field == "resources" {
+            list.retain(|resource| !resource.list("acls").is_empty());
+        }
+    }
 }
 
 /// Removes the logs whose partition is deleted already, and topics that have none else.

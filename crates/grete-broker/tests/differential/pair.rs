@@ -228,6 +228,7 @@ fn probes(api: ApiKey) -> &'static [Probe] {
             &[steps::metadata_of, steps::describe_configs, steps::latest_offsets, steps::fetch_all_offsets]
         }
         ApiKey::AlterConfigs | ApiKey::IncrementalAlterConfigs => &[steps::describe_configs],
+        ApiKey::CreateAcls | ApiKey::DeleteAcls => &[steps::describe_acls],
         ApiKey::EndTxn | ApiKey::InitProducerId => {
             &[steps::describe_transactions, steps::latest_offsets, steps::fetch_all_offsets]
         }

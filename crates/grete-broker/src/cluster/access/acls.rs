@@ -11,7 +11,9 @@ use grete_wire::messages::{
     DescribeAclsResponse,
 };
 
-use crate::acl::{Acl, AclChange, AclFilter, CLUSTER_NAME, Operation, PatternType, Permission, ResourceType};
+use crate::acl::{
+    ANY, Acl, AclChange, AclFilter, CLUSTER_NAME, MATCH, Operation, PatternType, Permission, ResourceType,
+};
 use crate::cluster::{Cluster, RequestContext};
 use crate::message::{Request, Response};
 
@@ -20,6 +22,9 @@ const MAX_ACLS: usize = 100_000;
 
 /// Maximum length of each text of an ACL, in bytes, as in Kafka's records of ACLs.
 const MAX_TEXT_BYTES: usize = 32_767;
+
+/// Number of a resource type, pattern type, operation or permission that a client does not know.
+const UNKNOWN: i8 = 0;
 
 /// Message of Kafka's brokers without an authorizer.
 const NO_AUTHORIZER: &str = "No Authorizer is configured.";
@@ -35,9 +40,8 @@ impl Cluster {
             operation: request.operation,
             permission: request.permission_type,
         };
-        if let Some(error) = self.acl_error(std::slice::from_ref(&filter)) {
-            let request = Request::DescribeAcls(request.clone());
-            return self.refuse_acls(context, &request, error);
+        if self.config.acls.is_none() {
+            return self.refuse_acls(context, &Request::DescribeAcls(request.clone()));
         }
         let mut resources: Vec<DescribeAclsResource<'static>> = Vec::new();
         // The ACLs of a pattern follow each other.
@@ -68,13 +72,15 @@ impl Cluster {
     }
 
     pub(in crate::cluster) fn create_acls(&mut self, context: &RequestContext, request: &CreateAclsRequest<'_>) {
-        if let Some(error) = self.acl_error(&[]) {
-            let request = Request::CreateAcls(request.clone());
-            return self.refuse_acls(context, &request, error);
+        if self.config.acls.is_none() {
+            return self.refuse_acls(context, &Request::CreateAcls(request.clone()));
         }
+        let fails = request.creations.iter().any(has_any);
         let mut results = Vec::new();
         for creation in &request.creations {
-            let (error, message) = match self.create_acl(creation) {
+            let created = if fails { Ok(()) } else { self.create_acl(creation) };
+            let (error, message) = match created {
+                Ok(()) if fails => (ErrorCode::UNKNOWN_SERVER_ERROR, None),
                 Ok(()) => (ErrorCode::NONE, None),
                 Err(message) => (ErrorCode::INVALID_REQUEST, Some(Cow::Owned(message))),
             };
@@ -96,11 +102,10 @@ impl Cluster {
     }
 
     pub(in crate::cluster) fn delete_acls(&mut self, context: &RequestContext, request: &DeleteAclsRequest<'_>) {
-        let filters: Vec<AclFilter<'_>> = request.filters.iter().map(as_filter).collect();
-        if let Some(error) = self.acl_error(&filters) {
-            let request = Request::DeleteAcls(request.clone());
-            return self.refuse_acls(context, &request, error);
+        if self.config.acls.is_none() {
+            return self.refuse_acls(context, &Request::DeleteAcls(request.clone()));
         }
+        let filters: Vec<AclFilter<'_>> = request.filters.iter().map(as_filter).collect();
         // Each filter names what it finds, also if another filter finds the same.
         let found: Vec<Vec<Acl>> = filters.iter().map(|filter| self.authorizer.found_by(filter)).collect();
         for acl in found.iter().flatten() {
@@ -119,27 +124,24 @@ impl Cluster {
             operation: acl.operation.number(),
             permission_type: acl.permission.number(),
         };
-        let result = |acls: Vec<Acl>| DeleteAclsFilterResult {
-            error_code: ErrorCode::NONE.0,
-            error_message: None,
-            matching_acls: acls.into_iter().map(matching).collect(),
+        let result = |(acls, filter): (Vec<Acl>, &AclFilter<'_>)| {
+            let error = if filter.has_unknown() { ErrorCode::INVALID_REQUEST } else { ErrorCode::NONE };
+            DeleteAclsFilterResult {
+                error_code: error.0,
+                error_message: filter.has_unknown().then_some(Cow::Borrowed("Unknown patternFilter or entryFilter.")),
+                matching_acls: acls.into_iter().map(matching).collect(),
+            }
         };
-        let filter_results = found.into_iter().map(result).collect();
+        let filter_results = found.into_iter().zip(&filters).map(result).collect();
         let response = DeleteAclsResponse { filter_results, ..DeleteAclsResponse::default() };
         self.reply(context, Response::DeleteAcls(response));
     }
 
-    fn acl_error(&self, filters: &[AclFilter<'_>]) -> Option<ErrorCode> {
-        if self.config.acls.is_none() {
-            return Some(ErrorCode::SECURITY_DISABLED);
-        }
-        filters.iter().any(AclFilter::has_unknown).then_some(ErrorCode::INVALID_REQUEST)
-    }
-
-    fn refuse_acls(&mut self, context: &RequestContext, request: &Request<'_>, error: ErrorCode) {
-        self.refuse(context, request, error);
-        let text = (error == ErrorCode::SECURITY_DISABLED).then_some(Cow::Borrowed(NO_AUTHORIZER));
-        if let (Some(text), Some((_, response))) = (text, self.effects.replies.last_mut()) {
+    /// Refuses a request, because there is no authorizer.
+    fn refuse_acls(&mut self, context: &RequestContext, request: &Request<'_>) {
+        self.refuse(context, request, ErrorCode::SECURITY_DISABLED);
+        let text = Cow::Borrowed(NO_AUTHORIZER);
+        if let Some((_, response)) = self.effects.replies.last_mut() {
             match response {
                 Response::DescribeAcls(response) => response.error_message = Some(text),
                 Response::CreateAcls(response) => {
@@ -152,6 +154,32 @@ impl Cluster {
             }
         }
     }
+}
+
+/// Checks the numbers of a request about ACLs. Kafka takes 0 for an error of the client's program, in whatever state the
+/// brokers are, and closes the connection. Other numbers without a meaning are errors of one ACL or filter.
+pub(in crate::cluster) fn check_numbers(request: &Request<'_>) -> Result<(), String> {
+    let has_zero = match request {
+        Request::DescribeAcls(request) => {
+            [request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type]
+                .contains(&UNKNOWN)
+        }
+        Request::CreateAcls(request) => request.creations.iter().any(|acl| {
+            [acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type].contains(&UNKNOWN)
+        }),
+        Request::DeleteAcls(request) => request.filters.iter().any(|filter| {
+            [filter.resource_type_filter, filter.pattern_type_filter, filter.operation, filter.permission_type]
+                .contains(&UNKNOWN)
+        }),
+        _ => false,
+    };
+    if has_zero { Err("a request about ACLs has an unknown element, the number 0".to_owned()) } else { Ok(()) }
+}
+
+/// Returns whether an ACL has a number that only filters may have. Kafka then fails the whole request.
+fn has_any(acl: &AclCreation<'_>) -> bool {
+    [acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type].contains(&ANY)
+        || acl.resource_pattern_type == MATCH
 }
 
 fn as_filter<'a>(filter: &'a DeleteAclsFilter<'_>) -> AclFilter<'a> {

@@ -9,6 +9,7 @@ mod conceal;
 mod requests;
 mod responses;
 
+pub(super) use acls::check_numbers;
 use grete_wire::ErrorCode;
 
 use super::error_response::error_response;

@@ -191,14 +191,20 @@ impl Cluster {
                 "the records of all topics reach the memory limit of {} bytes: raise the limit or delete records",
                 self.config.max_bytes
             );
+            if !std::mem::replace(&mut self.is_memory_full, true) {
+                self.effects.log.push(format!("a write was refused: {message} (--memory SIZE)"));
+            }
             return Err(AppendError {
                 code: ErrorCode::KAFKA_STORAGE_ERROR,
                 message: Some(message),
                 record_errors: Vec::new(),
             });
         }
-        let key = (found.id, data.index);
-        let tp = TopicPartition::new(Arc::clone(&found.name), data.index);
+        let (key, tp) = ((found.id, data.index), TopicPartition::new(Arc::clone(&found.name), data.index));
+        // Small writes may still succeed beside large ones that are refused: no line for each of these.
+        if self.log_bytes < self.config.max_bytes / 10 * 9 {
+            self.is_memory_full = false;
+        }
         let id = request.transactional_id.as_deref();
         check_request(records, context.version)?;
         if !(-1..=1).contains(&request.acks) {

@@ -202,6 +202,44 @@ fn an_idempotent_producer_needs_write_on_any_topic() {
     assert_eq!(fixture.call(alice, 4, &transactional, code), 0);
 }
 
+fn filter_of_all() -> DeleteAclsFilter<'static> {
+    DeleteAclsFilter {
+        resource_type_filter: 1,
+        resource_name_filter: None,
+        pattern_type_filter: 1,
+        principal_filter: None,
+        host_filter: None,
+        operation: 1,
+        permission_type: 1,
+    }
+}
+
+#[test]
+fn numbers_that_acls_cannot_have_are_treated_as_kafka_does() {
+    let (mut fixture, admin, _) = prepared();
+    let token = AclCreation {
+        resource_type: 6,
+        resource_name: "x".into(),
+        principal: "User:alice".into(),
+        host: "*".into(),
+        operation: 3,
+        permission_type: 3,
+        ..AclCreation::default()
+    };
+    let codes =
+        |response: CreateAclsResponse<'_>| response.results.iter().map(|result| result.error_code).collect::<Vec<_>>();
+    let unknown = AclCreation { operation: 77, ..token.clone() };
+    let request = CreateAclsRequest { creations: vec![token.clone(), unknown] };
+    assert_eq!(fixture.call(admin, 3, &request, codes), [0, ErrorCode::INVALID_REQUEST.0]);
+    let any = AclCreation { operation: 1, ..token.clone() };
+    let request =
+        CreateAclsRequest { creations: vec![any, AclCreation { resource_name: "y".into(), ..token.clone() }] };
+    assert_eq!(fixture.call(admin, 3, &request, codes), [ErrorCode::UNKNOWN_SERVER_ERROR.0; 2]);
+    let zero = AclCreation { operation: 0, ..token };
+    fixture.send(admin, 3, &CreateAclsRequest { creations: vec![zero] });
+    assert!(fixture.is_closed(admin));
+}
+
 #[test]
 fn acls_are_created_listed_and_deleted() {
     let (mut fixture, admin, alice) = prepared();
@@ -239,23 +277,20 @@ fn acls_are_created_listed_and_deleted() {
     assert_eq!(fixture.call(admin, 3, &filter, listed), (0, 1));
     assert_eq!(fixture.call(alice, 3, &filter, listed), (CLUSTER_FAILED, 0));
     let odd = DescribeAclsRequest { operation: 77, ..filter.clone() };
-    assert_eq!(fixture.call(admin, 3, &odd, listed), (INVALID, 0));
+    assert_eq!(fixture.call(admin, 3, &odd, listed), (0, 0), "Kafka finds nothing, and refuses nothing");
     let changes: Vec<_> = fixture.changes.clone();
-    let all = DeleteAclsFilter {
-        resource_type_filter: 1,
-        resource_name_filter: None,
-        pattern_type_filter: 1,
-        principal_filter: None,
-        host_filter: None,
-        operation: 1,
-        permission_type: 1,
-    };
-    let request = DeleteAclsRequest { filters: vec![all.clone(), all] };
+    let request = DeleteAclsRequest { filters: vec![filter_of_all(), filter_of_all()] };
     let found = fixture.call(admin, 3, &request, |response| {
         response.filter_results.iter().map(|result| result.matching_acls.len()).collect::<Vec<_>>()
     });
     assert_eq!(found, [1, 1], "each filter says what it found");
     assert_eq!(fetched(&mut fixture, alice, "orders").0, TOPIC_FAILED);
+    let odd = DeleteAclsFilter { operation: 77, ..filter_of_all() };
+    let request = DeleteAclsRequest { filters: vec![odd, filter_of_all()] };
+    let codes = fixture.call(admin, 3, &request, |response| {
+        response.filter_results.iter().map(|result| result.error_code).collect::<Vec<_>>()
+    });
+    assert_eq!(codes, [INVALID, 0], "the other filters take effect");
     // The stored changes give the same ACLs after a restart.
     let mut restored = self::fixture();
     changes.iter().for_each(|change| restored.cluster.restore(change));

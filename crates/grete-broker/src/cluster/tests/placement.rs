@@ -96,6 +96,9 @@ fn memory_has_a_limit_and_deletion_frees_it() {
         codes.push(fixture.produce(conn, "orders", 0, &[&value]).0);
     }
     assert_eq!((codes[0], codes[5]), (0, ErrorCode::KAFKA_STORAGE_ERROR.0));
+    assert!(codes.iter().filter(|code| **code != 0).count() > 1);
+    let logged = fixture.logged();
+    assert_eq!(logged.iter().filter(|line| line.contains("--memory")).count(), 1, "one line, and not one a write");
     fixture.cluster.delete_topic("orders");
     fixture.create_topic(conn, "orders", 1);
     assert_eq!(fixture.produce(conn, "orders", 0, &[&value]).0, 0);

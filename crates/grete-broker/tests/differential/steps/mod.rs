@@ -1,5 +1,6 @@
 //! Random requests: valid, stale and hostile ones. A step is a kind and a seed; ids come from the side that is asked.
 
+mod acls;
 mod admin;
 mod data;
 mod group;
@@ -153,6 +154,11 @@ pub fn s(text: impl Into<String>) -> Cow<'static, str> {
     Cow::Owned(text.into())
 }
 
+/// Number of themes.
+const THEMES: u64 = 6;
+/// Theme of transactions.
+const TRANSACTIONS: u64 = 3;
+
 /// APIs of a theme, as often as they occur.
 fn theme(seed: u64) -> Vec<ApiKey> {
     use ApiKey::*;
@@ -244,12 +250,14 @@ fn theme(seed: u64) -> Vec<ApiKey> {
         DescribeProducers,
         OffsetCommit,
     ];
-    match seed % 5 {
+    let acls = [CreateAcls, CreateAcls, CreateAcls, DescribeAcls, DescribeAcls, DeleteAcls];
+    match seed % THEMES {
         0 => admin.to_vec(),
         1 => data.to_vec(),
         2 => group.to_vec(),
-        3 => transaction.to_vec(),
-        _ => [&admin[..], &data, &group, &transaction].concat(),
+        TRANSACTIONS => transaction.to_vec(),
+        4 => acls.to_vec(),
+        _ => [&admin[..], &data, &group, &transaction, &acls].concat(),
     }
 }
 
@@ -264,7 +272,7 @@ pub fn sequence(seed: u64, connections: usize) -> Vec<Step> {
         let choice = step(ApiKey::Metadata);
         let mut api = apis[(choice.seed >> 32) as usize % apis.len()];
         // The first transactional requests need a producer id.
-        if seed % 5 == 3 && steps.len() < 3 {
+        if seed % THEMES == TRANSACTIONS && steps.len() < 3 {
             api = ApiKey::InitProducerId;
         }
         steps.push(Step { api, ..choice });
@@ -279,11 +287,13 @@ pub fn build(step: Step, conn: usize, side: &Side, offered: &Offered, is_first: 
         return admin::first_topics(&mut dice, side);
     }
     admin::build(step.api, &mut dice, side)
+        .or_else(|| acls::build(step.api, &mut dice, side))
         .or_else(|| data::build(step.api, &mut dice, side, conn))
         .or_else(|| group::build(step.api, &mut dice, side))
         .or_else(|| transaction::build(step.api, &mut dice, side))
 }
 
+pub use acls::describe_acls;
 pub use admin::{describe_configs, metadata_of};
 pub use data::latest_offsets;
 pub use group::{describe_groups, fetch_all_offsets};
