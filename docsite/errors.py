@@ -29,7 +29,7 @@ Find the cause and the cure of an error or of a line in the log.
 
 - A line of level WARNING or above ends with the name of its event: `... is not in the log ... [offset.reset]`.
 - A traceback ends with the class of the error: `grete.errors.BufferFullError: ...`. Its attribute `help` is the command
-  that explains it.
+  that explains it. The error of a command ends with the class in brackets: `Error: ... [TlsError]`.
 - In a terminal, `grete explain offset.reset` and `grete explain BufferFullError` print what these pages say, without a
   network.
 

@@ -89,6 +89,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return outside.rewritten(markdown, _sources.get(uri, f"docs/{uri}"), uri, source_url)
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
+    """Marks the lines of a log, which are shown whole."""
+    return html.replace('class="highlight"', 'class="highlight log"') if page.url.startswith("errors/") else html
+
+
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:  # noqa: ARG001
     """Replaces the script of another host that pages opened as files would load for their search; names the search."""
     local = posixpath.relpath("javascripts/file-worker.js", posixpath.dirname(page.url) or ".")

@@ -1,1 +1,1 @@
-"""Looks at the site in a browser: accessibility, width, foreign requests, search."""
+"""Check of the site in a browser: accessibility, width, foreign requests, search."""

@@ -146,4 +146,4 @@ def test_a_name_of_kafkas_in_the_environment_is_refused_with_where_it_goes(monke
     result = call("topics", "list")
     assert result.exit_code == 1
     assert 'Error: environment variable GRETE_BOOTSTRAP: Grete has no setting "bootstrap": ' in result.output
-    assert result.output.endswith("or GRETE_KAFKA_BOOTSTRAP_SERVERS\n")
+    assert result.output.endswith("or GRETE_KAFKA_BOOTSTRAP_SERVERS [ConfigError]\n")

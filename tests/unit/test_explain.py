@@ -80,6 +80,13 @@ def test_the_first_line_of_a_warning_ends_with_its_event(level: int, event: str 
     assert record.getMessage() == "moved\nmore", "other handlers get the line without it"
 
 
+def test_the_error_of_a_command_ends_with_its_class() -> None:
+    result = CliRunner().invoke(main, ["topics", "list", "-k", "bootstrap.servers=nowhere"])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ")
+    assert result.output.endswith(" [ConfigError]\n")
+
+
 def test_a_program_without_logging_shows_the_name() -> None:
     code = """
 import logging

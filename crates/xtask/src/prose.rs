@@ -58,7 +58,7 @@ const MAX_SENTENCE: usize = 40;
 
 /// Folders and files that are checked.
 const CHECKED: &[&str] =
-    &["crates", "fuzz", "python", "tests", "benchmarks", "examples", "docs", "README.md", "CONTRIBUTING.md"];
+    &["crates", "fuzz", "python", "tests", "benchmarks", "examples", "docs", "docsite", "README.md", "CONTRIBUTING.md"];
 
 /// Generated code, a list of old names, and the lists of this check itself.
 const EXCLUDED: &[&str] = &[

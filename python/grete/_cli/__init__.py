@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            vars(error)["message"] = printable_lines(error.message)  # final for type checkers only
+            vars(error)["message"] = printable_lines(_named(error))  # final for type checkers only
             raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -67,6 +67,16 @@ class LazyGroup(click.Group):
         """Writes the overview, without importing commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+def _named(error: click.ClickException) -> str:
+    """Returns a message of one line with the class of the error behind it in brackets, for `grete explain`."""
+    from grete.errors import GreteError, RetryLater
+
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, GreteError) and type(cause) not in (GreteError, RetryLater) and "\n" not in error.message:
+        return f"{error.message} [{cause.help.rpartition(' ')[2]}]"
+    return error.message
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

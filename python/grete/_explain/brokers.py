@@ -58,7 +58,8 @@ BROKERS: Mapping[str, Entry] = {
         "packets.",
         "Run `grete doctor`: it shows at which step it fails. If only other brokers than the bootstrap ones fail, "
         "correct `advertised.listeners`.",
-        "broker 2 at kafka-2:9092 cannot be reached (attempt 4): cannot connect: Connection refused; the connection is tried again",
+        "broker 2 at kafka-2:9092 cannot be reached (attempt 4): cannot connect: Connection refused; the connection is "
+        "tried again",
     ),
     "broker.not_kafka": Entry(
         "What listens at this address is no Kafka broker.",
