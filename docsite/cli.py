@@ -85,7 +85,9 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _row(parameter: click.Parameter, context: click.Context) -> str:
-    names = ", ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
+    # Releases of click differ in the order of the names of --help.
+    opts = sorted(parameter.opts, key=lambda name: not name.startswith("--"))
+    names = ", ".join(f"`{name}`" for name in [*opts, *parameter.secondary_opts])
     value, default, text = "", "", ""
     if isinstance(parameter, click.Option):
         value = "" if parameter.is_flag or parameter.count else f"`{parameter.make_metavar(context)}`"

@@ -14,7 +14,7 @@ from grete.client import Consumer
 
 
 def resident() -> int:
-    """Resident bytes, without memory that nobody uses."""
+    """Resident bytes, without free memory of the allocator."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return usage(os.getpid()).rss

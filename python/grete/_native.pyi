@@ -249,9 +249,7 @@ class TokenStore:
     """Place where a source puts its OAUTHBEARER tokens, for all clients that have the same source."""
 
     def __new__(cls) -> TokenStore: ...
-    def set(
-        self, token: str | FileToken, extensions: Sequence[tuple[str, str]], subject: str | None = None
-    ) -> None:
+    def set(self, token: str | FileToken, extensions: Sequence[tuple[str, str]], subject: str | None = None) -> None:
         """Replaces the token. `subject`: the user that the token names. Raises ValueError for a token or an extension
         that cannot be sent.
         """

@@ -17,6 +17,13 @@ BROKERS: Mapping[str, Entry] = {
         "again elsewhere.",
         "lost orders[0], orders[3]: the coordinator does not know this member any more (UNKNOWN_MEMBER_ID)",
     ),
+    "group.not_authorized": Entry(
+        "The ACLs of the cluster do not allow the App to use its consumer group.",
+        "Create the ACL with the command in the line. The App waits for the ACL and then continues.",
+        "User:alice may not use the group billing (GROUP_AUTHORIZATION_FAILED): grete acls create --allow User:alice "
+        "--operation read --group billing; until then no offsets are committed, and without its place no records are "
+        "read",
+    ),
     "group.not_left": Entry(
         "The coordinator could not be reached at the stop, so the member did not leave its group.",
         "Nothing: the group goes on without it when its session times out (`session.timeout.ms`).",

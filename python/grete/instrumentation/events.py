@@ -226,8 +226,8 @@ GROUP = {
     ),
     "group.not_authorized": EventSpec(
         (ERROR, DEBUG),
-        "The App may not use its group, and waits for the ACL. ERROR once, DEBUG until the ACL is there. `reason` has the "
-        "command that creates it.",
+        "The App may not use its group, and waits for the ACL. ERROR once, DEBUG until the ACL is there. `reason` has "
+        "the command that creates it.",
         "reason: str",
     ),
     "group.authorized": EventSpec((INFO,), "The ACL on the group is there again, and the App continues."),

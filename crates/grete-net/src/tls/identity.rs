@@ -13,8 +13,17 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::files::ReadFiles;
 use super::pem::{self, KeyKind, Origin, PemKey};
-use super::settings::{CertificateSource, IdentitySource, KeySource};
+use super::settings::{CertificateSource, IdentitySource, KeySource, TlsSettings};
 use super::setup_error::TlsSetupError;
+
+impl TlsSettings {
+    /// Returns the subject of the client's certificate, as it stands in Kafka's principals. `None`: the client has no
+    /// certificate, or it cannot be read.
+    #[must_use]
+    pub fn subject(&self) -> Option<String> {
+        subject(self.identity.as_ref()?)
+    }
+}
 
 /// Reads certificate and key, decrypts the key, and checks that they belong together.
 pub(super) fn load(source: &IdentitySource, files: &mut ReadFiles) -> Result<CertifiedKey, TlsSetupError> {
@@ -52,7 +61,7 @@ pub(super) fn load(source: &IdentitySource, files: &mut ReadFiles) -> Result<Cer
 
 /// Returns the subject of the client's certificate, as Kafka's brokers name its principal by default (RFC 2253: the most
 /// specific part first). `None`: the certificate cannot be read.
-pub(super) fn subject(source: &IdentitySource) -> Option<String> {
+fn subject(source: &IdentitySource) -> Option<String> {
     let mut files = ReadFiles::default();
     let chain = match source {
         IdentitySource::Keystore { path, password, .. } => {

@@ -87,12 +87,3 @@ pub enum KeySource {
     /// Text in PEM.
     Pem(Secret),
 }
-
-impl TlsSettings {
-    /// Returns the subject of the client's certificate, as it stands in Kafka's principals. `None`: the client has no
-    /// certificate, or it cannot be read.
-    #[must_use]
-    pub fn subject(&self) -> Option<String> {
-        super::identity::subject(self.identity.as_ref()?)
-    }
-}

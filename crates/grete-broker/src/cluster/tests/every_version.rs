@@ -69,8 +69,17 @@ fn requests() -> Vec<(ApiKey, Body)> {
             ..DeleteTopicsRequest::default()
         }),
         body(DescribeAclsRequest { resource_type_filter: 1, operation: 1, permission_type: 1, ..Default::default() }),
-        body(CreateAclsRequest { creations: vec![AclCreation::default()] }),
-        body(DeleteAclsRequest { filters: vec![DeleteAclsFilter::default()] }),
+        body(CreateAclsRequest {
+            creations: vec![AclCreation { resource_type: 2, operation: 3, permission_type: 3, ..Default::default() }],
+        }),
+        body(DeleteAclsRequest {
+            filters: vec![DeleteAclsFilter {
+                resource_type_filter: 1,
+                operation: 1,
+                permission_type: 1,
+                ..Default::default()
+            }],
+        }),
         body(DeleteRecordsRequest::default()),
         body(InitProducerIdRequest { transactional_id: None, ..InitProducerIdRequest::default() }),
         body(OffsetForLeaderEpochRequest {
