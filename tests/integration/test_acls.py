@@ -537,10 +537,10 @@ def refusals(settings: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("kind", ["password", "token", "certificate", "nobody"])
 def test_errors_name_the_principal_of_the_client(tmp_path: Path, kind: str) -> None:
     given: dict[str, Any] = {}
-    brokers: dict[str, Any] = {"acls": True, "topics": ["orders"], "super_users": ["admin"]}
+    brokers: dict[str, Any] = {"acls": True, "topics": ["orders"]}
     expected = "User:alice"
     if kind in ("password", "token"):
-        brokers["sasl"] = {"alice": "alice", "admin": "x"}
+        brokers |= {"sasl": {"alice": "alice", "admin": "x"}, "super_users": ["admin"]}
         given = {"security.protocol": "SASL_PLAINTEXT", "sasl.allow.plaintext": True}
     if kind == "password":
         given |= {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "alice"}

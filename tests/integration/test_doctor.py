@@ -207,7 +207,7 @@ PLANTS: list[tuple[str, Plant, str, type[Exception] | None, str]] = [
         ),
         "sasl",
         grete.AuthenticationError,
-        "the source of the OAUTHBEARER token has not answered",
+        "its source has not answered",
     ),
     (
         "clock behind the broker's",

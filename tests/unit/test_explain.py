@@ -67,9 +67,9 @@ def test_an_error_names_the_command_that_explains_it() -> None:
 @pytest.mark.parametrize(
     ("level", "event", "wanted"),
     [
-        (logging.WARNING, "offset.reset", "moved [offset.reset]\nmore"),
-        (logging.INFO, "group.assigned", "moved\nmore"),
-        (logging.ERROR, None, "moved\nmore"),
+        (logging.WARNING, "offset.reset", "moved [offset.reset]\n  more"),
+        (logging.INFO, "group.assigned", "moved\n  more"),
+        (logging.ERROR, None, "moved\n  more"),
     ],
 )
 def test_the_first_line_of_a_warning_ends_with_its_event(level: int, event: str | None, wanted: str) -> None:
