@@ -1,1 +1,1 @@
-"""Figures that grow with partitions and brokers: idle CPU, CPU per record, memory, time to the first record, rebalances."""
+"""Figures that grow with partitions and brokers: idle CPU, CPU per record, memory, first record, rebalances."""
