@@ -10,6 +10,7 @@ use grete_wire::buffer_pool::BufferPool;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
+use crate::callers::{CallersSelector, Selectors};
 use crate::clock::Clock;
 use crate::handle::{LoopHandle, SharedLoop};
 use crate::loop_state::{LoopState, WAKE};
@@ -38,11 +39,13 @@ impl<P: Protocol> EventLoop<P> {
         let wake = EventFd::new()?;
         // Edge-triggered: each signal is an event, even without a read in between.
         poll.registry().register(&mut SourceFd(&wake.as_raw_fd()), WAKE, Interest::READABLE)?;
-        let waker = Waker(Arc::new(wake));
+        let callers = Arc::new(CallersSelector::new()?);
+        let waker = Waker { network: Arc::new(wake), callers: Arc::clone(&callers) };
         let registry = NotInherited::create(|| poll.registry().try_clone())?;
         let resolver = Resolver::new(waker.clone());
-        let state = LoopState::new(registry, resolver, clock, slabs, max_frame_bytes, protocol(waker.clone()));
-        Ok(Self { poll, shared: Arc::new(SharedLoop::new(state, waker)) })
+        let selectors = Selectors::new(registry, callers);
+        let state = LoopState::new(selectors, resolver, clock, slabs, max_frame_bytes, protocol(waker.clone()));
+        Ok(Self { poll, shared: Arc::new(SharedLoop::new(state, waker, clock)) })
     }
 
     /// Encrypts all connections. `None`: connections are not encrypted.

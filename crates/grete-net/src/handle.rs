@@ -31,19 +31,21 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread;
 
+use crate::clock::Clock;
 use crate::loop_state::{LoopState, MAX_ASSISTED_STEPS};
 use crate::protocol::{Protocol, Waker};
 
 pub(crate) struct SharedLoop<P> {
     /// `None` once the loop has ended.
-    state: Mutex<Option<LoopState<P>>>,
+    pub(crate) state: Mutex<Option<LoopState<P>>>,
     /// A caller has requested a step that no thread has done yet.
     step_requested: AtomicBool,
     waker: Waker,
+    pub(crate) clock: Clock,
 }
 
 /// Wakes the network thread if this thread panics, which poisons the lock. Create it before taking the lock.
-struct WakeOnPanic<'a>(&'a Waker);
+pub(crate) struct WakeOnPanic<'a>(pub(crate) &'a Waker);
 
 impl Drop for WakeOnPanic<'_> {
     fn drop(&mut self) {
@@ -54,8 +56,8 @@ impl Drop for WakeOnPanic<'_> {
 }
 
 impl<P: Protocol> SharedLoop<P> {
-    pub(crate) fn new(state: LoopState<P>, waker: Waker) -> Self {
-        Self { state: Mutex::new(Some(state)), step_requested: AtomicBool::new(false), waker }
+    pub(crate) fn new(state: LoopState<P>, waker: Waker, clock: Clock) -> Self {
+        Self { state: Mutex::new(Some(state)), step_requested: AtomicBool::new(false), waker, clock }
     }
 
     pub(crate) fn waker(&self) -> &Waker {
@@ -83,7 +85,7 @@ impl<P: Protocol> SharedLoop<P> {
         drop(state);
     }
 
-    fn step_here(&self) -> bool {
+    pub(crate) fn step_here(&self) -> bool {
         self.step_requested.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let _wake_on_panic = WakeOnPanic(&self.waker);

@@ -34,10 +34,14 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod callers;
 pub mod clock;
+mod epoll;
 pub mod event_loop;
 pub mod futex;
 pub mod handle;
+mod leadership;
+mod leading;
 mod loop_state;
 pub mod process;
 pub mod protocol;
@@ -51,4 +55,5 @@ pub use event_loop::EventLoop;
 pub use futex::{Futex, WakeReason};
 pub use grete_proto::transport::TransportAction;
 pub use handle::LoopHandle;
+pub use leading::CallerLoop;
 pub use protocol::{NetEvent, Protocol, Waker};
