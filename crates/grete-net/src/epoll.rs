@@ -94,8 +94,7 @@ impl Epoll {
         let capacity = libc::c_int::try_from(EventBuffer::CAPACITY).unwrap_or(1);
         buffer.len = 0;
         // SAFETY: the buffer has room for `capacity` events and lives for the call.
-        let found =
-            unsafe { libc::epoll_wait(self.0.as_raw_fd(), buffer.events.as_mut_ptr(), capacity, timeout) };
+        let found = unsafe { libc::epoll_wait(self.0.as_raw_fd(), buffer.events.as_mut_ptr(), capacity, timeout) };
         buffer.len = usize::try_from(found).map_err(|_| io::Error::last_os_error())?;
         Ok(())
     }
@@ -121,4 +120,33 @@ pub(crate) fn add(selector: RawFd, fd: RawFd, token: usize, interest: Interest) 
 pub(crate) fn remove(selector: RawFd, fd: RawFd) {
     // SAFETY: EPOLL_CTL_DEL reads nothing through the pointer.
     unsafe { libc::epoll_ctl(selector, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::thread::JoinHandleExt;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_signal_interrupts_the_wait() {
+        extern "C" fn nothing(_: libc::c_int) {}
+        // SAFETY: installs a handler that does nothing, without SA_RESTART, for a signal that nothing else uses here.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as *const () as usize;
+            assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
+        }
+        let epoll = Epoll::new().expect("a descriptor");
+        let sleeper = thread::spawn(move || epoll.wait(&mut EventBuffer::new(), None));
+        // A signal that arrives before the wait interrupts nothing, so it is sent until the wait has ended.
+        while !sleeper.is_finished() {
+            // SAFETY: the thread is joined below, so its id is valid until then.
+            unsafe { libc::pthread_kill(sleeper.as_pthread_t(), libc::SIGUSR1) };
+            thread::yield_now();
+        }
+        let error = sleeper.join().expect("no panic").expect_err("it was interrupted");
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+    }
 }

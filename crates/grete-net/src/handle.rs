@@ -1,12 +1,13 @@
 //! Loop handle for other threads: a caller steps the protocol itself instead of asking the network thread to.
 //!
-//! A caller that waits for a response writes its request on its own thread. The network thread sleeps meanwhile and
-//! wakes once, when the response arrives.
+//! A caller that waits for a response writes its request on its own thread, and then leads (see the module `leading`) or
+//! sleeps. The network thread sleeps meanwhile, and wakes for what arrives while no caller leads.
 //!
 //! # Which thread steps
 //!
 //! One lock guards all state. The network thread holds the lock while it handles events, never while it waits in the
-//! poll. A caller never waits for the lock: the thread that holds it also steps for callers that found it taken.
+//! poll. A caller that steps never waits for the lock: the thread that holds it also steps for callers that found it
+//! taken. A leader waits for the lock, because it has sockets to handle that no other thread was told of.
 //!
 //! - **The lock is free.** The caller steps and writes. No other thread needs to know, unless the network thread sleeps
 //!   past the new deadline. The network thread has recorded, under the lock, until when it will sleep. It may not be in

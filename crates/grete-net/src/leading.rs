@@ -3,6 +3,7 @@
 //! Without a leader, the network thread reads a response and wakes the caller: two context switches. A leader reads it
 //! on its own thread while the network thread sleeps on. The module `leadership` walks through the races.
 
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::handle::{LoopHandle, SharedLoop, WakeOnPanic};
 use crate::protocol::Protocol;
 
 /// Loop of a client as its callers see it.
-pub trait CallerLoop: Send + Sync {
+pub trait CallerLoop: fmt::Debug + Send + Sync {
     /// Same as [`LoopHandle::step_here`].
     fn step_here(&self) -> bool;
 
@@ -23,6 +24,9 @@ pub trait CallerLoop: Send + Sync {
     /// `is_over` is called after each step and after each [`notify_leader`](crate::Waker::notify_leader). It must not
     /// step the protocol. Must not be called in a forked child, or under a lock that the protocol takes.
     fn lead_until(&self, is_over: &dyn Fn() -> bool, timeout: Option<Duration>) -> Option<WakeReason>;
+
+    /// Same as [`Waker::notify_leader`](crate::Waker::notify_leader).
+    fn notify_leader(&self);
 }
 
 impl<P: Protocol + Send> CallerLoop for LoopHandle<P> {
@@ -32,6 +36,10 @@ impl<P: Protocol + Send> CallerLoop for LoopHandle<P> {
 
     fn lead_until(&self, is_over: &dyn Fn() -> bool, timeout: Option<Duration>) -> Option<WakeReason> {
         self.0.lead_until(is_over, timeout)
+    }
+
+    fn notify_leader(&self) {
+        self.0.waker().notify_leader();
     }
 }
 

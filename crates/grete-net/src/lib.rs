@@ -5,7 +5,8 @@
 //!
 //! - [`EventLoop`] runs on the network thread, steps the protocol and performs its [`TransportAction`]s.
 //! - [`Protocol`] is the trait of the sans-IO machines that the loop drives.
-//! - [`LoopHandle`] lets other threads step the protocol; the module [`handle`] walks through the races.
+//! - [`LoopHandle`] lets other threads step the protocol; the module [`handle`] walks through the races. A thread that
+//!   waits for a response may lead the loop meanwhile, see [`CallerLoop`].
 //!
 //! ```
 //! use grete_net::{Clock, EventLoop, NetEvent, Protocol, TransportAction};

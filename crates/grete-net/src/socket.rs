@@ -9,8 +9,8 @@ use grete_sys::NotInherited;
 use grete_wire::SegmentedBuf;
 use grete_wire::error::WireError;
 use grete_wire::frame::{Frame, FrameReader};
-use mio::net::TcpStream;
 use mio::Token;
+use mio::net::TcpStream;
 use socket2::SockRef;
 
 use grete_proto::tls_failure::TlsFailure;
@@ -221,7 +221,12 @@ impl Socket {
     }
 
     /// Queues `bytes` and writes as many as the kernel accepts.
-    pub(crate) fn write(&mut self, bytes: SegmentedBuf, selectors: &Selectors, token: Token) -> Result<(), SocketError> {
+    pub(crate) fn write(
+        &mut self,
+        bytes: SegmentedBuf,
+        selectors: &Selectors,
+        token: Token,
+    ) -> Result<(), SocketError> {
         match &mut self.tls {
             Some(tls) => tls.push(bytes),
             None => self.write_buffer.push(bytes),

@@ -150,6 +150,8 @@ impl Consumer {
         });
         let event_loop = event_loop.map_err(|e| ClientError::os("opening a poll descriptor", &e))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
+        requests.set_caller_loop(event_loop.handle());
+        dispatcher.set_caller_loop(event_loop.handle());
         let owner = ConsumerThread { requests: Arc::clone(&requests), dispatcher: dispatcher.clone() };
         let thread = spawn_network_thread("grete-net", event_loop, owner)?;
         Ok(Self {
