@@ -45,13 +45,14 @@ def leads(thread: int | None) -> bool:
 
 
 @contextmanager
-def alarm(call: Callable[[], object]) -> Iterator[None]:
-    """Sends the main thread a SIGUSR1 once it leads; its handler calls `call`."""
+def alarm(call: Callable[[], object], prepare: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Sends the main thread a SIGUSR1 once it leads and `prepare` has been called; its handler calls `call`."""
     before = signal.signal(signal.SIGUSR1, lambda *_: call())
     main = threading.main_thread()
 
     def send() -> None:
         eventually(lambda: leads(main.native_id), 30.0, "the main thread leads")
+        prepare()
         signal.pthread_kill(main.ident or 0, signal.SIGUSR1)
 
     sender = threading.Thread(target=send)
@@ -234,18 +235,16 @@ def test_followers_get_their_answers_when_the_leader_is_interrupted(
         offsets: list[int | None] = []
 
         def send() -> None:
-            eventually(lambda: leads(threading.main_thread().native_id), 30.0, "the main thread leads")
             offsets.append(producer.produce_sync(topic, b"follower", timeout=60.0).offset)
 
         followers = [threading.Thread(target=send) for _ in range(4)]
 
-        def handler() -> None:
+        def follow() -> None:
+            for follower in followers:
+                follower.start()
             eventually(lambda: producer.statistics()["pending_records"] == 5, 30.0, "all have sent")
-            raise KeyboardInterrupt
 
-        for follower in followers:
-            follower.start()
-        with pytest.raises(KeyboardInterrupt), alarm(handler):
+        with pytest.raises(KeyboardInterrupt), alarm(interrupt, follow):
             producer.produce_sync(topic, b"leader", timeout=60.0)
         proxy.release()
         for follower in followers:

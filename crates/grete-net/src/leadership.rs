@@ -218,13 +218,15 @@ mod tests {
         /// Waits in the callers' selector. A thread that a signal has woken still takes the events that are there.
         fn wait_as_leader(&self) -> Woken {
             let mut kernel = self.kernel.lock().unwrap();
-            if !kernel.callers.eventfd && !(kernel.callers.socket && kernel.unread) {
+            let ready = |kernel: &Kernel| kernel.callers.eventfd || (kernel.callers.socket && kernel.unread);
+            if !ready(&kernel) {
                 kernel.callers.waits = true;
                 while kernel.callers.waits {
                     kernel = self.callers.wait(kernel).unwrap();
                 }
             }
-            let events = std::mem::take(&mut kernel.callers.eventfd) | (kernel.callers.socket && kernel.unread);
+            let events = ready(&kernel);
+            kernel.callers.eventfd = false;
             if events { Woken::Events } else { Woken::Signal }
         }
 
