@@ -18,6 +18,10 @@ impl Interest {
     pub(crate) const READ: Self = Self(libc::EPOLLIN | libc::EPOLLEXCLUSIVE);
     /// Reports room to write, too.
     pub(crate) const READ_AND_WRITE: Self = Self(libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLEXCLUSIVE);
+    /// Reports that a nested selector has something to report.
+    pub(crate) const NESTED: Self = Self(libc::EPOLLIN);
+    /// Reports nothing.
+    pub(crate) const NOTHING: Self = Self(0);
     /// Reports each signal of an eventfd once, without a read in between.
     pub(crate) const SIGNAL: Self = Self(libc::EPOLLIN | libc::EPOLLET);
 }
@@ -48,6 +52,10 @@ impl EventBuffer {
     /// Returns whether more descriptors may be ready than the buffer holds.
     pub(crate) fn is_full(&self) -> bool {
         self.len == Self::CAPACITY
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -108,9 +116,18 @@ impl AsRawFd for Epoll {
 
 /// Registers `fd` with a selector. A descriptor that is ready already is reported at once.
 pub(crate) fn add(selector: RawFd, fd: RawFd, token: usize, interest: Interest) -> io::Result<()> {
+    control(selector, libc::EPOLL_CTL_ADD, fd, token, interest)
+}
+
+/// Changes the registration of `fd`, which must not be an exclusive one. What is ready already is reported at once.
+pub(crate) fn modify(selector: RawFd, fd: RawFd, token: usize, interest: Interest) -> io::Result<()> {
+    control(selector, libc::EPOLL_CTL_MOD, fd, token, interest)
+}
+
+fn control(selector: RawFd, operation: libc::c_int, fd: RawFd, token: usize, interest: Interest) -> io::Result<()> {
     let mut event = libc::epoll_event { events: interest.0.cast_unsigned(), u64: token as u64 };
     // SAFETY: the event lives for the call; the kernel copies it.
-    match unsafe { libc::epoll_ctl(selector, libc::EPOLL_CTL_ADD, fd, &raw mut event) } {
+    match unsafe { libc::epoll_ctl(selector, operation, fd, &raw mut event) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

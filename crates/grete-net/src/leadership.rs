@@ -27,6 +27,10 @@
 //! - **A socket becomes ready while the leader is awake.** It waits in no selector, so the network thread is told. It
 //!   handles the socket, completes what is complete, and notifies. If the leader has handled the socket meanwhile, the
 //!   network thread finds nothing to read.
+//! - **The same with a gate** (see `callers::Gate`), which is closed while a caller leads. The socket stays in the ready
+//!   list behind the gate. The leader handles it with its next wait, or leaves before that: then the gate opens, and the
+//!   poll of the network thread reports what is still ready behind it. The gate opens before the lead is free, so it
+//!   cannot open after the next leader has closed it.
 //! - **A socket becomes ready while the leader's wait ends for another reason** (timeout, signal, eventfd). The kernel
 //!   takes the thread out of the selector's queue under the selector's lock. Before that the socket is in the result of
 //!   the wait; after that the network thread is told. The leader handles every socket in the result before it leaves,

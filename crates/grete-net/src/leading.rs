@@ -49,6 +49,11 @@ impl<P: Protocol> SharedLoop<P> {
         let lead = callers.take_lead()?;
         let deadline = timeout
             .map(|timeout| self.clock.now().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)));
+        if is_over() {
+            return Some(WakeReason::Woken);
+        }
+        // Opened again before another caller can lead, because the guard is dropped before that of the lead.
+        let _closed = callers.close_gate();
         let mut events = EventBuffer::new();
         while !is_over() {
             if !lead.fall_asleep() {

@@ -15,9 +15,9 @@ use grete_wire::buffer_pool::BufferPool;
 use grete_wire::frame::FrameReader;
 use mio::{Events, Token};
 
-use crate::callers::Selectors;
+use crate::callers::{GATE, Selectors};
 use crate::clock::Clock;
-use crate::epoll::Readiness;
+use crate::epoll::{EventBuffer, Readiness};
 use crate::protocol::{NetEvent, Protocol};
 use crate::resolver::Resolver;
 use crate::socket::{ReadOutcome, Socket, SocketError};
@@ -86,13 +86,14 @@ impl<P: Protocol> LoopState<P> {
     }
 
     /// Handles the events of a poll on the network thread. No event at all means that the poll timed out.
-    pub(crate) fn handle_events(&mut self, events: &Events, wanted: &AtomicBool) {
+    pub(crate) fn handle_events(&mut self, events: &Events, sockets: &EventBuffer, wanted: &AtomicBool) {
         self.asleep_until = None;
-        self.handle_sockets(events.iter().filter(|event| event.token() != WAKE).map(|event| {
+        let polled = events.iter().filter(|event| !matches!(event.token(), WAKE | GATE)).map(|event| {
             let ended = event.is_read_closed() || event.is_error();
             let readable = event.is_readable() || ended;
             Readiness { token: event.token().0, readable, writable: event.is_writable(), ended }
-        }));
+        });
+        self.handle_sockets(polled.chain(sockets.iter()));
         if events.is_empty() || events.iter().any(|event| event.token() == WAKE) {
             for (conn, answer) in self.resolver.drain() {
                 self.on_resolved(conn, answer);

@@ -101,8 +101,11 @@ impl Socket {
     /// Closes the connection. Its registrations end first: a child that has just been forked may still have a copy of
     /// the descriptor, with which the registrations would live on, and report the end of the stream again and again.
     pub(crate) fn disconnect(&mut self, selectors: &Selectors) {
-        if let Some(stream) = self.stream.take() {
+        let Some(stream) = self.stream.take() else { return };
+        if self.connected {
             selectors.forget(stream.as_raw_fd());
+        } else {
+            selectors.forget_connecting(stream.as_raw_fd());
         }
     }
 
@@ -131,9 +134,9 @@ impl Socket {
             Ok(_) => {
                 stream.set_nodelay(true)?;
                 SockRef::from(&**stream).set_keepalive(true)?;
-                selectors.watch_connected(stream.as_raw_fd(), token)?;
                 self.connected = true;
                 self.wants_writable = false;
+                selectors.watch_connected(stream.as_raw_fd(), token)?;
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),

@@ -276,9 +276,14 @@ impl Dispatcher {
         self.unlock_and_wake(state);
     }
 
+    /// Returns whether interruptible threads wait for jobs, not workers.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.inner.wait == WaitMode::Interruptible
+    }
+
     /// Lets an interruptible thread lead the loop of the first client while it waits. Workers do not lead.
     pub(crate) fn set_caller_loop(&self, event_loop: impl CallerLoop + 'static) {
-        if self.inner.wait == WaitMode::Interruptible {
+        if self.is_polled() {
             let _ = self.inner.caller_loop.set(Box::new(event_loop));
         }
     }

@@ -112,8 +112,9 @@ fn a_notification_ends_the_wait() {
     let running = RunningLoop::start(NO_SLEEP_LIMIT);
     thread::scope(|scope| {
         for number in 1..=200 {
-            let leader =
-                scope.spawn(|| running.lead_until(|| running.script.get(|state| state.callers_ticks) >= number));
+            let running = &running;
+            let ticked = move || running.script.get(|state| state.callers_ticks) >= number;
+            let leader = scope.spawn(move || running.lead_until(ticked));
             running.step_here();
             assert_eq!(leader.join().expect("no panic"), Some(WakeReason::Woken));
         }
