@@ -1,5 +1,7 @@
 //! Settings of a producer, under Kafka's names.
 
+use std::sync::Arc;
+
 use grete_wire::records::Compression;
 
 use crate::cluster::ClusterConfig;
@@ -39,6 +41,10 @@ pub struct ProduceConfig {
     pub retry_backoff: Nanos,
     /// `retry.backoff.max.ms`: maximum delay after repeated failures.
     pub retry_backoff_max: Nanos,
+    /// `transactional.id`; `None`: no transactions. Requires `idempotent`.
+    pub transactional_id: Option<Arc<str>>,
+    /// `transaction.timeout.ms`: time after which the coordinator aborts an open transaction.
+    pub transaction_timeout: Nanos,
 }
 
 impl Default for ProduceConfig {
@@ -59,6 +65,8 @@ impl Default for ProduceConfig {
             max_in_flight: 5,
             retry_backoff: 100 * MILLI,
             retry_backoff_max: SECOND,
+            transactional_id: None,
+            transaction_timeout: 60 * SECOND,
         }
     }
 }
