@@ -14,18 +14,21 @@ if TYPE_CHECKING:
     from grete.app import App
     from grete.consumer import Consumer
     from grete.errors import (
+        AbortedDeliveryError,
         AuthenticationError,
         AuthorizationError,
         BatchResultError,
         BrokerError,
         BufferFullError,
         ClosedError,
+        CommitUnknownError,
         ConfigError,
         CorruptBatchError,
         DeadLetterError,
         DecodeError,
         DeliveryError,
         EncodeError,
+        FencedError,
         FencedInstanceError,
         ForkedClientError,
         GreteError,
@@ -56,6 +59,9 @@ if TYPE_CHECKING:
         TimeoutError,  # noqa: A004
         TlsError,
         TopicExistsError,
+        TransactionAbortedError,
+        TransactionError,
+        TransactionStateError,
         UndeliveredError,
         UnknownEventError,
         UnknownGroupError,
@@ -68,6 +74,7 @@ if TYPE_CHECKING:
     from grete.topic import Record, Topic
 
 __all__ = [
+    "AbortedDeliveryError",
     "App",
     "Attempt",
     "AuthenticationError",
@@ -77,6 +84,7 @@ __all__ = [
     "BrokerError",
     "BufferFullError",
     "ClosedError",
+    "CommitUnknownError",
     "ConfigError",
     "Consumer",
     "Context",
@@ -86,6 +94,7 @@ __all__ = [
     "DeliveryError",
     "Depends",
     "EncodeError",
+    "FencedError",
     "FencedInstanceError",
     "ForkedClientError",
     "GreteError",
@@ -125,6 +134,9 @@ __all__ = [
     "TlsError",
     "Topic",
     "TopicExistsError",
+    "TransactionAbortedError",
+    "TransactionError",
+    "TransactionStateError",
     "UndeliveredError",
     "UnknownEventError",
     "UnknownGroupError",

@@ -816,6 +816,8 @@ class Client:
         """Returns group, state ("stable", "joining", "assigned" and so on), since (seconds), ready, generation,
         partitions, and instance (None: no static member). Does not block.
         """
+    def group_member(self) -> tuple[str, str, int, str | None]:
+        """Returns group id, member id (empty: no member), generation (-1: none) and instance id. Does not block."""
     def statistics(self) -> dict[str, Any]: ...
 
 @final
@@ -991,8 +993,11 @@ class Delivery:
     def done(self) -> bool:
         """Whether the outcome is known."""
     @property
-    def outcome(self) -> Literal["written", "not_written", "unknown"] | None:
-        """Outcome of the record; `None` until it is known. With `acks=0` all records that were sent are "unknown"."""
+    def outcome(self) -> Literal["written", "not_written", "unknown", "aborted"] | None:
+        """Outcome of the record; `None` until it is known. With `acks=0` all records that were sent are "unknown".
+
+        In a transaction, "written" turns into "aborted" when the transaction is aborted.
+        """
     @property
     def offset(self) -> int | None:
         """Offset of the record; `None` until it is known, and where no broker reports it (`acks=0`)."""
@@ -1209,10 +1214,18 @@ class Producer(_TypedProducer):
         answers.
         """
     def statistics(self) -> dict[str, Any]:
-        """Returns counters: requests, batches, bytes_sent, retries, splits, written, not_written, unknown, reconnects,
-        pending_records, unassigned_records (of these; they wait for the metadata of their topics), buffered_bytes.
-        And login_failure: why the last login failed, or None.
+        """Returns counters: requests, batches, bytes_sent, retries, splits, written, not_written, unknown, aborted,
+        reconnects, pending_records, unassigned_records (of these; they wait for the metadata of their topics),
+        buffered_bytes. And login_failure: why the last login failed, or None.
         """
+    def _transaction_call(
+        self,
+        name: str,
+        timeout: float | None,
+        group: tuple[str, str, int, str | None] | None = None,
+        offsets: list[tuple[str, int, int]] = ...,
+    ) -> None: ...
+    def _is_transactional(self) -> bool: ...
     def _close(self, timeout: float) -> tuple[bool, dict[str, int], int, int]: ...
     def _fatal_error(self) -> GreteError | None: ...
     def _event_fd(self) -> int:

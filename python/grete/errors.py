@@ -301,7 +301,7 @@ class BufferFullError(GreteError):
 
 
 class DeliveryError(GreteError):
-    """A record was not acknowledged. `outcome` is "not_written", or "unknown".
+    """A record was not acknowledged. `outcome` is "not_written", "unknown", or "aborted" (AbortedDeliveryError).
 
     `topic` and `partition` (None: not chosen yet) are its destination, `code` and `name` the broker's response (None:
     no broker responded). Records with an unknown outcome are never retried under a new identity: only the caller can
@@ -324,6 +324,55 @@ class DeliveryError(GreteError):
         self.outcome = outcome
         self.code = code
         self.name = name
+
+
+class AbortedDeliveryError(DeliveryError):
+    """A record whose transaction was aborted. `outcome` is "aborted".
+
+    A broker may have the record, and readers with `isolation.level=read_committed` never see it. Run the transaction
+    again.
+    """
+
+
+class TransactionError(GreteError):
+    """Base class of the errors of transactions. Raised itself, it means that the producer can have no more of them:
+    make a new producer.
+
+    `code` and `name` are a broker's response; None: no broker responded with an error.
+    """
+
+    def __init__(self, message: str, *, code: int | None = None, name: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.name = name
+
+
+class TransactionAbortedError(TransactionError):
+    """The transaction was aborted, or can only be aborted: nothing of it is committed. Run it again.
+
+    The message has the cause: a record that was not delivered, a rebalance of the group, an error of a broker.
+    """
+
+
+class FencedError(TransactionError):
+    """Another producer with the same `transactional.id` has taken over, or the coordinator has aborted a transaction
+    that was open for longer than `transaction.timeout.ms`. The producer cannot be used any more.
+
+    Only one process at a time may use an id: stop one of the two, or give each its own id.
+    """
+
+
+class CommitUnknownError(TransactionError):
+    """Whether the transaction was committed is not known: the answer was lost, and the coordinator knows no more.
+
+    Read the topics with `isolation.level=read_committed` before the work is done again.
+    """
+
+
+class TransactionStateError(TransactionError):
+    """The call does not fit the producer's transaction: none is open, one is open already, or the producer has no
+    `transactional.id`. The message has the cure.
+    """
 
 
 class UndeliveredError(GreteError):

@@ -18,6 +18,7 @@ from tests.kafka.waiting import Deadline
 
 PRODUCE = 0
 INIT_PRODUCER_ID = 22
+END_TXN = 26
 
 
 class FrameAction(enum.Enum):

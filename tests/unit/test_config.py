@@ -227,7 +227,9 @@ def test_an_apps_kafka_settings_serve_its_producer_too() -> None:
     with pytest.raises(grete.ConfigError, match=r"delivery\.timeout\.ms \(5\) must be at least .*\(from code\)"):
         resolved(kafka={**KAFKA, "delivery.timeout.ms": 5})
     with pytest.raises(grete.NotSupportedError, match=r"transactional\.id.*\(from code\)"):
-        resolved(kafka={**KAFKA, "transactional.id": "t"})
+        layers.with_client_id(resolved(kafka={**KAFKA, "transactional.id": "t"}), "orders")
+    with pytest.raises(grete.NotSupportedError, match=r"only one producer at a time"):
+        grete.App("orders", kafka={**KAFKA, "transactional.id": "t"})
 
 
 def test_a_login_may_be_spread_over_the_layers(empty_directory: Path) -> None:

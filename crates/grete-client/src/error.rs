@@ -274,6 +274,41 @@ pub enum ClientError {
         /// Message for the user: the error and the cure.
         message: String,
     },
+    /// The transaction was aborted, or can only be aborted. Another one may succeed.
+    #[error("{message}")]
+    TransactionAborted {
+        /// Message for the user: the cause and the cure.
+        message: String,
+        /// Error code of a broker; `None`: no broker reported one.
+        code: Option<ErrorCode>,
+    },
+    /// Another producer has taken over the `transactional.id`.
+    #[error("{message}")]
+    Fenced {
+        /// Message for the user: the cause and the cure.
+        message: String,
+        /// Error code of a broker; `None`: no broker reported one.
+        code: Option<ErrorCode>,
+    },
+    /// Whether a transaction was committed is not known.
+    #[error("{message}")]
+    CommitUnknown {
+        /// Message for the user: the cause and the cure.
+        message: String,
+        /// Error code of a broker; `None`: no broker reported one.
+        code: Option<ErrorCode>,
+    },
+    /// The producer can have no more transactions.
+    #[error("{message}")]
+    TransactionFailed {
+        /// Message for the user: the cause and the cure.
+        message: String,
+        /// Error code of a broker; `None`: no broker reported one.
+        code: Option<ErrorCode>,
+    },
+    /// The call does not fit the state of the producer's transaction.
+    #[error("{0}")]
+    TransactionState(String),
     /// The call does not fit the state of the handle.
     #[error("{0}")]
     Invalid(String),

@@ -43,7 +43,7 @@ pub use admin::{Admin, CallContext, GroupList, ItemResults, PartitionLag, ResetP
 pub use config::{
     AdminConfig, ConfigError, ConsumerConfig, ProducerConfig, SettingPairs, Settings, TokenSource, read_token,
 };
-pub use consumer::{Consumer, ConsumerNetStats, ConsumerStatistics, Membership, Route, Start};
+pub use consumer::{Consumer, ConsumerNetStats, ConsumerStatistics, GroupMember, Membership, Route, Start};
 pub use dispatcher::{
     AsyncJobs, BlockingJob, Dispatcher, DispatcherSnapshot, EventLoopStatus, FailureReport, Job, JobCounts, JobToken,
     LaneReport, NextJob, Outcome, RunningJob, Settling, WaitMode, WorkerContext,
@@ -59,8 +59,8 @@ pub use grete_proto::ids::TopicPartition;
 pub use grete_proto::producer as produce;
 pub use log_event::{Level, LogEvent, LogEventQueue, LogSink, TimestampedLogEvent};
 pub use producer::{
-    ClockReading, CloseStatus, CompletionQueue, Deadline, Flush, FlushStatus, PartitionsStatus, Producer,
-    ProducerStatistics, Undelivered, WaitOutcome,
+    ClockReading, CloseStatus, CompletionQueue, Deadline, Flush, FlushStatus, PartitionsStatus, PendingTransactionCall,
+    Producer, ProducerStatistics, TransactionStatus, Undelivered, WaitOutcome,
 };
 pub use shutdown::{Shutdown, ShutdownDeadlines, ShutdownReport, SignalNumbers, SignalWatch};
 pub use testing::TestLane;

@@ -51,3 +51,17 @@ impl fmt::Display for TopicPartition {
         write!(f, "{}[{}]", self.topic, self.partition)
     }
 }
+
+/// Producer id and epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProducerIdAndEpoch {
+    /// Producer id; -1: none.
+    pub id: i64,
+    /// Producer epoch; -1: none.
+    pub epoch: i16,
+}
+
+impl ProducerIdAndEpoch {
+    /// Id and epoch of a producer without idempotence.
+    pub const NONE: Self = Self { id: -1, epoch: -1 };
+}

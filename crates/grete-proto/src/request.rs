@@ -85,6 +85,8 @@ pub enum RequestOwner {
     Group,
     /// The producer's sender.
     Produce,
+    /// The producer's transactions.
+    Transaction,
     /// The admin client.
     Admin,
     /// A caller of the client API.
@@ -135,6 +137,8 @@ pub enum Request {
     Produce(ProduceRequestBody),
     /// Rarely used request; equal only to its clones.
     Dyn(Arc<dyn DynRequest>),
+    /// Rarely used request that no version above the number can express; equal only to its clones.
+    DynUpTo(Arc<dyn DynRequest>, i16),
     /// Body that is already encoded for `version` (Fetch: encoded once, patched in place).
     Raw {
         api: ApiKey,
@@ -158,6 +162,7 @@ impl PartialEq for Request {
             (Self::LeaveGroup(a), Self::LeaveGroup(b)) => a == b,
             (Self::Produce(a), Self::Produce(b)) => a == b,
             (Self::Dyn(a), Self::Dyn(b)) => Arc::ptr_eq(a, b),
+            (Self::DynUpTo(a, max), Self::DynUpTo(b, other_max)) => Arc::ptr_eq(a, b) && max == other_max,
             (
                 Self::Raw { api, version, body },
                 Self::Raw { api: other_api, version: other_version, body: other_body },
@@ -188,7 +193,7 @@ impl Request {
             Self::Heartbeat(_) => ApiKey::Heartbeat,
             Self::LeaveGroup(_) => ApiKey::LeaveGroup,
             Self::Produce(_) => ApiKey::Produce,
-            Self::Dyn(body) => body.api(),
+            Self::Dyn(body) | Self::DynUpTo(body, _) => body.api(),
             Self::Raw { api, .. } => *api,
         }
     }
@@ -205,6 +210,7 @@ impl Request {
     pub(crate) fn max_version(&self) -> i16 {
         match self {
             Self::Produce(body) => body.max_version(),
+            Self::DynUpTo(_, max) => *max,
             // Only older versions can carry a topic name without id.
             Self::OffsetCommit(body) if body.topics.iter().any(|topic| topic.topic_id == 0) => {
                 MAX_COMMIT_VERSION_BY_NAME
@@ -252,7 +258,7 @@ impl Request {
             Self::SyncGroup(body) => body.encode(version, out),
             Self::Heartbeat(body) => body.encode(version, out),
             Self::LeaveGroup(body) => body.encode(version, out),
-            Self::Dyn(body) => body.encode_body(version, out),
+            Self::Dyn(body) | Self::DynUpTo(body, _) => body.encode_body(version, out),
             Self::Produce(_) => Ok(()), // done above
             Self::Raw { body, .. } => {
                 out.extend_from_slice(body);

@@ -210,6 +210,12 @@ impl Client {
         Ok(fields)
     }
 
+    /// Returns group id, member id, generation and instance id.
+    fn group_member(&self) -> PyResult<(String, String, i32, Option<String>)> {
+        let member = self.inner.get()?.group_member();
+        Ok((member.group, member.member_id.to_string(), member.generation, member.instance))
+    }
+
     /// Returns counters by name.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let statistics = self.inner.get()?.statistics();

@@ -36,5 +36,6 @@ pub(crate) fn outcome_name(outcome: Outcome) -> &'static str {
         Outcome::Written => "written",
         Outcome::NotWritten => "not_written",
         Outcome::Unknown => "unknown",
+        Outcome::Aborted => "aborted",
     }
 }

@@ -118,8 +118,18 @@ pub(crate) fn client(error: ClientError) -> PyErr {
             new_error!("FencedInstanceError", &message, group, instance)
         }
         ClientError::Group(_) => new_error!("GroupError", &message),
+        ClientError::TransactionAborted { code, .. } => transaction("TransactionAbortedError", &message, code),
+        ClientError::Fenced { code, .. } => transaction("FencedError", &message, code),
+        ClientError::CommitUnknown { code, .. } => transaction("CommitUnknownError", &message, code),
+        ClientError::TransactionFailed { code, .. } => transaction("TransactionError", &message, code),
+        ClientError::TransactionState(_) => transaction("TransactionStateError", &message, None),
         _ => new_error!("GreteError", &message),
     }
+}
+
+fn transaction(class: &str, message: &str, code: Option<ErrorCode>) -> PyErr {
+    let name = code.map(|code| code.name());
+    new_error!(class, message, code = code.map(|code| code.0), name)
 }
 
 /// Makes the error of a payload access on a route without a decoder.
@@ -194,8 +204,13 @@ fn delivery_with(message: &str, receipt: &BatchPromise, settled: &RecordResult) 
     // A record that was queued until its topic is known gets the error that a caller without an event loop would get.
     let unknown =
         matches!(settled.error.as_deref(), Some(ProduceError::MissingTopic { .. } | ProduceError::UnknownTopic { .. }));
+    let class = match settled.outcome {
+        _ if unknown => "UnknownTopicDeliveryError",
+        Outcome::Aborted => "AbortedDeliveryError",
+        _ => "DeliveryError",
+    };
     new_error!(
-        if unknown { "UnknownTopicDeliveryError" } else { "DeliveryError" },
+        class,
         message,
         topic = &**receipt.topic(),
         partition = receipt.partition(),
@@ -249,6 +264,20 @@ pub(crate) fn flush_timeout(pending: u64, timeout: Option<Duration>) -> PyErr {
         _ => format!("flush: {records} {are} still in flight after {seconds} s"),
     };
     new_error!("TimeoutError", &message)
+}
+
+/// Makes the `TimeoutError` of a call about transactions.
+pub(crate) fn transaction_timeout(call: &str, timeout: Option<Duration>) -> PyErr {
+    let seconds = timeout.unwrap_or_default().as_secs_f64();
+    let cure = match call {
+        "commit_transaction" => {
+            "it may still succeed: call commit_transaction() again for its outcome, it cannot be aborted any more"
+        }
+        "abort_transaction" => "it continues: call abort_transaction() again to wait for it",
+        "send_offsets" => "the transaction can only be aborted now; check that the coordinators can be reached",
+        _ => "check that a broker of bootstrap.servers can be reached; the coordinator may still be loading its state",
+    };
+    new_error!("TimeoutError", &format!("{call} had no answer within {seconds} s; {cure}"))
 }
 
 /// Makes a `KafkaError`, or its own class for a code that programs want to distinguish.

@@ -12,6 +12,7 @@
 //! | `process` | a process: network threads, workers, handlers |
 //! | `oracle` | checks of the logs and the committed offsets |
 //! | `shrink`, `story` | reports of failures |
+//! | `transactions` | a simulation of its own: transactional producers and zombies |
 
 pub mod oracle;
 pub mod plan;
@@ -20,6 +21,8 @@ pub mod shrink;
 pub mod story;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod transactions;
 mod world;
 
 pub use world::simulate;

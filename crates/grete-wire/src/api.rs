@@ -100,13 +100,13 @@ apis! {
     /// Returns the end offset of a leader epoch (log truncation, KIP-320).
     OffsetForLeaderEpoch = 23, valid 2..=4, flexible 4, ours 3..=4;
     /// Adds partitions to a transaction. Versions from 4 on are for brokers: several transactions, and verification only.
-    AddPartitionsToTxn = 24, valid 0..=5, flexible 3, ours NONE;
+    AddPartitionsToTxn = 24, valid 0..=5, flexible 3, ours 3..=3;
     /// Adds a group's offsets to a transaction.
-    AddOffsetsToTxn = 25, valid 0..=4, flexible 3, ours NONE;
+    AddOffsetsToTxn = 25, valid 0..=4, flexible 3, ours 3..=4;
     /// Commits or aborts a transaction. Version 5 returns a new producer epoch (KIP-890).
-    EndTxn = 26, valid 0..=5, flexible 3, ours NONE;
+    EndTxn = 26, valid 0..=5, flexible 3, ours 3..=5;
     /// Stores a group's offsets as part of a transaction.
-    TxnOffsetCommit = 28, valid 0..=5, flexible 3, ours NONE;
+    TxnOffsetCommit = 28, valid 0..=5, flexible 3, ours 3..=5;
     /// Lists ACLs. Version 0 is without pattern types (KIP-290).
     DescribeAcls = 29, valid 1..=3, flexible 2, ours 1..=3;
     /// Adds ACLs.

@@ -11,12 +11,16 @@ use crate::segmented_buf::SegmentedBuf;
 /// First version with topic ids instead of names (KIP-516).
 const FIRST_TOPIC_ID_VERSION: i16 = 13;
 const FIRST_FLEXIBLE_VERSION: i16 = 9;
+/// First version that adds the partitions to the transaction (KIP-890).
+const FIRST_ADDING_VERSION: i16 = 12;
 
 /// Body of a Produce request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProduceRequestBody {
     /// `transactional.id`; `None` outside of transactions.
     pub transactional_id: Option<Arc<str>>,
+    /// The producer has added the partitions to its transaction: versions that add them must not be used.
+    pub has_added_partitions: bool,
     /// Replicas that must have the batch before the broker responds: -1 for all in sync, 1, or 0 for no response at
     /// all.
     pub acks: i16,
@@ -49,7 +53,13 @@ impl fmt::Debug for ProduceTopic {
 impl ProduceRequestBody {
     /// Returns the highest version that can carry the body. Versions from 13 on need the id of every topic.
     pub fn max_version(&self) -> i16 {
-        if self.topics.iter().any(|topic| topic.id == 0) { FIRST_TOPIC_ID_VERSION - 1 } else { FIRST_TOPIC_ID_VERSION }
+        if self.has_added_partitions {
+            FIRST_ADDING_VERSION - 1
+        } else if self.topics.iter().any(|topic| topic.id == 0) {
+            FIRST_TOPIC_ID_VERSION - 1
+        } else {
+            FIRST_TOPIC_ID_VERSION
+        }
     }
 
     /// Appends the body; batches become shared segments.
@@ -144,7 +154,7 @@ mod tests {
             version in 3_i16..=13,
         ) {
             let transactional_id = transactional_id.map(Arc::from);
-            let body = ProduceRequestBody { transactional_id, acks, timeout_ms, topics };
+            let body = ProduceRequestBody { transactional_id, acks, timeout_ms, topics, ..Default::default() };
             let mut out = SegmentedBuf::default();
             body.encode(version, &mut out).unwrap();
             let mut expected = Vec::new();
@@ -181,6 +191,9 @@ mod tests {
         let topic = |id| ProduceTopic { name: "orders".into(), id, partitions: vec![] };
         let mut body = ProduceRequestBody { topics: vec![topic(7)], ..Default::default() };
         assert_eq!(body.max_version(), 13);
+        body.has_added_partitions = true;
+        assert_eq!(body.max_version(), 11, "version 12 would add the partitions again");
+        body.has_added_partitions = false;
         body.topics.push(topic(0));
         assert_eq!(body.max_version(), 12);
         assert!(body.encode(14, &mut SegmentedBuf::default()).is_err());

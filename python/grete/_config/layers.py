@@ -20,7 +20,7 @@ from grete._config.registry import NOT_SUPPORTED, ROUTE_SETTINGS, SETTINGS, chec
 from grete._config.static_membership import SETTING as INSTANCE
 from grete._config.static_membership import instance_id
 from grete._config.swarm_settings import SWARM_SETTINGS, SwarmSettings
-from grete.errors import ConfigError
+from grete.errors import ConfigError, NotSupportedError
 
 _ENVIRONMENT = "GRETE_"
 _ENVIRONMENT_KAFKA = "GRETE_KAFKA_"
@@ -275,8 +275,9 @@ def resolve_config(code: Layer, command_line: Layer, environment: Mapping[str, s
 
 def with_client_id(config: Config, app_name: str) -> Config:
     """Returns the settings with the App's name as `client.id`, if there is no other, so that groups and brokers name
-    the App.
+    the App. Refuses a `transactional.id`, whose nodes would fence each other.
     """
+    refuse_transactional_id(config.kafka)
     if config.kafka.get("client.id"):
         return config
     client_id = SettingValue(_NOT_IN_CLIENT_IDS.sub("-", app_name), "the App's name")
@@ -303,10 +304,24 @@ def check_kafka(config: Config) -> None:
     config.instance_id()
 
 
+def refuse_transactional_id(kafka: Mapping[str, SettingValue]) -> None:
+    """Refuses `transactional.id` among the settings of an App: its nodes share them, and would fence each other."""
+    given = kafka.get("transactional.id")
+    if given is not None and given.value:
+        raise NotSupportedError(
+            f"transactional.id = {str(given.value)!r} is for a grete.client.Producer that you make: all nodes of an "
+            "App share its settings, and only one producer at a time may use an id; leave it out of the App's "
+            f"settings (from {given.origin})",
+            setting="transactional.id",
+            origin=given.origin,
+        )
+
+
 def check_code_kafka(layer: Layer) -> None:
     """Refuses Kafka settings of the code that are unknown, invalid, or not implemented, before the other layers are
     read.
     """
+    refuse_transactional_id(layer.kafka)
     kafka = {"bootstrap.servers": SettingValue("any:1", "default"), **layer.kafka}
     # The password may come from another layer: without a login, only the settings themselves are checked.
     if any(name.startswith(("sasl.", "ssl.", "security.")) for name in kafka):

@@ -4,10 +4,19 @@ from grete.client.acls import AclBinding, AclFilter, AclOperation, AclPermission
 from grete.client.admin import Admin
 from grete.client.cluster import Broker, Cluster, ConfigEntry
 from grete.client.consumer import Consumer
-from grete.client.groups import GroupDescription, GroupListing, Lag, MemberDescription, Membership, Reset
+from grete.client.groups import (
+    GroupDescription,
+    GroupListing,
+    GroupMetadata,
+    Lag,
+    MemberDescription,
+    Membership,
+    Reset,
+)
 from grete.client.producer import Deliveries, Delivery, Producer, Undelivered
 from grete.client.topic_reader import TopicReader, read_topic
 from grete.client.topics import NewTopic, PartitionDescription, TopicDescription
+from grete.client.transactions import Transaction
 
 __all__ = [
     "AclBinding",
@@ -23,6 +32,7 @@ __all__ = [
     "Delivery",
     "GroupDescription",
     "GroupListing",
+    "GroupMetadata",
     "Lag",
     "MemberDescription",
     "Membership",
@@ -34,6 +44,7 @@ __all__ = [
     "ResourceType",
     "TopicDescription",
     "TopicReader",
+    "Transaction",
     "Undelivered",
     "read_topic",
 ]

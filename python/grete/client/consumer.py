@@ -18,8 +18,8 @@ from grete._suggest import checked_keywords
 from grete.client import arguments
 from grete.client._calls import CallThreads, awaitable
 from grete.client._settings import from_configuration
-from grete.client.groups import Membership
-from grete.errors import ClosedError, ConfigError, ForkedClientError
+from grete.client.groups import GroupMetadata, Membership
+from grete.errors import ClosedError, ConfigError, ForkedClientError, GroupError
 from grete.instrumentation.emit import log_native_events
 
 if TYPE_CHECKING:
@@ -318,6 +318,16 @@ class Consumer:
     def membership(self) -> Membership:
         """Returns the present membership of this consumer in its group, without a request to a broker."""
         return Membership(**self._require_open().membership())
+
+    def group_metadata(self) -> GroupMetadata:
+        """Returns the identity of this consumer in its group, for `producer.send_offsets`.
+
+        Take it after the `poll` that returned the messages, and before the transaction ends.
+        """
+        group, member, generation, instance = self._require_open().group_member()
+        if not group:
+            raise GroupError("this consumer has no group: set group.id")
+        return GroupMetadata(group, member, generation, instance)
 
     def assignment(self) -> list[tuple[str, int]]:
         """Returns the partitions that this consumer reads now."""

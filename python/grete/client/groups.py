@@ -41,6 +41,22 @@ class GroupDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """Member of a group, whose offsets a transaction commits. Brokers refuse the offsets of a member that the group has
+    replaced (KIP-447).
+    """
+
+    group_id: str
+    """`group.id`."""
+    member_id: str = ""
+    """Id of the member; empty: no member, and brokers check nothing."""
+    generation: int = -1
+    """Generation of the group; -1: no member."""
+    instance_id: str | None = None
+    """`group.instance.id` of a static member."""
+
+
+@dataclass(frozen=True, slots=True)
 class Membership:
     """Membership of a consumer in its group, from its network thread.
 

@@ -19,6 +19,7 @@ from grete._process import exit_hooks
 from grete._suggest import checked_keywords
 from grete.client._calls import CallThreads, awaitable
 from grete.client._settings import from_configuration
+from grete.client.transactions import TransactionCalls
 from grete.errors import ForkedClientError, UndeliveredError
 from grete.instrumentation.emit import log_and_emit, log_native_events
 from grete.instrumentation.monitor import Monitor
@@ -66,7 +67,7 @@ class Undelivered:
 
 
 @checked_keywords("Producer", client_keyword)
-class Producer(_native.Producer):
+class Producer(_native.Producer, TransactionCalls):
     """Writes records: idempotent, in order, in batches. Kafka's settings by their dotted names.
 
     ```
@@ -83,6 +84,9 @@ class Producer(_native.Producer):
 
     In an event loop: `async with`, `await producer.send(...)`, which never blocks the loop, and twins with `_async` of
     the other calls that wait. Deliveries can be awaited, too: `await producer.produce(...)`.
+
+    With `transactional.id`: `with producer.transaction():`, whose records and offsets are committed together or not at
+    all. Records are then produced inside of transactions only.
 
     Threads may share a producer. A forked child makes its own: the parent's raises ForkedClientError.
 
@@ -149,6 +153,8 @@ class Producer(_native.Producer):
         delivery.timeout.ms (int, milliseconds, default 120000).
         max.block.ms (int, milliseconds, default 60000).
         topic.metadata.propagation.max.ms (int, milliseconds, default 1000).
+        transactional.id (str, default not set).
+        transaction.timeout.ms (int, milliseconds, default 60000).
     """
 
     _calls: CallThreads

@@ -381,6 +381,13 @@ PRODUCER = {
         (DEBUG,), "The producer received its producer id.", "producer_id: str, epoch: str"
     ),
     "produce.id_pending": EventSpec((INFO,), "InitProducerId has not succeeded yet; the producer retries."),
+    "transaction.committed": EventSpec((DEBUG,), "A transaction was committed."),
+    "transaction.aborted": EventSpec((DEBUG, INFO), "A transaction was aborted. INFO: not by its own producer's call."),
+    "transaction.dropped": EventSpec(
+        (DEBUG,), "Records that were not acknowledged end with their aborted transaction.", _BATCH_FIELDS
+    ),
+    "transaction.failed": EventSpec((WARNING,), "A transaction can only be aborted, because of an error."),
+    "transaction.pending": EventSpec((INFO,), "A request of a transaction has not succeeded yet; it is repeated."),
     "producer.failed": EventSpec((ERROR,), "A producer failed permanently."),
     "producer.undelivered": EventSpec((ERROR,), "A producer was closed before all its records were delivered."),
     "producer.close_timeout": EventSpec((ERROR,), "The network thread of a producer did not end in time."),

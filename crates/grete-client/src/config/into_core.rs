@@ -162,6 +162,8 @@ impl ProducerConfig {
                 request_timeout: ms("request.timeout.ms"),
                 max_in_flight: size("max.in.flight.requests.per.connection"),
                 principal: self.principal(),
+                transactional_id: self.transactional_id().map(Into::into),
+                transaction_timeout: ms("transaction.timeout.ms"),
                 retry_backoff: ms("retry.backoff.ms"),
                 retry_backoff_max: ms("retry.backoff.max.ms"),
             },

@@ -42,6 +42,7 @@ impl ProducerConfig {
         let idempotent = resolve_idempotence(&settings)?;
         let delivery_timeout = resolve_delivery_timeout(&settings)?;
         check_compression_level(&settings)?;
+        check_transactional(&settings, idempotent)?;
         Ok(Self { settings, idempotent, delivery_timeout })
     }
 
@@ -59,6 +60,11 @@ impl ProducerConfig {
         self.idempotent
     }
 
+    /// Returns `transactional.id`; `None`: no transactions.
+    pub fn transactional_id(&self) -> Option<&str> {
+        Some(self.text("transactional.id")).filter(|id| !id.is_empty())
+    }
+
     /// Returns the longest time from the append of a record to its result: `delivery.timeout.ms`, or the sum of the
     /// other timeouts if that is longer.
     pub fn delivery_timeout(&self) -> Duration {
@@ -74,6 +80,22 @@ impl ProducerConfig {
     pub fn compression_level(&self) -> Option<i32> {
         i32::try_from(self.number("compression.level")).ok().filter(|level| *level >= 0)
     }
+}
+
+/// Checks that a producer with transactions is idempotent: brokers refuse transactional batches without sequence numbers.
+fn check_transactional(settings: &Settings, idempotent: bool) -> Result<(), ConfigError> {
+    let id = settings.text("transactional.id");
+    if id.is_empty() || idempotent {
+        return Ok(());
+    }
+    let name = if settings.text("acks") == "all" { "enable.idempotence" } else { "acks" };
+    Err(invalid(
+        name,
+        format!(
+            "transactional.id = {id:?} needs acks = all and enable.idempotence = true: leave {name} = {} out",
+            settings.text(name)
+        ),
+    ))
 }
 
 fn resolve_idempotence(settings: &Settings) -> Result<bool, ConfigError> {

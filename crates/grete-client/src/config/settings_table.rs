@@ -107,8 +107,6 @@ const BUFFER: &str = "buffer.memory bounds what waits to be sent, in bytes";
 const LEVEL: &str = "set compression.level";
 const LINGER: &str = "linger.ms and batch.size say when a batch is sent";
 const REPORTS: &str = "give on_delivery= to produce, or check the Delivery that it returns";
-const TRANSACTIONS: &str =
-    "the idempotent producer writes each record once per produce; transactions are not there yet";
 
 /// Settings of the producer. The default that differs from Kafka's is batch.size: 256 KiB, because a batch is cheap to
 /// send and its buffer starts small.
@@ -131,6 +129,8 @@ static PRODUCER: &[Setting] = &[
     supported("max.block.ms", &[], "60000", ms(0)),
     // librdkafka's name. Its default of 30 s would be the time for which a misspelled topic name stays unnoticed.
     supported("topic.metadata.propagation.max.ms", &[], "1000", ms(0)),
+    supported("transactional.id", &[], "", Kind::Text),
+    supported("transaction.timeout.ms", &[], "60000", ms(1)),
     Setting {
         aliases: &["message.send.max.retries"],
         ..unsupported(
@@ -153,9 +153,11 @@ static PRODUCER: &[Setting] = &[
     unsupported("partitioner.adaptive.partitioning.enable", &["false"], "leave it out"),
     unsupported("partitioner.availability.timeout.ms", &["0"], "leave it out"),
     unsupported("sticky.partitioning.linger.ms", &[], "records without a key change partition after batch.size bytes"),
-    unsupported("transactional.id", &[""], TRANSACTIONS),
-    unsupported("transaction.timeout.ms", &[], TRANSACTIONS),
-    unsupported("transaction.two.phase.commit.enable", &["false"], TRANSACTIONS),
+    unsupported(
+        "transaction.two.phase.commit.enable",
+        &["false"],
+        "leave it out: a transaction ends with commit or abort",
+    ),
     unsupported("queue.buffering.max.messages", &[], BUFFER),
     unsupported("queue.buffering.max.kbytes", &[], BUFFER),
     unsupported("queue.buffering.backpressure.threshold", &[], LINGER),

@@ -129,6 +129,18 @@ fn a_producer_writes_safely_by_default() {
 }
 
 #[test]
+fn transactions_need_idempotence() {
+    let config = produce(&[("transactional.id", "t"), ("transaction.timeout.ms", "9000")]).expect("fits");
+    let core = config.to_core().produce;
+    assert_eq!((core.transactional_id.as_deref(), core.transaction_timeout), (Some("t"), 9_000_000_000));
+    assert_eq!(produce(&[("transactional.id", "")]).expect("off").transactional_id(), None);
+    for (name, value) in [("acks", "1"), ("enable.idempotence", "false")] {
+        let refused = produce(&[("transactional.id", "t"), (name, value)]).expect_err("refused");
+        assert!(refused.setting == name && refused.message.contains("transactional.id"), "{refused}");
+    }
+}
+
+#[test]
 fn one_dict_serves_all_roles() {
     let shared = [("group.id", "g"), ("session.timeout.ms", "10000"), ("linger.ms", "0"), ("acks", "-1")];
     assert_eq!(produce(&shared).expect("fits").number("linger.ms"), 0);
@@ -142,7 +154,8 @@ fn one_dict_serves_all_roles() {
     assert!(names.contains(&"default.api.timeout.ms") && !names.contains(&"linger.ms"), "{names:?}");
     // A setting of another role is ignored where unsupported; a misspelled value is refused in every role.
     assert!(produce(&[("group.instance.id", "i")]).is_ok());
-    assert_eq!(produce(&[("transactional.id", "t")]).expect_err("refused").kind, ConfigErrorKind::NotSupported);
+    let refused = produce(&[("transaction.two.phase.commit.enable", "true")]).expect_err("refused");
+    assert_eq!(refused.kind, ConfigErrorKind::NotSupported);
     assert!(parse(&[("transactional.id", "t")]).is_ok());
     assert_eq!(parse(&[("acks", "two")]).expect_err("refused").kind, ConfigErrorKind::Invalid);
     // Combinations of settings are checked by the role to which they apply.

@@ -157,6 +157,8 @@ impl Driver {
         let standing = self.core.membership_status();
         if self.last_published != Some(standing) {
             self.last_published = Some(standing);
+            let (generation, member_id) = self.core.group_member();
+            self.counters.membership.publish_member(generation, member_id);
             self.counters.membership.publish(standing);
             self.dispatcher.wake_settling();
         }

@@ -1,7 +1,7 @@
 //! Group membership of a client, as published for health checks and status reports.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use grete_proto::consumer::MembershipStatus;
@@ -27,9 +27,24 @@ pub struct Membership {
     pub instance: Option<String>,
 }
 
+/// Identity of this client in its group, as a transaction commits offsets with it (KIP-447).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupMember {
+    /// `group.id`; empty without a group.
+    pub group: String,
+    /// Id of the member; empty: the client is no member.
+    pub member_id: Arc<str>,
+    /// Generation of the group; -1: the client is no member.
+    pub generation: i32,
+    /// `group.instance.id` of a static member.
+    pub instance: Option<String>,
+}
+
 /// Membership that the network thread published last, with the time of the last change of its state.
 pub(crate) struct PublishedMembership {
     last: Published<(MembershipStatus, Instant)>,
+    /// Generation and id of the member.
+    member: Published<(i32, Option<Arc<str>>)>,
     on_ready_change: OnceLock<ReadyCallback>,
 }
 
@@ -45,7 +60,11 @@ impl fmt::Debug for PublishedMembership {
 impl Default for PublishedMembership {
     fn default() -> Self {
         let standing = MembershipStatus { state: "unjoined", ready: false, generation: -1, partitions: 0 };
-        Self { last: Published::new((standing, Instant::now())), on_ready_change: OnceLock::new() }
+        Self {
+            last: Published::new((standing, Instant::now())),
+            member: Published::new((-1, None)),
+            on_ready_change: OnceLock::new(),
+        }
     }
 }
 
@@ -61,6 +80,16 @@ impl PublishedMembership {
         if let Some(call) = self.on_ready_change.get().filter(|_| ready_changed) {
             call();
         }
+    }
+
+    pub(crate) fn publish_member(&self, generation: i32, member_id: &str) {
+        self.member.publish((generation, Some(member_id.into())));
+    }
+
+    /// Returns generation and id of the member; -1 and empty: none.
+    pub(crate) fn member(&self) -> (i32, Arc<str>) {
+        let (generation, member_id) = self.member.get();
+        (generation, member_id.unwrap_or_default())
     }
 
     /// Registers the callback; only the first one is used.

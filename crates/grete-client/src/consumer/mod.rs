@@ -20,7 +20,7 @@ use grete_proto::ids::TopicPartition;
 use grete_proto::position::StartPosition;
 use grete_proto::rng::Rng;
 
-pub use membership::Membership;
+pub use membership::{GroupMember, Membership};
 pub use statistics::{ConsumerNetStats, ConsumerStatistics};
 
 use crate::admin;
@@ -416,6 +416,17 @@ impl Consumer {
             ready: standing.ready,
             generation: standing.generation,
             partitions: standing.partitions,
+            instance: self.inner.config.instance_id().map(str::to_owned),
+        }
+    }
+
+    /// Returns the identity of this client in its group. Waits for no other thread.
+    pub fn group_member(&self) -> GroupMember {
+        let (generation, member_id) = self.inner.published.membership.member();
+        GroupMember {
+            group: self.inner.config.group_id().unwrap_or_default().to_owned(),
+            member_id,
+            generation,
             instance: self.inner.config.instance_id().map(str::to_owned),
         }
     }

@@ -84,6 +84,11 @@ impl Driver {
                     self.shared.completion_queues.notify_space();
                 }
                 ProducerAction::FlushCompleted => futex_wake_all(&futexes.flush),
+                ProducerAction::TransactionDone(id, result) => {
+                    if let Some(calls) = &self.shared.transactions {
+                        calls.complete(id, result);
+                    }
+                }
                 ProducerAction::LogEvent(notice) => self.log_events.extend(log_messages::producer_event(&notice)),
                 ProducerAction::Fatal(error) => {
                     let error = log_messages::fatal_error(&error);
@@ -109,6 +114,11 @@ impl Protocol for Driver {
             NetEvent::Closed(conn, reason) => ProducerEvent::Closed(conn, reason),
             NetEvent::Gss(conn, result) => ProducerEvent::Gss(conn, result),
             NetEvent::Tick => {
+                if let Some(calls) = &self.shared.transactions {
+                    for (id, call) in calls.take() {
+                        self.core.step(now, ProducerEvent::Transaction(id, call), &mut self.core_actions);
+                    }
+                }
                 if let Some(deadline) = self.shared.take_close_deadline() {
                     self.core.step(now, ProducerEvent::Close { deadline }, &mut self.core_actions);
                 }

@@ -16,6 +16,7 @@ use super::clock::CachedClock;
 use super::completion_queue::CompletionQueues;
 use super::statistics::Counters;
 use super::step_gate::StepGate;
+use super::transactions::TransactionCalls;
 use super::undelivered::Undelivered;
 use super::wait_outcome::WaitOutcome;
 use super::wake_flag::WakeFlag;
@@ -36,6 +37,8 @@ pub(super) struct ProducerInner {
     pub(super) log_events: LogEventQueue,
     pub(super) counters: Counters,
     pub(super) step_gate: StepGate,
+    /// `None`: the producer has no `transactional.id`.
+    pub(super) transactions: Option<TransactionCalls>,
     /// Raised while a completion queue or a log event is pending.
     pub(super) wake_flag: Arc<WakeFlag>,
     /// True if `linger.ms` is 0.
@@ -79,6 +82,7 @@ impl ProducerInner {
             log_events: LogEventQueue::new(event, log),
             counters: Counters::default(),
             step_gate: StepGate::default(),
+            transactions: produce.transactional_id.is_some().then(TransactionCalls::default),
             wake_flag,
             sends_at_once: produce.linger == 0,
             name: config.client_id().into(),

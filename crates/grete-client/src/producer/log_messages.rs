@@ -3,7 +3,10 @@
 use grete_proto::ids::TopicPartition;
 use grete_proto::principal::Principal;
 use grete_proto::producer::ProducerLogEvent;
-use grete_proto::producer::{Accumulator, DropReason, DroppedRecords, FatalError, LastError, SenderLogEvent};
+use grete_proto::producer::{
+    Accumulator, DropReason, DroppedRecords, FatalError, LastError, RetryCause, SenderLogEvent, TransactionCause,
+    TransactionError, TransactionLogEvent,
+};
 use grete_proto::request::RequestError;
 use grete_wire::access::NeededAcl;
 use grete_wire::error_code::ErrorCode;
@@ -70,7 +73,58 @@ pub(super) fn producer_event(notice: &ProducerLogEvent) -> Option<LogEvent> {
             },
             _ => return None,
         },
+        ProducerLogEvent::Transaction(notice) => return transaction_event(notice),
     })
+}
+
+/// Returns the log event for an event of a transaction; `None`: the event is not logged.
+fn transaction_event(notice: &TransactionLogEvent) -> Option<LogEvent> {
+    let event = |level, name, message| Some(LogEvent { level, name, message, fields: Vec::new() });
+    match notice {
+        TransactionLogEvent::Initialized { producer_id, epoch, version } => Some(LogEvent {
+            level: Level::Debug,
+            name: "produce.id_assigned",
+            message: format!(
+                "the transactional producer's id is {producer_id}, epoch {epoch} (transaction.version {version})"
+            ),
+            fields: vec![("producer_id", producer_id.to_string()), ("epoch", epoch.to_string())],
+        }),
+        // The call that ends the transaction reports it, too.
+        TransactionLogEvent::Failed(cause) => {
+            event(Level::Warning, "transaction.failed", format!("the transaction can only be aborted: {cause}"))
+        }
+        TransactionLogEvent::Aborted(cause) => {
+            let level = if **cause == TransactionCause::Requested { Level::Debug } else { Level::Info };
+            event(level, "transaction.aborted", format!("the transaction was aborted: {cause}"))
+        }
+        TransactionLogEvent::Committed => {
+            event(Level::Debug, "transaction.committed", "the transaction was committed".to_owned())
+        }
+        // Usual for some milliseconds after a transaction.
+        TransactionLogEvent::Retried { cause: RetryCause::Code(ErrorCode::CONCURRENT_TRANSACTIONS), .. } => None,
+        TransactionLogEvent::Retried { request, cause } => {
+            event(Level::Info, "transaction.pending", format!("{request} has not succeeded yet, retrying: {cause}"))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the error of a call about transactions.
+pub(super) fn transaction_error(error: &TransactionError) -> ClientError {
+    let message = error.to_string();
+    match error {
+        TransactionError::Aborted(_) | TransactionError::Failed(_) => {
+            ClientError::TransactionAborted { message, code: error.code() }
+        }
+        TransactionError::Fenced { .. } => ClientError::Fenced { message, code: error.code() },
+        TransactionError::Unauthorized { .. } => ClientError::Authorization(message),
+        TransactionError::CommitUnknown(_) => ClientError::CommitUnknown { message, code: error.code() },
+        TransactionError::Closed => ClientError::Closed { what: "producer" },
+        TransactionError::Refused { .. } | TransactionError::Unsupported(_) => {
+            ClientError::TransactionFailed { message, code: error.code() }
+        }
+        _ => ClientError::TransactionState(message),
+    }
 }
 
 /// Formats the batches of one partition, or of several partitions of which one is named, with their verb.
@@ -94,6 +148,11 @@ fn records_dropped(why: DropReason, lost: &[DroppedRecords]) -> Option<LogEvent>
         _ => format!("{unknown} of them may have been written, the others are on no broker"),
     };
     let (name, happened) = match why {
+        DropReason::Aborted => {
+            let (of, are) = (counted(records, "record"), plural(records, "is", "are"));
+            let message = format!("{of} of {} {are} not committed: the transaction was aborted", first.tp.topic);
+            return Some(batch_log_event(Level::Debug, "transaction.dropped", message, &first.tp, records));
+        }
         DropReason::Expired => ("produce.expired", "not delivered within delivery.timeout.ms".to_owned()),
         DropReason::NoMetadata => {
             ("produce.expired", "not sent, because no broker has named the topic's partitions in time".to_owned())
@@ -121,6 +180,7 @@ pub(super) fn producer_failed(error: &ClientError) -> LogEvent {
 pub(super) fn fatal_error(error: &FatalError) -> ClientError {
     match error {
         FatalError::Unusable(fault) => ClientError::unusable(fault),
+        FatalError::Transaction(error) => transaction_error(error),
         FatalError::ProducerId(code) => log_messages::kafka_error("asking for a producer id", *code),
         other => ClientError::Invalid(other.to_string()),
     }

@@ -14,6 +14,7 @@ mod statistics;
 mod step_gate;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod undelivered;
 mod wait;
 mod wait_outcome;
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use grete_net::{EventLoop, LoopHandle};
 use grete_proto::producer::{
-    Accumulator, AppendAction, AppendError, BatchPromise, MemoryCore, MemoryLog, ProducerCore, TopicId,
+    Accumulator, AppendAction, AppendError, BatchPromise, MemoryCore, MemoryLog, ProduceConfig, ProducerCore, TopicId,
 };
 use grete_proto::rng::Rng;
 use grete_proto::time::Nanos;
@@ -36,6 +37,7 @@ pub use clock::ClockReading;
 pub use close::CloseStatus;
 pub use completion_queue::CompletionQueue;
 pub use statistics::ProducerStatistics;
+pub use transactions::{PendingTransactionCall, TransactionStatus};
 pub use undelivered::Undelivered;
 pub use wait_outcome::WaitOutcome;
 
@@ -121,7 +123,9 @@ impl Producer {
         memory: Arc<MemoryLog>,
     ) -> Result<Self, ClientError> {
         let mut rng = Rng::new(random_seed()?);
-        let shared = Arc::new(ProducerInner::new(config, &config.to_core().produce, rng.split(), log)?);
+        // Nothing is ever open to others, so tests have no transactions.
+        let produce = ProduceConfig { transactional_id: None, ..config.to_core().produce };
+        let shared = Arc::new(ProducerInner::new(config, &produce, rng.split(), log)?);
         let core = MemoryCore::new(Arc::clone(&shared.accumulator), memory);
         let event_loop = new_loop(Core::Memory(Box::new(core)), &shared)?;
         Ok(Self::with_loop(shared, event_loop.handle(), Some(event_loop)))
@@ -238,6 +242,7 @@ impl Producer {
             },
             AppendError::Topic(error) => log_messages::topic_error(topic, error.code, &self.inner.principal),
             AppendError::Fatal(error) => self.inner.fatal().unwrap_or_else(|| log_messages::fatal_error(&error)),
+            AppendError::Transaction(error) => log_messages::transaction_error(&error),
             AppendError::Closed => self.inner.fatal().unwrap_or(ClientError::Closed { what: "producer" }),
             AppendError::BufferFull => ClientError::BufferFull { topic: topic.into(), limit: self.inner.buffer_memory },
             AppendError::NoMetadata => self.metadata_timeout_error(topic),

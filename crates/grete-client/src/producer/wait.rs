@@ -51,12 +51,15 @@ impl ProducerInner {
         if outcome == WaitOutcome::Ended && done() { WaitOutcome::Woken } else { outcome }
     }
 
-    /// Wakes all callers that wait for memory, metadata or a flush.
+    /// Wakes all callers that wait for memory, metadata, a flush or a transaction.
     pub(super) fn wake_all(&self) {
         let words = self.futexes();
         for word in [&words.memory, &words.metadata, &words.flush] {
             word.fetch_add(1, Ordering::SeqCst);
             futex_wake_all(word);
+        }
+        if let Some(transactions) = &self.transactions {
+            transactions.wake_all();
         }
         self.wake_flag.raise();
     }

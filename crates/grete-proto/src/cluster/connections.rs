@@ -111,6 +111,10 @@ impl Cluster {
     fn on_ready(&mut self, now: Nanos, name: ConnId, id: NodeId, channel: Channel, out: &mut ClusterActions) {
         if let Some(link) = self.connections.get_mut(&name) {
             self.ready_connections += usize::from(!std::mem::replace(&mut link.ready, true));
+            // A broker that has just started may know older features than the others.
+            let features = link.conn.versions().map(|versions| versions.transaction_version());
+            self.transaction_version =
+                features.filter(|found| found.0 >= self.transaction_version.0).unwrap_or(self.transaction_version);
         }
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.setup.reset();

@@ -105,6 +105,8 @@ pub struct Cluster {
     seen_tokens: u64,
     /// Controller according to the last metadata response.
     controller: Option<NodeId>,
+    /// Newest epoch of the finalized features, and the level of `transaction.version` there.
+    transaction_version: (i64, i16),
     timer: Option<Nanos>,
     dirty: bool,
     scratch: Vec<ConnAction>,
@@ -132,6 +134,7 @@ impl Cluster {
             conn_config: Arc::new(conn_config),
             connections: BTreeMap::new(),
             ready_connections: 0,
+            transaction_version: (i64::MIN, 0),
             next_conn: 0,
             metadata: Metadata::default(),
             refresh: MetadataRefresh::new(&config),
@@ -332,6 +335,11 @@ impl Cluster {
     /// Returns the last failure of a login; `None`: none since the last success.
     pub fn login_failure(&self) -> Option<&AuthenticationFailure> {
         self.login_failure.as_ref()
+    }
+
+    /// Returns the level of `transaction.version` that the cluster has finalized (KIP-890); 0: none, or not known yet.
+    pub fn transaction_version(&self) -> i16 {
+        self.transaction_version.1
     }
 
     /// Returns the number of ready connections.

@@ -5,10 +5,15 @@ use grete_wire::messages::ApiVersionsResponse;
 
 use crate::request::RequestError;
 
-/// Version ranges of a broker.
+/// Feature that selects the protocol of transactions (KIP-890).
+const TRANSACTION_VERSION: &str = "transaction.version";
+
+/// Version ranges of a broker, and the features that its cluster has finalized.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApiVersions {
     ranges: Vec<(i16, i16, i16)>, // key, min, max; sorted by key
+    transaction_version: i16,
+    features_epoch: i64,
 }
 
 impl ApiVersions {
@@ -18,7 +23,18 @@ impl ApiVersions {
             answer.api_keys.iter().map(|api| (api.api_key, api.min_version, api.max_version)).collect();
         ranges.sort_unstable();
         ranges.dedup_by_key(|range| range.0);
-        Self { ranges }
+        let transaction = answer.finalized_features.iter().find(|feature| feature.name == TRANSACTION_VERSION);
+        Self {
+            ranges,
+            transaction_version: transaction.map_or(0, |feature| feature.max_version_level),
+            features_epoch: answer.finalized_features_epoch,
+        }
+    }
+
+    /// Returns the finalized level of `transaction.version`, and the epoch of the features; the highest epoch is the
+    /// newest. -1: the broker does not know the features.
+    pub fn transaction_version(&self) -> (i64, i16) {
+        (self.features_epoch, self.transaction_version)
     }
 
     /// Returns the broker's lowest and highest version of an API; `None`: the broker does not support the API.

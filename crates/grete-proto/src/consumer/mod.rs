@@ -220,6 +220,15 @@ impl ConsumerCore {
         }
     }
 
+    /// Returns generation and member id in the group; -1 and empty: no member.
+    #[must_use]
+    pub fn group_member(&self) -> (i32, &str) {
+        match &self.group {
+            Some(group) if self.manual_epoch == 0 && group.generation() >= 0 => (group.generation(), group.member_id()),
+            _ => (-1, ""),
+        }
+    }
+
     /// Returns the counters of the fetcher.
     pub fn fetch_stats(&self) -> crate::fetch::RawFetchStats {
         self.fetch.stats()
@@ -356,7 +365,7 @@ impl ConsumerCore {
             RequestOwner::Group => self.group(now, GroupEvent::Reply(reply)),
             RequestOwner::Client => self.step_queries(now, OperationsEvent::Reply(reply), out),
             // A consumer has no such state machines.
-            RequestOwner::Cluster | RequestOwner::Produce | RequestOwner::Admin => {}
+            RequestOwner::Cluster | RequestOwner::Produce | RequestOwner::Transaction | RequestOwner::Admin => {}
         }
     }
 

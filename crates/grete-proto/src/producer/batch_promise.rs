@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::error::ProduceError;
+use super::transaction::TransactionCause;
 use crate::ids::PartitionId;
 use crate::time::Nanos;
 
@@ -25,6 +26,24 @@ pub enum Outcome {
     NotWritten,
     /// The record was sent, but its outcome was never reported.
     Unknown,
+    /// The transaction of the record was aborted. A broker may have the record, but no reader of committed records sees
+    /// it.
+    Aborted,
+}
+
+/// Fate of the records of one transaction, shared by their batches. A record that was written turns into an aborted one
+/// when its transaction is aborted.
+#[derive(Debug, Default)]
+pub(in crate::producer) struct TransactionFate {
+    aborted: OnceLock<Arc<TransactionCause>>,
+}
+
+impl TransactionFate {
+    /// Marks all records of the transaction as aborted.
+    pub fn abort(&self, cause: Arc<TransactionCause>) {
+        // The first cause is final.
+        let _ = self.aborted.set(cause);
+    }
 }
 
 /// Final result of one record.
@@ -98,6 +117,8 @@ pub struct BatchPromise {
     parts: Mutex<Vec<CompletedPart>>,
     /// Promises of the records that waited for metadata. Each of them is completed with this promise.
     assigned: OnceLock<AssignedPromises>,
+    /// Transaction of the records; `None`: there is none.
+    fate: Option<Arc<TransactionFate>>,
 }
 
 impl BatchPromise {
@@ -117,7 +138,14 @@ impl BatchPromise {
             whole: OnceLock::new(),
             parts: Mutex::new(Vec::new()),
             assigned: OnceLock::new(),
+            fate: None,
         }
+    }
+
+    /// Makes the records part of a transaction.
+    pub(in crate::producer) fn in_transaction(mut self, fate: Option<Arc<TransactionFate>>) -> Self {
+        self.fate = fate;
+        self
     }
 
     /// Sets the partition of a record that waited for metadata, and the number of its batch.
@@ -157,14 +185,32 @@ impl BatchPromise {
     pub fn result(&self, index: u32) -> Option<RecordResult> {
         let word = self.futex.load(Ordering::Acquire);
         if let Some(whole) = self.whole.get() {
-            return Some(record_result(whole, index));
+            return Some(self.record_result(whole, index));
         }
         if word < PART_STEP {
             return None;
         }
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let part = parts.iter().find(|part| index.wrapping_sub(part.first) < part.count)?;
-        Some(record_result(&part.settlement, index - part.first))
+        Some(self.record_result(&part.settlement, index - part.first))
+    }
+
+    fn record_result(&self, settlement: &RunResult, index: u32) -> RecordResult {
+        let result = record_result(settlement, index);
+        match self.abort_cause() {
+            Some(cause) if result.outcome != Outcome::NotWritten => {
+                let (topic, partition, cause) = (Arc::clone(&self.topic), self.partition(), Arc::clone(cause));
+                let aborted = || Arc::new(ProduceError::Aborted { topic, partition, cause });
+                let error = Some(result.error.unwrap_or_else(aborted));
+                RecordResult { outcome: Outcome::Aborted, offset: None, error, ..result }
+            }
+            _ => result,
+        }
+    }
+
+    /// Returns the cause of the abort; `None`: no transaction, or one that was not aborted.
+    fn abort_cause(&self) -> Option<&Arc<TransactionCause>> {
+        self.fate.as_ref()?.aborted.get()
     }
 
     /// Returns whether all records are complete.
@@ -177,6 +223,7 @@ impl BatchPromise {
     pub fn has_failures(&self) -> bool {
         let word = self.futex.load(Ordering::Acquire);
         match self.whole.get() {
+            Some(_) if self.abort_cause().is_some() => true,
             Some(whole) => whole.error.is_some(),
             None if word < PART_STEP => false,
             None => {
@@ -311,6 +358,23 @@ mod tests {
                 assert_eq!(error.is_some(), failed && index >= 2);
             }
         }
+    }
+
+    #[test]
+    fn a_written_record_is_aborted_with_its_transaction() {
+        let fate = Arc::new(TransactionFate::default());
+        let new = || BatchPromise::new("t".into(), 0, PartitionId(0)).in_transaction(Some(Arc::clone(&fate)));
+        let (written, refused) = (Arc::new(new()), Arc::new(new()));
+        written.complete(settlement(false), drop);
+        refused.complete(settlement(true), drop);
+        assert_eq!(written.result(0).map(|result| (result.outcome, result.offset)), Some((Outcome::Written, Some(7))));
+        fate.abort(Arc::new(TransactionCause::Requested));
+        fate.abort(Arc::new(TransactionCause::Closed));
+        let result = written.result(0).expect("complete");
+        assert_eq!((result.outcome, result.offset, written.has_failures()), (Outcome::Aborted, None, true));
+        let Some(ProduceError::Aborted { cause, .. }) = result.error.as_deref() else { panic!("{result:?}") };
+        assert_eq!(**cause, TransactionCause::Requested, "the first cause is final");
+        assert_eq!(refused.result(0).map(|result| result.outcome), Some(Outcome::NotWritten));
     }
 
     #[test]

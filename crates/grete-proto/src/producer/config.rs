@@ -1,5 +1,7 @@
 //! Settings of a producer, under Kafka's names.
 
+use std::sync::Arc;
+
 use grete_wire::records::Compression;
 
 use crate::cluster::ClusterConfig;
@@ -42,6 +44,10 @@ pub struct ProduceConfig {
     pub retry_backoff_max: Nanos,
     /// Principal of the client, for errors.
     pub principal: Principal,
+    /// `transactional.id`; `None`: no transactions. Requires `idempotent`.
+    pub transactional_id: Option<Arc<str>>,
+    /// `transaction.timeout.ms`: time after which the coordinator aborts an open transaction.
+    pub transaction_timeout: Nanos,
 }
 
 impl Default for ProduceConfig {
@@ -63,6 +69,8 @@ impl Default for ProduceConfig {
             retry_backoff: 100 * MILLI,
             retry_backoff_max: SECOND,
             principal: Principal::default(),
+            transactional_id: None,
+            transaction_timeout: 60 * SECOND,
         }
     }
 }

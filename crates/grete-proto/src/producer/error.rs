@@ -6,6 +6,7 @@ use grete_wire::access::NeededAcl;
 use grete_wire::error::WireError;
 use grete_wire::error_code::ErrorCode;
 
+use super::transaction::{TransactionCause, TransactionError};
 use crate::request::{AddressFault, RequestError};
 use crate::time::{MILLI, Nanos};
 
@@ -125,6 +126,16 @@ pub enum ProduceError {
         /// Result of the last attempt; `None`: no attempt was made.
         last: Option<LastError>,
     },
+    /// The transaction of the record was aborted.
+    #[error("{}: the record is not committed, because its transaction was aborted: {cause}", fmt_place(.topic, *.partition))]
+    Aborted {
+        /// Topic of the records.
+        topic: Arc<str>,
+        /// Partition of the records.
+        partition: i32,
+        /// Cause of the abort.
+        cause: Arc<TransactionCause>,
+    },
     /// The producer has failed for good.
     #[error("{}: {cause}", fmt_place(.topic, *.partition))]
     Fatal {
@@ -150,6 +161,7 @@ impl ProduceError {
             | Self::Broker { topic, .. }
             | Self::Encode { topic, .. }
             | Self::Closed { topic, .. }
+            | Self::Aborted { topic, .. }
             | Self::Fatal { topic, .. } => topic,
         }
     }
@@ -159,6 +171,9 @@ impl ProduceError {
         match self {
             Self::TooLarge { code, .. } | Self::Authorization { code, .. } | Self::Broker { code, .. } => Some(*code),
             Self::Fatal { cause: FatalError::ProducerId(code), .. } => Some(*code),
+            Self::Fatal { cause: FatalError::Transaction(error), .. } => error.code(),
+            // The code that caused the abort is not one about this record.
+            Self::Aborted { .. } => None,
             Self::MissingTopic { .. } | Self::UnknownTopic { .. } => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
             Self::DeliveryTimeout { last, .. } | Self::MetadataTimeout { last, .. } | Self::Closed { last, .. } => {
                 match last {
@@ -254,6 +269,9 @@ pub enum AppendError {
     /// The topic cannot be written to.
     #[error(transparent)]
     Topic(#[from] TopicError),
+    /// No transaction takes records now.
+    #[error(transparent)]
+    Transaction(TransactionError),
     /// The producer is closed.
     #[error("the producer is closed")]
     Closed,
@@ -275,4 +293,7 @@ pub enum FatalError {
     /// The brokers do not support a required API.
     #[error(transparent)]
     Request(RequestError),
+    /// The producer can have no more transactions.
+    #[error(transparent)]
+    Transaction(Box<TransactionError>),
 }

@@ -10,6 +10,7 @@ use crate::ids::ConnId;
 use crate::producer::batch_promise::BatchPromise;
 use crate::producer::error::FatalError;
 use crate::producer::sender::event::SenderLogEvent;
+use crate::producer::transaction::{CallId, TransactionCall, TransactionError, TransactionLogEvent};
 use crate::sasl::GssResult;
 use crate::time::Nanos;
 use crate::transport::TransportAction;
@@ -29,6 +30,8 @@ pub enum ProducerEvent {
     Gss(ConnId, GssResult),
     /// Records were appended, or a batch must be sent without further linger.
     Drain,
+    /// A call about transactions. `TransactionDone` with the same id follows. Requires a `transactional.id`.
+    Transaction(CallId, TransactionCall),
     /// Reject new records, send the pending ones, and drop what is left at the deadline. `Finished` follows.
     Close {
         /// Time at which the remaining batches are dropped.
@@ -49,6 +52,8 @@ pub enum ProducerAction {
     FlushCompleted,
     /// Partitions or the error of a topic are known: wake the waiters on [`crate::producer::WaiterFutexes::metadata`].
     MetadataAvailable,
+    /// Result of a call about transactions.
+    TransactionDone(CallId, Result<(), TransactionError>),
     /// An event to log.
     LogEvent(ProducerLogEvent),
     /// The producer has failed for good; all batches are completed.
@@ -64,4 +69,6 @@ pub enum ProducerLogEvent {
     Cluster(ClusterLogEvent),
     /// Log event of batches or the producer id.
     Sender(SenderLogEvent),
+    /// Log event of transactions.
+    Transaction(TransactionLogEvent),
 }

@@ -24,10 +24,12 @@ mod sender;
 pub(crate) mod test_util;
 #[cfg(test)]
 mod tests;
+mod transaction;
+mod transaction_part;
 
 use std::collections::VecDeque;
 
-pub use crate::ids::{PartitionId, TopicId};
+pub use crate::ids::{PartitionId, ProducerIdAndEpoch, TopicId};
 pub use accumulator::{Accumulator, AppendAction, FlushToken, RecordAppendResult, SharedAccumulator, WaiterFutexes};
 pub use batch_promise::{BatchPromise, Outcome, RecordResult};
 pub use config::{ProduceConfig, ProducerCoreConfig};
@@ -36,6 +38,13 @@ pub use event::{ProducerAction, ProducerEvent, ProducerLogEvent};
 pub use memory::{MemoryCore, MemoryLog, WrittenBatch};
 pub use sender::Sender;
 pub use sender::event::{DropReason, DroppedRecords, SenderAction, SenderEvent, SenderLogEvent, SenderStats};
+
+use transaction_part::TransactionPart;
+
+pub use transaction::{
+    CallId, GroupMetadata, RetryCause, TransactionAction, TransactionCall, TransactionCause, TransactionError,
+    TransactionEvent, TransactionGate, TransactionLogEvent, TransactionManager, TransactionOffset,
+};
 
 use crate::cluster::{Cluster, ClusterAction, ClusterEvent, ClusterLogEvent};
 use crate::request::{Channel, RequestOwner};
@@ -47,6 +56,7 @@ use crate::time::{Nanos, earliest};
 enum Todo {
     Cluster(ClusterAction),
     Sender(SenderAction),
+    Transaction(TransactionAction),
 }
 
 /// State machine of a whole producer: [`Cluster`] plus [`Sender`].
@@ -60,6 +70,8 @@ pub struct ProducerCore {
     /// partitions.
     metadata_changed: bool,
     finished: bool,
+    /// `None`: the producer has no `transactional.id`.
+    transaction: Option<Box<TransactionPart>>,
     cluster_actions: Vec<ClusterAction>,
     produce_actions: Vec<SenderAction>,
 }
@@ -67,8 +79,10 @@ pub struct ProducerCore {
 impl ProducerCore {
     /// Creates a producer core. It does not connect before the first step.
     pub fn new(config: ProducerCoreConfig, accumulator: SharedAccumulator, mut rng: Rng) -> Self {
+        let transactional = config.produce.transactional_id.is_some();
         Self {
             cluster: Cluster::new(config.cluster, rng.split()),
+            transaction: transactional.then(|| Box::new(TransactionPart::new(&config.produce, rng.split()))),
             sender: Sender::new(config.produce, SharedAccumulator::clone(&accumulator), rng.split()),
             accumulator,
             todo: VecDeque::new(),
@@ -88,20 +102,44 @@ impl ProducerCore {
             ProducerEvent::Tick => {
                 self.cluster(now, ClusterEvent::Tick);
                 self.step_sender(now, SenderEvent::Tick);
+                self.step_transaction(now, TransactionEvent::Tick);
             }
             ProducerEvent::Connected(conn) => self.cluster(now, ClusterEvent::Connected(conn)),
             ProducerEvent::Frame(conn, frame) => self.cluster(now, ClusterEvent::Frame(conn, frame)),
             ProducerEvent::Closed(conn, reason) => self.cluster(now, ClusterEvent::Closed(conn, reason)),
             ProducerEvent::Gss(conn, result) => self.cluster(now, ClusterEvent::Gss(conn, result)),
             ProducerEvent::Drain => self.step_sender(now, SenderEvent::Drain),
-            ProducerEvent::Close { deadline } => self.step_sender(now, SenderEvent::Close { deadline }),
+            ProducerEvent::Close { deadline } => {
+                // First, so that the records of an open transaction are dropped instead of sent.
+                self.step_transaction(now, TransactionEvent::Close);
+                self.handle_actions(now, out);
+                self.step_sender(now, SenderEvent::Close { deadline });
+                if let Some(part) = &mut self.transaction {
+                    part.close_deadline = Some(part.close_deadline.map_or(deadline, |earlier| earlier.min(deadline)));
+                }
+            }
+            ProducerEvent::Transaction(id, call) => self.step_transaction(now, TransactionEvent::Call(id, call)),
         }
+        self.handle_actions(now, out);
+        if self.transaction.as_ref().is_some_and(|part| part.may_finish(now)) {
+            self.finished = true;
+            out.push(ProducerAction::Finished);
+        }
+    }
+
+    /// Handles internal actions until there are none.
+    fn handle_actions(&mut self, now: Nanos, out: &mut Vec<ProducerAction>) {
         loop {
             match self.todo.pop_front() {
                 Some(Todo::Cluster(action)) => self.on_cluster(now, action, out),
                 Some(Todo::Sender(action)) => self.on_sender_action(now, action, out),
+                Some(Todo::Transaction(action)) => self.on_transaction_action(now, action, out),
                 None if std::mem::take(&mut self.metadata_changed) => {
                     self.step_sender(now, SenderEvent::MetadataChanged)
+                }
+                None if self.is_settled_awaited() && self.sender.is_settled() => {
+                    let gap = self.sender.has_sequence_gap();
+                    self.step_transaction(now, TransactionEvent::Settled { gap });
                 }
                 None => break,
             }
@@ -110,7 +148,11 @@ impl ProducerCore {
 
     /// Returns the latest time of the next `Tick`; `None`: no timer is running.
     pub fn deadline(&self) -> Option<Nanos> {
-        earliest(self.cluster.deadline(), self.sender.deadline())
+        let own = earliest(self.cluster.deadline(), self.sender.deadline());
+        match &self.transaction {
+            None => own,
+            Some(part) => earliest(own, part.deadline()),
+        }
     }
 
     /// Returns the counters since the start.
@@ -133,6 +175,9 @@ impl ProducerCore {
             ClusterAction::Transport(action) => out.push(ProducerAction::Transport(action)),
             ClusterAction::Reply(reply) if reply.token.owner == RequestOwner::Produce => {
                 self.step_sender(now, SenderEvent::Reply(reply));
+            }
+            ClusterAction::Reply(reply) if reply.token.owner == RequestOwner::Transaction => {
+                self.step_transaction(now, TransactionEvent::Reply(reply));
             }
             ClusterAction::Reply(_) => {}
             // A response without changes may confirm once more that a topic does not exist.
@@ -169,12 +214,20 @@ impl ProducerCore {
             SenderAction::MemoryAvailable => out.push(ProducerAction::MemoryAvailable),
             SenderAction::FlushCompleted => out.push(ProducerAction::FlushCompleted),
             SenderAction::MetadataAvailable => out.push(ProducerAction::MetadataAvailable),
+            SenderAction::PartitionsWanted(partitions) => {
+                self.step_transaction(now, TransactionEvent::PartitionsWanted(partitions));
+            }
+            SenderAction::BatchFailed(cause) => self.step_transaction(now, TransactionEvent::BatchFailed(cause)),
             SenderAction::LogEvent(notice) => out.push(ProducerAction::LogEvent(ProducerLogEvent::Sender(notice))),
             SenderAction::Fatal(error) => out.push(ProducerAction::Fatal(error)),
-            SenderAction::Finished => {
-                self.finished = true;
-                out.push(ProducerAction::Finished);
-            }
+            SenderAction::Finished => match &mut self.transaction {
+                // The transaction ends first.
+                Some(part) => part.is_sender_finished = true,
+                None => {
+                    self.finished = true;
+                    out.push(ProducerAction::Finished);
+                }
+            },
         }
     }
 }

@@ -11,11 +11,11 @@ mod delivery;
 mod delivery_callbacks;
 mod headers;
 mod memory_log;
-mod metadata_wait;
 mod produce_args;
 mod produce_many;
 mod record_sources;
 mod topic_id_cache;
+mod transaction;
 mod typed_topic;
 
 use std::sync::Arc;
@@ -40,8 +40,7 @@ use crate::sasl::attach_tokens;
 use bytes_arg::{BytesArg, RecordRef, parse_partition};
 use callback_turn::CallbackTurn;
 use delivery_callbacks::DeliveryCallbacks;
-use metadata_wait::MetadataWait;
-use produce_args::{AppendWait, Destination};
+use produce_args::{AppendWait, Destination, MetadataWait};
 use topic_id_cache::TopicIdCache;
 
 pub(crate) use deliveries::{Deliveries, DeliveriesIterator};
@@ -531,6 +530,24 @@ impl Producer {
         }
     }
 
+    /// Makes the call of this name about transactions, and waits for its result. `group`: group id, member id, generation
+    /// and instance id; `offsets`: topic, partition and position, both for `send_offsets`.
+    #[pyo3(signature = (name, timeout, group=None, offsets=Vec::new()))]
+    fn _transaction_call(
+        slf: &Bound<'_, Self>,
+        name: &str,
+        timeout: Option<f64>,
+        group: Option<(String, String, i32, Option<String>)>,
+        offsets: Vec<(String, i32, i64)>,
+    ) -> PyResult<()> {
+        transaction::run(slf, name, timeout, group, offsets)
+    }
+
+    /// Returns whether the producer has a `transactional.id`.
+    fn _is_transactional(&self) -> PyResult<bool> {
+        Ok(self.client()?.is_transactional())
+    }
+
     /// Begins to close, once, and waits for the end. Returns whether the producer has ended, the numbers of undelivered
     /// records by topic, how many of them are not written, and how many have an unknown outcome.
     fn _close<'py>(slf: &Bound<'py, Self>, timeout: f64) -> PyResult<(bool, Bound<'py, PyDict>, u64, u64)> {
@@ -584,6 +601,7 @@ impl Producer {
             ("written", produce.written),
             ("not_written", produce.not_written),
             ("unknown", produce.unknown),
+            ("aborted", produce.aborted),
             ("reconnects", statistics.reconnects),
             ("pending_records", statistics.pending_records),
             ("unassigned_records", statistics.unassigned_records),

@@ -12,8 +12,8 @@ use super::Producer;
 use super::arrow;
 use super::bytes_arg::{BytesArg, RecordRef, parse_partition, parse_timestamp};
 use super::deliveries::{BatchRuns, Deliveries};
-use super::metadata_wait::MetadataWait;
 use super::produce_args::AppendWait;
+use super::produce_args::MetadataWait;
 use super::record_sources::{
     ArrowRows, BytesValues, KafkaRows, NO_TIMESTAMP, RecordSource, check_arrow_rows, check_pair, check_record,
     parse_headers, to_tuple,

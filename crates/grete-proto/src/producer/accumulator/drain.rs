@@ -14,6 +14,7 @@ use crate::cluster::PartitionMetadata;
 use crate::cluster::view::ClusterView;
 use crate::ids::{PartitionId, TopicId, TopicPartition};
 use crate::producer::error::FatalError;
+use crate::producer::transaction::{TransactionCause, TransactionGate};
 use crate::time::{Nanos, SECOND};
 
 /// Idle time after which a topic's metadata is not requested any more (Java's `metadata.max.idle.ms`).
@@ -241,9 +242,28 @@ impl Accumulator {
         MetadataUpdate { arrived, refused, failed }
     }
 
+    /// Sets whether the transaction accepts records. All calls of `append` before and after see the same.
+    pub(in crate::producer) fn set_gate(&mut self, gate: TransactionGate) {
+        if gate == TransactionGate::Open {
+            self.fate = Some(Arc::default());
+        }
+        self.refuses = self.closed || gate != TransactionGate::Open;
+        self.gate = Some(gate);
+        // Callers that wait for memory or metadata learn of the end of their transaction.
+        self.gate_closed |= self.refuses;
+    }
+
+    /// Marks the records of the open transaction as aborted, also those that were written.
+    pub(in crate::producer) fn abort_transaction(&mut self, cause: &Arc<TransactionCause>) {
+        if let Some(fate) = &self.fate {
+            fate.abort(Arc::clone(cause));
+        }
+    }
+
     /// Rejects further records.
     pub(in crate::producer) fn close(&mut self, fatal: Option<FatalError>) {
         self.closed = true;
+        self.refuses = true;
         self.fatal = self.fatal.take().or(fatal);
         self.end_all_lingers();
     }
@@ -251,11 +271,12 @@ impl Accumulator {
     /// Increments the futexes whose condition holds, and returns which ones to wake.
     pub(in crate::producer) fn take_wake_set(&mut self) -> WakeSet {
         let topic_known = std::mem::take(&mut self.metadata_arrived);
+        let refuses = std::mem::take(&mut self.gate_closed) || self.closed;
         let flushed = self.awaited_flush.is_some_and(|mark| self.incomplete.is_complete_before(mark));
         let signals = WakeSet {
-            memory: self.awaited_bytes.is_some_and(|bytes| self.buffer_pool.has_free_memory(bytes) || self.closed),
+            memory: self.awaited_bytes.is_some_and(|bytes| self.buffer_pool.has_free_memory(bytes) || refuses),
             flush: flushed,
-            metadata: self.has_metadata_waiter && (topic_known || self.closed),
+            metadata: self.has_metadata_waiter && (topic_known || refuses),
         };
         if signals.memory {
             self.awaited_bytes = None;

@@ -32,8 +32,9 @@ pub(in crate::producer) use incomplete_batches::BatchOwner;
 pub(in crate::producer) use partition_queue::UnsentBatch;
 pub(in crate::producer) use unassigned::{AssignmentFailure, UnassignedRecord};
 
-use super::batch_promise::BatchPromise;
+use super::batch_promise::{BatchPromise, TransactionFate};
 use super::error::{AppendError, FatalError, TopicError};
+use super::transaction::{TransactionError, TransactionGate};
 use crate::edit_distance::{edit_distance, is_likely_typo};
 use crate::ids::{PartitionId, TopicId};
 use crate::murmur2::partition_for_key;
@@ -123,6 +124,14 @@ pub struct Accumulator {
     unassigned_records: u64,
     /// The producer is closed or has failed.
     closed: bool,
+    /// No record is accepted now: `closed`, or no transaction is open.
+    refuses: bool,
+    /// Whether the transaction accepts records; `None`: the producer has no transactions.
+    gate: Option<TransactionGate>,
+    /// The transaction has stopped accepting records since the last `take_wake_set`.
+    gate_closed: bool,
+    /// Fate of the open transaction.
+    fate: Option<Arc<TransactionFate>>,
     fatal: Option<FatalError>,
     tracked_topics_changed: bool,
     /// An append failed because of the metadata, which may be stale.
@@ -163,6 +172,10 @@ impl Accumulator {
             unassigned_topics: Vec::new(),
             unassigned_records: 0,
             closed: false,
+            refuses: config.transactional_id.is_some(),
+            gate: config.transactional_id.is_some().then_some(TransactionGate::Closed),
+            gate_closed: false,
+            fate: None,
             fatal: None,
             tracked_topics_changed: false,
             metadata_suspect: false,
@@ -255,7 +268,7 @@ impl Accumulator {
         record: &ProducerRecord<'_>,
     ) -> Result<RecordAppendResult<'_>, AppendError> {
         let place = topic.0 as usize;
-        let Some(found) = self.topics.get_mut(place).filter(|topic| topic.partition_count > 0 && !self.closed) else {
+        let Some(found) = self.topics.get_mut(place).filter(|topic| topic.partition_count > 0 && !self.refuses) else {
             return Err(self.append_error(topic));
         };
         let count = found.partition_count;
@@ -440,7 +453,8 @@ impl Accumulator {
         let bytes = slot.initial_bytes.min(self.batch_size).max(alone);
         let Some(buffer) = self.buffer_pool.allocate(bytes) else { return Err(self.on_memory_full(bytes)) };
         let number = self.incomplete.open(BatchOwner::Partition(id), now.saturating_add(self.delivery_timeout));
-        let receipt = Arc::new(BatchPromise::new(Arc::clone(&topic.name), index as i32, id));
+        let promise = BatchPromise::new(Arc::clone(&topic.name), index as i32, id);
+        let receipt = Arc::new(promise.in_transaction(self.fate.clone()));
         let due = now.saturating_add(self.linger);
         let batch = UnsentBatch { number, promise: receipt, builder: BatchBuilder::new(buffer) };
         slot.open = Some(OpenBatch { batch, linger_deadline: due, linger_ended: false });
@@ -485,6 +499,14 @@ impl Accumulator {
         }
         if self.closed {
             return AppendError::Closed;
+        }
+        match &self.gate {
+            None | Some(TransactionGate::Open) => {}
+            Some(TransactionGate::Closed) => return AppendError::Transaction(TransactionError::NotOpen),
+            Some(TransactionGate::Ending) => return AppendError::Transaction(TransactionError::Ending),
+            Some(TransactionGate::Failed(cause)) => {
+                return AppendError::Transaction(TransactionError::Failed(Arc::clone(cause)));
+            }
         }
         match self.partitions(topic) {
             Some(Err(error)) => {

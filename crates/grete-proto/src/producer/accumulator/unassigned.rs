@@ -89,7 +89,7 @@ impl Accumulator {
         partition: Option<i32>,
         record: &ProducerRecord<'_>,
     ) -> Result<RecordAppendResult<'_>, AppendError> {
-        if self.closed || self.partitions(topic).is_some() {
+        if self.refuses || self.partitions(topic).is_some() {
             return self.append(now, topic, partition, record);
         }
         let alone = self.check_record_size(record)?;
@@ -103,7 +103,7 @@ impl Accumulator {
         let Some(found) = self.topics.get_mut(topic.0 as usize) else { return Err(AppendError::NoMetadata) };
         let expires = now.saturating_add(self.delivery_timeout);
         let number = self.incomplete.open(BatchOwner::Topic(topic), expires);
-        let promise = Arc::new(BatchPromise::unassigned(Arc::clone(&found.name)));
+        let promise = Arc::new(BatchPromise::unassigned(Arc::clone(&found.name)).in_transaction(self.fate.clone()));
         let record = OwnedRecord::new(record);
         // The sender must learn of the topic, and of the time at which the record expires.
         let action = if found.unassigned.is_empty() { AppendAction::Rearm } else { AppendAction::Nothing };
@@ -263,7 +263,8 @@ impl Accumulator {
         let (Some(number), Some(topic)) = (number, self.topics.get_mut(place)) else { return };
         let Some(slot) = topic.partitions.get_mut(index as usize) else { return };
         self.buffer_pool.adjust(0, builder.capacity());
-        let promise = Arc::new(BatchPromise::new(Arc::clone(&topic.name), index as i32, id));
+        let promise = BatchPromise::new(Arc::clone(&topic.name), index as i32, id);
+        let promise = Arc::new(promise.in_transaction(self.fate.clone()));
         promise.set_assigned(assigned);
         let batch = UnsentBatch { number, promise, builder };
         slot.open = Some(OpenBatch { batch, linger_deadline: 0, linger_ended: true });

@@ -13,6 +13,7 @@ use crate::producer::accumulator::{AssignmentFailure, BatchOwner, UnassignedReco
 use crate::producer::batch_promise::{BatchPromise, Outcome, RunResult};
 use crate::producer::error::{LastError, ProduceError};
 use crate::producer::sender::event::{DropReason, SenderAction};
+use crate::producer::transaction::TransactionCause;
 use crate::request::NO_NODE;
 use crate::time::{MILLI, Nanos};
 
@@ -38,7 +39,9 @@ impl Sender {
             return;
         }
         let records = piece.batch.count();
-        let settlement = RunResult { outcome, offset, timestamp, error: error.map(Arc::new), at: now };
+        let error = error.map(Arc::new);
+        self.note_failure(error.as_ref());
+        let settlement = RunResult { outcome, offset, timestamp, error, at: now };
         self.count(outcome, records);
         let on_awaited = |promise| out.push(SenderAction::Completed(promise));
         match self.split_open_records.get_mut(&piece.number) {
@@ -59,15 +62,25 @@ impl Sender {
     }
 
     /// Completes a batch that was never sent.
-    fn complete_unsent(&mut self, now: Nanos, fresh: UnsentBatch, error: ProduceError, out: &mut Vec<SenderAction>) {
+    fn complete_unsent(
+        &mut self,
+        now: Nanos,
+        fresh: UnsentBatch,
+        error: ProduceError,
+        why: &DropCause,
+        out: &mut Vec<SenderAction>,
+    ) {
         let (records, charge) = (fresh.builder.count(), fresh.charge());
         let UnsentBatch { number, promise: receipt, builder } = fresh;
-        self.count(Outcome::NotWritten, records);
+        let outcome = why.outcome(false);
+        self.count(outcome, records);
+        let error = Arc::new(error);
+        self.note_failure(Some(&error));
         let mut accumulator = lock(&self.accumulator);
         accumulator.complete(number, records, true);
         accumulator.release_batch(charge, Some(builder.into_buffer()));
         drop(accumulator);
-        receipt.complete(not_written(now, error), |promise| out.push(SenderAction::Completed(promise)));
+        receipt.complete(failed(now, outcome, error), |promise| out.push(SenderAction::Completed(promise)));
     }
 
     /// Completes records that have waited too long for the metadata of their topics.
@@ -128,10 +141,13 @@ impl Sender {
         reason: DropReason,
         out: &mut Vec<SenderAction>,
     ) {
-        self.count(Outcome::NotWritten, 1);
+        let outcome = if reason == DropReason::Aborted { Outcome::Aborted } else { Outcome::NotWritten };
+        self.count(outcome, 1);
+        let error = Arc::new(error);
+        self.note_failure(Some(&error));
         lock(&self.accumulator).release_unassigned(record);
         self.dropped.add(reason, &TopicPartition::new(Arc::clone(record.promise.topic()), -1), 1, false);
-        record.promise.complete(not_written(now, error), |promise| out.push(SenderAction::Completed(promise)));
+        record.promise.complete(failed(now, outcome, error), |promise| out.push(SenderAction::Completed(promise)));
     }
 
     /// Completes a batch that could not be encoded.
@@ -152,8 +168,9 @@ impl Sender {
         accumulator.release_batch(charge, None);
         drop(accumulator);
         let (topic, partition) = (Arc::clone(receipt.topic()), receipt.partition());
-        let error = not_written(now, ProduceError::Encode { topic, partition, cause });
-        receipt.complete(error, |promise| out.push(SenderAction::Completed(promise)));
+        let error = Arc::new(ProduceError::Encode { topic, partition, cause });
+        self.note_failure(Some(&error));
+        receipt.complete(failed(now, Outcome::NotWritten, error), |promise| out.push(SenderAction::Completed(promise)));
     }
 
     /// Releases the memory of a batch that is not needed any more.
@@ -229,7 +246,7 @@ impl Sender {
             let Some(fresh) = lock(&self.accumulator).remove_any(id) else { break };
             let error = self.error(&fresh.promise, why, None);
             self.record_drop(id, why, fresh.builder.count(), false);
-            self.complete_unsent(now, fresh, error, out);
+            self.complete_unsent(now, fresh, error, why, out);
         }
         let pieces = self.partition_mut(id).map(|lane| std::mem::take(&mut lane.retry)).unwrap_or_default();
         for piece in pieces {
@@ -243,7 +260,7 @@ impl Sender {
         if let Some(fresh) = fresh {
             let error = self.error(&fresh.promise, why, self.blocking_error(id));
             self.record_drop(id, why, fresh.builder.count(), false);
-            self.complete_unsent(now, fresh, error, out);
+            self.complete_unsent(now, fresh, error, why, out);
         } else {
             let mut pieces = Vec::new();
             if let Some(lane) = self.partition_mut(id) {
@@ -260,7 +277,7 @@ impl Sender {
 
     fn drop_send_batch(&mut self, now: Nanos, mut piece: SendBatch, why: &DropCause, out: &mut Vec<SenderAction>) {
         let error = self.error(&piece.promise, why, piece.last_error.clone());
-        let outcome = if piece.is_ambiguous() { Outcome::Unknown } else { Outcome::NotWritten };
+        let outcome = why.outcome(piece.is_ambiguous());
         self.record_drop(piece.partition, why, piece.batch.count(), piece.is_ambiguous());
         self.complete(now, &mut piece, outcome, None, None, Some(error), out);
         if piece.sequence.is_some() {
@@ -289,7 +306,7 @@ impl Sender {
             for piece in request.batches.iter_mut().filter(|piece| piece.number == number && !piece.completed) {
                 let error = self.error(&piece.promise, why, Some(LastError::AwaitingResponse));
                 self.record_drop(id, why, piece.batch.count(), true);
-                self.complete(now, piece, Outcome::Unknown, None, None, Some(error), out);
+                self.complete(now, piece, why.outcome(true), None, None, Some(error), out);
             }
             self.requests.insert(token, request);
         }
@@ -346,6 +363,19 @@ impl Sender {
             DropCause::Closed => ProduceError::Closed { topic, partition, last },
             DropCause::Fatal(cause) => ProduceError::Fatal { topic, partition, cause: cause.clone() },
             DropCause::Refused(code) => self.refusal(topic, partition, *code, None),
+            DropCause::Aborted(cause) => ProduceError::Aborted { topic, partition, cause: Arc::clone(cause) },
+        }
+    }
+
+    /// Remembers the first error of a transaction's records, for the transaction manager.
+    fn note_failure(&mut self, error: Option<&Arc<ProduceError>>) {
+        if self.config.transactional_id.is_some()
+            && self.transaction_failure.is_none()
+            && let Some(error) = error
+            && !matches!(**error, ProduceError::Aborted { .. } | ProduceError::Fatal { .. })
+        {
+            self.transaction_failure =
+                Some(Arc::new(TransactionCause::Undelivered { message: error.to_string().into(), code: error.code() }));
         }
     }
 
@@ -360,12 +390,12 @@ impl Sender {
             Outcome::Written => &mut self.stats.written,
             Outcome::NotWritten => &mut self.stats.not_written,
             Outcome::Unknown => &mut self.stats.unknown,
+            Outcome::Aborted => &mut self.stats.aborted,
         };
         *counter += u64::from(records);
     }
 }
 
-fn not_written(now: Nanos, error: ProduceError) -> RunResult {
-    let error = Some(Arc::new(error));
-    RunResult { outcome: Outcome::NotWritten, offset: None, timestamp: None, error, at: now }
+fn failed(now: Nanos, outcome: Outcome, error: Arc<ProduceError>) -> RunResult {
+    RunResult { outcome, offset: None, timestamp: None, error: Some(error), at: now }
 }

@@ -1,12 +1,15 @@
 //! Records that the sender drops in one step, and why.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use grete_wire::error_code::ErrorCode;
 
 use crate::ids::TopicPartition;
+use crate::producer::batch_promise::Outcome;
 use crate::producer::error::FatalError;
 use crate::producer::sender::event::{DropReason, DroppedRecords, SenderAction, SenderLogEvent};
+use crate::producer::transaction::TransactionCause;
 
 /// Cause of dropped records, with details for the error.
 #[derive(Debug, Clone)]
@@ -19,6 +22,8 @@ pub(super) enum DropCause {
     Fatal(FatalError),
     /// The topic cannot be written to.
     Refused(ErrorCode),
+    /// The transaction of the records was aborted.
+    Aborted(Arc<TransactionCause>),
 }
 
 impl DropCause {
@@ -28,6 +33,16 @@ impl DropCause {
             Self::Closed => DropReason::Closed,
             Self::Fatal(_) => DropReason::Fatal,
             Self::Refused(code) => DropReason::Refused(*code),
+            Self::Aborted(_) => DropReason::Aborted,
+        }
+    }
+
+    /// Returns the outcome of records that are dropped; `maybe_written`: a broker may have them.
+    pub fn outcome(&self, maybe_written: bool) -> Outcome {
+        match self {
+            Self::Aborted(_) => Outcome::Aborted,
+            _ if maybe_written => Outcome::Unknown,
+            _ => Outcome::NotWritten,
         }
     }
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use grete_wire::error_code::ErrorCode;
 
 use crate::cluster::ClusterEvent;
+use crate::ids::ProducerIdAndEpoch;
 use crate::ids::{NodeId, TopicPartition};
 use crate::producer::batch_promise::BatchPromise;
 use crate::producer::error::{FatalError, LastError};
+use crate::producer::transaction::TransactionCause;
 use crate::request::{OutboundRequest, Reply};
 use crate::time::Nanos;
 
@@ -35,6 +37,19 @@ pub enum SenderEvent {
     },
     /// The producer has failed: nothing will be sent any more, and all batches complete now.
     Fatal(FatalError),
+    /// A transaction begins.
+    TransactionBegun,
+    /// The coordinator has assigned this producer id and epoch. `explicit`: partitions are added by request.
+    TransactionIdentity {
+        /// Producer id and epoch.
+        identity: ProducerIdAndEpoch,
+        /// Partitions are added to the transaction by request.
+        explicit: bool,
+    },
+    /// The transaction has these partitions.
+    PartitionsAdded(Vec<TopicPartition>),
+    /// The transaction is aborted: all batches complete now.
+    TransactionAborted(Arc<TransactionCause>),
 }
 
 /// Reason why records are dropped.
@@ -50,6 +65,8 @@ pub enum DropReason {
     Fatal,
     /// A broker rejected the records with a fatal error.
     Refused(ErrorCode),
+    /// The transaction of the records was aborted.
+    Aborted,
 }
 
 /// Dropped records of one partition.
@@ -87,6 +104,10 @@ pub enum SenderAction {
     /// Partitions or the error of a topic are known, or one more response reports the topic as unknown: wake the
     /// waiters on [`crate::producer::WaiterFutexes::metadata`].
     MetadataAvailable,
+    /// The transaction needs these partitions before their batches can be sent.
+    PartitionsWanted(Vec<TopicPartition>),
+    /// Records were not delivered, so that their transaction cannot be committed.
+    BatchFailed(Arc<TransactionCause>),
     /// An event to log.
     LogEvent(SenderLogEvent),
     /// The producer has failed for good; all batches are completed.
@@ -156,4 +177,6 @@ pub struct SenderStats {
     pub not_written: u64,
     /// Records with an unknown outcome.
     pub unknown: u64,
+    /// Records that were not acknowledged when their transaction was aborted.
+    pub aborted: u64,
 }

@@ -28,27 +28,33 @@ mod response_class;
 mod sequence_arithmetic;
 #[cfg(test)]
 mod tests;
+mod transactional;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use grete_wire::records::Compressor;
 
 use super::accumulator::{MetadataUpdate, SharedAccumulator, lock};
 use super::error::FatalError;
+use super::transaction::TransactionCause;
 use crate::backoff::Backoff;
 use crate::cluster::view::ClusterView;
 use crate::ids::NodeId;
-use crate::ids::PartitionId;
+use crate::ids::{PartitionId, TopicPartition};
 use crate::producer::config::ProduceConfig;
 use crate::request::{NO_NODE, Reply, RequestOwner, Token};
 use crate::rng::Rng;
-use crate::time::{Nanos, earliest};
+use crate::time::{MILLI, Nanos, earliest};
 use batch::{InFlightRequest, SendBatch};
 use drop_summary::{DropCause, DropSummary};
 use event::{SenderAction, SenderEvent, SenderStats};
 use partition::{BROKER_DEDUP_WINDOW, PartitionState};
 use producer_id::ProducerIdManager;
+
+/// Longest backoff of a batch while the markers of the transaction before are written.
+const CONCURRENT_BACKOFF: Nanos = 20 * MILLI;
 
 /// Send queue of one broker.
 #[derive(Debug)]
@@ -95,6 +101,14 @@ pub struct Sender {
     next_tick: Option<Nanos>,
     /// A topic was requested, so the producer is in use.
     has_topics: bool,
+    /// Number of the transaction, from 1; 0: there was none.
+    transaction: u64,
+    /// Partitions are added to transactions by request.
+    adds_partitions: bool,
+    /// Partitions that the transaction does not have yet.
+    wanted: Vec<TopicPartition>,
+    /// First error of the transaction's records in this step.
+    transaction_failure: Option<Arc<TransactionCause>>,
     failed: Option<FatalError>,
     closing: Option<Nanos>,
     finished: bool,
@@ -134,6 +148,10 @@ impl Sender {
             next_idle_topic_check: None,
             next_tick: None,
             has_topics: false,
+            transaction: 0,
+            adds_partitions: false,
+            wanted: Vec::new(),
+            transaction_failure: None,
             failed: None,
             closing: None,
             finished: false,
@@ -174,6 +192,10 @@ impl Sender {
                 self.closing = Some(self.closing.map_or(deadline, |closing| closing.min(deadline)));
             }
             SenderEvent::Fatal(error) => self.on_fatal(now, error, out),
+            SenderEvent::TransactionBegun => self.transaction += 1,
+            SenderEvent::TransactionIdentity { identity, explicit } => self.on_identity(now, identity, explicit),
+            SenderEvent::PartitionsAdded(partitions) => self.on_partitions_added(now, &partitions),
+            SenderEvent::TransactionAborted(cause) => self.on_aborted(now, &cause, out),
         }
         self.release_written(now);
         self.end_backoffs(now);
@@ -360,6 +382,8 @@ impl Sender {
             out.push(SenderAction::RefreshMetadata);
         }
         self.dropped.emit(out);
+        self.emit_transaction(out);
+        let settled = settled && (self.requests_may_be_dropped() || self.closing.is_some_and(|at| now >= at));
         if self.closing.is_some() && settled {
             self.finished = true;
             self.next_tick = None;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::batch::SendBatch;
 use super::sequence_arithmetic;
-use crate::ids::{NodeId, TopicPartition};
+use crate::ids::{NodeId, ProducerIdAndEpoch, TopicPartition};
 use crate::request::NO_NODE;
 use crate::time::{Nanos, SECOND};
 
@@ -14,18 +14,6 @@ pub(super) const BROKER_DEDUP_WINDOW: usize = 5;
 /// Idle time after which a broker may have forgotten the producer. The default of `producer.id.expiration.ms` is one
 /// day; this limit is far below it.
 const PRODUCER_STATE_EXPIRY: Nanos = 600 * SECOND;
-
-/// Producer id and epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ProducerIdAndEpoch {
-    pub id: i64,
-    pub epoch: i16,
-}
-
-impl ProducerIdAndEpoch {
-    /// Id and epoch of a producer without idempotence.
-    pub const NONE: Self = Self { id: -1, epoch: -1 };
-}
 
 #[derive(Debug)]
 pub(super) struct PartitionState {
@@ -68,6 +56,9 @@ pub(super) struct PartitionState {
     pub first_unwritten: Option<(u64, u32)>,
     /// It is unknown whether some sequence numbers were used: only a new epoch can continue.
     pub needs_new_epoch: bool,
+    /// Numbers of the last transactions that were asked to add the partition, and that have the partition; 0: none.
+    pub asked_in: u64,
+    pub added_in: u64,
 }
 
 impl PartitionState {
@@ -93,6 +84,8 @@ impl PartitionState {
             needs_renumbering: false,
             first_unwritten: None,
             needs_new_epoch: false,
+            asked_in: 0,
+            added_in: 0,
         }
     }
 

@@ -7,10 +7,10 @@ use grete_wire::produce::{ProduceRequestBody, ProduceTopic};
 
 use super::Sender;
 use super::batch::{InFlightRequest, SendBatch};
-use super::partition::ProducerIdAndEpoch;
 use crate::cluster::view::ClusterView;
 use crate::ids::NodeId;
 use crate::ids::PartitionId;
+use crate::ids::ProducerIdAndEpoch;
 use crate::producer::accumulator::{UnsentBatch, lock};
 use crate::producer::sender::event::{SenderAction, SenderLogEvent};
 use crate::request::{Channel, OutboundRequest, Request, Target};
@@ -118,6 +118,9 @@ impl Sender {
         room: usize,
         out: &mut Vec<SenderAction>,
     ) -> NextBatch {
+        if self.config.transactional_id.is_some() && !self.is_added(id) {
+            return NextBatch::Nothing; // `PartitionsAdded` queues the partition again
+        }
         if !self.prepare_sequences(id, out) {
             return NextBatch::Nothing; // InitProducerId is pending; its response queues all partitions again
         }
@@ -186,11 +189,11 @@ impl Sender {
         let records = builder.count();
         match builder.finish(self.config.compression, self.config.compression_level, &mut self.compressor) {
             Ok(batch) => Some(SendBatch {
+                batch: self.in_transaction(batch),
                 partition: id,
                 number,
                 first_index: 0,
                 promise: receipt,
-                batch,
                 charge,
                 sequence: None,
                 topic_id: 0,
@@ -219,6 +222,17 @@ impl Sender {
         }
         if lane.is_ambiguous() {
             return true;
+        }
+        if self.config.transactional_id.is_some() {
+            return match self.producer_ids.current {
+                None => false,
+                Some(current) if current != lane.producer_id => {
+                    lane.adopt_producer_id(current);
+                    true
+                }
+                // The transaction has failed. The coordinator assigns another epoch after the abort.
+                Some(_) => !(lane.needs_renumbering || lane.needs_new_epoch),
+            };
         }
         if lane.needs_new_epoch && self.producer_ids.current == Some(lane.producer_id) {
             self.producer_ids.bump_epoch();
@@ -264,7 +278,13 @@ impl Sender {
         }
         let ids = topics.iter().map(|topic| (topic.id, Arc::clone(&topic.name))).collect();
         let timeout_ms = i32::try_from(self.config.request_timeout / MILLI).unwrap_or(i32::MAX);
-        let body = ProduceRequestBody { transactional_id: None, acks: self.config.acks, timeout_ms, topics };
+        let body = ProduceRequestBody {
+            transactional_id: self.config.transactional_id.clone(),
+            has_added_partitions: self.adds_partitions,
+            acks: self.config.acks,
+            timeout_ms,
+            topics,
+        };
         let token = self.next_token();
         self.stats.requests += 1;
         self.requests.insert(token.id, InFlightRequest { node, batches: pieces, ids });

@@ -10,8 +10,8 @@ use grete_wire::messages::{InitProducerIdRequest, InitProducerIdResponse};
 
 use super::Sender;
 use super::drop_summary::DropCause;
-use super::partition::ProducerIdAndEpoch;
 use crate::backoff::Backoff;
+use crate::ids::ProducerIdAndEpoch;
 use crate::producer::error::{FatalError, LastError};
 use crate::producer::sender::event::{SenderAction, SenderLogEvent};
 use crate::request::{Channel, OutboundRequest, Reply, Request, RequestError, Target};
@@ -57,6 +57,9 @@ impl Sender {
     /// Sends InitProducerId if an id is needed and no request is in flight.
     pub(super) fn request_producer_id(&mut self, now: Nanos, out: &mut Vec<SenderAction>) {
         let ids = &self.producer_ids;
+        if self.config.transactional_id.is_some() {
+            return; // the coordinator of the transactional id assigns it
+        }
         if !self.config.idempotent || ids.current.is_some() || ids.pending_request.is_some() || now < ids.not_before {
             return;
         }

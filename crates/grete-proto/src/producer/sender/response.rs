@@ -7,10 +7,11 @@ use grete_wire::messages::{PartitionProduceResponse, ProduceResponse};
 
 use super::batch::{InFlightRequest, SendBatch};
 use super::drop_summary::DropCause;
-use super::partition::{PartitionState, ProducerIdAndEpoch};
+use super::partition::PartitionState;
 use super::response_class::ResponseClass;
-use super::{Sender, sequence_arithmetic};
+use super::{CONCURRENT_BACKOFF, Sender, sequence_arithmetic};
 use crate::cluster::ClusterEvent;
+use crate::ids::ProducerIdAndEpoch;
 use crate::ids::TopicPartition;
 use crate::producer::accumulator::lock;
 use crate::producer::batch_promise::Outcome;
@@ -174,6 +175,11 @@ impl Sender {
         {
             class = ResponseClass::Fatal { maybe_written: true }; // without idempotence no sequence can be out of order
         }
+        let is_transactional = self.config.transactional_id.is_some();
+        if is_transactional && matches!(class, ResponseClass::UnknownProducer | ResponseClass::Fenced) {
+            // The coordinator assigns epochs: the transaction is aborted, and another epoch follows.
+            class = ResponseClass::Fatal { maybe_written: false };
+        }
         self.stale_metadata |= code.requires_metadata_refresh();
         let Some(lane) = self.partitions.get_mut(piece.partition.0 as usize) else { return };
         match class {
@@ -188,7 +194,15 @@ impl Sender {
             ResponseClass::Retriable { maybe_written: maybe } => {
                 piece.maybe_written |= maybe;
                 piece.last_error = Some(LastError::Code(code));
+                let id = piece.partition;
                 self.schedule_retry(now, piece, jitter, retried);
+                if code == ErrorCode::CONCURRENT_TRANSACTIONS
+                    && let Some(lane) = self.partition_mut(id)
+                {
+                    // The markers of the transaction before are written within milliseconds.
+                    lane.failures = 0;
+                    lane.not_before = lane.not_before.min(now.saturating_add(CONCURRENT_BACKOFF));
+                }
             }
             ResponseClass::OutOfOrder => {
                 piece.last_error = Some(LastError::Code(code));
@@ -256,7 +270,7 @@ impl Sender {
         if let Some(lane) = self.partition_mut(piece.partition) {
             lane.needs_new_epoch = true;
         }
-        if piece.is_ambiguous() {
+        if piece.is_ambiguous() || self.config.transactional_id.is_some() {
             self.reject_batch(now, piece, code, message, out);
         } else {
             self.schedule_retry(now, piece, jitter, retried);
@@ -321,9 +335,12 @@ impl Sender {
         let halves = piece.batch.split().ok().and_then(|(first, second)| {
             let mut half = |builder: grete_wire::records::BatchBuilder| {
                 let charge = builder.capacity();
-                let batch = builder
+                let mut batch = builder
                     .finish(self.config.compression, self.config.compression_level, &mut self.compressor)
                     .ok()?;
+                if self.config.transactional_id.is_some() {
+                    batch.set_transactional();
+                }
                 Some((batch, charge))
             };
             Some((half(first)?, half(second)?))

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use crate::records::batch_header::{CRC_START, HEADER_BYTES, put_at};
 
+/// Attribute of a batch that is part of a transaction.
+const TRANSACTIONAL: u8 = 1 << 4;
+
 /// Finished batch. Call [`EncodedBatch::set_producer_info`] before sending it; without an idempotent producer, with -1,
 /// -1, -1.
 #[derive(Clone)]
@@ -18,6 +21,15 @@ pub struct EncodedBatch {
 impl EncodedBatch {
     pub(in crate::records) fn new(bytes: Vec<u8>, count: u32, plain: usize) -> Self {
         Self { bytes: Arc::new(bytes), count, uncompressed_bytes: plain }
+    }
+
+    /// Marks the batch as part of a transaction. [`EncodedBatch::set_producer_info`] must follow, which writes the
+    /// checksum.
+    pub fn set_transactional(&mut self) {
+        // The low byte of the attributes.
+        if let Some(attributes) = Arc::make_mut(&mut self.bytes).get_mut(22) {
+            *attributes |= TRANSACTIONAL;
+        }
     }
 
     /// Writes the producer id and epoch, the sequence number of the first record, and the checksum. It writes in place,

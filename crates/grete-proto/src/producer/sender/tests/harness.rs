@@ -93,7 +93,7 @@ pub(crate) struct Sent {
     pub batches: Vec<Batch>,
     pub bytes: usize,
     version: i16,
-    body: ProduceRequestBody,
+    pub body: ProduceRequestBody,
 }
 
 impl Sent {

@@ -8,5 +8,6 @@ mod outcomes;
 mod responses;
 mod routing;
 mod sequences;
+mod transactional;
 mod unassigned;
 mod unknown_topic;

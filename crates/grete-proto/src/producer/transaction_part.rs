@@ -1,0 +1,115 @@
+//! Transactions in the producer core: passes events and actions between sender, accumulator and transaction manager.
+
+use std::sync::Arc;
+
+use super::accumulator::lock;
+use super::config::ProduceConfig;
+use super::error::FatalError;
+use super::event::{ProducerAction, ProducerLogEvent};
+use super::sender::event::SenderEvent;
+use super::transaction::{
+    TransactionAction, TransactionCause, TransactionError, TransactionEvent, TransactionGate, TransactionManager,
+};
+use super::{ProducerCore, Todo};
+use crate::cluster::ClusterEvent;
+use crate::rng::Rng;
+use crate::time::{Nanos, earliest};
+
+/// Transaction manager of a producer with a `transactional.id`, and what its close waits for.
+#[derive(Debug)]
+pub(super) struct TransactionPart {
+    manager: TransactionManager,
+    /// Level of `transaction.version` that the manager knows.
+    version: i16,
+    /// The sender has delivered or dropped all batches after a close.
+    pub is_sender_finished: bool,
+    /// Time at which the close gives the transaction up.
+    pub close_deadline: Option<Nanos>,
+    actions: Vec<TransactionAction>,
+}
+
+impl TransactionPart {
+    pub fn new(config: &ProduceConfig, rng: Rng) -> Self {
+        Self {
+            manager: TransactionManager::new(config, rng),
+            version: 0,
+            is_sender_finished: false,
+            close_deadline: None,
+            actions: Vec::new(),
+        }
+    }
+
+    pub fn deadline(&self) -> Option<Nanos> {
+        let closes = if self.manager.is_at_rest() { None } else { self.close_deadline };
+        earliest(self.manager.deadline(), closes)
+    }
+
+    /// Returns whether the producer may finish: no transaction is open, or the time of the close is over.
+    pub fn may_finish(&self, now: Nanos) -> bool {
+        let is_late = self.close_deadline.is_some_and(|deadline| now >= deadline);
+        self.is_sender_finished && (self.manager.is_at_rest() || is_late)
+    }
+}
+
+impl ProducerCore {
+    pub(super) fn is_settled_awaited(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|part| part.manager.awaits_settled())
+    }
+
+    /// Steps the transaction manager, if there is one.
+    pub(super) fn step_transaction(&mut self, now: Nanos, event: TransactionEvent) {
+        let Some(part) = &mut self.transaction else { return };
+        let version = self.cluster.transaction_version();
+        if version != part.version {
+            part.version = version;
+            part.manager.step(now, TransactionEvent::Version(version), &mut part.actions);
+        }
+        part.manager.step(now, event, &mut part.actions);
+        self.todo.extend(part.actions.drain(..).map(Todo::Transaction));
+    }
+
+    pub(super) fn on_transaction_action(
+        &mut self,
+        now: Nanos,
+        action: TransactionAction,
+        out: &mut Vec<ProducerAction>,
+    ) {
+        match action {
+            TransactionAction::Send(outgoing) => self.cluster(now, ClusterEvent::Send(outgoing)),
+            TransactionAction::LearnNode { node, host, port } => {
+                self.cluster.learn_node(node, &host, port.into());
+            }
+            TransactionAction::Identity { identity, explicit } => {
+                self.step_sender(now, SenderEvent::TransactionIdentity { identity, explicit });
+            }
+            TransactionAction::PartitionsAdded(partitions) => {
+                self.step_sender(now, SenderEvent::PartitionsAdded(partitions));
+            }
+            TransactionAction::Gate(gate) => {
+                let begins = gate == TransactionGate::Open;
+                lock(&self.accumulator).set_gate(gate);
+                self.step_sender(now, if begins { SenderEvent::TransactionBegun } else { SenderEvent::Drain });
+            }
+            TransactionAction::Drop(cause) => {
+                lock(&self.accumulator).abort_transaction(&cause);
+                self.step_sender(now, SenderEvent::TransactionAborted(cause));
+            }
+            TransactionAction::Flush => {
+                lock(&self.accumulator).flush();
+                self.step_sender(now, SenderEvent::Drain);
+            }
+            TransactionAction::Done(id, result) => out.push(ProducerAction::TransactionDone(id, result)),
+            TransactionAction::LogEvent(notice) => {
+                out.push(ProducerAction::LogEvent(ProducerLogEvent::Transaction(notice)));
+            }
+            TransactionAction::Fatal(error) => {
+                // The coordinator aborts the transaction, unless a commit may have been executed.
+                if !matches!(error, TransactionError::CommitUnknown(_)) {
+                    let cause = Arc::new(TransactionCause::ProducerFailed(Box::new(error.clone())));
+                    lock(&self.accumulator).abort_transaction(&cause);
+                }
+                self.step_sender(now, SenderEvent::Fatal(FatalError::Transaction(Box::new(error))));
+            }
+        }
+    }
+}
