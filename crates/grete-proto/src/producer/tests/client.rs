@@ -269,6 +269,7 @@ impl Simulator {
                     self.trace(|| format!("{error:?}"));
                     self.client.fatal += 1;
                 }
+                ProducerAction::TransactionDone(..) => panic!("no call about transactions was made"),
                 ProducerAction::Finished => self.client.finished = true,
             }
         }

@@ -134,6 +134,7 @@ impl Simulator {
                 assert_eq!(found, None, "record {id} of {tp} is there: {settled:?}");
             }
             Outcome::Unknown => assert_eq!(settled.offset, None),
+            Outcome::Aborted => panic!("record {id} of {tp} has no transaction: {settled:?}"),
         }
     }
 

@@ -5,7 +5,6 @@ use grete_wire::records::Compression;
 
 use super::simulator::*;
 use crate::cluster::ClusterConfig;
-use crate::principal::Principal;
 use crate::producer::*;
 use crate::producer::{AppendError, Outcome, ProduceConfig, ProduceError, RecordResult};
 use crate::rng::Rng;
@@ -44,7 +43,7 @@ fn config(seed: u64, rng: &mut Rng) -> ProducerCoreConfig {
         max_in_flight: 1 + (rng.below(if idempotent { 5 } else { 12 }) * rng.below(2)) as usize,
         retry_backoff: (1 + rng.below(100)) * MILLI,
         retry_backoff_max: SECOND,
-        principal: Principal::default(),
+        ..ProduceConfig::default()
     };
     let cluster = ClusterConfig {
         bootstrap: vec![("b1".into(), 9092), ("b2".into(), 9092)],

@@ -11,8 +11,11 @@ use crate::producer::transaction::{
 use crate::request::{Request, RequestError, Target};
 
 fn gates(harness: &Harness) -> Vec<&TransactionGate> {
-    let gate = |action| if let TransactionAction::Gate(gate) = action { Some(gate) } else { None };
-    harness.actions.iter().filter_map(gate).collect()
+    let gates = harness.actions.iter().map(|action| match action {
+        TransactionAction::Gate(gate) => Some(gate),
+        _ => None,
+    });
+    gates.flatten().collect()
 }
 
 #[test]
