@@ -120,7 +120,9 @@ impl Process {
                     context.oracle.violate(|| format!("the producer of {name} gives up: {error}"));
                 }
                 ProducerAction::Finished => producer.is_finished = true,
-                ProducerAction::MemoryAvailable
+                // Jobs make no calls about transactions.
+                ProducerAction::TransactionDone(..)
+                | ProducerAction::MemoryAvailable
                 | ProducerAction::FlushCompleted
                 | ProducerAction::MetadataAvailable => {}
             }

@@ -393,6 +393,7 @@ impl World {
                     self.post(at, Happens::Arrive(id, frame));
                 }
             }
+            TransportAction::Gss { .. } => panic!("no login was set up"),
             TransportAction::CloseConn(conn) => {
                 let Some(id) = self.link_of(writer, conn) else { return };
                 if self.links.remove(&id).is_some_and(|link| link.is_accepted) {

@@ -154,7 +154,10 @@ impl TransactionManager {
         cause: Arc<TransactionCause>,
         out: &mut Vec<TransactionAction>,
     ) {
-        if !matches!(self.state, State::Open | State::Committing { .. } | State::Failed(_)) {
+        // After `Settled` no batch is left that could fail, and EndTxn may be in flight.
+        let is_open =
+            matches!(self.state, State::Open | State::Committing { phase: Phase::Settling, .. } | State::Failed(_));
+        if !is_open {
             return;
         }
         match cause.code() {

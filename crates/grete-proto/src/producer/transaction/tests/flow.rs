@@ -3,7 +3,7 @@
 use grete_wire::api::ApiKey;
 use grete_wire::error_code::ErrorCode;
 
-use super::harness::{FIRST, Harness, in_flight, offsets, tp, undelivered};
+use super::harness::{ANSWERED, FIRST, Harness, in_flight, offsets, tp, undelivered};
 use crate::producer::transaction::response_class::RequestKind;
 use crate::producer::transaction::{
     CONCURRENT_BACKOFF, TransactionAction, TransactionCall, TransactionError, TransactionEvent, TransactionGate,
@@ -91,6 +91,7 @@ fn lost_sequence_numbers_need_another_epoch_before_version_2() {
 fn concurrent_transactions_is_no_success_and_soon_repeated() {
     for kind in [RequestKind::AddPartitions, RequestKind::Commit, RequestKind::InitProducerId] {
         let (mut harness, call) = in_flight(1, kind);
+        harness.actions.clear();
         harness.respond(ErrorCode::CONCURRENT_TRANSACTIONS);
         assert_eq!(harness.result(call), None, "{kind:?}");
         assert!(!harness.actions.iter().any(|action| matches!(action, TransactionAction::PartitionsAdded(_))));
@@ -144,7 +145,7 @@ fn a_moved_coordinator_is_found_again() {
 #[test]
 fn a_response_without_a_partition_is_no_success() {
     let mut harness = Harness::open(1);
-    harness.step(TransactionEvent::PartitionsWanted(vec![tp(20); 9])); // the harness answers for eight
+    harness.step(TransactionEvent::PartitionsWanted(vec![tp(20); 1 + ANSWERED as usize]));
     harness.respond(ErrorCode::NONE);
     assert!(!harness.actions.iter().any(|action| matches!(action, TransactionAction::PartitionsAdded(_))));
     assert!(harness.manager.deadline().is_some(), "the request is repeated");

@@ -27,6 +27,8 @@ use crate::time::{Nanos, SECOND};
 
 /// Node that coordinates everything.
 pub(super) const COORDINATOR: NodeId = 4;
+/// Number of partitions in responses, from 0; more than a request has.
+pub(super) const ANSWERED: i32 = 128;
 /// Producer id and epoch of the first InitProducerId.
 pub(super) const FIRST: (i64, i16) = (7, 0);
 
@@ -212,7 +214,7 @@ impl Harness {
                 };
                 let topic = AddPartitionsToTxnTopicResult {
                     name: "orders".into(),
-                    results_by_partition: (0..8).map(result).collect(),
+                    results_by_partition: (0..ANSWERED).map(result).collect(),
                 };
                 let answer =
                     AddPartitionsToTxnResponse { results_by_topic_v3_and_below: vec![topic], ..Default::default() };
@@ -225,8 +227,10 @@ impl Harness {
             }
             ApiKey::TxnOffsetCommit => {
                 let partition = |partition_index| TxnOffsetCommitResponsePartition { partition_index, error_code };
-                let topic =
-                    TxnOffsetCommitResponseTopic { name: "orders".into(), partitions: (0..8).map(partition).collect() };
+                let topic = TxnOffsetCommitResponseTopic {
+                    name: "orders".into(),
+                    partitions: (0..ANSWERED).map(partition).collect(),
+                };
                 let version = if self.version >= 2 { 5 } else { 3 };
                 let answer = TxnOffsetCommitResponse { topics: vec![topic], ..Default::default() };
                 answer.encode(version, &mut body).expect("fits");
