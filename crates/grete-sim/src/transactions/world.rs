@@ -27,6 +27,11 @@ const PARTITIONS: i32 = 3;
 /// End of faults, and of the simulation.
 const CALM: Nanos = 20 * SECOND;
 const END: Nanos = 120 * SECOND;
+/// Time after the last fault from which on every transaction succeeds, and time that its end takes at most.
+const RECOVERY: Nanos = 8 * SECOND;
+const PROMPT: Nanos = 2 * SECOND;
+/// Time after the last fault at which the writers stop.
+const STOP: Nanos = 16 * SECOND;
 
 #[derive(Debug)]
 enum Happens {
@@ -72,6 +77,9 @@ struct Writer {
     call: CallId,
     /// Number of the transaction.
     number: i64,
+    /// Begin of the transaction, and of the last call.
+    began_at: Nanos,
+    called_at: Nanos,
 }
 
 pub(super) struct Report {
@@ -182,7 +190,15 @@ impl World {
         for topic in [TOPIC, SOURCE] {
             accumulator.lock().unwrap_or_else(PoisonError::into_inner).topic(topic);
         }
-        self.writers.push(Writer { core, accumulator, step: Step::Idle, call: 0, number: 0 });
+        self.writers.push(Writer {
+            core,
+            accumulator,
+            step: Step::Idle,
+            call: 0,
+            number: 0,
+            began_at: 0,
+            called_at: 0,
+        });
         let writer = self.writers.len() - 1;
         self.tell(|| format!("writer {writer} starts"));
         self.post(self.now, Happens::Act(writer));
@@ -410,6 +426,7 @@ impl World {
     fn call(&mut self, writer: usize, call: TransactionCall, step: Step) {
         self.writers[writer].call += 1;
         self.writers[writer].step = step;
+        self.writers[writer].called_at = self.now;
         let id = self.writers[writer].call;
         self.step(writer, ProducerEvent::Transaction(id, call));
     }
@@ -418,7 +435,7 @@ impl World {
     fn act(&mut self, writer: usize) {
         match self.writers[writer].step {
             // The last ones end, so that nothing is open when the records are checked.
-            Step::Idle if self.now < CALM + 5 * SECOND => self.call(writer, TransactionCall::Begin, Step::Beginning),
+            Step::Idle if self.now < CALM + STOP => self.call(writer, TransactionCall::Begin, Step::Beginning),
             Step::Producing(left) => self.produce(writer, left),
             _ => {}
         }
@@ -483,8 +500,10 @@ impl World {
             return;
         }
         self.tell(|| format!("writer {writer}, transaction {number}, {step:?}: {result:?}"));
+        self.check_calm(writer, step, &result);
         match (step, result) {
             (Step::Beginning, Ok(())) => {
+                self.writers[writer].began_at = self.now;
                 let number = self.oracle.begin();
                 let records = 1 + self.rng.below(8);
                 self.writers[writer].number = number;
@@ -505,6 +524,19 @@ impl World {
         }
         let at = self.now + self.rng.below(100) * MILLI;
         self.post(at, Happens::Act(writer));
+    }
+
+    /// Checks that without faults, a call succeeds in time. A stuck batch would otherwise pass as an abort, after its
+    /// `delivery.timeout.ms`.
+    fn check_calm(&self, writer: usize, step: Step, result: &Result<(), TransactionError>) {
+        let Writer { began_at, called_at, number, .. } = self.writers[writer];
+        let (seed, took) = (self.seed, self.now - called_at);
+        if called_at < CALM + RECOVERY || (step != Step::Beginning && began_at < CALM + RECOVERY) {
+            return;
+        }
+        let is_sound = matches!(result, Ok(()) | Err(TransactionError::Fenced { .. }));
+        assert!(is_sound, "seed {seed}: transaction {number}, {step:?}: {result:?}");
+        assert!(took < PROMPT, "seed {seed}: transaction {number}, {step:?} took {} ms", took / MILLI);
     }
 
     fn check(mut self) -> Report {

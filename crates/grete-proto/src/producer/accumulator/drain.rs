@@ -99,6 +99,14 @@ impl Accumulator {
         }
     }
 
+    /// Forgets which partitions were announced as ready. Requires that no batch is left, and that none can be opened.
+    pub(in crate::producer) fn forget_ready(&mut self) {
+        self.ready.clear();
+        for slot in self.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+            slot.announced = false;
+        }
+    }
+
     /// Returns the oldest batch if it has expired.
     pub(in crate::producer) fn expired(&self, now: Nanos) -> Option<(u64, BatchOwner)> {
         self.incomplete.expired(now)

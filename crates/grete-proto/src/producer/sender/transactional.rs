@@ -72,6 +72,12 @@ impl Sender {
     pub(super) fn on_aborted(&mut self, now: Nanos, cause: &Arc<TransactionCause>, out: &mut Vec<SenderAction>) {
         self.wanted.clear();
         self.drop_all(now, &DropCause::Aborted(Arc::clone(cause)), out);
+        // Partitions that waited for `PartitionsAdded` are ready without a batch. The next transaction announces them
+        // again, when it has a batch for them.
+        lock(&self.accumulator).forget_ready();
+        for lane in &mut self.partitions {
+            lane.ready = false;
+        }
     }
 
     /// Emits what the transaction manager must know of this step.
