@@ -5,6 +5,12 @@ from collections.abc import Mapping
 from grete._explain.entry import Entry
 
 CLASSES: Mapping[str, Entry] = {
+    "AbortedDeliveryError": Entry(
+        "The transaction of the record was aborted: by its caller, or because another record or an offset of it "
+        "failed. Readers with `isolation.level=read_committed` never see the record.",
+        "Run the transaction again. The cause is in the message, and in the line `transaction.failed`.",
+        "orders[3]: the record is not committed, because its transaction was aborted: its producer aborted it",
+    ),
     "AuthenticationError": Entry(
         "The brokers refuse the login: a wrong user, password or mechanism, an expired token, or a listener "
         "without SASL.",
@@ -46,6 +52,11 @@ CLASSES: Mapping[str, Entry] = {
         "Make a new client, or keep the first one open for as long as it is used.",
         "this producer is closed; make a new one",
     ),
+    "CommitUnknownError": Entry(
+        "The answer to a commit was lost, and the coordinator refuses to repeat it: the transaction may be committed.",
+        "Read the topics with `isolation.level=read_committed` before doing the work again, then make a new producer.",
+        "the outcome of the commit is unknown: its answer was lost, and then: ...",
+    ),
     "ConfigError": Entry(
         "A setting has an unknown name or a value that cannot be used. It is raised before anything starts.",
         "Correct the setting that the message names; `setting` and `origin` of the error say which one, and where "
@@ -83,6 +94,14 @@ CLASSES: Mapping[str, Entry] = {
         "Produce the type that the message names, or change the declaration of the topic. `field` is the path of "
         "the value.",
         'a value of topic "invoices" is Invoice, not dict: produce a Invoice, or declare the topic with value=dict',
+    ),
+    "FencedError": Entry(
+        "Another producer has started with the same `transactional.id`, or the transaction was open for longer than "
+        "`transaction.timeout.ms`, so that the coordinator has aborted it.",
+        "Stop one of the two, or give each an id of its own. Keep transactions shorter than the timeout. Then make a "
+        "new producer.",
+        'transactional.id "payments-1" was fenced (INVALID_PRODUCER_EPOCH): another producer has started with the same '
+        "transactional.id and has taken over",
     ),
     "FencedInstanceError": Entry(
         "Another process joined the group with the same `group.instance.id`, and this member was removed for good.",
@@ -256,6 +275,27 @@ CLASSES: Mapping[str, Entry] = {
         "Pass `if_not_exists=True`, or choose another name.",
         "create_topics of topic orders: the topic exists already (TOPIC_ALREADY_EXISTS); to accept the existing "
         "topic, pass if_not_exists",
+    ),
+    "TransactionAbortedError": Entry(
+        "A record of the transaction was not delivered, its group has given the partitions to another member, or a "
+        "broker refused a request. Nothing of the transaction is committed.",
+        "Run the transaction again, with the same producer. After a rebalance, other members process the records.",
+        "the transaction was aborted, nothing of it is committed: a record was not delivered: ...; run the transaction "
+        "again",
+    ),
+    "TransactionError": Entry(
+        "Base class of the errors of transactions. Raised itself, the coordinator has refused a request for good, or "
+        "the brokers have no transactions.",
+        "Do what the error code says, and make a new producer.",
+        'transactional.id "payments-1": InitProducerId was refused: INVALID_TRANSACTION_TIMEOUT ...; make a new '
+        "producer (lower transaction.timeout.ms, or raise transaction.max.timeout.ms on the brokers)",
+    ),
+    "TransactionStateError": Entry(
+        "A record is produced outside of a transaction, a second one is begun, or the producer has no "
+        "`transactional.id`.",
+        "Produce inside of `with producer.transaction():`. A producer has one transaction at a time: for several, make "
+        "several producers, each with its own id.",
+        "there is no open transaction: call it inside of `with producer.transaction():`",
     ),
     "UndeliveredError": Entry(
         "A producer was closed before all its records were delivered. `undelivered` counts them by topic.",

@@ -47,4 +47,11 @@ PRODUCERS: Mapping[str, Entry] = {
         "Correct the provider; the traceback shows the place. Jobs were not affected.",
         "the end of pool failed: OSError: [Errno 9] Bad file descriptor",
     ),
+    "transaction.failed": Entry(
+        "A record of the transaction was not delivered, or a broker refused a request: the transaction can only be "
+        "aborted. Its block raises `TransactionAbortedError`.",
+        "Remove the cause that the line names, and run the transaction again.",
+        "the transaction can only be aborted: group g refused the offsets of this member (ILLEGAL_GENERATION): the "
+        "group has rebalanced meanwhile, and other members have the partitions",
+    ),
 }
