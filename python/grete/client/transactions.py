@@ -139,11 +139,15 @@ class TransactionCalls:
         read ValueError. Raises TransactionAbortedError if the group has replaced the consumer.
         """
         positions = _positions(offsets)
+        consumer = group if isinstance(group, Consumer) else None
         if isinstance(group, Consumer):
-            _check_positions(positions, group)
             group = group.group_metadata()
         elif not isinstance(group, GroupMetadata):
             raise TypeError(f"send_offsets takes a Consumer or its group_metadata(), not {type(group).__name__}")
+        if not group.group_id:
+            raise ValueError("send_offsets needs a group: give the consumer the setting group.id")
+        if consumer is not None:
+            _check_positions(positions, consumer)
         member = (group.group_id, group.member_id, group.generation, group.instance_id)
         listed = [(topic, partition, position) for (topic, partition), position in positions.items()]
         self._transaction_call("send_offsets", timeout, member, listed)

@@ -174,7 +174,16 @@ impl TransactionManager {
             // A leader that answers INVALID_PRODUCER_EPOCH may only be late (P41): the coordinator decides, at the abort.
             code => {
                 self.contents.skips_end |= code == Some(ErrorCode::INVALID_PRODUCER_ID_MAPPING);
-                self.fail(cause, out);
+                let is_late = matches!(
+                    code,
+                    Some(
+                        ErrorCode::INVALID_PRODUCER_EPOCH
+                            | ErrorCode::INVALID_TXN_STATE
+                            | ErrorCode::TRANSACTION_ABORTABLE
+                    )
+                );
+                let timed_out = code.filter(|_| is_late).and_then(|code| self.timed_out(now, code));
+                self.fail(timed_out.unwrap_or(cause), out);
             }
         }
     }

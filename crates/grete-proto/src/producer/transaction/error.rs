@@ -47,6 +47,19 @@ pub enum TransactionCause {
         /// Error code of the coordinator.
         code: ErrorCode,
     },
+    /// The coordinator has aborted it, because it was open for too long.
+    #[error(
+        "it was open for {} ms, longer than transaction.timeout.ms ({} ms), so the coordinator has aborted it ({}); keep \
+         transactions shorter, or raise transaction.timeout.ms", .open / MILLI, .timeout / MILLI, .code.name()
+    )]
+    TimedOut {
+        /// Time for which the transaction was open, in nanoseconds.
+        open: Nanos,
+        /// `transaction.timeout.ms`, in nanoseconds.
+        timeout: Nanos,
+        /// Error code of the broker that refused the transaction.
+        code: ErrorCode,
+    },
     /// The producer has failed for good.
     #[error("its producer has failed: {0}")]
     ProducerFailed(Box<TransactionError>),
@@ -60,7 +73,7 @@ impl TransactionCause {
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Undelivered { code, .. } => *code,
-            Self::Refused { code, .. } | Self::MemberReplaced { code, .. } => Some(*code),
+            Self::Refused { code, .. } | Self::MemberReplaced { code, .. } | Self::TimedOut { code, .. } => Some(*code),
             Self::ProducerFailed(error) => error.code(),
             Self::Requested | Self::Closed | Self::OffsetsUnknown => None,
         }

@@ -409,6 +409,12 @@ impl TransactionManager {
         }
     }
 
+    /// Returns the cause of a transaction that was open for longer than the coordinator lets it be; `None`: it was not.
+    fn timed_out(&self, now: Nanos, code: grete_wire::error_code::ErrorCode) -> Option<Arc<TransactionCause>> {
+        let (open, timeout) = (now.saturating_sub(self.contents.began_at), self.timeout);
+        (open >= timeout).then(|| Arc::new(TransactionCause::TimedOut { open, timeout, code }))
+    }
+
     /// Returns the node of the coordinator that a request goes to; `None`: it must be looked up.
     fn coordinator_of(&self, kind: RequestKind) -> Option<NodeId> {
         match kind {

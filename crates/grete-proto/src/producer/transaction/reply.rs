@@ -119,6 +119,15 @@ impl TransactionManager {
             true => ResponseClass::Done,
             false => ResponseClass::from_code(kind, code),
         };
+        // With `transaction.version` 2, the epoch after a timeout is the one after this transaction: the coordinator takes
+        // the commit for the repetition of one that became an abort. An abort gets the new epoch.
+        let is_refused_commit = kind == RequestKind::Commit && code == ErrorCode::INVALID_TXN_STATE;
+        if is_refused_commit
+            && !self.contents.is_end_ambiguous
+            && let Some(cause) = self.timed_out(now, code)
+        {
+            return self.fail(cause, out);
+        }
         match class {
             ResponseClass::Done => {
                 self.retry_at = 0;
