@@ -171,9 +171,7 @@ def test_a_process_that_is_stopped_for_too_long(kafka: KafkaCluster, topic: str,
     assert committed(kafka, topic) == [b"next"]
 
 
-def test_ctrl_c_during_a_commit_leaves_the_commit_going_on(
-    broker: KafkaCluster, proxy: FrameProxy, topic: str
-) -> None:
+def test_ctrl_c_during_a_commit_leaves_the_commit_going_on(broker: KafkaCluster, proxy: FrameProxy, topic: str) -> None:
     with transactional(proxy.address, topic, request_timeout_ms=1000) as producer:
         producer.begin_transaction()
         producer.produce(topic, b"committed")
