@@ -15,10 +15,11 @@ import confluent_kafka.admin
 import pytest
 
 import grete
-from tests.integration.frame_proxy import END_TXN, FrameAction, FrameProxy, always
+from tests.integration.frame_proxy import END_TXN, INIT_PRODUCER_ID, FrameAction, FrameProxy, always, first
 from tests.integration.test_transactions import committed, transactional
 from tests.kafka import KafkaCluster, eventually, java
 from tests.kafka.apache import ApacheCluster
+from tests.kafka.waiting import Deadline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -188,6 +189,35 @@ def test_ctrl_c_during_a_commit_leaves_the_commit_going_on(broker: KafkaCluster,
         with producer.transaction():
             producer.produce(topic, b"next")
     assert committed(broker, topic) == [b"committed", b"next"]
+
+
+def test_a_block_whose_begin_is_cancelled_leaves_nothing_open(
+    broker: KafkaCluster, proxy: FrameProxy, topic: str
+) -> None:
+    """The thread that begins goes on after asyncio has cancelled the wait: what it begins is aborted."""
+    proxy.treat(api=INIT_PRODUCER_ID, answers=first(1, FrameAction.DROP))
+
+    async def main() -> None:
+        async with transactional(proxy.address, topic, request_timeout_ms=1000) as producer:
+
+            async def block() -> None:
+                async with producer.transaction():
+                    raise AssertionError
+
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(block(), 0.3)
+            deadline = Deadline(30.0)
+            while True:
+                try:
+                    async with producer.transaction():
+                        await producer.send(topic, b"next")
+                    break
+                except grete.TransactionStateError:
+                    assert not deadline.over
+                    await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+    assert committed(broker, topic) == [b"next"]
 
 
 def test_a_close_finishes_a_commit_that_ctrl_c_has_left(broker: KafkaCluster, proxy: FrameProxy, topic: str) -> None:

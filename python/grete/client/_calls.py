@@ -29,6 +29,10 @@ class CallThreads:
         call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._threads(), call)
 
+    def start(self, function: Callable[[], Any]) -> None:
+        """Runs the function in a thread, and returns at once."""
+        self._threads().submit(function)
+
     def close(self) -> None:
         """Ends the threads when their calls have ended. A later call starts threads again."""
         with self._lock:

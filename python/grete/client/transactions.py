@@ -1,5 +1,6 @@
 """Transactions of the low-level producer."""
 
+import threading
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, SupportsInt
@@ -48,7 +49,7 @@ class Transaction:
             value.add_note(f"the transaction's abort failed, too: {error}")
 
     async def __aenter__(self) -> Self:
-        await self._producer.begin_transaction_async()
+        await self._producer._begin_unless_cancelled()  # noqa: SLF001
         return self
 
     async def __aexit__(
@@ -153,6 +154,36 @@ class TransactionCalls:
         self._transaction_call("send_offsets", timeout, member, listed)
 
     # ---- the same for asyncio
+
+    async def _begin_unless_cancelled(self) -> None:
+        """Awaits `begin_transaction`. If the wait is cancelled, the transaction is aborted that the thread begins."""
+        import asyncio
+
+        lock = threading.Lock()
+        is_begun = is_abandoned = False
+
+        def begin() -> None:
+            nonlocal is_begun
+            self.begin_transaction()
+            with lock:
+                is_begun = True
+                if not is_abandoned:
+                    return
+            self.abort_transaction()
+
+        try:
+            await self._calls.run(begin)
+        except asyncio.CancelledError:
+            with lock:
+                is_abandoned = True
+                aborts = is_begun
+            if aborts:
+                self._calls.start(self.abort_transaction)
+            raise
+
+    async def init_transactions_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Awaits `init_transactions`, which runs in a thread."""
+        await self._calls.run(self.init_transactions, timeout)
 
     async def begin_transaction_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Awaits `begin_transaction`, which runs in a thread."""
