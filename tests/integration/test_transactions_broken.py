@@ -18,6 +18,7 @@ import grete
 from tests.integration.frame_proxy import END_TXN, INIT_PRODUCER_ID, FrameAction, FrameProxy, always, first
 from tests.integration.test_transactions import committed, transactional
 from tests.kafka import KafkaCluster, eventually, java
+from tests.kafka.admin import LATEST
 from tests.kafka.apache import ApacheCluster
 from tests.kafka.waiting import Deadline
 
@@ -150,7 +151,7 @@ def test_a_process_that_is_stopped_for_too_long(kafka: KafkaCluster, topic: str,
         partition = confluent_kafka.TopicPartition(topic, 0)
 
         def stable_end() -> int:
-            latest = {partition: confluent_kafka.admin.OffsetSpec.latest()}
+            latest = {partition: LATEST}
             level = confluent_kafka.IsolationLevel.READ_COMMITTED
             return int(admin.list_offsets(latest, isolation_level=level)[partition].result(10).offset)
 

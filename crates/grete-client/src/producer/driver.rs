@@ -91,7 +91,7 @@ impl Driver {
                 }
                 ProducerAction::LogEvent(notice) => self.log_events.extend(log_messages::producer_event(&notice)),
                 ProducerAction::Fatal(error) => {
-                    let error = log_messages::fatal_error(&error);
+                    let error = log_messages::fatal_error(&error, &self.shared.principal);
                     self.log_events.push(log_messages::producer_failed(&error));
                     self.shared.fail(error);
                 }

@@ -110,8 +110,8 @@ fn transaction_event(notice: &TransactionLogEvent) -> Option<LogEvent> {
 }
 
 /// Returns the error of a call about transactions.
-pub(super) fn transaction_error(error: &TransactionError) -> ClientError {
-    let message = error.to_string();
+pub(super) fn transaction_error(error: &TransactionError, principal: &Principal) -> ClientError {
+    let message = principal.in_text(&error.to_string());
     match error {
         TransactionError::Aborted(_) | TransactionError::Failed(_) => {
             ClientError::TransactionAborted { message, code: error.code() }
@@ -177,10 +177,10 @@ pub(super) fn producer_failed(error: &ClientError) -> LogEvent {
     LogEvent { level: Level::Error, name: "producer.failed", message: error.to_string(), fields: Vec::new() }
 }
 
-pub(super) fn fatal_error(error: &FatalError) -> ClientError {
+pub(super) fn fatal_error(error: &FatalError, principal: &Principal) -> ClientError {
     match error {
         FatalError::Unusable(fault) => ClientError::unusable(fault),
-        FatalError::Transaction(error) => transaction_error(error),
+        FatalError::Transaction(error) => transaction_error(error, principal),
         FatalError::ProducerId(code) => log_messages::kafka_error("asking for a producer id", *code),
         other => ClientError::Invalid(other.to_string()),
     }

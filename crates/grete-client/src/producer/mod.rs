@@ -241,8 +241,10 @@ impl Producer {
                 message: format!("topic {topic:?} has no partition {partition}: it has {count}, counted from 0"),
             },
             AppendError::Topic(error) => log_messages::topic_error(topic, error.code, &self.inner.principal),
-            AppendError::Fatal(error) => self.inner.fatal().unwrap_or_else(|| log_messages::fatal_error(&error)),
-            AppendError::Transaction(error) => log_messages::transaction_error(&error),
+            AppendError::Fatal(error) => {
+                self.inner.fatal().unwrap_or_else(|| log_messages::fatal_error(&error, &self.inner.principal))
+            }
+            AppendError::Transaction(error) => log_messages::transaction_error(&error, &self.inner.principal),
             AppendError::Closed => self.inner.fatal().unwrap_or(ClientError::Closed { what: "producer" }),
             AppendError::BufferFull => ClientError::BufferFull { topic: topic.into(), limit: self.inner.buffer_memory },
             AppendError::NoMetadata => self.metadata_timeout_error(topic),

@@ -115,7 +115,9 @@ impl Producer {
     pub fn await_transaction(&self, pending: &PendingTransactionCall, deadline: Option<Deadline>) -> TransactionStatus {
         let seen = pending.state.futex.load(Ordering::Acquire);
         if let Some(result) = pending.state.result.get() {
-            return TransactionStatus::Done(result.clone().map_err(|error| transaction_error(&error)));
+            return TransactionStatus::Done(
+                result.clone().map_err(|error| transaction_error(&error, &self.inner.principal)),
+            );
         }
         if let Some(fatal) = self.inner.fatal() {
             return TransactionStatus::Done(Err(fatal));
@@ -149,7 +151,7 @@ impl Producer {
         }
         match pending.state.result.get() {
             None | Some(Err(TransactionError::Cancelled)) => None,
-            Some(result) => Some(result.clone().map_err(|error| transaction_error(&error))),
+            Some(result) => Some(result.clone().map_err(|error| transaction_error(&error, &self.inner.principal))),
         }
     }
 }

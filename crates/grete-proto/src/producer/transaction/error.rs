@@ -27,7 +27,7 @@ pub enum TransactionCause {
         code: Option<ErrorCode>,
     },
     /// A coordinator refused a request with an error that only an abort cures.
-    #[error("{request} was refused: {} {}{}", .code.name(), .code.message(), fmt_partition(.place))]
+    #[error("{request} was refused: {} {}{}", .code.name(), .code.message(), fmt_place(*.code, .place))]
     Refused {
         /// Kafka's name of the request.
         request: &'static str,
@@ -80,8 +80,21 @@ impl TransactionCause {
     }
 }
 
-fn fmt_partition(place: &str) -> String {
-    if place.is_empty() { String::new() } else { format!(" ({place})") }
+/// Formats the topic or group of an error, with the ACL that it lacks.
+fn fmt_place(code: ErrorCode, place: &str) -> String {
+    let topic = place.split('[').next().unwrap_or_default();
+    match code {
+        _ if place.is_empty() => String::new(),
+        ErrorCode::GROUP_AUTHORIZATION_FAILED => {
+            let group = place.strip_prefix("group ").and_then(|rest| rest.split(", ").next()).unwrap_or(place);
+            format!(" ({place}): {}", needed("Read", "group", group))
+        }
+        ErrorCode::TOPIC_AUTHORIZATION_FAILED => match topic.split_once(", ") {
+            Some((_, topic)) => format!(" ({place}): {}", needed("Read", "topic", topic)),
+            None => format!(" ({place}): {}", needed("Write", "topic", topic)),
+        },
+        _ => format!(" ({place})"),
+    }
 }
 
 /// Error of a call, or the reason for which the producer cannot continue.
@@ -207,5 +220,25 @@ fn fmt_fenced(transactional_id: &str, code: ErrorCode, open: Option<Nanos>, time
              transactional.id and has taken over; stop one of the two, or give each its own id. This producer cannot \
              be used any more"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_name_the_acl_that_is_missing() {
+        let text = |code, place: &str| {
+            TransactionCause::Refused { request: "TxnOffsetCommit", code, place: place.into() }.to_string()
+        };
+        let group = ErrorCode::GROUP_AUTHORIZATION_FAILED;
+        for place in ["g", "group g, orders[0]"] {
+            assert!(text(group, place).ends_with("--operation Read --group g"), "{}", text(group, place));
+        }
+        let topic = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
+        assert!(text(topic, "orders[0]").ends_with("--operation Write --topic orders"), "{}", text(topic, "orders[0]"));
+        let read = text(topic, "group g, orders[0]");
+        assert!(read.ends_with("--operation Read --topic orders"), "{read}");
     }
 }
