@@ -35,6 +35,9 @@ fn fate(harness: &mut Harness, call: TransactionCall) -> Fate {
     }
 }
 
+/// Brings a manager to a state.
+type MakeHarness = Box<dyn Fn() -> Harness>;
+
 #[test]
 fn every_call_in_every_state() {
     use Fate::{AlreadyOpen, CommitBegun, Done, Ending, Failed, NotOpen, Waits};
@@ -49,7 +52,7 @@ fn every_call_in_every_state() {
         harness.step(TransactionEvent::BatchFailed(undelivered(None)));
         harness
     };
-    let states: [(&str, Box<dyn Fn() -> Harness>, [Fate; 5]); 7] = [
+    let states: [(&str, MakeHarness, [Fate; 5]); 7] = [
         // Init, Begin, SendOffsets, Commit, Abort
         ("new", Box::new(|| Harness::new(1)), [Waits, Waits, NotOpen, NotOpen, NotOpen]),
         (
