@@ -17,6 +17,9 @@ from grete._sasl import sources, token
 logger = logging.getLogger("grete.client")
 
 _RENEW_AFTER = 0.8
+# Seconds before the end of a short token in which the next one is fetched, but after half of its life. A session ends with
+# its token, and Kafka's brokers refuse two logins within a second: a session of less than a second would make requests wait.
+_LEAST_LEFT = 1.5
 _BACKOFF = 1.0
 _MAX_BACKOFF = 30.0
 # Seconds after which a call of the source is reported as hanging.
@@ -179,7 +182,8 @@ class _Refresher:
         self._lasts = False
         self._fetched_at = time.monotonic()
         self._expires_at = fetched.expires_at
-        return max(_BACKOFF, (fetched.expires_at - time.time()) * _RENEW_AFTER)
+        life = fetched.expires_at - time.time()
+        return max(_BACKOFF, min(life * _RENEW_AFTER, max(life - _LEAST_LEFT, life / 2)))
 
     def _fail(self, reason: str, *, passes: bool) -> None:
         self._failures += 1

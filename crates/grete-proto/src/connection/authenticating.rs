@@ -198,11 +198,20 @@ impl Connection {
         self.renewal = self.config.sasl.as_ref().and_then(|sasl| sasl.renewal(now, session_lifetime_ms));
         if self.state == State::Reauthenticating {
             self.reauthenticates_from = now.saturating_add(REAUTHENTICATION_INTERVAL);
+            self.postpone_renewal(now, session_lifetime_ms);
             self.state = State::Ready;
             self.flush(now, out);
         } else {
             self.become_ready(now, out);
         }
+    }
+
+    /// Moves a renewal that the broker would refuse for another moment to the time when the broker takes the login, or to
+    /// 95 % of the session if the session ends first. Requests go on until then, instead of waiting for the login.
+    fn postpone_renewal(&mut self, now: Nanos, session_lifetime_ms: i64) {
+        let lifetime = u64::try_from(session_lifetime_ms).unwrap_or(0).saturating_mul(MILLI);
+        let last = now.saturating_add(lifetime / 20 * 19);
+        self.renewal = self.renewal.map(|renewal| renewal.max(self.reauthenticates_from.min(last)));
     }
 
     /// Sends a request of the authentication, whose body has about `hint` bytes. Neither a mute nor the limit of the

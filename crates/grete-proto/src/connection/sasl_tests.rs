@@ -339,6 +339,22 @@ fn tokens_of_seconds_are_renewed_without_a_refused_login() {
     }
 }
 
+/// A part of 85 to 95 % of such a session ends before the broker takes the next login.
+#[test]
+fn requests_go_on_until_the_broker_takes_the_next_login() {
+    for seed in 0..20 {
+        let mut world = World::new(Some(password(Mechanism::Plain, "secret")), 1_060, seed);
+        world.run_until(SECOND / 10);
+        while world.now < 20 * SECOND {
+            world.send(metadata());
+            world.run_until(world.now + 2 * MILLI);
+            assert_eq!(world.answered.last(), Some(&world.sent), "seed {seed}: waits at {} ms", world.now / MILLI);
+        }
+        assert!(world.closed.is_none(), "seed {seed}: {:?}", world.closed);
+        assert!((19..=22).contains(&world.logins), "seed {seed}: {} logins", world.logins);
+    }
+}
+
 #[test]
 fn a_new_login_that_fails_closes_the_connection() {
     let store = Arc::new(TokenStore::default());
