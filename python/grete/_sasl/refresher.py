@@ -17,8 +17,9 @@ from grete._sasl import sources, token
 logger = logging.getLogger("grete.client")
 
 _RENEW_AFTER = 0.8
-# Seconds before the end of a short token in which the next one is fetched, but after half of its life. A session ends with
-# its token, and Kafka's brokers refuse two logins within a second: a session of less than a second would make requests wait.
+# Seconds before the end of a short token in which the next one is fetched, but after half of its life. A session ends
+# with its token, and Kafka's brokers refuse two logins within a second: a session of less than a second would make
+# requests wait.
 _LEAST_LEFT = 1.5
 _BACKOFF = 1.0
 _MAX_BACKOFF = 30.0
