@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from confluent_kafka import TopicPartition
 
 import grete
 from grete.client import Admin, GroupListing, Lag, NewTopic, Reset
@@ -282,6 +283,18 @@ def test_lag_is_how_far_a_group_is_behind(admin: Admin, kafka: KafkaCluster, top
     lag = admin.lag(group)
     assert lag == {(topic, 0): Lag(30, 100), (topic, 1): Lag(100, 100)}
     assert [found.lag for found in lag.values()] == [70, 0]
+
+
+def test_lag_of_an_assigned_partition_without_a_committed_offset_is_none(
+    admin: Admin, kafka: KafkaCluster, topic: str, group: str
+) -> None:
+    kafka.create_topic(topic, partitions=2)
+    fill(kafka.bootstrap_servers, topic, 200, partitions=2)
+    with member(kafka, topic, group, "classic") as consumer:
+        assert admin.lag(group) == {(topic, 0): Lag(None, 100), (topic, 1): Lag(None, 100)}
+        consumer.commit(offsets=[TopicPartition(topic, 1, 40)], asynchronous=False)
+        lag = admin.lag(group)
+        assert {partition: found.lag for (_, partition), found in lag.items()} == {0: None, 1: 60}
 
 
 def test_resets_offsets_to_every_kind_of_place(admin: Admin, kafka: KafkaCluster, topic: str, group: str) -> None:

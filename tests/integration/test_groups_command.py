@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from tests.integration.administration import PROTOCOLS, member
 from tests.integration.commands import GRETE, grete
@@ -169,10 +170,36 @@ def test_lag_is_one_line_a_group(kafka: KafkaCluster, filled: str, group: str) -
     assert grete(kafka, "lag", group).out == line
     assert line in grete(kafka, "lag").out
     (row,) = grete(kafka, "lag", group, "--json").rows
-    assert row == {"group": group, "lag": 70, "topics": [filled], "partitions": 2}
+    assert row == {"group": group, "lag": 70, "topics": [filled], "partitions": 2, "unknown": 0}
     unknown = grete(kafka, "lag", f"{group}-none")
     assert (unknown.status, unknown.out) == (1, "")
     assert f"{group}-none" in unknown.err
+
+
+def test_lag_without_a_committed_offset_is_unknown(kafka: KafkaCluster, filled: str, group: str) -> None:
+    with member(kafka, filled, group, "classic") as consumer:
+        why = f"(2 partitions of {filled}; unknown: no committed offset)"
+        assert grete(kafka, "lag", group).out == f"{group}  lag -  {why}\n"
+        assert f"{group}  lag -  {why}\n" in grete(kafka, "lag").out, "a group that has only members is listed"
+        (row,) = grete(kafka, "lag", group, "--json").rows
+        assert row == {"group": group, "lag": None, "topics": [filled], "partitions": 2, "unknown": 2}
+
+        consumer.commit(offsets=[TopicPartition(filled, 0, 40)], asynchronous=False)
+        line = f"{group}  lag 60  (2 partitions of {filled}; unknown in {filled}[1]: no committed offset)\n"
+        assert grete(kafka, "lag", group).out == line
+        (row,) = grete(kafka, "lag", group, "--json").rows
+        assert (row["lag"], row["unknown"]) == (60, 1)
+        consumer.commit(offsets=[TopicPartition(filled, 1, 100)], asynchronous=False)
+        assert grete(kafka, "lag", group, "--json").rows[0]["unknown"] == 0
+
+
+def test_lag_of_a_group_without_offsets_and_members_is_unknown(kafka: KafkaCluster, filled: str, group: str) -> None:
+    with member(kafka, filled, group, "classic"):
+        pass  # a member that left: the group is empty, and stays for a while
+    done = grete(kafka, "lag", group)
+    assert done.out == f"{group}  lag -  (unknown: no committed offset, and no partition assigned)\n"
+    (row,) = grete(kafka, "lag", group, "--json").rows
+    assert row == {"group": group, "lag": None, "topics": [], "partitions": 0, "unknown": 0}
 
 
 def test_lag_is_watched_until_ctrl_c(kafka: KafkaCluster, filled: str, group: str, tmp_path: Path) -> None:

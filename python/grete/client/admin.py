@@ -2,8 +2,10 @@
 
 import contextlib
 import functools
+import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -20,7 +22,15 @@ from grete.client.acls import AclBinding, AclFilter, binding_from_native, bindin
 from grete.client.cluster import Broker, Cluster, ConfigEntry
 from grete.client.groups import GroupDescription, GroupListing, Lag, Reset, group_from_native
 from grete.client.topics import ConfigValue, NewTopic, TopicDescription, config_texts, topic_from_native
-from grete.errors import ClosedError, ConfigError, ForkedClientError, PartialResultError
+from grete.errors import (
+    AuthorizationError,
+    ClosedError,
+    ConfigError,
+    ForkedClientError,
+    PartialResultError,
+    UnknownGroupError,
+    UnknownTopicError,
+)
 from grete.instrumentation.emit import log_native_events
 
 logger = logging.getLogger("grete.client")
@@ -378,9 +388,28 @@ class Admin:
             return {(topic, partition): offset for topic, partition, offset in native.committed(group, timeout)}
 
     def lag(self, group: str, *, timeout: float | None = _TIMEOUT) -> dict[tuple[str, int], Lag]:
-        """Returns the lag of a group in each partition that it has committed an offset of."""
+        """Returns the lag of a group in each partition that it has committed an offset of, or that a member has.
+
+        A partition without a committed offset has `committed` and `lag` None: only the consumer knows where it begins
+        (`auto.offset.reset`). A group that has neither offsets nor members, or that does not exist, gives an empty
+        dict, which is no lag of 0.
+        """
+        left = _time_left(timeout)
         with self._logged() as native:
-            return {(topic, at): Lag(committed, end) for topic, at, committed, end in native.lag(group, timeout)}
+            lags = {(topic, at): Lag(committed, end) for topic, at, committed, end in native.lag(group, left())}
+        try:
+            members = self.describe_group(group, timeout=left()).members
+        except UnknownGroupError:
+            return lags
+        uncommitted = sorted({partition for member in members for partition in member.partitions} - set(lags))
+        for topic, partitions in itertools.groupby(uncommitted, key=lambda partition: partition[0]):
+            places: list[tuple[str, int, OffsetSpec]] = [(*partition, "latest") for partition in partitions]
+            try:
+                ends: Mapping[tuple[str, int], int] = self.offsets(places, timeout=left())
+            except (UnknownTopicError, AuthorizationError):  # deleted meanwhile, or not ours to describe
+                ends = {}
+            lags.update({(topic, at): Lag(None, ends.get((topic, at))) for _, at, _ in places})
+        return lags
 
     def offsets(
         self, places: Iterable[tuple[str, int, OffsetSpec]], *, timeout: float | None = _TIMEOUT
@@ -495,6 +524,14 @@ class Admin:
         finally:
             with contextlib.suppress(ForkedClientError):
                 self._log(self._native.drain_log_events())
+
+
+def _time_left(timeout: float | None) -> Callable[[], float | None]:
+    """Returns a function that says how many seconds of `timeout` are left; None: no limit."""
+    if timeout is None:
+        return lambda: None
+    end = time.monotonic() + timeout
+    return lambda: max(0.0, end - time.monotonic())
 
 
 def _names(method: str, names: Iterable[str], what: str = "topic") -> list[str]:

@@ -76,15 +76,19 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Lag of a group in a partition. `end` and `lag` are None if the partition does not exist any more."""
+    """Lag of a group in a partition.
 
-    committed: int
+    `committed` is None if the group has committed no offset of a partition that a member has; `end` is None if the
+    partition does not exist any more, or may not be described. `lag` is None in both cases.
+    """
+
+    committed: int | None
     end: int | None
 
     @property
     def lag(self) -> int | None:
-        """Number of offsets still to read."""
-        return None if self.end is None else max(0, self.end - self.committed)
+        """Number of offsets still to read. None: unknown, because the committed offset or the end is."""
+        return None if self.end is None or self.committed is None else max(0, self.end - self.committed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import click
 from grete._cli.session import AdminSession, admin_command
 from grete._cli.terminal import output
 from grete._cli.terminal.table import Styled
-from grete.client import GroupDescription, MemberDescription
+from grete.client import GroupDescription, Lag, MemberDescription
 from grete.errors import PartialResultError
 
 _FIELDS = ("topic", "partition", "committed", "end", "lag", "member")
@@ -71,15 +71,10 @@ def _partitions(session: AdminSession, group: GroupDescription) -> list[Row]:
     """Returns topic, partition, committed, end, lag and member of all partitions that are committed or assigned."""
     owners = {partition: member for member in group.members for partition in member.partitions}
     lags = session.admin.lag(group.group, timeout=session.timeout)
-    uncommitted = sorted(set(owners) - set(lags))
-    ends = session.admin.offsets([(*partition, "latest") for partition in uncommitted], timeout=session.timeout)
     rows: list[Row] = []
     for partition in sorted({*lags, *owners}):
-        lag = lags.get(partition)
-        if lag is None:
-            rows.append((*partition, None, ends[partition], None, owners[partition]))
-        else:
-            rows.append((*partition, lag.committed, lag.end, lag.lag, owners.get(partition)))
+        lag = lags.get(partition, Lag(None, None))  # absent: assigned since the group was described
+        rows.append((*partition, lag.committed, lag.end, lag.lag, owners.get(partition)))
     return rows
 
 
