@@ -1,5 +1,6 @@
 """Many workers on one partition: movements of an account stay in order, accounts do not wait for each other.
 
+    export GRETE_KAFKA_BOOTSTRAP_SERVERS=localhost:9092
     grete topics create movements --partitions 1
     grete topics create movements.dlq --partitions 1
     grete run examples.accounts:app
@@ -14,7 +15,7 @@ from collections import Counter
 
 import grete
 
-app = grete.App("accounts-example", kafka={"bootstrap.servers": "localhost:9092"}, workers=4)
+app = grete.App("accounts-example", workers=4)
 logger = logging.getLogger("accounts")
 
 # Several threads book at once, though never on the same account.

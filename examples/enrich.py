@@ -3,6 +3,7 @@
 As many wait for the service as there are keys at work, on one event loop in one thread. What the service cannot do now
 is tried again; the next topic has a record before this one's is committed.
 
+    export GRETE_KAFKA_BOOTSTRAP_SERVERS=localhost:9092
     grete topics create signups --partitions 2
     grete topics create signups.dlq --partitions 1
     grete topics create members --partitions 2
@@ -18,7 +19,7 @@ from typing import Any, TypedDict
 
 import grete
 
-app = grete.App("enrich-example", kafka={"bootstrap.servers": "localhost:9092"})
+app = grete.App("enrich-example")
 
 CURRENCIES = {"GB": "GBP", "FR": "EUR", "US": "USD"}
 

@@ -1,5 +1,6 @@
 """An App that one can look into: what listeners hear, and what they make of it.
 
+    export GRETE_KAFKA_BOOTSTRAP_SERVERS=localhost:9092
     grete topics create payments --partitions 2
     grete topics create payments.dlq --partitions 1
     grete run examples.observe:app --log-level debug --probes 8080
@@ -20,7 +21,7 @@ from grete.instrumentation import Event
 from grete.instrumentation.dogstatsd import DogStatsD
 from grete.instrumentation.job_logger import JobLogger
 
-app = grete.App("observe-example", kafka={"bootstrap.servers": "localhost:9092"}, workers=2, statistics_interval="5s")
+app = grete.App("observe-example", workers=2, statistics_interval="5s")
 logger = logging.getLogger("observe-example")
 
 # A custom event. `if CHARGED` costs a few nanoseconds without a listener.

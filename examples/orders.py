@@ -1,7 +1,8 @@
 """A small App: totals per customer from a topic of JSON orders; what cannot be processed goes to a dead letter topic.
 
-Run it against a broker on this machine, and give it something to do (it needs `pip install "grete[msgspec]"`):
+Run it against a broker, and give it something to do (it needs `pip install "grete[msgspec]"`):
 
+    export GRETE_KAFKA_BOOTSTRAP_SERVERS=localhost:9092
     grete topics create orders --partitions 8
     grete topics create orders.dlq --partitions 1
     grete topics create clicks --partitions 2
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 
 import grete
 
-app = grete.App("orders-example", kafka={"bootstrap.servers": "localhost:9092"}, workers=2)
+app = grete.App("orders-example", workers=2)
 logger = logging.getLogger("orders")
 
 

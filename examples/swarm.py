@@ -1,7 +1,8 @@
 """A handler that computes, in several processes that share what was loaded once.
 
-Run it against a broker on this machine, and watch it:
+Run it against a broker, and watch it:
 
+    export GRETE_KAFKA_BOOTSTRAP_SERVERS=localhost:9092
     grete topics create baskets --partitions 8
     grete swarm examples.swarm:app --nodes 2
     echo 'ada {"items": [1, 2, 3]}' | grete produce baskets --key-separator ' '
@@ -22,7 +23,6 @@ ITEMS = 1_000_000
 
 app = grete.App(
     "swarm-example",
-    kafka={"bootstrap.servers": "localhost:9092"},
     workers=2,
     # A call that takes longer has hung: its node's stacks are written down, and the node is replaced.
     handler_timeout="30s",

@@ -2,6 +2,7 @@
 
 One process, one event loop. Records are handled as long as the server answers (it needs `pip install fastapi uvicorn`):
 
+    export GRETE_KAFKA_BOOTSTRAP_SERVERS=localhost:9092
     grete topics create orders --partitions 2
     uvicorn examples.web_fastapi:api
     curl -X POST localhost:8000/orders -H 'content-type: application/json' -d '{"customer": "ada", "amount": 3}'
@@ -19,7 +20,7 @@ import grete
 import grete.asgi
 from grete.client import Producer
 
-app = grete.App("web-example", kafka={"bootstrap.servers": "localhost:9092"})
+app = grete.App("web-example")
 api = FastAPI(lifespan=grete.asgi.lifespan(app))
 
 Kafka = Annotated[Producer, Depends(grete.asgi.producer(app))]

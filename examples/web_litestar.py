@@ -1,6 +1,7 @@
 """The same service on Litestar: its lifespan and its dependencies (it needs `pip install litestar uvicorn`).
 
-uvicorn examples.web_litestar:api
+    export GRETE_KAFKA_BOOTSTRAP_SERVERS=localhost:9092
+    uvicorn examples.web_litestar:api
 """
 
 import json
@@ -15,7 +16,7 @@ from litestar.params import JSONBody
 import grete
 import grete.asgi
 
-app = grete.App("litestar-example", kafka={"bootstrap.servers": "localhost:9092"})
+app = grete.App("litestar-example")
 
 
 @dataclass

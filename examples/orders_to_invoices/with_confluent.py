@@ -5,6 +5,7 @@ One thread polls, calls the handler, waits for the invoices of the batch, and co
 
 import asyncio
 import json
+import os
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -15,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from fastapi import FastAPI, Response
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-SERVERS = {"bootstrap.servers": "localhost:9092"}
+SERVERS = {"bootstrap.servers": os.environ.get("KAFKA", "localhost:9092")}
 Headers = dict[str, str | bytes | None]
 
 

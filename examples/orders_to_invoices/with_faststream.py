@@ -5,6 +5,7 @@ partition. Offsets are committed by the consumer's own timer, and a dead letter 
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -45,7 +46,8 @@ class RetryThenDeadLetter(BaseMiddleware):
 
 
 registry = CollectorRegistry()
-router = KafkaRouter("localhost:9092", middlewares=[KafkaPrometheusMiddleware(registry=registry), RetryThenDeadLetter])
+SERVERS = os.environ.get("KAFKA", "localhost:9092")
+router = KafkaRouter(SERVERS, middlewares=[KafkaPrometheusMiddleware(registry=registry), RetryThenDeadLetter])
 invoices = router.publisher("invoices")
 
 

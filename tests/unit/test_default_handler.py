@@ -34,6 +34,12 @@ def test_a_script_without_logging_shows_that_it_runs() -> None:
     assert text.count('App "billing" has stopped') == 1
 
 
+def test_one_worker_is_one() -> None:
+    scaled = "threading.Timer(0.0, lambda: (app.scale(1), app.stop())).start()\nwith app.running():\n    pass\n"
+    text = stderr_of("app.override({'workers': 1})\n", scaled)
+    assert "group billing; 1 worker\n" in text
+
+
 def test_an_app_that_runs_twice_writes_each_line_once() -> None:
     assert stderr_of("", RUN).count('App "billing" has stopped') == 2
 

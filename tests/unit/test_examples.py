@@ -4,12 +4,37 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 
 import pytest
 
 from examples import accounts, enrich, observe, orders
 from grete import DecodeError
+from grete._config import layers
 from grete._routing.routes import Route
+
+
+EXAMPLES = Path(accounts.__file__).parent
+SINGLE_FILES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", SINGLE_FILES)
+def test_the_environment_names_the_brokers_of_a_single_file(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRETE_KAFKA_BOOTSTRAP_SERVERS", "elsewhere:9093")
+    app = importlib.import_module(f"examples.{name}").app
+    monkeypatch.setattr(app, "_command_line", layers.Layer())  # another test of this process may have set it
+    assert app.settings().kafka["bootstrap.servers"].value == "elsewhere:9093"
+    assert "export GRETE_KAFKA_BOOTSTRAP_SERVERS=" in (EXAMPLES / f"{name}.py").read_text()
+
+
+def test_no_example_has_an_address_that_the_environment_cannot_change() -> None:
+    found = [
+        f"{path.relative_to(EXAMPLES)}: {line.strip()}"
+        for path in EXAMPLES.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if "localhost:9092" in line and "environ" not in line and "export " not in line
+    ]
+    assert found == []
 
 
 def declared(route: Route) -> tuple[tuple[str, ...], str, bool, str, str | None]:
@@ -52,6 +77,7 @@ def test_an_app_that_one_can_look_into_has_listeners_of_its_own_and_of_others() 
 def test_a_swarm_loads_once_what_its_nodes_share(monkeypatch: pytest.MonkeyPatch) -> None:
     # One of its own: another test of this process may have run the App, and so loaded the prices.
     monkeypatch.delitem(sys.modules, "examples.swarm", raising=False)
+    monkeypatch.setenv("GRETE_KAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
     swarm = importlib.import_module("examples.swarm")
     (route,) = swarm.app.routes
     assert declared(route) == (("baskets",), "class", False, "partition", None)

@@ -302,6 +302,24 @@ def test_twenty_records_with_three_attempts_are_two_hundred_lines_and_not_a_thou
     assert 20 * sum(lines_of(attempt) for attempt in (1, 2, 3)) <= 200
 
 
+def test_a_dead_letter_has_no_link_to_pydantics_site() -> None:
+    class Order(pydantic.BaseModel):
+        amount: int
+        name: str
+
+    app = grete.App("strict")
+
+    @app.consumer("orders", payload=Order, dead_letter="orders.dlq")
+    def charge(order: Order) -> None:
+        raise AssertionError(order)
+
+    (letter,) = testing.consume(app, "orders", [b'{"amount": "many"}']).dead
+    assert "Input should be a valid integer" in letter.error_message
+    assert "Field required" in letter.error_message
+    assert "further information" not in letter.error_message
+    assert letter.error_message.splitlines()[-1].strip(), "and no empty line in its place"
+
+
 def test_a_traceback_has_the_users_frames_alone(caplog: pytest.LogCaptureFixture) -> None:
     def charge(message: grete.Message) -> None:
         raise ValueError(message.offset)

@@ -68,6 +68,13 @@ def test_a_crash_loop_is_reported_once_and_ends_with_a_life_that_lasts() -> None
     assert not swarm.node.looping
 
 
+def test_one_early_death_is_one() -> None:
+    swarm = DrivenManager(Limits(crash_loop_after=1))
+    swarm.manager.on_forked(98.0, 0, 100)
+    swarm.manager.on_exited(98.5, 0, 1)
+    assert "node 0 is in a crash loop: 1 early death in a row" in swarm.take_event("swarm.crash_loop").text
+
+
 def test_when_every_node_loops_the_rest_stops_and_the_status_is_1() -> None:
     swarm = DrivenManager(Limits(crash_loop_after=2))
     manager = swarm.manager

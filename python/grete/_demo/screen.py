@@ -8,6 +8,7 @@ import rich.text
 
 from grete._demo.claims import Claim, Result
 from grete._demo.picture import Counter, Picture
+from grete._plural import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _node(node: "NodeStatus") -> tuple[rich.text.Text, str, str]:
         wait = f", starts in {node['restart_in']:.1f} s" if node["restart_in"] is not None else ""
         return state, "-", f"{node['last_death']}{wait}"
     partitions = sum(node["lanes"].values())
-    return state, f"process {node['pid']}", f"{partitions} partitions, lag {node['lag'] or 0:,}"
+    return state, f"process {node['pid']}", f"{counted(partitions, 'partition')}, lag {node['lag'] or 0:,}"
 
 
 def _claims(claims: list[Claim]) -> rich.table.Table:

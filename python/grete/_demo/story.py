@@ -13,6 +13,7 @@ from grete._demo.children import NODES, Failure, spawn
 from grete._demo.claims import Claim, ClaimFailedError, Result
 from grete._demo.stage import DEAD_LETTERS, GROUP, TOPICS, Stage
 from grete._dlq import header_names
+from grete._plural import counted, plural
 from grete.errors import GreteError
 
 TYPE_CHECKING = False
@@ -90,7 +91,7 @@ class Story:
             raise ClaimFailedError("no other order was handled between the attempts")
         attempts = sum(self._is_poison(failure) for failure in self._stage.swarm.failures)
         if attempts != ATTEMPTS:
-            raise ClaimFailedError(f"{attempts} attempts instead of {ATTEMPTS}")
+            raise ClaimFailedError(f"{counted(attempts, 'attempt')} instead of {ATTEMPTS}")
         return f"{attempts} attempts in {last['at'] - first['at']:.1f} s, {others:,} others meanwhile"
 
     def _dead_letter(self) -> str:
@@ -179,7 +180,7 @@ class Story:
         if status != 0:
             raise ClaimFailedError("it did not end in time" if status is None else f"exit status {status}")
         if members := self._stage.broker.members(GROUP):
-            raise ClaimFailedError(f"{len(members)} members have not left the group")
+            raise ClaimFailedError(f"{len(members)} {plural(len(members), 'member has', 'members have')} not left the group")
         return "exit status 0, the group is empty"
 
     # Conditions of the steps

@@ -13,6 +13,7 @@ from grete._config.latency import fetch_settings, smallest
 from grete._config.layers import Config
 from grete._config.static_membership import SETTING as INSTANCE
 from grete._lifecycle.hooks import Lifecycle
+from grete._plural import counted
 from grete._process import exit_hooks, forks
 from grete._process.node import NodeContext, unblock_signals
 from grete._processing.engine.engine import Engine
@@ -131,7 +132,7 @@ class Runner:
         engine = self._engine
         if engine is not None:
             engine.scale(workers)
-            self._emit(logging.INFO, "app.scaled", "%d workers from now on", workers, fields={"workers": workers})
+            self._emit(logging.INFO, "app.scaled", "%s from now on", counted(workers, "worker"), fields={"workers": workers})
 
     def statistics(self) -> dict[str, Any]:
         """See `App.statistics`."""
@@ -277,11 +278,11 @@ class Runner:
         self._emit(
             logging.INFO,
             "app.running",
-            'App "%s" runs: %s; group %s; %d workers',
+            'App "%s" runs: %s; group %s; %s',
             self._name,
             ", ".join(topics) or "no route is pinned to this node; it only waits",
             ", ".join(self._groups) or "none",
-            self._config["workers"],
+            counted(self._config["workers"], "worker"),
             fields={"app": self._name, "node": self._node_id, "topics": topics, "groups": list(self._groups)},
         )
 

@@ -57,7 +57,7 @@ def not_ready(node: NodeState) -> EmitEvent:
 
 
 def recovered(node: NodeState) -> EmitEvent:
-    text = f"{_label(node)} has recovered after {node.short_lives} early deaths in a row"
+    text = f"{_label(node)} has recovered after {counted(node.short_lives, 'early death')} in a row"
     return EmitEvent("swarm.node.recovered", INFO, text, {**_ids(node), "lives": node.short_lives})
 
 

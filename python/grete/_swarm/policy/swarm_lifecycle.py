@@ -191,7 +191,7 @@ class SwarmLifecycle:
     def _on_crash_loop(self, now: float, node: NodeState) -> None:
         """Logs that the node is in a crash loop. Stops the swarm when all nodes are."""
         text = (
-            f"node {node.id} is in a crash loop: {node.short_lives} early deaths in a row, the last one: "
+            f"node {node.id} is in a crash loop: {counted(node.short_lives, 'early death')} in a row, the last one: "
             f"{node.last_death}; it is started again all the same"
         )
         self._emit("swarm.crash_loop", ERROR, text, node=node.id, lives=node.short_lives, last_death=node.last_death)

@@ -15,7 +15,7 @@ MAX_TEXT = 16_384
 _MAX_LINE = 500
 # Modules whose errors say in their text all that is wrong with a value: a traceback shows only the library's frames.
 _DECODING_LIBRARIES = ("msgspec", "pydantic_core", "json", "fastavro", "jsonschema", "google")
-# pydantic ends each of its errors with a link.
+# Beginning of the line with which pydantic ends each of its errors.
 _LINK = "For further information visit https://errors.pydantic.dev/"
 
 
@@ -26,9 +26,15 @@ def class_name(error: BaseException) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Returns the error's text, which can be encoded as UTF-8: lone surrogates are escaped. Its `__str__` may raise."""
+    """Returns the error's text, which can be encoded as UTF-8: lone surrogates are escaped. Its `__str__` may raise.
+
+    pydantic's lines with links are left out, because they fill log lines and headers of dead letters.
+    """
     try:
-        return _encodable(truncate(str(error), MAX_TEXT))
+        text = str(error)
+        if _LINK in text:
+            text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(_LINK))
+        return _encodable(truncate(text, MAX_TEXT))
     except Exception as another:
         return f"<its text is not available: {type(another).__name__}>"
 
@@ -49,7 +55,7 @@ def summarize(error: BaseException) -> str:
         # The line begins with the record. The text would repeat it.
         text = text.removeprefix(f"{error.topic}[{error.partition}] offset {error.offset} ")
     lines = (line.strip() for line in text.splitlines())
-    line = " ".join(line for line in lines if line and not line.startswith(_LINK))
+    line = " ".join(line for line in lines if line)
     return truncate(one_line(f"{class_name(error)}: {line}" if line else class_name(error)), _MAX_LINE)
 
 

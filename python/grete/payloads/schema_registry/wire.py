@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
+from grete._plural import counted
 from grete.errors import ConfigError
 
 _ID_PREFIX = struct.Struct(">BI")
@@ -54,7 +55,7 @@ def strip_prefix(value: bytes, part: str = "value") -> tuple[SchemaId, bytes]:
         return UUID(bytes=bytes(value[1:_GUID_SIZE])), value[_GUID_SIZE:]
     begins = f"begins with byte {value[0]}" if value else "is empty"
     if value and value[0] in (_ID_MAGIC, _GUID_MAGIC):
-        begins = f"has {len(value)} bytes only"
+        begins = f"has {counted(len(value), 'byte')} only"
     raise ValueError(
         f"the {part} {begins}: a {part} with a schema registry begins with byte 0 and four bytes of schema id; "
         "was it written without one?"
