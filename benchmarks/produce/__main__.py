@@ -34,6 +34,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--records", type=int, default=RECORDS, help="per run of the throughput part")
     parser.add_argument("--sync-records", type=int, default=SYNC_RECORDS, help="per run of the sync part")
     parser.add_argument("--bootstrap", help="an existing single-node broker; it is not made to hang")
+    parser.add_argument("--tls", action="store_true", help="sync over TLS, the clients that can; writes produce_tls.*")
     parser.add_argument("--broker-core", type=int, default=0)
     parser.add_argument("--client-core", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds per process")
@@ -44,6 +45,10 @@ def parse() -> argparse.Namespace:
         unknown = set(wanted.split(",") if wanted else ()) - set(there)
         if unknown:
             parser.error(f"unknown {what} {min(unknown)}: choose from {', '.join(there)}")
+    if options.tls and options.bootstrap:
+        parser.error("--tls starts a broker of its own: leave --bootstrap out")
+    if options.tls and options.parts not in ("sync", ",".join(PARTS)):
+        parser.error("--tls measures the part sync alone: leave --parts out")
     return options
 
 
@@ -57,13 +62,14 @@ def main() -> int:
     options = parse()
     cores = Cores(options.broker_core, options.client_core)
     cores.check()
-    parts = options.parts.split(",")
-    with broker(options.bootstrap, cores.broker) as kafka:
-        facts = {**results.circumstances(kafka), "cores": asdict(cores)}
+    parts = ["sync"] if options.tls else options.parts.split(",")
+    with broker(options.bootstrap, cores.broker, options.tls) as kafka:
+        facts = {**results.circumstances(kafka), "cores": asdict(cores), "tls": options.tls}
         driver = Driver(kafka, cores, options.timeout)
         driver.warm_up_broker()
         if "sync" in parts:
-            driver.measure_sync(chosen(SYNC, options.clients), options.rounds, options.sync_records)
+            clients = [client for client in chosen(SYNC, options.clients) if client.over_tls or not options.tls]
+            driver.measure_sync(clients, options.rounds, options.sync_records)
         if "throughput" in parts:
             clients = chosen(THROUGHPUT, options.clients)
             for number in range(1, options.rounds + 1):
@@ -74,9 +80,10 @@ def main() -> int:
             for waiter in chosen(waiting.WAITERS, options.clients):
                 waiting.measure(driver, waiter, hang, go_on)
     measured = driver.found
+    name = "produce_tls" if options.tls else "produce"
     page = report.markdown(facts, measured, options.rounds, options.records)
     print(page)
-    paths = results.write(options.out, "produce", report.data(facts, measured), page, report.plot(facts, measured))
+    paths = results.write(options.out, name, report.data(facts, measured), page, report.plot(facts, measured))
     say(f"written: {', '.join(map(str, paths))}")
     return int(bool(measured.failures) or any(result.missed for result in report.check_targets(measured)))
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from benchmarks.common.broker import Broker, Tls
 from benchmarks.common.build import c_program, floor_program, go_program, java_command
 
 VALUE_BYTES = 100
@@ -33,17 +34,29 @@ class Client:
     extra: tuple[str, ...] = ()
     # A client that takes minutes is run in the first rounds only.
     rounds: int | None = None
+    # How it connects to a broker over TLS; None: it is not measured there.
+    over_tls: Callable[[Tls], list[str]] | None = None
 
-    def command(self, bootstrap: str, topic: str, partitions: int, records: int) -> list[str]:
+    def command(self, broker: Broker, topic: str, partitions: int, records: int) -> list[str]:
         """The whole command line."""
         counted = min(records, self.limit or records)
+        tls = self.over_tls(broker.tls) if broker.tls and self.over_tls else []
+        bootstrap = broker.tls.bootstrap if broker.tls else broker.bootstrap
         common = [bootstrap, topic, *map(str, (partitions, self.warm_up, counted, VALUE_BYTES))]
         settings = [f"{name}={value}" for name, value in self.settings.items()]
-        return [*self.program(), *common, *self.extra, *settings]
+        return [*self.program(), *common, *self.extra, *settings, *tls]
 
 
 def _python(module: str) -> Callable[[], list[str]]:
     return lambda: [sys.executable, "-m", f"benchmarks.produce.clients.{module}"]
+
+
+def _librdkafka_names(tls: Tls) -> list[str]:
+    return ["security.protocol=SSL", f"ssl.ca.location={tls.authority}"]
+
+
+def _java_names(tls: Tls) -> list[str]:
+    return ["security.protocol=SSL", "ssl.truststore.type=PEM", f"ssl.truststore.location={tls.authority}"]
 
 
 SAFE = {"acks": "all", "enable.idempotence": "true"}
@@ -53,7 +66,16 @@ AT_ONCE = {**SAFE, "linger.ms": "0"}
 def _grete_sync(name: str, mode: str, title: str, limit: int | None = None, rounds: int | None = None) -> Client:
     settings = {**AT_ONCE, "mode": mode}
     warm_up = WARM_UP if mode != "sleep" else 2
-    return Client(name, _python("grete_sync"), {"only": title}, settings, limit=limit, warm_up=warm_up, rounds=rounds)
+    return Client(
+        name,
+        _python("grete_sync"),
+        {"only": title},
+        settings,
+        limit=limit,
+        warm_up=warm_up,
+        rounds=rounds,
+        over_tls=_librdkafka_names if mode == "sync" else None,
+    )
 
 
 _sync = (
@@ -62,6 +84,7 @@ _sync = (
         lambda: [str(floor_program()), "produce"],
         {"only": "floor: raw blocking socket"},
         note="idempotent batches of one record, acks=all",
+        over_tls=lambda tls: [str(tls.authority)],
     ),
     _grete_sync("grete", "sync", "Grete, produce_sync"),
     _grete_sync("grete-wait", "wait", "Grete, produce().wait()"),
@@ -72,12 +95,14 @@ _sync = (
         _python("confluent_sync"),
         {"only": "confluent-kafka, produce + flush()"},
         {**AT_ONCE, "mode": "flush"},
+        over_tls=_librdkafka_names,
     ),
     Client(
         "confluent-poll",
         _python("confluent_sync"),
         {"only": "confluent-kafka, produce + poll until reported"},
         {**AT_ONCE, "mode": "poll"},
+        over_tls=_librdkafka_names,
     ),
     Client(
         "franz",
@@ -93,6 +118,7 @@ _sync = (
         {"linger.ms": "0"},
         note=f"after {RUNTIME_WARM_UP:,} sends; -Xms512m -Xmx1g",
         warm_up=RUNTIME_WARM_UP,
+        over_tls=_java_names,
     ),
     Client("aiokafka", _python("aio_sync"), {"only": "aiokafka, send_and_wait"}, note="linger 0, idempotent"),
 )

@@ -85,7 +85,7 @@ class Driver:
     ) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """One process; (row, title, line) of each pass that the table shows."""
         with self.topic(f"{part}-{client.name}", partitions) as topic:
-            command = client.command(self.broker.bootstrap, topic, partitions, records)
+            command = client.command(self.broker, topic, partitions, records)
             lines = run_client(command, self.cores.client, self.timeout)
             check(lines, sum(self.broker.admin.end_offsets(topic).values()))
         missing = set(client.rows) - {line["pass"] for line in lines}

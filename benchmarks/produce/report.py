@@ -113,7 +113,7 @@ def settings_list(clients: Iterable[Client], versions: Mapping[str, str]) -> str
 def markdown(facts: Mapping[str, Any], measured: Measurement, rounds: int, records: int) -> str:
     """The whole page."""
     parts = [
-        "# Produce",
+        "# Produce over TLS" if facts.get("tls") else "# Produce",
         results.paragraph(facts),
         (
             f"Client on core {facts['cores']['client']}, medians of {rounds} interleaved rounds; values of "
@@ -178,7 +178,7 @@ def plot(facts: Mapping[str, Any], measured: Measurement) -> str:
             ]
             panels.append(svg.Panel(f"Records per CPU second, {shape.text}: longer is better", bars))
     subtitle = f"Apache Kafka {facts['broker']['version']}, broker and client on one core each; acks=all, idempotent"
-    return svg.plot("Produce", subtitle, panels)
+    return svg.plot("Produce over TLS" if facts.get("tls") else "Produce", subtitle, panels)
 
 
 def _kind(row: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.common.broker import Broker, Tls
 from benchmarks.common.run import ClientFailedError
 from benchmarks.common.target_results import TargetResult
 from benchmarks.produce import report
@@ -16,6 +19,9 @@ from benchmarks.produce.driver import Measurement, check, rotated
 from benchmarks.produce.meters import SyncMeter, ThroughputMeter
 from benchmarks.produce.rows import SyncRun, ThroughputRun, Waited, percentile, sync_rows, throughput_rows
 from tests.benchmarks.test_report import FACTS
+from tests.kafka.admin import TopicAdmin
+
+PLAIN = Broker("host:1", "4.3.0", "", TopicAdmin("host:1"))
 
 
 def sync_line(latencies_us: list[int], **more: Any) -> dict[str, Any]:
@@ -152,10 +158,21 @@ def test_a_throughput_row_is_the_median_of_its_runs() -> None:
 
 
 def test_limits_cut_the_records_of_slow_clients_only() -> None:
-    limited = THROUGHPUT["aiokafka"].command("host:1", "t", 1, 2_000_000)
+    limited = THROUGHPUT["aiokafka"].command(PLAIN, "t", 1, 2_000_000)
     assert limited[3:8] == ["host:1", "t", "1", "200", "300000"]
-    assert THROUGHPUT["aiokafka"].command("host:1", "t", 1, 1000)[7] == "1000"
-    assert THROUGHPUT["confluent"].command("host:1", "t", 8, 2_000_000)[5:8] == ["8", "200", "2000000"]
+    assert THROUGHPUT["aiokafka"].command(PLAIN, "t", 1, 1000)[7] == "1000"
+    assert THROUGHPUT["confluent"].command(PLAIN, "t", 8, 2_000_000)[5:8] == ["8", "200", "2000000"]
+
+
+def test_over_tls_a_client_gets_the_other_address_and_the_authority() -> None:
+    over_tls = dataclasses.replace(PLAIN, tls=Tls("localhost:2", Path("ca.pem")))
+    assert SYNC["grete"].command(over_tls, "t", 1, 10)[3:] == [
+        *("localhost:2", "t", "1", "200", "10", "100", "acks=all", "enable.idempotence=true", "linger.ms=0"),
+        *("mode=sync", "security.protocol=SSL", "ssl.ca.location=ca.pem"),
+    ]
+    assert {name for name, client in SYNC.items() if client.over_tls} == {
+        *("floor", "grete", "confluent-flush", "confluent-poll", "java"),
+    }
 
 
 def test_the_page_and_the_plot_show_every_row() -> None:

@@ -2,7 +2,7 @@
 //!
 //! `floor consume BOOTSTRAP TOPIC PARTITIONS RECORDS read|crc|crcparse [CA.pem]` (with a CA: over TLS)
 //! `floor rate BOOTSTRAP TOPIC PER_SECOND WARMUP_SECONDS WINDOWS WINDOW_SECONDS`
-//! `floor produce BOOTSTRAP TOPIC 1 WARM_UP RECORDS VALUE_BYTES`
+//! `floor produce BOOTSTRAP TOPIC 1 WARM_UP RECORDS VALUE_BYTES [CA.pem]`
 //!
 //! It expects a broker that leads every partition of the topic (a single node).
 
@@ -21,7 +21,7 @@ type Failure = Box<dyn Error>;
 
 const USAGE: &str = "usage: floor consume BOOTSTRAP TOPIC PARTITIONS RECORDS read|crc|crcparse [CA.pem]
        floor rate BOOTSTRAP TOPIC PER_SECOND WARMUP_SECONDS WINDOWS WINDOW_SECONDS
-       floor produce BOOTSTRAP TOPIC 1 WARM_UP RECORDS VALUE_BYTES";
+       floor produce BOOTSTRAP TOPIC 1 WARM_UP RECORDS VALUE_BYTES [CA.pem]";
 
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -40,9 +40,10 @@ fn main() -> Result<(), Failure> {
             };
             rate::run(bootstrap, topic, &plan)
         }
-        ["produce", bootstrap, topic, "1", warm_up, records, value_bytes] => {
+        ["produce", bootstrap, topic, "1", warm_up, records, value_bytes, authority @ ..] if authority.len() < 2 => {
             let value = vec![b'x'; value_bytes.parse()?];
-            produce::run(bootstrap, topic, warm_up.parse()?, records.parse()?, &value)
+            let authority = authority.first().copied();
+            produce::run(bootstrap, topic, warm_up.parse()?, records.parse()?, &value, authority)
         }
         _ => Err(USAGE.into()),
     }

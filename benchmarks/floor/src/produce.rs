@@ -19,8 +19,19 @@ struct Identity {
     epoch: i16,
 }
 
-pub fn run(bootstrap: &str, topic: &str, warm_up: usize, records: usize, value: &[u8]) -> Result<(), Failure> {
-    let mut connection = Connection::open(bootstrap)?;
+/// Sends the records. `authority`: the PEM file of the CA, for TLS; None: plain text.
+pub fn run(
+    bootstrap: &str,
+    topic: &str,
+    warm_up: usize,
+    records: usize,
+    value: &[u8],
+    authority: Option<&str>,
+) -> Result<(), Failure> {
+    let mut connection = match authority {
+        None => Connection::open(bootstrap)?,
+        Some(file) => Connection::open_tls(bootstrap, file)?,
+    };
     let identity = identify(&mut connection)?;
     let mut sequence = 0;
     let mut send = || -> Result<(), Failure> {
