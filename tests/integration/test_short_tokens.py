@@ -132,7 +132,7 @@ class Source:
     ("fault", "says"),
     [
         ("fails", "the identity provider is down"),
-        ("hangs", "has not answered for"),
+        ("hangs", "not answer"),
         ("object", "it returned an object of type object"),
         ("refused", "invalid_token"),
     ],
