@@ -10,6 +10,8 @@ use grete_proto::transport::TransportAction;
 use grete_sys::EventFd;
 use grete_wire::frame::Frame;
 
+use crate::callers::CallersSelector;
+
 /// Event that the loop passes to the protocol.
 #[derive(Debug)]
 pub enum NetEvent {
@@ -38,12 +40,21 @@ pub trait Protocol {
 
 /// Wakes the loop from any thread.
 #[derive(Debug, Clone)]
-pub struct Waker(pub(crate) Arc<EventFd>);
+pub struct Waker {
+    pub(crate) network: Arc<EventFd>,
+    pub(crate) callers: Arc<CallersSelector>,
+}
 
 impl Waker {
     /// Makes the loop step the protocol with `Tick` soon. Cheap while the loop has not yet handled the previous
     /// wake-up.
     pub fn wake(&self) {
-        self.0.signal();
+        self.network.signal();
+    }
+
+    /// Makes the caller that leads check what it waits for. Every thread that changes what a caller may wait for calls
+    /// this after the change. Costs no system call while no caller leads, nor on the thread of the leader.
+    pub fn notify_leader(&self) {
+        self.callers.notify();
     }
 }
