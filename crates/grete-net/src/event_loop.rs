@@ -5,13 +5,13 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grete_sys::{EventFd, NotInherited};
+use grete_sys::NotInherited;
 use grete_wire::buffer_pool::BufferPool;
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
-use crate::callers::{CallersSelector, GATE, Selectors};
+use crate::callers::{GATE, Selectors};
 use crate::clock::Clock;
 use crate::epoll::EventBuffer;
 use crate::handle::{LoopHandle, SharedLoop};
@@ -39,15 +39,13 @@ impl<P: Protocol> EventLoop<P> {
         protocol: impl FnOnce(Waker) -> P,
     ) -> io::Result<Self> {
         let poll = NotInherited::create(Poll::new)?;
-        let wake = EventFd::new()?;
+        let waker = Waker::new()?;
         // Edge-triggered: each signal is an event, even without a read in between.
-        poll.registry().register(&mut SourceFd(&wake.as_raw_fd()), WAKE, Interest::READABLE)?;
-        let callers = Arc::new(CallersSelector::new()?);
-        let waker = Waker { network: Arc::new(wake), callers: Arc::clone(&callers) };
+        poll.registry().register(&mut SourceFd(&waker.network.as_raw_fd()), WAKE, Interest::READABLE)?;
         let registry = NotInherited::create(|| poll.registry().try_clone())?;
         let resolver = Resolver::new(waker.clone());
         let kerberos = kerberos::worker(waker.clone());
-        let selectors = Selectors::new(registry, callers);
+        let selectors = Selectors::new(registry, Arc::clone(&waker.callers));
         let state =
             LoopState::new(selectors, resolver, kerberos, clock, slabs, max_frame_bytes, protocol(waker.clone()));
         Ok(Self { poll, shared: Arc::new(SharedLoop::new(state, waker, clock)) })

@@ -1,5 +1,6 @@
 //! Interface between the event loop and the sans-IO machine that it drives.
 
+use std::io;
 use std::sync::Arc;
 
 use grete_proto::connection::CloseReason;
@@ -46,6 +47,10 @@ pub struct Waker {
 }
 
 impl Waker {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { network: Arc::new(EventFd::new()?), callers: Arc::new(CallersSelector::new()?) })
+    }
+
     /// Makes the loop step the protocol with `Tick` soon. Cheap while the loop has not yet handled the previous
     /// wake-up.
     pub fn wake(&self) {
