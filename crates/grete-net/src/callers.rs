@@ -29,7 +29,7 @@ pub(crate) struct CallersSelector {
 
 /// Selector between the sockets and the poll of the network thread. A leader closes the gate.
 ///
-/// Without a gate the network thread is told of bytes that arrive while the leader is awake: the kernel tells the first
+/// Without a gate the network thread is woken for bytes that arrive while the leader is awake: the kernel wakes the first
 /// selector in which a thread waits. A broker writes a Fetch response in two pieces, and the second one arrives while
 /// the leader wakes up for the first. With a gate that costs two system calls for each lead instead of a wake-up. What
 /// is ready when the gate opens wakes the network thread then.
@@ -117,7 +117,7 @@ impl Selectors {
         Self { network, callers }
     }
 
-    /// Returns the selector through which the network thread is told of connected sockets.
+    /// Returns the selector through which connected sockets wake the network thread.
     fn sockets(&self) -> RawFd {
         self.callers.gate().map_or(self.network.as_raw_fd(), |gate| gate.sockets.as_raw_fd())
     }
@@ -140,7 +140,7 @@ impl Selectors {
         self.register(fd, token, if wanted { Interest::READ_AND_WRITE } else { Interest::READ })
     }
 
-    /// Registers with the callers' selector first, so that a leader is told first.
+    /// Registers with the callers' selector first, so that the kernel wakes a leader first.
     fn register(&self, fd: RawFd, token: Token, interest: Interest) -> io::Result<()> {
         epoll::add(self.callers.epoll.as_raw_fd(), fd, token.0, interest)?;
         epoll::add(self.sockets(), fd, token.0, interest)

@@ -14,7 +14,7 @@ pub(crate) struct Interest(libc::c_int);
 impl Interest {
     /// Reports the result of connect(2). No thread but the network thread waits for it.
     pub(crate) const CONNECT: Self = Self(libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET);
-    /// Reports bytes to read, level-triggered. Of several selectors, the first one in which a thread waits is told.
+    /// Reports bytes to read, level-triggered. Of several selectors, the kernel wakes the first one in which a thread waits.
     pub(crate) const READ: Self = Self(libc::EPOLLIN | libc::EPOLLEXCLUSIVE);
     /// Reports room to write, too.
     pub(crate) const READ_AND_WRITE: Self = Self(libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLEXCLUSIVE);

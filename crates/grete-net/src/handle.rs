@@ -7,7 +7,7 @@
 //!
 //! One lock guards all state. The network thread holds the lock while it handles events, never while it waits in the
 //! poll. A caller that steps never waits for the lock: the thread that holds it also steps for callers that found it
-//! taken. A leader waits for the lock, because it has sockets to handle that no other thread was told of.
+//! taken. A leader waits for the lock, because it has sockets to handle for which no other thread was woken.
 //!
 //! - **The lock is free.** The caller steps and writes. No other thread needs to know, unless the network thread sleeps
 //!   past the new deadline. The network thread has recorded, under the lock, until when it will sleep. It may not be in

@@ -4,7 +4,7 @@
 //! thread, each time with EPOLLEXCLUSIVE. The kernel goes through the registrations in this order and stops at the
 //! first selector in which a thread waits. So a caller that waits in the callers' selector gets what arrives, and the
 //! network thread sleeps on. If no caller waits there, the network thread gets it. Taking and giving up the lead thus
-//! costs no system call, and no thread has to be told. (A kernel with another order would wake the network thread
+//! costs no system call, and no thread has to be woken. (A kernel with another order would wake the network thread
 //! each time, as if no caller led: slower, and just as correct.)
 //!
 //! One caller leads at a time. Its word has three bits:
@@ -24,7 +24,7 @@
 //!   word in between, so one is first. If `notify` is before `take`, the leader's check sees the awaited word changed.
 //!   If `notify` is between `take` and `fall_asleep`, the latter finds `NOTIFIED`, and the leader checks again. If
 //!   `notify` is after `fall_asleep`, it finds `ASLEEP` and signals the eventfd, which ends the wait or prevents it.
-//! - **A socket becomes ready while the leader is awake.** It waits in no selector, so the network thread is told. It
+//! - **A socket becomes ready while the leader is awake.** It waits in no selector, so the network thread is woken. It
 //!   handles the socket, completes what is complete, and notifies. If the leader has handled the socket meanwhile, the
 //!   network thread finds nothing to read.
 //! - **The same with a gate** (see `callers::Gate`), which is closed while a caller leads. The socket stays in the ready
@@ -33,7 +33,7 @@
 //!   cannot open after the next leader has closed it.
 //! - **A socket becomes ready while the leader's wait ends for another reason** (timeout, signal, eventfd). The kernel
 //!   takes the thread out of the selector's queue under the selector's lock. Before that the socket is in the result of
-//!   the wait; after that the network thread is told. The leader handles every socket in the result before it leaves,
+//!   the wait; after that the network thread is woken. The leader handles every socket in the result before it leaves,
 //!   whatever it was woken for.
 //! - **The leader leaves while others wait on futexes.** The network thread gets what arrives for them, as if there had
 //!   been no leader. No lead is handed over.
@@ -41,7 +41,7 @@
 //!   and the network thread fails the client, see the module `handle`.
 //! - **The process is stopped (SIGSTOP) or forks.** A stop halts all threads alike. In a child no thread waits, the
 //!   selectors are closed, and clients refuse to work.
-//! - **Timers.** The network thread keeps them, whoever leads: it sleeps in its own selector until the next one.
+//! - **Timers.** The network thread keeps them, with and without a leader. It sleeps in its own selector until the next one.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -185,7 +185,7 @@ mod tests {
             })
         }
 
-        /// Bytes arrive: the first selector with a thread is told.
+        /// Bytes arrive: the kernel wakes the first selector in which a thread waits.
         fn arrive(&self) {
             let mut kernel = self.kernel.lock().unwrap();
             kernel.unread = true;
@@ -285,7 +285,7 @@ mod tests {
         builder.check(model);
     }
 
-    /// Whoever reads the socket, the leader wakes: a lost wake-up would be a deadlock, which loom reports.
+    /// Wake-up of the leader, whichever thread reads the socket: a lost one would be a deadlock, which loom reports.
     #[test]
     fn a_leader_is_woken_wherever_the_bytes_arrive() {
         check(|| {
@@ -328,7 +328,7 @@ mod tests {
         });
     }
 
-    /// What other threads complete wakes the leader, too: a change, then `notify`.
+    /// Wake-up of the leader by a thread that completes something: a change, then `notify`.
     #[test]
     fn a_notification_is_never_lost() {
         check(|| {

@@ -19,7 +19,7 @@ pub trait CallerLoop: fmt::Debug + Send + Sync {
     fn step_here(&self) -> bool;
 
     /// Leads the loop on this thread until `is_over` returns true. `None`: another caller leads, or the loop has ended,
-    /// so wait in another way, which whoever completes what is awaited must end, too.
+    /// so wait in another way. The thread that completes what is awaited must end that wait, too.
     ///
     /// `is_over` is called after each step and after each [`notify_leader`](crate::Waker::notify_leader). It must not
     /// step the protocol. Must not be called in a forked child, or under a lock that the protocol takes.
@@ -71,7 +71,7 @@ impl<P: Protocol> SharedLoop<P> {
         Some(WakeReason::Woken)
     }
 
-    /// Handles all sockets that a wait has reported. The network thread was not told of them. `None`: the loop has
+    /// Handles all sockets that a wait has reported. The network thread was not woken for them. `None`: the loop has
     /// ended, or a step has panicked.
     fn handle_ready(&self, events: &mut EventBuffer, is_over: &dyn Fn() -> bool) -> Option<()> {
         let mut partly_read = false;
