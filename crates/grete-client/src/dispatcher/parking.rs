@@ -125,8 +125,8 @@ impl Dispatcher {
     }
 
     /// Leads the client's loop until woken, or sleeps while another caller leads; or until a Unix signal or a log event
-    /// arrives. The count is read under the lock. A later
-    /// change under the lock is followed by a wake-up that changes the count, so the sleep does not begin.
+    /// arrives. The count is read under the lock. A later change under the lock is followed by a wake-up that changes the
+    /// count, so the sleep does not begin.
     pub(super) fn wait_interruptibly<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
