@@ -1,7 +1,7 @@
 """The same service on Litestar: its lifespan and its dependencies (it needs `pip install litestar uvicorn`).
 
-    export GRETE_KAFKA_BOOTSTRAP_SERVERS=localhost:9092
-    uvicorn examples.web_litestar:api
+export GRETE_KAFKA_BOOTSTRAP_SERVERS=localhost:9092
+uvicorn examples.web_litestar:api
 """
 
 import json

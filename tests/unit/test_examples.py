@@ -13,7 +13,6 @@ from grete import DecodeError
 from grete._config import layers
 from grete._routing.routes import Route
 
-
 EXAMPLES = Path(accounts.__file__).parent
 SINGLE_FILES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 

@@ -39,7 +39,13 @@ def test_the_search_finds_names_and_leaves_words_alone() -> None:
     names = _old_names()
     assert {"expire", "steady_after", "app.blocked", "grete.QueueFull", "grete_group_steady"} <= set(names)
     assert "grete.instrumentation.Event" not in names, "the name has another meaning now"
-    for text in ('@app.consumer("a", expire="1h")', "older than `expire`", "route's expire", "| `steady` |", "on_app_blocked"):
+    for text in (
+        '@app.consumer("a", expire="1h")',
+        "older than `expire`",
+        "route's expire",
+        "| `steady` |",
+        "on_app_blocked",
+    ):
         assert found_in(text, names), text
     assert found_in("records expire; a steady load; app.blocked_by; grete.QueueFullness", names) == []
 

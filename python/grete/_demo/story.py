@@ -180,7 +180,9 @@ class Story:
         if status != 0:
             raise ClaimFailedError("it did not end in time" if status is None else f"exit status {status}")
         if members := self._stage.broker.members(GROUP):
-            raise ClaimFailedError(f"{len(members)} {plural(len(members), 'member has', 'members have')} not left the group")
+            raise ClaimFailedError(
+                f"{len(members)} {plural(len(members), 'member has', 'members have')} not left the group"
+            )
         return "exit status 0, the group is empty"
 
     # Conditions of the steps

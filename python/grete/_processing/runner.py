@@ -132,7 +132,9 @@ class Runner:
         engine = self._engine
         if engine is not None:
             engine.scale(workers)
-            self._emit(logging.INFO, "app.scaled", "%s from now on", counted(workers, "worker"), fields={"workers": workers})
+            self._emit(
+                logging.INFO, "app.scaled", "%s from now on", counted(workers, "worker"), fields={"workers": workers}
+            )
 
     def statistics(self) -> dict[str, Any]:
         """See `App.statistics`."""
