@@ -22,6 +22,14 @@ class Tls:
     bootstrap: str
     authority: Path
 
+    def librdkafka_settings(self) -> list[str]:
+        """Settings as librdkafka and Grete have them, for a command line."""
+        return ["security.protocol=SSL", f"ssl.ca.location={self.authority}"]
+
+    def java_settings(self) -> list[str]:
+        """Settings as Java's clients have them, for a command line."""
+        return ["security.protocol=SSL", "ssl.truststore.type=PEM", f"ssl.truststore.location={self.authority}"]
+
 
 @dataclass(frozen=True)
 class Broker:

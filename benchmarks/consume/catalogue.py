@@ -74,14 +74,6 @@ def _floor(mode: str, text: str, topics: frozenset[str] = ALL) -> Client:
     )
 
 
-def _librdkafka_names(tls: Tls) -> list[str]:
-    return ["security.protocol=SSL", f"ssl.ca.location={tls.authority}"]
-
-
-def _java_names(tls: Tls) -> list[str]:
-    return ["security.protocol=SSL", "ssl.truststore.type=PEM", f"ssl.truststore.location={tls.authority}"]
-
-
 RDKAFKA_TUNED = {"queued.min.messages": "1000000", "fetch.queue.backoff.ms": "10"}
 GRETE_TUNED = {"max.partition.fetch.bytes": "4194304", "max_messages": "50000"}
 
@@ -90,7 +82,11 @@ _clients = (
     _floor("crc", "CRC"),
     _floor("crcparse", "CRC + parse", PLAIN),
     Client(
-        "grete-columns", _python("grete_columns"), {"only": "Grete, columns"}, GRETE_TUNED, over_tls=_librdkafka_names
+        "grete-columns",
+        _python("grete_columns"),
+        {"only": "Grete, columns"},
+        GRETE_TUNED,
+        over_tls=Tls.librdkafka_settings,
     ),
     Client("grete-columns-defaults", _python("grete_columns"), {"only": "Grete, columns, all defaults"}, topics=MAIN),
     Client(
@@ -98,7 +94,7 @@ _clients = (
         _python("grete_rows"),
         {"only": "Grete, rows with .value"},
         GRETE_TUNED,
-        over_tls=_librdkafka_names,
+        over_tls=Tls.librdkafka_settings,
     ),
     Client(
         "grete-app",
@@ -113,7 +109,7 @@ _clients = (
         {"only": "librdkafka, C API"},
         RDKAFKA_TUNED,
         note="rd_kafka_consume_batch_queue(10000); CRC not checked (its default)",
-        over_tls=_librdkafka_names,
+        over_tls=Tls.librdkafka_settings,
     ),
     Client(
         "franz",
@@ -128,7 +124,7 @@ _clients = (
         {"cold": "Java, cold (1st pass)", "warm": "Java, warm (3rd pass)"},
         note="max.poll.records=10000, -Xms512m -Xmx1g",
         extra=("3",),
-        over_tls=_java_names,
+        over_tls=Tls.java_settings,
     ),
     Client(
         "confluent",
@@ -136,7 +132,7 @@ _clients = (
         {"only": "confluent-kafka, consume(10000)"},
         RDKAFKA_TUNED,
         note="CRC not checked (its default)",
-        over_tls=_librdkafka_names,
+        over_tls=Tls.librdkafka_settings,
     ),
     Client(
         "confluent-defaults",

@@ -51,14 +51,6 @@ def _python(module: str) -> Callable[[], list[str]]:
     return lambda: [sys.executable, "-m", f"benchmarks.produce.clients.{module}"]
 
 
-def _librdkafka_names(tls: Tls) -> list[str]:
-    return ["security.protocol=SSL", f"ssl.ca.location={tls.authority}"]
-
-
-def _java_names(tls: Tls) -> list[str]:
-    return ["security.protocol=SSL", "ssl.truststore.type=PEM", f"ssl.truststore.location={tls.authority}"]
-
-
 SAFE = {"acks": "all", "enable.idempotence": "true"}
 AT_ONCE = {**SAFE, "linger.ms": "0"}
 
@@ -74,7 +66,7 @@ def _grete_sync(name: str, mode: str, title: str, limit: int | None = None, roun
         limit=limit,
         warm_up=warm_up,
         rounds=rounds,
-        over_tls=_librdkafka_names if mode == "sync" else None,
+        over_tls=Tls.librdkafka_settings if mode == "sync" else None,
     )
 
 
@@ -95,14 +87,14 @@ _sync = (
         _python("confluent_sync"),
         {"only": "confluent-kafka, produce + flush()"},
         {**AT_ONCE, "mode": "flush"},
-        over_tls=_librdkafka_names,
+        over_tls=Tls.librdkafka_settings,
     ),
     Client(
         "confluent-poll",
         _python("confluent_sync"),
         {"only": "confluent-kafka, produce + poll until reported"},
         {**AT_ONCE, "mode": "poll"},
-        over_tls=_librdkafka_names,
+        over_tls=Tls.librdkafka_settings,
     ),
     Client(
         "franz",
@@ -118,7 +110,7 @@ _sync = (
         {"linger.ms": "0"},
         note=f"after {RUNTIME_WARM_UP:,} sends; -Xms512m -Xmx1g",
         warm_up=RUNTIME_WARM_UP,
-        over_tls=_java_names,
+        over_tls=Tls.java_settings,
     ),
     Client("aiokafka", _python("aio_sync"), {"only": "aiokafka, send_and_wait"}, note="linger 0, idempotent"),
 )

@@ -368,6 +368,7 @@ class App:
                 setting="enable.auto.commit",
                 origin=auto.origin,
             )
+        layers.refuse_transactional_id(resolved.kafka)
         return layers.with_client_id(resolved, self.name)
 
     def groups(self, resolved: layers.Config) -> dict[str, list[Route]]:

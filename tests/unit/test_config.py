@@ -227,9 +227,16 @@ def test_an_apps_kafka_settings_serve_its_producer_too() -> None:
     with pytest.raises(grete.ConfigError, match=r"delivery\.timeout\.ms \(5\) must be at least .*\(from code\)"):
         resolved(kafka={**KAFKA, "delivery.timeout.ms": 5})
     with pytest.raises(grete.NotSupportedError, match=r"transactional\.id.*\(from code\)"):
-        layers.with_client_id(resolved(kafka={**KAFKA, "transactional.id": "t"}), "orders")
+        layers.refuse_transactional_id(resolved(kafka={**KAFKA, "transactional.id": "t"}).kafka)
     with pytest.raises(grete.NotSupportedError, match=r"only one producer at a time"):
         grete.App("orders", kafka={**KAFKA, "transactional.id": "t"})
+
+
+def test_an_app_refuses_a_transactional_id_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRETE_KAFKA_TRANSACTIONAL_ID", "t")
+    app = grete.App("orders", kafka=KAFKA)
+    with pytest.raises(grete.NotSupportedError, match="GRETE_KAFKA_TRANSACTIONAL_ID"):
+        app.settings()
 
 
 def test_a_login_may_be_spread_over_the_layers(empty_directory: Path) -> None:

@@ -275,9 +275,8 @@ def resolve_config(code: Layer, command_line: Layer, environment: Mapping[str, s
 
 def with_client_id(config: Config, app_name: str) -> Config:
     """Returns the settings with the App's name as `client.id`, if there is no other, so that groups and brokers name
-    the App. Refuses a `transactional.id`, whose nodes would fence each other.
+    the App.
     """
-    refuse_transactional_id(config.kafka)
     if config.kafka.get("client.id"):
         return config
     client_id = SettingValue(_NOT_IN_CLIENT_IDS.sub("-", app_name), "the App's name")

@@ -74,7 +74,7 @@ impl Oracle {
                 assert!(before.is_none_or(|before| before < place), "seed {seed}: {value} is out of order");
             }
         }
-        assert_eq!(expected, seen.len(), "seed {seed}: records that nobody wrote");
+        assert_eq!(expected, seen.len(), "seed {seed}: records that no producer wrote");
         for (partition, values) in found {
             let numbers: Vec<i64> = values.iter().map(|value| number_of(value)).collect();
             assert!(
