@@ -1,7 +1,7 @@
 """Rules of the pages that need no build: `python -m docsite.rules`. `make lint` calls it.
 
 - A page has at most 2,500 words outside of code and of tables that are generated: those are looked up, and not read.
-- A page of the tutorial and a guide open with what the reader will be able to do.
+- A page opens with what the reader will be able to do: of the tutorial, a guide, the reference, or the explanation.
 - A diagram is what its text says.
 """
 
@@ -17,7 +17,9 @@ MAX_WORDS = 2500
 GENERATED = ("api/", "cli/", "errors/", "events.md")
 # One table, which is searched and never read from top to bottom: the names that have changed.
 _TABLES = {"adr/0001-names.md"}
-_OPENING = "After this "
+# How a page of each kind opens. The page of the project itself and the list of decisions are of no kind.
+_LESSON, _REFERENCE, _EXPLANATION = "After this ", ("Look up ", "Find "), "Read here "
+_NO_KIND = {"README.md", "tutorial/README.md", "guides/README.md"}
 
 
 def words(text: str) -> int:
@@ -32,6 +34,17 @@ def opening(text: str) -> str:
     return next((line for line in text.splitlines() if line and not line.startswith("#")), "")
 
 
+def openings(page: str) -> tuple[str, ...]:
+    """Returns with which words a page may open; an empty tuple: with any."""
+    if page in _NO_KIND or page.startswith("adr/"):
+        return ()
+    if page.startswith(("tutorial/", "guides/", "migration/")):
+        return (_LESSON,)
+    if page.startswith("architecture/"):
+        return (_EXPLANATION,)
+    return (*_REFERENCE, _EXPLANATION)
+
+
 def breaches() -> Iterator[str]:
     """Returns each breach of the rules."""
     for path in sorted(DOCS.rglob("*.md")):
@@ -41,8 +54,8 @@ def breaches() -> Iterator[str]:
         text = path.read_text()
         if (count := words(text)) > MAX_WORDS:
             yield f"docs/{page}: {count} words, more than {MAX_WORDS}: split the page"
-        if page.startswith(("tutorial/", "guides/")) and not opening(text).startswith(_OPENING):
-            yield f'docs/{page}: begin with what the reader will be able to do: "{_OPENING}..."'
+        if (allowed := openings(page)) and not opening(text).startswith(allowed):
+            yield f"docs/{page}: begin with what the reader will be able to do: {' or '.join(f'{one}...' for one in allowed)}"
     for name in diagrams.outdated():
         yield f"docs/diagrams/{name}: out of date; `python -m docsite.diagrams` writes it"
 

@@ -28,7 +28,7 @@ from tests.kafka import eventually
 
 DOCS = Path(__file__).parents[2] / "docs"
 _FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_BACKGROUND = ("grete dev", "grete run", "grete swarm")
+_BACKGROUND = re.compile(r"(?:\w+=\S* )*(?:python manage\.py )?grete (?:dev|run|swarm)\b")
 _PORTS = ("9092", "8080", "8000")
 _SECONDS = 10.0
 
@@ -112,7 +112,7 @@ class PageRunner:
             if line.startswith("export "):
                 name, _, value = line.removeprefix("export ").partition("=")
                 self._environment[name] = value
-            elif re.sub(r"^(\w+=\S* )*", "", line).startswith(_BACKGROUND):
+            elif _BACKGROUND.match(line):
                 self._start(place, line)
             elif shown is None:
                 self._check(place, ["bash", "-c", line])

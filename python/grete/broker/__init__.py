@@ -4,7 +4,7 @@
         consumer = grete.client.Consumer({"bootstrap.servers": broker.bootstrap_servers})
 
 The brokers speak Kafka's protocol on loopback ports, to any client. `grete dev --features` lists what they implement.
-They have no authorizer and no replication, and are not made for production. Methods of `Broker` look into the
+They have no replication, and are not made for production. Methods of `Broker` look into the
 brokers and make them fail, for tests.
 """
 
