@@ -39,8 +39,8 @@ class Panel:
         return HEAD + len(self.bars) * (BAR + GAP)
 
 
-def plot(title: str, subtitle: str, panels: Sequence[Panel]) -> str:
-    """The panels one below the other."""
+def plot(title: str, subtitle: str, panels: Sequence[Panel], label: int = LABEL) -> str:
+    """The panels one below the other; `label`: width of the labels."""
     top = 56
     height = top + sum(panel.height for panel in panels) + 10
     parts = [
@@ -53,20 +53,20 @@ def plot(title: str, subtitle: str, panels: Sequence[Panel]) -> str:
         f'<text x="0" y="38" class="quiet">{escape(subtitle)}</text>',
     ]
     for panel in panels:
-        parts += _panel(panel, top)
+        parts += _panel(panel, top, label)
         top += panel.height
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _panel(panel: Panel, top: int) -> list[str]:
+def _panel(panel: Panel, top: int, label: int) -> list[str]:
     longest = max((bar.value for bar in panel.bars), default=0) or 1.0
     parts = [f'<text x="0" y="{top + 26}" class="title">{escape(panel.title)}</text>']
     for index, bar in enumerate(panel.bars):
         y = top + HEAD - 8 + index * (BAR + GAP)
-        width = max(1.0, (WIDTH - LABEL - VALUE) * bar.value / longest)
+        width = max(1.0, (WIDTH - label - VALUE) * bar.value / longest)
         parts += [
-            f'<text x="{LABEL - 10}" y="{y + 13}" text-anchor="end">{escape(bar.label)}</text>',
-            f'<rect x="{LABEL}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2" fill="{COLOURS[bar.kind]}"/>',
-            f'<text x="{LABEL + width + 6:.1f}" y="{y + 13}">{escape(bar.text)}</text>',
+            f'<text x="{label - 10}" y="{y + 13}" text-anchor="end">{escape(bar.label)}</text>',
+            f'<rect x="{label}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2" fill="{COLOURS[bar.kind]}"/>',
+            f'<text x="{label + width + 6:.1f}" y="{y + 13}">{escape(bar.text)}</text>',
         ]
     return parts

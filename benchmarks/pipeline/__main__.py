@@ -21,6 +21,7 @@ import grete.client
 from benchmarks.common import results
 from benchmarks.common.table import table
 from benchmarks.pipeline.peers import Client
+from benchmarks.pipeline.plot import plot
 from benchmarks.pipeline.records import BATCH, INVOICES, ORDERS, order_values
 from grete.broker import Broker
 
@@ -114,7 +115,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--python", default=sys.executable, help="interpreter of Grete and the plain loops")
-    parser.add_argument("--out", type=Path, default=results.RESULTS, help="directory for pipeline.{json,md}")
+    parser.add_argument("--out", type=Path, default=results.RESULTS, help="directory for pipeline.{json,md,svg}")
     options = parser.parse_args()
     rounds: dict[str, list[tuple[float, float, float]]] = {name: [] for name in options.clients.split(",")}
     for _ in range(options.rounds):
@@ -127,7 +128,7 @@ def main() -> None:
     page = markdown(facts, medians, options)
     print(page)
     data = facts | {"records": options.records, "results": [asdict(one) for one in medians]}
-    paths = results.write(options.out, "pipeline", data, page)
+    paths = results.write(options.out, "pipeline", data, page, plot(data["results"]))
     print(f"written: {', '.join(map(str, paths))}", file=sys.stderr)
 
 

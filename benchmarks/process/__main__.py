@@ -10,6 +10,7 @@ from benchmarks.common import results
 from benchmarks.common.broker import broker
 from benchmarks.common.pinning import Cores
 from benchmarks.common.progress import say
+from benchmarks.consume.rows import rows
 from benchmarks.consume.topics import JSON, Topic, fill
 
 from . import calls, report, stuck, transform, waiting, wakeups
@@ -88,7 +89,8 @@ def main() -> int:
         found = measure(Bench(kafka, cores, options.timeout, options.quick), options)
     page = report.markdown(facts, found, options.records, options.rounds)
     print(page)
-    paths = results.write(options.out, "process", report.data(facts, found), page)
+    plot = report.plot(facts, rows(found.runs).values())
+    paths = results.write(options.out, "process", report.data(facts, found), page, plot)
     say(f"written: {', '.join(map(str, paths))}")
     return int(bool(found.failures) or any(result.missed for result in check_targets(found)))
 

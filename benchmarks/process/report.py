@@ -7,7 +7,7 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from benchmarks.common import results
+from benchmarks.common import results, svg
 from benchmarks.common.table import number, table
 from benchmarks.common.target_results import target_table
 from benchmarks.consume.rows import Row, rows
@@ -17,6 +17,8 @@ from .catalogue import PARTS, Part
 from .measurement import Measurement, Transform
 from .targets import check_targets
 
+# Pixels for the longest title of a client.
+_LABEL = 370
 CALLS_HEAD = ("client", "CPU us per record", "CPU s per 1M", "x", "k records/s (min..max)", "core used", "peak RSS MB")
 WAITING_HEAD = ("route", "partitions", "records/s (min..max)", "x partition", "CPU s per 1M")
 WAKEUPS_HEAD = ("jobs of one record", "jobs/s", "handler", "worker beyond", "process beyond")
@@ -211,6 +213,28 @@ def markdown(facts: Mapping[str, Any], found: Measurement, records: int, rounds:
     if found.failures:
         parts += ["## Failed", *(f"```\n{failure}\n```" for failure in found.failures)]
     return "\n\n".join(parts)
+
+
+def plot(facts: Mapping[str, Any], found: Iterable[Row]) -> str:
+    """Records per CPU second of each client that calls a handler."""
+    named = [row for row in found if row.topic in PARTS]
+    panels = []
+    for part in PARTS.values():
+        bars = [
+            svg.Bar(
+                row.title,
+                1 / row.cpu_per_million,
+                f"{number(1 / row.cpu_per_million)} M",
+                "grete" if row.row.startswith("grete-") else "peer",
+            )
+            for row in named
+            if row.topic == part.name
+        ]
+        bars.sort(key=lambda bar: -bar.value)
+        if bars:
+            panels.append(svg.Panel(f"{part.title}: millions per CPU second", bars))
+    subtitle = f"Apache Kafka {facts['broker']['version']}, broker and client on one core each; longer is better"
+    return svg.plot("Calls of handlers", subtitle, panels, _LABEL)
 
 
 def data(facts: Mapping[str, Any], found: Measurement) -> dict[str, Any]:
