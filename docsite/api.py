@@ -138,6 +138,10 @@ def names_of(page: ApiPage) -> list[str]:
 def pages() -> Iterator[tuple[str, str]]:
     """Returns path (in docs/) and text of each page of the API."""
     index = ["# Python API", "", "Look up each public name, its signature and its documentation.", ""]
+    index += [
+        "The site (`make docs`) has the texts of these pages. In a checkout, `help(grete.Messages)` has them.",
+        "",
+    ]
     index += ["| page | module | names |", "|---|---|---|"]
     for file, page in PAGES.items():
         names = names_of(page)

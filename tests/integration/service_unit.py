@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Self
 
 from tests.kafka import eventually
 
@@ -94,7 +95,7 @@ class ServiceUnit:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(float(seconds.removesuffix("s")))
 
-    def __enter__(self) -> ServiceUnit:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -154,3 +154,11 @@ def test_manage_py_has_the_other_commands_and_their_statuses(shop: KafkaCluster,
     status, _, err = project.run("grete", "run", "shop:nothing")
     assert (status, '"shop" has no "nothing"' in err) == (2, True), err
     assert project.run("grete", "--help")[0] == 0
+
+
+def test_manage_py_asks_the_brokers_of_the_settings(shop: KafkaCluster, tmp_path: Path) -> None:
+    project = Project(shop, tmp_path)
+    status, out, err = project.run("grete", "topics", "list")
+    assert (status, "refunds" in out) == (0, True), err
+    status, _, err = project.run("grete", "topics", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "1s")
+    assert (status, "127.0.0.1:1" in err) == (1, True), "the command line has precedence"

@@ -38,8 +38,12 @@ class Shop:
         self._kafka = kafka
         self._directory = directory
 
+    @property
+    def file(self) -> Path:
+        return self._directory / "shop.py"
+
     def declare(self, *topics: str) -> None:
-        (self._directory / "shop.py").write_text(APP.format(topics=", ".join(topics)))
+        self.file.write_text(APP.format(topics=", ".join(topics)))
 
     def __call__(self, *words: str) -> Done:
         command = [sys.executable, "-m", "grete", "topics", words[0], "shop:app", *words[1:]]
@@ -186,3 +190,16 @@ def test_wrong_names_and_no_declaration(shop: Shop, topic: str) -> None:
     shop.declare()
     done = shop("plan")
     assert (done.status, "declares no topics" in done.err) == (1, True)
+
+
+def test_names_topics_that_the_app_writes_to_and_does_not_declare(shop: Shop, topic: str) -> None:
+    shop.declare(f'topic("{topic}", 1)')
+    with shop.file.open("a") as file:
+        file.write(
+            f'app.consumer("{topic}", publish="{topic}-out", dead_letter="{topic}-dlq")(lambda messages: None)\n'
+        )
+    planned = shop("plan")
+    assert planned.out == f"+ {topic}: create with 1 partition\n", planned.err
+    for name, options in ((f"{topic}-dlq", " --config retention.ms=-1"), (f"{topic}-out", "")):
+        assert f'topic "{name}" does not exist, and the App writes to it without declaring it' in planned.err
+        assert f"grete topics create {name}{options}\n" in planned.err

@@ -26,7 +26,7 @@ def prepared(kafka: KafkaCluster, block: str, prefix: str) -> str:
 
 
 def test_every_block_is_run_here() -> None:
-    assert len(BLOCKS) == 2
+    assert len(BLOCKS) == 3
 
 
 def test_the_first_block(kafka: KafkaCluster, topic: str) -> None:
@@ -52,3 +52,34 @@ def test_consume_transform_produce(kafka: KafkaCluster, topic: str) -> None:
         names["consumer"].close()
         thread.join()
     assert committed(kafka, payments) == [b"paid %d" % index for index in range(5)]
+
+
+def test_the_messages_of_an_aborted_transaction_are_processed_again(kafka: KafkaCluster, topic: str) -> None:
+    orders, payments = f"{topic}-orders", f"{topic}-payments"
+    kafka.create_topic(orders)
+    kafka.create_topic(payments)
+    names: dict[str, Any] = {}
+    exec(prepared(kafka, BLOCKS[2], topic), names)
+    brokers = {"bootstrap.servers": kafka.bootstrap_servers}
+    with grete.client.Producer(brokers) as plain:
+        plain.produce_many(orders, [b"%d" % index for index in range(3)]).wait(30.0)
+    reading = {**brokers, "group.id": payments, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+    with (
+        grete.client.Consumer(reading) as consumer,
+        grete.client.Producer({**brokers, "transactional.id": payments}) as producer,
+    ):
+        consumer.subscribe([orders])
+        messages = eventually(lambda: consumer.poll(1.0), 60)
+        aborted = iter([True])
+
+        class Once:
+            """Producer whose first transaction is aborted."""
+
+            def __getattr__(self, name: str) -> Any:
+                if name == "send_offsets" and next(aborted, False):
+                    raise grete.TransactionAbortedError("made up")
+                return getattr(producer, name)
+
+        names["pay"](messages, consumer, Once())
+        assert committed(kafka, payments) == [b"paid %d" % index for index in range(3)]
+        assert kafka.admin.committed(payments) == {(orders, 0): messages[-1].offset + 1}

@@ -12,6 +12,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "events.md"
 
 HEAD = """# Events
 
+Look up each event: when it occurs, and its fields.
+
 Each event in Grete has a name. Your code listens to events through `app.monitor`:
 
 ```python

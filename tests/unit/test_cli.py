@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 import grete
 from grete import _native
-from grete._cli import COMMANDS, main
+from grete._cli import COMMANDS, main, options
 from grete._cli.terminal import message_format
 from grete._cli.terminal.progress import Progress
 from grete._cli.terminal.table import Table, format_table
@@ -249,3 +249,21 @@ def test_commands_need_no_generic_classes_of_click() -> None:
         if isinstance(node, ast.Subscript) and ast.unparse(node.value).startswith("click.")
     ]
     assert subscripts == []
+
+
+def test_an_unknown_command_is_answered_with_the_most_similar_one() -> None:
+    result = CliRunner().invoke(main, ["topic", "list"])
+    assert result.exit_code == 2
+    assert 'did you mean "topics"?' in result.output
+
+
+def test_a_command_without_an_address_says_which_one_it_has_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRETE_KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.setattr(options, "_DEFAULT_ADDRESS", "127.0.0.1:1")
+    result = CliRunner().invoke(main, ["topics", "list", "--timeout", "200ms"])
+    assert result.exit_code == 1
+    assert (
+        "no address is set, so 127.0.0.1:1 was asked: give --bootstrap, GRETE_KAFKA_BOOTSTRAP_SERVERS" in result.output
+    )
+    result = CliRunner().invoke(main, ["topics", "list", "--timeout", "200ms", "--bootstrap", "127.0.0.1:1"])
+    assert "no address is set" not in result.output

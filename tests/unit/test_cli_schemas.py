@@ -33,13 +33,13 @@ app.topics = {{
 }}
 
 @app.consumer("orders", payload=app.topics["orders"].value)
-def bill(order):
+def bill(order: grete.Messages):
     pass
 
 routed = grete.App("routed")
 
 @routed.consumer("orders", "clicks", payload=Avro(URL, Order, namespace="shop"))
-def read(order):
+def read(order: grete.Messages):
     pass
 """
 OLD = {

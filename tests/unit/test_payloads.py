@@ -348,3 +348,21 @@ def test_a_parameter_without_a_type_gets_messages_where_nothing_is_decoded() -> 
 
     testing.consume(app, "orders", [b"1"]).raise_first()
     assert [type(one) for one in found] == [grete.Messages]
+
+
+def test_a_parameter_without_an_annotation_is_refused_where_values_are_decoded() -> None:
+    """It would get a batch, and a handler that takes it for a value fails at each record."""
+
+    def charge(order):  # type: ignore[no-untyped-def]
+        raise AssertionError(order)
+
+    app = grete.App("shop")
+    with pytest.raises(grete.ConfigError, match=r"order has no annotation, and .*order: Any .*order: grete\.Messages"):
+        app.consumer("orders", payload="json")(charge)
+    app.consumer("orders")(charge)
+
+
+@pytest.mark.parametrize("wanted", [dict[str, object], list[object]])
+def test_object_is_any_value(wanted: Any) -> None:
+    value = b"[1]" if wanted == list[object] else b'{"a": [1]}'
+    assert decoder_for(wanted)(value) in ([1], {"a": [1]})

@@ -279,8 +279,8 @@ def test_a_name_that_the_app_declares_is_that_topic() -> None:
     app, orders, _ = declared()
 
     @app.consumer(orders, publish="invoices")
-    def charge(order):  # type: ignore[no-untyped-def]
-        return [Invoice(message.payload.id) for message in order]
+    def charge(batch: grete.Messages):  # type: ignore[no-untyped-def]
+        return [Invoice(message.payload.id) for message in batch]
 
     run = testing.consume(app, orders, [Order(1)], key="k")
     assert (run.published, run.produced["invoices"].keys()) == ([Invoice(1)], [b"k"])

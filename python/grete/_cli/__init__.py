@@ -8,6 +8,7 @@ import click
 from grete._cli.terminal import output
 from grete._cli.terminal.escapes import printable_lines
 from grete._native import __version__
+from grete._suggest import did_you_mean
 
 # name -> (location of the command, text in the overview)
 COMMANDS = {
@@ -62,6 +63,14 @@ class LazyGroup(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Finds the command in the arguments. The error for an unknown one names the most similar one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            error.message = error.message.removesuffix(".") + did_you_mean(args[0], COMMANDS)
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the overview, without importing commands."""

@@ -10,7 +10,13 @@ from typing import Any
 import click
 
 from grete import _units
-from grete._cli.options import kafka_options, kafka_settings, resolve_kafka_settings, set_up_logging
+from grete._cli.options import (
+    default_address_hint,
+    kafka_options,
+    kafka_settings,
+    resolve_kafka_settings,
+    set_up_logging,
+)
 from grete._cli.param_ranges import ParsedType
 from grete._cli.terminal import output
 from grete._cli.terminal.error_words import command_error
@@ -18,7 +24,7 @@ from grete._cli.terminal.escapes import json_safe, printable
 from grete._cli.terminal.table import Table
 from grete._config import layers
 from grete.client import Admin
-from grete.errors import GreteError
+from grete.errors import GreteError, TimeoutError  # noqa: A004
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +74,15 @@ def admin_command(function: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         output.check_stdout()  # before any change
         set_up_logging("WARNING")
+        command_line = layers.Layer()
         try:
             command_line = layers.parse_layer({}, kafka_settings(bootstrap, pairs), "command line")
             settings = resolve_kafka_settings(command_line)
             with Admin(settings) as admin:
                 function(AdminSession(admin, timeout, as_json, settings), *args, **kwargs)
         except GreteError as error:
-            lines = [command_error(str(error)), *getattr(error, "__notes__", ())]
+            hint = default_address_hint(command_line) if isinstance(error, TimeoutError) else ""
+            lines = [command_error(str(error)), *getattr(error, "__notes__", ()), *filter(None, [hint])]
             raise click.ClickException("\n".join(map(printable, lines))) from None
 
     result: Callable[..., Any] = kafka_options(command)

@@ -16,6 +16,7 @@ from grete._cli.terminal import output
 from grete._cli.terminal.error_words import command_error
 from grete._plural import counted
 from grete._topic_plan import Allowed, Change, DeclaredTopic
+from grete.app import App
 from grete.client import Admin
 from grete.errors import GreteError
 
@@ -54,6 +55,7 @@ def _plan_command(function: Callable[..., None]) -> Callable[..., None]:
             with Admin(settings) as admin:
                 session = AdminSession(admin, timeout, as_json, settings)
                 changes = _topic_plan.make_plan(admin, declared, Allowed(allow_loss, recreate, delete), timeout)
+                _note_undeclared(app, admin, timeout)
                 function(session, changes, **options)
         except GreteError as error:
             lines = [command_error(str(error)), *getattr(error, "__notes__", ())]
@@ -73,6 +75,21 @@ def _plan_command(function: Callable[..., None]) -> Callable[..., None]:
         help="How long to try, like 30s.",
     )(result)
     return click.argument("target", metavar="MODULE:APP")(result)
+
+
+def _note_undeclared(app: App, admin: Admin, timeout: float) -> None:
+    """Names topics that the App writes to, that it does not declare, and that do not exist."""
+    # The App creates those of dead letters itself if it may.
+    is_created = app.settings()["dead_letter_create"]
+    dead = {route.dead_letter for route in app.routes if route.dead_letter is not None and not is_created}
+    written = dead | {route.publish for route in app.routes if route.publish is not None}
+    undeclared = written - app.topics.keys()
+    for name in sorted(undeclared - set(admin.topics(internal=True, timeout=timeout)) if undeclared else ()):
+        options = " --config retention.ms=-1" if name in dead else ""
+        output.note(
+            f'topic "{name}" does not exist, and the App writes to it without declaring it: declare it with '
+            f"app.topic, or create it: grete topics create {name}{options}"
+        )
 
 
 @click.command()

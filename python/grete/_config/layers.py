@@ -293,6 +293,9 @@ def check_kafka(config: Config) -> None:
         _native.config_entries(config.kafka_pairs(), "producer")
     except ConfigError as error:
         value = config.kafka.get(error.setting or "")
+        if value is None and error.setting == "bootstrap.servers":
+            where = "in [kafka] of grete.toml, or in GRETE_KAFKA_BOOTSTRAP_SERVERS"
+            raise ConfigError(f"{error}; {where}", setting=error.setting) from None
         if value is None:
             raise
         file = config.kafka.get(f"{error.setting}.file")

@@ -100,6 +100,14 @@ class Resolver:
         _check_default(parameter, at)
         if parameter.annotation is hints.MISSING:
             if is_first and not keyword:
+                # A lambda cannot be annotated.
+                if self._has_payload and getattr(function, "__name__", "") != "<lambda>":
+                    raise ConfigError(
+                        f"{at} has no annotation, and the values of the route are decoded: annotate it with "
+                        f"{parameter.name}: Any (or its type) to get one value, or with {parameter.name}: "
+                        "grete.Messages to get a batch",
+                        setting=parameter.name,
+                    )
                 return Argument(parameter.name, "messages")
             if has_default:
                 return None

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from grete._config import layers
-from grete.errors import ConfigError
 
 
 def from_configuration(settings: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -16,11 +15,5 @@ def from_configuration(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     # Grete's own settings that low-level clients take.
     own = {name: given.pop(name) for name in ("queued_bytes", "latency") if name in given}
     code = layers.parse_layer({}, given, "code")
-    try:
-        config = layers.resolve_config(code, layers.Layer())
-    except ConfigError as error:
-        if error.setting != "bootstrap.servers" or error.origin is not None:
-            raise
-        where = "in [kafka] of grete.toml, or in GRETE_KAFKA_BOOTSTRAP_SERVERS"
-        raise ConfigError(f"{error}; {where}", setting=error.setting) from None
+    config = layers.resolve_config(code, layers.Layer())
     return {name: value.value for name, value in config.kafka.items()} | own

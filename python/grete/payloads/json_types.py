@@ -99,8 +99,10 @@ def _msgspec(wanted: Any) -> Decoder:
     import msgspec
 
     try:
-        foreign = next(_unsupported_types(msgspec.inspect.type_info(wanted), set()), None)
-        decoder: Decoder = msgspec.json.Decoder(wanted).decode
+        unsupported = [one for one in _unsupported_types(msgspec.inspect.type_info(wanted), set()) if one is not object]
+        foreign = next(iter(unsupported), None)
+        # For msgspec, `object` is a class like any other; for Python, every value is one.
+        decoder: Decoder = msgspec.json.Decoder(wanted, dec_hook=_unchanged).decode
     except TypeError as error:
         if installed("pydantic"):
             # Some types, unions of pydantic models for example, are not supported by msgspec.
@@ -118,6 +120,13 @@ def _msgspec(wanted: Any) -> Decoder:
         f"payload=lambda value: {foreign.__name__}(value)",
         setting="payload",
     )
+
+
+def _unchanged(wanted: Any, value: Any) -> Any:
+    """Returns a value that `object` stands for. Raises NotImplementedError for other classes."""
+    if wanted is object:
+        return value
+    raise NotImplementedError
 
 
 def _unsupported_types(node: Any, seen: set[Any]) -> Iterator[Any]:

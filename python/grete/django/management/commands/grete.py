@@ -59,7 +59,12 @@ def run(words: Sequence[str], name: str, program: str | None = None) -> int:
             table["target"] = target
     close_all_before_fork()
     try:
-        _cli.main(list(words), prog_name=name, default_map=defaults, obj={"program": program})
+        _cli.main(
+            list(words),
+            prog_name=name,
+            default_map=defaults,
+            obj={"program": program, "kafka": read_settings().get("kafka")},
+        )
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
