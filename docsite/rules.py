@@ -55,7 +55,8 @@ def breaches() -> Iterator[str]:
         if (count := words(text)) > MAX_WORDS:
             yield f"docs/{page}: {count} words, more than {MAX_WORDS}: split the page"
         if (allowed := openings(page)) and not opening(text).startswith(allowed):
-            yield f"docs/{page}: begin with what the reader will be able to do: {' or '.join(f'{one}...' for one in allowed)}"
+            words_of_kind = " or ".join(f"{one}..." for one in allowed)
+            yield f"docs/{page}: begin with what the reader will be able to do: {words_of_kind}"
     for name in diagrams.outdated():
         yield f"docs/diagrams/{name}: out of date; `python -m docsite.diagrams` writes it"
 

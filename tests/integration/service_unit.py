@@ -1,4 +1,4 @@
-"""What systemd does with a unit, as far as the units of the documentation need it: environment, credentials, notification.
+"""What systemd does with a unit, as far as those of the documentation need it: environment, credentials, notification.
 
 A real manager needs a machine that has it as process 1.
 """

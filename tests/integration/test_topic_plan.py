@@ -199,7 +199,7 @@ def test_names_topics_that_the_app_writes_to_and_does_not_declare(shop: Shop, to
             f'app.consumer("{topic}", publish="{topic}-out", dead_letter="{topic}-dlq")(lambda messages: None)\n'
         )
     planned = shop("plan")
-    assert planned.out == f"+ {topic}: create with 1 partition\n", planned.err
+    assert planned.out == f"+ {topic}: create: 1 partition, default replication\n", planned.err
     for name, options in ((f"{topic}-dlq", " --config retention.ms=-1"), (f"{topic}-out", "")):
         assert f'topic "{name}" does not exist, and the App writes to it without declaring it' in planned.err
         assert f"grete topics create {name}{options}\n" in planned.err
