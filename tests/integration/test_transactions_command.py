@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
-from grete.client import Consumer, Producer
+from grete.client import Admin, Consumer, Producer
 from grete.errors import FencedError, KafkaError, TransactionAbortedError, TransactionStateError
 from tests.integration.commands import grete
 from tests.kafka import KafkaCluster, eventually
@@ -30,6 +30,12 @@ def producer(kafka: KafkaCluster, transactional_id: str) -> Iterator[Producer]:
 
 
 @pytest.fixture
+def admin(kafka: KafkaCluster) -> Iterator[Admin]:
+    with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
+        yield admin
+
+
+@pytest.fixture
 def orders(kafka: KafkaCluster, topic: str) -> str:
     kafka.create_topic(topic, partitions=2)
     return topic
@@ -42,19 +48,19 @@ def begin(producer: Producer, topic: str) -> None:
 
 
 def test_an_open_transaction_is_listed_described_and_ends(
-    kafka: KafkaCluster, orders: str, producer: Producer, transactional_id: str
+    kafka: KafkaCluster, admin: Admin, orders: str, producer: Producer, transactional_id: str
 ) -> None:
     begin(producer, orders)
-    (listed,) = [one for one in kafka.admin.transactions(["Ongoing"]) if one.transactional_id == transactional_id]
-    assert kafka.admin.transactions(producer_ids=[listed.producer_id]) == [listed]
-    found = kafka.admin.describe_transactions([transactional_id])[transactional_id]
+    (listed,) = [one for one in admin.transactions(["Ongoing"]) if one.transactional_id == transactional_id]
+    assert admin.transactions(producer_ids=[listed.producer_id]) == [listed]
+    found = admin.describe_transactions([transactional_id])[transactional_id]
     assert (found.state, found.partitions, found.timeout) == ("Ongoing", ((orders, 1),), 60.0)
     assert found.started is not None
     assert found.is_open
-    (writer,) = kafka.admin.describe_producers([(orders, 1)])[orders, 1]
+    (writer,) = admin.describe_producers([(orders, 1)])[orders, 1]
     assert (writer.producer_id, writer.producer_epoch) == (found.producer_id, found.producer_epoch)
     assert writer.transaction_start == 0
-    assert kafka.admin.hanging_transactions([orders], open_for=0) == [], "its coordinator will end it"
+    assert admin.hanging_transactions([orders], open_for=0) == [], "its coordinator will end it"
 
     rows = grete(kafka, "transactions", "list", "--state", "Ongoing", "--json").rows
     assert transactional_id in [row["transactional_id"] for row in rows]
@@ -65,20 +71,20 @@ def test_an_open_transaction_is_listed_described_and_ends(
     assert (row["producer_id"], row["start"]) == (found.producer_id, 0)
 
     producer.commit_transaction()
-    eventually(lambda: not kafka.admin.describe_transactions([transactional_id])[transactional_id].is_open, 10)
+    eventually(lambda: not admin.describe_transactions([transactional_id])[transactional_id].is_open, 10)
     (row,) = grete(kafka, "transactions", "describe", transactional_id, "--json").rows
     assert (row["started"], row["partitions"]) == (None, [])
 
 
 def test_an_abort_fences_the_producer_and_lets_readers_go_on(
-    kafka: KafkaCluster, orders: str, producer: Producer, transactional_id: str
+    kafka: KafkaCluster, admin: Admin, orders: str, producer: Producer, transactional_id: str
 ) -> None:
     begin(producer, orders)
     with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as plain:
         plain.produce_sync(orders, b"behind", partition=1)
     dry = grete(kafka, "transactions", "abort", transactional_id, "--dry-run")
     assert dry.out.startswith(f"would be aborted: transactional id {transactional_id}: Ongoing")
-    assert kafka.admin.describe_transactions([transactional_id])[transactional_id].is_open
+    assert admin.describe_transactions([transactional_id])[transactional_id].is_open
     done = grete(kafka, "transactions", "abort", transactional_id, "--yes")
     assert done.status == 0, done.err
     assert done.out == f"the transaction of {transactional_id} is aborted, and its producer is fenced\n"
@@ -99,9 +105,7 @@ def test_an_abort_fences_the_producer_and_lets_readers_go_on(
     assert again.out.startswith(f"{transactional_id} has no open transaction (")
 
 
-def test_a_transaction_of_a_foreign_client_is_aborted(
-    kafka: KafkaCluster, orders: str, transactional_id: str
-) -> None:
+def test_a_transaction_of_a_foreign_client_is_aborted(kafka: KafkaCluster, orders: str, transactional_id: str) -> None:
     foreign = confluent_kafka.Producer(
         {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": transactional_id}
     )
@@ -115,23 +119,23 @@ def test_a_transaction_of_a_foreign_client_is_aborted(
 
 
 def test_a_transaction_is_aborted_in_one_partition_by_its_first_offset(
-    kafka: KafkaCluster, orders: str, producer: Producer
+    kafka: KafkaCluster, admin: Admin, orders: str, producer: Producer
 ) -> None:
     begin(producer, orders)
     with pytest.raises(TransactionStateError, match=r"begins at offset 5: open ones begin at 0"):
-        kafka.admin.abort_transaction(orders, 1, 5)
+        admin.abort_transaction(orders, 1, 5)
     dry = grete(kafka, "transactions", "abort", "--topic", f"{orders}:1", "--start", "0", "--dry-run")
     assert dry.out == f"the transaction of {orders}[1] at offset 0 would be aborted\n"
     done = grete(kafka, "transactions", "abort", "--topic", f"{orders}:1", "--start", "0", "--yes")
     assert done.status == 0, done.err
-    assert kafka.admin.describe_producers([(orders, 1)])[orders, 1][0].transaction_start is None
+    assert admin.describe_producers([(orders, 1)])[orders, 1][0].transaction_start is None
     with pytest.raises(TransactionStateError, match="none is open there"):
-        kafka.admin.abort_transaction(orders, 1, 0)
+        admin.abort_transaction(orders, 1, 0)
 
 
-def test_unknown_ids_and_states_and_wrong_words_are_named(kafka: KafkaCluster, orders: str) -> None:
+def test_unknown_ids_and_states_and_wrong_words_are_named(kafka: KafkaCluster, admin: Admin, orders: str) -> None:
     with pytest.raises(KafkaError, match="no-such-id") as unknown:
-        kafka.admin.describe_transactions(["no-such-id"])
+        admin.describe_transactions(["no-such-id"])
     assert unknown.value.name == "TRANSACTIONAL_ID_NOT_FOUND"
     done = grete(kafka, "transactions", "abort", "no-such-id", "--yes")
     assert done.status == 1
@@ -145,10 +149,10 @@ def test_unknown_ids_and_states_and_wrong_words_are_named(kafka: KafkaCluster, o
     assert grete(kafka, "transactions", "hanging", "--topic", orders).err.strip() == "no transaction hangs"
 
 
-def test_the_calls_have_awaitable_twins(kafka: KafkaCluster, orders: str) -> None:
+def test_the_calls_have_awaitable_twins(admin: Admin, orders: str) -> None:
     async def ask() -> tuple[object, object]:
         return await asyncio.gather(
-            kafka.admin.describe_producers_async([(orders, 0)]), kafka.admin.hanging_transactions_async([orders])
+            admin.describe_producers_async([(orders, 0)]), admin.hanging_transactions_async([orders])
         )
 
     assert asyncio.run(ask()) == ({(orders, 0): []}, [])

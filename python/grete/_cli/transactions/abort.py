@@ -52,7 +52,7 @@ def _abort_ids(session: AdminSession, ids: tuple[str, ...], *, yes: bool, dry_ru
 def _abort_hanging(session: AdminSession, given: str, start: int, *, yes: bool, dry_run: bool) -> None:
     found = parse_partitions(session, [given])
     if len(found) != 1:
-        raise click.UsageError(f'--topic takes one partition here, like {given.partition(":")[0]}:0')
+        raise click.UsageError(f"--topic takes one partition here, like {given.partition(':')[0]}:0")
     ((topic, partition),) = found
     facts = {"topic": topic, "partition": partition, "start": start}
     if dry_run:
