@@ -187,7 +187,9 @@ class Admin:
     def abort_transaction(
         self, partition: tuple[str, int], producer: tuple[int, int, int], timeout: float | None
     ) -> None:
-        """Writes an abort marker of a producer, given by id, epoch, and the epoch of its coordinator, to a partition."""
+        """Writes an abort marker of a producer, given by id, epoch, and the epoch of its coordinator, to a
+        partition.
+        """
     def committed(self, group: str, timeout: float | None) -> list[tuple[str, int, int]]:
         """Returns all offsets that the group has committed: (topic, partition, offset)."""
     def lag(self, group: str, timeout: float | None) -> list[tuple[str, int, int, int | None]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import confluent_kafka
 import pytest
@@ -25,7 +26,7 @@ def transactional_id() -> str:
 @pytest.fixture
 def producer(kafka: KafkaCluster, transactional_id: str) -> Iterator[Producer]:
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": transactional_id}
-    with Producer(settings) as producer:
+    with contextlib.suppress(FencedError), Producer(settings) as producer:
         yield producer
 
 
@@ -150,9 +151,9 @@ def test_unknown_ids_and_states_and_wrong_words_are_named(kafka: KafkaCluster, a
 
 
 def test_the_calls_have_awaitable_twins(admin: Admin, orders: str) -> None:
-    async def ask() -> tuple[object, object]:
+    async def ask() -> Sequence[object]:
         return await asyncio.gather(
             admin.describe_producers_async([(orders, 0)]), admin.hanging_transactions_async([orders])
         )
 
-    assert asyncio.run(ask()) == ({(orders, 0): []}, [])
+    assert list(asyncio.run(ask())) == [{(orders, 0): []}, []]

@@ -24,18 +24,18 @@ class Native:
         self.described: tuple[str, int, list[tuple[str, int]]] = ("Ongoing", 7, [("orders", 0)])
         self.aborted: list[tuple[Any, Any]] = []
 
-    def describe_producers(self, partitions: list[tuple[str, int]], timeout: object) -> list[list[Any]]:  # noqa: ARG002
+    def describe_producers(self, partitions: list[tuple[str, int]], timeout: object) -> list[list[Any]]:
         return [[(7, 3, 9, self.written_ms, -1, 40), (8, 0, 2, self.written_ms, -1, None)] for _ in partitions]
 
-    def transactions(self, states: list[str], producer_ids: list[int], timeout: object) -> tuple[Any, None]:  # noqa: ARG002
+    def transactions(self, states: list[str], producer_ids: list[int], timeout: object) -> tuple[Any, None]:
         assert producer_ids == [7]
         return self.listed, None
 
-    def describe_transactions(self, ids: list[str], timeout: object) -> list[Any]:  # noqa: ARG002
+    def describe_transactions(self, ids: list[str], timeout: object) -> list[Any]:
         state, producer_id, partitions = self.described
         return [(name, 1, state, 60_000, 5, producer_id, 3, partitions) for name in ids]
 
-    def abort_transaction(self, partition: object, producer: object, timeout: object) -> None:  # noqa: ARG002
+    def abort_transaction(self, partition: object, producer: object, timeout: object) -> None:
         self.aborted.append((partition, producer))
 
 
@@ -49,7 +49,7 @@ class Cluster(TransactionAdmin):
     def _logged(self) -> Iterator[Any]:
         yield self.native
 
-    def all_topics(self, *, timeout: float | None = None) -> list[TopicDescription]:  # noqa: ARG002
+    def all_topics(self, *, timeout: float | None = None) -> list[TopicDescription]:
         partition = PartitionDescription(0, 1, 0, (1,), (1,))
         return [TopicDescription(name, None, False, (partition,)) for name in ("orders", "others")]
 

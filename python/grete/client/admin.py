@@ -4,8 +4,7 @@ import contextlib
 import functools
 import itertools
 import logging
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -50,7 +49,9 @@ _EXIT_CLOSE_TIMEOUT = 5.0
 
 @checked_keywords("Admin", client_keyword)
 class Admin(TransactionAdmin):
-    """Manages topics, settings, groups, offsets and transactions of a cluster. Kafka's settings by their dotted names. Thread-safe.
+    """Manages topics, settings, groups, offsets and transactions of a cluster. Thread-safe.
+
+    Kafka's settings have their dotted names.
 
     Each method sends its requests to the right brokers (any broker, the controller, a leader, a coordinator), and
     repeats them after transient errors, until `timeout` seconds are up (None: no limit). Then `TimeoutError` names the

@@ -1,7 +1,7 @@
 """Transactions of a cluster: list, describe, find hanging ones, abort (KIP-664)."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from grete.client.topics import TopicDescription
 from grete.errors import PartialResultError, TransactionStateError
 
 HANGING_AFTER = 900.0
-"""Seconds: Kafka's default of `transaction.max.timeout.ms`. A coordinator aborts transactions that are open for longer."""
+"""Seconds: Kafka's default of `transaction.max.timeout.ms`. A coordinator aborts what is open for longer."""
 
 _TIMEOUT: float | None = 60.0
 _ENDED = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
@@ -238,7 +238,8 @@ def _description(
         coordinator=coordinator,
         producer_epoch=producer_epoch,
         timeout=timeout_ms / 1000,
-        started=_time(started_ms),
+        # Brokers keep the start of the last transaction.
+        started=None if state in _ENDED else _time(started_ms),
         partitions=tuple(partitions),
     )
 
