@@ -152,8 +152,7 @@ def test_unknown_ids_and_states_and_wrong_words_are_named(kafka: KafkaCluster, a
 
 def test_the_calls_have_awaitable_twins(admin: Admin, orders: str) -> None:
     async def ask() -> Sequence[object]:
-        return await asyncio.gather(
-            admin.describe_producers_async([(orders, 0)]), admin.hanging_transactions_async([orders])
-        )
+        producers = await admin.describe_producers_async([(orders, 0)])
+        return [producers, await admin.hanging_transactions_async([orders])]
 
-    assert list(asyncio.run(ask())) == [{(orders, 0): []}, []]
+    assert asyncio.run(ask()) == [{(orders, 0): []}, []]

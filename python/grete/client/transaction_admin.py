@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from grete import _native
 from grete.client import arguments
-from grete.client._calls import awaitable
+from grete.client._calls import CallThreads, awaitable
 from grete.client.topics import TopicDescription
 from grete.errors import PartialResultError, TransactionStateError
 
@@ -82,6 +82,8 @@ class HangingTransaction:
 
 class TransactionAdmin:
     """Methods of `Admin` for transactions."""
+
+    _calls: CallThreads
 
     def _logged(self) -> AbstractContextManager[_native.Admin]:
         raise NotImplementedError
