@@ -114,6 +114,10 @@ def source_of(module: str) -> str:
     return (base / "__init__.py" if base.is_dir() else base.with_suffix(".py")).read_text()
 
 
+# Methods of a private base class are those of the class.
+_OPTIONS = {"Admin": "\n    options:\n      inherited_members: true"}
+
+
 def public_names(module: str) -> list[str]:
     """Returns the public names of a module: its `__all__`, or what it defines without an underscore."""
     tree = ast.parse(source_of(module))
@@ -147,7 +151,7 @@ def pages() -> Iterator[tuple[str, str]]:
         names = names_of(page)
         links = ", ".join(f"[`{name}`]({file}.md#{page.module}.{name})" for name in names)
         index.append(f"| [{page.title}]({file}.md) | `{page.module}` | {links} |")
-        entries = "\n\n".join(f"::: {page.module}.{name}" for name in names)
+        entries = "\n\n".join(f"::: {page.module}.{name}{_OPTIONS.get(name, '')}" for name in names)
         yield f"api/{file}.md", f"# {page.title}\n\n{page.opening}\n\n{entries}\n"
     index += ["", "`grete.__version__` is the version as text. [Versions](../versions.md) describes what public means."]
     yield "api/README.md", "\n".join(index) + "\n"

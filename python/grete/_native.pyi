@@ -62,6 +62,7 @@ _ClusterTuple: TypeAlias = tuple[str, int | None, list[tuple[int, str, int, str 
 _ConfigTuple: TypeAlias = tuple[str, str | None, str, bool, bool]
 _GroupListingTuple: TypeAlias = tuple[str, str, str, str]
 _MemberTuple: TypeAlias = tuple[str, str | None, str, str, list[tuple[str, int]]]
+_TransactionTuple: TypeAlias = tuple[str, int, str, int, int | None, int, int, list[tuple[str, int]]]
 _GroupTuple: TypeAlias = tuple[str, str, str, str, str, int, list[_MemberTuple]]
 
 __all__ = [
@@ -171,6 +172,24 @@ class Admin:
     def describe_groups(self, groups: Sequence[str], timeout: float | None) -> list[_GroupTuple]: ...
     def delete_groups(self, groups: Sequence[str], timeout: float | None) -> None: ...
     def remove_members(self, group: str, instances: Sequence[str], timeout: float | None) -> None: ...
+    def transactions(
+        self, states: Sequence[str], producer_ids: Sequence[int], timeout: float | None
+    ) -> tuple[list[tuple[str, int, str, int]], Exception | None]:
+        """Returns all transactional ids in these states (none: in any) and with these producer ids (none: any), and the
+        error that keeps the ids of some brokers out of the list.
+        """
+    def describe_transactions(self, ids: Sequence[str], timeout: float | None) -> list[_TransactionTuple]: ...
+    def describe_producers(
+        self, partitions: Sequence[tuple[str, int]], timeout: float | None
+    ) -> list[list[tuple[int, int, int, int, int, int | None]]]:
+        """Returns the producers of each of these partitions."""
+    def fence_producers(self, ids: Sequence[str], timeout: float | None) -> None: ...
+    def abort_transaction(
+        self, partition: tuple[str, int], producer: tuple[int, int, int], timeout: float | None
+    ) -> None:
+        """Writes an abort marker of a producer, given by id, epoch, and the epoch of its coordinator, to a
+        partition.
+        """
     def committed(self, group: str, timeout: float | None) -> list[tuple[str, int, int]]:
         """Returns all offsets that the group has committed: (topic, partition, offset)."""
     def lag(self, group: str, timeout: float | None) -> list[tuple[str, int, int, int | None]]:

@@ -78,6 +78,7 @@ messages! {
     AddOffsetsToTxn: AddOffsetsToTxnRequest<'a>, AddOffsetsToTxnResponse;
     EndTxn: EndTxnRequest<'a>, EndTxnResponse;
     TxnOffsetCommit: TxnOffsetCommitRequest<'a>, TxnOffsetCommitResponse<'static>;
+    WriteTxnMarkers: WriteTxnMarkersRequest<'a>, WriteTxnMarkersResponse<'static>;
     DescribeAcls: DescribeAclsRequest<'a>, DescribeAclsResponse<'static>;
     CreateAcls: CreateAclsRequest<'a>, CreateAclsResponse<'static>;
     DeleteAcls: DeleteAclsRequest<'a>, DeleteAclsResponse<'static>;

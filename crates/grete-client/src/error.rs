@@ -19,6 +19,8 @@ pub enum Subject {
     Group(String),
     /// Static member of a group, by its `group.instance.id`.
     Member(String, String),
+    /// A transactional id.
+    TransactionalId(String),
     /// All ACLs of the cluster.
     Acls,
     /// One ACL, by its description.
@@ -34,6 +36,7 @@ impl fmt::Display for Subject {
             Self::Partition(topic, partition) => write!(f, "{topic}[{partition}]"),
             Self::Group(name) => write!(f, "group {name}"),
             Self::Member(group, instance) => write!(f, "static member {instance} of group {group}"),
+            Self::TransactionalId(id) => write!(f, "transactional id {id}"),
             Self::Acls => f.write_str("the ACLs"),
             Self::Acl(text) => f.write_str(text),
             Self::Other(name) => f.write_str(name),
@@ -49,6 +52,7 @@ fn hint(code: ErrorCode, subject: &Subject) -> &'static str {
         }
         ErrorCode::TOPIC_ALREADY_EXISTS => "; to accept the existing topic, pass if_not_exists",
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => "; check the name against the list of topics",
+        ErrorCode::TRANSACTIONAL_ID_NOT_FOUND => "; check the id against the list of transactions",
         ErrorCode::GROUP_ID_NOT_FOUND => "; check the id against the list of groups",
         ErrorCode::NON_EMPTY_GROUP | ErrorCode::UNKNOWN_MEMBER_ID => {
             "; stop the group's members first (static ones stay for their session timeout, or until remove_members)"
@@ -68,10 +72,11 @@ fn needed(operation: &str, subject: &Subject, code: ErrorCode, user: Option<&str
     let operation = match operation {
         "create_topics" => "Create",
         "delete_topics" | "delete_groups" | "delete_offsets" | "delete_records" => "Delete",
-        "create_partitions" | "create_acls" | "delete_acls" => "Alter",
+        "create_partitions" | "create_acls" | "delete_acls" | "abort_transaction" => "Alter",
+        "fence_producers" => "Write",
         "config" => "DescribeConfigs",
         "alter_config" => "AlterConfigs",
-        "remove_members" | "reset_offsets" => "Read",
+        "remove_members" | "reset_offsets" | "describe_producers" => "Read",
         _ => "Describe",
     };
     let (kind, name) = match (code, subject) {
@@ -80,6 +85,9 @@ fn needed(operation: &str, subject: &Subject, code: ErrorCode, user: Option<&str
         }
         (ErrorCode::GROUP_AUTHORIZATION_FAILED, Subject::Group(name) | Subject::Member(name, _)) => {
             ("group", name.as_str())
+        }
+        (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Subject::TransactionalId(id)) => {
+            ("transactional-id", id.as_str())
         }
         (ErrorCode::CLUSTER_AUTHORIZATION_FAILED, _) => ("cluster", ""),
         _ => return String::new(),

@@ -39,7 +39,7 @@ mod testing;
 mod thread_guard;
 mod tls;
 
-pub use admin::{Admin, CallContext, GroupList, ItemResults, PartitionLag, ResetPlan, ResetTo};
+pub use admin::{Admin, CallContext, GroupList, ItemResults, PartitionLag, ResetPlan, ResetTo, TransactionList};
 pub use config::{
     AdminConfig, ConfigError, ConsumerConfig, ProducerConfig, SettingPairs, Settings, TokenSource, read_token,
 };

@@ -285,7 +285,7 @@ fn broker_error(message: &str, subject: &Subject, code: ErrorCode) -> PyErr {
     let resource = match subject {
         Subject::Topic(name) | Subject::Partition(name, _) => Some(("topic", name)),
         Subject::Group(name) => Some(("group", name)),
-        Subject::Member(..) | Subject::Acls | Subject::Acl(_) | Subject::Other(_) => None,
+        Subject::Member(..) | Subject::TransactionalId(_) | Subject::Acls | Subject::Acl(_) | Subject::Other(_) => None,
     };
     let class = match (code, resource) {
         (

@@ -105,6 +105,8 @@ apis! {
     AddOffsetsToTxn = 25, valid 0..=4, flexible 3, ours 3..=4;
     /// Commits or aborts a transaction. Version 5 returns a new producer epoch (KIP-890).
     EndTxn = 26, valid 0..=5, flexible 3, ours 3..=5;
+    /// Ends transactions in partitions. Version 2 names the version of the transaction.
+    WriteTxnMarkers = 27, valid 1..=2, flexible 1, ours 1..=2;
     /// Stores a group's offsets as part of a transaction.
     TxnOffsetCommit = 28, valid 0..=5, flexible 3, ours 3..=5;
     /// Lists ACLs. Version 0 is without pattern types (KIP-290).
@@ -132,11 +134,11 @@ apis! {
     /// Returns the cluster's id, controller and brokers.
     DescribeCluster = 60, valid 0..=2, flexible 0, ours 0..=2;
     /// Returns the producers that a partition's leader knows.
-    DescribeProducers = 61, valid 0..=0, flexible 0, ours NONE;
+    DescribeProducers = 61, valid 0..=0, flexible 0, ours 0..=0;
     /// Describes transactions.
-    DescribeTransactions = 65, valid 0..=0, flexible 0, ours NONE;
+    DescribeTransactions = 65, valid 0..=0, flexible 0, ours 0..=0;
     /// Lists transactions.
-    ListTransactions = 66, valid 0..=2, flexible 0, ours NONE;
+    ListTransactions = 66, valid 0..=2, flexible 0, ours 0..=2;
     /// Describes groups of the consumer protocol (KIP-848); brokers before 3.7 do not support it.
     ConsumerGroupDescribe = 69, valid 0..=1, flexible 0, ours 0..=1;
     /// Returns the partitions of topics, page by page (KIP-966).

@@ -28,6 +28,7 @@ COMMANDS = {
     "run": ("grete._cli.run:run", "Run an App until it is stopped."),
     "schemas": ("grete._cli.schemas:schemas", "Check, register and compare the schemas that an App declares."),
     "swarm": ("grete._cli.swarm:swarm", "Run an App in several processes, watched and replaced."),
+    "transactions": ("grete._cli.transactions:transactions", "List, describe and abort transactions."),
     "topics": ("grete._cli.topics:topics", "List, create, alter and delete topics; apply an App's."),
 }
 

@@ -16,6 +16,12 @@ from grete.client.groups import (
 from grete.client.producer import Deliveries, Delivery, Producer, Undelivered
 from grete.client.topic_reader import TopicReader, read_topic
 from grete.client.topics import NewTopic, PartitionDescription, TopicDescription
+from grete.client.transaction_admin import (
+    ActiveProducer,
+    HangingTransaction,
+    TransactionDescription,
+    TransactionListing,
+)
 from grete.client.transactions import Transaction
 
 __all__ = [
@@ -23,6 +29,7 @@ __all__ = [
     "AclFilter",
     "AclOperation",
     "AclPermission",
+    "ActiveProducer",
     "Admin",
     "Broker",
     "Cluster",
@@ -33,6 +40,7 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupMetadata",
+    "HangingTransaction",
     "Lag",
     "MemberDescription",
     "Membership",
@@ -45,6 +53,8 @@ __all__ = [
     "TopicDescription",
     "TopicReader",
     "Transaction",
+    "TransactionDescription",
+    "TransactionListing",
     "Undelivered",
     "read_topic",
 ]

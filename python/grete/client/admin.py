@@ -4,8 +4,7 @@ import contextlib
 import functools
 import itertools
 import logging
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -22,6 +21,7 @@ from grete.client.acls import AclBinding, AclFilter, binding_from_native, bindin
 from grete.client.cluster import Broker, Cluster, ConfigEntry
 from grete.client.groups import GroupDescription, GroupListing, Lag, Reset, group_from_native
 from grete.client.topics import ConfigValue, NewTopic, TopicDescription, config_texts, topic_from_native
+from grete.client.transaction_admin import TransactionAdmin
 from grete.errors import (
     AuthorizationError,
     ClosedError,
@@ -48,8 +48,10 @@ _EXIT_CLOSE_TIMEOUT = 5.0
 
 
 @checked_keywords("Admin", client_keyword)
-class Admin:
-    """Manages topics, settings, groups and offsets of a cluster. Kafka's settings by their dotted names. Thread-safe.
+class Admin(TransactionAdmin):
+    """Manages topics, settings, groups, offsets and transactions of a cluster. Thread-safe.
+
+    Kafka's settings have their dotted names.
 
     Each method sends its requests to the right brokers (any broker, the controller, a leader, a coordinator), and
     repeats them after transient errors, until `timeout` seconds are up (None: no limit). Then `TimeoutError` names the
@@ -188,7 +190,7 @@ class Admin:
     ) -> dict[str, bool]:
         """Creates topics, like `create_topic`. `validate_only`: only checks whether it is possible."""
         wanted = _new_topics(topics)
-        names = _names("create_topics", [topic.name for topic in wanted])
+        names = arguments.names("create_topics", [topic.name for topic in wanted])
         if len(names) < len(wanted):
             raise ConfigError("create_topics was given two topics of one name", setting="topic")
         new = [topic.to_native() for topic in wanted]
@@ -203,7 +205,7 @@ class Admin:
     def delete_topics(self, topics: Iterable[str], *, timeout: float | None = _TIMEOUT) -> None:
         """Deletes topics, like `delete_topic`."""
         with self._logged() as native:
-            native.delete_topics(_names("delete_topics", topics), timeout)
+            native.delete_topics(arguments.names("delete_topics", topics), timeout)
 
     def topics(self, internal: bool = False, *, timeout: float | None = _TIMEOUT) -> list[str]:
         """Returns the names of all topics, in order. `internal`: Kafka's own, too."""
@@ -222,7 +224,7 @@ class Admin:
         self, topics: Iterable[str], *, timeout: float | None = _TIMEOUT
     ) -> dict[str, TopicDescription]:
         """Describes several topics, like `describe_topic`."""
-        names = _names("describe_topics", topics)
+        names = arguments.names("describe_topics", topics)
         with self._logged() as native:
             return {topic[0]: topic_from_native(topic) for topic in native.describe_topics(names, timeout)}
 
@@ -233,7 +235,7 @@ class Admin:
 
         Keys move: older records of a key may be in another partition than its new ones.
         """
-        (name,) = _names("create_partitions", [topic])
+        (name,) = arguments.names("create_partitions", [topic])
         total = arguments.integer(total, "total", 1, arguments.MAX_PARTITION)
         with self._logged() as native:
             native.create_partitions([(name, total)], validate_only, timeout)
@@ -289,7 +291,7 @@ class Admin:
         timeout: float | None = _TIMEOUT,
     ) -> None:
         """Same as `alter_config`, for a "topic" or a "broker" by its id ("": all brokers)."""
-        back = _names("delete", delete, what="setting")
+        back = arguments.names("delete", delete, what="setting")
         values = config_texts(arguments.settings_mapping("alter_config", set, _SETTINGS_EXAMPLE))
         with self._logged() as native:
             native.alter_config(kind, str(name), values, back, validate_only, timeout)
@@ -339,7 +341,7 @@ class Admin:
         Raises PartialResultError, with the groups of the other brokers, when some do not respond. A broker that is down
         leaves the cluster's list of brokers after some seconds, and then its groups have moved.
         """
-        wanted = _names("groups", states or (), what="state")
+        wanted = arguments.names("groups", states or (), what="state")
         with self._logged() as native:
             found, missing = native.groups(wanted, timeout)
         listings = [GroupListing(group, state, kind, protocol) for group, protocol, state, kind in found]
@@ -356,7 +358,7 @@ class Admin:
         self, groups: Iterable[str], *, timeout: float | None = _TIMEOUT
     ) -> dict[str, GroupDescription]:
         """Describes several groups, like `describe_group`."""
-        names = _names("describe_groups", groups, what="group")
+        names = arguments.names("describe_groups", groups, what="group")
         with self._logged() as native:
             return {group[0]: group_from_native(group) for group in native.describe_groups(names, timeout)}
 
@@ -367,7 +369,7 @@ class Admin:
     def delete_groups(self, groups: Iterable[str], *, timeout: float | None = _TIMEOUT) -> None:
         """Deletes groups, like `delete_group`."""
         with self._logged() as native:
-            native.delete_groups(_names("delete_groups", groups, what="group"), timeout)
+            native.delete_groups(arguments.names("delete_groups", groups, what="group"), timeout)
 
     def remove_members(self, group: str, instances: Iterable[str], *, timeout: float | None = _TIMEOUT) -> None:
         """Removes static members from a group, by `group.instance.id`; the others get their partitions at once.
@@ -376,7 +378,7 @@ class Admin:
         Raises KafkaError (UNKNOWN_MEMBER_ID) for an id that no member of the group has.
         """
         with self._logged() as native:
-            native.remove_members(group, _names("remove_members", instances, what="instance"), timeout)
+            native.remove_members(group, arguments.names("remove_members", instances, what="instance"), timeout)
 
     # ---- offsets
 
@@ -394,7 +396,7 @@ class Admin:
         (`auto.offset.reset`). A group that has neither offsets nor members, or that does not exist, gives an empty
         dict, which is no lag of 0.
         """
-        left = _time_left(timeout)
+        left = arguments.time_left(timeout)
         with self._logged() as native:
             lags = {(topic, at): Lag(committed, end) for topic, at, committed, end in native.lag(group, left())}
         try:
@@ -524,27 +526,6 @@ class Admin:
         finally:
             with contextlib.suppress(ForkedClientError):
                 self._log(self._native.drain_log_events())
-
-
-def _time_left(timeout: float | None) -> Callable[[], float | None]:
-    """Returns a function that says how many seconds of `timeout` are left; None: no limit."""
-    if timeout is None:
-        return lambda: None
-    end = time.monotonic() + timeout
-    return lambda: max(0.0, end - time.monotonic())
-
-
-def _names(method: str, names: Iterable[str], what: str = "topic") -> list[str]:
-    """Returns each name once, in order. A single string is refused: iteration would split it into letters."""
-    if isinstance(names, str):
-        raise ConfigError(f'{method} takes a list of {what}s: {method}(["{names}"])', setting=what)
-    if not isinstance(names, Iterable):
-        raise TypeError(f"{method} takes a list of {what}s, not {names!r}")
-    listed = list(names)
-    for name in listed:
-        if not isinstance(name, str):
-            raise TypeError(f"{method}: a {what} is a str, not {name!r}")
-    return list(dict.fromkeys(listed))
 
 
 def _listed(method: str, given: Iterable[object], what: str) -> list[object]:

@@ -3,8 +3,11 @@
 Raises TypeError for wrong types, ValueError for numbers out of range.
 """
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from grete.errors import ConfigError
 
 MAX_PARTITION = (1 << 31) - 1
 MAX_OFFSET = (1 << 63) - 1
@@ -83,3 +86,24 @@ def _topic(method: str, topic: object) -> str:
 
 def _type(value: object) -> str:
     return "None" if value is None else type(value).__name__
+
+
+def names(method: str, given: Iterable[str], what: str = "topic") -> list[str]:
+    """Returns each name once, in order. A single string is refused: iteration would split it into letters."""
+    if isinstance(given, str):
+        raise ConfigError(f'{method} takes a list of {what}s: {method}(["{given}"])', setting=what)
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{method} takes a list of {what}s, not {given!r}")
+    listed = list(given)
+    for name in listed:
+        if not isinstance(name, str):
+            raise TypeError(f"{method}: a {what} is a str, not {name!r}")
+    return list(dict.fromkeys(listed))
+
+
+def time_left(timeout: float | None) -> Callable[[], float | None]:
+    """Returns a function that says how many seconds of `timeout` are left; None: no limit."""
+    if timeout is None:
+        return lambda: None
+    end = time.monotonic() + timeout
+    return lambda: max(0.0, end - time.monotonic())

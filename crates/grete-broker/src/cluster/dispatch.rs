@@ -192,6 +192,7 @@ impl Cluster {
             | Request::AddOffsetsToTxn(_)
             | Request::EndTxn(_)
             | Request::TxnOffsetCommit(_)
+            | Request::WriteTxnMarkers(_)
             | Request::ListTransactions(_)
             | Request::DescribeTransactions(_)) => self.handle_transaction_request(context, request),
             request => self.handle_group_request(context, request),

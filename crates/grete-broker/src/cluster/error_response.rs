@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use grete_wire::ErrorCode;
+use grete_wire::messages::write_txn_markers::*;
 use grete_wire::messages::*;
 
 use super::{Cluster, RequestContext};
@@ -169,6 +170,19 @@ pub(super) fn error_response(request: &Request<'_>, version: i16, error: ErrorCo
             };
             let topics = request.topics.iter().map(topic).collect();
             Response::DescribeProducers(DescribeProducersResponse { topics, ..DescribeProducersResponse::default() })
+        }
+        Request::WriteTxnMarkers(request) => {
+            let partition = |&partition_index: &i32| WritableTxnMarkerPartitionResult { partition_index, error_code };
+            let topic = |topic: &WritableTxnMarkerTopic<'_>| WritableTxnMarkerTopicResult {
+                name: owned(&topic.name),
+                partitions: topic.partition_indexes.iter().map(partition).collect(),
+            };
+            let marker = |marker: &WritableTxnMarker<'_>| WritableTxnMarkerResult {
+                producer_id: marker.producer_id,
+                topics: marker.topics.iter().map(topic).collect(),
+            };
+            let markers = request.markers.iter().map(marker).collect();
+            Response::WriteTxnMarkers(WriteTxnMarkersResponse { markers })
         }
         Request::DescribeTransactions(request) => {
             let state = |id: &Cow<'_, str>| describe_transactions::TransactionState {

@@ -86,6 +86,7 @@ fn max_version_4_1(api: ApiKey) -> i16 {
         ApiKey::ListOffsets => 10,
         ApiKey::OffsetCommit | ApiKey::OffsetFetch => 9,
         ApiKey::DescribeLogDirs => 4,
+        ApiKey::WriteTxnMarkers => 1,
         _ => *api.valid().end(),
     }
 }
@@ -98,7 +99,7 @@ fn max_version_3_9(api: ApiKey) -> i16 {
         ApiKey::Metadata => 12,
         ApiKey::DescribeGroups => 5,
         ApiKey::EndTxn | ApiKey::TxnOffsetCommit | ApiKey::DescribeLogDirs => 4,
-        ApiKey::DescribeCluster | ApiKey::ListTransactions => 1,
+        ApiKey::DescribeCluster | ApiKey::ListTransactions | ApiKey::WriteTxnMarkers => 1,
         ApiKey::ConsumerGroupDescribe => 0,
         _ => *api.valid().end(),
     }
@@ -118,6 +119,7 @@ fn max_version_3_3(api: ApiKey) -> Option<i16> {
         | ApiKey::AddOffsetsToTxn
         | ApiKey::EndTxn
         | ApiKey::TxnOffsetCommit => 3,
+        ApiKey::WriteTxnMarkers => 1,
         ApiKey::DescribeCluster | ApiKey::ListTransactions => 0,
         ApiKey::ConsumerGroupDescribe | ApiKey::DescribeTopicPartitions => return None,
         _ => *api.valid().end(),

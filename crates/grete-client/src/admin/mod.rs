@@ -14,6 +14,7 @@ mod offsets;
 mod reset_offsets;
 mod state;
 mod topics;
+mod transactions;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +35,7 @@ pub(crate) use call_context::{client_error, partition_subject, refused_error};
 pub use groups::GroupList;
 pub use offsets::PartitionLag;
 pub use reset_offsets::{ResetPlan, ResetTo};
+pub use transactions::TransactionList;
 
 use crate::config::AdminConfig;
 use crate::error::ClientError;

@@ -10,7 +10,7 @@ use grete_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 
 use super::context::Context;
 use super::error::AdminError;
-use super::handler::{ApiHandler, ItemResult, ItemResults, LookupStrategy, OperationItem};
+use super::handler::{ApiHandler, CoordinatorType, ItemResult, ItemResults, LookupStrategy, OperationItem};
 use super::reply::AdminReply;
 use crate::backoff::Backoff;
 use crate::cluster::Cluster;
@@ -161,11 +161,15 @@ impl<H: ApiHandler> ApiDriver<H> {
     }
 
     fn find_coordinators(&mut self, items: Vec<usize>, cx: &mut Context<'_>) {
-        let mut keys: Vec<_> = items.iter().filter_map(|&index| self.group(index).map(|g| g.to_string())).collect();
+        // The items of an operation have coordinators of one kind.
+        let kind = items.iter().find_map(|&index| self.coordinator_key(index)).map(|(kind, _)| kind);
+        let key_type = kind.unwrap_or(CoordinatorType::Group) as i8;
+        let key = |&index: &usize| self.coordinator_key(index).map(|(_, key)| key.to_string());
+        let mut keys: Vec<_> = items.iter().filter_map(key).collect();
         keys.sort_unstable();
         keys.dedup();
         let coordinator_keys = keys.into_iter().map(Into::into).collect();
-        let request = FindCoordinatorRequest { key_type: 0, coordinator_keys, ..Default::default() };
+        let request = FindCoordinatorRequest { key_type, coordinator_keys, ..Default::default() };
         self.send_request(Target::Any, Request::FindCoordinator(request), items, true, WaitingFor::Coordinator, cx);
     }
 
@@ -191,9 +195,9 @@ impl<H: ApiHandler> ApiDriver<H> {
         self.in_flight.push(InFlightRequest { token, items, lookup });
     }
 
-    fn group(&self, index: usize) -> Option<&Arc<str>> {
+    fn coordinator_key(&self, index: usize) -> Option<(CoordinatorType, &Arc<str>)> {
         match self.items.get(index)?.item.lookup_strategy() {
-            LookupStrategy::Coordinator(group) => Some(group),
+            LookupStrategy::Coordinator(kind, key) => Some((kind, key)),
             _ => None,
         }
     }
@@ -226,10 +230,10 @@ impl<H: ApiHandler> ApiDriver<H> {
         };
         let by_key: HashMap<&str, _> = answer.coordinators.iter().map(|found| (&*found.key, found)).collect();
         for &index in &flight.items {
-            let found = self.group(index).and_then(|group| by_key.get(&**group)).copied();
+            let found = self.coordinator_key(index).and_then(|(_, key)| by_key.get(&**key)).copied();
             let Some(item) = self.items.get_mut(index) else { continue };
             let Some(found) = found else {
-                item.retry("the FindCoordinator response omits the group".to_owned(), cx);
+                item.retry("the FindCoordinator response omits the key".to_owned(), cx);
                 continue;
             };
             match (ErrorCode(found.error_code), u16::try_from(found.port)) {
@@ -383,7 +387,7 @@ impl<I: OperationItem, V> Item<I, V> {
             LookupStrategy::Node(_) if cluster.node_ids().next().is_none() => TargetLookup::Wait(WaitingFor::Metadata),
             LookupStrategy::Node(node) => TargetLookup::Missing(AdminError::NoBroker(node)),
             LookupStrategy::Leader(tp) => leader(tp, cluster),
-            LookupStrategy::Coordinator(_) => match self.coordinator {
+            LookupStrategy::Coordinator(..) => match self.coordinator {
                 Some(node) => TargetLookup::Resolved(Target::Node(node)),
                 None => TargetLookup::Lookup,
             },

@@ -28,8 +28,17 @@ pub(super) enum LookupStrategy<'e> {
     Node(NodeId),
     /// The leader of the partition.
     Leader(&'e TopicPartition),
-    /// The coordinator of the group.
-    Coordinator(&'e Arc<str>),
+    /// The coordinator of the group, or of the transactional id.
+    Coordinator(CoordinatorType, &'e Arc<str>),
+}
+
+/// Kind of a coordinator, by its number in FindCoordinator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CoordinatorType {
+    /// Of groups.
+    Group = 0,
+    /// Of transactional ids.
+    Transaction = 1,
 }
 
 /// Item of an operation: a topic, a partition, a group...

@@ -31,6 +31,7 @@ mod operation_table;
 mod reply;
 #[cfg(test)]
 mod tests;
+mod transaction_types;
 mod types;
 
 pub use error::AdminError;
@@ -38,6 +39,9 @@ pub use event::{AdminAction, AdminEvent, OperationsAction, OperationsEvent};
 pub use operation::Operation;
 pub use operation_table::{OperationTable, OperationsConfig};
 pub use reply::{AdminReply, PerItem};
+pub use transaction_types::{
+    AbortMarker, ActiveProducer, TransactionDescription, TransactionFilter, TransactionListing,
+};
 pub use types::{
     AclBinding, AclFilter, BrokerDescription, ClusterDescription, CommittedOffset, ConfigAlteration, ConfigEntry,
     ConfigResource, ConfigSource, ExpectedTopicState, GroupDescription, GroupListing, GroupProtocol, ListedOffset,

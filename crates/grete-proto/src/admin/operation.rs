@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::transaction_types::{AbortMarker, TransactionFilter};
 use super::types::{
     AclBinding, AclFilter, ConfigAlteration, ConfigResource, ExpectedTopicState, GroupProtocol, NewTopic, OffsetSpec,
 };
@@ -96,6 +97,35 @@ pub enum Operation {
         group: Arc<str>,
         /// `group.instance.id`s of the members.
         instances: Vec<Arc<str>>,
+    },
+    /// Lists transactional ids. Reply: `AdminReply::TransactionListings`, per broker.
+    ListTransactions {
+        /// Brokers to query.
+        nodes: Vec<NodeId>,
+        /// Filter.
+        filter: TransactionFilter,
+    },
+    /// Describes transactional ids. Reply: `AdminReply::TransactionDescriptions`, per id.
+    DescribeTransactions {
+        /// Transactional ids.
+        ids: Vec<Arc<str>>,
+    },
+    /// Describes the producers of partitions. Reply: `AdminReply::Producers`, per partition.
+    DescribeProducers {
+        /// Partitions.
+        partitions: Vec<TopicPartition>,
+    },
+    /// Aborts the open transactions of ids, and fences their producers. Reply: `AdminReply::Done`, per id.
+    FenceProducers {
+        /// Transactional ids.
+        ids: Vec<Arc<str>>,
+    },
+    /// Aborts a transaction in one partition. Reply: `AdminReply::Done`, one item.
+    AbortTransaction {
+        /// Partition.
+        partition: TopicPartition,
+        /// Producer whose transaction is aborted.
+        marker: AbortMarker,
     },
     /// Fetches committed offsets. Reply: `AdminReply::Committed`.
     FetchOffsets {

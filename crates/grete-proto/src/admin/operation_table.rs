@@ -9,10 +9,11 @@ use super::error::AdminError;
 use super::event::{OperationsAction, OperationsEvent};
 use super::handler::ApiHandler;
 use super::handlers::{
-    AlterConfigs, AwaitPropagation, Broker, CommitOffsets, CreateAcls, CreatePartitions, CreateTopics, DeleteAcls,
-    DeleteGroups, DeleteOffsets, DeleteRecords, DeleteTopics, DescribeAcls, DescribeClassicGroups, DescribeCluster,
-    DescribeConfigs, DescribeConsumerGroups, DescribeTopics, FetchOffsets, Group, ListGroups, ListOffsets, OnlyItem,
-    RemoveMembers, StaticMember, Topic,
+    AbortTransaction, AlterConfigs, AwaitPropagation, Broker, CommitOffsets, CreateAcls, CreatePartitions,
+    CreateTopics, DeleteAcls, DeleteGroups, DeleteOffsets, DeleteRecords, DeleteTopics, DescribeAcls,
+    DescribeClassicGroups, DescribeCluster, DescribeConfigs, DescribeConsumerGroups, DescribeProducers, DescribeTopics,
+    DescribeTransactions, FenceProducers, FetchOffsets, Group, ListGroups, ListOffsets, ListTransactions,
+    LoneTransactionalId, OnlyItem, RemoveMembers, StaticMember, Topic, TransactionalId,
 };
 use super::operation::Operation;
 use super::types::GroupProtocol;
@@ -238,6 +239,17 @@ fn start(operation: Operation, end: Nanos, backoff: &Backoff) -> Box<dyn Running
             let member = |instance| StaticMember { group: Arc::clone(&group), instance };
             run(RemoveMembers, instances.into_iter().map(member), times)
         }
+        Operation::ListTransactions { nodes, filter } => {
+            run(ListTransactions { filter }, brokers(nodes, "the transactions of broker"), times)
+        }
+        Operation::DescribeTransactions { ids } => {
+            run(DescribeTransactions, ids.into_iter().map(TransactionalId), times)
+        }
+        Operation::DescribeProducers { partitions } => {
+            run(DescribeProducers, partitions.into_iter().map(|tp| (tp, ())), times)
+        }
+        Operation::FenceProducers { ids } => run(FenceProducers, ids.into_iter().map(LoneTransactionalId), times),
+        Operation::AbortTransaction { partition, marker } => run(AbortTransaction, [(partition, marker)], times),
         Operation::FetchOffsets { group, partitions, stable } => {
             run(FetchOffsets { partitions, stable }, [Group(group)], times)
         }

@@ -1,6 +1,7 @@
 //! Replies to the operations of an admin client.
 
 use super::error::AdminError;
+use super::transaction_types::{ActiveProducer, TransactionDescription, TransactionListing};
 use super::types::{
     AclBinding, ClusterDescription, CommittedOffset, ConfigEntry, GroupDescription, GroupListing, ListedOffset,
     PartitionResult, TopicDescription,
@@ -30,6 +31,12 @@ pub enum AdminReply {
     GroupListings(PerItem<Vec<GroupListing>>),
     /// Description of each group.
     GroupDescriptions(PerItem<GroupDescription>),
+    /// Transactional ids of each broker.
+    TransactionListings(PerItem<Vec<TransactionListing>>),
+    /// Description of each transactional id.
+    TransactionDescriptions(PerItem<TransactionDescription>),
+    /// Producers of each partition.
+    Producers(PerItem<Vec<ActiveProducer>>),
     /// One item: the committed offsets; `None`: no offset is committed.
     Committed(PerItem<Vec<PartitionResult<Option<CommittedOffset>>>>),
     /// One item: the result of each partition.

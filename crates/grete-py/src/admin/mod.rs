@@ -6,7 +6,7 @@ mod tuples;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use grete_client::{AdminConfig, CallContext, ClientError, ItemResults, ResetTo, SettingPairs, Start};
-use grete_proto::admin::{ConfigAlteration, ConfigResource, NewTopic, OffsetSpec};
+use grete_proto::admin::{AbortMarker, ConfigAlteration, ConfigResource, NewTopic, OffsetSpec, TransactionFilter};
 use grete_proto::ids::TopicPartition;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -18,8 +18,8 @@ use crate::log_event::{self, LogEvent};
 use crate::sasl::attach_tokens;
 use crate::start_offset_arg::StartOffsetArg;
 use tuples::{
-    AclFilterTuple, AclTuple, ClusterTuple, ConfigTuple, GroupListingTuple, GroupTuple, LagTuple, ResetTuple,
-    TopicTuple,
+    AclFilterTuple, AclTuple, ClusterTuple, ConfigTuple, GroupListingTuple, GroupTuple, LagTuple, ProducerTuple,
+    ResetTuple, TopicTuple, TransactionListingTuple, TransactionTuple,
 };
 
 /// Name, partitions, replication factor, brokers of each partition, settings.
@@ -228,6 +228,68 @@ impl Admin {
         let (group, instances) = (Arc::from(group), to_arc_strs(instances));
         self.run_each(py, "remove_members", timeout, |admin, call| admin.remove_members(call, &group, instances))
             .map(drop)
+    }
+
+    /// Returns all transactional ids in these states (none: in any) and with these producer ids (none: any), and the
+    /// error that keeps the ids of some brokers out of the list.
+    fn transactions(
+        &self,
+        py: Python<'_>,
+        states: Vec<String>,
+        producer_ids: Vec<i64>,
+        timeout: Option<f64>,
+    ) -> PyResult<(Vec<TransactionListingTuple>, Option<Py<PyAny>>)> {
+        let filter = TransactionFilter { states, producer_ids };
+        let list =
+            self.run_blocking(py, "transactions", timeout, |admin, call| admin.list_transactions(call, &filter))?;
+        let missing = list.missing.map(|error| errors::client(error).into_value(py).into_any());
+        Ok((list.transactions.into_iter().map(tuples::transaction_listing).collect(), missing))
+    }
+
+    fn describe_transactions(
+        &self,
+        py: Python<'_>,
+        ids: Vec<String>,
+        timeout: Option<f64>,
+    ) -> PyResult<Vec<TransactionTuple>> {
+        let ids = to_arc_strs(ids);
+        let found =
+            self.run_each(py, "describe_transactions", timeout, |admin, call| admin.describe_transactions(call, ids))?;
+        Ok(found.into_iter().map(tuples::transaction).collect())
+    }
+
+    /// Returns the producers of each of these partitions.
+    fn describe_producers(
+        &self,
+        py: Python<'_>,
+        partitions: Vec<(String, i32)>,
+        timeout: Option<f64>,
+    ) -> PyResult<Vec<Vec<ProducerTuple>>> {
+        let partitions = partitions.into_iter().map(|(topic, index)| TopicPartition::new(topic, index)).collect();
+        let found =
+            self.run_each(py, "describe_producers", timeout, |admin, call| admin.describe_producers(call, partitions))?;
+        Ok(found.into_iter().map(|producers| producers.into_iter().map(tuples::producer).collect()).collect())
+    }
+
+    fn fence_producers(&self, py: Python<'_>, ids: Vec<String>, timeout: Option<f64>) -> PyResult<()> {
+        let ids = to_arc_strs(ids);
+        self.run_each(py, "fence_producers", timeout, |admin, call| admin.fence_producers(call, ids)).map(drop)
+    }
+
+    /// Writes an abort marker of a producer, given by id, epoch, and the epoch of its coordinator, to a partition.
+    fn abort_transaction(
+        &self,
+        py: Python<'_>,
+        partition: (String, i32),
+        producer: (i64, i16, i32),
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let partition = TopicPartition::new(partition.0, partition.1);
+        let (producer_id, producer_epoch, coordinator_epoch) = producer;
+        let marker = AbortMarker { producer_id, producer_epoch, coordinator_epoch };
+        self.run_blocking(py, "abort_transaction", timeout, |admin, call| {
+            admin.abort_transaction(call, partition, marker)
+        })
     }
 
     /// Returns all offsets that the group has committed: (topic, partition, offset).

@@ -2,8 +2,8 @@
 
 use grete_client::{PartitionLag, ResetPlan};
 use grete_proto::admin::{
-    AclBinding, AclFilter, ClusterDescription, ConfigEntry, GroupDescription, GroupListing, MemberDescription,
-    PartitionDescription, TopicDescription,
+    AclBinding, AclFilter, ActiveProducer, ClusterDescription, ConfigEntry, GroupDescription, GroupListing,
+    MemberDescription, PartitionDescription, TopicDescription, TransactionDescription, TransactionListing,
 };
 
 /// Id, leader, leader epoch, replicas, in-sync replicas.
@@ -26,6 +26,12 @@ pub(super) type GroupTuple = (String, String, &'static str, String, String, i32,
 pub(super) type AclTuple = (i8, String, i8, String, String, i8, i8);
 /// The same of a filter; None: every value.
 pub(super) type AclFilterTuple = (i8, Option<String>, i8, Option<String>, Option<String>, i8, i8);
+/// Transactional id, producer id, state, coordinator.
+pub(super) type TransactionListingTuple = (String, i64, String, i32);
+/// Transactional id, coordinator, state, timeout in ms, start in ms, producer id, producer epoch, partitions.
+pub(super) type TransactionTuple = (String, i32, String, i32, Option<i64>, i64, i16, Vec<(String, i32)>);
+/// Producer id, producer epoch, last sequence, last timestamp in ms, coordinator epoch, start of the transaction.
+pub(super) type ProducerTuple = (i64, i32, i32, i64, i32, Option<i64>);
 /// Topic, partition, committed, end.
 pub(super) type LagTuple = (String, i32, i64, Option<i64>);
 /// Topic, partition, before, after.
@@ -60,6 +66,21 @@ fn member(member: MemberDescription) -> MemberTuple {
 pub(super) fn group(group: GroupDescription) -> GroupTuple {
     let members = group.members.into_iter().map(member).collect();
     (group.group, group.state, group.protocol.name(), group.protocol_type, group.assignor, group.coordinator, members)
+}
+
+pub(super) fn transaction_listing(listing: TransactionListing) -> TransactionListingTuple {
+    (listing.transactional_id, listing.producer_id, listing.state, listing.coordinator)
+}
+
+pub(super) fn transaction(found: TransactionDescription) -> TransactionTuple {
+    let partitions = found.partitions.into_iter().map(|tp| (tp.topic.to_string(), tp.partition)).collect();
+    let TransactionDescription { transactional_id, coordinator, state, timeout_ms, started_ms, .. } = found;
+    (transactional_id, coordinator, state, timeout_ms, started_ms, found.producer_id, found.producer_epoch, partitions)
+}
+
+pub(super) fn producer(found: ActiveProducer) -> ProducerTuple {
+    let ActiveProducer { producer_id, producer_epoch, last_sequence, last_timestamp, .. } = found;
+    (producer_id, producer_epoch, last_sequence, last_timestamp, found.coordinator_epoch, found.transaction_start)
 }
 
 pub(super) fn lag(lag: PartitionLag) -> LagTuple {

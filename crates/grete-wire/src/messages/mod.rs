@@ -116,6 +116,8 @@ macro_rules! for_each_message {
             ListTransactionsResponse list_transactions_response,
             TxnOffsetCommitRequest txn_offset_commit_request,
             TxnOffsetCommitResponse txn_offset_commit_response,
+            WriteTxnMarkersRequest write_txn_markers_request,
+            WriteTxnMarkersResponse write_txn_markers_response,
         }
     };
 }

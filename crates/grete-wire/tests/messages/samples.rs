@@ -2559,3 +2559,77 @@ fn txn_offset_commit_response_txn_offset_commit_response_partition(
     this.error_code = v.i16();
     this
 }
+
+pub fn write_txn_markers_request(
+    version: i16,
+    v: &mut Values,
+) -> messages::write_txn_markers::WriteTxnMarkersRequest<'static> {
+    let mut this = messages::write_txn_markers::WriteTxnMarkersRequest::default();
+    this.markers = v.vec(|v| write_txn_markers_request_writable_txn_marker(version, v));
+    this
+}
+
+fn write_txn_markers_request_writable_txn_marker(
+    version: i16,
+    v: &mut Values,
+) -> messages::write_txn_markers::WritableTxnMarker<'static> {
+    let mut this = messages::write_txn_markers::WritableTxnMarker::default();
+    this.producer_id = v.i64();
+    this.producer_epoch = v.i16();
+    this.transaction_result = v.bool();
+    this.topics = v.vec(|v| write_txn_markers_request_writable_txn_marker_topic(version, v));
+    this.coordinator_epoch = v.i32();
+    if version == 2 {
+        this.transaction_version = v.i8();
+    }
+    this
+}
+
+fn write_txn_markers_request_writable_txn_marker_topic(
+    _version: i16,
+    v: &mut Values,
+) -> messages::write_txn_markers::WritableTxnMarkerTopic<'static> {
+    let mut this = messages::write_txn_markers::WritableTxnMarkerTopic::default();
+    this.name = v.string();
+    this.partition_indexes = v.vec(|v| v.i32());
+    this
+}
+
+pub fn write_txn_markers_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::write_txn_markers::WriteTxnMarkersResponse<'static> {
+    let mut this = messages::write_txn_markers::WriteTxnMarkersResponse::default();
+    this.markers = v.vec(|v| write_txn_markers_response_writable_txn_marker_result(version, v));
+    this
+}
+
+fn write_txn_markers_response_writable_txn_marker_result(
+    version: i16,
+    v: &mut Values,
+) -> messages::write_txn_markers::WritableTxnMarkerResult<'static> {
+    let mut this = messages::write_txn_markers::WritableTxnMarkerResult::default();
+    this.producer_id = v.i64();
+    this.topics = v.vec(|v| write_txn_markers_response_writable_txn_marker_topic_result(version, v));
+    this
+}
+
+fn write_txn_markers_response_writable_txn_marker_topic_result(
+    version: i16,
+    v: &mut Values,
+) -> messages::write_txn_markers::WritableTxnMarkerTopicResult<'static> {
+    let mut this = messages::write_txn_markers::WritableTxnMarkerTopicResult::default();
+    this.name = v.string();
+    this.partitions = v.vec(|v| write_txn_markers_response_writable_txn_marker_partition_result(version, v));
+    this
+}
+
+fn write_txn_markers_response_writable_txn_marker_partition_result(
+    _version: i16,
+    v: &mut Values,
+) -> messages::write_txn_markers::WritableTxnMarkerPartitionResult {
+    let mut this = messages::write_txn_markers::WritableTxnMarkerPartitionResult::default();
+    this.partition_index = v.i32();
+    this.error_code = v.i16();
+    this
+}

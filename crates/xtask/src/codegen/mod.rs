@@ -69,6 +69,7 @@ const FAMILIES: &[(&str, &[&str])] = &[
             "InitProducerId",
             "ListTransactions",
             "TxnOffsetCommit",
+            "WriteTxnMarkers",
         ],
     ),
 ];

@@ -245,6 +245,8 @@ impl Cluster {
             Request::EndTxn(request) => write(&request.transactional_id),
             Request::TxnOffsetCommit(request) => write(&request.transactional_id).or_else(|| read(&request.group_id)),
             Request::DescribeLogDirs(_) | Request::DescribeAcls(_) => cluster(Operation::Describe),
+            // Administrators may, as brokers do.
+            Request::WriteTxnMarkers(_) => cluster(Operation::Alter).and_then(|_| cluster(Operation::ClusterAction)),
             Request::CreateAcls(_) | Request::DeleteAcls(_) => cluster(Operation::Alter),
             _ => None,
         }

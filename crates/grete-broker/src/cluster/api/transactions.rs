@@ -4,7 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use grete_wire::ErrorCode;
-use grete_wire::messages::{DescribeTransactionsRequest, ListTransactionsRequest, TxnOffsetCommitRequest};
+use grete_wire::messages::write_txn_markers::{
+    WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
+};
+use grete_wire::messages::{
+    DescribeTransactionsRequest, ListTransactionsRequest, TxnOffsetCommitRequest, WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+};
 use grete_wire::records::EndTransactionMarker;
 
 use crate::cluster::logs::PartitionKey;
@@ -40,6 +46,7 @@ impl Cluster {
         match &request {
             Request::ListTransactions(request) => return self.list_transactions(context, request),
             Request::DescribeTransactions(request) => return self.describe_transactions(context, request),
+            Request::WriteTxnMarkers(request) => return self.write_txn_markers(context, request),
             _ => {}
         }
         let (now, version, effects) = (self.now, context.version, &mut self.effects);
@@ -88,6 +95,65 @@ impl Cluster {
         self.reply(context, Response::DescribeTransactions(response));
     }
 
+    /// Writes markers that an administrator sends for transactions that no coordinator ends (KIP-664).
+    fn write_txn_markers(&mut self, context: &RequestContext, request: &WriteTxnMarkersRequest<'_>) {
+        let mut markers = Vec::new();
+        for marker in &request.markers {
+            let record = EndTransactionMarker {
+                producer_id: marker.producer_id,
+                producer_epoch: marker.producer_epoch,
+                coordinator_epoch: marker.coordinator_epoch,
+                commit: marker.transaction_result,
+            };
+            let mut topics = Vec::new();
+            for topic in &marker.topics {
+                let mut partitions = Vec::new();
+                for &index in &topic.partition_indexes {
+                    let error = self.write_marker_at_leader(context, &topic.name, index, &record);
+                    partitions.push(WritableTxnMarkerPartitionResult { partition_index: index, error_code: error.0 });
+                }
+                topics.push(WritableTxnMarkerTopicResult { name: topic.name.to_string().into(), partitions });
+            }
+            markers.push(WritableTxnMarkerResult { producer_id: marker.producer_id, topics });
+        }
+        self.reply(context, Response::WriteTxnMarkers(WriteTxnMarkersResponse { markers }));
+    }
+
+    fn write_marker_at_leader(
+        &mut self,
+        context: &RequestContext,
+        topic: &str,
+        index: i32,
+        record: &EndTransactionMarker,
+    ) -> ErrorCode {
+        let Some(found) = self.topics.get(topic) else { return ErrorCode::UNKNOWN_TOPIC_OR_PARTITION };
+        let id = found.id;
+        match found.partition(index) {
+            None => return ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            Some(partition) if partition.leader != Some(context.broker) => {
+                return ErrorCode::NOT_LEADER_OR_FOLLOWER;
+            }
+            Some(_) => {}
+        }
+        match self.append_marker((id, index), record) {
+            None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            Some(Err(error)) => error,
+            Some(Ok(())) => ErrorCode::NONE,
+        }
+    }
+
+    /// Appends a marker, and answers the fetches that it lets go on. `None`: there is no such log.
+    fn append_marker(&mut self, key: PartitionKey, record: &EndTransactionMarker) -> Option<Result<(), ErrorCode>> {
+        let now = self.now;
+        let written = self.with_log(key, |log, config, epoch, _| {
+            log.append_marker(now, epoch, record, MARKER_VERSION, config).map(|(_, change)| (Some(change), ()))
+        });
+        if written == Some(Ok(())) {
+            self.complete_fetches(key.0, key.1, false);
+        }
+        written
+    }
+
     /// Writes the marker of a transaction to all its partitions and groups, and completes the transaction.
     pub(in crate::cluster) fn write_marker(&mut self, marker: &Marker) {
         let now = self.now;
@@ -100,13 +166,7 @@ impl Cluster {
         for tp in &marker.partitions {
             // A topic that was deleted meanwhile needs no marker.
             let Some(id) = self.topics.get(&tp.topic).map(|topic| topic.id) else { continue };
-            let key = (id, tp.partition);
-            let written = self.with_log(key, |log, config, epoch, _| {
-                log.append_marker(now, epoch, &record, MARKER_VERSION, config).map(|(_, change)| (Some(change), ()))
-            });
-            if written.is_some_and(|written| written.is_ok()) {
-                self.complete_fetches(key.0, key.1, false);
-            }
+            self.append_marker((id, tp.partition), &record);
         }
         if !marker.groups.is_empty() {
             self.groups.complete_transaction(marker.producer_id, marker.commit, &marker.groups, &mut self.effects);

@@ -112,6 +112,7 @@ fn requests() -> Vec<(ApiKey, Body)> {
         body(DescribeProducersRequest::default()),
         body(DescribeTransactionsRequest { transactional_ids: vec!["t".into()] }),
         body(ListTransactionsRequest::default()),
+        body(WriteTxnMarkersRequest::default()),
         body(DescribeTopicPartitionsRequest::default()),
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::handler::{LookupStrategy, OperationItem};
+use super::super::handler::{CoordinatorType, LookupStrategy, OperationItem};
 use super::super::types::ConfigResource;
 use crate::ids::{NodeId, TopicPartition};
 
@@ -82,7 +82,7 @@ impl OperationItem for Group {
     }
 
     fn lookup_strategy(&self) -> LookupStrategy<'_> {
-        LookupStrategy::Coordinator(&self.0)
+        LookupStrategy::Coordinator(CoordinatorType::Group, &self.0)
     }
 
     fn describe(&self) -> String {
@@ -105,11 +105,51 @@ impl OperationItem for StaticMember {
     }
 
     fn lookup_strategy(&self) -> LookupStrategy<'_> {
-        LookupStrategy::Coordinator(&self.group)
+        LookupStrategy::Coordinator(CoordinatorType::Group, &self.group)
     }
 
     fn describe(&self) -> String {
         format!("member {} of group {}", self.instance, self.group)
+    }
+}
+
+/// Transactional id.
+#[derive(Debug)]
+pub(crate) struct TransactionalId(pub Arc<str>);
+
+impl OperationItem for TransactionalId {
+    type Key = str;
+
+    fn key(&self) -> &str {
+        &self.0
+    }
+
+    fn lookup_strategy(&self) -> LookupStrategy<'_> {
+        LookupStrategy::Coordinator(CoordinatorType::Transaction, &self.0)
+    }
+
+    fn describe(&self) -> String {
+        format!("transactional id {}", self.0)
+    }
+}
+
+/// Transactional id in a request that has place for one. All have one key, so each gets a request of its own.
+#[derive(Debug)]
+pub(crate) struct LoneTransactionalId(pub Arc<str>);
+
+impl OperationItem for LoneTransactionalId {
+    type Key = ();
+
+    fn key(&self) -> &() {
+        &()
+    }
+
+    fn lookup_strategy(&self) -> LookupStrategy<'_> {
+        LookupStrategy::Coordinator(CoordinatorType::Transaction, &self.0)
+    }
+
+    fn describe(&self) -> String {
+        format!("transactional id {}", self.0)
     }
 }
 

@@ -12,6 +12,7 @@ mod items;
 mod list_offsets;
 mod remove_members;
 mod topics;
+mod transactions;
 mod util;
 
 pub(super) use acls::{CreateAcls, DeleteAcls, DescribeAcls};
@@ -22,7 +23,10 @@ pub(super) use describe_groups::{DescribeClassicGroups, DescribeConsumerGroups};
 pub(super) use describe_topics::DescribeTopics;
 pub(super) use group_offsets::{CommitOffsets, DeleteOffsets, FetchOffsets};
 pub(super) use groups::{DeleteGroups, ListGroups};
-pub(super) use items::{Broker, Group, OnlyItem, StaticMember, Topic};
+pub(super) use items::{Broker, Group, LoneTransactionalId, OnlyItem, StaticMember, Topic, TransactionalId};
 pub(super) use list_offsets::{DeleteRecords, ListOffsets};
 pub(super) use remove_members::RemoveMembers;
 pub(super) use topics::{CreatePartitions, CreateTopics, DeleteTopics};
+pub(super) use transactions::{
+    AbortTransaction, DescribeProducers, DescribeTransactions, FenceProducers, ListTransactions,
+};

@@ -6,5 +6,6 @@ mod harness;
 mod no_panic;
 mod offsets;
 mod topics;
+mod transactions;
 
 use harness::Harness;

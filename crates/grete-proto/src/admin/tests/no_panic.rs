@@ -26,7 +26,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (0..17_u8, 1..40_u64).prop_map(|(kind, seconds)| Step::Ask { kind, seconds }),
+        8 => (0..22_u8, 1..40_u64).prop_map(|(kind, seconds)| Step::Ask { kind, seconds }),
         1 => (1..20_u32).prop_map(Step::Forget),
         6 => (1..5_000_u64).prop_map(Step::Pass),
         8 => (0..5_usize, prop::collection::vec(prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], 0..60))
@@ -70,6 +70,14 @@ fn operation(kind: u8) -> Operation {
         13 => Operation::CommitOffsets { group: "g".into(), offsets: vec![(tp(0), 1)] },
         14 => Operation::DeleteOffsets { group: "g".into(), partitions: vec![tp(0)] },
         15 => Operation::RemoveMembers { group: "g".into(), instances: vec!["i".into(), "j".into()] },
+        16 => Operation::ListTransactions { nodes: vec![0, 1, 2], filter: TransactionFilter::default() },
+        17 => Operation::DescribeTransactions { ids: vec!["g".into(), "h".into()] },
+        18 => Operation::DescribeProducers { partitions: vec![tp(0), tp(1)] },
+        19 => Operation::FenceProducers { ids: vec!["g".into(), "h".into()] },
+        20 => Operation::AbortTransaction {
+            partition: tp(0),
+            marker: AbortMarker { producer_id: 1, producer_epoch: 0, coordinator_epoch: 0 },
+        },
         _ => Operation::ListOffsets {
             specs: vec![
                 (tp(0), OffsetSpec::Timestamp(5)),
@@ -90,6 +98,9 @@ fn size(reply: &AdminReply) -> usize {
         AdminReply::Configs(each) => each.len(),
         AdminReply::GroupListings(each) => each.len(),
         AdminReply::GroupDescriptions(each) => each.len(),
+        AdminReply::TransactionListings(each) => each.len(),
+        AdminReply::TransactionDescriptions(each) => each.len(),
+        AdminReply::Producers(each) => each.len(),
         AdminReply::Committed(each) => each.len(),
         AdminReply::Partitions(each) => each.len(),
         AdminReply::Offsets(each) => each.len(),

@@ -10,6 +10,7 @@ pub mod end_txn;
 pub mod init_producer_id;
 pub mod list_transactions;
 pub mod txn_offset_commit;
+pub mod write_txn_markers;
 
 pub use add_offsets_to_txn::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 pub use add_partitions_to_txn::{
@@ -32,4 +33,8 @@ pub use list_transactions::{
 pub use txn_offset_commit::{
     TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic, TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+};
+pub use write_txn_markers::{
+    WritableTxnMarker, WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopic,
+    WritableTxnMarkerTopicResult, WriteTxnMarkersRequest, WriteTxnMarkersResponse,
 };
