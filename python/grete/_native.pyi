@@ -74,6 +74,7 @@ __all__ = [
     "AsyncioDeliveryWatcher",
     "AvroCodec",
     "Client",
+    "ClientSecret",
     "Decision",
     "Deliveries",
     "DeliveriesIterator",
@@ -82,7 +83,6 @@ __all__ = [
     "EmbeddedBroker",
     "Event",
     "EventChannel",
-    "FileToken",
     "Health",
     "HttpProtocol",
     "Job",
@@ -91,6 +91,7 @@ __all__ = [
     "Message",
     "Messages",
     "MessagesIterator",
+    "NativeToken",
     "Producer",
     "Route",
     "SharedText",
@@ -117,6 +118,7 @@ __all__ = [
     "fork_generation",
     "is_subreaper",
     "metric_descriptors",
+    "needed_acl",
     "one_line",
     "route_defaults",
     "server_certificate_dates",
@@ -207,6 +209,8 @@ class Admin:
         """
     def drain_log_events(self) -> list[LogEvent]:
         """Returns the log events since the last call."""
+    def user(self) -> str | None:
+        """Returns the user as brokers name it, without `User:`; None: it is unknown."""
     def close(self, timeout: float | None) -> None:
         """Ends the thread and the calls under way. A second call does nothing."""
 
@@ -268,9 +272,16 @@ class TokenStore:
     """Place where a source puts its OAUTHBEARER tokens, for all clients that have the same source."""
 
     def __new__(cls) -> TokenStore: ...
-    def set(self, token: str | FileToken, extensions: Sequence[tuple[str, str]], subject: str | None = None) -> None:
-        """Replaces the token. `subject`: the user that the token names. Raises ValueError for a token or an extension
-        that cannot be sent.
+    def set(
+        self,
+        token: str | NativeToken,
+        extensions: Sequence[tuple[str, str]],
+        subject: str | None = None,
+        validity: str | None = None,
+    ) -> None:
+        """Replaces the token. `subject`: the user that the token names. `validity`: the times of the token as a text,
+        for the error of a broker that refuses the token. Raises ValueError for a token or an extension that cannot be
+        sent.
         """
 
     def fail(self, reason: str, lasts: bool) -> None:
@@ -285,14 +296,29 @@ class TokenStore:
         """Returns the number of clients that use the tokens."""
 
 @final
-class FileToken:
-    """Bearer token of a file, which Python never has as a text: the memory of Python's texts is not overwritten."""
+class NativeToken:
+    """Bearer token that Python never has as a text: the memory of Python's texts is not overwritten."""
 
-    def __new__(cls, path: str | PathLike[str]) -> FileToken:
-        """Reads the file. Raises ValueError, which says what is wrong with the file and repeats nothing of it."""
-
+    @staticmethod
+    def of_file(path: str | PathLike[str]) -> NativeToken:
+        """Reads a file. Raises ValueError, which says what is wrong with the file and repeats nothing of it."""
+    @staticmethod
+    def of_answer(answer: bytearray, length: int) -> tuple[NativeToken, float | None]:
+        """Reads the first `length` bytes: the answer of a token endpoint. Returns the token with its life in seconds;
+        None: unknown. Raises ValueError, which repeats nothing of the answer.
+        """
     def claims(self) -> str | None:
         """Returns the claims of a JSON web token, as the text of a JSON object; None: the token is opaque."""
+
+@final
+class ClientSecret:
+    """Secret of a client at a token endpoint. Two objects with one secret are equal."""
+
+    def __new__(cls, client_id: str, secret: str) -> ClientSecret: ...
+    def authorization(self) -> bytearray:
+        """Returns the value of the header `Authorization`, for the caller to overwrite."""
+    def mask(self, text: str) -> str:
+        """Returns a text of the endpoint without the secret."""
 
 @final
 class EmbeddedBroker:
@@ -837,6 +863,8 @@ class Client:
         """
     def group_member(self) -> tuple[str, str, int, str | None]:
         """Returns group id, member id (empty: no member), generation (-1: none) and instance id. Does not block."""
+    def user(self) -> str | None:
+        """Returns the user as brokers name it, without `User:`; None: it is unknown."""
     def statistics(self) -> dict[str, Any]: ...
 
 @final
@@ -1492,6 +1520,9 @@ def server_certificate_dates(
 
 def die_with_parent() -> bool: ...
 def is_subreaper() -> bool: ...
+def needed_acl(operation: str, kind: str, name: str, user: str | None) -> str:
+    """Returns which ACL a client needs, with the command that creates it. `kind`: "topic" or "group"."""
+
 def one_line(text: str) -> str:
     """Returns a text that others wrote on one line, with control characters escaped, for a line of the log or an
     error.

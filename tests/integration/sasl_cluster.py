@@ -17,14 +17,14 @@ SESSION_MS = 3000
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
-def token(life: float = 600.0, subject: str = "alice") -> str:
-    """An unsecured token, as brokers for development accept them."""
+def token(life: float = 600.0, subject: str = "alice", begin: float = 0.0) -> str:
+    """An unsecured token, as brokers for development accept them. `begin`: seconds until it is valid."""
 
     def encode(part: object) -> str:
         return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
 
     now = time.time()
-    return f"{encode({'alg': 'none'})}.{encode({'sub': subject, 'iat': now, 'exp': now + life})}."
+    return f"{encode({'alg': 'none'})}.{encode({'sub': subject, 'iat': now + begin, 'exp': now + life})}."
 
 
 class SaslCluster(ApacheCluster):

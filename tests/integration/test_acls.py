@@ -11,6 +11,7 @@ import dataclasses
 import json
 import logging
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -225,6 +226,8 @@ def test_commands(cluster: KafkaCluster, admin: Admin) -> None:
         (["--allow-principal", "a", "--topic", "a"], "a principal is TYPE:NAME"),
         (["--allow-principal", "User:a", "--consumer", "--topic", "a"], "--consumer needs a --group"),
         (["--allow-principal", "User:a", "--topic", "a", "--operation", "fly"], "fly"),
+        (["--allow-principal", "User:a", "--topic", "a", "--operation", "IdempotentWrite"], "give one of All, Read"),
+        (["--allow-principal", "User:a", "--cluster", "--operation", "Read"], "no operation on a Cluster needs Read"),
         (["--allow-principal", "User:a", "--topic", "a", "--resource-pattern-type", "match"], "literal or prefixed"),
         (["--allow-principal", "User:a", "--topic", "a", "--deny-host", "h"], "--deny-host needs"),
         (["--allow-principal", "User:a", "--producer", "--topic", "a", "--operation", "read"], "leave out --operation"),
@@ -435,7 +438,7 @@ def test_an_app_names_a_topic_that_it_may_not_see_and_reads_it_when_it_may() -> 
             seen.append(value)
 
         with running(app):
-            says = "(grete acls create --allow-principal User:alice --operation Read --topic orders)"
+            says = "grete acls create --allow-principal User:alice --operation Read --topic orders"
             eventually(lambda: says in str(app.statistics()["missing_topics"]), 30.0, "the topic")
             # The leader of the group has waited for the topic's partitions, and says nothing else.
             eventually(lambda: send_probe(address, "/readyz").status == 200, 30.0, "the assignment of nothing")
@@ -446,15 +449,16 @@ def test_an_app_names_a_topic_that_it_may_not_see_and_reads_it_when_it_may() -> 
             assert app.statistics()["missing_topics"] == []
 
 
-def test_an_app_may_start_before_the_right_to_its_group_and_stop_without_it(
-    cluster: KafkaCluster, admin: Admin, topic: str
+def test_an_app_may_start_before_the_right_to_its_group_and_stops_at_once_without_it(
+    cluster: KafkaCluster, admin: Admin, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.create_topic(topic)
     fill(cluster.bootstrap_servers, topic, 10, partitions=1)
     taken = AclBinding(ResourceType.GROUP, topic, ANYONE, AclOperation.ALL, AclPermission.DENY)
     known(admin, taken)
     seen: list[int] = []
-    app = make(cluster, topic, {"auto.offset.reset": "earliest", "heartbeat.interval.ms": 200})
+    kafka = {"auto.offset.reset": "earliest", "heartbeat.interval.ms": 200}
+    app = make(cluster, topic, kafka, shutdown_timeout="300s")
 
     @app.consumer(topic)
     def note(message: grete.Message) -> None:
@@ -468,10 +472,104 @@ def test_an_app_may_start_before_the_right_to_its_group_and_stop_without_it(
         known(admin, taken)
         eventually(lambda: app.statistics()["authorization_failures"], 30.0, "the failure")
         fill(cluster.bootstrap_servers, topic, 10, partitions=1)
+        eventually(lambda: len(seen) == 20, 30.0, "the records without a commit")
         begin = time.monotonic()
-    # The offsets wait for the ACL until the deadline of the stop, 20 s.
-    assert time.monotonic() - begin < 25.0
+    # Far from shutdown_timeout: what the broker refuses is asked for once more, and not waited for.
+    assert time.monotonic() - begin < 100.0
+    lost = [record.message for record in caplog.records if getattr(record, "event", "") == "offset.commit_failed"]
+    assert any("offset 20 was not committed" in line for line in lost), lost
     admin.delete_acls([AclFilter(name=topic)])
+
+
+def test_an_app_without_a_right_to_its_dead_letter_topic_says_so_before_it_needs_it() -> None:
+    def settings(broker: Broker, user: str) -> dict[str, Any]:
+        login = {"sasl.username": user, "sasl.password": user}
+        return {"bootstrap.servers": broker.bootstrap_servers, **LOGIN, **login, "metadata.max.age.ms": 500}
+
+    users = {"admin": "admin", "alice": "alice"}
+    with (
+        Broker(sasl=users, super_users=["admin"], topics=["orders", "orders.dlq"]) as broker,
+        Admin(settings(broker, "admin")) as admin,
+    ):
+        admin.create_acls([topic_acl("orders"), AclBinding(ResourceType.GROUP, "g", "User:alice", AclOperation.READ)])
+        app = grete.App("g", kafka=settings(broker, "alice"))
+
+        @app.consumer("orders", dead_letter="orders.dlq")
+        def note(value: bytes) -> None:
+            """Reads."""
+
+        with running(app):
+            (text,) = eventually(lambda: app.statistics()["missing_topics"], 30.0, "the topic")
+        assert 'topic "orders.dlq" may exist' in text
+        assert "grete acls create --allow-principal User:alice --operation Write --topic orders.dlq" in text
+
+
+@pytest.mark.parametrize("group", ["a b", "o'neil", "-x", "t\tab", "li\nne", "a --allow-principal User:NAME b"])
+def test_the_printed_command_creates_the_acl_when_it_is_pasted(group: str) -> None:
+    def settings(broker: Broker, user: str) -> dict[str, Any]:
+        login = {"sasl.username": user, "sasl.password": user}
+        return {"bootstrap.servers": broker.bootstrap_servers, **LOGIN, **login}
+
+    users = {"admin": "admin", "alice": "alice"}
+    with (
+        Broker(sasl=users, super_users=["admin"], topics=["orders"]) as broker,
+        Admin(settings(broker, "admin")) as admin,
+    ):
+        with Consumer({**settings(broker, "alice"), "group.id": group}) as consumer:
+            consumer.subscribe(["orders"])
+            with pytest.raises(grete.AuthorizationError) as caught:
+                eventually(lambda: consumer.poll(0.2) and False, 20.0, "the error")
+        command = str(caught.value).rpartition(": grete ")[2]
+        kafka = [word for name, value in settings(broker, "admin").items() for word in ("-k", f"{name}={value}")]
+        pasted = f"{sys.executable} -m grete {command} {shlex.join(kafka)}"
+        done = subprocess.run(["bash", "-c", pasted], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert admin.describe_acls() == [AclBinding(ResourceType.GROUP, group, "User:alice", AclOperation.READ)]
+
+
+@pytest.mark.parametrize("missing", ["login", "acl"])
+def test_the_probes_of_a_swarm_name_the_node_and_what_a_broker_refuses(tmp_path: Path, missing: str) -> None:
+    (tmp_path / "refused.py").write_text(
+        "import grete\napp = grete.App('g')\n\n@app.consumer('orders')\ndef note(value: bytes) -> None: ...\n"
+    )
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(
+            Broker(sasl={"alice": "a", "admin": "b"}, super_users=["admin"], topics=["orders"])
+        )
+        port = ReservedPort()
+        stack.callback(port.release)
+        kafka = {
+            "BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+            "SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+            "SASL_MECHANISM": "SCRAM-SHA-256",
+            "SASL_USERNAME": "alice",
+            "SASL_PASSWORD": "a" if missing == "acl" else "another",
+        }
+        environment = {f"GRETE_KAFKA_{name}": value for name, value in kafka.items()}
+        address = f"{port.host}:{port.number}"
+        command = [sys.executable, "-m", "grete", "swarm", "refused:app", "--nodes", "2", "--probes", address]
+        process = stack.enter_context(
+            subprocess.Popen(
+                [*command, "--control", str(tmp_path / "control.sock")],
+                env={**os.environ, "PYTHONPATH": str(tmp_path), **environment},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        )
+        stack.callback(process.kill)
+        says = {
+            "acl": 'group "g": not allowed to use group g: the client needs Read on group g: grete acls create',
+            "login": "cannot log in to",
+        }[missing]
+
+        def is_named() -> bool:
+            answer = None
+            with contextlib.suppress(OSError):
+                answer = send_probe(address, "/readyz")
+            why = str(answer.body["why"]) if answer is not None else ""
+            return why.startswith("no node is ready; node ") and says in why
+
+        eventually(is_named, 60.0, "the reason")
 
 
 # ---- logins of embedded brokers

@@ -106,9 +106,10 @@ class Place:
         login = without(LOGIN, "sasl.username", "sasl.password") | {"sasl.mechanism": "OAUTHBEARER"}
         return {**servers, **login, "sasl.allow.plaintext": "true", **source}
 
-    def token_file(self) -> str:
+    def token_file(self, **claims: float) -> str:
         """A token that is valid for ten minutes by the clock of this machine."""
-        parts: list[dict[str, Any]] = [{"alg": "none"}, {"sub": "alice", "exp": time.time() + 600}]
+        life = 86_400.0 if claims else 600.0
+        parts: list[dict[str, Any]] = [{"alg": "none"}, {"sub": "alice", "exp": time.time() + life, **claims}]
         texts = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
         (self.directory / "token").write_text(f"{'.'.join(texts)}.\n")
         return str(self.directory / "token")
@@ -215,6 +216,13 @@ PLANTS: list[tuple[str, Plant, str, type[Exception] | None, str]] = [
         "sasl",
         grete.AuthenticationError,
         "compare the clock of this machine",
+    ),
+    (
+        "token that is not valid yet",
+        lambda p: p.tokens(**{"sasl.oauthbearer.token.file": p.token_file(iat=time.time() + 7200)}),
+        "sasl",
+        grete.AuthenticationError,
+        "by this machine's clock the token is not valid for another",
     ),
     (
         "missing file",

@@ -18,6 +18,7 @@ import pytest
 import grete
 from grete.client import Admin, Consumer, Producer
 from tests.kafka import chosen, eventually
+from tests.kafka.certificates import Authority
 from tests.kafka.kerberos import REALM, Kdc, KerberosCluster
 from tests.kafka.ports import ReservedPort
 
@@ -44,8 +45,14 @@ def kdc(library: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc
 
 
 @pytest.fixture(scope="module")
-def cluster(kdc: Kdc) -> Iterator[KerberosCluster]:
-    with KerberosCluster(chosen().detail or None, kdc, SESSION_MS) as cluster:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"), "Kafka CA")
+
+
+@pytest.fixture(scope="module")
+def cluster(kdc: Kdc, authority: Authority) -> Iterator[KerberosCluster]:
+    keystore = authority.sign("broker").keystore
+    with KerberosCluster(chosen().detail or None, kdc, SESSION_MS, keystore) as cluster:
         cluster.create_topic("orders", partitions=2)
         yield cluster
 
@@ -118,6 +125,60 @@ def test_a_group_a_producer_and_an_admin_log_in_and_renew_their_sessions(
         assert sorted(values) == sorted(f"{prefix}{number}".encode() for number in range(sent))
         assert "orders" in admin.topics()
     assert [record.message for record in caplog.records] == []
+
+
+def test_a_login_over_tls_renews_its_sessions(
+    cluster: KerberosCluster, authority: Authority, keytab: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SASL_SSL with GSSAPI, as clusters have it that encrypt."""
+    caplog.set_level(logging.WARNING)
+    given = by_keytab(cluster, keytab) | {
+        "bootstrap.servers": cluster.tls_servers,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(authority.file),
+    }
+    with Producer(given) as producer, Consumer({**given, "group.id": "g-tls"}) as consumer, Admin(given) as admin:
+        consumer.subscribe(["orders"])
+        values: list[bytes] = []
+        begin, sent = time.monotonic(), 0
+        while (lasts := time.monotonic() < begin + 2.5 * SESSION_MS / 1000) or len(values) < sent:
+            assert time.monotonic() < begin + 60, f"{len(values)} of {sent}"
+            if lasts:
+                producer.produce_sync("orders", f"tls-{sent}".encode())
+                sent += 1
+            read = [message.value or b"" for message in consumer.poll(timeout=0.05) or ()]
+            values += [value for value in read if value.startswith(b"tls-")]
+        assert sorted(values) == sorted(f"tls-{number}".encode() for number in range(sent))
+        assert "orders" in admin.topics()
+    assert [record.message for record in caplog.records] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"ssl.ca.location": ""}, grete.TlsError, "ssl.ca.location"),
+        ({"security.protocol": "SASL_PLAINTEXT"}, grete.NotKafkaError, "set security.protocol=SASL_SSL"),
+        ({"sasl.kerberos.service.name": "other"}, grete.AuthenticationError, "does not know the broker's principal"),
+    ],
+)
+def test_mistakes_with_tls_and_kerberos_are_kept_apart(
+    cluster: KerberosCluster,
+    authority: Authority,
+    keytab: Path,
+    change: dict[str, str],
+    error: type[Exception],
+    says: str,
+) -> None:
+    given = by_keytab(cluster, keytab) | {
+        "bootstrap.servers": cluster.tls_servers,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(authority.file),
+    }
+    given = {name: value for name, value in (given | change).items() if value}
+    if given["security.protocol"] == "SASL_PLAINTEXT":
+        del given["ssl.ca.location"]
+    with Admin(given) as admin, pytest.raises(error, match=says):
+        admin.topics(timeout=30)
 
 
 def test_an_app_logs_in(cluster: KerberosCluster, keytab: Path) -> None:

@@ -6,9 +6,12 @@ The secrets are in files that the core reads: what Python reads stays in Python'
 from __future__ import annotations
 
 import base64
+import http.server
 import json
+import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -158,6 +161,63 @@ def test_no_copy_of_a_token_is_left(tmp_path: Path) -> None:
             "sasl.allow.plaintext": True,
         }
         assert copies_after_use(settings, token[:200]) == ([], [])
+
+
+@contextmanager
+def token_endpoint(answer: bytes, server_certificate: tuple[Path, Path] | None) -> Iterator[str]:
+    """A token endpoint of this process. Yields its address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if server_certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*server_certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"{'https' if server_certificate else 'http'}://localhost:{server.server_address[1]}/token"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_no_copy_of_the_secret_and_the_token_of_an_endpoint_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    authority = Authority(tmp_path / "own", "CA")
+    identity = authority.sign("idp")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    parts = [{"alg": "none"}, {"sub": "alice", "iat": time.time(), "exp": time.time() + 600, "long": "x" * 2000}]
+    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+    token = f"{'.'.join(encoded)}."
+    answer = json.dumps({"access_token": token, "expires_in": 600, "refresh_token": "r" + token}).encode()
+    header = base64.b64encode(f"grete:{PASSWORD}".encode())
+    server_certificate = (identity.chain, identity.key) if scheme == "https" else None
+    with (
+        Broker(topics=["orders"], sasl={"alice": PASSWORD}) as broker,
+        token_endpoint(answer, server_certificate) as url,
+    ):
+        settings = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": url,
+            "sasl.oauthbearer.client.id": "grete",
+            "sasl.oauthbearer.client.secret.file": file_of(tmp_path, PASSWORD),
+            "sasl.allow.plaintext": True,
+        }
+        for needle in (token[:200].encode(), PASSWORD.encode(), header[10:]):
+            assert copies_after_use(settings, needle) == ([], [])
 
 
 @pytest.mark.parametrize("kind", ["key", "keystore"])

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,23 @@ def gives_nothing() -> None:
 
 def gives_an_expired_token() -> str:
     return token(life=-5)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "says"),
+    [
+        (0.0, "the token is not valid for another 3[56][0-9][0-9] s: set this clock"),
+        (3600.0, "the token is valid from .* until .*, and came at .* by this machine's clock"),
+    ],
+)
+def test_clocks_that_differ_are_named_when_a_token_is_not_valid_yet(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, ahead: float, says: str
+) -> None:
+    """The issuer's clock is an hour ahead of the broker's. `ahead`: so is this machine's."""
+    monkeypatch.setattr("grete._sasl.token.time", types.SimpleNamespace(time=lambda: time.time() + ahead))
+    given = settings(broker, "OAUTHBEARER", sasl_oauthbearer_token_provider=lambda: token(9000.0, begin=3600.0))
+    with Admin(given) as admin, pytest.raises(grete.AuthenticationError, match=says):
+        admin.topics(timeout=20)
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,18 @@ def test_a_refused_login_is_an_error_with_the_cure(cluster: SaslCluster, mechani
     assert "wr0ng" not in str(caught.value)
 
 
+def test_a_token_of_another_clock_is_named(cluster: SaslCluster) -> None:
+    """The broker says no more than invalid_token: the error has the times of the token beside this machine's clock."""
+
+    def early() -> str:
+        return token(7200.0, begin=3600.0)
+
+    given = settings(cluster, "OAUTHBEARER") | {"sasl.oauthbearer.token.provider": early}
+    says = r"invalid_token.*by this machine's clock the token is not valid for another 3[56][0-9][0-9] s"
+    with Admin(given) as admin, pytest.raises(grete.AuthenticationError, match=says):
+        admin.topics(timeout=20)
+
+
 def test_listeners_that_do_not_fit_are_named(cluster: SaslCluster, caplog: pytest.LogCaptureFixture) -> None:
     refused = pytest.raises(grete.AuthenticationError, match=r"set security\.protocol to SASL")
     with Admin({"bootstrap.servers": cluster.sasl_servers}) as admin, refused:

@@ -69,7 +69,7 @@ class ReportPipe:
         """Waits for some; False: the pipe has ended."""
         assert select.select([self.fd], [], [], deadline.left)[0], f"no report came after {self.all[-1:]}"
         data = os.read(self.fd, 1 << 20)
-        self.all += self._reader.feed(data)
+        self.all += [report for report in self._reader.feed(data) if isinstance(report, Report)]
         return bool(data)
 
     def until(self, condition: Callable[[Report], bool], what: str) -> Report:

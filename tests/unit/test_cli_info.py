@@ -220,9 +220,10 @@ def test_what_does_not(name: str, value: object) -> None:
 
 
 @given(st.text(alphabet="abc:/.?#", max_size=20), st.text(alphabet="abc:%", min_size=1, max_size=10))
-def test_what_stands_in_a_url_before_the_host_is_hidden(rest: str, user: str) -> None:
+def test_what_stands_in_a_url_before_the_host_and_in_its_query_is_hidden(rest: str, user: str) -> None:
     shown = layers.mask("schema.registry.url", f"https://{user}@host/{rest}")
-    assert shown == f"https://{layers.MASK}@host/{rest}"
+    path, query, hidden = rest.partition("?")
+    assert shown == f"https://{layers.MASK}@host/{path}{query}{layers.MASK if hidden else ''}"
 
 
 def test_it_starts_nothing() -> None:

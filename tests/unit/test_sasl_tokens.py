@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import datetime
-import http.server
 import itertools
 import json
 import logging
@@ -15,7 +14,6 @@ import threading
 import time
 import types
 import urllib.error
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from hypothesis import strategies as st
 import grete
 from grete import _native
 from grete._config import layers
+from grete._sasl import endpoint as endpoints
 from grete._sasl import refresher, sources, token
 from tests.kafka import eventually
 
@@ -88,73 +87,11 @@ def test_garbage_is_named_and_not_repeated(result: object, says: str) -> None:
     assert "s3cret" not in str(caught.value)
 
 
-class Endpoint:
-    """A token endpoint that answers as a test says."""
-
-    def __init__(self) -> None:
-        self.status, self.body = 200, json.dumps({"access_token": "t-1", "expires_in": 600}).encode()
-        self.requests: list[tuple[str, str]] = []
-        endpoint = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                endpoint.requests.append((self.headers["Authorization"], form))
-                self.send_response(endpoint.status)
-                self.send_header("Location", "http://127.0.0.1:1/elsewhere")
-                self.end_headers()
-                self.wfile.write(endpoint.body)
-
-            def log_message(self, *_: object) -> None:
-                """Says nothing."""
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/token"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    endpoint = Endpoint()
-    yield endpoint
-    endpoint.server.shutdown()
-    endpoint.server.server_close()
-
-
-def test_client_credentials_are_posted_and_errors_are_kept_apart(endpoint: Endpoint) -> None:
-    name, fetch = sources.source_of(
-        fields(endpoint=endpoint.url, client_id="me:1", client_secret="s3cret&", scope="kafka")
-    )
-    assert name == f"the token endpoint {endpoint.url}"
-    assert token.from_result(fetch()).value == "t-1"
-    authorization, form = endpoint.requests[0]
-    assert base64.b64decode(authorization.removeprefix("Basic ")) == b"me%3A1:s3cret%26"
-    assert form == "grant_type=client_credentials&scope=kafka"
-    refusal = json.dumps({"error": "invalid_client", "error_description": "no such client"}).encode()
-    for status, body, says in [
-        (401, refusal, r"answers 401 .*\(invalid_client: no such client\)"),
-        (302, b"", "answers 302"),
-        (200, b"<html>", "no JSON"),
-        (200, b"[]", "no access_token"),
-        (500, b"\xff", "answers 500"),
-    ]:
-        endpoint.status, endpoint.body = status, body
-        with pytest.raises(ValueError, match=says) as caught:
-            fetch()
-        assert "s3cret" not in str(caught.value)
-    _, dead = sources.source_of(fields(endpoint="http://127.0.0.1:1/t", client_id="a", client_secret="b"))
-    with pytest.raises(ValueError, match="does not answer"):
-        dead()
-
-
 @pytest.mark.parametrize(
     ("given", "says"),
     [
         ({}, "needs a source of tokens"),
         ({"file": "/t", "endpoint": "https://x/"}, "endpoint and file"),
-        ({"endpoint": "idp/token"}, "is an address like"),
-        ({"endpoint": "https://idp/token"}, "needs sasl.oauthbearer.client.id"),
-        ({"endpoint": "https://idp/token", "client_id": "a"}, "needs sasl.oauthbearer.client.secret"),
         ({"provider": "no.such.module:f"}, "is no function"),
         ({"provider": "json"}, "is no function"),
         ({"provider": "json:__name__"}, "cannot be called"),
@@ -174,7 +111,7 @@ def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
         claims = base64.urlsafe_b64encode(f'{{"exp": {int(NOW) + 86_400}, "n": {number}}}'.encode()).decode()
         path.write_text(f"e30.{claims}.\n")
         found = token.from_result(fetch(), NOW)
-        assert isinstance(found.value, _native.FileToken)  # Python never has its text
+        assert isinstance(found.value, _native.NativeToken)  # Python never has its text
         assert found.value.claims() == f'{{"exp": {int(NOW) + 86_400}, "n": {number}}}'
         assert found.expires_at == int(NOW) + 86_400
         assert claims not in repr(found)
@@ -259,7 +196,7 @@ def test_a_token_is_renewed_and_an_outage_is_one_line(
     states: list[object] = []
 
     class Store:
-        def set(self, value: str, extensions: object, subject: object) -> None:
+        def set(self, value: str, extensions: object, subject: object, validity: str) -> None:
             if "\x01" in value:
                 raise ValueError("the token has a character that bearer tokens do not have")
             states.append(value)
@@ -292,7 +229,7 @@ def test_a_token_is_renewed_and_an_outage_is_one_line(
         (socket.gaierror(), True),
         (urllib.error.URLError(ConnectionResetError()), True),
         (urllib.error.URLError(ssl.SSLCertVerificationError()), False),
-        (sources.UnavailableError("it answers 503"), True),
+        (endpoints.UnavailableError("it answers 503"), True),
         (ValueError("it answers 401"), False),
         (FileNotFoundError(), False),
         (PermissionError(), False),
@@ -300,7 +237,7 @@ def test_a_token_is_renewed_and_an_outage_is_one_line(
     ],
 )
 def test_failures_that_pass_by_themselves_are_known(error: Exception, expected: bool) -> None:
-    assert sources.passes(error) is expected
+    assert endpoints.passes(error) is expected
 
 
 @pytest.mark.parametrize(("error", "lasts"), [(ConnectionRefusedError("down"), False), (TypeError("defect"), True)])
@@ -338,7 +275,7 @@ def test_a_token_that_a_broker_refuses_is_replaced_with_a_backoff(
     times: list[float] = []
 
     class Store:
-        def set(self, value: str, extensions: object, subject: object) -> None:
+        def set(self, value: str, extensions: object, subject: object, validity: str) -> None:
             assert subject == "alice"
             times.append(time.monotonic())
 
@@ -360,6 +297,28 @@ def test_a_token_that_a_broker_refuses_is_replaced_with_a_backoff(
     assert len(times) == 4, "an accepted token lasts"
     times.append(0.0)
     eventually(lambda: not is_refreshed(name), 20.0, "the end of the thread after its last client")
+
+
+@pytest.mark.parametrize(
+    ("claims", "says"),
+    [
+        ({"exp": NOW + 60}, "is valid until 2023-11-14 22:14:20 UTC, and came at 2023-11-14 22:13:20 UTC"),
+        ({"iat": NOW - 60, "exp": NOW + 60}, "from 2023-11-14 22:12:20 UTC until 2023-11-14 22:14:20 UTC"),
+        ({"nbf": NOW + 90, "exp": NOW + 600}, "by this machine's clock the token is not valid for another 90 s"),
+        ({"iat": NOW + 30, "nbf": "soon", "exp": NOW + 600}, "not valid for another 30 s: set this clock"),
+        ({"exp": 1e300}, "until a day beyond the year 9999"),
+    ],
+)
+def test_the_times_of_a_token_are_named_beside_this_machines_clock(claims: dict[str, object], says: str) -> None:
+    assert says in token.from_result(jwt(**claims), NOW).validity
+
+
+def test_the_text_of_a_source_shows_no_token() -> None:
+    value = jwt(sub="alice", exp=NOW) + "c2lnbmF0dXJl"
+    for text in (f"bad token {value}", f"{value} is bad", f"cut: {value[:60]}"):
+        shown = refresher._text_of(RuntimeError(text))
+        assert "********" in shown
+        assert value.split(".")[1][:10] not in shown
 
 
 class UnreadableError(Exception):

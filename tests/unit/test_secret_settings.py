@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import grete
+from grete._cli import main as cli
 from grete._config import layers
 from grete._sasl import token
 from grete.client import Producer
@@ -65,3 +67,20 @@ def test_a_password_beside_a_file_is_an_error_that_names_both_origins(
     assert "stale" not in everything(caught.value)
     monkeypatch.setenv("GRETE_KAFKA_SASL_PASSWORD", "")  # counts as not set
     layers.resolve_config(layers.parse_layer({}, LOGIN, "code"), layers.Layer())
+
+
+@pytest.mark.parametrize(
+    "words", ["sasl.password hunter2", "sasl.password: hunter2 x", "=hunter2", "sasl.password\thunter2"]
+)
+def test_an_option_without_its_equals_sign_shows_no_secret(words: str) -> None:
+    for given in (["info", "-k", words], ["topics", "create", "x", "--config", words]):
+        done = CliRunner().invoke(cli, [*given, "--bootstrap", "127.0.0.1:1"])
+        assert done.exit_code == 2
+        assert "takes NAME=VALUE" in done.output
+        assert "hunter2" not in done.output
+
+
+def test_the_query_of_an_address_is_masked() -> None:
+    name = "sasl.oauthbearer.token.endpoint.url"
+    assert layers.mask(name, "https://idp/token?key=hunter2&a\nb") == f"https://idp/token?{layers.MASK}"
+    assert layers.mask(name, "https://idp/token") == "https://idp/token"

@@ -1,5 +1,6 @@
 """For what a node is replaced, and for what not."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from grete._swarm.policy.manager import Phase
 from grete._swarm.policy.wait_report import FIRST_REPORT_AFTER, REPEAT_REPORT_AFTER
 from grete.instrumentation.events import MANAGER
 from tests.unit.driven_manager import BEGIN, LONG, NOW, STACKS_DUMPED, STOP_SIGNALS, DrivenManager, in_phase
-from tests.unit.swarm_reports import overdue, report
+from tests.unit.swarm_reports import NOT_READY, overdue, report
 
 
 def silent(swarm: DrivenManager, until: float, start: float = NOW) -> None:
@@ -164,6 +165,31 @@ def test_membership_counts_from_when_others_got_ready() -> None:
         manager.on_deadline(now)
     assert swarm.take_actions() == STOP_SIGNALS
     assert swarm.node.stop_reason == "membership"
+
+
+def test_a_node_that_lacks_an_acl_is_not_replaced_because_no_restart_creates_one() -> None:
+    swarm = in_phase(Phase.READY)
+    refused = replace(NOT_READY, authorization_failure="the client needs Read")
+    now = NOW
+    while now < NOW + 1000:
+        now += 1
+        swarm.manager.on_report(now, 0, replace(report(ready=False), groups=(refused,)))
+        swarm.report_others_ready(now)
+        swarm.manager.on_deadline(now)
+    assert swarm.node.stop_reason is None
+    assert swarm.node.phase is Phase.NOT_READY
+
+
+def test_the_error_that_ends_a_node_is_part_of_its_death() -> None:
+    swarm = in_phase(Phase.READY)
+    swarm.manager.on_last_error(NOW, 0, "cannot log in")
+    swarm.manager.on_exited(NOW, 0, 1)
+    assert swarm.node.last_death == "exit 1: cannot log in"
+    swarm.manager.on_deadline(NOW + 1)
+    swarm.manager.on_forked(NOW + 1, 0, 300)
+    swarm.manager.on_last_error(NOW + 2, 0, "of another process", pid=100)
+    swarm.manager.on_exited(NOW + 3, 0, 1)
+    assert swarm.node.last_death == "exit 1"
 
 
 def test_the_only_node_is_replaced_when_it_is_not_ready_and_it_is_no_crash() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -120,6 +121,29 @@ def test_a_held_gil_a_stalled_lane_and_a_waiting_group_are_named() -> None:
     waiting.phase, waiting.since = Phase.NOT_READY, 91.0
     (problem,) = health_checks.collect_problems(status(waiting))
     assert problem["text"] == 'node 0 has not been ready for 9.0 s: group "shop" is joining'
+
+
+@pytest.mark.parametrize(("name", "reason"), [("login_failure", "login"), ("authorization_failure", "authorization")])
+def test_what_a_broker_refuses_is_named_with_its_node(name: str, reason: str) -> None:
+    member = GroupMembership("shop", "stable", 9.0, True, 4, 3, None, 1, **{name: "check sasl.password"})
+    swarm = status(ready_node(0), ready_node(1, groups=(member,)))
+    (problem,) = health_checks.collect_problems(swarm)
+    assert problem == {
+        "node": 1,
+        "state": "ready",
+        "reason": reason,
+        "group": "shop",
+        "text": 'node 1: group "shop": check sasl.password',
+    }
+    assert health_checks.check_readiness(swarm)["ok"]
+    waiting = ready_node(1, groups=(replace(member, state="rebalancing", ready=False),))
+    waiting.phase = Phase.NOT_READY
+    swarm = status(waiting)
+    assert health_checks.check_readiness(swarm)["why"] == (
+        'no node is ready; node 1: group "shop": check sasl.password'
+    )
+    (problem,) = health_checks.collect_problems(swarm)
+    assert problem["reason"] == "membership"
 
 
 @pytest.mark.parametrize(

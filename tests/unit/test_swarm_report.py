@@ -14,6 +14,7 @@ from grete._swarm.node.report import (
     FailedPartition,
     GroupMembership,
     LaneCounts,
+    LastError,
     MissingTopic,
     OldestJob,
     OverdueJob,
@@ -46,6 +47,8 @@ def content(**changes: Any) -> dict[str, Any]:
                 "partitions": 3,
                 "instance": "host-0",
                 "connections": 2,
+                "login_failure": None,
+                "authorization_failure": "the client needs Read",
             }
         ],
         "lanes": {"idle": 3, "ready": 0, "running": 1, "paused": 0, "failed": 1, "leaving": 0},
@@ -95,7 +98,7 @@ def test_a_report_says_all_of_it() -> None:
         loop_wait=0.25,
         rss=12345678,
         pss=None,
-        groups=(GroupMembership("shop", "stable", 3.2, True, 4, 3, "host-0", 2),),
+        groups=(GroupMembership("shop", "stable", 3.2, True, 4, 3, "host-0", 2, None, "the client needs Read"),),
         lanes=LaneCounts(idle=3, ready=0, running=1, paused=0, failed=1, leaving=0),
         lag=1200,
         oldest=OldestJob("Orders.consume", "orders", 3, 12.5, True),
@@ -110,6 +113,19 @@ def test_a_report_says_all_of_it() -> None:
         workers=5,
         dropped=0,
     )
+
+
+def test_the_error_that_ends_a_process_is_its_last_frame() -> None:
+    reader = ReportReader()
+    frame = LastError("cannot log in\n" + "x" * 5000).frame()
+    report, error = reader.feed(len(text()).to_bytes(4, "big") + text() + frame)
+    assert report == Report.from_json(text())
+    assert isinstance(error, LastError)
+    assert error.text.startswith("cannot log in\\x0ax")
+    assert len(error.text) < 1100
+    for wrong in (b'{"v": 1, "error": 5}', b'{"v": 1, "error": null}', b'{"v": 2, "error": "x"}'):
+        with pytest.raises(ReportError):
+            ReportReader().feed(len(wrong).to_bytes(4, "big") + wrong)
 
 
 def test_what_may_be_unknown_may_be_null() -> None:
@@ -206,7 +222,7 @@ def test_reports_come_in_whatever_pieces(numbers: list[int], data: st.DataObject
     reader, reports = ReportReader(), []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         reports += reader.feed(stream[start:end])
-    assert [report.seq for report in reports] == numbers
+    assert [report.seq for report in reports if isinstance(report, Report)] == numbers
 
 
 def total(read: Callable[[], object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,17 @@ def test_a_node_that_waits_is_named_after_a_while_and_again_and_again() -> None:
     assert (event.fields["nodes"], event.fields["limit"]) == ([0], None)
     for part in ("node 0 (not_ready)", "for 5.0 s", 'group "shop" is joining', "45 s at most (session.timeout.ms)"):
         assert part in event.text
+
+
+@pytest.mark.parametrize("name", ["login_failure", "authorization_failure"])
+def test_a_node_that_a_broker_refuses_says_why(name: str) -> None:
+    swarm = in_phase(Phase.READY)
+    failure: dict[str, Any] = {name: "needs Read on group shop: grete acls create"}
+    refused = replace(joining("rebalancing", 0).groups[0], **failure)
+    swarm.manager.on_report(NOW, 0, replace(joining(), groups=(refused,)))
+    assert swarm.manager.wait_causes(NOW) == {
+        0: 'group "shop" is rebalancing: needs Read on group shop: grete acls create'
+    }
 
 
 def test_a_wait_that_is_soon_over_is_not_worth_a_line() -> None:

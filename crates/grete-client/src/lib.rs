@@ -38,6 +38,7 @@ mod shutdown;
 mod testing;
 mod thread_guard;
 mod tls;
+mod token_endpoint;
 
 pub use admin::{Admin, CallContext, GroupList, ItemResults, PartitionLag, ResetPlan, ResetTo, TransactionList};
 pub use config::{
@@ -65,6 +66,7 @@ pub use producer::{
 pub use shutdown::{Shutdown, ShutdownDeadlines, ShutdownReport, SignalNumbers, SignalWatch};
 pub use testing::TestLane;
 pub use tls::{client_validity, server_validity};
+pub use token_endpoint::{EndpointToken, basic_authorization, endpoint_token, without_secret};
 
 /// Returns the number of forks so far. A handle that was created before a fork refuses to work after it.
 #[must_use]

@@ -14,6 +14,7 @@ use grete_proto::principal::Principal;
 use grete_proto::request::AddressFault;
 use grete_proto::sasl::Mechanism;
 use grete_proto::time::Nanos;
+use grete_wire::access::NeededAcl;
 use grete_wire::error_code::ErrorCode;
 use grete_wire::{counted, plural};
 
@@ -29,6 +30,11 @@ fn log_event(level: Level, name: &'static str, message: String, fields: Fields) 
 /// Returns the log event for an event of the core; `None`: the event is not logged.
 pub(crate) fn consumer_event(notice: &ConsumerLogEvent, principal: &Principal) -> Option<LogEvent> {
     match notice {
+        ConsumerLogEvent::Cluster(ClusterLogEvent::TopicError { topic, error })
+            if *error == ErrorCode::TOPIC_AUTHORIZATION_FAILED =>
+        {
+            Some(concealed_topic_event(topic, "Read", principal))
+        }
         ConsumerLogEvent::Cluster(notice) => cluster_event(notice),
         ConsumerLogEvent::Fetch(notice) => Some(fetch_event(notice)),
         ConsumerLogEvent::Group(notice) => Some(group_event(notice, principal)),
@@ -105,6 +111,24 @@ fn fmt_broker(node: NodeId) -> String {
 /// Returns the field `broker`: the id of the broker, or "bootstrap".
 fn broker_id(node: NodeId) -> String {
     if node < 0 { "bootstrap".to_owned() } else { node.to_string() }
+}
+
+/// Returns the log event of a topic that brokers conceal. `operation`: the one that the client needs, which implies
+/// Describe.
+pub(crate) fn concealed_topic_event(topic: &str, operation: &'static str, principal: &Principal) -> LogEvent {
+    let error = ErrorCode::TOPIC_AUTHORIZATION_FAILED.name();
+    log_event(
+        Level::Warning,
+        "topic.error",
+        format!("{} ({error})", fmt_concealed_topic(topic, operation, principal)),
+        vec![("topic", topic.to_owned()), ("error", error.to_string())],
+    )
+}
+
+fn fmt_concealed_topic(topic: &str, operation: &'static str, principal: &Principal) -> String {
+    let user = principal.user();
+    let needed = NeededAcl { operation, kind: "topic", name: topic, user: user.as_deref() };
+    format!("topic {topic} may exist, but the client has no Describe on it, so brokers do not say: {needed}")
 }
 
 /// Returns the failure of logins that an event is about: `Some(None)` after a login that succeeded again; `None`: the
@@ -376,10 +400,10 @@ fn group_event(notice: &GroupLogEvent, principal: &Principal) -> LogEvent {
             format!("lost {}: {reason}", fmt_partitions(tps)),
             vec![("partitions", fmt_partitions(tps)), ("reason", reason.to_string())],
         ),
-        GroupLogEvent::CommitFailed { tp, offset, error } => log_event(
+        GroupLogEvent::CommitFailed { tp, offset, error, others } => log_event(
             Level::Warning,
             "offset.commit_failed",
-            format!("{tp}: offset {offset} was not committed: {error}"),
+            format!("{tp}: offset {offset} was not committed{}: {error}", fmt_others(*others)),
             with_fields(partition_fields(tp), &[("offset", *offset)]),
         ),
         GroupLogEvent::JoinRetried { reason } => {
@@ -416,12 +440,26 @@ fn group_event(notice: &GroupLogEvent, principal: &Principal) -> LogEvent {
             ),
             vec![("bytes", bytes.to_string())],
         ),
-        GroupLogEvent::UnknownTopic { topic } => log_event(
+        GroupLogEvent::UnknownTopic { topic, concealed } => log_event(
             Level::Warning,
             "topic.unknown",
-            format!("topic {topic} does not exist (yet): no member is assigned its partitions"),
+            if *concealed {
+                let text = fmt_concealed_topic(topic, "Read", principal);
+                format!("no member is assigned the partitions of a topic: {text}")
+            } else {
+                format!("topic {topic} does not exist (yet): no member is assigned its partitions")
+            },
             vec![("topic", topic.to_string())],
         ),
+    }
+}
+
+/// Returns how many other partitions an event is about; empty: none.
+fn fmt_others(others: usize) -> String {
+    match others {
+        0 => String::new(),
+        1 => ", nor that of another partition".to_owned(),
+        _ => format!(", nor those of {others} other partitions"),
     }
 }
 

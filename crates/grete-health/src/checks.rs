@@ -300,7 +300,7 @@ impl CheckResult<'_> {
     pub fn write(&self, json: &mut Json, app: &str) {
         json.open(b'{');
         json.name("ok").boolean(self.ok);
-        json.name("why").string(&self.summary);
+        json.name("why").text(&self.summary);
         json.name("app").string(app);
         json.name("problems").open(b'[');
         for problem in &self.problems {
@@ -345,9 +345,9 @@ impl Problem<'_> {
             json.name("topic").string(&failed.topic);
             json.name("partition").number(failed.partition);
             json.name("failure").string(failed.reason);
-            json.name("error").string(&failed.error);
+            json.name("error").text(&failed.error);
         }
-        json.name("text").string(&self.text);
+        json.name("text").text(&self.text);
         json.close(b'}');
     }
 }

@@ -6,6 +6,8 @@ use crate::escapes::is_unsafe;
 
 /// Maximum length of a string in bytes. Longer strings are truncated at a character boundary.
 pub const MAX_STRING_BYTES: usize = 256;
+/// Maximum length in bytes of a text for people, which names a cause and its cure.
+pub const MAX_TEXT_BYTES: usize = 1024;
 
 /// JSON text under construction.
 #[derive(Debug, Default)]
@@ -108,9 +110,19 @@ impl Json {
 
     /// Writes a string: truncated at [`MAX_STRING_BYTES`], and escaped.
     pub fn string(&mut self, text: &str) {
+        self.write_chars(text[..text.floor_char_boundary(MAX_STRING_BYTES)].chars());
+    }
+
+    /// Writes a text for people: truncated at [`MAX_TEXT_BYTES`], where `…` shows the cut, and escaped.
+    pub fn text(&mut self, text: &str) {
+        let kept = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
+        self.write_chars(kept.chars().chain((kept.len() < text.len()).then_some('…')));
+    }
+
+    fn write_chars(&mut self, chars: impl Iterator<Item = char>) {
         self.write_comma();
         self.text.push(b'"');
-        for c in text[..text.floor_char_boundary(MAX_STRING_BYTES)].chars() {
+        for c in chars {
             match c {
                 '"' | '\\' => self.text.extend(format!("\\{c}").into_bytes()),
                 // JSON allows DEL and others as they are, but they command terminals.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use grete_health::json::MAX_STRING_BYTES;
+use grete_health::json::{MAX_STRING_BYTES, MAX_TEXT_BYTES};
 use grete_health::report::frame::{self, MAX_FRAME_BYTES, MAX_NAMED, ReporterInfo};
 use grete_health::{EventLoop, FailedPartition, GroupStatus, LaneCounts, MissingTopic, Report, RunningJob};
 use parse::Value;
@@ -53,7 +53,7 @@ fn a_report_in_full() {
     let report = Report {
         ready: true,
         rss: Some(12_345_678),
-        groups: vec![group("shop")],
+        groups: vec![GroupStatus { authorization_failure: Some("Read is needed".into()), ..group("shop") }],
         lanes: LaneCounts { idle: 3, running: 1, ..LaneCounts::default() },
         lag: Some(1200),
         running: vec![
@@ -85,11 +85,24 @@ fn a_report_in_full() {
         r#""jobs":1000,"records":100000,"failures":0,"dead_letters":0,"workers":5,"dropped":1,"#,
         r#""oldest":{"handler":"Orders.consume","topic":"orders","partition":3,"seconds":12.500000,"overdue":true},"#,
         r#""overdue":[{"handler":"Orders.consume","topic":"orders","partition":3,"seconds":12.500000,"limit":10.000000}],"#,
-        r#""groups":[{"group":"shop","state":"stable","since":3.200000,"ready":true,"generation":4,"partitions":3,"instance":"shop","connections":null}],"#,
+        r#""groups":[{"group":"shop","state":"stable","since":3.200000,"ready":true,"generation":4,"partitions":3,"instance":"shop","connections":null,"login_failure":null,"authorization_failure":"Read is needed"}],"#,
         r#""stalled":["orders[3]"],"missing":[{"topic":"dlq","text":"none"}],"#,
         r#""failed":[{"handler":"Orders.consume","topic":"orders","partition":4,"failure":"no_offset","error":"it has none","seconds":2.000000}]}"#,
     );
     assert_eq!(text, expected);
+}
+
+#[test]
+fn a_cause_and_its_cure_are_whole_and_a_cut_is_shown() {
+    let needed = format!("{}: grete acls create --topic orders", "the cause ".repeat(60));
+    let of = |text: &str| {
+        let group = GroupStatus { login_failure: Some(text.into()), ..group("shop") };
+        let found = read(&Report { groups: vec![group], ..Report::default() });
+        found.get("groups").items()[0].get("login_failure").clone()
+    };
+    assert_eq!(of(&needed), Value::Text(needed.clone()));
+    let Value::Text(cut) = of(&"x".repeat(5000)) else { panic!("a text") };
+    assert_eq!((cut.len(), cut.ends_with('…')), (MAX_TEXT_BYTES + '…'.len_utf8(), true));
 }
 
 #[test]

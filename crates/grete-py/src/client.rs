@@ -216,6 +216,11 @@ impl Client {
         Ok((member.group, member.member_id.to_string(), member.generation, member.instance))
     }
 
+    /// Returns the user as brokers name it, without `User:`; None: it is unknown.
+    fn user(&self) -> PyResult<Option<String>> {
+        Ok(self.inner.get()?.user().map(|user| user.to_string()))
+    }
+
     /// Returns counters by name.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let statistics = self.inner.get()?.statistics();

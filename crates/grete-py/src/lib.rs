@@ -73,7 +73,7 @@ mod _native {
     #[pymodule_export]
     use super::producer::{_TestingLog, AsyncioDeliveryWatcher, Deliveries, DeliveriesIterator, Delivery, Producer};
     #[pymodule_export]
-    use super::sasl::{PyFileToken, PyTokenStore};
+    use super::sasl::{PyClientSecret, PyNativeToken, PyTokenStore};
     #[pymodule_export]
     use super::shutdown::{Shutdown, SignalWatch};
     #[pymodule_export]
@@ -83,7 +83,7 @@ mod _native {
     #[pymodule_export]
     use super::trace::{Span, SpanContext, Tracer};
     #[pymodule_export]
-    use super::{config_entries, die_with_parent, fork_generation, is_subreaper, one_line};
+    use super::{config_entries, die_with_parent, fork_generation, is_subreaper, needed_acl, one_line};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -117,6 +117,20 @@ fn is_subreaper() -> bool {
 #[pyfunction]
 fn one_line(text: &str) -> Cow<'_, str> {
     grete_wire::one_line(text)
+}
+
+/// Returns which ACL a client needs, with the command that creates it. `kind`: "topic" or "group"; `user`: None if it is
+/// unknown.
+#[pyfunction]
+#[pyo3(signature = (operation, kind, name, user))]
+fn needed_acl(operation: &str, kind: &str, name: &str, user: Option<&str>) -> PyResult<String> {
+    let (operation, kind) = match (operation, kind) {
+        ("Read", "topic") => ("Read", "topic"),
+        ("Write", "topic") => ("Write", "topic"),
+        ("Read", "group") => ("Read", "group"),
+        _ => return Err(pyo3::exceptions::PyValueError::new_err("no client needs this")),
+    };
+    Ok(grete_wire::access::NeededAcl { operation, kind, name, user }.to_string())
 }
 
 /// Returns every Kafka setting of a role ("consumer", "producer" or "admin") with its effective value: (name, value,

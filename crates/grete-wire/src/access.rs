@@ -1,5 +1,7 @@
 //! Cure of an operation that the brokers' authorizer refuses.
 
+use crate::printable::is_unsafe;
+
 /// Resource and operation that a client needs an ACL for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeededAcl<'a> {
@@ -34,9 +36,13 @@ impl std::fmt::Display for NeededAcl<'_> {
 /// Puts the user into a text of [`needed`]; `None`: it stays as it is.
 #[must_use]
 pub fn with_user(text: &str, user: Option<&str>) -> String {
-    const UNKNOWN: &str = "--allow-principal User:NAME ";
+    // With what stands before it: the name of a resource, which the text repeats, may have the option, too.
+    const UNKNOWN: &str = ": grete acls create --allow-principal User:NAME --operation ";
     match user {
-        Some(user) => text.replacen(UNKNOWN, &format!("--allow-principal {} ", quoted(&format!("User:{user}"))), 1),
+        Some(user) => {
+            let principal = quoted(&format!("User:{user}"));
+            text.replacen(UNKNOWN, &format!(": grete acls create --allow-principal {principal} --operation "), 1)
+        }
         None => text.to_owned(),
     }
 }
@@ -83,8 +89,22 @@ pub const fn needed<'a>(operation: &'static str, kind: &'static str, name: &'a s
     NeededAcl { operation, kind, name, user: None }
 }
 
-/// Quotes a word for a shell if that is necessary.
+/// Quotes a word for a shell if that is necessary. Characters that would be escaped in a line of the log are written as
+/// bash, ksh and zsh read them: otherwise the command would name another resource.
 fn quoted(word: &str) -> String {
+    if word.contains(is_unsafe) {
+        let mut text = String::from("$'");
+        for letter in word.chars() {
+            match letter {
+                '\'' | '\\' => text.extend(['\\', letter]),
+                letter if is_unsafe(letter) => {
+                    letter.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+                }
+                letter => text.push(letter),
+            }
+        }
+        return text + "'";
+    }
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-:/=@,+".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
@@ -113,5 +133,9 @@ mod tests {
         assert_eq!(with_user(&unknown, None), unknown);
         let odd = NeededAcl { user: Some("o'neil; rm -rf"), ..needed };
         assert!(odd.to_string().contains("--allow-principal 'User:o'\\''neil; rm -rf'"), "{odd}");
+        let odd = super::needed("Read", "group", "g\t\u{2028}'\\\nq").to_string();
+        assert!(odd.ends_with(r"--group $'g\x09\xe2\x80\xa8\'\\\x0aq'"), "{odd}");
+        let named = super::needed("Read", "group", "a --allow-principal User:NAME b").to_string();
+        assert!(with_user(&named, Some("alice")).contains("create --allow-principal User:alice --operation"));
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// Returns whether a character may not be in a line as it is: it would begin another line, command a terminal, or reverse
 /// the direction of the text after it.
-fn is_unsafe(c: char) -> bool {
+pub(crate) fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -53,7 +53,7 @@ const LAYERS: &[LayerRule] = &[
     LayerRule {
         name: "grete-client",
         internal: &["grete-sys", "grete-wire", "grete-proto", "grete-arrow", "grete-net"],
-        external: &["getrandom", "thiserror", "zeroize"],
+        external: &["base64", "getrandom", "serde_json", "thiserror", "zeroize"],
     },
     LayerRule {
         name: "grete-broker",

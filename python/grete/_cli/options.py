@@ -38,7 +38,7 @@ def kafka_settings(bootstrap: str | None, pairs: Iterable[str]) -> dict[str, str
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise click.UsageError(f'--kafka takes NAME=VALUE, not "{pair}"')
+            raise click.UsageError(f'--kafka takes NAME=VALUE, not "{layers.mask_pair(pair)}"')
         settings[name.strip()] = value.strip()
     if bootstrap:
         settings["bootstrap.servers"] = bootstrap

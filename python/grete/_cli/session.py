@@ -127,6 +127,6 @@ def parse_settings(pairs: Iterable[str], option: str) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise click.UsageError(f'{option} takes NAME=VALUE, not "{pair}"')
+            raise click.UsageError(f'{option} takes NAME=VALUE, not "{layers.mask_pair(pair)}"')
         settings[name.strip()] = value.strip()
     return settings

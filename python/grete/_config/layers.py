@@ -46,6 +46,7 @@ _NOT_SECRET = re.compile(
 # A function: the only setting of Kafka's clients that is no text. A name stands for the function in all layers.
 _TOKEN_PROVIDER = "sasl.oauthbearer.token.provider"  # noqa: S105
 _USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
+_QUERY = re.compile(r"\?.+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,12 +336,18 @@ def check_code_kafka(layer: Layer) -> None:
 
 def mask(name: str, value: object) -> object:
     """Returns the value if it may be shown, else a mask. In other values, the part before the "@" of a URL is
-    masked.
+    masked, and in addresses also what follows the "?".
     """
     if value is None or value == "":
         return value
     if _SECRET.search(name) and not _NOT_SECRET.search(name):
         return MASK
     if isinstance(value, str):
-        return _USER_INFO.sub(f"{MASK}@", value)
+        shown = _USER_INFO.sub(f"{MASK}@", value)
+        return _QUERY.sub(f"?{MASK}", shown) if name.endswith(".url") else shown
     return value
+
+
+def mask_pair(pair: str) -> str:
+    """Returns what may be shown of an option that was to be NAME=VALUE: its first word, since a secret may follow."""
+    return re.sub(r"(?<=[\s:=]).+", MASK, pair.lstrip(), count=1, flags=re.DOTALL)

@@ -114,14 +114,15 @@ BROKERS: Mapping[str, Entry] = {
         "connecting to the addresses of bootstrap.servers again (NoBrokerReachable)",
     ),
     "topic.unknown": Entry(
-        "A topic that the App reads does not exist, or does not exist yet.",
-        "Create it with `grete topics create`, or correct its name. The App reads it as soon as it exists.",
+        "A topic that the App reads does not exist, does not exist yet, or may not be seen by this client.",
+        "Create it with `grete topics create`, correct its name, or create the ACL that the line names. The App reads "
+        "the topic as soon as it is there.",
         "topic ordrs does not exist (yet): no member is assigned its partitions",
     ),
     "topic.error": Entry(
         "Brokers answer a question about a topic with an error.",
-        "Read the error: most often the topic does not exist yet, its leaders are being elected, or Describe is "
-        "missing.",
+        "Read the error: most often the topic does not exist yet, or its leaders are being elected. Without Describe, "
+        "brokers do not say whether the topic exists, and the line has the command that creates the ACL.",
         "topic orders does not exist (yet) (UNKNOWN_TOPIC_OR_PARTITION): metadata is requested again",
     ),
     "topic.missing": Entry(

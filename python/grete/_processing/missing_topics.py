@@ -1,7 +1,6 @@
 """Topics that an App needs and that do not exist: shown in log, statistics and probes, created if allowed."""
 
 import logging
-import shlex
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -9,7 +8,7 @@ from grete import _native
 from grete._plural import counted
 from grete._routing.routes import Route
 from grete.client import Admin
-from grete.errors import GreteError, TimeoutError, UnknownTopicError  # noqa: A004
+from grete.errors import AuthorizationError, GreteError, TimeoutError, UnknownTopicError  # noqa: A004
 from grete.instrumentation.emit import log_and_emit
 from grete.instrumentation.monitor import Monitor
 
@@ -87,13 +86,7 @@ class MissingTopics:
             if event.name == "topic.recovered":
                 self._set_missing(topic, None)
             elif event.fields.get("error") == _NOT_ALLOWED:
-                # Brokers do not say whether the topic exists.
-                user = self._settings.get("sasl.username", "NAME")
-                text = (
-                    f'{reader} may not read topic "{topic}": the client needs Read on it (grete acls create '
-                    f"--allow-principal {shlex.quote(f'User:{user}')} --operation Read --topic {topic})"
-                )
-                self._set_missing(topic, text)
+                self._set_missing(topic, f"{reader} cannot read: {event.message}")
             elif event.name == "topic.unknown" and topic in self._missing:
                 continue  # the error of the topic says more
             elif event.fields.get("error", _NO_TOPIC) == _NO_TOPIC:
@@ -110,7 +103,7 @@ class MissingTopics:
     # In the background thread
 
     def _poll(self, unchecked: dict[str, tuple[Route, str]], clients: Mapping[int, _native.Client]) -> None:
-        reported: set[str] = set()
+        reported: dict[str, str] = {}  # by topic: what was reported last
         while unchecked and not self._closed.is_set():
             unreachable = False
             for topic, (route, setting) in list(unchecked.items()):
@@ -119,11 +112,15 @@ class MissingTopics:
                         del unchecked[topic]
                 except TimeoutError:
                     unreachable = True  # the clients log that themselves
+                except AuthorizationError:
+                    self._report_concealed(topic, route, setting, clients[route.id].user(), reported)
                 except GreteError:
                     return  # the client is closed, or has failed: the App stops
             self._closed.wait(1.0 if unreachable else _RECHECK_INTERVAL)
 
-    def _check_topic(self, topic: str, route: Route, setting: str, client: _native.Client, reported: set[str]) -> bool:
+    def _check_topic(
+        self, topic: str, route: Route, setting: str, client: _native.Client, reported: dict[str, str]
+    ) -> bool:
         try:
             client.partitions(topic, _REQUEST_TIMEOUT)
         except UnknownTopicError:
@@ -133,8 +130,8 @@ class MissingTopics:
                 error = self._create_topic(topic, route, count)
                 if error is None:
                     return True
-            if topic not in reported and not self._closed.is_set():
-                reported.add(topic)
+            if reported.get(topic) != "missing" and not self._closed.is_set():
+                reported[topic] = "missing"
                 if setting == "publish":
                     self._report_missing_output(topic, route, count)
                 else:
@@ -161,7 +158,7 @@ class MissingTopics:
         for topic in route.topics:
             try:
                 counts.append(len(client.partitions(topic, _REQUEST_TIMEOUT)))
-            except UnknownTopicError:
+            except (UnknownTopicError, AuthorizationError):
                 continue
         return max(counts)
 
@@ -210,6 +207,20 @@ class MissingTopics:
             f"topics create {topic}{as_many}), or correct its name"
         )
         self._warn_missing(topic, route, "publish", text)
+
+    def _report_concealed(
+        self, topic: str, route: Route, setting: str, user: str | None, reported: dict[str, str]
+    ) -> None:
+        """Reports a topic that the client may not see, and therefore not write: Write implies Describe."""
+        if reported.get(topic) == "concealed" or self._closed.is_set():
+            return
+        reported[topic] = "concealed"
+        needed = _native.needed_acl("Write", "topic", topic, user)
+        text = (
+            f'topic "{topic}" may exist, but the client has no Describe on it, so brokers do not say, and {route.name} '
+            f"({', '.join(route.topics)}) has it as {setting}: a record for it will hold up its partition; {needed}"
+        )
+        self._warn_missing(topic, route, setting, text)
 
     def _warn_missing(self, topic: str, route: Route, setting: str, text: str) -> None:
         self._set_missing(topic, text)

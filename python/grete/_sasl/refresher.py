@@ -7,12 +7,13 @@ ends a few seconds after the last client.
 
 import logging
 import os
+import re
 import threading
 import time
 from typing import Any
 
 from grete import _native
-from grete._sasl import sources, token
+from grete._sasl import endpoint, sources, token
 
 logger = logging.getLogger("grete.client")
 
@@ -33,13 +34,20 @@ _LASTS_AFTER = 3
 # Seconds between two looks whether a client is left.
 _CHECK_INTERVAL = 2.0
 
+# JSON web token, whole or cut, in the text of an error: its first part is the JSON object `{"...`.
+_TOKEN = re.compile(r"eyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?")
+
 _refreshers: "dict[object, _Refresher]" = {}
 _lock = threading.Lock()
 
 
 def tokens_of(fields: dict[str, Any]) -> _native.TokenStore:
     """Returns the place of the tokens of this source, and starts to fetch them. Raises ConfigError."""
-    key = (os.getpid(), *((name, str(value)) for name, value in sorted(fields.items())))
+    # A secret is compared as it is: its text would stay in the memory of Python.
+    key = (
+        os.getpid(),
+        *((name, one if isinstance(one, _native.ClientSecret) else str(one)) for name, one in sorted(fields.items())),
+    )
     name, fetch = sources.source_of(fields)
     with _lock:
         refresher = _refreshers.get(key)
@@ -66,7 +74,7 @@ def _text_of(error: BaseException) -> str:
         text = str(error)
     except Exception as failure:
         text = f"<its text cannot be read: {type(failure).__name__}>"
-    line = " ".join(text.split())[:_MAX_TEXT]
+    line = _TOKEN.sub("********", " ".join(text.split())[:_MAX_TEXT])
     return _native.one_line(line.encode("utf-8", "backslashreplace").decode())[:_MAX_TEXT]
 
 
@@ -165,15 +173,18 @@ class _Refresher:
         result = outcome[0]
         if isinstance(result, token.Token):
             try:
-                self.store.set(result.value, [*result.extensions] or [*self._extensions], result.subject)
+                extensions = [*result.extensions] or [*self._extensions]
+                self.store.set(result.value, extensions, result.subject, result.validity)
             except ValueError as error:
                 result = error
             else:
                 return self._succeed(result)
         assert isinstance(result, BaseException)
         text = _text_of(result)
-        reason = text if isinstance(result, ValueError) else f"raised {type(result).__name__}: {text}"
-        self._fail(reason, passes=sources.passes(result))
+        reason = (
+            text if isinstance(result, ValueError) else f"raised {type(result).__name__}{f': {text}' if text else ''}"
+        )
+        self._fail(reason, passes=endpoint.passes(result))
         return _backoff(self._failures)
 
     def _succeed(self, fetched: token.Token) -> float:

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from grete import _native
@@ -18,13 +19,15 @@ _MILLISECONDS = 1e11
 @dataclass(frozen=True, slots=True)
 class Token:
     """Bearer token. `expires_at`: seconds since 1970. `extensions`: names and values of the login (KIP-342). `subject`:
-    the claim `sub`, the user for brokers by default; None: the token is opaque, or has none.
+    the claim `sub`, the user for brokers by default; None: the token is opaque, or has none. `validity`: when the token
+    is valid, beside this machine's clock, as a text.
     """
 
-    value: str | _native.FileToken = field(repr=False)
+    value: str | _native.NativeToken = field(repr=False)
     expires_at: float
     extensions: tuple[tuple[str, str], ...] = ()
     subject: str | None = None
+    validity: str = ""
 
 
 def from_result(result: object, now: float | None = None) -> Token:
@@ -47,8 +50,9 @@ def from_result(result: object, now: float | None = None) -> Token:
         value, expiry = result, None
         if not isinstance(value, (str, bytes)) and hasattr(value, "token"):  # AccessToken of azure-identity
             value, expiry = value.token, getattr(value, "expires_on", None)
-    if isinstance(value, _native.FileToken):
-        return _unexpired(value, None, _claims_in(value.claims() or ""), now, extensions)
+    if isinstance(value, _native.NativeToken):
+        claims = _claims_in(value.claims() or "")
+        return _unexpired(value, None if expiry is None else _expiry(expiry), claims, now, extensions)
     if isinstance(value, bytes):
         value = value.decode("ascii", "replace")
     if not isinstance(value, str) or not value.strip():
@@ -60,13 +64,31 @@ def from_result(result: object, now: float | None = None) -> Token:
 
 
 def _unexpired(
-    value: str | _native.FileToken, expiry: float | None, claims: dict[str, Any], now: float, extensions: object
+    value: str | _native.NativeToken, expiry: float | None, claims: dict[str, Any], now: float, extensions: object
 ) -> Token:
-    expires_at = expiry if expiry is not None else _claimed_expiry(claims) or now + DEFAULT_LIFE
+    expires_at = expiry if expiry is not None else _claimed(claims, "exp") or now + DEFAULT_LIFE
     if expires_at <= now:
         raise ValueError(f"its token expired {now - expires_at:.0f} s ago")
     subject = claims.get("sub")
-    return Token(value, expires_at, _extensions(extensions), subject if isinstance(subject, str) and subject else None)
+    named = subject if isinstance(subject, str) and subject else None
+    return Token(value, expires_at, _extensions(extensions), named, _validity(claims, expires_at, now))
+
+
+def _validity(claims: dict[str, Any], expires_at: float, now: float) -> str:
+    """Returns the times of a token as a text. A broker that refuses a token does not say which clock is wrong."""
+    begins = [at for name in ("nbf", "iat") if (at := _claimed(claims, name)) is not None]
+    if begins and max(begins) > now + 1:
+        early = f"by this machine's clock the token is not valid for another {max(begins) - now:.0f} s"
+        return f"{early}: set this clock, or that of the issuer of the token, right"
+    begin = f"from {_utc(max(begins))} " if begins else ""
+    return f"the token is valid {begin}until {_utc(expires_at)}, and came at {_utc(now)} by this machine's clock"
+
+
+def _utc(at: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return "a day beyond the year 9999"
 
 
 def _kind(value: object) -> str:
@@ -108,10 +130,10 @@ def _claims_in(text: str | bytes) -> dict[str, Any]:
     return claims if isinstance(claims, dict) else {}
 
 
-def _claimed_expiry(claims: dict[str, Any]) -> float | None:
-    """Returns the claim `exp`; None: there is none."""
+def _claimed(claims: dict[str, Any], name: str) -> float | None:
+    """Returns the time of a claim; None: there is none."""
     try:
-        return _number(claims["exp"], "exp")
+        return _number(claims[name], name)
     except (ValueError, KeyError):
         return None
 

@@ -18,7 +18,7 @@ from grete._swarm.node.inherited_fds import InheritedFds
 from grete._swarm.node.metrics_segments import MetricsSegments
 from grete._swarm.node.pidfd import pidfd_unavailable
 from grete._swarm.node.process import NodeProcess
-from grete._swarm.node.report import ReportError
+from grete._swarm.node.report import LastError, ReportError
 from grete._swarm.policy.actions import Action, DumpStacks, EmitEvent, Exit, Fork, Kill, LeaveGroupsOnStop, Signal
 from grete._swarm.policy.limits import KILL_TIMEOUT
 from grete._swarm.policy.manager import Manager
@@ -227,7 +227,10 @@ class SupervisorLoop:
             return
         try:
             for report in node.read_reports():
-                self._manager.on_report(now, node.id, report, node.pid)
+                if isinstance(report, LastError):
+                    self._manager.on_last_error(now, node.id, report.text, node.pid)
+                else:
+                    self._manager.on_report(now, node.id, report, node.pid)
         except ReportError as error:
             self._manager.on_invalid_report(now, node.id, str(error), node.pid)
         else:

@@ -122,11 +122,15 @@ class Kdc:
 
 class KerberosCluster(ApacheCluster):
     """One node with two listeners for GSSAPI beside the plain one. Each is another principal: kafka/localhost and
-    kafka/127.0.0.1. `session_ms`: life of a session. `options`: those of ApacheCluster.
+    kafka/127.0.0.1. `session_ms`: life of a session. `keystore`: certificate and key of a third one, with TLS, at
+    localhost. `options`: those of ApacheCluster.
     """
 
-    def __init__(self, version: str | None, kdc: Kdc, session_ms: int, **options: Any) -> None:
+    def __init__(
+        self, version: str | None, kdc: Kdc, session_ms: int, keystore: Path | None = None, **options: Any
+    ) -> None:
         super().__init__(version, **options)
+        self.keystore, self.tls_port = keystore, ReservedPort()
         self.kdc, self.session_ms = kdc, session_ms
         self.hosts = {"localhost": ReservedPort(), "127.0.0.1": ReservedPort()}
         self._extra_jvm = [f"-Djava.security.krb5.conf={kdc.config}"]
@@ -134,26 +138,34 @@ class KerberosCluster(ApacheCluster):
     def servers(self, host: str = "localhost") -> str:
         return f"{host}:{self.hosts[host].number}"
 
+    @property
+    def tls_servers(self) -> str:
+        return f"localhost:{self.tls_port.number}"
+
     def _close(self) -> None:
         super()._close()
-        for port in self.hosts.values():
+        for port in (*self.hosts.values(), self.tls_port):
             port.release()
 
     def _node_properties(self, node: Node, voters: str, data: Path) -> dict[str, str]:
         found = super()._node_properties(node, voters, data)
         found["sasl.kerberos.service.name"] = "kafka"
-        for number, host in enumerate(self.hosts):
+        wanted = [(host, self.servers(host), "SASL_PLAINTEXT") for host in self.hosts]
+        if self.keystore is not None:
+            wanted.append(("localhost", self.tls_servers, "SASL_SSL"))
+            found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.keystore)}
+        keytabs = {host: self.kdc.keytab(f"kafka/{host}") for host in self.hosts}
+        for number, (host, servers, protocol) in enumerate(wanted):
             name = f"KERBEROS{number}"
             for setting in ("listeners", "advertised.listeners"):
-                found[setting] += f",{name}://{self.servers(host)}"
-            found["listener.security.protocol.map"] += f",{name}:SASL_PLAINTEXT"
+                found[setting] += f",{name}://{servers}"
+            found["listener.security.protocol.map"] += f",{name}:{protocol}"
             listener = f"listener.name.{name.lower()}"
-            keytab = self.kdc.keytab(f"kafka/{host}")
             found |= {
                 f"{listener}.sasl.enabled.mechanisms": "GSSAPI",
                 f"{listener}.gssapi.sasl.jaas.config": (
                     "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
-                    f'keyTab="{keytab}" principal="kafka/{host}@{REALM}";'
+                    f'keyTab="{keytabs[host]}" principal="kafka/{host}@{REALM}";'
                 ),
                 f"{listener}.connections.max.reauth.ms": str(self.session_ms),
             }

@@ -41,7 +41,7 @@ fn read(message: &[u8], now: Millis) -> Option<AcceptedToken> {
     let principal = claims.get("sub")?.as_str().filter(|principal| !principal.is_empty())?;
     let expires_at = millis(claims.get("exp")?)?;
     let issued_at = claims.get("iat").map_or(Some(0), millis)?;
-    (is_unsecured && parts.next().is_none() && expires_at > now && issued_at < expires_at)
+    (is_unsecured && parts.next().is_none() && expires_at > now && issued_at <= now && issued_at < expires_at)
         .then(|| AcceptedToken { principal: principal.to_owned(), expires_at })
 }
 

@@ -112,6 +112,7 @@ fn bearer_tokens_end_sessions_and_errors_are_confirmed_by_the_client() {
     assert!(session.check(ApiKey::Metadata, NOW + 60_500).unwrap_err().contains("session had ended"));
     for wrong in [
         &bearer(r#"{"sub":"alice","exp":1700000000}"#)[..],
+        &bearer(r#"{"sub":"alice","iat":1700000001,"exp":1800000000}"#),
         &bearer(r#"{"sub":"","exp":1800000000}"#),
         &bearer(r#"{"exp":1800000000}"#),
         &bearer(r#"{"sub":"alice","exp":"soon"}"#),

@@ -56,6 +56,12 @@ impl Consumer {
         self.inner.published.login_failure.get()
     }
 
+    /// Returns the user as brokers name it, without `User:`; `None`: it is unknown.
+    #[must_use]
+    pub fn user(&self) -> Option<Arc<str>> {
+        self.inner.config.principal().user()
+    }
+
     /// Returns which ACL on the group is missing, with the command that creates it; `None`: none, as far as is known.
     pub fn authorization_failure(&self) -> Option<Arc<str>> {
         self.inner.published.authorization_failure.get()

@@ -89,7 +89,9 @@ impl Driver {
                         calls.complete(id, result);
                     }
                 }
-                ProducerAction::LogEvent(notice) => self.log_events.extend(log_messages::producer_event(&notice)),
+                ProducerAction::LogEvent(notice) => {
+                    self.log_events.extend(log_messages::producer_event(&notice, &self.shared.principal));
+                }
                 ProducerAction::Fatal(error) => {
                     let error = log_messages::fatal_error(&error, &self.shared.principal);
                     self.log_events.push(log_messages::producer_failed(&error));

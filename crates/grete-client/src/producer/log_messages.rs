@@ -1,5 +1,6 @@
 //! Log events and errors of the producer: converts events of the sans-IO core to text.
 
+use grete_proto::cluster::ClusterLogEvent;
 use grete_proto::ids::TopicPartition;
 use grete_proto::principal::Principal;
 use grete_proto::producer::ProducerLogEvent;
@@ -35,8 +36,13 @@ fn batch_log_event(
 }
 
 /// Returns the log event for an event of the core; `None`: the event is not logged.
-pub(super) fn producer_event(notice: &ProducerLogEvent) -> Option<LogEvent> {
+pub(super) fn producer_event(notice: &ProducerLogEvent, principal: &Principal) -> Option<LogEvent> {
     Some(match notice {
+        ProducerLogEvent::Cluster(ClusterLogEvent::TopicError { topic, error })
+            if *error == ErrorCode::TOPIC_AUTHORIZATION_FAILED =>
+        {
+            log_messages::concealed_topic_event(topic, "Write", principal)
+        }
         ProducerLogEvent::Cluster(notice) => return log_messages::cluster_event(notice),
         ProducerLogEvent::Sender(notice) => match notice {
             SenderLogEvent::Retried { tp, batches, records, cause } => batch_log_event(
@@ -226,7 +232,7 @@ mod tests {
         let sent_again = |batches, records| {
             let tp = TopicPartition::new("orders", 0);
             let event = SenderLogEvent::Retried { tp, batches, records, cause: NO_CONNECTION };
-            producer_event(&ProducerLogEvent::Sender(event)).expect("worth a line").message
+            producer_event(&ProducerLogEvent::Sender(event), &Principal::Unknown).expect("worth a line").message
         };
         assert!(sent_again(1, 1).starts_with("orders[0]: 1 record is sent again: "), "{}", sent_again(1, 1));
         let several = "orders[0]: 7 records in 2 batches (also of other partitions) are sent again: ";

@@ -70,7 +70,7 @@ pub fn encode(info: &ReporterInfo, report: &Report, mut buffer: Vec<u8>) -> Vec<
     write_list(&mut json, "missing", &report.missing, |json, missing| {
         json.open(b'{');
         json.name("topic").string(&missing.topic);
-        json.name("text").string(&missing.text);
+        json.name("text").text(&missing.text);
         json.close(b'}');
     });
     write_list(&mut json, "failed", &report.failed, write_failed_partition);
@@ -131,7 +131,7 @@ pub(crate) fn write_failed_partition(json: &mut Json, failed: &FailedPartition) 
     json.name("topic").string(&failed.topic);
     json.name("partition").number(failed.partition);
     json.name("failure").string(failed.reason);
-    json.name("error").string(&failed.error);
+    json.name("error").text(&failed.error);
     json.name("seconds").seconds(failed.failed_for);
     json.close(b'}');
 }
@@ -146,5 +146,7 @@ pub(crate) fn write_group(json: &mut Json, group: &GroupStatus) {
     json.name("partitions").number(group.partitions);
     json.name("instance").nullable(group.group_instance_id.as_deref(), Json::string);
     json.name("connections").nullable(group.connections, Json::number);
+    json.name("login_failure").nullable(group.login_failure.as_deref(), Json::text);
+    json.name("authorization_failure").nullable(group.authorization_failure.as_deref(), Json::text);
     json.close(b'}');
 }

@@ -214,9 +214,11 @@ impl Cluster {
             || bootstrap.all(|node| node.fault.as_ref().is_some_and(|fault| fault.is_certain(node.backoff.failures())));
         let fatal = !self.refresh.has_succeeded() && self.fatal.is_none() && unusable();
         match &fault {
+            // The log thins the attempts; the cure is in the log once.
             AddressFault::NotKafka(error) => {
-                let not_kafka = ClusterLogEvent::NotKafka(error.clone());
-                out.extend([lost, not_kafka].map(ClusterAction::LogEvent));
+                let not_kafka = matches!(lost, ClusterLogEvent::ConnectFailed { failures: 0 | 1, .. });
+                let not_kafka = not_kafka.then(|| ClusterLogEvent::NotKafka(error.clone()));
+                out.extend([Some(lost), not_kafka].into_iter().flatten().map(ClusterAction::LogEvent));
             }
             // One line: the fatal event says the same.
             AddressFault::Login(failure) => {

@@ -24,6 +24,13 @@ pub(super) struct MetadataTopics {
     pub(super) queried: Vec<Arc<str>>,
 }
 
+impl MetadataTopics {
+    /// Returns whether the consumer reads the topic, or another member of its group does.
+    pub(super) fn reads(&self, topic: &Arc<str>) -> bool {
+        self.watched.contains(topic) || self.assigned.contains(topic)
+    }
+}
+
 impl ConsumerCore {
     pub(super) fn subscribe(&mut self, now: Nanos, topics: Vec<Arc<str>>) {
         self.group(now, GroupEvent::Subscribe { topics });
@@ -135,5 +142,9 @@ impl TopicMetadataView for Cluster {
 
     fn topic_id(&self, topic: &str) -> Option<u128> {
         self.topic(topic).map(|meta| meta.id).filter(|id| *id != 0)
+    }
+
+    fn is_concealed(&self, topic: &str) -> bool {
+        self.topic(topic).is_some_and(|meta| meta.error == ErrorCode::TOPIC_AUTHORIZATION_FAILED)
     }
 }

@@ -1,9 +1,9 @@
 //! Commits: periodic ones, those that users request, and the last one before leaving the group.
 
-use super::{ConsumerAction, ConsumerCore, ConsumerReply};
+use super::{ConsumerAction, ConsumerCore, ConsumerLogEvent, ConsumerReply};
 use crate::dispatch::Committable;
 use crate::fetch::FetchEvent;
-use crate::group::{CommitOffset, CommitOutcome, GroupEvent};
+use crate::group::{CommitError, CommitOffset, CommitOutcome, GroupEvent, GroupLogEvent};
 use crate::ids::PartitionHandle;
 use crate::time::Nanos;
 
@@ -43,6 +43,17 @@ impl CommitScheduler {
         self.due = Some(now + interval);
         true
     }
+}
+
+/// Returns the log event for the offsets of a revocation or a close that were not stored; `None`: all were, or belong to
+/// the next owner of their partition.
+fn commit_failure(results: &[CommitOutcome]) -> Option<ConsumerAction> {
+    let lost = |outcome: &&CommitOutcome| !matches!(outcome.result, Ok(()) | Err(CommitError::StaleAssignment));
+    let CommitOutcome { tp, offset, result } = results.iter().find(lost)?;
+    let others = results.iter().filter(lost).count() - 1;
+    let error = result.clone().err()?;
+    let event = GroupLogEvent::CommitFailed { tp: tp.clone(), offset: *offset, error, others };
+    Some(ConsumerAction::LogEvent(ConsumerLogEvent::Group(event)))
 }
 
 impl ConsumerCore {
@@ -93,6 +104,9 @@ impl ConsumerCore {
         if !failed.is_empty() {
             out.push(ConsumerAction::CommitFailed(failed));
         }
+        if id >= FIRST_INTERNAL_ID {
+            out.extend(commit_failure(&results));
+        }
         if id != 0 && id < FIRST_INTERNAL_ID {
             out.push(ConsumerAction::Reply(id, ConsumerReply::Commit(results)));
         }
@@ -118,6 +132,7 @@ impl ConsumerCore {
         }
         let offsets = offsets.unwrap_or_default();
         self.fetch(now, FetchEvent::Close);
+        self.group(now, GroupEvent::Closing);
         if deadline <= now || self.group.is_none() {
             self.finish(out);
         } else if offsets.is_empty() {

@@ -354,6 +354,8 @@ impl ConsumerCore {
             ClusterAction::LogEvent(ClusterLogEvent::Fatal(fault)) => {
                 out.push(ConsumerAction::Fatal(ConsumerFatal::Unusable(fault)));
             }
+            // The error of a topic that is only looked up goes to the caller.
+            ClusterAction::LogEvent(ClusterLogEvent::TopicError { topic, .. }) if !self.topics.reads(&topic) => {}
             ClusterAction::LogEvent(notice) => out.push(ConsumerAction::LogEvent(ConsumerLogEvent::Cluster(notice))),
         }
     }

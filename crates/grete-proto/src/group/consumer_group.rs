@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use grete_wire::ErrorCode;
+
 use super::assignor;
 use super::config::GroupConfig;
 use super::context::{Context, Effect, GroupShared, TopicMetadataView};
@@ -103,6 +105,10 @@ impl ConsumerGroup {
             GroupEvent::Commit { offsets, id } => {
                 self.committer.submit(&mut context!(self, now, out), &self.reconciler, offsets, id);
             }
+            GroupEvent::Closing => {
+                self.shared.leaving = true;
+                self.committer.retry_now(now);
+            }
             GroupEvent::Leave { deadline, remain_in_group: keep_place } => {
                 self.start_leave(now, deadline, keep_place, out)
             }
@@ -198,6 +204,11 @@ impl ConsumerGroup {
         while let Some(revocation) = self.reconciler.take_expired(now) {
             self.on_revoked(revocation, true, out);
         }
+        // Without coordinator or generation no request would show whether the ACL is back.
+        let unable = self.coordinator.current().is_none() || self.commit_generation().is_none();
+        if self.shared.leaving && self.shared.unauthorized && unable {
+            self.committer.refuse_pending(&mut context!(self, now, out), ErrorCode::GROUP_AUTHORIZATION_FAILED);
+        }
         // A commit in flight is part of the work: if the partition were released before it is stored, its records would
         // be read twice.
         for epoch in std::mem::take(&mut self.acked_revocations) {
@@ -264,9 +275,11 @@ impl ConsumerGroup {
 
     fn advance_leave(&mut self, now: Nanos, deadline: Nanos, out: &mut Vec<GroupAction>) {
         let committed = self.committer.is_idle();
+        // The lookup of the coordinator needs an ACL, too: no LeaveGroup can be sent.
+        let unable = self.shared.unauthorized && self.coordinator.current().is_none() && self.reconciler.is_idle();
         let mut ctx = context!(self, now, out);
         if self.member.is_active() {
-            if now >= deadline {
+            if now >= deadline || unable {
                 self.member.leave_silently(&mut ctx);
             } else if self.reconciler.is_idle() {
                 self.member.leave(&mut ctx);

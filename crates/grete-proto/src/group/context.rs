@@ -19,6 +19,9 @@ pub trait TopicMetadataView {
 
     /// Returns the current id of the topic; `None` if it is unknown, or if brokers do not support topic ids.
     fn topic_id(&self, topic: &str) -> Option<u128>;
+
+    /// Returns whether the brokers do not say whether the topic exists, because the client has no Describe on it.
+    fn is_concealed(&self, topic: &str) -> bool;
 }
 
 /// Node of the coordinator, with the number of the lookup that found it. A failed request counts against the lookup
@@ -62,7 +65,7 @@ pub(super) struct GroupShared {
     pub effects: Vec<Effect>,
     /// Whether the ACL on the group was missing at the last request that needs it.
     pub unauthorized: bool,
-    /// Whether the group is about to be left.
+    /// Whether the group is about to be left, so that nothing waits for an ACL any more.
     pub leaving: bool,
 }
 

@@ -50,6 +50,8 @@ pub enum GroupEvent {
         /// Request id for [`GroupAction::CommitResult`]; 0 for background commits.
         id: u32,
     },
+    /// The client closes: commits from now on are its last ones, and none of them waits for an ACL that is missing.
+    Closing,
     /// Revoke all partitions, commit the offsets that arrive until then, leave, and emit [`GroupAction::Left`] by
     /// `deadline`.
     Leave {
@@ -263,7 +265,7 @@ pub enum GroupLogEvent {
         /// Reason of the loss.
         reason: LostReason,
     },
-    /// A background commit failed for good.
+    /// A commit that no caller waits for failed for good.
     CommitFailed {
         /// Topic and partition.
         tp: TopicPartition,
@@ -271,6 +273,8 @@ pub enum GroupLogEvent {
         offset: i64,
         /// Error of the commit.
         error: CommitError,
+        /// Number of other partitions whose offsets failed with this one.
+        others: usize,
     },
     /// The broker refused the commit metadata for its length: commits carry no metadata from now on.
     CommitMetadataRejected {
@@ -300,5 +304,7 @@ pub enum GroupLogEvent {
     UnknownTopic {
         /// Topic without partitions.
         topic: Arc<str>,
+        /// Whether the topic may exist: the brokers do not say, because the client has no Describe on it.
+        concealed: bool,
     },
 }

@@ -286,6 +286,19 @@ impl OffsetCommitter {
         }
     }
 
+    /// Ends the wait between two attempts.
+    pub fn retry_now(&mut self, now: Nanos) {
+        self.retry_at = self.retry_at.min(now);
+    }
+
+    /// Fails the pending commits with the broker's answer to other requests of the group.
+    pub fn refuse_pending(&mut self, ctx: &mut Context<'_>, code: ErrorCode) {
+        let done =
+            std::mem::take(&mut self.pending).into_values().map(|entry| (entry, Err(CommitError::Refused(code))));
+        let done: Vec<_> = done.collect();
+        self.complete(ctx, done, &[]);
+    }
+
     /// Fails all commits, because no request will store them any more.
     pub fn close(&mut self, ctx: &mut Context<'_>) {
         if let Some(flight) = self.in_flight.take() {
@@ -298,7 +311,7 @@ impl OffsetCommitter {
 
     /// Reports results to the waiters. `check` lists commit ids that may be complete without any entry.
     fn complete(&mut self, ctx: &mut Context<'_>, done: Vec<(PendingCommit, Result<(), CommitError>)>, check: &[u32]) {
-        let mut background = Vec::new();
+        let (mut background, mut failed) = (Vec::new(), Vec::new());
         let mut touched = check.to_vec();
         for (entry, result) in done {
             match &result {
@@ -323,8 +336,15 @@ impl OffsetCommitter {
                 && background.len() > unattended
                 && error != CommitError::StaleAssignment
             {
-                ctx.log_event(GroupLogEvent::CommitFailed { tp, offset, error });
+                // One line for all partitions that fail alike.
+                match failed.iter_mut().find(|(_, _, of, _)| *of == error) {
+                    Some((.., others)) => *others += 1,
+                    None => failed.push((tp, offset, error, 0)),
+                }
             }
+        }
+        for (tp, offset, error, others) in failed {
+            ctx.log_event(GroupLogEvent::CommitFailed { tp, offset, error, others });
         }
         if !background.is_empty() {
             ctx.actions.push(GroupAction::CommitResult { id: 0, results: background });
@@ -412,7 +432,11 @@ fn partition_outcome(
             (!again).then_some(Err(CommitError::Refused(ErrorCode::GROUP_AUTHORIZATION_FAILED)))
         }
         // OffsetFetch needs the same permission, and reports the missing permission.
-        ErrorClass::Error(ErrorCode::TOPIC_AUTHORIZATION_FAILED) if ctx.config().retry_authorization_failures => None,
+        ErrorClass::Error(code @ ErrorCode::TOPIC_AUTHORIZATION_FAILED)
+            if ctx.config().retry_authorization_failures =>
+        {
+            ctx.shared.leaving.then_some(Err(CommitError::Refused(code)))
+        }
         ErrorClass::Error(ErrorCode::TOPIC_AUTHORIZATION_FAILED) => {
             ctx.push_effect(Effect::Fatal(GroupError::TopicAuthorization { topic: tp.topic.clone() }));
             Some(Err(CommitError::Refused(ErrorCode::TOPIC_AUTHORIZATION_FAILED)))

@@ -208,7 +208,8 @@ impl Authentication {
                     Some(challenge) => challenge.to_owned(),
                     None => said.unwrap_or_else(|| code.name().to_owned()),
                 };
-                return Err(SaslError::Refused { mechanism, message: message.into() });
+                let message = exchange.token().map_or_else(|| message.as_str().into(), |token| token.refusal(&message));
+                return Err(SaslError::Refused { mechanism, message });
             }
             ErrorCode::ILLEGAL_SASL_STATE => return Err(SaslError::IllegalState { request: REQUEST }),
             code => {

@@ -31,7 +31,7 @@ pub enum SaslError {
         offered: Vec<String>,
     },
     /// The broker refused the credentials (SASL_AUTHENTICATION_FAILED).
-    #[error("the broker refused the login by {mechanism} ({message}): {}", cure(*.mechanism))]
+    #[error("the broker refused the login by {mechanism} ({message}): {}", cure(*.mechanism, .message))]
     Refused {
         /// Mechanism of the client.
         mechanism: Mechanism,
@@ -142,8 +142,12 @@ impl SaslError {
     }
 }
 
-fn cure(mechanism: Mechanism) -> &'static str {
+fn cure(mechanism: Mechanism, message: &str) -> &'static str {
     match mechanism {
+        // The words of Kafka's brokers.
+        _ if message.contains("change principals") => {
+            "a connection keeps its user, and the client has another one by now: the connection is opened anew"
+        }
         Mechanism::OAuthBearer => {
             "the token has expired, or the broker does not accept its issuer, audience or scope; check the source of the \
              token, and compare the clock of this machine with the broker's"

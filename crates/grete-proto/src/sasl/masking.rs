@@ -46,6 +46,11 @@ pub(super) fn without_secrets<'t>(config: &SaslConfig, text: &'t str, token: Opt
 }
 
 /// Returns `text` with each occurrence of `secret` masked; a short one only where it is a word of its own.
+#[must_use]
+pub fn secret_in_text(text: &str, secret: &str) -> String {
+    if secret.is_empty() { text.to_owned() } else { masked(text, secret) }
+}
+
 fn masked(text: &str, secret: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;

@@ -37,5 +37,6 @@ pub use config::{Credentials, SaslConfig};
 pub use error::SaslError;
 pub use gssapi::{GssAnswer, GssCall, GssResult, KerberosConfig};
 pub use kerberos_failure::{KerberosFailure, KerberosFailureKind};
+pub use masking::secret_in_text;
 pub use mechanism::Mechanism;
 pub use token::{Token, TokenError, TokenState, TokenStore, Wake};

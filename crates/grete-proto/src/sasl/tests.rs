@@ -259,6 +259,17 @@ fn an_oauthbearer_error_is_confirmed_and_then_reported() {
     let SaslError::Refused { mechanism: Mechanism::OAuthBearer, message } = &error else { panic!("{error:?}") };
     assert_eq!(&**message, r#"{"status":"invalid_token"}"#);
     assert!(error.to_string().contains("has expired"), "{error}");
+    // The times of the token stand beside the broker's words.
+    store.set(token("early", &[]).of_validity(Some("the token is not valid for another 60 s")));
+    let mut login = Login::new(&with_tokens(&store));
+    login.first();
+    login.sent(b"{}");
+    let error = login.refused(ErrorCode::SASL_AUTHENTICATION_FAILED, "").to_string();
+    assert!(error.contains("({}; the token is not valid for another 60 s)"), "{error}");
+    let mut login = Login::new(&with_tokens(&store));
+    login.first();
+    let error = login.refused(ErrorCode::SASL_AUTHENTICATION_FAILED, "Cannot change principals").to_string();
+    assert!(error.contains("a connection keeps its user"), "{error}");
     // A server that goes on instead of ending is refused, too.
     let mut login = Login::new(&with_tokens(&store));
     login.first();

@@ -20,6 +20,7 @@ pub struct Token {
     value: Secret,
     extensions: Vec<(String, String)>,
     subject: Option<Arc<str>>,
+    validity: Option<Arc<str>>,
 }
 
 /// Reason why a token cannot be sent.
@@ -68,7 +69,7 @@ impl Token {
                 return Err(TokenError::ExtensionValue(name.clone()));
             }
         }
-        Ok(Self { value, extensions, subject: None })
+        Ok(Self { value, extensions, subject: None, validity: None })
     }
 
     /// Sets the user that the token names, in errors of operations that brokers refuse.
@@ -76,6 +77,20 @@ impl Token {
     pub fn of_subject(self, subject: Option<&str>) -> Self {
         let subject = subject.map(|subject| super::error::printable(subject).into());
         Self { subject, ..self }
+    }
+
+    /// Sets when the token is valid, as a text for the error of a broker that refuses the token.
+    #[must_use]
+    pub fn of_validity(self, validity: Option<&str>) -> Self {
+        Self { validity: validity.map(|text| super::error::printable(text).into()), ..self }
+    }
+
+    /// Returns a broker's text with the times of the token.
+    pub(super) fn refusal(&self, text: &str) -> Arc<str> {
+        match &self.validity {
+            Some(validity) => format!("{text}; {validity}").into(),
+            None => text.into(),
+        }
     }
 
     /// Returns the claims of a JSON web token, as the text of a JSON object; `None`: the token is opaque.

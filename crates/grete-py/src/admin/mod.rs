@@ -371,6 +371,11 @@ impl Admin {
         self.run_each(py, "delete_records", timeout, |admin, call| admin.delete_records(call, before))
     }
 
+    /// Returns the user as brokers name it, without `User:`; None: it is unknown. A token names one once it is there.
+    fn user(&self) -> PyResult<Option<String>> {
+        Ok(self.inner.get()?.user().map(|user| user.to_string()))
+    }
+
     /// Returns the log events since the last call.
     fn drain_log_events(&self) -> PyResult<Vec<LogEvent>> {
         Ok(self.inner.get()?.log_events().drain().into_iter().map(LogEvent::new).collect())

@@ -15,6 +15,44 @@ _FIELDS = ("resource", "name", "pattern", "principal", "host", "operation", "per
 
 Resource = tuple[ResourceType, str]
 
+# Operations that brokers check for a resource. An ACL for another one has no effect.
+_APPLICABLE = {
+    ResourceType.TOPIC: (
+        AclOperation.ALL,
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        AclOperation.ALL,
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        AclOperation.ALL,
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (
+        AclOperation.ALL,
+        AclOperation.WRITE,
+        AclOperation.DESCRIBE,
+    ),
+}
+
 
 @click.group()
 def acls() -> None:
@@ -134,6 +172,13 @@ def _wanted(
     return [(resource, operation) for resource in resources for operation in of_kind.get(resource[0], [])]
 
 
+def _check_operations(wanted: list[tuple[Resource, AclOperation]]) -> None:
+    for (kind, _), operation in wanted:
+        if operation not in _APPLICABLE[kind]:
+            some = ", ".join(words(one) for one in _APPLICABLE[kind])
+            raise click.UsageError(f"no operation on a {words(kind)} needs {words(operation)}: give one of {some}")
+
+
 def _check_hosts(
     allowed: tuple[str, ...], denied: tuple[str, ...], allow_hosts: tuple[str, ...], deny_hosts: tuple[str, ...]
 ) -> None:
@@ -220,7 +265,9 @@ def create(
     _check_hosts(allowed, denied, allow_hosts, deny_hosts)
     made: dict[AclBinding, None] = {}
     resources = _resources(topics, groups, cluster, transactional_ids)
-    for (resource_type, name), operation in _wanted(resources, operations, producer, consumer):
+    wanted = _wanted(resources, operations, producer, consumer)
+    _check_operations(wanted)
+    for (resource_type, name), operation in wanted:
         # The cluster has one name, which is no beginning of others.
         of_resource = PatternType.LITERAL if resource_type == ResourceType.CLUSTER else kind
         for permission, principals, hosts in (

@@ -4,7 +4,6 @@ Beyond names and ports, each problem is the client's own typed error, so that th
 """
 
 import contextlib
-import shlex
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -171,7 +170,7 @@ class Doctor:
         except AuthorizationError:
             allowed = frozenset()  # each of the needed operations implies Describe
         missing = [] if allowed is None else [operation for operation in needed if operation not in allowed]
-        return "; ".join(self._needs(operation, "topic", topic) for operation in missing) or None
+        return "; ".join(_needs(admin, operation, "topic", topic) for operation in missing) or None
 
     def _check_group(self, admin: Admin, group: str) -> str | None:
         """Returns what the client may not do with a group; None: it may be a member.
@@ -181,17 +180,11 @@ class Doctor:
         try:
             admin.remove_members(group, [f"grete-doctor-{uuid.uuid4()}"], timeout=self._timeout)
         except AuthorizationError:
-            return self._needs(AclOperation.READ, "group", group)
+            return _needs(admin, AclOperation.READ, "group", group)
         except KafkaError as error:
             if error.name not in ("UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND"):
                 raise
         return None
-
-    def _needs(self, operation: AclOperation, kind: str, name: str) -> str:
-        verb = operation.name.capitalize()
-        user = self._settings.get("sasl.username") or "NAME"
-        words = ["grete", "acls", "create", "--allow-principal", f"User:{user}", "--operation", verb, f"--{kind}", name]
-        return f"this client needs {verb} on {kind} {name}: {shlex.join(words)}"
 
     def _ask(self, step: str, subject: str, ask: Callable[[], str | None]) -> Finding:
         started = time.monotonic()
@@ -227,6 +220,10 @@ class Doctor:
             case AuthenticationError():
                 return "sasl"
         return "metadata"
+
+
+def _needs(admin: Admin, operation: AclOperation, kind: str, name: str) -> str:
+    return _native.needed_acl(operation.name.capitalize(), kind, name, admin._native.user())  # noqa: SLF001
 
 
 def _refusal(subject: str, error: KafkaError) -> str | None:

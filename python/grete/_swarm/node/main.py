@@ -1,6 +1,7 @@
 """Main function of a node's process, from the fork to its end."""
 
 import atexit
+import contextlib
 import functools
 import logging
 import os
@@ -15,6 +16,7 @@ from grete._process import forks
 from grete._process.node import BLOCKED_SIGNALS, NodeContext, set_node_name
 from grete._swarm.node import file_buffers
 from grete._swarm.node.inherited_fds import InheritedFds
+from grete._swarm.node.report import LastError
 from grete.errors import GreteError
 from grete.instrumentation.emit import log_and_emit
 from grete.instrumentation.monitor import Monitor
@@ -103,6 +105,9 @@ def _run(context: NodeContext, main: NodeMain, log_failure: Callable[..., None])
         return end.code if isinstance(end.code, int) and 0 <= end.code <= 2 else int(end.code is not None)
     except GreteError as error:
         log_failure("%s: %s", context.name, error, error=error, traceback=False)
+        # The reporter has ended with the body. A pipe that is full, or has no reader, gets nothing.
+        with contextlib.suppress(OSError):
+            os.write(context.report_pipe, LastError(str(error)).frame())
         return 1
     return 0
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from grete._process import forks
 from grete._swarm.node.pidfd import Pidfd
-from grete._swarm.node.report import Report, ReportError, ReportReader
+from grete._swarm.node.report import LastError, Report, ReportError, ReportReader
 
 # A pipe holds 64 KiB. A node that writes faster than the supervisor reads gets no more than this per turn.
 _READ_SIZE = 65_536
@@ -73,8 +73,9 @@ class NodeProcess:
         self.pid = pid
         return pid
 
-    def read_reports(self) -> Iterator[Report]:
-        """Yields the reports that have arrived. `is_readable` is False once no more can arrive. Raises ReportError.
+    def read_reports(self) -> Iterator[Report | LastError]:
+        """Yields the reports that have arrived, and the error that ends the process. `is_readable` is False once no
+        more can arrive. Raises ReportError.
 
         Reads a limited amount, so that a process that writes all the time does not block the supervisor.
         """

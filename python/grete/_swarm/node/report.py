@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Self
 
+from grete import _native
 from grete._swarm.node.json_fields import JsonFields, ReportError, quote
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "FailedPartition",
     "GroupMembership",
     "LaneCounts",
+    "LastError",
     "OldestJob",
     "OverdueJob",
     "Report",
@@ -26,6 +28,8 @@ __all__ = [
 VERSION = 1
 MAX_FRAME = 65_536
 """Maximum bytes of JSON in a frame."""
+_MAX_ERROR = 1000
+"""Characters of a `LastError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,10 @@ class GroupMembership:
     """`group.instance.id` of a static member; None: dynamic member."""
     connections: int | None = None
     """Number of connected brokers; None: unknown."""
+    login_failure: str | None = None
+    """Failure of the last login, with its cure; None: none since a login succeeded."""
+    authorization_failure: str | None = None
+    """ACL on the group that is missing, with the command that creates it; None: none is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +154,19 @@ class Report:
     @classmethod
     def from_json(cls, text: bytes) -> Self:
         """Parses a report. Ignores unknown fields. Raises ReportError, and nothing else."""
-        try:
-            content = json.loads(text, parse_constant=_reject_constant)
-        except (ValueError, RecursionError) as error:
-            raise ReportError(f"{quote(text)} is no JSON: {quote(error)}") from None
-        fields = JsonFields("report", content)
-        version = fields.count("v")
-        if version != VERSION:
-            raise ReportError(f"report.v is {version}, and this supervisor reads version {VERSION}")
-        return fields.read(cls)
+        return _fields(text).read(cls)
+
+
+@dataclass(frozen=True, slots=True)
+class LastError:
+    """Error that ends the process, which writes nothing after it."""
+
+    text: str
+
+    def frame(self) -> bytes:
+        """Returns the frame for the pipe."""
+        text = json.dumps({"v": VERSION, "error": self.text[:_MAX_ERROR]}).encode()
+        return len(text).to_bytes(4, "big") + text
 
 
 class ReportReader:
@@ -167,8 +179,8 @@ class ReportReader:
         self._partial = bytearray()
         self._error: str | None = None
 
-    def feed(self, piece: bytes) -> list[Report]:
-        """Returns the reports that are complete now, in their order. Raises ReportError."""
+    def feed(self, piece: bytes) -> "list[Report | LastError]":
+        """Returns the frames that are complete now, in their order. Raises ReportError."""
         if self._error is not None:
             raise ReportError(self._error)
         try:
@@ -178,10 +190,11 @@ class ReportReader:
             self._partial.clear()
             raise
 
-    def _reports(self, piece: bytes) -> list[Report]:
+    def _reports(self, piece: bytes) -> "list[Report | LastError]":
         stream = self._partial
         stream += piece
-        reports, at = [], 0
+        reports: list[Report | LastError] = []
+        at = 0
         while len(stream) - at >= 4:
             size = int.from_bytes(stream[at : at + 4], "big")
             if size > MAX_FRAME:
@@ -192,10 +205,29 @@ class ReportReader:
             end = at + 4 + size
             if len(stream) < end:
                 break
-            reports.append(Report.from_json(bytes(stream[at + 4 : end])))
+            reports.append(_from_json(bytes(stream[at + 4 : end])))
             at = end
         del stream[:at]
         return reports
+
+
+def _fields(text: bytes) -> JsonFields:
+    try:
+        content = json.loads(text, parse_constant=_reject_constant)
+    except (ValueError, RecursionError) as error:
+        raise ReportError(f"{quote(text)} is no JSON: {quote(error)}") from None
+    fields = JsonFields("report", content)
+    version = fields.count("v")
+    if version != VERSION:
+        raise ReportError(f"report.v is {version}, and this supervisor reads version {VERSION}")
+    return fields
+
+
+def _from_json(text: bytes) -> Report | LastError:
+    fields = _fields(text)
+    if "error" in fields.content:
+        return LastError(_native.one_line(fields.string("error")[:_MAX_ERROR]))
+    return fields.read(Report)
 
 
 def _reject_constant(name: str) -> None:

@@ -149,14 +149,15 @@ class TimeoutRules:
         return self._none_ready_deadline()
 
     def _not_ready_deadline(self, node: NodeState) -> float | None:
-        """Returns when the node breaks the rule "membership"; None: never, as no other node is ready.
+        """Returns when the node breaks the rule "membership"; None: never, as no other node is ready, or as an ACL is
+        missing, which no restart creates.
 
         While no node is ready, Kafka is the likely reason, and a new node would not help. The time counts from when
         other nodes *became* ready. When Kafka comes back, one node becomes ready first. The others have been not ready
         for as long as the first one, and are about to become ready, too.
         """
         since = node.not_ready_since
-        if since is None:
+        if since is None or _is_unauthorized(node):
             return None
         if len(self._nodes) > 1:
             if self._any_ready_since is None:
@@ -169,6 +170,11 @@ class TimeoutRules:
         if self._none_ready_since is None or self._none_ready_logged or len(self._nodes) == 1:
             return None
         return self._none_ready_since + self._limits.not_ready_timeout
+
+
+def _is_unauthorized(node: NodeState) -> bool:
+    report = node.last_report
+    return report is not None and any(group.authorization_failure and not group.ready for group in report.groups)
 
 
 def _not_ready_groups(node: NodeState) -> str:

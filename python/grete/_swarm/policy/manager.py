@@ -158,6 +158,12 @@ class Manager:
             )
             self._after_change(now)
 
+    def on_last_error(self, now: float, node: int, text: str, pid: int | None = None) -> None:
+        """Handles the error that ends the node's process. The status and the probes repeat it."""
+        _, facts = self._advance_clock(now), self._alive_node(node, pid)
+        if facts is not None:
+            facts.last_error = text
+
     def on_pipe_closed(self, now: float, node: int, pid: int | None = None) -> None:
         """Handles the end of the node's pipe. Mostly the process is dying, and `on_exited` follows at once."""
         now, facts = self._advance_clock(now), self._alive_node(node, pid)
@@ -171,7 +177,8 @@ class Manager:
             return
         facts.deaths += 1
         facts.deaths_by_reason[exit_status.exit_reason(status, facts.stop_reason)] += 1
-        facts.last_death = exit_status.describe(status)
+        facts.last_death = exit_status.describe(status) + (f": {facts.last_error}" if facts.last_error else "")
+        facts.last_error = None
         loops = self._backoff.record_exit(now, facts, facts.stop_reason)
         restart_in = self._swarm_lifecycle.restart_in(
             facts, at_once=self._swarm_lifecycle.on_exited(now, facts, status)

@@ -50,12 +50,16 @@ class NodeState:
     deaths_by_reason: Counter[str] = field(default_factory=Counter)
     """Deaths by `exit_status.exit_reason`."""
     last_death: str | None = None
-    """Description of the last death: "killed by SIGSEGV", "exit 1", "not forked: Resource temporarily unavailable"."""
+    """Description of the last death: "killed by SIGSEGV", "exit 1: cannot log in ...", "not forked: Resource
+    temporarily unavailable".
+    """
 
     # Current process
     pid: int | None = None
     """None: no process."""
     forked_at: float | None = None
+    last_error: str | None = None
+    """Error that ends the process; None: none that is known."""
     last_report: "Report | None" = None
     """Last report of the current process, or of the last one if there is none; None: no report yet."""
     last_report_at: float | None = None

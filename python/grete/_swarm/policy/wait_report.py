@@ -78,6 +78,9 @@ def wait_cause(now: float, node: NodeState, nodes: Sequence[NodeState], limits: 
 def _group_wait_cause(now: float, group: "GroupMembership", nodes: Sequence[NodeState], limits: Limits) -> str:
     session = f"{limits.session_timeout:g} s at most (session.timeout.ms)"
     work = f"{limits.rebalance_timeout:g} s at most (max.poll.interval.ms)"
+    failure = group.login_failure or group.authorization_failure
+    if failure is not None:
+        return failure
     if group.connections == 0:
         return "no broker is connected"
     match group.state:

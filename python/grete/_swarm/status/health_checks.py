@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from grete import _native
 from grete._plural import counted, plural
-from grete._swarm.status.snapshot import FailedPartitionStatus, NodeStatus, OverdueJobStatus, Status
+from grete._swarm.status.snapshot import FailedPartitionStatus, GroupStatus, NodeStatus, OverdueJobStatus, Status
 
 UNKILLABLE_AFTER = 5.0
 """Seconds after the due time of SIGKILL from which a node counts as unkillable."""
@@ -20,13 +20,14 @@ class Problem(TypedDict, total=False):
     node: int
     state: str
     reason: str
-    """Reason of the stop, or "handler", "stalled", "partition", "gil", "loop", "topic", "membership", "starting",
-    "died" or "unkillable".
+    """Reason of the stop, or "handler", "stalled", "partition", "gil", "loop", "topic", "membership", "login",
+    "authorization", "starting", "died" or "unkillable".
     """
     seconds: float
     """Duration of the problem."""
     limit: float
     handler: str
+    group: str
     topic: str
     partition: int
     failure: str
@@ -71,7 +72,8 @@ def check_readiness(status: Status) -> ProbeResult:
     if status["stopping"]:
         return _result(status, False, "the swarm is stopping")
     if ready_count == 0:
-        return _result(status, False, "no node is ready")
+        cause = next((text for node in status["nodes"] if (text := _not_ready_cause(node))), None)
+        return _result(status, False, f"no node is ready; {cause}" if cause else "no node is ready")
     failed = _longest_failed_partition(status)
     if failed is not None and status["failed_partition_probes"] != "none":
         return _result(status, False, failed)
@@ -99,6 +101,7 @@ def work_problems(node: NodeStatus) -> list[Problem]:
     overdue_lanes = {f"{late['topic']}[{late['partition']}]" for late in node["overdue"]}
     found += [_stalled_problem(node, lane) for lane in node["stalled"] if lane not in overdue_lanes]
     found += [_failed_partition_problem(node, partition) for partition in node["failed"]]
+    found += [problem for group in node["groups"] if group["ready"] and (problem := _refusal_problem(node, group))]
     wait = node["gil_wait"]
     found += [
         {**_problem(node, "topic", f"node {node['id']}: {topic['text']}"), "topic": topic["topic"]}
@@ -151,6 +154,27 @@ def _failed_partition_problem(node: NodeStatus, failed: FailedPartitionStatus) -
         f"({failed['failure']}): {failed['error']}"
     )
     return {**_problem(node, "partition", text), **failed}
+
+
+def _refusal_problem(node: NodeStatus, group: GroupStatus) -> Problem | None:
+    """Returns the problem of a member whose login, or whose requests for want of an ACL, a broker refuses; None: none.
+
+    A member without its place has the problem "membership", whose text says the same.
+    """
+    failure = group["login_failure"] or group["authorization_failure"]
+    if failure is None:
+        return None
+    reason = "login" if group["login_failure"] else "authorization"
+    text = f'node {node["id"]}: group "{group["group"]}": {failure}'
+    return {**_problem(node, reason, text), "group": group["group"]}
+
+
+def _not_ready_cause(node: NodeStatus) -> str | None:
+    """Returns what a broker refuses to the node, or the error that ended its last process; None: neither is known."""
+    if node["state"] in ("backoff", "down") and ": " in (node["last_death"] or ""):
+        return f"node {node['id']} died ({node['last_death']})"
+    refused = [problem for group in node["groups"] if (problem := _refusal_problem(node, group))]
+    return refused[0]["text"] if refused else None
 
 
 def _longest_failed_partition(status: Status) -> str | None:

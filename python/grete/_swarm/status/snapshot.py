@@ -50,6 +50,8 @@ class GroupStatus(TypedDict):
     partitions: int
     instance: str | None
     connections: int | None
+    login_failure: str | None
+    authorization_failure: str | None
 
 
 class MissingTopicStatus(TypedDict):

@@ -62,7 +62,8 @@ impl Member {
         let count = |topic: &Arc<str>| view.partition_count(topic).unwrap_or(0);
         let counts: PartitionCounts = election.topics.iter().map(|topic| (topic.clone(), count(topic))).collect();
         for (topic, _) in counts.iter().filter(|(_, count)| **count <= 0) {
-            ctx.log_event(GroupLogEvent::UnknownTopic { topic: topic.clone() });
+            let concealed = view.is_concealed(topic);
+            ctx.log_event(GroupLogEvent::UnknownTopic { topic: topic.clone(), concealed });
         }
         if election.skip_assignment {
             self.assigned_counts = counts;

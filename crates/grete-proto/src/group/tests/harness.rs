@@ -27,6 +27,10 @@ impl TopicMetadataView for FakeTopicMetadata {
     fn topic_id(&self, _topic: &str) -> Option<u128> {
         None
     }
+
+    fn is_concealed(&self, _topic: &str) -> bool {
+        false
+    }
 }
 
 pub struct Harness {

@@ -1,9 +1,10 @@
 //! Leaving a group.
 
+use grete_wire::messages::{Coordinator, FindCoordinatorResponse};
 use grete_wire::{ApiKey, ErrorCode};
 
 use super::harness::*;
-use crate::group::{Assignor, CommitError, GroupEvent};
+use crate::group::{Assignor, CommitError, GroupConfig, GroupEvent};
 use crate::request::{Channel, Request, RequestError};
 use crate::time::SECOND;
 
@@ -128,4 +129,63 @@ fn who_has_left_may_come_again() {
     rig.start();
     let join = rig.take(ApiKey::JoinGroup);
     assert_eq!((&*join_request(&join).member_id, claim(&join)), ("", (vec![], -1)));
+}
+
+/// An App's group, whose ACL is missing: a close asks once more, and waits for nothing that the ACL would have to allow.
+#[test]
+fn a_close_waits_for_no_acl() {
+    const MISSING: ErrorCode = ErrorCode::GROUP_AUTHORIZATION_FAILED;
+    let refused = |code| Err(CommitError::Refused(code));
+    let app = || {
+        let mut rig =
+            Harness::with(GroupConfig { retry_authorization_failures: true, ..Harness::new().group.config().clone() });
+        rig.join(&[0]);
+        rig.commit(1, &[(0, 5)]);
+        rig
+    };
+    let close = |rig: &mut Harness| {
+        rig.step(GroupEvent::Closing);
+        rig.sends_no(ApiKey::LeaveGroup);
+    };
+
+    // The commit waits for its next attempt, which comes at once.
+    for missing in [MISSING, ErrorCode::TOPIC_AUTHORIZATION_FAILED] {
+        let mut rig = app();
+        let commit = rig.take(ApiKey::OffsetCommit);
+        rig.answer_commit(&commit, &[(0, missing)]);
+        assert!(!rig.is_done(1));
+        close(&mut rig);
+        let last = rig.take(ApiKey::OffsetCommit);
+        rig.answer_commit(&last, &[(0, missing)]);
+        assert_eq!(rig.result(1), [(0, 5, refused(missing))]);
+        leave(&mut rig, 30 * SECOND);
+        rig.ack();
+        let goodbye = rig.take(ApiKey::LeaveGroup);
+        rig.refuse(&goodbye, missing);
+        assert_eq!(rig.log_texts(), ["revoke 0", "left"]);
+    }
+
+    // The ACL is back: the offset is stored.
+    let mut rig = app();
+    let commit = rig.take(ApiKey::OffsetCommit);
+    rig.answer_commit(&commit, &[(0, MISSING)]);
+    close(&mut rig);
+    let last = rig.take(ApiKey::OffsetCommit);
+    rig.answer_commit(&last, &[(0, ErrorCode::NONE)]);
+    assert_eq!(rig.result(1), [(0, 5, Ok(()))]);
+
+    // No coordinator, and its lookup is refused, too.
+    let mut rig = app();
+    let commit = rig.take(ApiKey::OffsetCommit);
+    rig.fail(&commit, RequestError::Disconnected);
+    rig.advance(SECOND);
+    let lookup = rig.take(ApiKey::FindCoordinator);
+    let refusal = Coordinator { key: "g".into(), error_code: MISSING.0, ..Coordinator::default() };
+    let answer = FindCoordinatorResponse { coordinators: vec![refusal], ..FindCoordinatorResponse::default() };
+    rig.answer(&lookup, |version, out| answer.encode(version, out));
+    close(&mut rig);
+    assert_eq!(rig.result(1), [(0, 5, refused(MISSING))]);
+    leave(&mut rig, 30 * SECOND);
+    rig.ack();
+    assert_eq!(rig.log_texts(), ["revoke 0", "left"]);
 }

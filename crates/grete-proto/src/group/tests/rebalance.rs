@@ -340,8 +340,7 @@ fn the_leader_does_not_wait_for_ever_and_comes_back_to_it() {
     rig.advance(5 * SECOND);
     let sync = rig.take(ApiKey::SyncGroup);
     assert_eq!(assigned(&sync)[0].1, tps(&[0, 1, 2, 3]));
-    let unknown =
-        |a: &GroupAction| matches!(a, GroupAction::LogEvent(GroupLogEvent::UnknownTopic { topic }) if **topic == *"u");
+    let unknown = |a: &GroupAction| matches!(a, GroupAction::LogEvent(GroupLogEvent::UnknownTopic { topic, .. }) if **topic == *"u");
     assert!(rig.actions.iter().any(unknown));
     rig.assign(&sync, &[0, 1, 2, 3]);
     rig.view.0.insert("u".to_owned(), 1);

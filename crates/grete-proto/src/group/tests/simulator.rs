@@ -26,6 +26,10 @@ impl TopicMetadataView for Topics {
     fn topic_id(&self, _topic: &str) -> Option<u128> {
         None
     }
+
+    fn is_concealed(&self, _topic: &str) -> bool {
+        false
+    }
 }
 
 /// Application state of one partition.
