@@ -88,7 +88,7 @@ class Foreground:
 
     def _announce(self, broker: "Broker") -> None:
         topics = ", ".join(f"{name} ({partitions})" for name, partitions in broker.topics().items())
-        lines = [f"brokers: {broker.bootstrap_servers}", f"topics:  {topics or 'none; they are created on first use'}"]
+        lines = [f"brokers: {broker.bootstrap_servers}", f"topics:  {topics or 'none; other clients create those that they ask for'}"]
         if broker.client_settings:
             lines.append("clients: " + " ".join(f"{name}={value}" for name, value in broker.client_settings.items()))
         if self._user is not None:
