@@ -5,12 +5,15 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grete_sys::{EventFd, NotInherited};
+use grete_sys::NotInherited;
 use grete_wire::buffer_pool::BufferPool;
+use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
+use crate::callers::{GATE, Selectors};
 use crate::clock::Clock;
+use crate::epoll::EventBuffer;
 use crate::handle::{LoopHandle, SharedLoop};
 use crate::kerberos;
 use crate::loop_state::{LoopState, WAKE};
@@ -36,16 +39,16 @@ impl<P: Protocol> EventLoop<P> {
         protocol: impl FnOnce(Waker) -> P,
     ) -> io::Result<Self> {
         let poll = NotInherited::create(Poll::new)?;
-        let wake = EventFd::new()?;
+        let waker = Waker::new()?;
         // Edge-triggered: each signal is an event, even without a read in between.
-        poll.registry().register(&mut SourceFd(&wake.as_raw_fd()), WAKE, Interest::READABLE)?;
-        let waker = Waker(Arc::new(wake));
+        poll.registry().register(&mut SourceFd(&waker.network.as_raw_fd()), WAKE, Interest::READABLE)?;
         let registry = NotInherited::create(|| poll.registry().try_clone())?;
         let resolver = Resolver::new(waker.clone());
         let kerberos = kerberos::worker(waker.clone());
+        let selectors = Selectors::new(registry, Arc::clone(&waker.callers));
         let state =
-            LoopState::new(registry, resolver, kerberos, clock, slabs, max_frame_bytes, protocol(waker.clone()));
-        Ok(Self { poll, shared: Arc::new(SharedLoop::new(state, waker)) })
+            LoopState::new(selectors, resolver, kerberos, clock, slabs, max_frame_bytes, protocol(waker.clone()));
+        Ok(Self { poll, shared: Arc::new(SharedLoop::new(state, waker, clock)) })
     }
 
     /// Encrypts all connections. `None`: connections are not encrypted.
@@ -65,6 +68,17 @@ impl<P: Protocol> EventLoop<P> {
             state.set_max_sleep(longest);
         }
         self
+    }
+
+    /// Spares the network thread the wake-ups for responses that arrive in several pieces while a caller leads. That
+    /// costs two system calls for each lead, and one for each wake-up of the network thread.
+    ///
+    /// # Errors
+    /// The error of the system call, for example when descriptors are exhausted.
+    pub fn with_gate(self) -> io::Result<Self> {
+        let network = NotInherited::create(|| self.poll.registry().try_clone())?;
+        self.shared.waker().callers.build_gate(network)?;
+        Ok(self)
     }
 
     /// Returns a handle with which other threads wake the network thread.
@@ -88,24 +102,33 @@ impl<P: Protocol> EventLoop<P> {
     /// Panics if the protocol panics, here or on the thread of a [`LoopHandle`].
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
+        let mut sockets = EventBuffer::new();
         // There are no events yet, so the first turn is a tick.
-        while let Some(sleep) = self.handle_events(&events) {
+        while let Some(sleep) = self.handle_events(&events, &sockets) {
             // Checked without the lock, so that no step request is left unserved: see the module `handle`.
             let sleep = if self.shared.is_step_requested() { Some(Duration::ZERO) } else { sleep };
             match self.poll.poll(&mut events, sleep) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {} // no events: one more tick
                 other => other?,
             }
+            sockets.clear();
+            if let Some(gate) = self.shared.waker().callers.gate().filter(|_| events.iter().any(is_gate)) {
+                gate.find_ready(&mut sockets)?;
+            }
         }
         Ok(())
     }
 
-    fn handle_events(&self, events: &Events) -> Option<Option<Duration>> {
+    fn handle_events(&self, events: &Events, sockets: &EventBuffer) -> Option<Option<Duration>> {
         let mut guard = self.shared.lock();
         let state = guard.as_mut()?;
-        state.handle_events(events, self.shared.step_requested());
+        state.handle_events(events, sockets, self.shared.step_requested());
         state.next_sleep()
     }
+}
+
+fn is_gate(event: &Event) -> bool {
+    event.token() == GATE
 }
 
 impl<P: Protocol> Drop for EventLoop<P> {

@@ -5,7 +5,8 @@
 //!
 //! - [`EventLoop`] runs on the network thread, steps the protocol and performs its [`TransportAction`]s.
 //! - [`Protocol`] is the trait of the sans-IO machines that the loop drives.
-//! - [`LoopHandle`] lets other threads step the protocol; the module [`handle`] walks through the races.
+//! - [`LoopHandle`] lets other threads step the protocol; the module [`handle`] walks through the races. A thread that
+//!   waits for a response may lead the loop meanwhile, see [`CallerLoop`].
 //!
 //! ```
 //! use grete_net::{Clock, EventLoop, NetEvent, Protocol, TransportAction};
@@ -34,11 +35,15 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod callers;
 pub mod clock;
+mod epoll;
 pub mod event_loop;
 pub mod futex;
 pub mod handle;
 mod kerberos;
+mod leadership;
+mod leading;
 mod loop_state;
 pub mod process;
 pub mod protocol;
@@ -52,4 +57,5 @@ pub use event_loop::EventLoop;
 pub use futex::{Futex, WakeReason};
 pub use grete_proto::transport::TransportAction;
 pub use handle::LoopHandle;
+pub use leading::CallerLoop;
 pub use protocol::{NetEvent, Protocol, Waker};

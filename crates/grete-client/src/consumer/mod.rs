@@ -149,8 +149,12 @@ impl Consumer {
             Driver::new(core, dispatcher.clone(), client, shared, counted, &routes, stops)
                 .of_principal(config.principal())
         });
+        // A thread that polls leads. Workers do not, so an App needs no gate.
+        let event_loop = if dispatcher.is_polled() { event_loop.and_then(EventLoop::with_gate) } else { event_loop };
         let event_loop = event_loop.map_err(|e| ClientError::os("opening a poll descriptor", &e))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
+        requests.set_caller_loop(event_loop.handle());
+        dispatcher.set_caller_loop(event_loop.handle());
         let owner = ConsumerThread { requests: Arc::clone(&requests), dispatcher: dispatcher.clone() };
         let thread = spawn_network_thread("grete-net", &config, event_loop, owner)?;
         Ok(Self {
