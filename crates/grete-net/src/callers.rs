@@ -6,15 +6,14 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use grete_sys::{EventFd, NotInherited};
-use mio::{Registry, Token};
+use grete_sys::EventFd;
 
-use crate::epoll::{self, Epoll, EventBuffer, Interest};
+use crate::epoll::{self, Epoll, EventBuffer, Interest, Token};
 use crate::leadership::{Lead, Leadership};
 
 /// Token of the eventfd that wakes a leader.
 pub(crate) const NOTIFY: Token = Token(usize::MAX - 1);
-/// Token of the [`Gate`] in the poll of the network thread.
+/// Token of the [`Gate`] in the selector of the network thread.
 pub(crate) const GATE: Token = Token(usize::MAX - 2);
 
 /// Selector of the caller that leads, and the state of the lead; see the module `leadership`.
@@ -27,7 +26,7 @@ pub(crate) struct CallersSelector {
     gate: OnceLock<Gate>,
 }
 
-/// Selector between the sockets and the poll of the network thread. A leader closes the gate.
+/// Selector between the sockets and that of the network thread. A leader closes the gate.
 ///
 /// Without a gate the network thread is woken for bytes that arrive while the leader is awake: the kernel wakes the first
 /// selector in which a thread waits. A broker writes a Fetch response in two pieces, and the second one arrives while
@@ -36,14 +35,13 @@ pub(crate) struct CallersSelector {
 #[derive(Debug)]
 pub(crate) struct Gate {
     sockets: Epoll,
-    /// Separate descriptor of the network thread's poll.
-    network: NotInherited<Registry>,
+    network: Arc<Epoll>,
 }
 
 impl Gate {
     fn set(&self, interest: Interest) {
         // Both descriptors are open and registered, so this cannot fail.
-        let set = epoll::modify(self.network.as_raw_fd(), self.sockets.as_raw_fd(), GATE.0, interest);
+        let set = epoll::modify(self.network.as_raw_fd(), self.sockets.as_raw_fd(), GATE, interest);
         debug_assert!(set.is_ok(), "{set:?}");
     }
 
@@ -65,14 +63,14 @@ impl Drop for ClosedGate<'_> {
 impl CallersSelector {
     pub(crate) fn new() -> io::Result<Self> {
         let (epoll, wake) = (Epoll::new()?, EventFd::new()?);
-        epoll::add(epoll.as_raw_fd(), wake.as_raw_fd(), NOTIFY.0, Interest::SIGNAL)?;
+        epoll::add(epoll.as_raw_fd(), wake.as_raw_fd(), NOTIFY, Interest::SIGNAL)?;
         Ok(Self { epoll, wake, leadership: Leadership::default(), gate: OnceLock::new() })
     }
 
     /// Puts a gate before the sockets. Call it before any socket is registered.
-    pub(crate) fn build_gate(&self, network: NotInherited<Registry>) -> io::Result<()> {
+    pub(crate) fn build_gate(&self, network: Arc<Epoll>) -> io::Result<()> {
         let gate = Gate { sockets: Epoll::new()?, network };
-        epoll::add(gate.network.as_raw_fd(), gate.sockets.as_raw_fd(), GATE.0, Interest::NESTED)?;
+        epoll::add(gate.network.as_raw_fd(), gate.sockets.as_raw_fd(), GATE, Interest::NESTED)?;
         let _ = self.gate.set(gate); // one gate is enough
         Ok(())
     }
@@ -107,13 +105,12 @@ impl CallersSelector {
 
 /// The selectors with which sockets are registered.
 pub(crate) struct Selectors {
-    /// Separate descriptor of the network thread's poll. That thread waits on the poll meanwhile.
-    network: NotInherited<Registry>,
+    network: Arc<Epoll>,
     callers: Arc<CallersSelector>,
 }
 
 impl Selectors {
-    pub(crate) fn new(network: NotInherited<Registry>, callers: Arc<CallersSelector>) -> Self {
+    pub(crate) fn new(network: Arc<Epoll>, callers: Arc<CallersSelector>) -> Self {
         Self { network, callers }
     }
 
@@ -124,7 +121,7 @@ impl Selectors {
 
     /// Registers a socket that connects, before the gate: a leader does not wait for it.
     pub(crate) fn watch_connecting(&self, fd: RawFd, token: Token) -> io::Result<()> {
-        epoll::add(self.network.as_raw_fd(), fd, token.0, Interest::CONNECT)
+        epoll::add(self.network.as_raw_fd(), fd, token, Interest::CONNECT)
     }
 
     /// Registers a socket that is connected now.
@@ -142,8 +139,8 @@ impl Selectors {
 
     /// Registers with the callers' selector first, so that the kernel wakes a leader first.
     fn register(&self, fd: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        epoll::add(self.callers.epoll.as_raw_fd(), fd, token.0, interest)?;
-        epoll::add(self.sockets(), fd, token.0, interest)
+        epoll::add(self.callers.epoll.as_raw_fd(), fd, token, interest)?;
+        epoll::add(self.sockets(), fd, token, interest)
     }
 
     /// Ends all registrations of a socket, before it is closed.

@@ -1,11 +1,19 @@
-//! epoll(7) calls that mio does not offer: registrations that wake one of two selectors, and a second selector.
+//! Selectors of a loop, on epoll(7).
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use grete_sys::NotInherited;
+
+/// Name of a descriptor in the events of its selector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Token(pub(crate) usize);
+
+/// Whether the kernel has no epoll_pwait2(2) (Linux before 5.11), or a filter of system calls refuses it.
+static COARSE_TIMEOUTS: AtomicBool = AtomicBool::new(false);
 
 /// Kinds of readiness to report, as bits of epoll(7).
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +37,7 @@ impl Interest {
 /// Readiness of one descriptor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Readiness {
-    pub(crate) token: usize,
+    pub(crate) token: Token,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     /// The stream has ended or failed.
@@ -62,13 +70,17 @@ impl EventBuffer {
         self.len == 0
     }
 
+    pub(crate) fn has(&self, token: Token) -> bool {
+        self.iter().any(|event| event.token == token)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = Readiness> {
         self.events.iter().take(self.len).map(|event| {
             let (bits, token) = (event.events, event.u64);
             let has = |flag: libc::c_int| bits & flag.cast_unsigned() != 0;
-            let ended = has(libc::EPOLLHUP) || has(libc::EPOLLERR);
+            let ended = has(libc::EPOLLHUP) || has(libc::EPOLLERR) || has(libc::EPOLLRDHUP);
             Readiness {
-                token: usize::try_from(token).unwrap_or(usize::MAX),
+                token: Token(usize::try_from(token).unwrap_or(usize::MAX)),
                 readable: has(libc::EPOLLIN) || ended,
                 writable: has(libc::EPOLLOUT),
                 ended,
@@ -77,7 +89,7 @@ impl EventBuffer {
     }
 }
 
-/// Selector of its own, beside that of the network thread.
+/// Set of registered descriptors in which a thread waits.
 #[derive(Debug)]
 pub(crate) struct Epoll(NotInherited<OwnedFd>);
 
@@ -93,18 +105,48 @@ impl Epoll {
     }
 
     /// Waits until a descriptor is ready, a Unix signal arrives (`Interrupted`) or the time is up (an empty buffer).
-    /// `timeout` is rounded up to milliseconds; `None`: no limit.
+    /// `timeout` `None`: no limit. A kernel without epoll_pwait2(2) rounds `timeout` up to milliseconds.
     pub(crate) fn wait(&self, buffer: &mut EventBuffer, timeout: Option<Duration>) -> io::Result<()> {
+        buffer.len = 0;
+        let found = match self.wait_precisely(buffer, timeout) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+                COARSE_TIMEOUTS.store(true, Ordering::Relaxed);
+                self.wait_millis(buffer, timeout)?
+            }
+            found => found?,
+        };
+        buffer.len = found;
+        Ok(())
+    }
+
+    fn wait_precisely(&self, buffer: &mut EventBuffer, timeout: Option<Duration>) -> io::Result<usize> {
+        let Some(timeout) = timeout.filter(|timeout| !timeout.is_zero() && !COARSE_TIMEOUTS.load(Ordering::Relaxed))
+        else {
+            return self.wait_millis(buffer, timeout);
+        };
+        let timeout = libc::timespec {
+            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
+        };
+        let no_mask = std::ptr::null::<libc::sigset_t>();
+        let (fd, events) = (self.0.as_raw_fd(), buffer.events.as_mut_ptr());
+        // SAFETY: the buffer has room for `CAPACITY` events; it and the timespec live for the call. Without a mask, the
+        // kernel reads none, and its size does not count.
+        let found = unsafe {
+            libc::syscall(libc::SYS_epoll_pwait2, fd, events, EventBuffer::CAPACITY, &raw const timeout, no_mask, 0)
+        };
+        usize::try_from(found).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn wait_millis(&self, buffer: &mut EventBuffer, timeout: Option<Duration>) -> io::Result<usize> {
         let millis = |timeout: Duration| {
             libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)
         };
         let timeout = timeout.map_or(-1, millis);
         let capacity = libc::c_int::try_from(EventBuffer::CAPACITY).unwrap_or(1);
-        buffer.len = 0;
         // SAFETY: the buffer has room for `capacity` events and lives for the call.
         let found = unsafe { libc::epoll_wait(self.0.as_raw_fd(), buffer.events.as_mut_ptr(), capacity, timeout) };
-        buffer.len = usize::try_from(found).map_err(|_| io::Error::last_os_error())?;
-        Ok(())
+        usize::try_from(found).map_err(|_| io::Error::last_os_error())
     }
 }
 
@@ -115,17 +157,17 @@ impl AsRawFd for Epoll {
 }
 
 /// Registers `fd` with a selector. A descriptor that is ready already is reported at once.
-pub(crate) fn add(selector: RawFd, fd: RawFd, token: usize, interest: Interest) -> io::Result<()> {
+pub(crate) fn add(selector: RawFd, fd: RawFd, token: Token, interest: Interest) -> io::Result<()> {
     control(selector, libc::EPOLL_CTL_ADD, fd, token, interest)
 }
 
 /// Changes the registration of `fd`, which must not be an exclusive one. What is ready already is reported at once.
-pub(crate) fn modify(selector: RawFd, fd: RawFd, token: usize, interest: Interest) -> io::Result<()> {
+pub(crate) fn modify(selector: RawFd, fd: RawFd, token: Token, interest: Interest) -> io::Result<()> {
     control(selector, libc::EPOLL_CTL_MOD, fd, token, interest)
 }
 
-fn control(selector: RawFd, operation: libc::c_int, fd: RawFd, token: usize, interest: Interest) -> io::Result<()> {
-    let mut event = libc::epoll_event { events: interest.0.cast_unsigned(), u64: token as u64 };
+fn control(selector: RawFd, operation: libc::c_int, fd: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: interest.0.cast_unsigned(), u64: token.0 as u64 };
     // SAFETY: the event lives for the call; the kernel copies it.
     match unsafe { libc::epoll_ctl(selector, operation, fd, &raw mut event) } {
         0 => Ok(()),

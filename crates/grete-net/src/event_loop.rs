@@ -5,15 +5,11 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grete_sys::NotInherited;
 use grete_wire::buffer_pool::BufferPool;
-use mio::event::Event;
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll};
 
 use crate::callers::{GATE, Selectors};
 use crate::clock::Clock;
-use crate::epoll::EventBuffer;
+use crate::epoll::{self, Epoll, EventBuffer, Interest};
 use crate::handle::{LoopHandle, SharedLoop};
 use crate::kerberos;
 use crate::loop_state::{LoopState, WAKE};
@@ -23,12 +19,12 @@ use crate::tls::TlsContext;
 
 /// Event loop of one client. The sockets and the protocol are shared with its [`LoopHandle`]s.
 pub struct EventLoop<P: Protocol> {
-    poll: NotInherited<Poll>,
+    selector: Arc<Epoll>,
     shared: Arc<SharedLoop<P>>,
 }
 
 impl<P: Protocol> EventLoop<P> {
-    /// Opens the poll without connecting. `max_frame_bytes` limits the size of a response, in bytes.
+    /// Opens the selectors without connecting. `max_frame_bytes` limits the size of a response, in bytes.
     ///
     /// # Errors
     /// The error of the system call, for example when descriptors are exhausted.
@@ -38,17 +34,15 @@ impl<P: Protocol> EventLoop<P> {
         max_frame_bytes: usize,
         protocol: impl FnOnce(Waker) -> P,
     ) -> io::Result<Self> {
-        let poll = NotInherited::create(Poll::new)?;
+        let selector = Arc::new(Epoll::new()?);
         let waker = Waker::new()?;
-        // Edge-triggered: each signal is an event, even without a read in between.
-        poll.registry().register(&mut SourceFd(&waker.network.as_raw_fd()), WAKE, Interest::READABLE)?;
-        let registry = NotInherited::create(|| poll.registry().try_clone())?;
+        epoll::add(selector.as_raw_fd(), waker.network.as_raw_fd(), WAKE, Interest::SIGNAL)?;
         let resolver = Resolver::new(waker.clone());
         let kerberos = kerberos::worker(waker.clone());
-        let selectors = Selectors::new(registry, Arc::clone(&waker.callers));
+        let selectors = Selectors::new(Arc::clone(&selector), Arc::clone(&waker.callers));
         let state =
             LoopState::new(selectors, resolver, kerberos, clock, slabs, max_frame_bytes, protocol(waker.clone()));
-        Ok(Self { poll, shared: Arc::new(SharedLoop::new(state, waker, clock)) })
+        Ok(Self { selector, shared: Arc::new(SharedLoop::new(state, waker, clock)) })
     }
 
     /// Encrypts all connections. `None`: connections are not encrypted.
@@ -76,8 +70,7 @@ impl<P: Protocol> EventLoop<P> {
     /// # Errors
     /// The error of the system call, for example when descriptors are exhausted.
     pub fn with_gate(self) -> io::Result<Self> {
-        let network = NotInherited::create(|| self.poll.registry().try_clone())?;
-        self.shared.waker().callers.build_gate(network)?;
+        self.shared.waker().callers.build_gate(Arc::clone(&self.selector))?;
         Ok(self)
     }
 
@@ -96,39 +89,34 @@ impl<P: Protocol> EventLoop<P> {
     /// Runs until the protocol has finished. After that, or on a panic, the protocol and its sockets are dropped.
     ///
     /// # Errors
-    /// Fails if the poll itself fails, which only a broken kernel or a stolen descriptor can cause.
+    /// Fails if the wait itself fails, which only a broken kernel or a stolen descriptor can cause.
     ///
     /// # Panics
     /// Panics if the protocol panics, here or on the thread of a [`LoopHandle`].
-    pub fn run(mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(256);
-        let mut sockets = EventBuffer::new();
+    pub fn run(self) -> io::Result<()> {
+        let (mut events, mut behind_gate) = (EventBuffer::new(), EventBuffer::new());
         // There are no events yet, so the first turn is a tick.
-        while let Some(sleep) = self.handle_events(&events, &sockets) {
+        while let Some(sleep) = self.handle_events(&events, &behind_gate) {
             // Checked without the lock, so that no step request is left unserved: see the module `handle`.
             let sleep = if self.shared.is_step_requested() { Some(Duration::ZERO) } else { sleep };
-            match self.poll.poll(&mut events, sleep) {
+            match self.selector.wait(&mut events, sleep) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {} // no events: one more tick
                 other => other?,
             }
-            sockets.clear();
-            if let Some(gate) = self.shared.waker().callers.gate().filter(|_| events.iter().any(is_gate)) {
-                gate.find_ready(&mut sockets)?;
+            behind_gate.clear();
+            if let Some(gate) = self.shared.waker().callers.gate().filter(|_| events.has(GATE)) {
+                gate.find_ready(&mut behind_gate)?;
             }
         }
         Ok(())
     }
 
-    fn handle_events(&self, events: &Events, sockets: &EventBuffer) -> Option<Option<Duration>> {
+    fn handle_events(&self, events: &EventBuffer, behind_gate: &EventBuffer) -> Option<Option<Duration>> {
         let mut guard = self.shared.lock();
         let state = guard.as_mut()?;
-        state.handle_events(events, sockets, self.shared.step_requested());
+        state.handle_events(events, behind_gate, self.shared.step_requested());
         state.next_sleep()
     }
-}
-
-fn is_gate(event: &Event) -> bool {
-    event.token() == GATE
 }
 
 impl<P: Protocol> Drop for EventLoop<P> {

@@ -76,7 +76,7 @@ impl<P: Protocol> SharedLoop<P> {
     fn handle_ready(&self, events: &mut EventBuffer, is_over: &dyn Fn() -> bool) -> Option<()> {
         let mut partly_read = false;
         loop {
-            let notified_only = events.iter().all(|event| event.token == NOTIFY.0);
+            let notified_only = events.iter().all(|event| event.token == NOTIFY);
             if !notified_only || partly_read {
                 partly_read = self.step_with(events)?;
             }
@@ -100,7 +100,7 @@ impl<P: Protocol> SharedLoop<P> {
         let _wake_on_panic = WakeOnPanic(self.waker());
         let mut guard = self.state.lock().ok()?;
         let state = guard.as_mut()?;
-        state.handle_sockets(events.iter().filter(|event| event.token != NOTIFY.0));
+        state.handle_sockets(events.iter().filter(|event| event.token != NOTIFY));
         state.step_for_waiters(self.step_requested());
         let partly_read = state.has_partly_read();
         // The network thread keeps the timers.

@@ -1,4 +1,4 @@
-//! Floor 2: the only I/O of the Kafka clients. One mio event loop per client, with DNS, timers and wake-ups.
+//! Floor 2: the only I/O of the Kafka clients. One event loop on epoll(7) per client, with DNS, timers and wake-ups.
 //!
 //! The loop owns sockets and nothing else. A sans-IO [`Protocol`] decides where to connect, what to write, and what a
 //! frame means. The three types to start with:

@@ -13,11 +13,10 @@ use grete_proto::time::Nanos;
 use grete_proto::transport::TransportAction;
 use grete_wire::buffer_pool::BufferPool;
 use grete_wire::frame::FrameReader;
-use mio::{Events, Token};
 
 use crate::callers::{GATE, Selectors};
 use crate::clock::Clock;
-use crate::epoll::{EventBuffer, Readiness};
+use crate::epoll::{EventBuffer, Readiness, Token};
 use crate::kerberos::Worker;
 use crate::protocol::{NetEvent, Protocol};
 use crate::resolver::Resolver;
@@ -89,16 +88,13 @@ impl<P: Protocol> LoopState<P> {
         self.tls = tls;
     }
 
-    /// Handles the events of a poll on the network thread. No event at all means that the poll timed out.
-    pub(crate) fn handle_events(&mut self, events: &Events, sockets: &EventBuffer, wanted: &AtomicBool) {
+    /// Handles the events of a wait on the network thread, and those behind the gate. No event at all means that the
+    /// time was up.
+    pub(crate) fn handle_events(&mut self, events: &EventBuffer, behind_gate: &EventBuffer, wanted: &AtomicBool) {
         self.asleep_until = None;
-        let polled = events.iter().filter(|event| !matches!(event.token(), WAKE | GATE)).map(|event| {
-            let ended = event.is_read_closed() || event.is_error();
-            let readable = event.is_readable() || ended;
-            Readiness { token: event.token().0, readable, writable: event.is_writable(), ended }
-        });
-        self.handle_sockets(polled.chain(sockets.iter()));
-        if events.is_empty() || events.iter().any(|event| event.token() == WAKE) {
+        let sockets = events.iter().filter(|event| !matches!(event.token, WAKE | GATE));
+        self.handle_sockets(sockets.chain(behind_gate.iter()));
+        if events.is_empty() || events.has(WAKE) {
             for (conn, answer) in self.resolver.drain() {
                 self.on_resolved(conn, answer);
             }
@@ -114,7 +110,7 @@ impl<P: Protocol> LoopState<P> {
     /// Reads and writes the sockets that are ready, and steps the protocol with what they have.
     pub(crate) fn handle_sockets(&mut self, ready: impl Iterator<Item = Readiness>) {
         for Readiness { token, readable, writable, ended } in ready {
-            let conn = conn_of(Token(token));
+            let conn = conn_of(token);
             if writable {
                 self.on_writable(conn);
             }

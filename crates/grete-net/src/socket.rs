@@ -2,20 +2,19 @@
 //! between the socket and both.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
 use grete_sys::NotInherited;
 use grete_wire::SegmentedBuf;
 use grete_wire::error::WireError;
 use grete_wire::frame::{Frame, FrameReader};
-use mio::Token;
-use mio::net::TcpStream;
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Type};
 
 use grete_proto::tls_failure::TlsFailure;
 
 use crate::callers::Selectors;
+use crate::epoll::Token;
 use crate::tls::{TlsEnd, TlsStream};
 use crate::write_buffer::WriteBuffer;
 
@@ -84,8 +83,7 @@ impl Socket {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
         self.disconnect(selectors);
         while let Some(address) = self.addresses.pop() {
-            // Does not block: mio connects in the background.
-            match NotInherited::create(|| TcpStream::connect(address)) {
+            match NotInherited::create(|| begin_connecting(address)) {
                 Ok(stream) => {
                     selectors.watch_connecting(stream.as_raw_fd(), token)?;
                     self.wants_writable = true;
@@ -271,6 +269,16 @@ impl Socket {
             },
         };
         Ok(self.update_write_interest(selectors, token, !done)?)
+    }
+}
+
+/// Begins to connect without blocking. The socket becomes writable once it is connected or has failed.
+fn begin_connecting(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, None)?; // close-on-exec
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket.into()),
     }
 }
 

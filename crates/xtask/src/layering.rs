@@ -39,7 +39,6 @@ const LAYERS: &[LayerRule] = &[
         internal: &["grete-sys", "grete-wire", "grete-proto"],
         external: &[
             "libc",
-            "mio",
             "p12-keystore",
             "pkcs8",
             "rustls",
