@@ -25,8 +25,8 @@ from tests.kafka.jars import ROOT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 HEARTBEAT = 12
-# epoll_wait and epoll_pwait, on x86_64 and on aarch64.
-EPOLL_WAITS = {"232", "281", "22"}
+# epoll_wait, epoll_pwait and epoll_pwait2, on x86_64 and on aarch64.
+EPOLL_WAITS = {"232", "281", "22", "441"}
 
 
 def switches(thread: int) -> int:
