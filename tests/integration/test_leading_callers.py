@@ -96,6 +96,42 @@ def test_a_synchronous_send_wakes_no_other_thread(broker: KafkaCluster, proxy: F
     assert woken < 10, "the network thread sleeps while the caller leads"
 
 
+def test_fast_answers_wake_the_network_thread_seldom(kafka: KafkaCluster, topic: str) -> None:
+    """An answer that comes before the caller leads wakes the network thread. Without a leader, each answer does."""
+    kafka.create_topic(topic)
+    with make(kafka.bootstrap_servers) as producer:
+        producer.produce_sync(topic, b"first", partition=0, timeout=30.0)
+        threads = network_threads("grete-producer")
+        before = sum(map(switches, threads))
+        for _ in range(1000):
+            producer.produce_sync(topic, b"x", partition=0, timeout=30.0)
+        woken = sum(map(switches, threads)) - before
+    assert woken < 500, "most answers are read by the caller"
+
+
+def test_many_threads_send_at_once(kafka: KafkaCluster, topic: str) -> None:
+    """No caller leads then. Each gets its own answer, and a single caller leads again afterwards."""
+    kafka.create_topic(topic)
+    with make(kafka.bootstrap_servers) as producer:
+        offsets: list[int | None] = []
+
+        def send() -> None:
+            offsets.extend(producer.produce_sync(topic, b"x", partition=0, timeout=30.0).offset for _ in range(100))
+
+        senders = [threading.Thread(target=send) for _ in range(16)]
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join(60.0)
+        assert sorted(offset for offset in offsets if offset is not None) == list(range(1600))
+        for _ in range(100):
+            producer.produce_sync(topic, b"x", partition=0, timeout=30.0)
+        before = sum(map(switches, network_threads("grete-producer")))
+        for _ in range(200):
+            producer.produce_sync(topic, b"x", partition=0, timeout=30.0)
+        assert sum(map(switches, network_threads("grete-producer"))) - before < 100
+
+
 def test_poll_wakes_no_other_thread(kafka: KafkaCluster, topic: str) -> None:
     kafka.create_topic(topic)
     with (
