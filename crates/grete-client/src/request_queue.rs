@@ -93,8 +93,9 @@ impl<Q: CancellableRequest> RequestQueue<Q> {
     /// Leads the loop until the count changes, or sleeps on the futex while another caller leads.
     fn await_change(&self, answered: &Futex, seen: u32, timeout: Duration) -> WakeReason {
         let changed = || answered.count() != seen;
-        let led = self.caller_loop.get().and_then(|event_loop| event_loop.lead_until(&changed, Some(timeout)));
-        led.unwrap_or_else(|| answered.wait(seen, Some(timeout)))
+        let sleep = || answered.wait(seen, Some(timeout));
+        let Some(event_loop) = self.caller_loop.get() else { return sleep() };
+        event_loop.lead_until(&changed, Some(timeout)).unwrap_or_else(|| event_loop.sleep_beside(&sleep))
     }
 
     /// Sends a request and waits for the response. `before_wait` is called before each sleep; its argument says whether

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use grete_wire::buffer_pool::BufferPool;
 
-use crate::callers::{GATE, Selectors};
 use crate::clock::Clock;
 use crate::epoll::{self, Epoll, EventBuffer, Interest};
 use crate::handle::{LoopHandle, SharedLoop};
 use crate::kerberos;
+use crate::leading::{GATE, GateUse, Selectors, Watch};
 use crate::loop_state::{LoopState, WAKE};
 use crate::protocol::{Protocol, Waker};
 use crate::resolver::Resolver;
@@ -64,13 +64,13 @@ impl<P: Protocol> EventLoop<P> {
         self
     }
 
-    /// Spares the network thread the wake-ups for responses that arrive in several pieces while a caller leads. That
-    /// costs two system calls for each lead, and one for each wake-up of the network thread.
+    /// Spares the network thread wake-ups for responses that arrive while a caller leads, or just before. What arrives
+    /// soon after a lead, while no caller leads, may wait for 10 ms.
     ///
     /// # Errors
     /// The error of the system call, for example when descriptors are exhausted.
-    pub fn with_gate(self) -> io::Result<Self> {
-        self.shared.waker().callers.build_gate(Arc::clone(&self.selector))?;
+    pub fn with_gate(self, gate_use: GateUse) -> io::Result<Self> {
+        self.shared.waker().callers.build_gate(Arc::clone(&self.selector), gate_use)?;
         Ok(self)
     }
 
@@ -94,12 +94,12 @@ impl<P: Protocol> EventLoop<P> {
     /// # Panics
     /// Panics if the protocol panics, here or on the thread of a [`LoopHandle`].
     pub fn run(self) -> io::Result<()> {
-        let (mut events, mut behind_gate) = (EventBuffer::new(), EventBuffer::new());
+        let (mut events, mut behind_gate, mut watch) = (EventBuffer::new(), EventBuffer::new(), Watch::default());
         // There are no events yet, so the first turn is a tick.
         while let Some(sleep) = self.handle_events(&events, &behind_gate) {
             // Checked without the lock, so that no step request is left unserved: see the module `handle`.
             let sleep = if self.shared.is_step_requested() { Some(Duration::ZERO) } else { sleep };
-            match self.selector.wait(&mut events, sleep) {
+            match self.wait(&mut events, sleep, &mut watch) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {} // no events: one more tick
                 other => other?,
             }
@@ -109,6 +109,22 @@ impl<P: Protocol> EventLoop<P> {
             }
         }
         Ok(())
+    }
+
+    /// Waits for events, or for `sleep`. Watches the gate meanwhile, without a step.
+    fn wait(&self, events: &mut EventBuffer, sleep: Option<Duration>, watch: &mut Watch) -> io::Result<()> {
+        let Some(gate) = self.shared.waker().callers.gate() else { return self.selector.wait(events, sleep) };
+        let clock = self.shared.clock;
+        let start = clock.now();
+        loop {
+            let now = clock.now();
+            let left = sleep.map(|sleep| sleep.saturating_sub(Duration::from_nanos(now.saturating_sub(start))));
+            let limit = gate.watch(watch, now);
+            self.selector.wait(events, [left, limit].into_iter().flatten().min())?;
+            if !events.is_empty() || limit.is_none_or(|limit| left.is_some_and(|left| left <= limit)) {
+                return Ok(());
+            }
+        }
     }
 
     fn handle_events(&self, events: &EventBuffer, behind_gate: &EventBuffer) -> Option<Option<Duration>> {

@@ -35,14 +35,12 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod callers;
 pub mod clock;
 mod epoll;
 pub mod event_loop;
 pub mod futex;
 pub mod handle;
 mod kerberos;
-mod leadership;
 mod leading;
 mod loop_state;
 pub mod process;
@@ -57,5 +55,5 @@ pub use event_loop::EventLoop;
 pub use futex::{Futex, WakeReason};
 pub use grete_proto::transport::TransportAction;
 pub use handle::LoopHandle;
-pub use leading::CallerLoop;
+pub use leading::{CallerLoop, GateUse};
 pub use protocol::{NetEvent, Protocol, Waker};

@@ -14,7 +14,7 @@ use grete_proto::transport::TransportAction;
 use grete_wire::buffer_pool::BufferPool;
 use grete_wire::frame::FrameReader;
 
-use crate::callers::{GATE, Selectors};
+use crate::leading::{GATE, Selectors};
 use crate::clock::Clock;
 use crate::epoll::{EventBuffer, Readiness, Token};
 use crate::kerberos::Worker;

@@ -11,7 +11,7 @@ use grete_proto::transport::TransportAction;
 use grete_sys::EventFd;
 use grete_wire::frame::Frame;
 
-use crate::callers::CallersSelector;
+use crate::leading::CallersSelector;
 
 /// Event that the loop passes to the protocol.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use socket2::{Domain, SockRef, Type};
 
 use grete_proto::tls_failure::TlsFailure;
 
-use crate::callers::Selectors;
+use crate::leading::Selectors;
 use crate::epoll::Token;
 use crate::tls::{TlsEnd, TlsStream};
 use crate::write_buffer::WriteBuffer;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use grete_net::EventLoop;
+use grete_net::{EventLoop, GateUse};
 use grete_proto::admin::OffsetSpec;
 use grete_proto::consumer::{ConsumerCore, ConsumerEvent, ConsumerReply, PartitionRecovery};
 use grete_proto::dispatch::{ClientId, Committable, LaneStatus, RouteConfig};
@@ -150,7 +150,10 @@ impl Consumer {
                 .of_principal(config.principal())
         });
         // A thread that polls leads. Workers do not, so an App needs no gate.
-        let event_loop = if dispatcher.is_polled() { event_loop.and_then(EventLoop::with_gate) } else { event_loop };
+        let event_loop = match dispatcher.is_polled() {
+            true => event_loop.and_then(|event_loop| event_loop.with_gate(GateUse::EachLead)),
+            false => event_loop,
+        };
         let event_loop = event_loop.map_err(|e| ClientError::os("opening a poll descriptor", &e))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
         requests.set_caller_loop(event_loop.handle());

@@ -151,8 +151,9 @@ impl Dispatcher {
     fn await_interruptible(&self, seen: u32, timeout: Option<Duration>) -> WakeReason {
         let futex = &self.inner.interruptible_futex;
         let changed = || futex.count() != seen;
-        let led = self.inner.caller_loop.get().and_then(|event_loop| event_loop.lead_until(&changed, timeout));
-        led.unwrap_or_else(|| futex.wait(seen, timeout))
+        let sleep = || futex.wait(seen, timeout);
+        let Some(event_loop) = self.inner.caller_loop.get() else { return sleep() };
+        event_loop.lead_until(&changed, timeout).unwrap_or_else(|| event_loop.sleep_beside(&sleep))
     }
 
     fn wake_interruptible(&self) {

@@ -24,7 +24,7 @@ use std::fmt;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use grete_net::{EventLoop, LoopHandle};
+use grete_net::{EventLoop, GateUse, LoopHandle};
 use grete_proto::producer::{
     Accumulator, AppendAction, AppendError, BatchPromise, MemoryCore, MemoryLog, ProduceConfig, ProducerCore, TopicId,
 };
@@ -530,6 +530,7 @@ fn new_loop(core: Core, shared: &Arc<ProducerInner>) -> Result<EventLoop<Driver>
     let driver = Driver::new(core, Arc::clone(shared));
     let slabs = BufferPool::new(1 << 20);
     let event_loop = EventLoop::new(shared.clock.monotonic(), slabs, MAX_FRAME_BYTES, |_| driver);
+    let event_loop = event_loop.and_then(|event_loop| event_loop.with_gate(GateUse::QuickLeads));
     let event_loop = event_loop.map_err(|error| ClientError::os("opening a poll descriptor", &error))?;
     Ok(event_loop.with_max_sleep(MAX_SLEEP))
 }

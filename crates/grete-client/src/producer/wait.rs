@@ -98,10 +98,13 @@ impl ProducerInner {
         if let Some(reason) = led {
             return reason;
         }
-        self.futex_sleepers.fetch_add(1, Ordering::SeqCst);
-        let reason = futex_wait(word, seen, timeout);
-        self.futex_sleepers.fetch_sub(1, Ordering::SeqCst);
-        reason
+        let sleep = || {
+            self.futex_sleepers.fetch_add(1, Ordering::SeqCst);
+            let reason = futex_wait(word, seen, timeout);
+            self.futex_sleepers.fetch_sub(1, Ordering::SeqCst);
+            reason
+        };
+        self.caller_loop.get().map_or_else(sleep, |event_loop| event_loop.sleep_beside(&sleep))
     }
 
     /// Wakes the callers that sleep on `word`, after a change of it. Costs no system call while none sleeps.

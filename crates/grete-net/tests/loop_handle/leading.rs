@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
-use grete_net::{CallerLoop, WakeReason};
+use grete_net::{CallerLoop, GateUse, WakeReason};
 use grete_proto::time::MILLI;
 
 use crate::NO_SLEEP_LIMIT;
@@ -214,5 +214,55 @@ fn many_callers_wait_for_their_own_responses() {
         }
     });
     assert_eq!(running.frames(), usize::from(THREADS) * 500);
+    running.finish();
+}
+
+/// Leads in quick succession keep the gate closed. The network thread opens it, also while no caller leads any more.
+#[test]
+fn what_arrives_after_quick_leads_is_read() {
+    let running = RunningLoop::start_with_gate(GateUse::QuickLeads);
+    let mut peer = connected_peer(&running);
+    for number in 1..=20 {
+        for _ in 0..100 {
+            running.handle.lead_until(&|| false, Some(Duration::from_micros(1)));
+        }
+        peer.write_all(&frame(b"late")).expect("written");
+        running.script.wait(|state| state.network_frames == number);
+    }
+    running.finish();
+}
+
+/// A caller that sleeps beside the leader gets its response without a further lead.
+#[test]
+fn what_arrives_for_a_follower_after_quick_leads_is_read() {
+    let running = RunningLoop::start_with_gate(GateUse::EachLead);
+    let peer = connected_peer(&running);
+    for number in 1..=20 {
+        for _ in 0..100 {
+            running.handle.lead_until(&|| false, Some(Duration::from_micros(1)));
+        }
+        let sleep = || {
+            (&peer).write_all(&frame(b"late")).expect("written");
+            running.script.wait(|state| state.network_frames == number);
+            WakeReason::Woken
+        };
+        assert_eq!(running.handle.sleep_beside(&sleep), WakeReason::Woken);
+    }
+    running.finish();
+}
+
+/// Responses that are faster than the caller: the leader reads almost all of them.
+#[test]
+fn quick_leads_leave_the_network_thread_asleep() {
+    let running = RunningLoop::start_with_gate(GateUse::QuickLeads);
+    running.connect("127.0.0.1", echo().port());
+    let turns = running.script.get(|state| state.turns);
+    for number in 1..=1000 {
+        running.send(b"hello");
+        thread::sleep(Duration::from_micros(50)); // the echo is faster
+        assert_eq!(running.lead_until(|| running.frames() == number), Some(WakeReason::Woken));
+    }
+    let turns = running.script.get(|state| state.turns) - turns;
+    assert!(turns < 500, "the network thread has stepped {turns} times");
     running.finish();
 }

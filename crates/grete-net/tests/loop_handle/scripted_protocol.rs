@@ -6,11 +6,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
-use grete_net::{Clock, EventLoop, LoopHandle, NetEvent, Protocol, TransportAction, Waker};
+use grete_net::{Clock, EventLoop, GateUse, LoopHandle, NetEvent, Protocol, TransportAction, Waker};
 use grete_proto::ids::ConnId;
 use grete_proto::time::Nanos;
 use grete_wire::SegmentedBuf;
 use grete_wire::buffer_pool::BufferPool;
+
+use crate::NO_SLEEP_LIMIT;
 
 const CONN: ConnId = ConnId(1);
 /// Upper limit for every wait: longer than any expected event takes.
@@ -200,10 +202,22 @@ pub struct RunningLoop {
 impl RunningLoop {
     /// Starts the loop and waits until its network thread sleeps.
     pub fn start(max_sleep: Duration) -> Self {
+        Self::start_loop(max_sleep, None)
+    }
+
+    pub fn start_with_gate(gate_use: GateUse) -> Self {
+        Self::start_loop(NO_SLEEP_LIMIT, Some(gate_use))
+    }
+
+    fn start_loop(max_sleep: Duration, gate_use: Option<GateUse>) -> Self {
         let (script, clock) = (Arc::new(Script::default()), Clock::new());
         let machine = |waker| ScriptedProtocol(Arc::clone(&script), waker);
         let event_loop = EventLoop::new(clock, BufferPool::new(1 << 20), 64 << 20, machine).expect("a loop");
         let event_loop = event_loop.with_max_sleep(max_sleep);
+        let event_loop = match gate_use {
+            Some(gate_use) => event_loop.with_gate(gate_use).expect("a descriptor"),
+            None => event_loop,
+        };
         let handle = event_loop.handle();
         let guard = MarkEndedOnDrop(Arc::clone(&script));
         let run = move || {

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use grete_sys::EventFd;
 
+use super::gate::{Gate, GateUse};
+use super::leadership::{Lead, Leadership};
 use crate::epoll::{self, Epoll, EventBuffer, Interest, Token};
-use crate::leadership::{Lead, Leadership};
 
 /// Token of the eventfd that wakes a leader.
 pub(crate) const NOTIFY: Token = Token(usize::MAX - 1);
-/// Token of the [`Gate`] in the selector of the network thread.
-pub(crate) const GATE: Token = Token(usize::MAX - 2);
 
 /// Selector of the caller that leads, and the state of the lead; see the module `leadership`.
 #[derive(Debug)]
@@ -22,42 +21,8 @@ pub(crate) struct CallersSelector {
     epoll: Epoll,
     wake: EventFd,
     leadership: Leadership<AtomicU32>,
-    /// Unset: the network thread waits for the sockets in its own poll.
+    /// Unset: the network thread waits for the sockets in its own selector.
     gate: OnceLock<Gate>,
-}
-
-/// Selector between the sockets and that of the network thread. A leader closes the gate.
-///
-/// Without a gate the network thread is woken for bytes that arrive while the leader is awake: the kernel wakes the first
-/// selector in which a thread waits. A broker writes a Fetch response in two pieces, and the second one arrives while
-/// the leader wakes up for the first. With a gate that costs two system calls for each lead instead of a wake-up. What
-/// is ready when the gate opens wakes the network thread then.
-#[derive(Debug)]
-pub(crate) struct Gate {
-    sockets: Epoll,
-    network: Arc<Epoll>,
-}
-
-impl Gate {
-    fn set(&self, interest: Interest) {
-        // Both descriptors are open and registered, so this cannot fail.
-        let set = epoll::modify(self.network.as_raw_fd(), self.sockets.as_raw_fd(), GATE, interest);
-        debug_assert!(set.is_ok(), "{set:?}");
-    }
-
-    /// Finds the sockets that are ready, without waiting.
-    pub(crate) fn find_ready(&self, buffer: &mut EventBuffer) -> io::Result<()> {
-        self.sockets.wait(buffer, Some(Duration::ZERO))
-    }
-}
-
-/// Guard that opens the gate when its leader leaves, also by a panic.
-pub(crate) struct ClosedGate<'a>(&'a Gate);
-
-impl Drop for ClosedGate<'_> {
-    fn drop(&mut self) {
-        self.0.set(Interest::NESTED);
-    }
 }
 
 impl CallersSelector {
@@ -68,10 +33,8 @@ impl CallersSelector {
     }
 
     /// Puts a gate before the sockets. Call it before any socket is registered.
-    pub(crate) fn build_gate(&self, network: Arc<Epoll>) -> io::Result<()> {
-        let gate = Gate { sockets: Epoll::new()?, network };
-        epoll::add(gate.network.as_raw_fd(), gate.sockets.as_raw_fd(), GATE, Interest::NESTED)?;
-        let _ = self.gate.set(gate); // one gate is enough
+    pub(crate) fn build_gate(&self, network: Arc<Epoll>, gate_use: GateUse) -> io::Result<()> {
+        let _ = self.gate.set(Gate::new(network, gate_use)?); // one gate is enough
         Ok(())
     }
 
@@ -82,13 +45,6 @@ impl CallersSelector {
     /// Takes the lead. `None`: another caller leads.
     pub(crate) fn take_lead(&self) -> Option<Lead<'_, AtomicU32>> {
         self.leadership.take()
-    }
-
-    /// Closes the gate, if there is one, until the guard is dropped. For the leader.
-    pub(crate) fn close_gate(&self) -> Option<ClosedGate<'_>> {
-        let gate = self.gate.get()?;
-        gate.set(Interest::NOTHING);
-        Some(ClosedGate(gate))
     }
 
     /// Makes the leader check what it waits for, after a change. Costs no system call while no leader sleeps.

@@ -27,10 +27,9 @@
 //! - **A socket becomes ready while the leader is awake.** It waits in no selector, so the network thread is woken. It
 //!   handles the socket, completes what is complete, and notifies. If the leader has handled the socket meanwhile, the
 //!   network thread finds nothing to read.
-//! - **The same with a gate** (see `callers::Gate`), which is closed while a caller leads. The socket stays in the ready
-//!   list behind the gate. The leader handles it with its next wait, or leaves before that: then the gate opens, and the
-//!   poll of the network thread reports what is still ready behind it. The gate opens before the lead is free, so it
-//!   cannot open after the next leader has closed it.
+//! - **The same behind a closed gate** (see the module `gate`). The socket stays in the ready list behind the gate. The
+//!   leader handles it with its next wait, or leaves before that: when the gate opens, the selector of the network thread
+//!   reports what is still ready behind it.
 //! - **A socket becomes ready while the leader's wait ends for another reason** (timeout, signal, eventfd). The kernel
 //!   takes the thread out of the selector's queue under the selector's lock. Before that the socket is in the result of
 //!   the wait; after that the network thread is woken. The leader handles every socket in the result before it leaves,
@@ -51,12 +50,17 @@ const NOTIFIED: u32 = 4;
 
 /// Atomic word: the real one, or that of a model checker that tries all orders.
 pub(crate) trait LeadershipWord {
+    fn load(&self) -> u32;
     fn fetch_or(&self, bits: u32) -> u32;
     fn swap(&self, value: u32) -> u32;
     fn compare_exchange(&self, current: u32, new: u32) -> Result<u32, u32>;
 }
 
 impl LeadershipWord for AtomicU32 {
+    fn load(&self) -> u32 {
+        self.load(Ordering::SeqCst)
+    }
+
     fn fetch_or(&self, bits: u32) -> u32 {
         self.fetch_or(bits, Ordering::SeqCst)
     }
@@ -128,6 +132,10 @@ mod tests {
     use super::*;
 
     impl LeadershipWord for Modelled {
+        fn load(&self) -> u32 {
+            self.load(Ordering::SeqCst)
+        }
+
         fn fetch_or(&self, bits: u32) -> u32 {
             self.fetch_or(bits, Ordering::SeqCst)
         }

@@ -1,17 +1,25 @@
 //! Leading caller: a thread that waits for a response polls the sockets itself, and steps the protocol with what arrives.
 //!
 //! Without a leader, the network thread reads a response and wakes the caller: two context switches. A leader reads it
-//! on its own thread while the network thread sleeps on. The module `leadership` walks through the races.
+//! on its own thread while the network thread sleeps on. The modules `leadership` and `gate` walk through the races.
+
+mod callers;
+mod gate;
+mod leadership;
 
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use crate::callers::NOTIFY;
 use crate::epoll::EventBuffer;
 use crate::futex::WakeReason;
 use crate::handle::{LoopHandle, SharedLoop, WakeOnPanic};
 use crate::protocol::Protocol;
+use callers::NOTIFY;
+
+pub(crate) use callers::{CallersSelector, Selectors};
+pub use gate::GateUse;
+pub(crate) use gate::{GATE, Watch};
 
 /// Loop of a client as its callers see it.
 pub trait CallerLoop: fmt::Debug + Send + Sync {
@@ -24,6 +32,10 @@ pub trait CallerLoop: fmt::Debug + Send + Sync {
     /// `is_over` is called after each step and after each [`notify_leader`](crate::Waker::notify_leader). It must not
     /// step the protocol. Must not be called in a forked child, or under a lock that the protocol takes.
     fn lead_until(&self, is_over: &dyn Fn() -> bool, timeout: Option<Duration>) -> Option<WakeReason>;
+
+    /// Calls `sleep`, which returns once the thread that completes what is awaited ends it. Responses are read meanwhile,
+    /// by the leader or by the network thread.
+    fn sleep_beside(&self, sleep: &dyn Fn() -> WakeReason) -> WakeReason;
 
     /// Same as [`Waker::notify_leader`](crate::Waker::notify_leader).
     fn notify_leader(&self);
@@ -38,6 +50,14 @@ impl<P: Protocol + Send> CallerLoop for LoopHandle<P> {
         self.0.lead_until(is_over, timeout)
     }
 
+    fn sleep_beside(&self, sleep: &dyn Fn() -> WakeReason) -> WakeReason {
+        let Some(gate) = self.0.waker().callers.gate() else { return sleep() };
+        gate.begin_following();
+        let reason = sleep();
+        gate.end_following();
+        reason
+    }
+
     fn notify_leader(&self) {
         self.0.waker().notify_leader();
     }
@@ -47,13 +67,11 @@ impl<P: Protocol> SharedLoop<P> {
     fn lead_until(&self, is_over: &dyn Fn() -> bool, timeout: Option<Duration>) -> Option<WakeReason> {
         let callers = &self.waker().callers;
         let lead = callers.take_lead()?;
-        let deadline = timeout
-            .map(|timeout| self.clock.now().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)));
-        if is_over() {
-            return Some(WakeReason::Woken);
-        }
-        // Opened again before another caller can lead, because the guard is dropped before that of the lead.
-        let _closed = callers.close_gate();
+        let now = self.clock.now();
+        let deadline =
+            timeout.map(|timeout| now.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)));
+        // Left before another caller can lead, because the guard is dropped before that of the lead.
+        let _gate = callers.gate().and_then(|gate| gate.take(now, is_over(), &self.waker().network));
         let mut events = EventBuffer::new();
         while !is_over() {
             if !lead.fall_asleep() {
