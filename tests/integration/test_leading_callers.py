@@ -93,7 +93,8 @@ def test_a_synchronous_send_wakes_no_other_thread(broker: KafkaCluster, proxy: F
             producer.produce_sync(topic, b"x", partition=0, timeout=30.0)
             answer.join(30.0)
         woken = sum(map(switches, threads)) - before
-    assert woken < 10, "the network thread sleeps while the caller leads"
+    # Sends in quick succession: the network thread checks the gate every 5 ms.
+    assert woken < 50, "the network thread sleeps while the caller leads"
 
 
 def test_fast_answers_wake_the_network_thread_seldom(kafka: KafkaCluster, topic: str) -> None:

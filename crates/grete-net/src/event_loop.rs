@@ -8,13 +8,13 @@ use std::time::Duration;
 use grete_wire::buffer_pool::BufferPool;
 
 use crate::clock::Clock;
-use crate::epoll::{self, Epoll, EventBuffer, Interest};
 use crate::handle::{LoopHandle, SharedLoop};
 use crate::kerberos;
-use crate::leading::{GATE, GateUse, Selectors, Watch};
 use crate::loop_state::{LoopState, WAKE};
 use crate::protocol::{Protocol, Waker};
 use crate::resolver::Resolver;
+use crate::selectors::epoll::{self, Epoll, EventBuffer, Interest};
+use crate::selectors::{GATE, GateUse, Selectors, Watch};
 use crate::tls::TlsContext;
 
 /// Event loop of one client. The sockets and the protocol are shared with its [`LoopHandle`]s.

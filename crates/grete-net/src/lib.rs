@@ -36,7 +36,6 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
-mod epoll;
 pub mod event_loop;
 pub mod futex;
 pub mod handle;
@@ -46,6 +45,7 @@ mod loop_state;
 pub mod process;
 pub mod protocol;
 mod resolver;
+mod selectors;
 mod socket;
 pub mod tls;
 mod write_buffer;
@@ -55,5 +55,6 @@ pub use event_loop::EventLoop;
 pub use futex::{Futex, WakeReason};
 pub use grete_proto::transport::TransportAction;
 pub use handle::LoopHandle;
-pub use leading::{CallerLoop, GateUse};
+pub use leading::CallerLoop;
 pub use protocol::{NetEvent, Protocol, Waker};
+pub use selectors::GateUse;

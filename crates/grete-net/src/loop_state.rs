@@ -14,12 +14,12 @@ use grete_proto::transport::TransportAction;
 use grete_wire::buffer_pool::BufferPool;
 use grete_wire::frame::FrameReader;
 
-use crate::leading::{GATE, Selectors};
 use crate::clock::Clock;
-use crate::epoll::{EventBuffer, Readiness, Token};
 use crate::kerberos::Worker;
 use crate::protocol::{NetEvent, Protocol};
 use crate::resolver::Resolver;
+use crate::selectors::epoll::{EventBuffer, Readiness, Token};
+use crate::selectors::{GATE, Selectors};
 use crate::socket::{ReadOutcome, Socket, SocketError};
 use crate::tls::TlsContext;
 

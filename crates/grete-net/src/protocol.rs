@@ -11,7 +11,7 @@ use grete_proto::transport::TransportAction;
 use grete_sys::EventFd;
 use grete_wire::frame::Frame;
 
-use crate::leading::CallersSelector;
+use crate::selectors::CallersSelector;
 
 /// Event that the loop passes to the protocol.
 #[derive(Debug)]

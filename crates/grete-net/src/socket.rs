@@ -13,8 +13,8 @@ use socket2::{Domain, SockRef, Type};
 
 use grete_proto::tls_failure::TlsFailure;
 
-use crate::leading::Selectors;
-use crate::epoll::Token;
+use crate::selectors::Selectors;
+use crate::selectors::epoll::Token;
 use crate::tls::{TlsEnd, TlsStream};
 use crate::write_buffer::WriteBuffer;
 

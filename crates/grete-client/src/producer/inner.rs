@@ -19,7 +19,6 @@ use super::statistics::Counters;
 use super::step_gate::StepGate;
 use super::transactions::TransactionCalls;
 use super::undelivered::Undelivered;
-use super::wait::Crowd;
 use super::wait_outcome::WaitOutcome;
 use super::wake_flag::WakeFlag;
 use crate::config::ProducerConfig;
@@ -64,7 +63,6 @@ pub(super) struct ProducerInner {
     fatal: OnceLock<ClientError>,
     /// Loop that a waiting caller may lead; unset without a network thread.
     pub(super) caller_loop: OnceLock<Box<dyn CallerLoop>>,
-    pub(super) crowd: Crowd,
     /// Number of callers that sleep on a futex word, or are about to.
     pub(super) futex_sleepers: AtomicU32,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -104,7 +102,6 @@ impl ProducerInner {
             metadata_deadline: AtomicU64::new(Nanos::MAX),
             fatal: OnceLock::new(),
             caller_loop: OnceLock::new(),
-            crowd: Crowd::default(),
             futex_sleepers: AtomicU32::new(0),
             thread: Mutex::default(),
             fork_generation: grete_sys::fork::generation(),

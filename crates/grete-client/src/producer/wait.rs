@@ -13,45 +13,6 @@ use grete_proto::time::Nanos;
 use super::inner::ProducerInner;
 use super::wait_outcome::WaitOutcome;
 
-/// Number of callers that may wait at once if one of them is to lead.
-const MAX_WAITING: u32 = 4;
-/// Number of waits without more callers at once, after which one leads again.
-const WAITS_UNTIL_LEAD: u32 = 64;
-
-/// Estimate of whether many callers wait at once. No caller leads then: a leader would wake all others before it returns,
-/// where the network thread wakes them while the first ones run already.
-///
-/// Only the cost depends on the estimate, so its two words need not agree.
-#[derive(Debug, Default)]
-pub(super) struct Crowd {
-    waiting: AtomicU32,
-    /// Number of waits until a caller may lead again.
-    left: AtomicU32,
-}
-
-impl Crowd {
-    /// Counts a caller as waiting until the guard is dropped. Returns whether the caller may lead.
-    pub(super) fn enter(&self) -> (Waiting<'_>, bool) {
-        let others = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let left = self.left.load(Ordering::Relaxed);
-        if others >= MAX_WAITING {
-            self.left.store(WAITS_UNTIL_LEAD, Ordering::Relaxed);
-        } else if left > 0 {
-            self.left.store(left - 1, Ordering::Relaxed);
-        }
-        (Waiting(self), others < MAX_WAITING && left == 0)
-    }
-}
-
-/// Guard of a caller that waits.
-pub(super) struct Waiting<'a>(&'a Crowd);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl ProducerInner {
     /// Writes pending log events, then sleeps while `word` equals `seen`.
     ///
@@ -89,22 +50,15 @@ impl ProducerInner {
     /// Leads the loop until `word` changes. If another caller leads, sleeps on the futex: the leader or the network
     /// thread changes the word and wakes this thread.
     fn await_change(&self, word: &AtomicU32, seen: u32, timeout: Option<Duration>) -> WakeReason {
-        let (_waiting, may_lead) = self.crowd.enter();
         let changed = || word.load(Ordering::SeqCst) != seen;
-        let led = match self.caller_loop.get() {
-            Some(event_loop) if may_lead => event_loop.lead_until(&changed, timeout),
-            _ => None,
-        };
-        if let Some(reason) = led {
-            return reason;
-        }
         let sleep = || {
             self.futex_sleepers.fetch_add(1, Ordering::SeqCst);
             let reason = futex_wait(word, seen, timeout);
             self.futex_sleepers.fetch_sub(1, Ordering::SeqCst);
             reason
         };
-        self.caller_loop.get().map_or_else(sleep, |event_loop| event_loop.sleep_beside(&sleep))
+        let Some(event_loop) = self.caller_loop.get() else { return sleep() };
+        event_loop.lead_until(&changed, timeout).unwrap_or_else(|| event_loop.sleep_beside(&sleep))
     }
 
     /// Wakes the callers that sleep on `word`, after a change of it. Costs no system call while none sleeps.
@@ -166,29 +120,5 @@ impl ProducerInner {
             self.wake_sleepers(receipt.futex());
         }
         self.notify_leader();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn few_callers_may_lead() {
-        let crowd = Crowd::default();
-        let entered: Vec<_> = (0..MAX_WAITING).map(|_| crowd.enter()).collect();
-        assert!(entered.iter().all(|(_, may_lead)| *may_lead));
-        drop(entered);
-        assert!(crowd.enter().1);
-    }
-
-    #[test]
-    fn no_caller_leads_soon_after_many_have_waited() {
-        let crowd = Crowd::default();
-        let entered: Vec<_> = (0..=MAX_WAITING).map(|_| crowd.enter()).collect();
-        assert!(!entered.last().expect("the last one").1);
-        drop(entered);
-        assert!((0..WAITS_UNTIL_LEAD).all(|_| !crowd.enter().1));
-        assert!(crowd.enter().1);
     }
 }

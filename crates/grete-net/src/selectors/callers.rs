@@ -6,11 +6,13 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use grete_proto::time::Nanos;
 use grete_sys::EventFd;
 
-use super::gate::{Gate, GateUse};
+use super::crowd::Crowd;
+use super::epoll::{self, Epoll, EventBuffer, Interest, Token};
+use super::gate::{Gate, GateUse, LedGate};
 use super::leadership::{Lead, Leadership};
-use crate::epoll::{self, Epoll, EventBuffer, Interest, Token};
 
 /// Token of the eventfd that wakes a leader.
 pub(crate) const NOTIFY: Token = Token(usize::MAX - 1);
@@ -21,6 +23,7 @@ pub(crate) struct CallersSelector {
     epoll: Epoll,
     wake: EventFd,
     leadership: Leadership<AtomicU32>,
+    crowd: Crowd,
     /// Unset: the network thread waits for the sockets in its own selector.
     gate: OnceLock<Gate>,
 }
@@ -29,7 +32,7 @@ impl CallersSelector {
     pub(crate) fn new() -> io::Result<Self> {
         let (epoll, wake) = (Epoll::new()?, EventFd::new()?);
         epoll::add(epoll.as_raw_fd(), wake.as_raw_fd(), NOTIFY, Interest::SIGNAL)?;
-        Ok(Self { epoll, wake, leadership: Leadership::default(), gate: OnceLock::new() })
+        Ok(Self { epoll, wake, leadership: Leadership::default(), crowd: Crowd::default(), gate: OnceLock::new() })
     }
 
     /// Puts a gate before the sockets. Call it before any socket is registered.
@@ -42,9 +45,25 @@ impl CallersSelector {
         self.gate.get()
     }
 
-    /// Takes the lead. `None`: another caller leads.
+    /// Takes the lead. `None`: another caller leads, or many wait.
     pub(crate) fn take_lead(&self) -> Option<Lead<'_, AtomicU32>> {
-        self.leadership.take()
+        if self.crowd.may_lead() { self.leadership.take() } else { None }
+    }
+
+    /// Keeps the network thread asleep for the leader, until the guard is dropped; see [`Gate::take`].
+    pub(crate) fn take_gate<'a>(&'a self, now: Nanos, is_over: bool, waker: &'a EventFd) -> Option<LedGate<'a>> {
+        self.gate.get()?.take(now, is_over, &self.crowd, waker)
+    }
+
+    /// Calls `sleep` for a caller that does not lead.
+    pub(crate) fn sleep_beside<T>(&self, sleep: impl FnOnce() -> T) -> T {
+        self.crowd.begin_sleep();
+        if let Some(gate) = self.gate.get() {
+            gate.follow();
+        }
+        let result = sleep();
+        self.crowd.end_sleep();
+        result
     }
 
     /// Makes the leader check what it waits for, after a change. Costs no system call while no leader sleeps.

@@ -32,7 +32,7 @@
 //! - **A caller begins to sleep beside the leader, which leaves.** The caller counts itself, then calls `follow`. The
 //!   leader reads the count before it changes the word. If the leader did not see the caller, its `leave` comes after
 //!   `follow` and sees `FOLLOWED`, or before it, and then `follow` opens the gate.
-//! - **Two threads tell the kernel at once.** A thread changes the word first and tells the kernel second. Only a leader
+//! - **Two threads change the registration at once.** A thread changes the word first and the registration second. Only a leader
 //!   closes, and until it leaves no other thread opens. So the kernel cannot have the gate closed for long while the
 //!   word says that it is open. The reverse costs superfluous wake-ups until the gate is opened the next time.
 
@@ -45,15 +45,16 @@ use std::time::Duration;
 use grete_proto::time::{MILLI, Nanos};
 use grete_sys::EventFd;
 
+use super::crowd::Crowd;
+use super::epoll::{self, Epoll, EventBuffer, Interest, Token};
 use super::leadership::LeadershipWord;
-use crate::epoll::{self, Epoll, EventBuffer, Interest, Token};
 
 /// Token of the [`Gate`] in the selector of the network thread.
 pub(crate) const GATE: Token = Token(usize::MAX - 2);
 /// Time between the beginnings of two leads, up to which the gate stays closed from one to the next. It is a tenth of the
 /// interval, so that watching costs one wake-up for at least ten leads.
 const QUICK_LEADS: Nanos = MILLI / 2;
-/// Time between two looks of the network thread at a gate that is kept closed.
+/// Time between two checks of the network thread whether a gate is to be kept closed.
 const WATCH_INTERVAL: Nanos = 5 * MILLI;
 
 const CLOSED: u32 = 1;
@@ -162,8 +163,6 @@ pub(crate) struct Gate {
     word: GateWord<AtomicU32>,
     /// Beginning of the last lead.
     led_at: AtomicU64,
-    /// Number of callers that sleep beside the leader.
-    followers: AtomicU32,
 }
 
 /// Last look of the network thread at a gate that is kept closed.
@@ -178,8 +177,7 @@ impl Gate {
     pub(super) fn new(network: Arc<Epoll>, gate_use: GateUse) -> io::Result<Self> {
         let sockets = Epoll::new()?;
         epoll::add(network.as_raw_fd(), sockets.as_raw_fd(), GATE, Interest::NESTED)?;
-        let (word, followers) = (GateWord::default(), AtomicU32::new(0));
-        Ok(Self { sockets, network, gate_use, word, led_at: AtomicU64::new(0), followers })
+        Ok(Self { sockets, network, gate_use, word: GateWord::default(), led_at: AtomicU64::new(0) })
     }
 
     fn set(&self, interest: Interest) {
@@ -194,32 +192,29 @@ impl Gate {
         }
     }
 
-    fn is_alone(&self) -> bool {
-        self.followers.load(Ordering::SeqCst) == 0
-    }
-
     /// Begins a lead, until the guard is dropped. `waker`: wakes the network thread. `is_over`: the lead ends at once,
     /// because the network thread was faster; `None`: then the gate stays as it is.
-    pub(super) fn take<'a>(&'a self, now: Nanos, is_over: bool, waker: &'a EventFd) -> Option<LedGate<'a>> {
+    pub(super) fn take<'a>(
+        &'a self,
+        now: Nanos,
+        is_over: bool,
+        crowd: &'a Crowd,
+        waker: &'a EventFd,
+    ) -> Option<LedGate<'a>> {
         let last = self.led_at.swap(now, Ordering::Relaxed);
-        let keep = now.saturating_sub(last) < QUICK_LEADS && self.is_alone();
+        let keep = now.saturating_sub(last) < QUICK_LEADS && crowd.is_empty();
         if is_over && !keep {
             return None;
         }
         if self.word.take(keep, self.gate_use) {
             self.set(Interest::NOTHING);
         }
-        Some(LedGate { gate: self, waker })
+        Some(LedGate { gate: self, crowd, waker })
     }
 
-    /// Counts a caller as sleeping beside the leader, until [`Gate::end_following`].
-    pub(super) fn begin_following(&self) {
-        self.followers.fetch_add(1, Ordering::SeqCst);
+    /// Prepares the sleep of a caller beside the leader. The crowd counts the caller before.
+    pub(super) fn follow(&self) {
         self.open_if(self.word.follow());
-    }
-
-    pub(super) fn end_following(&self) {
-        self.followers.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Prepares a sleep of the network thread. Returns the longest time that it may sleep; `None`: no limit.
@@ -240,14 +235,15 @@ impl Gate {
 }
 
 /// Guard of a lead, which ends also by a panic.
-pub(super) struct LedGate<'a> {
+pub(crate) struct LedGate<'a> {
     gate: &'a Gate,
+    crowd: &'a Crowd,
     waker: &'a EventFd,
 }
 
 impl Drop for LedGate<'_> {
     fn drop(&mut self) {
-        match self.gate.word.leave(self.gate.is_alone()) {
+        match self.gate.word.leave(self.crowd.is_empty()) {
             Leave::Nothing => {}
             Leave::Open => self.gate.set(Interest::NESTED),
             Leave::WakeNetwork => self.waker.signal(),

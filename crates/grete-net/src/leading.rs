@@ -3,23 +3,15 @@
 //! Without a leader, the network thread reads a response and wakes the caller: two context switches. A leader reads it
 //! on its own thread while the network thread sleeps on. The modules `leadership` and `gate` walk through the races.
 
-mod callers;
-mod gate;
-mod leadership;
-
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use crate::epoll::EventBuffer;
 use crate::futex::WakeReason;
 use crate::handle::{LoopHandle, SharedLoop, WakeOnPanic};
 use crate::protocol::Protocol;
-use callers::NOTIFY;
-
-pub(crate) use callers::{CallersSelector, Selectors};
-pub use gate::GateUse;
-pub(crate) use gate::{GATE, Watch};
+use crate::selectors::NOTIFY;
+use crate::selectors::epoll::EventBuffer;
 
 /// Loop of a client as its callers see it.
 pub trait CallerLoop: fmt::Debug + Send + Sync {
@@ -51,11 +43,7 @@ impl<P: Protocol + Send> CallerLoop for LoopHandle<P> {
     }
 
     fn sleep_beside(&self, sleep: &dyn Fn() -> WakeReason) -> WakeReason {
-        let Some(gate) = self.0.waker().callers.gate() else { return sleep() };
-        gate.begin_following();
-        let reason = sleep();
-        gate.end_following();
-        reason
+        self.0.waker().callers.sleep_beside(sleep)
     }
 
     fn notify_leader(&self) {
@@ -68,10 +56,9 @@ impl<P: Protocol> SharedLoop<P> {
         let callers = &self.waker().callers;
         let lead = callers.take_lead()?;
         let now = self.clock.now();
-        let deadline =
-            timeout.map(|timeout| now.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)));
+        let deadline = timeout.map(|timeout| now.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)));
         // Left before another caller can lead, because the guard is dropped before that of the lead.
-        let _gate = callers.gate().and_then(|gate| gate.take(now, is_over(), &self.waker().network));
+        let _gate = callers.take_gate(now, is_over(), &self.waker().network);
         let mut events = EventBuffer::new();
         while !is_over() {
             if !lead.fall_asleep() {
