@@ -54,13 +54,13 @@ pub(crate) const GATE: Token = Token(usize::MAX - 2);
 /// Time between the beginnings of two leads, up to which the gate stays closed from one to the next. It is a tenth of the
 /// interval, so that watching costs one wake-up for at least ten leads.
 const QUICK_LEADS: Nanos = MILLI / 2;
-/// Time between two checks of the network thread whether a gate is to be kept closed.
+/// Time between two checks of the network thread of a gate that is kept closed.
 const WATCH_INTERVAL: Nanos = 5 * MILLI;
 
 const CLOSED: u32 = 1;
 /// The gate stays closed after the lead.
 const KEPT: u32 = 2;
-/// The network thread looks at the gate within an interval.
+/// The network thread checks the gate within an interval.
 const WATCHED: u32 = 4;
 const LED: u32 = 8;
 /// A caller has begun to sleep beside the leader.
