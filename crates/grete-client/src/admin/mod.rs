@@ -1,8 +1,8 @@
 //! Admin client: manages topics, settings, groups and offsets, from any thread.
 //!
 //! The first request connects. A caller leads the loop until it has read the response to its own request; while another
-//! caller leads, it sleeps until then. No other event wakes it, except to write log events. An operation may need several requests, one after the
-//! other on the caller's thread, all within the deadline of its [`CallContext`].
+//! caller leads, it sleeps until then. No other event wakes it, except to write log events. An operation may need several
+//! requests, one after the other on the caller's thread, all within the deadline of its [`CallContext`].
 
 mod acls;
 mod call_context;

@@ -47,8 +47,8 @@ impl ProducerInner {
         if timeout.is_some_and(|timeout| timeout.is_zero()) { Err(WaitOutcome::TimedOut) } else { Ok(timeout) }
     }
 
-    /// Leads the loop until `word` changes. If another caller leads, sleeps on the futex: the leader or the network
-    /// thread changes the word and wakes this thread.
+    /// Leads the loop until `word` changes. If another caller leads, or many wait, sleeps on the futex: the leader or the
+    /// network thread changes the word and wakes this thread.
     fn await_change(&self, word: &AtomicU32, seen: u32, timeout: Option<Duration>) -> WakeReason {
         let changed = || word.load(Ordering::SeqCst) != seen;
         let sleep = || {
