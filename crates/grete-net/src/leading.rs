@@ -19,7 +19,8 @@ pub trait CallerLoop: fmt::Debug + Send + Sync {
     fn step_here(&self) -> bool;
 
     /// Leads the loop on this thread until `is_over` returns true. `None`: another caller leads, many callers wait, or the
-    /// loop has ended, so wait with [`CallerLoop::sleep_beside`]. The thread that completes what is awaited must end that wait, too.
+    /// loop has ended, so wait with [`CallerLoop::sleep_beside`]. The thread that completes what is awaited must end that
+    /// wait, too.
     ///
     /// `is_over` is called after each step and after each [`notify_leader`](crate::Waker::notify_leader). It must not
     /// step the protocol. Must not be called in a forked child, or under a lock that the protocol takes.
