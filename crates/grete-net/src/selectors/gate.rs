@@ -6,7 +6,7 @@
 //! Fetch response. A gate is closed in one of two ways:
 //!
 //! - **For one lead** ([`GateUse::EachLead`]). The leader closes and opens the gate: two system calls for each lead.
-//! - **Kept closed over many leads**, if leads follow each other within [`QUICK_LEADS`]. Then neither a lead nor an early
+//! - **Kept closed over many leads** ([`GateUse::QuickLeads`]), if these follow each other within [`QUICK_LEADS`]. Then neither a lead nor an early
 //!   response costs a system call or a wake-up. The network thread watches: it looks every [`WATCH_INTERVAL`] whether
 //!   there was a lead since, and opens the gate otherwise. What arrives while no caller leads thus waits for at most two
 //!   intervals. The gate is not kept closed while a caller sleeps beside the leader.
@@ -202,7 +202,9 @@ impl Gate {
         waker: &'a EventFd,
     ) -> Option<LedGate<'a>> {
         let last = self.led_at.swap(now, Ordering::Relaxed);
-        let keep = now.saturating_sub(last) < QUICK_LEADS && crowd.is_empty();
+        let quick = now.saturating_sub(last) < QUICK_LEADS;
+        // A consumer that reads a backlog leads quickly, too, and the network thread fetches the next records meanwhile.
+        let keep = self.gate_use == GateUse::QuickLeads && quick && crowd.is_empty();
         if is_over && !keep {
             return None;
         }
