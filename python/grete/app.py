@@ -368,7 +368,8 @@ class App:
                 setting="enable.auto.commit",
                 origin=auto.origin,
             )
-        layers.refuse_transactional_id(resolved.kafka)
+        if not any(route.is_exactly_once(resolved) for route in self.routes):
+            layers.refuse_transactional_id(resolved.kafka)
         return layers.with_client_id(resolved, self.name)
 
     def groups(self, resolved: layers.Config) -> dict[str, list[Route]]:
@@ -381,6 +382,8 @@ class App:
             for other in members:
                 route_checks.check_compatible(other, route, route.group or default)
             members.append(route)
+        for group, members in groups.items():
+            route_checks.check_one_guarantee(group, members, resolved)
         return groups
 
     def run(self) -> None:

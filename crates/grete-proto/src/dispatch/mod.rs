@@ -14,6 +14,7 @@
 //! | `suspended_jobs` | jobs and marks that wait until the records that they produced are written |
 //! | `status`, `settled`, `outbox` | reports about lanes |
 //! | `event_loop_monitor` | reports about event loops |
+//! | `transaction` | exactly-once jobs: staged records, until they are committed with their offsets |
 //! | `lane` | fetched data, waiting rows, position and marks of a lane, and checks of which job may run |
 //! | `stats` | counters of routes |
 //! | `job` | jobs in flight and their limits (`table`), and the state that a job shares with its lane (`state`) |
@@ -59,6 +60,7 @@ mod suspended_jobs;
 mod take;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
 use std::collections::BTreeMap;
 
@@ -80,6 +82,7 @@ pub use rows::decoded_batch::{ColumnPool, DecodedBatch, PooledColumns};
 pub use stats::{DurationHistogram, RouteStats};
 pub use status::{LaneState, LaneStatus};
 pub use suspended_jobs::{DeliveryActions, FinishResult};
+pub use transaction::{StageError, TransactionDemand, TransactionEnd};
 
 use crate::rng::Rng;
 use crate::time::{Nanos, earliest};

@@ -103,6 +103,14 @@ impl ConsumerGroup {
             GroupEvent::Commit { offsets, id } => {
                 self.committer.submit(&mut context!(self, now, out), &self.reconciler, offsets, id);
             }
+            GroupEvent::TransactionDone { number, result } => {
+                if let Some(stamp) = self.committer.in_flight_member(number) {
+                    let standing = self.standing_of(stamp);
+                    let mut ctx = context!(self, now, out);
+                    self.committer.on_transaction_done(&mut ctx, &self.reconciler, &result, standing);
+                }
+            }
+            GroupEvent::Discard { tps } => self.committer.discard(&mut context!(self, now, out), &tps),
             GroupEvent::Leave { deadline, remain_in_group: keep_place } => {
                 self.start_leave(now, deadline, keep_place, out)
             }
@@ -183,14 +191,20 @@ impl ConsumerGroup {
             return;
         }
         let Some(stamp) = self.committer.in_flight_member(token) else { return };
-        let standing = if stamp.generation < 0 {
+        let standing = self.standing_of(stamp);
+        let mut ctx = context!(self, now, out);
+        self.committer.on_reply(&mut ctx, &self.reconciler, &reply.result, standing);
+    }
+
+    /// Returns what a refused commit with this generation means.
+    fn standing_of(&self, stamp: &MemberGeneration) -> StaleCommitCause {
+        if stamp.generation < 0 {
             StaleCommitCause::Standalone
         } else if self.member.is_evicted_by(stamp) || !self.member.is_active() {
             StaleCommitCause::Evicted
         } else {
             StaleCommitCause::Rejoining
-        };
-        self.committer.on_reply(&mut ctx, &self.reconciler, &reply.result, standing);
+        }
     }
 
     /// Makes every state machine do what is due.

@@ -325,6 +325,12 @@ impl Job {
         producer.await_batches(py, &self.token()?.unsettled_batches(), parse_timeout(Some(timeout))?)
     }
 
+    /// Whether the job is exactly once: what it produces is staged until its end.
+    #[getter]
+    fn exactly_once(&self) -> PyResult<bool> {
+        Ok(self.token()?.is_exactly_once())
+    }
+
     /// Number of produced records that were not settled when the dispatcher last checked.
     #[getter]
     fn pending_outputs(&self) -> PyResult<u64> {

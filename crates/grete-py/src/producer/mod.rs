@@ -14,6 +14,7 @@ mod memory_log;
 mod produce_args;
 mod produce_many;
 mod record_sources;
+mod staging;
 mod topic_id_cache;
 mod transaction;
 mod typed_topic;
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 use grete_client::produce::{AppendAction, AppendError, BatchPromise, TopicId};
 use grete_client::{
-    CloseStatus, CompletionQueue, FlushStatus, PartitionsStatus, Producer as ClientProducer, ProducerConfig,
+    CloseStatus, CompletionQueue, FlushStatus, JobToken, PartitionsStatus, Producer as ClientProducer, ProducerConfig,
     SettingPairs, WaitOutcome,
 };
 use grete_wire::records::ProducerRecord;
@@ -32,6 +33,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString};
 
 use crate::convert::{parse_timeout, timeout_or_forever};
+use crate::dispatch::job::Job;
 use crate::errors;
 use crate::ffi::cpython;
 use crate::ffi::fork_guarded::ForkGuarded;
@@ -48,6 +50,7 @@ pub(crate) use delivery::Delivery;
 pub(crate) use delivery_callbacks::AsyncioDeliveryWatcher;
 pub(crate) use memory_log::_TestingLog;
 pub(crate) use produce_args::ProduceArgs;
+pub(crate) use staging::{no_job, wait_refused};
 
 /// Longest sleep of a wait for another thread's callbacks, after which signal handlers get their turn.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -298,6 +301,41 @@ impl Producer {
         Ok(Some((receipt, index)))
     }
 
+    /// Takes many records, or stages them in an exactly-once job.
+    #[allow(clippy::too_many_arguments)]
+    fn produce_or_stage_many<'py>(
+        slf: &Bound<'py, Self>,
+        job: Option<&JobToken>,
+        topic: &Bound<'py, PyAny>,
+        records: &Bound<'py, PyAny>,
+        key: Option<&Bound<'py, PyAny>>,
+        keys: Option<&Bound<'py, PyAny>>,
+        partition: Option<&Bound<'py, PyAny>>,
+        timestamp: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Deliveries> {
+        if !topic.is_instance_of::<PyString>() {
+            let many = typed_topic::encode_many(topic, records, key, keys)?;
+            let (key, keys) = (many.key.as_ref(), many.keys.as_ref());
+            return Self::produce_or_stage_many(
+                slf,
+                job,
+                &many.name,
+                &many.records,
+                key,
+                keys,
+                partition,
+                timestamp,
+            );
+        }
+        let client = Self::open_client(slf)?;
+        let key = match key {
+            Some(key) => BytesArg::from_object(key, "key", RecordRef { topic, index: None })?,
+            None => BytesArg::Null,
+        };
+        let common = produce_many::shared_args(client, slf.get(), topic, &key, partition, timestamp, job)?;
+        Self::append_many(slf, client, &common, records, keys)
+    }
+
     /// Takes a record for an event loop, which must not wait.
     ///
     /// `None`: there is no room or the topic is new. `watch` is then notified when another try may succeed. `since`:
@@ -472,18 +510,7 @@ impl Producer {
         partition: Option<&Bound<'py, PyAny>>,
         timestamp: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Deliveries> {
-        if !topic.is_instance_of::<PyString>() {
-            let many = typed_topic::encode_many(topic, records, key, keys)?;
-            let (key, keys) = (many.key.as_ref(), many.keys.as_ref());
-            return Self::produce_many(slf, &many.name, &many.records, key, keys, partition, timestamp);
-        }
-        let client = Self::open_client(slf)?;
-        let key = match key {
-            Some(key) => BytesArg::from_object(key, "key", RecordRef { topic, index: None })?,
-            None => BytesArg::Null,
-        };
-        let common = produce_many::shared_args(client, slf.get(), topic, &key, partition, timestamp)?;
-        Self::append_many(slf, client, &common, records, keys)
+        Self::produce_or_stage_many(slf, None, topic, records, key, keys, partition, timestamp)
     }
 
     /// Runs callbacks that are due, waiting for the first of them at most `timeout` seconds (None: no limit). Returns
@@ -541,6 +568,20 @@ impl Producer {
         offsets: Vec<(String, i32, i64)>,
     ) -> PyResult<()> {
         transaction::run(slf, name, timeout, group, offsets)
+    }
+
+    /// Stages a record in an exactly-once job, for code that runs the job and is no handler. Returns its delivery.
+    #[pyo3(signature = (job, topic, value, *, key=None, headers=None, timestamp=None))]
+    fn _stage<'py>(
+        slf: &Bound<'py, Self>,
+        job: &Job,
+        topic: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        key: Option<&Bound<'py, PyAny>>,
+        headers: Option<&Bound<'py, PyAny>>,
+        timestamp: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Delivery>> {
+        Self::stage(slf, job.token()?, &ProduceArgs { topic, value, key, headers, partition: None, timestamp })
     }
 
     /// Returns whether the producer has a `transactional.id`.
