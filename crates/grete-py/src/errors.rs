@@ -105,7 +105,7 @@ pub(crate) fn client(error: ClientError) -> PyErr {
         ClientError::NotAssigned { topic, partition, .. } => {
             new_error!("NotAssignedError", &message, topic, partition)
         }
-        ClientError::BufferFull { .. } => new_error!("BufferFullError", &message),
+        ClientError::BufferFull { .. } | ClientError::StagingFull { .. } => new_error!("BufferFullError", &message),
         ClientError::RecordTooLarge { topic, .. } => new_error!("RecordTooLargeError", &message, topic),
         ClientError::UnknownTopic { topic, partition, .. } => {
             new_error!("UnknownTopicError", &message, topic, partition)

@@ -180,16 +180,14 @@ def test_outside_of_a_job_the_apps_producer_has_no_transaction(kafka: KafkaClust
 
 
 def test_several_transactions_follow_each_other(kafka: KafkaCluster, topic: str, group: str) -> None:
-    target = fill(kafka, topic, VALUES[:50])
+    target = fill(kafka, topic, [])
     app = make(kafka, group, exactly_once=True, transaction_interval="1ms")
-
-    @app.consumer(topic, max_messages=1, publish=target)
-    def copy(message: grete.Message) -> bytes:
-        return message.value or b""
-
+    as_class(app, topic, target)
     with running(app):
-        until_done(kafka, app, topic)
-        assert app.statistics()["transactions"][0]["committed"] > 1
+        for start in range(0, 50, 10):
+            app.producer.produce_many(topic, VALUES[start : start + 10]).wait(30)
+            until_done(kafka, app, topic)
+        assert app.statistics()["transactions"][0]["committed"] >= 5
     assert committed(kafka, target) == VALUES[:50]
 
 
@@ -224,3 +222,120 @@ def test_one_job_with_too_much(kafka: KafkaCluster, topic: str, group: str) -> N
     assert header(letter, "grete.error.class").endswith("BufferFullError")
     assert "buffer.memory" in header(letter, "grete.error.message")
     assert committed(kafka, target) == []
+
+
+def test_a_record_that_no_broker_takes_fails_its_job_and_no_other(kafka: KafkaCluster, topic: str, group: str) -> None:
+    fill(kafka, topic, [])
+    target = f"{topic}.small"
+    kafka.create_topic(target, partitions=1, config={"max.message.bytes": "1000"})
+    values = [b"a", b"b", b"x" * 5000, b"c", b"d"]
+    with grete.client.Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+        producer.produce_many(topic, values).wait(30)
+    app = make(kafka, group, exactly_once=True)
+
+    @app.consumer(topic, retry=FAST, dead_letter=f"{topic}.dlq")
+    def copy(message: grete.Message, producer: grete.Producer) -> None:
+        producer.produce(target, message.value)
+
+    with running(app):
+        until_done(kafka, app, topic)
+        (state,) = app.statistics()["transactions"]
+        assert state["aborted"] >= 1
+    assert committed(kafka, target) == [b"a", b"b", b"c", b"d"]
+    # Readers of uncommitted records see that of the trial, too.
+    letter = dead_letters(kafka, f"{topic}.dlq")[-1]
+    assert (letter.value, header(letter, "grete.error.class").rpartition(".")[2]) == (values[2], "DeliveryError")
+    assert committed(kafka, f"{topic}.dlq") == [values[2]]
+
+
+def test_a_topic_that_does_not_exist_fails_the_handler(kafka: KafkaCluster, topic: str, group: str) -> None:
+    fill(kafka, topic, [b"a"])
+    app = make(kafka, group, exactly_once=True)
+
+    @app.consumer(topic, retry=grete.Retry(attempts=1), dead_letter=f"{topic}.dlq")
+    def copy(message: grete.Message, producer: grete.Producer) -> None:
+        producer.produce(f"{topic}.missing", message.value)
+
+    with running(app):
+        until_done(kafka, app, topic)
+    (letter,) = dead_letters(kafka, f"{topic}.dlq")
+    assert header(letter, "grete.error.class").endswith("UnknownTopicError")
+
+
+def test_another_process_with_the_same_id_ends_the_app(kafka: KafkaCluster, topic: str, group: str) -> None:
+    target = fill(kafka, topic, [b"a"])
+    app = make(kafka, group, exactly_once=True)
+    as_class(app, topic, target)
+    app.start()
+    try:
+        until_done(kafka, app, topic)
+        own = app.statistics()["transactions"][0]["transactional_id"]
+        assert own.startswith(f"{group}-")
+        settings = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": own}
+        with grete.client.Producer(settings) as other:
+            other.init_transactions()
+            app.producer.produce_sync(topic, b"b")
+            eventually(lambda: app.error is not None, 30, "the end of the App")
+    finally:
+        with pytest.raises(grete.FencedError, match="another producer has started with the same"):
+            app.stop()
+    assert committed(kafka, target) == [b"a"]
+    again = make(kafka, group, exactly_once=True)
+    as_class(again, topic, target)
+    with running(again):
+        until_done(kafka, again, topic)
+    assert committed(kafka, target) == [b"a", b"b"]
+
+
+def test_two_apps_on_one_host_have_two_ids(kafka: KafkaCluster, topic: str, group: str) -> None:
+    target = fill(kafka, topic, [])
+    apps = [make(kafka, group, {"transactional.id": "prefix"}, exactly_once=True) for _ in range(2)]
+    for app in apps:
+        as_class(app, topic, target)
+    with running(apps[0]), running(apps[1]):
+        ids = {app.statistics()["transactions"][0]["transactional_id"] for app in apps}
+        assert ids == {f"prefix-{group}-0", f"prefix-{group}-1"}
+    third = make(kafka, group, {"transactional.id": "prefix"}, exactly_once=True)
+    as_class(third, topic, target)
+    with running(third):
+        assert third.statistics()["transactions"][0]["transactional_id"] == f"prefix-{group}-0"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"offsets": "at_most_once"}, "before the handler runs"),
+        ({"offset_map": True, "concurrency": "key"}, "leave offset_map out"),
+        ({"partitions": [0]}, "needs the group's generations"),
+    ],
+)
+def test_what_cannot_work_together_is_refused_where_it_is_declared(settings: dict[str, Any], message: str) -> None:
+    app = grete.App("refused")
+    with pytest.raises(grete.ConfigError, match=message):
+
+        @app.consumer("orders", exactly_once=True, **settings)
+        def copy(message: grete.Message) -> None:
+            pass
+
+
+def test_contradictions_of_the_settings_are_refused(topic: str) -> None:
+    app = grete.App("refused", kafka={"bootstrap.servers": "any:1", "isolation.level": "read_uncommitted"})
+
+    @app.consumer("orders", exactly_once=True)
+    def copy(message: grete.Message) -> None:
+        pass
+
+    with pytest.raises(grete.ConfigError, match="read_uncommitted .*reads committed records only"):
+        app.groups(app.settings())
+    mixed = grete.App("mixed", kafka={"bootstrap.servers": "any:1"})
+
+    @mixed.consumer("orders", exactly_once=True)
+    def first(message: grete.Message) -> None:
+        pass
+
+    @mixed.consumer("returns")
+    def second(message: grete.Message) -> None:
+        pass
+
+    with pytest.raises(grete.ConfigError, match="first is exactly once and second is not"):
+        mixed.groups(mixed.settings())

@@ -16,7 +16,7 @@ use grete_proto::time::Nanos;
 use super::Route;
 use super::membership::PublishedMembership;
 use super::statistics::ConsumerNetStats;
-use super::transactions::GroupTransactions;
+use super::transactions::{Ended, GroupTransactions, Work};
 use crate::dispatcher::Dispatcher;
 use crate::dispatcher::lane_events;
 use crate::dispatcher::lane_events::LaneEventLog;
@@ -126,12 +126,20 @@ impl Driver {
         Self { transactions, ..self }
     }
 
+    fn begin_transaction(&self, work: Work) {
+        if let Some(transactions) = &self.transactions {
+            let commands = Arc::clone(&self.commands);
+            transactions.begin(work, &move || commands.wake());
+        }
+    }
+
     /// Handles the ends of transactions.
     fn take_finished_transactions(&mut self, now: Nanos) {
         let Some(transactions) = self.transactions.clone() else { return };
+        let commands = Arc::clone(&self.commands);
+        let wake = move || commands.wake();
         for finished in transactions.take_finished() {
-            let end = transactions.end(now, &finished);
-            let (number, result, discarded) = (finished.number, end.result, end.discarded);
+            let Some(Ended { number, result, discarded }) = transactions.end(now, &finished, &wake) else { continue };
             let event = ConsumerEvent::TransactionDone { number, result, discarded };
             self.core.step(now, event, &mut self.core_actions);
         }
@@ -167,6 +175,7 @@ impl Driver {
             self.lane_events.forget(&drained.tp);
             self.core.step(now, ConsumerEvent::Drained(drained.handle, drained.commit), &mut self.core_actions);
         }
+        outbox.trials.into_iter().for_each(|trial| self.begin_transaction(Work::Trial(trial)));
         if demand != TransactionDemand::Nothing {
             let at_once = demand == TransactionDemand::AtOnce;
             self.core.step(now, ConsumerEvent::CommitDue { at_once }, &mut self.core_actions);
@@ -219,10 +228,7 @@ impl Driver {
                     }
                     ConsumerAction::CommitTransaction { number, member, offsets } => {
                         drop(state);
-                        if let Some(transactions) = &self.transactions {
-                            let commands = Arc::clone(&self.commands);
-                            transactions.begin(number, member, &offsets, move || commands.wake());
-                        }
+                        self.begin_transaction(Work::Commit { number, member, offsets });
                         state = dispatcher.lock();
                     }
                     ConsumerAction::Reply(id, reply) => self.commands.complete(id, reply),

@@ -5,12 +5,14 @@
 //! comes back as a request ([`Finished`]), which wakes this thread. A producer that cannot continue is replaced: the next
 //! one gets another epoch of the same `transactional.id`, by which the coordinator ends what was left open.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use grete_proto::dispatch::{ClientId, TransactionEnd};
-use grete_proto::group::CommitOffset;
+use grete_proto::dispatch::{ClientId, TransactionEnd, TrialRequest};
+use grete_proto::group::{CommitOffset, TransactionResult};
+use grete_proto::ids::TopicPartition;
 use grete_proto::producer::{
     GroupMetadata, StagedCommit, StagedCommitResult, StagingBudget, TransactionError, TransactionOffset,
 };
@@ -50,8 +52,32 @@ pub struct TransactionReport {
 /// Result of a transaction, on its way to the client's network thread.
 #[derive(Debug)]
 pub(super) struct Finished {
+    work: WorkId,
+    result: StagedCommitResult,
+}
+
+/// Transaction of a commit, by its number, or trial of a job's records, by the number of the job.
+#[derive(Debug, Clone, Copy)]
+enum WorkId {
+    Commit(u32),
+    Trial(u64),
+}
+
+/// Work for the producer, which has one transaction at a time.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Commit the offsets, and the records that belong to them.
+    Commit { number: u32, member: Arc<GroupMetadata>, offsets: Vec<CommitOffset> },
+    /// Find out whether brokers take these records.
+    Trial(TrialRequest),
+}
+
+/// End of a transaction, for the group's state machine.
+#[derive(Debug)]
+pub(super) struct Ended {
     pub(super) number: u32,
-    pub(super) result: StagedCommitResult,
+    pub(super) result: TransactionResult,
+    pub(super) discarded: Vec<TopicPartition>,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +85,8 @@ struct Progress {
     committing_since: Option<Instant>,
     /// Begin of the transaction in flight.
     began_at: Option<Instant>,
+    is_busy: bool,
+    queue: VecDeque<Work>,
     records: u64,
     partitions: usize,
     has_failed: bool,
@@ -134,64 +162,117 @@ impl GroupTransactions {
         !lock(&self.finished).is_empty()
     }
 
-    /// Begins a transaction with the offsets, and the records that belong to them. `wake` is called when there is a
-    /// result, on another thread.
-    pub(super) fn begin(
-        self: &Arc<Self>,
-        number: u32,
-        member: Arc<GroupMetadata>,
-        offsets: &[CommitOffset],
-        wake: impl Fn() + Send + 'static,
-    ) {
-        let outputs = self.dispatcher.lock().dispatch.begin_transaction(self.client, number, offsets);
-        let positions = offsets.iter().map(|offset| TransactionOffset {
-            tp: offset.tp.clone(),
-            position: offset.offset,
-            leader_epoch: offset.leader_epoch,
-        });
+    /// Begins a transaction, or queues it behind the one in flight. `wake` is called when there is a result, on another
+    /// thread.
+    pub(super) fn begin(self: &Arc<Self>, work: Work, wake: &(impl Fn() + Clone + Send + 'static)) {
         let mut progress = lock(&self.progress);
-        let now = Instant::now();
-        progress.committing_since.get_or_insert(now);
-        progress.began_at = Some(now);
-        progress.records = outputs.iter().map(|outputs| outputs.records().len() as u64).sum();
-        progress.partitions = offsets.len();
+        if std::mem::replace(&mut progress.is_busy, true) {
+            progress.queue.push_back(work);
+            return;
+        }
         drop(progress);
-        let commit =
-            StagedCommit { id: number, group: member, offsets: positions.collect(), outputs, is_trial: false };
+        self.send(work, wake);
+    }
+
+    /// Sends a transaction. The records of a commit are taken now: partitions may have been lost since it was queued.
+    fn send(self: &Arc<Self>, work: Work, wake: &(impl Fn() + Clone + Send + 'static)) {
+        let (work, commit) = match work {
+            Work::Commit { number, member, offsets } => {
+                let outputs = self.dispatcher.lock().dispatch.begin_transaction(self.client, number, &offsets);
+                let positions = offsets.iter().map(|offset| TransactionOffset {
+                    tp: offset.tp.clone(),
+                    position: offset.offset,
+                    leader_epoch: offset.leader_epoch,
+                });
+                let mut progress = lock(&self.progress);
+                let now = Instant::now();
+                progress.committing_since.get_or_insert(now);
+                progress.began_at = Some(now);
+                progress.records = outputs.iter().map(|outputs| outputs.records().len() as u64).sum();
+                progress.partitions = offsets.len();
+                drop(progress);
+                let (group, offsets) = (member, positions.collect());
+                (WorkId::Commit(number), StagedCommit { id: number, group, offsets, outputs, is_trial: false })
+            }
+            Work::Trial(TrialRequest { job, outputs }) => {
+                // No offsets, so no member.
+                let group = GroupMetadata {
+                    group_id: "".into(),
+                    member_id: "".into(),
+                    generation: -1,
+                    instance_id: None,
+                };
+                let (group, outputs) = (Arc::new(group), vec![outputs]);
+                let commit = StagedCommit { id: 0, group, offsets: Vec::new(), outputs, is_trial: true };
+                (WorkId::Trial(job), commit)
+            }
+        };
         let producer = lock(&self.producer).clone().filter(|_| !self.has_failed());
         // The producer keeps no reference to this: the two would never be dropped.
-        let this = Arc::downgrade(self);
+        let (this, wake) = (Arc::downgrade(self), wake.clone());
         let done = move |result| {
             if let Some(this) = this.upgrade() {
-                lock(&this.finished).push(Finished { number, result });
+                lock(&this.finished).push(Finished { work, result });
                 wake();
             }
         };
-        match producer {
-            // A producer that refuses the commit has dropped `done`: the result is known here.
-            Some(producer) => {
-                if producer.commit_staged(commit, done).is_err() {
-                    self.fail(number);
-                }
-            }
-            None => self.fail(number),
+        // A producer that refuses the commit has dropped `done`. The network thread takes the result with its next step.
+        if !producer.is_some_and(|producer| producer.commit_staged(commit, done).is_ok()) {
+            let result = StagedCommitResult::Failed(TransactionError::Closed);
+            lock(&self.finished).push(Finished { work, result });
         }
-    }
-
-    /// Fails a transaction that was not begun. The network thread takes the result with its next step.
-    fn fail(&self, number: u32) {
-        let result = StagedCommitResult::Failed(TransactionError::Closed);
-        lock(&self.finished).push(Finished { number, result });
     }
 
     fn has_failed(&self) -> bool {
         lock(&self.progress).has_failed
     }
 
-    /// Ends a transaction: its records are dropped or kept. Replaces a producer that has failed.
-    pub(super) fn end(&self, now: Nanos, finished: &Finished) -> TransactionEnd {
+    /// Ends a transaction: its records are dropped or kept. Replaces a producer that has failed, and begins the next
+    /// transaction. Returns the end for the group; `None`: it was a trial.
+    pub(super) fn end(
+        self: &Arc<Self>,
+        now: Nanos,
+        finished: &Finished,
+        wake: &(impl Fn() + Clone + Send + 'static),
+    ) -> Option<Ended> {
+        let ended = match finished.work {
+            WorkId::Commit(number) => {
+                let TransactionEnd { result, discarded, .. } = self.end_commit(now, number, finished);
+                Some(Ended { number, result, discarded })
+            }
+            WorkId::Trial(job) => {
+                let mut state = self.dispatcher.lock();
+                state.dispatch.end_trial(now, job, &finished.result);
+                self.dispatcher.unlock_and_wake(state);
+                if matches!(finished.result, StagedCommitResult::Failed(_) | StagedCommitResult::Unknown(_)) {
+                    self.replace_failed_producer();
+                }
+                None
+            }
+        };
+        let mut progress = lock(&self.progress);
+        let next = progress.queue.pop_front();
+        progress.is_busy = next.is_some();
+        drop(progress);
+        if let Some(next) = next {
+            self.send(next, wake);
+        }
+        ended
+    }
+
+    /// Starts another producer after a trial that has ended with the producer. The next commit shows what is wrong for
+    /// good.
+    fn replace_failed_producer(&self) {
+        if !self.has_failed()
+            && let Err(error) = self.replace_producer()
+        {
+            self.dispatcher.fail(error);
+        }
+    }
+
+    fn end_commit(&self, now: Nanos, number: u32, finished: &Finished) -> TransactionEnd {
         let mut state = self.dispatcher.lock();
-        let end = state.dispatch.end_transaction(now, self.client, finished.number, &finished.result);
+        let end = state.dispatch.end_transaction(now, self.client, number, &finished.result);
         self.dispatcher.unlock_and_wake(state);
         self.wake_staging();
         let mut progress = lock(&self.progress);

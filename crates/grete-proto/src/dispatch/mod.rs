@@ -74,7 +74,7 @@ pub use lease::{Lease, PrepareResult};
 pub use offset_map::{MAX_METADATA, OffsetMap};
 pub use offsets::job_outputs::UndeliveredOutput;
 pub use offsets::shared_tracker::{Fenced, MarkError};
-pub use outbox::{Committable, CorruptBatch, DrainedLane, LaneEvent, LaneEventKind, Outbox};
+pub use outbox::{Committable, CorruptBatch, DrainedLane, LaneEvent, LaneEventKind, Outbox, TrialRequest};
 pub use queue::timers::PendingTimers;
 pub use retry::failure::{Decision, Failure, FailureHistory, FailureKind};
 pub use route_config::{Concurrency, OffsetPolicy, Pool, RatePolicy, RetryPolicy, RouteConfig};

@@ -36,6 +36,7 @@ impl World<'_> {
                 self.slots.iter().filter(|slot| slot.process.is_some()).map(|slot| slot.id).collect();
             self.oracle.violate(|| format!("the processes {left:?} do not stop"));
         }
+        self.oracle.check_ended();
     }
 
     /// Returns a bound of the time that handlers take: each failure repeats a whole batch, after a backoff.

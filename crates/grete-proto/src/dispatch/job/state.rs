@@ -249,6 +249,16 @@ impl JobState {
         }
     }
 
+    /// Fails the job because of a staged record that no broker takes. `record`: index of the record in the job.
+    pub(in crate::dispatch) fn set_refused(&self, record: usize, promise: Arc<BatchPromise>, index: u32) {
+        let Some(staging) = &self.staging else { return };
+        let (done, progress) = (self.completed_rows(), staging.progress_of(record));
+        // A handler that works row by row has produced the record in the row behind those that were done.
+        let source = self.with_batch(|batch| batch.offsets().get(progress).copied()).flatten();
+        staging.set_undelivered(UndeliveredOutput { promise, index, source: source.filter(|_| done > 0) });
+        self.set_completed_rows(done.min(progress));
+    }
+
     pub(in crate::dispatch) fn staging(&self) -> Option<&JobStaging> {
         self.staging.as_ref()
     }

@@ -9,11 +9,16 @@ use super::job_staging::EndedStaging;
 use super::output_store::OutputStore;
 use crate::dispatch::Dispatch;
 use crate::dispatch::ids::{ClientId, LaneId};
+use crate::dispatch::job::JobOutcome;
 use crate::dispatch::outbox::{Committable, DrainedLane};
+use crate::dispatch::retry::failure::{Failure, FailureKind};
 use crate::group::{CommitOffset, TransactionResult};
 use crate::ids::TopicPartition;
 use crate::producer::{StagedCommitResult, StagedOutputs, StagingBudget, TransactionCause, TransactionError};
-use crate::time::Nanos;
+use crate::time::{Nanos, SECOND};
+
+/// Wait before the rows of a job run again whose trial had no result.
+const TRIAL_BACKOFF: Nanos = SECOND;
 
 /// Time at which a client should commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -121,11 +126,14 @@ impl Dispatch {
                     TransactionCause::MemberReplaced { code, .. } => TransactionResult::MemberReplaced(*code),
                     cause => TransactionResult::Aborted(cause.to_string()),
                 };
-                let lanes = refused.iter().filter_map(|refused| transaction.lanes.get(refused.outputs));
-                let lanes: BTreeSet<LaneId> = lanes.copied().collect();
-                for lane in lanes {
-                    end.discarded.extend(outputs.refuse(lane));
-                    end.emptied.push(lane);
+                let refused = refused.iter().filter_map(|refused| transaction.lanes.get(refused.outputs));
+                let refused: BTreeSet<(LaneId, Option<i64>)> = refused.copied().collect();
+                for (lane, last) in refused {
+                    let tp = outputs.refuse(lane, last);
+                    if !end.emptied.contains(&lane) {
+                        end.discarded.extend(tp);
+                        end.emptied.push(lane);
+                    }
                 }
             }
             StagedCommitResult::Failed(error) => {
@@ -151,6 +159,27 @@ impl Dispatch {
         let emptied = std::mem::take(&mut end.emptied);
         emptied.into_iter().for_each(|lane| self.reset_lane(lane));
         end
+    }
+
+    /// Ends a trial: whether brokers take the records of a suspended job.
+    ///
+    /// If they do, the job ends as usual. If they refuse one, the job goes back to a worker as failed. After any other end
+    /// its rows run again.
+    pub fn end_trial(&mut self, now: Nanos, job: u64, result: &StagedCommitResult) {
+        self.now = self.now.max(now);
+        let refused = match result {
+            StagedCommitResult::Accepted => return self.end_suspended_trial(job, JobOutcome::Done),
+            StagedCommitResult::Aborted { refused, .. } => refused.first(),
+            _ => None,
+        };
+        let Some(refused) = refused else {
+            let again = Failure::new(FailureKind::RetryLater(TRIAL_BACKOFF), "", "");
+            return self.end_suspended_trial(job, JobOutcome::Failed(again));
+        };
+        self.fail_suspended_trial(job, |shared| {
+            let (promise, index) = (Arc::clone(&refused.promise), refused.index);
+            shared.set_refused(refused.record, promise, index);
+        });
     }
 
     /// Drops all records that are not committed, because the client has ended.

@@ -105,8 +105,10 @@ impl JobStaging {
         Ok(())
     }
 
-    pub(in crate::dispatch) fn is_empty(&self) -> bool {
-        self.lock().records.is_empty()
+    /// Returns copies of the records for a trial; `None`: there are none.
+    pub(in crate::dispatch) fn copies(&self) -> Option<StagedOutputs> {
+        let state = self.lock();
+        (!state.records.is_empty()).then(|| StagedOutputs::for_trial(&state.records))
     }
 
     /// Sets the record that no broker takes: the job has failed.
@@ -118,8 +120,7 @@ impl JobStaging {
         self.lock().undelivered.clone()
     }
 
-    /// Limits the rows that the job had reported as done to those before a record that no broker takes. Returns their
-    /// number. `record`: index of the record among those of the job.
+    /// Returns how many rows the job had reported as done before it produced a record. `record`: index of the record.
     pub(in crate::dispatch) fn progress_of(&self, record: usize) -> usize {
         self.lock().progress.get(record).copied().unwrap_or(0)
     }

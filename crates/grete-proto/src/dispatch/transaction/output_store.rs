@@ -24,8 +24,8 @@ pub(in crate::dispatch) struct OutputStore {
 #[derive(Debug)]
 pub(in crate::dispatch) struct InFlightTransaction {
     number: u32,
-    /// Lane of each of its outputs.
-    pub(in crate::dispatch) lanes: Vec<LaneId>,
+    /// Lane of each of its outputs, with the last offset of their rows.
+    pub(in crate::dispatch) lanes: Vec<(LaneId, Option<i64>)>,
     /// Partitions whose offsets it has.
     pub(in crate::dispatch) partitions: Vec<TopicPartition>,
 }
@@ -40,6 +40,8 @@ struct LaneOutputs {
     returned: Option<i64>,
     /// The lane is gone: what its last commit does not take is dropped.
     has_left: bool,
+    /// Jobs with rows before this offset end after a trial: no broker takes a record of one of them.
+    trial_before: i64,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,7 @@ impl OutputStore {
             groups: Vec::new(),
             returned: None,
             has_left: false,
+            trial_before: i64::MIN,
         };
         self.lanes.insert(id, outputs);
     }
@@ -117,7 +120,7 @@ impl OutputStore {
             let Some(CommitOffset { offset, .. }) = offsets.iter().find(is_it) else { continue };
             for group in lane.groups.iter_mut().filter(|group| group.is_within(*offset)) {
                 group.sent_in = number;
-                lanes.push(*id);
+                lanes.push((*id, group.rows.map(|(_, last)| last)));
                 taken.push(Arc::clone(&group.outputs));
             }
         }
@@ -137,8 +140,17 @@ impl OutputStore {
         lanes.map(|(id, _)| *id).collect()
     }
 
-    /// Drops all records of a lane, because no broker takes one of them. Returns the partition.
-    pub(in crate::dispatch) fn refuse(&mut self, id: LaneId) -> Option<TopicPartition> {
+    /// Returns whether a job ends only after a trial of its records. `first`: offset of its first row.
+    pub(in crate::dispatch) fn needs_trial(&self, id: LaneId, first: i64) -> bool {
+        self.lanes.get(&id).is_some_and(|lane| first < lane.trial_before)
+    }
+
+    /// Drops all records of a lane, because no broker takes one of them: one of a job with rows up to `last`. Returns the
+    /// partition.
+    pub(in crate::dispatch) fn refuse(&mut self, id: LaneId, last: Option<i64>) -> Option<TopicPartition> {
+        if let (Some(lane), Some(last)) = (self.lanes.get_mut(&id), last) {
+            lane.trial_before = lane.trial_before.max(last + 1);
+        }
         let tp = self.lanes.get(&id).map(|lane| lane.tp.clone());
         self.clear(id);
         tp

@@ -3,7 +3,7 @@
 use grete_wire::records::{ProducerHeader, ProducerRecord};
 
 /// Record with its bytes in one allocation: key, value, then key and value of each header.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::producer) struct OwnedRecord {
     timestamp: i64,
     /// Length of the key; `None`: null.

@@ -57,6 +57,8 @@ pub struct StagedCommit {
 pub struct RefusedRecord {
     /// Index in [`StagedCommit::outputs`].
     pub outputs: usize,
+    /// Index of the record in these outputs.
+    pub record: usize,
     /// Promise with the record's error, and the index of the record.
     pub promise: Arc<BatchPromise>,
     /// Index of the record in the promise's batch.
@@ -103,8 +105,8 @@ pub(in crate::producer) struct StagedRun {
     /// Next record: index of the outputs, and of the record in them.
     next: (usize, usize),
     topics: HashMap<Arc<str>, TopicId>,
-    /// Promise of each appended record, with the index of its outputs.
-    appended: Vec<(usize, Arc<BatchPromise>, u32)>,
+    /// Promise of each appended record, with the index of its outputs, and its index in these.
+    appended: Vec<(usize, usize, Arc<BatchPromise>, u32)>,
     refused: Vec<RefusedRecord>,
 }
 
@@ -127,14 +129,14 @@ impl StagedRun {
 
     /// Adds the appended records that no broker will ever take.
     fn find_refused(&mut self) {
-        for (outputs, promise, index) in &self.appended {
+        for (outputs, record, promise, index) in &self.appended {
             if !promise.has_failures() {
                 continue;
             }
             let error = promise.result(*index).and_then(|result| result.error);
             if error.is_some_and(|error| is_permanent(&error)) {
-                let (outputs, promise, index) = (*outputs, Arc::clone(promise), *index);
-                self.refused.push(RefusedRecord { outputs, promise, index });
+                let (outputs, record, index) = (*outputs, *record, *index);
+                self.refused.push(RefusedRecord { outputs, record, promise: Arc::clone(promise), index });
             }
         }
     }
@@ -301,7 +303,7 @@ impl ProducerCore {
                         Err(error) => Err(error),
                     });
                 match appended {
-                    Ok((promise, index)) => run.appended.push((run.next.0, promise, index)),
+                    Ok((promise, index)) => run.appended.push((run.next.0, run.next.1, promise, index)),
                     // Memory becomes free as batches are delivered.
                     Err(AppendError::BufferFull | AppendError::NoMetadata) => {
                         waits = true;
@@ -313,7 +315,8 @@ impl ProducerCore {
                             let error = Some(Arc::new(failed));
                             let outcome = Outcome::NotWritten;
                             promise.complete(RunResult { outcome, offset: None, timestamp: None, error, at: now }, drop);
-                            run.refused.push(RefusedRecord { outputs: run.next.0, promise, index: 0 });
+                            let (outputs, record) = run.next;
+                            run.refused.push(RefusedRecord { outputs, record, promise, index: 0 });
                         }
                         failure = Some(error);
                         break 'records;
