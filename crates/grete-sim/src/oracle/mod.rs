@@ -241,7 +241,9 @@ impl Oracle {
         let Some((head, stamp)) = value.split_once(' ') else {
             return self.violate(|| format!("{topic}-{partition} offset {offset} has the value {value:?}"));
         };
-        if let Err(what) = self.writers.on_record(topic, partition, stamp, self.is_patient) {
+        // The records of a transaction have the order of their partitions, and of the jobs' ends.
+        let is_ordered = self.is_patient && (topic == INPUT || self.transactions.is_none());
+        if let Err(what) = self.writers.on_record(topic, partition, stamp, is_ordered) {
             self.violate(|| what);
         }
         if topic == INPUT {

@@ -279,11 +279,11 @@ impl JobState {
         let covered = if failed || yielded { own.get(..done.min(own.len())).unwrap_or_default() } else { own };
         let mut ended = staging.end(counts, done, covered, self.is_shard);
         drop(rows);
+        // A mark may name more than the rows that were handed out and are not done.
+        let known = self.tracker.with(|tracker| (tracker.committable(), tracker.handed_out_end()));
         for mark in &ended.marks {
             let _ = self.apply(mark); // fenced: these marks do not count any more
         }
-        // A mark may name more than the rows that were handed out.
-        let known = self.tracker.with(|tracker| (tracker.committable(), tracker.handed_out_end()));
         if let Ok((Some((base, _)), Some(end))) = known {
             for (first, last) in ended.groups.iter_mut().filter_map(|(rows, _)| rows.as_mut()) {
                 (*first, *last) = ((*first).max(base.min(*last)), (*last).min(end - 1));

@@ -181,6 +181,24 @@ fn an_offset_divides_no_job() {
 }
 
 #[test]
+fn marks_divide_no_job_either() {
+    let mut it = Transactions::new();
+    let lane = it.world.lane_with(RouteConfig { key_slots: 64, max_messages: 10, ..by_key() });
+    it.world.push_keys(lane, 0, &["a", "b", "a"]);
+    let mut jobs = it.world.take_all();
+    jobs.sort_by_key(|job| offsets(job)[0]);
+    let (a, b) = (jobs.remove(0), jobs.remove(0));
+    for at in [0, 2] {
+        stage(&a, "x");
+        a.shared.mark(at, at).expect("not fenced");
+    }
+    it.world.done(a);
+    assert_eq!(it.commit().1, 0, "1 is open, and 0 and 2 are of one job");
+    it.world.done(b);
+    assert_eq!(it.commit(), (vec![(0, 3)], 2));
+}
+
+#[test]
 fn rows_that_are_reported_one_by_one_are_committed_one_by_one() {
     let mut it = Transactions::new();
     let lane = it.world.lane_with(RouteConfig { key_slots: 64, max_messages: 10, ..by_key() });
@@ -265,6 +283,32 @@ fn a_revoked_lane_leaves_with_its_last_commit() {
 }
 
 #[test]
+fn a_lane_that_leaves_during_a_transaction_keeps_its_newer_records_for_the_last_one() {
+    let mut it = Transactions::new();
+    let lane = it.world.lane(1);
+    it.world.push(lane, 0, 2);
+    let job = it.world.take(0).expect("a job");
+    stage(&job, "a");
+    it.world.done(job);
+    let offsets = it.offsets();
+    assert_eq!(it.begin(&offsets), 1);
+    let job = it.world.take(0).expect("a job");
+    stage(&job, "b");
+    it.world.done(job);
+    it.world.dispatch.revoke(lane, false);
+    while let Some(hook) = it.world.take(0) {
+        it.world.done(hook);
+    }
+    it.world.released();
+    let last = it.world.drained.pop().and_then(|drained| drained.commit).expect("an offset");
+    it.end(&COMMITTED);
+    let offset = CommitOffset { offset: last.offset, ..offsets[0].clone() };
+    assert_eq!((offset.offset, it.begin(&[offset])), (2, 1));
+    it.end(&COMMITTED);
+    assert_eq!(it.budget.used(), 0);
+}
+
+#[test]
 fn after_a_seek_a_transaction_has_what_was_to_be_committed_and_nothing_else() {
     let mut it = Transactions::new();
     let lane = it.world.lane(1);
@@ -310,7 +354,7 @@ fn a_commit_of_unknown_outcome_goes_on_from_the_committed_offsets() {
 }
 
 #[test]
-fn a_producer_that_was_replaced_is_fatal_and_one_that_timed_out_is_not() {
+fn another_producer_goes_on_unless_the_id_has_another_owner() {
     let mut it = Transactions::new();
     for (open, is_fatal) in [(Some(9), false), (Some(1), true), (None, true)] {
         it.begin(&[]);
@@ -319,6 +363,16 @@ fn a_producer_that_was_replaced_is_fatal_and_one_that_timed_out_is_not() {
         let end = it.end(&StagedCommitResult::Failed(error));
         assert_eq!((end.needs_producer, end.fatal.is_some()), (true, is_fatal));
         assert_eq!(end.result == TransactionResult::Failed(code), is_fatal);
+    }
+    for (request, code, is_fatal) in [
+        ("EndTxn", ErrorCode::INVALID_TXN_STATE, false),
+        ("TxnOffsetCommit", ErrorCode::INVALID_PRODUCER_ID_MAPPING, false),
+        ("InitProducerId", ErrorCode::INVALID_TXN_STATE, true),
+        ("EndTxn", ErrorCode::INVALID_REQUEST, true),
+    ] {
+        it.begin(&[]);
+        let error = TransactionError::Refused { transactional_id: "t".into(), request, code };
+        assert_eq!(it.end(&StagedCommitResult::Failed(error)).fatal.is_some(), is_fatal, "{request} {code:?}");
     }
 }
 

@@ -62,11 +62,19 @@ impl TransactionEnd {
     /// Decides whether another producer may go on after an error of this one.
     ///
     /// A coordinator that has aborted a transaction after `transaction.timeout.ms` fences its producer (before
-    /// `transaction.version` 2): no other process has the id. A producer that was fenced earlier was replaced.
+    /// `transaction.version` 2): no other process has the id. A producer that was fenced earlier was replaced. A
+    /// coordinator that knows nothing of the transaction has aborted it, or has lost it: the next `InitProducerId` tells.
     fn set_producer_failure(&mut self, error: &TransactionError) {
         self.needs_producer = true;
-        let is_timeout = matches!(error, TransactionError::Fenced { open: Some(open), timeout, .. } if open >= timeout);
-        if !is_timeout {
+        let is_cured = match error {
+            TransactionError::Fenced { open, timeout, .. } => open.is_some_and(|open| open >= *timeout),
+            TransactionError::Refused { code, request, .. } => {
+                *request != "InitProducerId"
+                    && matches!(*code, ErrorCode::INVALID_TXN_STATE | ErrorCode::INVALID_PRODUCER_ID_MAPPING)
+            }
+            _ => false,
+        };
+        if !is_cured {
             let code = error.code().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR);
             self.result = TransactionResult::Failed(code);
             self.fatal = Some(error.clone());

@@ -158,13 +158,7 @@ impl OutputStore {
 
     /// Drops the records of a transaction that is committed.
     pub(in crate::dispatch) fn on_committed(&mut self, transaction: u32) {
-        for lane in self.lanes.values_mut() {
-            let before = lane.groups.len();
-            lane.groups.retain(|group| group.sent_in != transaction);
-            if lane.has_left && lane.groups.len() < before {
-                lane.groups.clear();
-            }
-        }
+        self.lanes.values_mut().for_each(|lane| lane.groups.retain(|group| group.sent_in != transaction));
         self.drop_left();
     }
 
