@@ -132,7 +132,7 @@ impl Process {
         let positions: Vec<_> = offsets.iter().map(position).collect();
         context.story.tell(&self.name, || {
             let records = outputs.iter().map(|outputs| outputs.records().len()).sum::<usize>();
-            format!("transaction {number}: {records} records, {positions:?}")
+            format!("transaction {number}, generation {}: {records} records, {positions:?}", member.generation)
         });
         let commit = StagedCommit { id: number, group: member, offsets: positions, outputs, is_trial: false };
         let generation = self.transactions.as_ref().map_or(0, |side| side.generation);
