@@ -46,7 +46,7 @@ fn apps_keep_their_promises() {
 }
 
 /// Seeds of exactly-once Apps that have failed once.
-const EXACTLY_ONCE_REGRESSIONS: [u64; 3] = [19, 82, 194];
+const EXACTLY_ONCE_REGRESSIONS: [u64; 4] = [19, 82, 194, 2173];
 
 #[test]
 fn exactly_once_apps_have_each_result_once() {

@@ -170,13 +170,18 @@ impl ConsumerGroup {
     }
 
     fn may_commit(&self) -> bool {
-        if self.member.is_active() { self.member.may_commit() } else { self.standalone }
+        if self.member.is_active() { self.member.may_commit() && self.may_transact() } else { self.standalone }
+    }
+
+    /// Returns whether the generation may be in a transaction, whose requests are repeated with it.
+    fn may_transact(&self) -> bool {
+        self.member.is_synced() || !self.shared.config.transactional
     }
 
     /// Returns the generation for commits: that of the membership, or -1 in standalone use.
     fn commit_generation(&self) -> Option<MemberGeneration> {
         if self.member.is_active() {
-            return self.member.commit_generation();
+            return self.member.commit_generation().filter(|_| self.may_transact());
         }
         self.standalone.then(|| MemberGeneration { generation: -1, member_id: String::new() })
     }
