@@ -110,8 +110,8 @@ class Consumer:
             )
         if sync and job.exactly_once:
             raise TransactionStateError(
-                "mark(..., sync=True) would wait for the transaction that commits this job, which begins when the job has "
-                "ended: mark without sync=True"
+                "mark(..., sync=True) would wait for the transaction that commits this job, which begins when the job "
+                "has ended: mark without sync=True"
             )
         count = job.mark(x, through)
         if sync:

@@ -71,7 +71,9 @@ def test_an_app(kafka: KafkaCluster, topic: str) -> None:
     exec(prepared(kafka, BLOCKS[3], topic), names)
     settings = {"bootstrap.servers": kafka.bootstrap_servers}
     with grete.client.Producer(settings) as producer:
-        producer.produce_many(f"{topic}-orders", [b'{"customer": 3, "amount": %d}' % amount for amount in range(4)]).wait(30)
+        producer.produce_many(
+            f"{topic}-orders", [b'{"customer": 3, "amount": %d}' % amount for amount in range(4)]
+        ).wait(30)
     for one in (once, names["app"]):
         one.override({}, settings)
     with once.running(), names["app"].running():

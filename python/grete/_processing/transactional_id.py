@@ -74,8 +74,8 @@ def claim_transactional_id(
 ) -> TransactionalId | FixedId:
     """Returns the id for a group's client in this process.
 
-    `explicit`: the App's `transactional.id`, a prefix; None: group and host. `instance`: `group.instance.id` of a static
-    member. `node`: number in the swarm.
+    `explicit`: the App's `transactional.id`, a prefix; None: group and host. `instance`: `group.instance.id` of a
+    static member. `node`: number in the swarm.
     """
     if instance is not None:
         return FixedId(f"{explicit or group}-{instance}")

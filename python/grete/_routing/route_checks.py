@@ -92,8 +92,8 @@ def check_one_guarantee(group: str, routes: "Sequence[Route]", config: "Config")
     level = config.kafka.get("isolation.level")
     if level is not None and level.value != "read_committed":
         raise ConfigError(
-            f"isolation.level = {level.value} (from {level.origin}): exactly_once reads committed records only; leave it "
-            "out",
+            f"isolation.level = {level.value} (from {level.origin}): exactly_once reads committed records only; leave "
+            "it out",
             setting="isolation.level",
             origin=level.origin,
         )
@@ -149,8 +149,8 @@ def check_exactly_once(values: Mapping[str, Any]) -> None:
         )
     if values.get("partitions") is not None:
         raise ConfigError(
-            "exactly_once needs the group's generations, which fence a process that was replaced, and partitions= reads "
-            "without them: leave one of the two out",
+            "exactly_once needs the group's generations, which fence a process that was replaced, and partitions= "
+            "reads without them: leave one of the two out",
             setting="exactly_once",
         )
 

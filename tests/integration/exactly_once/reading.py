@@ -45,7 +45,7 @@ def committed_records(kafka: KafkaCluster, topic: str, partitions: int = 1) -> l
 
 
 def fill(kafka: KafkaCluster, topic: str, values: list[bytes], partitions: int = 1, outputs: int = 1) -> str:
-    """Makes the source with these records (key: the value), the target and the dead letter topic. Returns the target."""
+    """Makes the source with these records (key: the value), the target and the dead letter topic; the target's name."""
     kafka.create_topic(topic, partitions=partitions)
     kafka.create_topic(f"{topic}.out", partitions=outputs)
     kafka.create_topic(f"{topic}.dlq", partitions=1)

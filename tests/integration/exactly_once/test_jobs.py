@@ -80,7 +80,8 @@ def test_each_record_is_in_the_output_once(
         until_done(kafka, app, topic)
         (state,) = app.statistics()["transactions"]
         assert (state["group"], state["records"], state["aborted"]) == (group, len(VALUES), 0)
-        assert state["committed"] >= 1 and state["staged_bytes"] == 0
+        assert state["committed"] >= 1
+        assert state["staged_bytes"] == 0
         eventually(lambda: app.statistics()["transactions"][0]["state"] == "idle", 10, "nothing to commit")
     assert sorted(committed_records(kafka, target)) == [(value, value) for value in VALUES]
 
@@ -167,7 +168,8 @@ def test_nothing_is_sent_while_a_handler_runs(kafka: KafkaCluster, topic: str, g
         eventually(lambda: deliveries[0].outcome == "written", 10, "the outcome after the commit")
         assert [one.outcome for one in deliveries[1]] == ["written", "written"]
     assert committed(kafka, target) == [b"a", b"b", b"c"]
-    assert len(errors) == 6 and all("do not wait" in error or "without sync" in error for error in errors)
+    assert len(errors) == 6
+    assert all("do not wait" in error or "without sync" in error for error in errors)
 
 
 def test_outside_of_a_job_the_apps_producer_has_no_transaction(kafka: KafkaCluster, topic: str, group: str) -> None:
@@ -325,7 +327,7 @@ def test_contradictions_of_the_settings_are_refused(topic: str) -> None:
     def copy(message: grete.Message) -> None:
         pass
 
-    with pytest.raises(grete.ConfigError, match="read_uncommitted .*reads committed records only"):
+    with pytest.raises(grete.ConfigError, match=r"read_uncommitted .*reads committed records only"):
         app.groups(app.settings())
     mixed = grete.App("mixed", kafka={"bootstrap.servers": "any:1"})
 

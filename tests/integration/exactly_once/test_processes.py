@@ -84,7 +84,9 @@ def test_two_processes_share_the_partitions(kafka: KafkaCluster, topic: str, gro
         one.until(lambda: progress(kafka, topic, group) >= 30, 60, "some records")
         with AppRun(APP, tmp_path / "two", own) as two:
             # The second one takes a partition over, and gives it back when it is killed.
-            two.until(lambda: "is assigned" in two.output or "Assigned" in two.output or "runs" in two.output, 30, "two")
+            two.until(
+                lambda: "is assigned" in two.output or "Assigned" in two.output or "runs" in two.output, 30, "two"
+            )
             two.until(lambda: progress(kafka, topic, group) >= 250, 60, "more records")
             os.kill(two.pid, signal.SIGKILL)
         one.until(lambda: progress(kafka, topic, group) == COUNT, 90, "all records")
@@ -92,9 +94,7 @@ def test_two_processes_share_the_partitions(kafka: KafkaCluster, topic: str, gro
     check_output(kafka, topic)
 
 
-def test_a_process_that_sleeps_through_its_session(
-    kafka: KafkaCluster, topic: str, group: str, tmp_path: Path
-) -> None:
+def test_a_process_that_sleeps_through_its_session(kafka: KafkaCluster, topic: str, group: str, tmp_path: Path) -> None:
     fill(kafka, topic, VALUES, partitions=2, outputs=2)
     own = environment(kafka, topic, group, pause="0.005")
     with AppRun(APP, tmp_path / "one", own) as one, AppRun(APP, tmp_path / "two", own) as two:

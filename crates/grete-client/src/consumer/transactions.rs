@@ -116,7 +116,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl GroupTransactions {
     /// Starts the producer's thread.
-    pub(super) fn start(config: ProducerConfig, dispatcher: &Dispatcher, client: ClientId) -> Result<Self, ClientError> {
+    pub(super) fn start(
+        config: ProducerConfig,
+        dispatcher: &Dispatcher,
+        client: ClientId,
+    ) -> Result<Self, ClientError> {
         let limit = config.to_core().produce.buffer_memory;
         let budget = dispatcher.lock().dispatch.set_transactional(client, limit);
         let transactional_id = config.transactional_id().unwrap_or_default().into();
@@ -196,12 +200,8 @@ impl GroupTransactions {
             }
             Work::Trial(TrialRequest { job, outputs }) => {
                 // No offsets, so no member.
-                let group = GroupMetadata {
-                    group_id: "".into(),
-                    member_id: "".into(),
-                    generation: -1,
-                    instance_id: None,
-                };
+                let group =
+                    GroupMetadata { group_id: "".into(), member_id: "".into(), generation: -1, instance_id: None };
                 let (group, outputs) = (Arc::new(group), vec![outputs]);
                 let commit = StagedCommit { id: 0, group, offsets: Vec::new(), outputs, is_trial: true };
                 (WorkId::Trial(job), commit)

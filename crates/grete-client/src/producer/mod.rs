@@ -37,8 +37,8 @@ use grete_wire::error_code::ErrorCode;
 
 pub use clock::ClockReading;
 pub use close::CloseStatus;
-pub(crate) use log_messages::transaction_error;
 pub use completion_queue::CompletionQueue;
+pub(crate) use log_messages::transaction_error;
 pub use statistics::ProducerStatistics;
 pub use transactions::{PendingTransactionCall, TransactionStatus};
 pub use undelivered::Undelivered;

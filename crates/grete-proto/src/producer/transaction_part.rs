@@ -9,7 +9,8 @@ use super::event::{ProducerAction, ProducerLogEvent};
 use super::sender::event::SenderEvent;
 use super::staged::{FIRST_STAGED_CALL, StagedCommitResult, StagedRun};
 use super::transaction::{
-    CallId, TransactionAction, TransactionCause, TransactionError, TransactionEvent, TransactionGate, TransactionManager,
+    CallId, TransactionAction, TransactionCause, TransactionError, TransactionEvent, TransactionGate,
+    TransactionManager,
 };
 use super::{ProducerCore, Todo};
 use crate::cluster::ClusterEvent;

@@ -176,7 +176,9 @@ impl Delivery {
         let receipt = self.receipt.get()?;
         let (topic, state) = (receipt.topic(), self.state()?);
         let place = match receipt.partition() {
-            -1 if state.is_none() && !receipt.is_staged() => return Ok(format!("<Delivery {topic}, waits for metadata>")),
+            -1 if state.is_none() && !receipt.is_staged() => {
+                return Ok(format!("<Delivery {topic}, waits for metadata>"));
+            }
             -1 => topic.to_string(),
             partition => format!("{topic}[{partition}]"),
         };

@@ -316,16 +316,7 @@ impl Producer {
         if !topic.is_instance_of::<PyString>() {
             let many = typed_topic::encode_many(topic, records, key, keys)?;
             let (key, keys) = (many.key.as_ref(), many.keys.as_ref());
-            return Self::produce_or_stage_many(
-                slf,
-                job,
-                &many.name,
-                &many.records,
-                key,
-                keys,
-                partition,
-                timestamp,
-            );
+            return Self::produce_or_stage_many(slf, job, &many.name, &many.records, key, keys, partition, timestamp);
         }
         let client = Self::open_client(slf)?;
         let key = match key {

@@ -2,8 +2,8 @@
 //! lock.
 
 use grete_arrow::ImportedArray;
-use grete_client::{JobToken, Producer as ClientProducer};
 use grete_client::produce::{AppendAction, AppendError, TopicId};
+use grete_client::{JobToken, Producer as ClientProducer};
 use grete_wire::records::ProducerRecord;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

@@ -19,8 +19,8 @@ use grete_broker::topics::Topics;
 use grete_proto::dispatch::Concurrency;
 use grete_proto::time::{Nanos, SECOND};
 use grete_wire::buffer_pool::BufferPool;
-use grete_wire::{ApiKey, ErrorCode};
 use grete_wire::records::{BatchHeader, BatchReader, DecodeLimits, iter_batches};
+use grete_wire::{ApiKey, ErrorCode};
 
 use self::commits::CommitCheck;
 use self::input::InputLog;
@@ -153,7 +153,9 @@ impl Oracle {
                     if let Some(transactions) = &mut self.transactions {
                         match producer_id {
                             Some(producer) => transactions.add_offset(*producer, tp.partition, committed),
-                            None => self.violate(|| format!("the offset of {tp} is committed outside of a transaction")),
+                            None => {
+                                self.violate(|| format!("the offset of {tp} is committed outside of a transaction"))
+                            }
                         }
                         continue;
                     }
@@ -193,7 +195,10 @@ impl Oracle {
         let mut written = Vec::new();
         for found in iter_batches(batch) {
             let Ok((header, range)) = found else { return self.violate(|| format!("{topic} has a damaged batch")) };
-            if self.transactions.is_some() && topic != INPUT && self.on_transactional(topic, partition, &header, &batch[range.clone()]) {
+            if self.transactions.is_some()
+                && topic != INPUT
+                && self.on_transactional(topic, partition, &header, &batch[range.clone()])
+            {
                 return;
             }
             let Ok(records) = self.reader.read(&batch[range], &header) else {

@@ -9,7 +9,8 @@ use grete_wire::{ApiKey, ErrorCode};
 
 use super::fault::{Fault, FaultedClient, PlannedFault};
 use super::{
-    AppPlan, ClusterPlan, DEAD_LETTERS, ExactlyOncePlan, HandlerStyle, INPUT, Nature, OUTPUT, PATIENT, Plan, ProcessPlan, RecordPlan,
+    AppPlan, ClusterPlan, DEAD_LETTERS, ExactlyOncePlan, HandlerStyle, INPUT, Nature, OUTPUT, PATIENT, Plan,
+    ProcessPlan, RecordPlan,
 };
 
 fn pick<T: Clone>(rng: &mut Rng, choices: &[T]) -> T {
@@ -83,7 +84,8 @@ impl Plan {
         if chance(rng, 30) {
             // Records that no broker takes for a while: their jobs fail.
             let client = FaultedClient::Process(1 + rng.below(plan.processes.len() as u64) as usize);
-            let action = FaultAction::Error(pick(rng, &[ErrorCode::TOPIC_AUTHORIZATION_FAILED, ErrorCode::INVALID_RECORD]));
+            let action =
+                FaultAction::Error(pick(rng, &[ErrorCode::TOPIC_AUTHORIZATION_FAILED, ErrorCode::INVALID_RECORD]));
             let (skip, times) = (rng.below(6) as u32, 1 + rng.below(4) as u32);
             let fault = Fault::Requests { api: Some(ApiKey::Produce), client, skip, times, action };
             plan.faults.push(PlannedFault { at: between(rng, SECOND, rough), fault });

@@ -108,7 +108,8 @@ impl Process {
         let producer = ProducerSide::new(config::producer(plan, &name), now, &mut rng);
         let consumer = Some(ConsumerSide::new(plan, config::consumer(plan, &name), now, &mut rng));
         let transactions = plan.app.exactly_once.as_ref();
-        let transactions = transactions.map(|own| TransactionSide::new(config::transactions(plan, own, &name), now, &mut rng));
+        let transactions =
+            transactions.map(|own| TransactionSide::new(config::transactions(plan, own, &name), now, &mut rng));
         let writer = format!("{name}.{incarnation}");
         Self { writer, name, consumer, producer, transactions, stage: Stage::Running, rng }
     }

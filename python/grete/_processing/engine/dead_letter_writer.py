@@ -121,11 +121,8 @@ class DeadLetters:
             self._existing_topics.add(topic)
         whole = self._headers(job, message)
         timestamp = message.timestamp if message.timestamp >= 0 else None
-        if job.exactly_once:
-            # Staged in the job: the dead letter and the offset of its record are committed together.
-            produce = functools.partial(producer._stage, job)  # noqa: SLF001
-        else:
-            produce = producer.produce  # type: ignore[assignment]
+        # Staged in the job: the dead letter and the offset of its record are committed together.
+        produce = functools.partial(producer._stage, job) if job.exactly_once else producer.produce  # noqa: SLF001
         if with_text:
             try:
                 return produce(topic, message.value, key=message.key, headers=whole, timestamp=timestamp)

@@ -302,7 +302,7 @@ def _consume(instance: Instance) -> None:
 
 @contextlib.contextmanager
 def as_app_producer(instance: Instance) -> Iterator[None]:
-    """Makes `app.producer` the producer of the job, in this thread or task, while a hook of an exactly-once route runs."""
+    """Makes `app.producer` the job's in this thread or task, while a hook of an exactly-once route runs."""
     before = EXACTLY_ONCE_PRODUCER.set(instance.context.job_producer(instance.consumer))
     try:
         yield

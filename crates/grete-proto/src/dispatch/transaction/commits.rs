@@ -118,7 +118,13 @@ impl Dispatch {
     /// - if the answer to the commit was lost: only the committed offset tells what counts (OffsetFetch waits for the end
     ///   of the transaction, KIP-447).
     /// - if no broker will ever take a record: the jobs of its lane run again, and the one with the record fails.
-    pub fn end_transaction(&mut self, now: Nanos, client: ClientId, number: u32, result: &StagedCommitResult) -> TransactionEnd {
+    pub fn end_transaction(
+        &mut self,
+        now: Nanos,
+        client: ClientId,
+        number: u32,
+        result: &StagedCommitResult,
+    ) -> TransactionEnd {
         self.now = self.now.max(now);
         let mut end = TransactionEnd::default();
         let Some(outputs) = self.outputs_of(client) else { return end };
@@ -241,7 +247,12 @@ impl Dispatch {
     }
 
     /// Sets the last commit of a lane that leaves.
-    pub(in crate::dispatch) fn end_transactional_lane(&mut self, client: ClientId, id: LaneId, drained: &mut DrainedLane) {
+    pub(in crate::dispatch) fn end_transactional_lane(
+        &mut self,
+        client: ClientId,
+        id: LaneId,
+        drained: &mut DrainedLane,
+    ) {
         if self.outputs_of(client).is_none() {
             return;
         }

@@ -64,7 +64,11 @@ pub struct StagedOutputs {
 
 impl StagedOutputs {
     /// Creates the outputs of a job. The budget has been charged with the records.
-    pub(crate) fn new(records: Vec<StagedRecord>, promises: Vec<Arc<BatchPromise>>, budget: &Arc<StagingBudget>) -> Self {
+    pub(crate) fn new(
+        records: Vec<StagedRecord>,
+        promises: Vec<Arc<BatchPromise>>,
+        budget: &Arc<StagingBudget>,
+    ) -> Self {
         let bytes = records.iter().map(StagedRecord::bytes).sum();
         Self { records, promises, bytes, budget: Arc::clone(budget), has_ended: false }
     }
@@ -111,10 +115,8 @@ impl Drop for StagedOutputs {
             }
             let (topic, cause) = (Arc::clone(promise.topic()), Arc::new(TransactionCause::Dropped));
             let error = Some(Arc::new(ProduceError::Aborted { topic, partition: -1, cause }));
-            promise.complete(
-                RunResult { outcome: Outcome::Aborted, offset: None, timestamp: None, error, at: 0 },
-                drop,
-            );
+            promise
+                .complete(RunResult { outcome: Outcome::Aborted, offset: None, timestamp: None, error, at: 0 }, drop);
         }
     }
 }

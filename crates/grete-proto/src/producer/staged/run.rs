@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use super::StagedOutputs;
 use crate::ids::TopicId;
+use crate::producer::ProducerCore;
 use crate::producer::accumulator::{FlushToken, lock};
 use crate::producer::batch_promise::{BatchPromise, Outcome, RunResult};
 use crate::producer::error::{AppendError, ProduceError};
@@ -28,7 +29,6 @@ use crate::producer::sender::event::SenderEvent;
 use crate::producer::transaction::{
     CallId, GroupMetadata, TransactionCall, TransactionCause, TransactionError, TransactionEvent, TransactionOffset,
 };
-use crate::producer::ProducerCore;
 use crate::time::Nanos;
 
 /// First id of the run's own calls; smaller ids belong to users' calls.
@@ -314,7 +314,8 @@ impl ProducerCore {
                             let promise = Arc::new(BatchPromise::unassigned(Arc::clone(staged.topic())));
                             let error = Some(Arc::new(failed));
                             let outcome = Outcome::NotWritten;
-                            promise.complete(RunResult { outcome, offset: None, timestamp: None, error, at: now }, drop);
+                            promise
+                                .complete(RunResult { outcome, offset: None, timestamp: None, error, at: now }, drop);
                             let (outputs, record) = run.next;
                             run.refused.push(RefusedRecord { outputs, record, promise, index: 0 });
                         }
