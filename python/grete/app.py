@@ -84,6 +84,10 @@ class App:
             (the others go on) or "stop" (the App ends with an error)
         failed_partition_probes (Literal['readyz', 'livez', 'none'], default "readyz"): which probes fail while a
             partition cannot be read: "readyz", "livez" (both) or "none"
+        exactly_once (bool, default False): whether what a job produces, and its offsets, become visible together, in a
+            transaction: see docs/transactions.md
+        transaction_interval (str | float, seconds, default "100ms"): with exactly_once: time from the first result that
+            is not committed to its transaction
         swarm (SwarmTable, default not set): settings of `grete swarm`, a table: see SwarmTable and docs/swarm.md
         nodes (Mapping[int, Sequence[str]], default not set): which nodes of a swarm process which topics; other topics:
             any node
@@ -256,6 +260,8 @@ class App:
                 as hung; or "none"
             concurrency (Literal['partition', 'key', 'unordered'], default "partition"): what keeps its order: a
                 partition, a key, or nothing
+            exactly_once (bool, default that of the App): whether what a job produces, and its offsets, become visible
+                together, in a transaction: see docs/transactions.md
             max_in_flight (int, default 4096): with "key" and "unordered": records of a partition in work at most
             max_concurrency (int, default not set): calls of the handler at once in this process, at most; by default no
                 limit
