@@ -10,16 +10,14 @@ mod completion_queue;
 mod driver;
 mod inner;
 mod log_messages;
+mod sleep;
 mod staged_commits;
 mod statistics;
-mod step_gate;
 #[cfg(test)]
 mod tests;
 mod transactions;
 mod undelivered;
 mod wait;
-mod wait_outcome;
-mod wake_flag;
 
 use std::fmt;
 use std::sync::atomic::AtomicU32;
@@ -39,9 +37,11 @@ pub use clock::ClockReading;
 pub use close::CloseStatus;
 pub use completion_queue::CompletionQueue;
 pub(crate) use log_messages::transaction_error;
+use sleep::{step_gate, wait_outcome, wake_flag};
 pub use statistics::ProducerStatistics;
 pub use transactions::{PendingTransactionCall, TransactionStatus};
 pub use undelivered::Undelivered;
+
 pub use wait_outcome::WaitOutcome;
 
 use crate::config::ProducerConfig;

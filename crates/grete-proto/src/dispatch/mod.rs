@@ -66,6 +66,7 @@ use std::collections::BTreeMap;
 
 pub use event_loop_monitor::{EventLoopCheck, EventLoopMonitor};
 pub use ids::{ClientId, LaneId, UnitId};
+pub use job::staging::StageError;
 pub use job::state::JobState;
 pub use job::table::StalledJob;
 pub use job::{InFlightJob, JobKind, JobOutcome};
@@ -82,7 +83,7 @@ pub use rows::decoded_batch::{ColumnPool, DecodedBatch, PooledColumns};
 pub use stats::{DurationHistogram, RouteStats};
 pub use status::{LaneState, LaneStatus};
 pub use suspended_jobs::{DeliveryActions, FinishResult};
-pub use transaction::{StageError, TransactionDemand, TransactionEnd};
+pub use transaction::{TransactionDemand, TransactionEnd};
 
 use crate::rng::Rng;
 use crate::time::{Nanos, earliest};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::ids::{ClientId, LaneId};
 use super::job::InFlightJob;
+use super::job::staging::JobStaging;
 use super::lane::{Lane, LaneFailure, LaneSpec, Phase};
 use super::offset_map::OffsetMap;
 use super::offsets::shared_tracker::Fenced;
@@ -11,7 +12,6 @@ use super::outbox::{Committable, Outbox};
 use super::queue::ready_queue::{QueueEntry, ReadyKind};
 use super::route_config::Pool;
 use super::transaction::TransactionDemand;
-use super::transaction::job_staging::JobStaging;
 use super::transaction::output_store::OutputStore;
 use super::{Dispatch, Mode, get_mut};
 use crate::fetch::CompletedFetch;

@@ -21,6 +21,7 @@ mod event;
 mod memory;
 mod sender;
 mod staged;
+mod staged_run;
 #[cfg(test)]
 pub(crate) mod test_util;
 #[cfg(test)]

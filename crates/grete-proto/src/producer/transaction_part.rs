@@ -7,7 +7,8 @@ use super::config::ProduceConfig;
 use super::error::FatalError;
 use super::event::{ProducerAction, ProducerLogEvent};
 use super::sender::event::SenderEvent;
-use super::staged::{FIRST_STAGED_CALL, StagedCommitResult, StagedRun};
+use super::staged::StagedCommitResult;
+use super::staged_run::{FIRST_STAGED_CALL, StagedRun};
 use super::transaction::{
     CallId, TransactionAction, TransactionCause, TransactionError, TransactionEvent, TransactionGate,
     TransactionManager,

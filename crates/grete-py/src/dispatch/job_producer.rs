@@ -8,7 +8,8 @@ use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 use crate::consumer::message::Message;
 use crate::convert::parse_timeout;
 use crate::dispatch::job::Job;
-use crate::producer::{Deliveries, Delivery, ProduceArgs, Producer, no_job, wait_refused};
+use crate::errors::{no_job, wait_refused};
+use crate::producer::{Deliveries, Delivery, ProduceArgs, Producer};
 
 /// Producer that adds its records to the outputs of the running job, by `grete_proto::dispatch::JobState::on_produced`.
 #[pyclass(frozen, subclass, module = "grete._native")]

@@ -9,7 +9,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::Producer;
-use super::staging::check_waitable;
 use crate::convert::{outcome_name, parse_timeout};
 use crate::errors;
 use crate::ffi::fork_guarded::ForkGuarded;
@@ -69,7 +68,7 @@ impl Delivery {
     /// sent without a response (`acks=0`).
     pub(crate) fn wait_settled(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
         let receipt = self.receipt.get()?;
-        check_waitable(receipt)?;
+        errors::check_waitable(receipt)?;
         let client = self.producer.get().client()?;
         let deadline = timeout.map(|timeout| client.deadline(timeout));
         let mut expedited = false;
@@ -111,7 +110,7 @@ impl Delivery {
     /// Waits in an event loop until the outcome is known, and returns the delivery itself. The batch lingers. Raises
     /// `DeliveryError`.
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        check_waitable(slf.get().receipt.get()?)?;
+        errors::check_waitable(slf.get().receipt.get()?)?;
         let producer = slf.get().producer.bind(slf.py());
         producer
             .call_method1(intern!(slf.py(), "_await_delivery"), (slf,))?

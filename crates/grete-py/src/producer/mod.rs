@@ -3,13 +3,12 @@
 //! Its calls are native methods, because a Python function around `produce` would cost more than the encoding of the
 //! record.
 
+mod arguments;
 mod arrow;
-mod bytes_arg;
 mod callback_turn;
 mod deliveries;
 mod delivery;
 mod delivery_callbacks;
-mod headers;
 mod memory_log;
 mod produce_args;
 mod produce_many;
@@ -39,6 +38,7 @@ use crate::ffi::cpython;
 use crate::ffi::fork_guarded::ForkGuarded;
 use crate::log_event::{self, LogEvent};
 use crate::sasl::attach_tokens;
+use arguments::{bytes_arg, headers};
 use bytes_arg::{BytesArg, RecordRef, parse_partition};
 use callback_turn::CallbackTurn;
 use delivery_callbacks::DeliveryCallbacks;
@@ -50,7 +50,6 @@ pub(crate) use delivery::Delivery;
 pub(crate) use delivery_callbacks::AsyncioDeliveryWatcher;
 pub(crate) use memory_log::_TestingLog;
 pub(crate) use produce_args::ProduceArgs;
-pub(crate) use staging::{no_job, wait_refused};
 
 /// Longest sleep of a wait for another thread's callbacks, after which signal handlers get their turn.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(100);

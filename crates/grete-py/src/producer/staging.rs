@@ -20,29 +20,6 @@ use crate::errors;
 use crate::ffi::cpython;
 use crate::log_event;
 
-/// Why a wait for a staged record is refused.
-const NO_WAIT: &str = "the records of an exactly-once job are sent when the job has ended, so a wait for one inside of the \
-     job would never end: do not wait, or produce with a grete.client.Producer of your own";
-
-/// Returns the error of a wait for a staged record.
-pub(crate) fn wait_refused() -> PyErr {
-    errors::client(ClientError::TransactionState(NO_WAIT.to_owned()))
-}
-
-/// Returns the error of a record that belongs to no running job.
-pub(crate) fn no_job() -> PyErr {
-    errors::client(ClientError::TransactionState(
-        "the producer of an exactly-once route works while a job of its consumer runs: produce in the handler, or with \
-         app.producer, whose records outside of jobs are in no transaction"
-            .to_owned(),
-    ))
-}
-
-/// Raises if the promise's records are staged and have no outcome yet.
-pub(super) fn check_waitable(promise: &BatchPromise) -> PyResult<()> {
-    if promise.is_staged() && !promise.is_complete() { Err(wait_refused()) } else { Ok(()) }
-}
-
 impl Producer {
     /// Stages a record in the job, and returns its delivery.
     pub(crate) fn stage<'py>(
@@ -58,7 +35,7 @@ impl Producer {
         let staged = given.with_record(id, |going, record, own_time| {
             this.stage_record(client, token, going, record, own_time, true)
         })?;
-        let (promise, index) = staged.ok_or_else(no_job)?;
+        let (promise, index) = staged.ok_or_else(errors::no_job)?;
         cpython::new_untracked(slf.py(), Delivery::new(slf.clone().unbind(), promise, index))
     }
 
@@ -144,7 +121,7 @@ impl Producer {
             };
             staged = back;
             let has_ended = match error {
-                StageError::Ended => return Err(no_job()),
+                StageError::Ended => return Err(errors::no_job()),
                 StageError::Full { has_ended } => has_ended,
             };
             let budget = token.staging_budget();

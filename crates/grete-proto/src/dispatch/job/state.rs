@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::dispatch::job::staging::{Counts, EndedStaging, JobStaging, StageError};
 use crate::dispatch::offsets::job_outputs::{HoldResult, JobOutputs, Mark, UndeliveredOutput};
 use crate::dispatch::offsets::shared_tracker::{MarkError, SharedTracker};
 use crate::dispatch::route_config::{Concurrency, OffsetPolicy, RouteConfig};
 use crate::dispatch::rows::decoded_batch::DecodedBatch;
-use crate::dispatch::transaction::job_staging::{Counts, EndedStaging, JobStaging, StageError};
 use crate::producer::{BatchPromise, StagedRecord, StagingBudget};
 
 /// Rows, marks and outputs of a job.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use grete_wire::error_code::ErrorCode;
 
-use super::job_staging::EndedStaging;
 use super::output_store::OutputStore;
 use crate::dispatch::Dispatch;
 use crate::dispatch::ids::{ClientId, LaneId};
 use crate::dispatch::job::JobOutcome;
+use crate::dispatch::job::staging::EndedStaging;
 use crate::dispatch::outbox::{Committable, DrainedLane};
 use crate::dispatch::retry::failure::{Failure, FailureKind};
 use crate::group::{CommitOffset, TransactionResult};
@@ -63,7 +63,7 @@ impl TransactionEnd {
     ///
     /// A coordinator that has aborted a transaction after `transaction.timeout.ms` fences its producer (before
     /// `transaction.version` 2): no other process has the id. A producer that was fenced earlier was replaced. A
-    /// coordinator that knows nothing of the transaction has aborted it, or has lost it: the next `InitProducerId` tells.
+    /// coordinator that knows nothing of the transaction has aborted it, or has lost it: the next `InitProducerId` shows it.
     fn set_producer_failure(&mut self, error: &TransactionError) {
         self.needs_producer = true;
         let is_cured = match error {
@@ -115,7 +115,7 @@ impl Dispatch {
     ///
     /// Where the work of a lane does not count, the lane is emptied, and its partition is in
     /// [`TransactionEnd::discarded`]: the caller moves the position to the committed offset. That is the case
-    /// - if the answer to the commit was lost: only the committed offset tells what counts (OffsetFetch waits for the end
+    /// - if the answer to the commit was lost: only the committed offset shows what counts (OffsetFetch waits for the end
     ///   of the transaction, KIP-447).
     /// - if no broker will ever take a record: the jobs of its lane run again, and the one with the record fails.
     pub fn end_transaction(

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::job_staging::EndedStaging;
 use crate::dispatch::ids::LaneId;
+use crate::dispatch::job::staging::EndedStaging;
 use crate::group::CommitOffset;
 use crate::ids::TopicPartition;
 use crate::producer::{StagedOutputs, StagingBudget};

@@ -42,11 +42,11 @@ impl StagedRecord {
         self.bytes
     }
 
-    pub(super) fn partition(&self) -> Option<i32> {
+    pub(in crate::producer) fn partition(&self) -> Option<i32> {
         self.partition
     }
 
-    pub(super) fn with<R>(&self, then: impl FnOnce(&ProducerRecord<'_>) -> R) -> R {
+    pub(in crate::producer) fn with<R>(&self, then: impl FnOnce(&ProducerRecord<'_>) -> R) -> R {
         self.record.with(then)
     }
 }
@@ -55,7 +55,7 @@ impl StagedRecord {
 #[derive(Debug)]
 pub struct StagedOutputs {
     records: Vec<StagedRecord>,
-    /// Promises of the records that the caller may look at.
+    /// Promises of the records that the caller may read.
     promises: Vec<Arc<BatchPromise>>,
     bytes: usize,
     budget: Arc<StagingBudget>,

@@ -42,7 +42,7 @@ struct State {
     undelivered: Option<UndeliveredOutput>,
 }
 
-/// What counts of a job that has ended.
+/// Records and marks of a job that has ended, as far as they count.
 #[derive(Debug, Default)]
 pub(in crate::dispatch) struct EndedStaging {
     /// Records by the offsets of the rows that they belong to, both included; `None`: no row.
