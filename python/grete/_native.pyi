@@ -504,6 +504,17 @@ class Job:
     @property
     def pending_outputs(self) -> int:
         """Number of produced records that were not settled when the dispatcher last checked."""
+    def stage(
+        self,
+        producer: Producer,
+        topic: str,
+        value: _Bytes | None,
+        *,
+        key: _Bytes | None = None,
+        headers: _Headers | None = None,
+        timestamp: _Timestamp | None = None,
+    ) -> Delivery:
+        """Stages a record in an exactly-once job."""
     def await_outputs(self, producer: Producer, timeout: float) -> None:
         """Waits until all records that the job has produced are settled, at most `timeout` seconds. Raises
         TimeoutError.
@@ -1236,17 +1247,6 @@ class Producer(_TypedProducer):
         offsets: list[tuple[str, int, int]] = ...,
     ) -> None: ...
     def _is_transactional(self) -> bool: ...
-    def _stage(
-        self,
-        job: Job,
-        topic: str,
-        value: _Bytes | None,
-        *,
-        key: _Bytes | None = None,
-        headers: _Headers | None = None,
-        timestamp: _Timestamp | None = None,
-    ) -> Delivery:
-        """Stages a record in an exactly-once job."""
     def _close(self, timeout: float) -> tuple[bool, dict[str, int], int, int]: ...
     def _fatal_error(self) -> GreteError | None: ...
     def _event_fd(self) -> int:

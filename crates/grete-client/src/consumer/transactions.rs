@@ -217,7 +217,7 @@ impl GroupTransactions {
             }
         };
         // A producer that refuses the commit has dropped `done`. The network thread takes the result with its next step.
-        if !producer.is_some_and(|producer| producer.commit_staged(commit, done).is_ok()) {
+        if producer.is_none_or(|producer| producer.commit_staged(commit, done).is_err()) {
             let result = StagedCommitResult::Failed(TransactionError::Closed);
             lock(&self.finished).push(Finished { work, result });
         }

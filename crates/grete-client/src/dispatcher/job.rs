@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use grete_proto::dispatch::{
-    DecodedBatch, Failure, FailureHistory, JobKind, JobState, LaneId, Lease, Pool, RouteStats, StageError,
+    DecodedBatch, Failure, FailureHistory, JobKind, JobState, LaneId, Lease, Pool, RouteStats, StageResult,
     UndeliveredOutput,
 };
 use grete_proto::producer::{BatchPromise, StagedRecord, StagingBudget};
@@ -120,11 +120,7 @@ impl JobToken {
     ///
     /// # Errors
     /// The record, and why it is not staged.
-    pub fn stage(
-        &self,
-        record: StagedRecord,
-        promised: bool,
-    ) -> Result<Option<(Arc<BatchPromise>, u32)>, (StagedRecord, StageError)> {
+    pub fn stage(&self, record: StagedRecord, promised: bool) -> StageResult {
         self.shared.stage(record, promised)
     }
 

@@ -120,7 +120,7 @@ impl Protocol for Driver {
                         self.core.step(now, ProducerEvent::Transaction(id, call), &mut self.core_actions);
                     }
                     for commit in self.shared.staged_commits.take() {
-                        self.core.step(now, ProducerEvent::CommitStaged(commit), &mut self.core_actions);
+                        self.core.step(now, ProducerEvent::CommitStaged(Box::new(commit)), &mut self.core_actions);
                     }
                 }
                 if let Some(deadline) = self.shared.take_close_deadline() {

@@ -15,7 +15,7 @@ type OnDone = Box<dyn FnOnce(StagedCommitResult) + Send>;
 /// Commits that wait for the network thread, and for their results.
 #[derive(Default)]
 pub(super) struct StagedCommits {
-    queue: Mutex<Vec<Box<StagedCommit>>>,
+    queue: Mutex<Vec<StagedCommit>>,
     waiting: Mutex<HashMap<u32, OnDone>>,
 }
 
@@ -31,7 +31,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl StagedCommits {
     /// Returns the commits that the core does not know yet, in order.
-    pub(super) fn take(&self) -> Vec<Box<StagedCommit>> {
+    pub(super) fn take(&self) -> Vec<StagedCommit> {
         std::mem::take(&mut *lock(&self.queue))
     }
 
@@ -64,7 +64,7 @@ impl Producer {
         self.check()?;
         let commits = &self.inner.staged_commits;
         lock(&commits.waiting).insert(commit.id, Box::new(done));
-        lock(&commits.queue).push(Box::new(commit));
+        lock(&commits.queue).push(commit);
         if self.inner.has_ended() {
             commits.close(); // the thread has ended after the check
         }

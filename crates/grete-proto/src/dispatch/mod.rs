@@ -66,7 +66,7 @@ use std::collections::BTreeMap;
 
 pub use event_loop_monitor::{EventLoopCheck, EventLoopMonitor};
 pub use ids::{ClientId, LaneId, UnitId};
-pub use job::staging::StageError;
+pub use job::staging::{StageError, StageResult};
 pub use job::state::JobState;
 pub use job::table::StalledJob;
 pub use job::{InFlightJob, JobKind, JobOutcome};

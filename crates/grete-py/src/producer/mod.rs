@@ -32,7 +32,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString};
 
 use crate::convert::{parse_timeout, timeout_or_forever};
-use crate::dispatch::job::Job;
 use crate::errors;
 use crate::ffi::cpython;
 use crate::ffi::fork_guarded::ForkGuarded;
@@ -558,20 +557,6 @@ impl Producer {
         offsets: Vec<(String, i32, i64)>,
     ) -> PyResult<()> {
         transaction::run(slf, name, timeout, group, offsets)
-    }
-
-    /// Stages a record in an exactly-once job, for code that runs the job and is no handler. Returns its delivery.
-    #[pyo3(signature = (job, topic, value, *, key=None, headers=None, timestamp=None))]
-    fn _stage<'py>(
-        slf: &Bound<'py, Self>,
-        job: &Job,
-        topic: &Bound<'py, PyAny>,
-        value: &Bound<'py, PyAny>,
-        key: Option<&Bound<'py, PyAny>>,
-        headers: Option<&Bound<'py, PyAny>>,
-        timestamp: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, Delivery>> {
-        Self::stage(slf, job.token()?, &ProduceArgs { topic, value, key, headers, partition: None, timestamp })
     }
 
     /// Returns whether the producer has a `transactional.id`.

@@ -122,7 +122,7 @@ class DeadLetters:
         whole = self._headers(job, message)
         timestamp = message.timestamp if message.timestamp >= 0 else None
         # Staged in the job: the dead letter and the offset of its record are committed together.
-        produce = functools.partial(producer._stage, job) if job.exactly_once else producer.produce  # noqa: SLF001
+        produce = functools.partial(job.stage, producer) if job.exactly_once else producer.produce
         if with_text:
             try:
                 return produce(topic, message.value, key=message.key, headers=whole, timestamp=timestamp)

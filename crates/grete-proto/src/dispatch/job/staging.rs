@@ -20,6 +20,9 @@ pub enum StageError {
     Ended,
 }
 
+/// Result of an attempt to stage a record: its promise and its index there, if wanted; or the record, and the reason.
+pub type StageResult = Result<Option<(Arc<BatchPromise>, u32)>, (StagedRecord, StageError)>;
+
 /// Records and marks of one job, shared by the thread that runs the job and the dispatcher.
 #[derive(Debug)]
 pub(in crate::dispatch) struct JobStaging {
@@ -73,12 +76,7 @@ impl JobStaging {
     }
 
     /// Stages a record after `progress` rows. `promised`: the caller wants a promise of the record's outcome.
-    pub(in crate::dispatch) fn stage(
-        &self,
-        record: StagedRecord,
-        progress: usize,
-        promised: bool,
-    ) -> Result<Option<(Arc<BatchPromise>, u32)>, (StagedRecord, StageError)> {
+    pub(in crate::dispatch) fn stage(&self, record: StagedRecord, progress: usize, promised: bool) -> StageResult {
         let mut state = self.lock();
         if state.has_ended {
             return Err((record, StageError::Ended));

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::dispatch::job::staging::{Counts, EndedStaging, JobStaging, StageError};
+use crate::dispatch::job::staging::{Counts, EndedStaging, JobStaging, StageError, StageResult};
 use crate::dispatch::offsets::job_outputs::{HoldResult, JobOutputs, Mark, UndeliveredOutput};
 use crate::dispatch::offsets::shared_tracker::{MarkError, SharedTracker};
 use crate::dispatch::route_config::{Concurrency, OffsetPolicy, RouteConfig};
@@ -238,11 +238,7 @@ impl JobState {
     ///
     /// # Errors
     /// The record, and why it is not staged.
-    pub fn stage(
-        &self,
-        record: StagedRecord,
-        promised: bool,
-    ) -> Result<Option<(Arc<BatchPromise>, u32)>, (StagedRecord, StageError)> {
+    pub fn stage(&self, record: StagedRecord, promised: bool) -> StageResult {
         match &self.staging {
             Some(staging) => staging.stage(record, self.completed_rows(), promised),
             None => Err((record, StageError::Ended)),
