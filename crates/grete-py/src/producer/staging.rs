@@ -169,6 +169,7 @@ impl Producer {
     }
 
     /// Stages many records, like `produce_many`.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn stage_many<'py>(
         slf: &Bound<'py, Self>,
         token: &JobToken,
