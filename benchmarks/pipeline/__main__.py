@@ -46,6 +46,18 @@ CLIENTS = {
     "java": Client("Java's clients, loop, Jackson", "PipelineLoop", "loop", peer="java"),
     "streams": Client("Kafka Streams, Jackson", "PipelineStreams", "streams", peer="streams"),
 }
+# With `--exactly-once`: beside the same programs at least once.
+EXACTLY_ONCE = {
+    "function": CLIENTS["function"],
+    "function-eos": Client("Grete exactly once, function with publish=", "grete_app", "function+eos"),
+    "class": CLIENTS["class"],
+    "class-eos": Client("Grete exactly once, class, produce_many with keys", "grete_app", "class+eos"),
+    "async": CLIENTS["async"],
+    "async-eos": Client("Grete exactly once, async function with publish=", "grete_app", "async+eos", 0.3),
+    "confluent-eos": Client("confluent-kafka transactions of 10,000, msgspec", "confluent_transactions", "10000", 0.3),
+    "confluent-eos-100": Client("confluent-kafka transactions of 100, msgspec", "confluent_transactions", "100", 0.1),
+    "streams-eos": Client("Kafka Streams exactly once, Jackson", "PipelineStreams", "exactly_once_v2", peer="streams"),
+}
 HEAD = ("client", "us CPU per record", "of it user", "elapsed us per record", "records per CPU second")
 
 
@@ -111,30 +123,36 @@ def wait_for(broker: Broker, child: subprocess.Popen[bytes], count: int) -> tupl
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.pipeline", description=__doc__)
-    parser.add_argument("--clients", default=",".join(CLIENTS), help=f"of {', '.join(CLIENTS)}")
+    parser.add_argument("--clients", help=f"of {', '.join(CLIENTS)}; all by default")
+    parser.add_argument(
+        "--exactly-once", action="store_true", help=f"exactly once beside at least once: {', '.join(EXACTLY_ONCE)}"
+    )
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--python", default=sys.executable, help="interpreter of Grete and the plain loops")
     parser.add_argument("--out", type=Path, default=results.RESULTS, help="directory for pipeline.{json,md,svg}")
     options = parser.parse_args()
-    rounds: dict[str, list[tuple[float, float, float]]] = {name: [] for name in options.clients.split(",")}
+    clients = EXACTLY_ONCE if options.exactly_once else CLIENTS
+    chosen = options.clients.split(",") if options.clients else list(clients)
+    rounds: dict[str, list[tuple[float, float, float]]] = {name: [] for name in chosen}
     for _ in range(options.rounds):
         for name, found in rounds.items():
-            found.append(measure(CLIENTS[name], options.records, options.python))
+            found.append(measure(clients[name], options.records, options.python))
             user, system, elapsed = found[-1]
             print(f"{name}: {user:.2f} us user + {system:.2f} us system, {elapsed:.2f} us elapsed", file=sys.stderr)
-    medians = [_result(name, found) for name, found in rounds.items()]
+    medians = [_result(name, clients[name].title, found) for name, found in rounds.items()]
     facts = results.circumstances() | {"kafka": "embedded"}
     page = markdown(facts, medians, options)
     print(page)
     data = facts | {"records": options.records, "results": [asdict(one) for one in medians]}
-    paths = results.write(options.out, "pipeline", data, page, plot(data["results"]))
+    name = "exactly-once" if options.exactly_once else "pipeline"
+    paths = results.write(options.out, name, data, page, plot(data["results"]))
     print(f"written: {', '.join(map(str, paths))}", file=sys.stderr)
 
 
-def _result(name: str, rounds: Sequence[tuple[float, float, float]]) -> Result:
+def _result(name: str, title: str, rounds: Sequence[tuple[float, float, float]]) -> Result:
     cpu = median(user + system for user, system, _ in rounds)
-    return Result(name, CLIENTS[name].title, cpu, median(one[0] for one in rounds), median(one[2] for one in rounds))
+    return Result(name, title, cpu, median(one[0] for one in rounds), median(one[2] for one in rounds))
 
 
 def markdown(facts: Mapping[str, Any], found: Sequence[Result], options: argparse.Namespace) -> str:
@@ -144,6 +162,9 @@ def markdown(facts: Mapping[str, Any], found: Sequence[Result], options: argpars
         f"another process. {options.records:,} records, fewer for the slow clients; medians of {options.rounds} "
         "interleaved rounds. The CPU is that of the client's whole process."
     )
+    if options.exactly_once:
+        about += " Exactly once: transactions with the offsets, every 100 ms in Grete and in Kafka Streams."
+
     rows = [
         (one.title, f"{one.cpu:.2f}", f"{one.user:.2f}", f"{one.elapsed:.2f}", f"{1e6 / one.cpu:,.0f}") for one in found
     ]

@@ -36,7 +36,7 @@ class Client:
         if self.peer == "java":
             return [*java_command(self.module), bootstrap, self.style]
         if self.peer == "streams":
-            return [*streams_command(self.module), bootstrap, tempfile.mkdtemp(prefix="streams-")]
+            return [*streams_command(self.module), bootstrap, tempfile.mkdtemp(prefix="streams-"), self.style]
         interpreter = str(python_of("pipeline", self.peer)) if self.peer else python
         return [interpreter, "-m", f"benchmarks.pipeline.clients.{self.module}", bootstrap, self.style]
 

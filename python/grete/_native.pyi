@@ -404,6 +404,9 @@ class Message(Generic[_P_co]):
     def offset(self) -> int:
         """Offset of the record in its partition."""
     @property
+    def id(self) -> str:
+        """Topic, partition and offset, as "orders-3-42": the same in each run of the record. For idempotency keys."""
+    @property
     def timestamp(self) -> int:
         """Milliseconds since 1970 UTC (the producer's time, or the broker's if the topic says so); -1: none."""
     @property
@@ -541,8 +544,22 @@ class Job:
         because a record that it produced was not delivered.
         """
     @property
+    def exactly_once(self) -> bool:
+        """Whether what the job produces is staged until its end."""
+    @property
     def pending_outputs(self) -> int:
         """Number of produced records that were not settled when the dispatcher last checked."""
+    def stage(
+        self,
+        producer: Producer,
+        topic: str,
+        value: _Bytes | None,
+        *,
+        key: _Bytes | None = None,
+        headers: _Headers | None = None,
+        timestamp: _Timestamp | None = None,
+    ) -> Delivery:
+        """Stages a record in an exactly-once job."""
     def await_outputs(self, producer: Producer, timeout: float) -> None:
         """Waits until all records that the job has produced are settled, at most `timeout` seconds. Raises
         TimeoutError.
@@ -823,10 +840,14 @@ class Client:
         routes: Sequence[Route],
         *,
         stop_on_failed_partition: bool = False,
+        transactional: tuple[Sequence[tuple[str, str]], float] | None = None,
     ) -> Client:
         """`routes` empty: a low-level consumer, without hooks. `stop_on_failed_partition`: an unreadable partition of a
-        route is an error of the dispatcher.
+        route is an error of the dispatcher. `transactional`: jobs are exactly once; settings of the producer, and the
+        interval of transactions in seconds.
         """
+    def transactions(self) -> dict[str, Any] | None:
+        """Returns the state of the client's transactions; None: its jobs are at least once."""
     def commit_marks(self, job: Job, timeout: float) -> None:
         """Commits the marked records of the job's partition. The commit is stored when this returns. Raises
         RevokedError when the partition no longer belongs to the job.
@@ -1285,8 +1306,21 @@ class Producer(_TypedProducer):
 class JobProducer(_TypedProducer):
     """Producer for the handlers of one consumer instance. The offsets of a job wait for the records that it takes."""
 
-    def __new__(cls, producer: Producer, consumer: object) -> Self:
-        """`consumer`: the instance whose `_job` is the running job."""
+    def __new__(cls, producer: Producer, consumer: object, exactly_once: bool = False) -> Self:
+        """`consumer`: the instance whose `_job` is the running job. `exactly_once`: whether its jobs are."""
+    @property
+    def _exactly_once(self) -> bool:
+        """Whether the records of a job are staged, and committed with its offsets."""
+    def _stage(
+        self,
+        topic: str,
+        value: _Bytes | None,
+        key: _Bytes | None,
+        headers: _Headers | None,
+        partition: int | None,
+        timestamp: _Timestamp | None,
+    ) -> Delivery:
+        """Stages a record in the running job."""
     def _publish(self, topic: str, value: bytes | None, message: Message) -> None:
         """Takes a record with the key of `message`, and makes no `Delivery`."""
     def _try_publish(self, topic: str, value: bytes | None, message: Message) -> bool:

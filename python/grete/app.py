@@ -84,6 +84,10 @@ class App:
             (the others go on) or "stop" (the App ends with an error)
         failed_partition_probes (Literal['readyz', 'livez', 'none'], default "readyz"): which probes fail while a
             partition cannot be read: "readyz", "livez" (both) or "none"
+        exactly_once (bool, default False): whether what a job produces, and its offsets, become visible together, in a
+            transaction: see docs/transactions.md
+        transaction_interval (str | float, seconds, default "100ms"): with exactly_once: time from the first result that
+            is not committed to its transaction
         swarm (SwarmTable, default not set): settings of `grete swarm`, a table: see SwarmTable and docs/swarm.md
         nodes (Mapping[int, Sequence[str]], default not set): which nodes of a swarm process which topics; other topics:
             any node
@@ -256,6 +260,8 @@ class App:
                 as hung; or "none"
             concurrency (Literal['partition', 'key', 'unordered'], default "partition"): what keeps its order: a
                 partition, a key, or nothing
+            exactly_once (bool, default that of the App): whether what a job produces, and its offsets, become visible
+                together, in a transaction: see docs/transactions.md
             max_in_flight (int, default 4096): with "key" and "unordered": records of a partition in work at most
             max_concurrency (int, default not set): calls of the handler at once in this process, at most; by default no
                 limit
@@ -368,7 +374,8 @@ class App:
                 setting="enable.auto.commit",
                 origin=auto.origin,
             )
-        layers.refuse_transactional_id(resolved.kafka)
+        if not any(route.is_exactly_once(resolved) for route in self.routes):
+            layers.refuse_transactional_id(resolved.kafka)
         return layers.with_client_id(resolved, self.name)
 
     def groups(self, resolved: layers.Config) -> dict[str, list[Route]]:
@@ -381,6 +388,8 @@ class App:
             for other in members:
                 route_checks.check_compatible(other, route, route.group or default)
             members.append(route)
+        for group, members in groups.items():
+            route_checks.check_one_guarantee(group, members, resolved)
         return groups
 
     def run(self) -> None:
@@ -500,6 +509,9 @@ class App:
         - "missing_topics": a text for each topic of a route (read, `publish`, `dead_letter`) that does not exist.
         - "login_failures": for each client whose last login failed, a text with the broker, the reason and the cure.
         - "authorization_failures": for each group that the App may not use, a text with the ACL that is missing.
+        - "transactions": for each group whose jobs are exactly once, a dict: group, transactional_id, state ("idle",
+        "committing", "failed"), committing_for (seconds, or None), committed and aborted (transactions), records,
+        staged_bytes, last_error (since the last commit, or None). See docs/transactions.md.
         - "counts": totals since the start: jobs, records, failures, dead_letters, expired, stalled.
         - "workers", "busy": worker threads, and how many of them run a job; "loop_jobs": jobs that have begun on the
           event

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from grete._native import Message, Messages
-from grete.errors import GreteError
+from grete.errors import GreteError, TransactionStateError
 
 if TYPE_CHECKING:
     import asyncio
@@ -107,6 +107,11 @@ class Consumer:
             raise GreteError(
                 "mark works inside of consume, where there are records to mark; "
                 'between two calls of consume only with offsets="manual", and only after the first one'
+            )
+        if sync and job.exactly_once:
+            raise TransactionStateError(
+                "mark(..., sync=True) would wait for the transaction that commits this job, which begins when the job "
+                "has ended: mark without sync=True"
             )
         count = job.mark(x, through)
         if sync:

@@ -16,17 +16,17 @@ from tests.kafka import KafkaCluster, eventually
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(90)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "transactions.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```python(?: [^\n]*)?\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 def prepared(kafka: KafkaCluster, block: str, prefix: str) -> str:
     """The block with this cluster, and names of its own."""
     text = block.replace("localhost:9092", kafka.bootstrap_servers)
-    return re.sub(r'"(payments|audit|orders|payments-1)"', rf'"{prefix}-\1"', text)
+    return re.sub(r'"(payments|audit|orders|orders\.dlq|database|payments-1)"', rf'"{prefix}-\1"', text)
 
 
 def test_every_block_is_run_here() -> None:
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 5
 
 
 def test_the_first_block(kafka: KafkaCluster, topic: str) -> None:
@@ -83,3 +83,33 @@ def test_the_messages_of_an_aborted_transaction_are_processed_again(kafka: Kafka
         names["pay"](messages, consumer, Once())
         assert committed(kafka, payments) == [b"paid %d" % index for index in range(3)]
         assert kafka.admin.committed(payments) == {(orders, 0): messages[-1].offset + 1}
+
+
+def test_an_app(kafka: KafkaCluster, topic: str) -> None:
+    for name in ("orders", "payments", "audit", "orders.dlq"):
+        kafka.create_topic(f"{topic}-{name}")
+    names: dict[str, Any] = {}
+    exec(prepared(kafka, BLOCKS[3], topic), names)
+    app: grete.App = names["app"]
+    stored: dict[str, int] = {}
+
+    class Database:
+        def execute(self, _statement: str, values: tuple[str]) -> None:
+            stored.setdefault(values[0], 1)
+
+    names["connection"] = Database()
+    once, names["app"] = app, grete.App(f"{topic}-effects")
+    exec(prepared(kafka, BLOCKS[4], topic), names)
+    settings = {"bootstrap.servers": kafka.bootstrap_servers}
+    with grete.client.Producer(settings) as producer:
+        producer.produce_many(
+            f"{topic}-orders", [b'{"customer": 3, "amount": %d}' % amount for amount in range(4)]
+        ).wait(30)
+    for one in (once, names["app"]):
+        one.override({}, settings)
+    with once.running(), names["app"].running():
+        eventually(lambda: len(committed(kafka, f"{topic}-payments")) == 4, 60, "the payments")
+        eventually(lambda: len(stored) == 4, 60, "the effects")
+    assert committed(kafka, f"{topic}-payments") == [b'{"paid":%d}' % amount for amount in range(4)]
+    assert committed(kafka, f"{topic}-audit") == [b"3 paid"] * 4
+    assert sorted(stored) == [f"{topic}-orders-0-{offset}" for offset in range(4)]

@@ -307,6 +307,15 @@ ROWS: list[tuple[str, list[Panel]]] = [
                 unit="ops",
             ),
             Panel(
+                "Transactions",
+                "A second, of exactly-once jobs. What was aborted is sent again; the log names the cause.",
+                (
+                    Query(rate("grete_transactions_total", "group"), "{{group}}"),
+                    Query(rate("grete_aborted_transactions_total", "group"), "{{group}} aborted"),
+                ),
+                unit="ops",
+            ),
+            Panel(
                 "Members",
                 "Partitions that each has, and members that have not got their place.",
                 (

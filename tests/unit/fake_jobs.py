@@ -36,6 +36,7 @@ class FakeJob:
     partition: int = 3
     attempt: int = 1
     lost: bool = False
+    exactly_once: bool = False
     messages: grete.Messages | None = None
     failure_history: tuple[int, str, str, int, int] | None = None
     failing: int | None = None

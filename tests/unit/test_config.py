@@ -164,7 +164,7 @@ def test_unknown_environment_variables_are_refused_with_their_name() -> None:
         grete.ConfigError, match=r"GRETE_RETRY: Grete has no setting \"retry\": it is a setting of a route"
     ):
         environment_layer({"GRETE_RETRY": "x"})
-    with pytest.raises(grete.NotSupportedError, match="transactional"):
+    with pytest.raises(grete.ConfigError, match="it is called exactly_once"):
         environment_layer({"GRETE_TRANSACTIONAL": "yes"})
     assert environment_layer({"PATH": "x", "GRETE_WORKERS": ""}).settings == {}
 
@@ -229,7 +229,7 @@ def test_an_apps_kafka_settings_serve_its_producer_too() -> None:
     with pytest.raises(grete.NotSupportedError, match=r"transactional\.id.*\(from code\)"):
         layers.refuse_transactional_id(resolved(kafka={**KAFKA, "transactional.id": "t"}).kafka)
     with pytest.raises(grete.NotSupportedError, match=r"only one producer at a time"):
-        grete.App("orders", kafka={**KAFKA, "transactional.id": "t"})
+        grete.App("orders", kafka={**KAFKA, "transactional.id": "t"}).settings()
 
 
 def test_an_app_refuses_a_transactional_id_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,7 +203,7 @@ def test_a_file_below_the_working_directory_is_named_from_there(monkeypatch: pyt
         (Orders, {"max_bytes": "16"}, "has no unit"),
         (Orders, {"stall_after": "0s"}, '"none" switches it off'),
         (Orders, {"loop": "uvloop"}, r"it is a setting of the App: grete\.App\(\.\.\., loop=\.\.\.\)"),
-        (Orders, {"transactional": True}, "transactional=True is not built yet"),
+        (Orders, {"transactional": True}, 'no setting "transactional": it is called exactly_once'),
         (charge, {"payload": "json"}, "the function takes Order: leave payload out, and Order is read from JSON"),
         (charge, {"payload": Invoice}, "payload=Invoice gives Invoice, and the function takes Order: name the type in"),
         (Orders, {"payload": "avro"}, 'the only format with a short name is "json"'),

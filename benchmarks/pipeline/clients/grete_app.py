@@ -1,4 +1,7 @@
-"""Grete: `function`, `generator`, `class`, `batch`, `async`, and `forward` (records unchanged)."""
+"""Grete: `function`, `generator`, `class`, `batch`, `async`, and `forward` (records unchanged).
+
+A style that ends with `+eos` is exactly once.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,14 @@ from benchmarks.pipeline.records import INVOICES, ORDERS, Invoice, Order, invoic
 
 
 def main() -> None:  # noqa: C901 (one branch for each style)
-    bootstrap, style = sys.argv[1:]
-    app = grete.App(f"pipeline-{style}", kafka={"bootstrap.servers": bootstrap}, max_messages=10_000)
+    bootstrap, whole = sys.argv[1:]
+    style, _, guarantee = whole.partition("+")
+    app = grete.App(
+        f"pipeline-{style}",
+        kafka={"bootstrap.servers": bootstrap},
+        max_messages=10_000,
+        exactly_once=guarantee == "eos",
+    )
     orders = app.topic(ORDERS, key=str, value=Order)
     invoices = app.topic(INVOICES, key=str, value=Invoice)
 

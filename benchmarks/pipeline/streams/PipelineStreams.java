@@ -6,7 +6,11 @@ import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Produced;
 
-/** Kafka Streams, at least once, its own defaults: PipelineStreams BOOTSTRAP STATE_DIRECTORY. Until it is killed. */
+/**
+ * Kafka Streams, its own defaults: PipelineStreams BOOTSTRAP STATE_DIRECTORY [GUARANTEE]. Until it is killed.
+ *
+ * <p>GUARANTEE is its setting processing.guarantee, such as exactly_once_v2.
+ */
 final class PipelineStreams {
     private PipelineStreams() {}
 
@@ -15,6 +19,9 @@ final class PipelineStreams {
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "kafka-streams");
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, words[0]);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, words[1]);
+        if (words.length > 2 && !words[2].isEmpty()) {
+            settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, words[2]);
+        }
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(Invoices.ORDERS, Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()))

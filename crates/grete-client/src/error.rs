@@ -260,6 +260,17 @@ pub enum ClientError {
         /// `buffer.memory` in bytes.
         limit: usize,
     },
+    /// The memory for records of exactly-once jobs is used up, and no commit makes room.
+    #[error(
+        "topic {topic:?}: no room for the record: running exactly-once jobs have staged {limit} bytes (buffer.memory), and \
+         only their end makes room; produce less in one job (max_messages), or raise buffer.memory"
+    )]
+    StagingFull {
+        /// Topic of the record.
+        topic: String,
+        /// `buffer.memory` in bytes.
+        limit: usize,
+    },
     /// A record is larger than the limits allow, so it can never be sent.
     #[error(
         "topic {topic:?}: a record of {bytes} bytes is above the {limit} that max.request.size and buffer.memory allow"

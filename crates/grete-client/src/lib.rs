@@ -44,7 +44,10 @@ pub use admin::{Admin, CallContext, GroupList, ItemResults, PartitionLag, ResetP
 pub use config::{
     AdminConfig, ConfigError, ConsumerConfig, ProducerConfig, SettingPairs, Settings, TokenSource, read_token,
 };
-pub use consumer::{Consumer, ConsumerNetStats, ConsumerStatistics, GroupMember, Membership, Route, Start};
+pub use consumer::{
+    Consumer, ConsumerNetStats, ConsumerStatistics, GroupMember, Membership, Route, Start, TransactionReport,
+    Transactional,
+};
 pub use dispatcher::{
     AsyncJobs, BlockingJob, Dispatcher, DispatcherSnapshot, EventLoopStatus, FailureReport, Job, JobCounts, JobToken,
     LaneReport, NextJob, Outcome, RunningJob, Settling, WaitMode, WorkerContext,
@@ -54,7 +57,8 @@ pub use grete_net::process::{is_subreaper, set_parent_death_signal};
 pub use grete_net::tls::Validity;
 pub use grete_proto::dispatch::{
     Concurrency, Decision, DecodedBatch, DurationHistogram, Failure, FailureHistory, FailureKind, Fenced, JobKind,
-    OffsetPolicy, PendingTimers, Pool, PooledColumns, RatePolicy, RetryPolicy, RouteConfig, RouteStats, StalledJob,
+    OffsetPolicy, PendingTimers, Pool, PooledColumns, RatePolicy, RetryPolicy, RouteConfig, RouteStats, StageError,
+    StalledJob,
 };
 pub use grete_proto::ids::TopicPartition;
 pub use grete_proto::producer as produce;

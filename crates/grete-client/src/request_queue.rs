@@ -124,6 +124,11 @@ impl<Q: CancellableRequest> RequestQueue<Q> {
         Some(Err(RequestAborted::Closed))
     }
 
+    /// Wakes the network thread.
+    pub(crate) fn wake(&self) {
+        self.waker.wake();
+    }
+
     // ---- the network thread's side
 
     pub(crate) fn drain(&self) -> Vec<Q> {

@@ -262,11 +262,12 @@ fn membership_problem<'a>(group: &'a GroupStatus, since: Duration, limits: &Limi
 }
 
 /// Returns the problem of a member that keeps its place while a broker refuses its login, or its requests for want of an
-/// ACL. Without a place, [`membership_problem`] says more.
+/// ACL, or while its transactions do not succeed. Without a place, [`membership_problem`] says more.
 fn refusal_problem(group: &GroupStatus) -> Option<Problem<'_>> {
     let login = group.login_failure.as_ref().map(|failure| ("login", failure));
-    let (reason, failure) =
-        login.or_else(|| group.authorization_failure.as_ref().map(|failure| ("authorization", failure)))?;
+    let authorization = || group.authorization_failure.as_ref().map(|failure| ("authorization", failure));
+    let transaction = || group.transaction_stall.as_ref().map(|stall| ("transaction", stall));
+    let (reason, failure) = login.or_else(authorization).or_else(transaction)?;
     let text = format!("{}: {failure}", name_of(group));
     Some(Problem { group: Some(group), ..Problem::new(reason, text) })
 }

@@ -196,6 +196,7 @@ mod tests {
                 connections: None,
                 login_failure: None,
                 authorization_failure: None,
+                transaction_stall: None,
             };
             report.groups = self.0.lock().expect("a lock").iter().map(group).collect();
         }

@@ -38,6 +38,7 @@ fn group(name: &str, state: &'static str, ready: bool) -> GroupStatus {
         connections: None,
         login_failure: None,
         authorization_failure: None,
+        transaction_stall: None,
     }
 }
 

@@ -45,6 +45,7 @@ fn group(name: &str) -> GroupStatus {
         connections: None,
         login_failure: None,
         authorization_failure: None,
+        transaction_stall: None,
     }
 }
 

@@ -141,6 +141,8 @@ fn full() -> Metrics {
             lost_partitions: Some(3),
             commits: Some(4),
             commit_failures: Some(5),
+            transactions: None,
+            aborted_transactions: None,
         }],
         clients: vec![ClientMetrics {
             client: "c".into(),

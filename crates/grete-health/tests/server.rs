@@ -69,6 +69,7 @@ fn well() -> Report {
         connections: None,
         login_failure: None,
         authorization_failure: None,
+        transaction_stall: None,
     };
     Report { ready: true, workers: 2, groups: vec![group], ..Report::default() }
 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use grete_client::{ClientError, Consumer, ConsumerConfig, SettingPairs, Settling, TopicPartition};
+use grete_client::{
+    ClientError, Consumer, ConsumerConfig, ProducerConfig, SettingPairs, Settling, TopicPartition, Transactional,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -55,23 +57,34 @@ impl Client {
 #[pymethods]
 impl Client {
     /// `config`: Kafka's settings as pairs. `routes` empty: a low-level consumer, without hooks.
-    /// `stop_on_failed_partition`: an unreadable partition of a route is an error of the dispatcher.
+    /// `stop_on_failed_partition`: an unreadable partition of a route is an error of the dispatcher. `transactional`: jobs
+    /// are exactly once; settings of the producer, and the interval of transactions in seconds.
     #[new]
-    #[pyo3(signature = (config, dispatcher, routes, *, stop_on_failed_partition=false))]
+    #[pyo3(signature = (config, dispatcher, routes, *, stop_on_failed_partition=false, transactional=None))]
     fn new(
         py: Python<'_>,
         config: Vec<(String, String)>,
         dispatcher: &Dispatcher,
         routes: Vec<PyRef<'_, Route>>,
         stop_on_failed_partition: bool,
+        transactional: Option<(Vec<(String, String)>, f64)>,
     ) -> PyResult<Self> {
         let config = SettingPairs::from(config);
         let mut config = ConsumerConfig::from_pairs(&config).map_err(errors::config)?;
         attach_tokens(py, &mut config)?;
+        let transactional = match transactional {
+            None => None,
+            Some((pairs, interval)) => {
+                let pairs = SettingPairs::from(pairs);
+                let mut producer = ProducerConfig::from_pairs(&pairs).map_err(errors::config)?;
+                attach_tokens(py, &mut producer)?;
+                Some(Transactional { producer, interval: timeout_or_forever(Some(interval))? })
+            }
+        };
         let routes = routes.iter().map(|route| route.get().clone()).collect::<Vec<_>>();
         let dispatcher = dispatcher.get()?;
         let consumer = py
-            .detach(|| Consumer::start_app(config, dispatcher, routes, stop_on_failed_partition))
+            .detach(|| Consumer::start_app(config, dispatcher, routes, stop_on_failed_partition, transactional))
             .map_err(errors::client)?;
         Ok(Self { inner: ForkGuarded::new(consumer) })
     }
@@ -219,6 +232,21 @@ impl Client {
     /// Returns the user as brokers name it, without `User:`; None: it is unknown.
     fn user(&self) -> PyResult<Option<String>> {
         Ok(self.inner.get()?.user().map(|user| user.to_string()))
+    }
+
+    /// Returns the state of the client's transactions by name; times in seconds; `None`: its jobs are at least once.
+    fn transactions<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(report) = self.inner.get()?.transactions() else { return Ok(None) };
+        let fields = PyDict::new(py);
+        fields.set_item("transactional_id", &*report.transactional_id)?;
+        fields.set_item("state", report.state)?;
+        fields.set_item("committing_for", report.committing_since.map(|since| since.elapsed().as_secs_f64()))?;
+        fields.set_item("committed", report.committed)?;
+        fields.set_item("aborted", report.aborted)?;
+        fields.set_item("records", report.records)?;
+        fields.set_item("staged_bytes", report.staged_bytes)?;
+        fields.set_item("last_error", report.last_error.as_deref())?;
+        Ok(Some(fields))
     }
 
     /// Returns counters by name.

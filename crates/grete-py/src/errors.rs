@@ -105,7 +105,7 @@ pub(crate) fn client(error: ClientError) -> PyErr {
         ClientError::NotAssigned { topic, partition, .. } => {
             new_error!("NotAssignedError", &message, topic, partition)
         }
-        ClientError::BufferFull { .. } => new_error!("BufferFullError", &message),
+        ClientError::BufferFull { .. } | ClientError::StagingFull { .. } => new_error!("BufferFullError", &message),
         ClientError::RecordTooLarge { topic, .. } => new_error!("RecordTooLargeError", &message, topic),
         ClientError::UnknownTopic { topic, partition, .. } => {
             new_error!("UnknownTopicError", &message, topic, partition)
@@ -331,4 +331,27 @@ pub(crate) fn all_or_first_error<T>(py: Python<'_>, results: Vec<Result<T, Clien
         }
     }
     first.map_or(Ok(values), Err)
+}
+
+/// Why a wait for a staged record is refused.
+const NO_WAIT: &str = "the records of an exactly-once job are sent when the job has ended, so a wait for one inside of the \
+     job would never end: do not wait, or produce with a grete.client.Producer of your own";
+
+/// Returns the error of a wait for a staged record.
+pub(crate) fn wait_refused() -> PyErr {
+    client(ClientError::TransactionState(NO_WAIT.to_owned()))
+}
+
+/// Returns the error of a record that belongs to no running job.
+pub(crate) fn no_job() -> PyErr {
+    client(ClientError::TransactionState(
+        "the producer of an exactly-once route works while a job of its consumer runs: produce in the handler, or with \
+         app.producer, whose records outside of jobs are in no transaction"
+            .to_owned(),
+    ))
+}
+
+/// Raises if the promise's records are staged and have no outcome yet.
+pub(crate) fn check_waitable(promise: &BatchPromise) -> PyResult<()> {
+    if promise.is_staged() && !promise.is_complete() { Err(wait_refused()) } else { Ok(()) }
 }

@@ -45,6 +45,27 @@ fn apps_keep_their_promises() {
     }
 }
 
+/// Seeds of exactly-once Apps that have failed once.
+const EXACTLY_ONCE_REGRESSIONS: [u64; 4] = [19, 82, 194, 2173];
+
+#[test]
+fn exactly_once_apps_have_each_result_once() {
+    if let Some(seed) = number("GRETE_SEED") {
+        let plan = Plan::draw_exactly_once(seed);
+        let report = simulate(&plan, true);
+        eprintln!("{plan:#?}\n{}", report.story);
+        assert_eq!(report.violation, None);
+        return;
+    }
+    for seed in EXACTLY_ONCE_REGRESSIONS.into_iter().chain(0..number("GRETE_SEEDS").unwrap_or(SEEDS)) {
+        let plan = Plan::draw_exactly_once(seed);
+        if let Some(violation) = violation_of(&plan) {
+            eprintln!("GRETE_SEED={seed} fails: {violation}");
+            report(&plan);
+        }
+    }
+}
+
 #[test]
 fn a_plan_has_one_outcome() {
     let plan = Plan::draw(7);

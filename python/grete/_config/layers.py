@@ -308,13 +308,15 @@ def check_kafka(config: Config) -> None:
 
 
 def refuse_transactional_id(kafka: Mapping[str, SettingValue]) -> None:
-    """Refuses `transactional.id` among the settings of an App: its nodes share them, and would fence each other."""
+    """Refuses `transactional.id` among the settings of an App without exactly-once routes: its nodes share them, and
+    would fence each other.
+    """
     given = kafka.get("transactional.id")
     if given is not None and given.value:
         raise NotSupportedError(
             f"transactional.id = {str(given.value)!r} is for a grete.client.Producer that you make: all nodes of an "
             "App share its settings, and only one producer at a time may use an id; leave it out of the App's "
-            f"settings (from {given.origin})",
+            f"settings (from {given.origin}), or make a route exactly_once, for which it is a prefix",
             setting="transactional.id",
             origin=given.origin,
         )
@@ -324,7 +326,6 @@ def check_code_kafka(layer: Layer) -> None:
     """Refuses Kafka settings of the code that are unknown, invalid, or not implemented, before the other layers are
     read.
     """
-    refuse_transactional_id(layer.kafka)
     kafka = {"bootstrap.servers": SettingValue("any:1", "default"), **layer.kafka}
     # The password may come from another layer: without a login, only the settings themselves are checked.
     if any(name.startswith(("sasl.", "ssl.", "security.")) for name in kafka):

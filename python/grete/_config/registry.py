@@ -91,6 +91,18 @@ SETTINGS: dict[str, Setting] = {
         "readyz",
         'which probes fail while a partition cannot be read: "readyz", "livez" (both) or "none"',
     ),
+    "exactly_once": Setting(
+        parsers.boolean,
+        False,
+        "whether what a job produces, and its offsets, become visible together, in a transaction: see "
+        "docs/transactions.md",
+    ),
+    "transaction_interval": Setting(
+        parsers.positive_seconds,
+        "100ms",
+        "with exactly_once: time from the first result that is not committed to its transaction",
+        unit="seconds",
+    ),
     "nodes": Setting(parsers.node_topics, None, "which nodes of a swarm process which topics; other topics: any node"),
 }
 
@@ -105,6 +117,7 @@ ROUTE_SETTINGS: dict[str, Setting] = {
         "partition",
         "what keeps its order: a partition, a key, or nothing",
     ),
+    "exactly_once": replace(SETTINGS["exactly_once"], parse=parsers.flag, default=None),
     "max_in_flight": Setting(
         parsers.uint32_count,
         _ROUTE_DEFAULTS["max_in_flight"],
@@ -143,10 +156,11 @@ ROUTE_SETTINGS: dict[str, Setting] = {
 }
 
 # Planned settings, refused by name until they are implemented.
-NOT_SUPPORTED = ("transactional",)
+NOT_SUPPORTED: tuple[str, ...] = ()
 
 # Settings that users look for under other names, with the right place.
 _HINTS = {
+    "transactional": "it is called exactly_once",
     "attempts": "it belongs to the retry policy: retry=grete.Retry(attempts=...)",
     "backoff": 'it belongs to the retry policy: retry=grete.Retry(backoff="200ms..30s")',
     "jitter": "it belongs to the retry policy: retry=grete.Retry(jitter=...)",

@@ -87,8 +87,9 @@ class Foreground:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _announce(self, broker: "Broker") -> None:
-        topics = ", ".join(f"{name} ({partitions})" for name, partitions in broker.topics().items())
-        lines = [f"brokers: {broker.bootstrap_servers}", f"topics:  {topics or 'none; other clients create those that they ask for'}"]
+        named = ", ".join(f"{name} ({partitions})" for name, partitions in broker.topics().items())
+        topics = named or "none; other clients create those that they ask for"
+        lines = [f"brokers: {broker.bootstrap_servers}", f"topics:  {topics}"]
         if broker.client_settings:
             lines.append("clients: " + " ".join(f"{name}={value}" for name, value in broker.client_settings.items()))
         if self._user is not None:

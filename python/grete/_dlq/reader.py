@@ -14,7 +14,12 @@ from grete.errors import TimeoutError, UnknownTopicError  # noqa: A004
 _POLL_TIMEOUT = 0.25
 # Settings of the consumer of `grete dlq`, whatever else is set. "earliest" skips records that were deleted meanwhile;
 # "latest" would skip all others.
-SETTINGS = {"auto.offset.reset": "earliest", "enable.auto.commit": "false"}
+SETTINGS = {
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": "false",
+    # Dead letters of exactly-once jobs are there with their transaction, and those of an aborted one are none.
+    "isolation.level": "read_committed",
+}
 
 
 @dataclass(frozen=True, slots=True)

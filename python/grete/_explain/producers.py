@@ -47,6 +47,14 @@ PRODUCERS: Mapping[str, Entry] = {
         "Correct the provider; the traceback shows the place. Jobs were not affected.",
         "the end of pool failed: OSError: [Errno 9] Bad file descriptor",
     ),
+    "transaction.aborted": Entry(
+        "A transaction of exactly-once jobs was aborted: a coordinator moved, the group has given partitions away, or "
+        "a broker has refused a record. Nothing of it is visible to readers of committed records.",
+        "One line needs no action: records and offsets are sent again. If the lines go on, remove the cause that they "
+        "name. A record that no broker takes fails its job, and goes to the dead letter topic.",
+        "a transaction was aborted: group payments refused the offsets of this member (ILLEGAL_GENERATION): ...; its "
+        "records and offsets are committed again",
+    ),
     "transaction.failed": Entry(
         "A record of the transaction was not delivered, or a broker refused a request: the transaction can only be "
         "aborted. Its block raises `TransactionAbortedError`.",

@@ -25,6 +25,7 @@ from grete._processing.main_loop import MainLoop
 from grete._processing.missing_topics import MissingTopics
 from grete._processing.shutdown import ShutdownSequence
 from grete._processing.signals import Signals, exit_on_deadline
+from grete._processing.transactional_id import FixedId, TransactionalId, claim_transactional_id
 from grete._routing import pinning
 from grete._routing.routes import Route
 from grete.client import Producer
@@ -41,6 +42,11 @@ if TYPE_CHECKING:
     from grete._processing.lifecycle_run import LifecycleRun
 
 logger = logging.getLogger("grete")
+
+TRANSACTIONAL_ID = "transactional.id"
+
+# `transaction.timeout.ms` of an App: a transaction is open only while it is being committed.
+_TRANSACTION_TIMEOUT_MS = "10000"
 
 
 class Runner:
@@ -83,7 +89,10 @@ class Runner:
         self._dispatcher = _native.Dispatcher(events=() if monitor is None else monitor.job_events)
         self._health: _native.Health | None = self._new_health()
         self._stop = _native.Shutdown(self._dispatcher, self._timeout)
-        self._shared_producer = SharedProducer(dict(config.kafka_pairs()), self._on_producer_created, monitor)
+        # Its records are in no transaction: those of exactly-once jobs have a producer of their group's client.
+        plain = {name: value for name, value in config.kafka_pairs() if name != TRANSACTIONAL_ID}
+        self._shared_producer = SharedProducer(plain, self._on_producer_created, monitor)
+        self._transactional_ids: list[TransactionalId | FixedId] = []
         self._log_event_handler = LogEventHandler(monitor)
         self._statistics_timer = StatisticsTimer(
             monitor, config["statistics_interval"], self._statistics_fields, self._stop.wake
@@ -143,7 +152,13 @@ class Runner:
             raise GreteError(f'App "{self._name}" does not run')
         missing = self._missing_topics.missing if self._missing_topics is not None else []
         found: dict[str, Any] = {"missing_topics": missing}
-        clients = [client.statistics() for client in dict(self._clients).values()]
+        by_group = dict(self._clients)
+        clients = [client.statistics() for client in by_group.values()]
+        found["transactions"] = [
+            {"group": group} | state
+            for group, client in by_group.items()
+            if (state := client.transactions()) is not None
+        ]
         for name in ("login_failure", "authorization_failure"):
             found[f"{name}s"] = [client[name] for client in clients if client[name]]
         return {"app": self._name, "node": self._node_id} | engine.statistics() | found
@@ -322,6 +337,8 @@ class Runner:
             self._main_loop.close()
             forks.unregister(self._main_loop)
             self._statistics_timer.close()
+            for claim in self._transactional_ids:
+                claim.release()
             # Reference cycles with workers and engine would keep descriptors until the next garbage collection.
             self._engine = self._log_event_handler.engine = self._log_event_handler.missing_topics = None
             self._clients = {}
@@ -334,13 +351,17 @@ class Runner:
 
     def _make_client(self, group: str, members: Sequence[Route]) -> _native.Client:
         overrides = {"group.id": group, "enable.auto.commit": "true", "queued_bytes": str(self._config["queued_bytes"])}
-        instance = self._config.instance_id(self._node_id)
+        own_instance = instance = self._config.instance_id(self._node_id)
         if instance is None and self._node is not None:
             instance = self._node.group_instance_id
         if instance is not None:
             overrides[INSTANCE] = instance
         budget = smallest(route.latency_budget(self._config) for route in members)
         overrides |= fetch_settings(budget, dict(self._config.kafka_pairs()))
+        transactional = None
+        if members[0].is_exactly_once(self._config):
+            overrides["isolation.level"] = "read_committed"
+            transactional = self._transactional(group, own_instance)
         pairs = self._config.kafka_pairs(overrides)
         route_configs = [route.to_native(self._config) for route in members]
         for route in members:
@@ -351,7 +372,20 @@ class Runner:
             self._dispatcher,
             route_configs,
             stop_on_failed_partition=self._config["on_failed_partition"] == "stop",
+            transactional=transactional,
         )
+
+    def _transactional(self, group: str, instance: str | None) -> tuple[list[tuple[str, str]], float]:
+        """Returns the settings of the producer of a group's transactions, and their interval in seconds."""
+        kafka = self._config.kafka
+        given = kafka.get(TRANSACTIONAL_ID)
+        explicit = given.value if given is not None and given.value else None
+        claim = claim_transactional_id(group, explicit, instance, self._node_id)
+        self._transactional_ids.append(claim)
+        overrides = {TRANSACTIONAL_ID: claim.text}
+        if "transaction.timeout.ms" not in kafka:
+            overrides["transaction.timeout.ms"] = _TRANSACTION_TIMEOUT_MS
+        return self._config.kafka_pairs(overrides), self._config["transaction_interval"]
 
     def _is_first_node_with(self, route: Route) -> bool:
         """Returns whether no node with a lower number runs the route: that node checks the route's topics."""

@@ -1,6 +1,6 @@
 """Checks of a route's settings: names and values, which of them contradict each other, and routes beside each other."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grete._config.latency import check_max_wait
@@ -11,6 +11,7 @@ from grete.errors import ConfigError, NotSupportedError
 from grete.topic import name_of
 
 if TYPE_CHECKING:
+    from grete._config.layers import Config
     from grete._routing.routes import Route
 
 
@@ -74,11 +75,37 @@ def check_compatible(one: "Route", other: "Route", group: str | None) -> None:
         )
 
 
+def check_one_guarantee(group: str, routes: "Sequence[Route]", config: "Config") -> None:
+    """Refuses a group of which only some routes are exactly once: the routes of a group commit together."""
+    wanted = [route for route in routes if route.is_exactly_once(config)]
+    if not wanted:
+        return
+    other = next((route for route in routes if not route.is_exactly_once(config)), None)
+    if other is not None:
+        raise ConfigError(
+            f'group "{group}" commits the offsets of all its routes together, and {wanted[0].name} is exactly once and '
+            f"{other.name} is not: give one of them another group=, or make both exactly_once",
+            setting="exactly_once",
+        )
+    for route in wanted:
+        check_exactly_once({"offsets": route.offsets, "offset_map": route.offset_map, "partitions": route.partitions})
+    level = config.kafka.get("isolation.level")
+    if level is not None and level.value != "read_committed":
+        raise ConfigError(
+            f"isolation.level = {level.value} (from {level.origin}): exactly_once reads committed records only; leave "
+            "it out",
+            setting="isolation.level",
+            origin=level.origin,
+        )
+
+
 def check_combinations(values: Mapping[str, Any], topics: tuple[str, ...], shape: HandlerSignature) -> None:
     """Refuses settings that are valid alone and contradict each other, or the handler."""
     _check_concurrency(values)
     _check_offsets(values, shape)
     _check_tick(values, shape)
+    if values.get("exactly_once"):
+        check_exactly_once(values)
     if "nodes" in values and isinstance(values.get("partitions"), Mapping):
         raise ConfigError("nodes= and partitions= both pin this route to nodes: leave nodes out", setting="nodes")
     if "delay" in values and "max_age" in values and values["max_age"] <= values["delay"]:
@@ -96,6 +123,35 @@ def check_combinations(values: Mapping[str, Any], topics: tuple[str, ...], shape
         raise ConfigError(
             "max_wait waits for more messages, and max_messages=1 wants no more: leave one of them out",
             setting="max_wait",
+        )
+
+
+def check_exactly_once(values: Mapping[str, Any]) -> None:
+    """Refuses settings that cannot work in transactions."""
+    offsets = values.get("offsets", "auto")
+    if offsets == "at_most_once":
+        raise ConfigError(
+            'exactly_once commits offsets with what the handler has produced, and offsets="at_most_once" commits them '
+            "before the handler runs: leave one of the two out",
+            setting="exactly_once",
+        )
+    if offsets == "manual":
+        raise ConfigError(
+            'exactly_once commits what a job has produced when the job ends, and with offsets="manual" its records may '
+            "be marked later: leave one of the two out",
+            setting="exactly_once",
+        )
+    if values.get("offset_map"):
+        raise ConfigError(
+            "exactly_once commits an offset with the results of all records before it, and offset_map is about records "
+            "behind it: leave offset_map out",
+            setting="exactly_once",
+        )
+    if values.get("partitions") is not None:
+        raise ConfigError(
+            "exactly_once needs the group's generations, which fence a process that was replaced, and partitions= "
+            "reads without them: leave one of the two out",
+            setting="exactly_once",
         )
 
 

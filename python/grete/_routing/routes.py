@@ -75,6 +75,7 @@ class Route:
     stall_after: float | None = None
     handler_timeout: float | None = None
     concurrency: str = "partition"
+    exactly_once: bool | None = None
     max_in_flight: int = 4096
     max_concurrency: int | None = None
     priority: int = 0
@@ -122,6 +123,11 @@ class Route:
             type_name(kind),
             fields={"handler": self.name, "type": type_name(kind)},
         )
+
+    def is_exactly_once(self, config: Config) -> bool:
+        """Returns whether what a job produces is committed with its offsets."""
+        wanted: bool = config["exactly_once"] if self.exactly_once is None else self.exactly_once
+        return wanted
 
     def decoders(self) -> Mapping[str, Decoder] | None:
         """Returns the decoders of values, by topic; None if values are not decoded."""

@@ -45,6 +45,8 @@ class AppSettings(TypedDict, total=False):
     probes: str | int
     on_failed_partition: Literal["wait", "stop"]
     failed_partition_probes: Literal["readyz", "livez", "none"]
+    exactly_once: bool
+    transaction_interval: str | float
     swarm: SwarmTable
     nodes: Mapping[int, Sequence[str]]
 
@@ -60,6 +62,7 @@ class RouteSettings(TypedDict, total=False):
     stall_after: str | float
     handler_timeout: str | float
     concurrency: Literal["partition", "key", "unordered"]
+    exactly_once: bool
     max_in_flight: int
     max_concurrency: int
     priority: int

@@ -381,8 +381,18 @@ PRODUCER = {
         (DEBUG,), "The producer received its producer id.", "producer_id: str, epoch: str"
     ),
     "produce.id_pending": EventSpec((INFO,), "InitProducerId has not succeeded yet; the producer retries."),
-    "transaction.committed": EventSpec((DEBUG,), "A transaction was committed."),
-    "transaction.aborted": EventSpec((DEBUG, INFO), "A transaction was aborted. INFO: not by its own producer's call."),
+    "transaction.committed": EventSpec(
+        (DEBUG,),
+        "A transaction was committed. With exactly-once jobs: how many records and partitions it had, and how long the "
+        "commit took.",
+        "records: int, partitions: int, seconds: float, transactional_id: str",
+    ),
+    "transaction.aborted": EventSpec(
+        (DEBUG, INFO, WARNING),
+        "A transaction was aborted. INFO: not by its own producer's call. WARNING: one of exactly-once jobs, whose "
+        "records are sent again.",
+        "cause: str, transactional_id: str",
+    ),
     "transaction.dropped": EventSpec(
         (DEBUG,), "Records that were not acknowledged end with their aborted transaction.", _BATCH_FIELDS
     ),

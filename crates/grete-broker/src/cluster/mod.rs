@@ -136,7 +136,10 @@ impl Cluster {
             clock_offset: 0,
             coordinator_shift: 0,
             fetch_sessions: BTreeMap::new(),
-            transactions: TransactionCoordinator::new(TransactionConfig::default()),
+            transactions: TransactionCoordinator::new(TransactionConfig {
+                version: config.release.transaction_version(),
+                ..TransactionConfig::default()
+            }),
             waiting_fetches: WaitingFetches::default(),
             request_log: RequestLog::new(config.max_logged_requests),
             effects: Effects::default(),

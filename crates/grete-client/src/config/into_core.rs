@@ -123,6 +123,7 @@ impl ConsumerConfig {
                 ..PositionConfig::default()
             },
             auto_commit: commits.then(|| ms("auto.commit.interval.ms")),
+            transactional: false,
             group,
             partition_recovery: None,
         })

@@ -9,6 +9,9 @@ use grete_proto::consumer::ConsumerEvent;
 use super::{Consumer, ConsumerInner};
 use crate::error::ClientError;
 
+/// Timeout of the close of the producer of transactions, after the last transaction has ended or was given up.
+const TRANSACTIONS_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
 impl Consumer {
     /// Commits processed offsets, leaves the group and ends the network thread. A low-level consumer without
     /// `enable.auto.commit` commits nothing here. A second call waits for the end of the first.
@@ -44,6 +47,9 @@ impl Consumer {
         // The core keeps the deadline; the margin allows for the scheduling of the network thread.
         let ended = shared.requests.wait_until_closed(timeout + Duration::from_secs(1), before_wait);
         shared.dispatcher.set_waker(shared.client, None);
+        if let Some(transactions) = &shared.transactions {
+            transactions.close(TRANSACTIONS_CLOSE_TIMEOUT);
+        }
         let thread = shared.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if !ended {
             return Err(self.timed_out("close", timeout));

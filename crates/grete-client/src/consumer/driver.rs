@@ -8,7 +8,7 @@ use grete_net::{NetEvent, Protocol, TransportAction};
 use grete_proto::consumer::{
     ConsumerAction, ConsumerCore, ConsumerEvent, ConsumerLogEvent, ConsumerReply, MembershipStatus,
 };
-use grete_proto::dispatch::{ClientId, Dispatch, LaneFailure, LaneId, LaneSpec, RouteConfig};
+use grete_proto::dispatch::{ClientId, Dispatch, LaneFailure, LaneId, LaneSpec, RouteConfig, TransactionDemand};
 use grete_proto::ids::PartitionHandle;
 use grete_proto::principal::Principal;
 use grete_proto::time::Nanos;
@@ -16,6 +16,7 @@ use grete_proto::time::Nanos;
 use super::Route;
 use super::membership::PublishedMembership;
 use super::statistics::ConsumerNetStats;
+use super::transactions::{Ended, GroupTransactions, Work};
 use crate::dispatcher::Dispatcher;
 use crate::dispatcher::lane_events;
 use crate::dispatcher::lane_events::LaneEventLog;
@@ -49,6 +50,8 @@ pub(crate) struct Driver {
     dispatcher: Dispatcher,
     client: ClientId,
     commands: Arc<RequestQueue<ConsumerEvent>>,
+    /// `None`: offsets are committed without transactions.
+    transactions: Option<Arc<GroupTransactions>>,
     counters: Arc<PublishedState>,
     /// Settings by topic.
     routes: HashMap<String, Arc<RouteConfig>>,
@@ -91,6 +94,7 @@ impl Driver {
             dispatcher,
             client,
             commands,
+            transactions: None,
             counters,
             routes: routes.iter().flat_map(by_topic).collect(),
             low_level_policy: Arc::new(RouteConfig::for_polling()),
@@ -117,12 +121,37 @@ impl Driver {
         Self { principal, ..self }
     }
 
+    /// Commits offsets in transactions.
+    pub(crate) fn with_transactions(self, transactions: Option<Arc<GroupTransactions>>) -> Self {
+        Self { transactions, ..self }
+    }
+
+    fn begin_transaction(&self, work: Work) {
+        if let Some(transactions) = &self.transactions {
+            let commands = Arc::clone(&self.commands);
+            transactions.begin(work, &move || commands.wake());
+        }
+    }
+
+    /// Handles the ends of transactions.
+    fn take_finished_transactions(&mut self, now: Nanos) {
+        let Some(transactions) = self.transactions.clone() else { return };
+        let commands = Arc::clone(&self.commands);
+        let wake = move || commands.wake();
+        for finished in transactions.take_finished() {
+            let Some(Ended { number, result, discarded }) = transactions.end(now, &finished, &wake) else { continue };
+            let event = ConsumerEvent::TransactionDone { number, result, discarded };
+            self.core.step(now, event, &mut self.core_actions);
+        }
+    }
+
     /// Processes what workers left in the outbox since the last step. Corrupt batches go before the bytes that they
     /// release. So a partition without queued bytes is one whose batches were all valid.
     fn drain_outbox(&mut self, now: Nanos) {
         let mut state = self.dispatcher.lock();
         let outbox = state.dispatch.take_outbox(self.client);
         state.dispatch.take_pending_wake(self.client);
+        let demand = state.dispatch.take_commit_demand(self.client);
         drop(state);
         let log_events =
             outbox.lane_events.iter().filter_map(|remark| self.lane_events.log_event(remark, now)).collect();
@@ -146,11 +175,17 @@ impl Driver {
             self.lane_events.forget(&drained.tp);
             self.core.step(now, ConsumerEvent::Drained(drained.handle, drained.commit), &mut self.core_actions);
         }
+        outbox.trials.into_iter().for_each(|trial| self.begin_transaction(Work::Trial(trial)));
+        if demand != TransactionDemand::Nothing {
+            let at_once = demand == TransactionDemand::AtOnce;
+            self.core.step(now, ConsumerEvent::CommitDue { at_once }, &mut self.core_actions);
+        }
     }
 
     /// Returns whether the outbox needs another pass now.
     fn needs_drain(&self) -> bool {
-        !self.finished && self.dispatcher.lock().dispatch.take_pending_wake(self.client)
+        let has_finished = self.transactions.as_ref().is_some_and(|transactions| transactions.has_finished());
+        !self.finished && (self.dispatcher.lock().dispatch.take_pending_wake(self.client) || has_finished)
     }
 
     fn publish_membership(&mut self) {
@@ -190,6 +225,11 @@ impl Driver {
                     ConsumerAction::CollectOffsets => {
                         let offsets = state.dispatch.take_committables(self.client, false);
                         self.core.step(now, ConsumerEvent::Commit { offsets, id: 0 }, &mut self.core_actions);
+                    }
+                    ConsumerAction::CommitTransaction { number, member, offsets } => {
+                        drop(state);
+                        self.begin_transaction(Work::Commit { number, member, offsets });
+                        state = dispatcher.lock();
                     }
                     ConsumerAction::Reply(id, reply) => self.commands.complete(id, reply),
                     ConsumerAction::LogEvent(notice) => {
@@ -322,6 +362,7 @@ impl Driver {
 
 impl Protocol for Driver {
     fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<TransportAction>) {
+        self.take_finished_transactions(now);
         self.drain_outbox(now);
         let event = match event {
             NetEvent::Connected(conn) => ConsumerEvent::Connected(conn),
@@ -341,6 +382,7 @@ impl Protocol for Driver {
         // worker may also have released memory before the dispatcher knew that a client waits for memory. No other
         // thread would wake this one.
         while self.needs_drain() {
+            self.take_finished_transactions(now);
             self.drain_outbox(now);
             self.core.step(now, ConsumerEvent::Tick, &mut self.core_actions);
             self.perform(now, actions);

@@ -4,6 +4,7 @@ mod close;
 mod driver;
 mod membership;
 mod statistics;
+mod transactions;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,9 +23,10 @@ use grete_proto::rng::Rng;
 
 pub use membership::{GroupMember, Membership};
 pub use statistics::{ConsumerNetStats, ConsumerStatistics};
+pub use transactions::TransactionReport;
 
 use crate::admin;
-use crate::config::ConsumerConfig;
+use crate::config::{ConsumerConfig, ProducerConfig};
 use crate::dispatcher::{Condition, Dispatcher, JobToken, LaneReport, Settling};
 use crate::error::{ClientError, Subject};
 use crate::log_messages;
@@ -34,6 +36,7 @@ use crate::thread_guard::spawn_network_thread;
 use crate::tls::tls_context;
 pub(crate) use driver::ConsumerThread;
 use driver::{Driver, PublishedState};
+use transactions::GroupTransactions;
 
 /// Maximum size of a response in bytes (a Fetch response may exceed `fetch.max.bytes` by one batch).
 const MAX_FRAME_BYTES: usize = 1 << 30;
@@ -76,6 +79,15 @@ pub struct Route {
     pub policy: Arc<RouteConfig>,
 }
 
+/// Transactions of a client whose jobs are exactly once.
+#[derive(Debug, Clone)]
+pub struct Transactional {
+    /// Settings of the producer, with its `transactional.id`.
+    pub producer: ProducerConfig,
+    /// Time from the first work that is not committed to its transaction.
+    pub interval: Duration,
+}
+
 /// Consumer handle. Clones share one client.
 #[derive(Clone)]
 pub struct Consumer {
@@ -90,6 +102,8 @@ struct ConsumerInner {
     auto_commit: bool,
     requests: Arc<RequestQueue<ConsumerEvent>>,
     published: Arc<PublishedState>,
+    /// `None`: jobs are at least once.
+    transactions: Option<Arc<GroupTransactions>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     closed: AtomicBool,
     /// Whether a static member leaves the group on close.
@@ -112,11 +126,11 @@ impl Consumer {
     /// # Errors
     /// Fails if the system has no thread, descriptor or random numbers left, or if the settings contradict each other.
     pub fn start(config: ConsumerConfig, dispatcher: &Dispatcher, routes: Vec<Route>) -> Result<Self, ClientError> {
-        Self::start_app(config, dispatcher, routes, false)
+        Self::start_app(config, dispatcher, routes, false, None)
     }
 
     /// Starts a client of an App: a partition that cannot be read recovers by itself if possible, or ends the App if
-    /// `stops`.
+    /// `stops`. `transactional`: its jobs are exactly once; `None`: at least once.
     ///
     /// # Errors
     /// The same as [`Consumer::start`].
@@ -125,6 +139,7 @@ impl Consumer {
         dispatcher: &Dispatcher,
         routes: Vec<Route>,
         stops: bool,
+        transactional: Option<Transactional>,
     ) -> Result<Self, ClientError> {
         dispatcher.check_fork()?;
         // An App commits the processed offsets of its handlers; a low-level consumer commits only with
@@ -132,10 +147,18 @@ impl Consumer {
         let commits = !routes.is_empty() || config.flag("enable.auto.commit");
         let mut core_config = config.to_core(commits)?;
         core_config.partition_recovery = (!routes.is_empty()).then(|| recovery_config(&routes));
+        if let Some(transactional) = &transactional {
+            core_config.transactional = true;
+            core_config.auto_commit = Some(u64::try_from(transactional.interval.as_nanos()).unwrap_or(u64::MAX));
+        }
         let core = ConsumerCore::new(core_config, Rng::new(random_seed()?));
         let log = dispatcher.clone();
         let tls = tls_context(&config, move |event| log.emit(vec![event]))?;
         let client = dispatcher.attach();
+        let transactions = transactional
+            .map(|transactional| GroupTransactions::start(transactional.producer, dispatcher, client))
+            .transpose()?
+            .map(Arc::new);
         for route in &routes {
             dispatcher.lock().dispatch.add_route(&route.policy);
         }
@@ -148,6 +171,7 @@ impl Consumer {
             requests = Some(Arc::clone(&shared));
             Driver::new(core, dispatcher.clone(), client, shared, counted, &routes, stops)
                 .of_principal(config.principal())
+                .with_transactions(transactions.clone())
         });
         let event_loop = event_loop.map_err(|e| ClientError::os("opening a poll descriptor", &e))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
@@ -161,6 +185,7 @@ impl Consumer {
                 auto_commit: commits,
                 requests,
                 published,
+                transactions,
                 thread: Mutex::new(Some(thread)),
                 closed: AtomicBool::new(false),
                 leave_on_close: AtomicBool::new(false),
@@ -429,6 +454,11 @@ impl Consumer {
             generation,
             instance: self.inner.config.instance_id().map(str::to_owned),
         }
+    }
+
+    /// Returns the state of the client's transactions; `None`: its jobs are at least once. Waits for no other thread.
+    pub fn transactions(&self) -> Option<TransactionReport> {
+        self.inner.transactions.as_ref().map(|transactions| transactions.report())
     }
 
     /// Waits until this client has its assignment and has processed it: each partition is read up to its offset in

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use grete_proto::dispatch::{
-    DecodedBatch, Failure, FailureHistory, JobKind, JobState, LaneId, Lease, Pool, RouteStats, UndeliveredOutput,
+    DecodedBatch, Failure, FailureHistory, JobKind, JobState, LaneId, Lease, Pool, RouteStats, StageResult,
+    UndeliveredOutput,
 };
-use grete_proto::producer::BatchPromise;
+use grete_proto::producer::{BatchPromise, StagedRecord, StagingBudget};
 
 /// Result of [`super::Dispatcher::next`].
 #[derive(Debug)]
@@ -102,6 +103,25 @@ impl JobToken {
     #[inline]
     pub fn produced(&self, receipt: &Arc<BatchPromise>, first: u32, count: u32, source: Option<i64>) {
         self.shared.on_produced(receipt, first, count, source);
+    }
+
+    /// Returns whether the job is exactly once: what it produces is staged.
+    #[inline]
+    pub fn is_exactly_once(&self) -> bool {
+        self.shared.is_exactly_once()
+    }
+
+    /// Returns the memory for staged records; `None`: the job is not exactly once.
+    pub fn staging_budget(&self) -> Option<&Arc<StagingBudget>> {
+        self.shared.staging_budget()
+    }
+
+    /// Stages a record: see [`JobState::stage`].
+    ///
+    /// # Errors
+    /// The record, and why it is not staged.
+    pub fn stage(&self, record: StagedRecord, promised: bool) -> StageResult {
+        self.shared.stage(record, promised)
     }
 
     /// Returns the batches with records that the job produced and that are not completed.

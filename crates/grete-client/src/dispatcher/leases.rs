@@ -116,6 +116,10 @@ impl Dispatcher {
         let LeasedJob { lease, ended: over } = state.leases.remove(&token.id)?;
         over.store(true, Ordering::Release);
         let decision = state.complete(now, token.id, lease, outcome);
+        // A failed job has freed what it had staged.
+        if let Some(word) = token.staging_budget().and_then(|budget| budget.take_waiters()) {
+            grete_net::futex::futex_wake_all(word);
+        }
         if token.pool == Pool::EventLoop
             && let Some(looping) = self.async_queue()
         {

@@ -89,6 +89,7 @@ impl Driver {
                         calls.complete(id, result);
                     }
                 }
+                ProducerAction::StagedCommitDone(id, result) => self.shared.staged_commits.complete(id, result),
                 ProducerAction::LogEvent(notice) => {
                     self.log_events.extend(log_messages::producer_event(&notice, &self.shared.principal));
                 }
@@ -119,6 +120,9 @@ impl Protocol for Driver {
                 if let Some(calls) = &self.shared.transactions {
                     for (id, call) in calls.take() {
                         self.core.step(now, ProducerEvent::Transaction(id, call), &mut self.core_actions);
+                    }
+                    for commit in self.shared.staged_commits.take() {
+                        self.core.step(now, ProducerEvent::CommitStaged(Box::new(commit)), &mut self.core_actions);
                     }
                 }
                 if let Some(deadline) = self.shared.take_close_deadline() {

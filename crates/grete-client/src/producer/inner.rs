@@ -14,6 +14,7 @@ use grete_sys::EventFd;
 
 use super::clock::CachedClock;
 use super::completion_queue::CompletionQueues;
+use super::staged_commits::StagedCommits;
 use super::statistics::Counters;
 use super::step_gate::StepGate;
 use super::transactions::TransactionCalls;
@@ -29,16 +30,22 @@ use crate::thread_guard::NetworkThreadOwner;
 const ENDED: u32 = 1;
 const LOG_EVENT: u32 = 2;
 
+/// Receiver of log events, called on the network thread under the lock of its loop.
+pub(crate) type LogForward = Box<dyn Fn(Vec<LogEvent>) + Send + Sync>;
+
 pub(super) struct ProducerInner {
     pub(super) accumulator: SharedAccumulator,
     futexes: Arc<WaiterFutexes>,
     pub(super) clock: CachedClock,
     pub(super) completion_queues: CompletionQueues,
     pub(super) log_events: LogEventQueue,
+    /// Takes log events in place of `log_events`.
+    forward: Option<LogForward>,
     pub(super) counters: Counters,
     pub(super) step_gate: StepGate,
     /// `None`: the producer has no `transactional.id`.
     pub(super) transactions: Option<TransactionCalls>,
+    pub(super) staged_commits: StagedCommits,
     /// Raised while a completion queue or a log event is pending.
     pub(super) wake_flag: Arc<WakeFlag>,
     /// True if `linger.ms` is 0.
@@ -70,6 +77,7 @@ impl ProducerInner {
         produce: &ProduceConfig,
         rng: Rng,
         log: Option<LogSink>,
+        forward: Option<LogForward>,
     ) -> Result<Self, ClientError> {
         let event = EventFd::new().map_err(|error| ClientError::os("opening an eventfd", &error))?;
         let accumulator = Accumulator::new(produce, rng);
@@ -80,9 +88,11 @@ impl ProducerInner {
             clock: CachedClock::new(),
             completion_queues: CompletionQueues::new(Arc::clone(&wake_flag)),
             log_events: LogEventQueue::new(event, log),
+            forward,
             counters: Counters::default(),
             step_gate: StepGate::default(),
             transactions: produce.transactional_id.is_some().then(TransactionCalls::default),
+            staged_commits: StagedCommits::default(),
             wake_flag,
             sends_at_once: produce.linger == 0,
             name: config.client_id().into(),
@@ -216,6 +226,9 @@ impl ProducerInner {
         if notices.is_empty() {
             return;
         }
+        if let Some(forward) = &self.forward {
+            return forward(notices);
+        }
         self.log_events.push(notices);
         self.wake_flag.raise();
         if self.log_events.has_pending() {
@@ -256,6 +269,7 @@ impl ProducerInner {
         self.wake_all();
         self.wake_batch_waiters();
         self.completion_queues.notify_closed();
+        self.staged_commits.close();
     }
 }
 

@@ -116,7 +116,7 @@ fn transaction_event(notice: &TransactionLogEvent) -> Option<LogEvent> {
 }
 
 /// Returns the error of a call about transactions.
-pub(super) fn transaction_error(error: &TransactionError, principal: &Principal) -> ClientError {
+pub(crate) fn transaction_error(error: &TransactionError, principal: &Principal) -> ClientError {
     let message = principal.in_text(&error.to_string());
     match error {
         TransactionError::Aborted(_) | TransactionError::Failed(_) => {

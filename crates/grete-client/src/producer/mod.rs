@@ -10,17 +10,17 @@ mod completion_queue;
 mod driver;
 mod inner;
 mod log_messages;
+mod sleep;
+mod staged_commits;
 mod statistics;
-mod step_gate;
 #[cfg(test)]
 mod tests;
 mod transactions;
 mod undelivered;
 mod wait;
-mod wait_outcome;
-mod wake_flag;
 
 use std::fmt;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -36,9 +36,12 @@ use grete_wire::error_code::ErrorCode;
 pub use clock::ClockReading;
 pub use close::CloseStatus;
 pub use completion_queue::CompletionQueue;
+pub(crate) use log_messages::transaction_error;
+use sleep::{step_gate, wait_outcome, wake_flag};
 pub use statistics::ProducerStatistics;
 pub use transactions::{PendingTransactionCall, TransactionStatus};
 pub use undelivered::Undelivered;
+
 pub use wait_outcome::WaitOutcome;
 
 use crate::config::ProducerConfig;
@@ -48,7 +51,7 @@ use crate::random_seed;
 use crate::thread_guard::spawn_network_thread;
 use crate::tls::tls_context;
 use driver::{Core, Driver};
-use inner::ProducerInner;
+use inner::{LogForward, ProducerInner};
 
 /// Maximum size of a response. Produce responses are small; Metadata responses grow with the cluster.
 const MAX_FRAME_BYTES: usize = 1 << 28;
@@ -99,9 +102,25 @@ impl Producer {
     /// # Errors
     /// Fails if the system has no thread, descriptor or random numbers left.
     pub fn start(config: &ProducerConfig, log: Option<LogSink>) -> Result<Self, ClientError> {
+        Self::start_with(config, log, None)
+    }
+
+    /// Starts a producer whose log events go to `forward`.
+    ///
+    /// # Errors
+    /// The same as [`Producer::start`].
+    pub(crate) fn start_forwarding(config: &ProducerConfig, forward: LogForward) -> Result<Self, ClientError> {
+        Self::start_with(config, None, Some(forward))
+    }
+
+    fn start_with(
+        config: &ProducerConfig,
+        log: Option<LogSink>,
+        forward: Option<LogForward>,
+    ) -> Result<Self, ClientError> {
         let mut rng = Rng::new(random_seed()?);
         let core_config = config.to_core();
-        let shared = Arc::new(ProducerInner::new(config, &core_config.produce, rng.split(), log)?);
+        let shared = Arc::new(ProducerInner::new(config, &core_config.produce, rng.split(), log, forward)?);
         let core = ProducerCore::new(core_config, Arc::clone(&shared.accumulator), rng);
         let log = Arc::clone(&shared);
         let tls = tls_context(config, move |event| log.emit(vec![event]))?;
@@ -125,7 +144,7 @@ impl Producer {
         let mut rng = Rng::new(random_seed()?);
         // Nothing is ever open to others, so tests have no transactions.
         let produce = ProduceConfig { transactional_id: None, ..config.to_core().produce };
-        let shared = Arc::new(ProducerInner::new(config, &produce, rng.split(), log)?);
+        let shared = Arc::new(ProducerInner::new(config, &produce, rng.split(), log, None)?);
         let core = MemoryCore::new(Arc::clone(&shared.accumulator), memory);
         let event_loop = new_loop(Core::Memory(Box::new(core)), &shared)?;
         Ok(Self::with_loop(shared, event_loop.handle(), Some(event_loop)))
@@ -310,6 +329,13 @@ impl Producer {
         self.inner.expedite_metadata(self.deadline(SHUTDOWN_METADATA_TIMEOUT));
         // The network thread learns of the earlier end of records that wait for metadata.
         self.wake_loop();
+    }
+
+    /// Sleeps until the word of [`grete_proto::producer::StagingBudget::await_room`] changes, or another event ends the
+    /// wait: check again.
+    #[must_use]
+    pub fn wait_for_room(&self, word: &AtomicU32, seen: u32, deadline: Deadline) -> WaitOutcome {
+        self.inner.wait_on_word(word, seen, Some(deadline))
     }
 
     /// Returns the error for a topic whose metadata is missing while the App stops.

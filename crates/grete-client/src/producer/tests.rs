@@ -22,7 +22,7 @@ fn config(pairs: &[(&str, &str)]) -> ProducerConfig {
 
 fn inner() -> Arc<ProducerInner> {
     let config = config(&[]);
-    Arc::new(ProducerInner::new(&config, &config.to_core().produce, Rng::new(1), None).expect("descriptors"))
+    Arc::new(ProducerInner::new(&config, &config.to_core().produce, Rng::new(1), None, None).expect("descriptors"))
 }
 
 fn receipt() -> Arc<BatchPromise> {
@@ -153,7 +153,8 @@ fn inner_with_sink() -> (Arc<ProducerInner>, std::sync::mpsc::Receiver<&'static 
         false
     });
     let config = config(&[]);
-    let shared = ProducerInner::new(&config, &config.to_core().produce, Rng::new(1), Some(log)).expect("descriptors");
+    let shared =
+        ProducerInner::new(&config, &config.to_core().produce, Rng::new(1), Some(log), None).expect("descriptors");
     (Arc::new(shared), receiver)
 }
 

@@ -161,6 +161,8 @@ impl MergeByName for GroupMetrics {
         merge_sum(&mut self.lost_partitions, more.lost_partitions);
         merge_sum(&mut self.commits, more.commits);
         merge_sum(&mut self.commit_failures, more.commit_failures);
+        merge_sum(&mut self.transactions, more.transactions);
+        merge_sum(&mut self.aborted_transactions, more.aborted_transactions);
     }
 }
 

@@ -96,6 +96,8 @@ descriptors! {
     LOST_PARTITIONS = Counter "grete_lost_partitions_total" ["group"] "Partitions that were lost without a revocation.";
     COMMITS = Counter "grete_commits_total" ["group"] "Offsets of partitions that the group's coordinator has stored.";
     COMMIT_FAILURES = Counter "grete_commit_failures_total" ["group"] "Offsets of partitions that could not be stored.";
+    TRANSACTIONS = Counter "grete_transactions_total" ["group"] "Transactions of exactly-once jobs that were committed.";
+    ABORTED_TRANSACTIONS = Counter "grete_aborted_transactions_total" ["group"] "Transactions of exactly-once jobs that were aborted, and sent again.";
 
     FETCHED_BYTES = Counter "grete_fetched_bytes_total" ["client"] "Bytes of records that were fetched, compressed as they came.";
     FETCHED_RECORDS = Counter "grete_fetched_records_total" ["client"] "Records that were fetched, as their batches say.";

@@ -106,6 +106,10 @@ pub struct GroupMetrics {
     pub commits: Option<u64>,
     /// Offsets that could not be committed.
     pub commit_failures: Option<u64>,
+    /// Transactions that were committed.
+    pub transactions: Option<u64>,
+    /// Transactions that were aborted.
+    pub aborted_transactions: Option<u64>,
 }
 
 /// Consumer client.

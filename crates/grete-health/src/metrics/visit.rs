@@ -126,6 +126,8 @@ fn groups(groups: &[GroupMetrics], sink: &mut dyn MetricVisitor) {
     each(c::LOST_PARTITIONS, |one| one.lost_partitions.map(Value::Count));
     each(c::COMMITS, |one| one.commits.map(Value::Count));
     each(c::COMMIT_FAILURES, |one| one.commit_failures.map(Value::Count));
+    each(c::TRANSACTIONS, |one| one.transactions.map(Value::Count));
+    each(c::ABORTED_TRANSACTIONS, |one| one.aborted_transactions.map(Value::Count));
 }
 
 fn clients(clients: &[ClientMetrics], sink: &mut dyn MetricVisitor) {

@@ -86,6 +86,8 @@ pub struct GroupStatus {
     pub login_failure: Option<Arc<str>>,
     /// ACL on the group that is missing, with the command that creates it; `None`: none is missing.
     pub authorization_failure: Option<Arc<str>>,
+    /// Commit of a transaction that has not succeeded for long, with its cause; `None`: commits go on.
+    pub transaction_stall: Option<Arc<str>>,
 }
 
 /// Topic that is needed and does not exist.

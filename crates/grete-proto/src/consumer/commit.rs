@@ -1,10 +1,10 @@
 //! Commits: periodic ones, those that users request, and the last one before leaving the group.
 
-use super::{ConsumerAction, ConsumerCore, ConsumerLogEvent, ConsumerReply};
+use super::{ConsumerAction, ConsumerCore, ConsumerLogEvent, ConsumerReply, StartOffset};
 use crate::dispatch::Committable;
 use crate::fetch::FetchEvent;
-use crate::group::{CommitError, CommitOffset, CommitOutcome, GroupEvent, GroupLogEvent};
-use crate::ids::PartitionHandle;
+use crate::group::{CommitError, CommitOffset, CommitOutcome, GroupEvent, GroupLogEvent, TransactionResult};
+use crate::ids::{PartitionHandle, TopicPartition};
 use crate::time::Nanos;
 
 /// First id of the client's own requests; smaller ids belong to users' requests.
@@ -13,6 +13,8 @@ const FIRST_INTERNAL_ID: u32 = 1 << 31;
 #[derive(Debug)]
 pub(super) struct CommitScheduler {
     interval: Option<Nanos>,
+    /// Commits are due only after `request`.
+    on_demand: bool,
     due: Option<Nanos>,
     next_internal: u32,
     /// Id of the last commit before leaving the group.
@@ -20,8 +22,8 @@ pub(super) struct CommitScheduler {
 }
 
 impl CommitScheduler {
-    pub(super) fn new(interval: Option<Nanos>) -> Self {
-        Self { interval, due: None, next_internal: FIRST_INTERNAL_ID, last: None }
+    pub(super) fn new(interval: Option<Nanos>, on_demand: bool) -> Self {
+        Self { interval, on_demand, due: None, next_internal: FIRST_INTERNAL_ID, last: None }
     }
 
     pub(super) fn internal_id(&mut self) -> u32 {
@@ -36,12 +38,22 @@ impl CommitScheduler {
     /// Returns whether offsets must be collected now. If so, the next interval starts.
     pub(super) fn poll_due(&mut self, now: Nanos) -> bool {
         let Some(interval) = self.interval else { return false };
+        if self.on_demand {
+            return self.due.take_if(|due| *due <= now).is_some();
+        }
         let due = *self.due.get_or_insert(now + interval);
         if due > now {
             return false;
         }
         self.due = Some(now + interval);
         true
+    }
+
+    /// Makes a commit due within the interval, or at once.
+    fn request(&mut self, now: Nanos, at_once: bool) {
+        let Some(interval) = self.interval.filter(|_| self.on_demand) else { return };
+        let due = if at_once { now } else { now + interval };
+        self.due = Some(self.due.map_or(due, |before| before.min(due)));
     }
 }
 
@@ -57,6 +69,29 @@ fn commit_failure(results: &[CommitOutcome]) -> Option<ConsumerAction> {
 }
 
 impl ConsumerCore {
+    pub(super) fn on_commit_due(&mut self, now: Nanos, at_once: bool, out: &mut Vec<ConsumerAction>) {
+        self.commits.request(now, at_once);
+        if self.commits.poll_due(now) {
+            out.push(ConsumerAction::CollectOffsets);
+        }
+    }
+
+    pub(super) fn on_transaction_done(
+        &mut self,
+        now: Nanos,
+        number: u32,
+        result: TransactionResult,
+        discarded: Vec<TopicPartition>,
+    ) {
+        if !discarded.is_empty() {
+            // First: the offsets must not be sent again.
+            self.discard_revoked(&discarded);
+            self.group(now, GroupEvent::Discard { tps: discarded.clone() });
+        }
+        self.group(now, GroupEvent::TransactionDone { number, result });
+        discarded.iter().for_each(|tp| self.seek(now, tp, StartOffset::Committed));
+    }
+
     pub(super) fn commit(&mut self, now: Nanos, offsets: Vec<Committable>, id: u32, out: &mut Vec<ConsumerAction>) {
         if offsets.is_empty() || self.group.is_none() {
             if id != 0 {

@@ -19,6 +19,9 @@ pub struct ConsumerCoreConfig {
     pub group: Option<GroupConfig>,
     /// `auto.commit.interval.ms`, in nanoseconds; `None`: only explicit commits.
     pub auto_commit: Option<Nanos>,
+    /// Whether offsets are committed in transactions. `auto_commit` is then the time from the first work that is not
+    /// committed to its transaction.
+    pub transactional: bool,
     /// Recovery of partitions that cannot be read. `None`: each error is reported once, and the partition stays stopped
     /// until a seek.
     pub partition_recovery: Option<PartitionRecovery>,

@@ -10,11 +10,12 @@ use crate::cluster::ClusterLogEvent;
 use crate::connection::CloseReason;
 use crate::dispatch::{Committable, OffsetMap};
 use crate::fetch::CompletedFetch;
-use crate::group::{CommitOutcome, GroupError, GroupLogEvent};
+use crate::group::{CommitOffset, CommitOutcome, GroupError, GroupLogEvent, TransactionResult};
 use crate::ids::{ConnId, PartitionHandle, TopicPartition};
 use crate::partition::error::PartitionError;
 use crate::partition::log_event::FetchLogEvent;
 use crate::position::StartPosition;
+use crate::producer::GroupMetadata;
 use crate::request::AddressFault;
 use crate::sasl::GssResult;
 use crate::time::Nanos;
@@ -115,6 +116,22 @@ pub enum ConsumerEvent {
     },
     /// A revoked lane has drained. It has this offset left to commit, if any.
     Drained(PartitionHandle, Option<Committable>),
+    /// There is something to commit: within the interval, or at once. Only with transactions.
+    CommitDue {
+        /// Whether the commit does not wait for the interval.
+        at_once: bool,
+    },
+    /// Result of a [`ConsumerAction::CommitTransaction`], after
+    /// [`Dispatch::end_transaction`](crate::dispatch::Dispatch::end_transaction). The partitions in `discarded` go on from
+    /// their committed offsets, and other offsets of theirs are not committed.
+    TransactionDone {
+        /// Number of the transaction.
+        number: u32,
+        /// Result.
+        result: TransactionResult,
+        /// Partitions whose work does not count.
+        discarded: Vec<TopicPartition>,
+    },
     /// Stop periodic commits, commit `offsets`, leave the group and end the fetch sessions.
     Close {
         /// Offsets of the last commit. `None`: commit nothing, not even the offsets of lanes that drain while closing.
@@ -180,6 +197,16 @@ pub enum ConsumerAction {
     Session(Option<Nanos>),
     /// Collect the offsets that have advanced and send [`ConsumerEvent::Commit`] with id 0.
     CollectOffsets,
+    /// Commit these offsets in a transaction, with the records that belong to them. Answer with
+    /// [`ConsumerEvent::TransactionDone`].
+    CommitTransaction {
+        /// Number of the transaction, from 1.
+        number: u32,
+        /// Member of the group.
+        member: Arc<GroupMetadata>,
+        /// Offsets, one for each partition.
+        offsets: Vec<CommitOffset>,
+    },
     /// The commit of these partitions failed.
     CommitFailed(Vec<TopicPartition>),
     /// Whether the fetcher waits for memory.

@@ -21,6 +21,7 @@ mod tests;
 mod unknown_partitions;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 pub use config::{ConsumerCoreConfig, PartitionRecovery};
 pub use event::{
@@ -36,6 +37,7 @@ use crate::ids::PartitionHandle;
 use crate::partition::error::PartitionError;
 use crate::partition::table::{FetchState, PartitionTable};
 use crate::position::{OffsetResolver, PositionAction, PositionEvent, StartPosition};
+use crate::producer::GroupMetadata;
 use crate::request::{Channel, Reply, RequestOwner};
 use crate::rng::Rng;
 use crate::time::{Nanos, earliest};
@@ -107,6 +109,7 @@ impl ConsumerCore {
         (config.fetch.fatal_retry_backoff_max, config.position.fatal_retry_backoff_max) = (retry_failed, retry_failed);
         if let Some(group) = &mut config.group {
             group.retry_authorization_failures = retry_failed.is_some();
+            group.transactional = config.transactional;
         }
         let mut fork = || Rng::new(rng.next_u64());
         Self {
@@ -116,7 +119,7 @@ impl ConsumerCore {
             positions: OffsetResolver::new(config.position.clone(), fork()),
             group: config.group.clone().map(|group| ConsumerGroup::new(group, fork())),
             queries: PendingQueries::new(&config, fork()),
-            commits: CommitScheduler::new(config.auto_commit),
+            commits: CommitScheduler::new(config.auto_commit, config.transactional),
             config,
             topics: assignment::MetadataTopics::default(),
             committed_positions: HashMap::new(),
@@ -183,6 +186,10 @@ impl ConsumerCore {
                 }
             }
             ConsumerEvent::Drained(slot, offset) => self.on_lane_drained(now, slot, offset),
+            ConsumerEvent::CommitDue { at_once } => self.on_commit_due(now, at_once, out),
+            ConsumerEvent::TransactionDone { number, result, discarded } => {
+                self.on_transaction_done(now, number, result, discarded);
+            }
             ConsumerEvent::Close { offsets, deadline, remain_in_group: keep_place } => {
                 self.remain_in_group = keep_place;
                 self.close(now, offsets, deadline, out);
@@ -450,6 +457,16 @@ impl ConsumerCore {
             GroupAction::RevocationExpired { tps, epoch } => self.on_revocation_expired(&tps, epoch, out),
             GroupAction::Lost { tps } => self.on_partitions_lost(now, &tps, out),
             GroupAction::CommitResult { id, results } => self.on_commit_result(now, id, results, out),
+            GroupAction::CommitTransaction { number, generation, member_id, offsets } => {
+                let group = self.config.group.as_ref();
+                let member = GroupMetadata {
+                    group_id: group.map(|group| Arc::clone(&group.group_id)).unwrap_or_default(),
+                    member_id: member_id.into(),
+                    generation,
+                    instance_id: group.and_then(|group| group.instance_id.clone()).filter(|_| generation >= 0),
+                };
+                out.push(ConsumerAction::CommitTransaction { number, member: Arc::new(member), offsets });
+            }
             GroupAction::Left => self.on_group_left(now, out),
             GroupAction::LogEvent(notice) => out.push(ConsumerAction::LogEvent(ConsumerLogEvent::Group(notice))),
             GroupAction::Fatal(error) => out.push(ConsumerAction::Fatal(ConsumerFatal::Group(error))),

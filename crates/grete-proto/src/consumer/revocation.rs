@@ -51,6 +51,13 @@ impl ConsumerCore {
         self.advance_revocations(now);
     }
 
+    /// Drops offsets of drained lanes that wait for other lanes of their revocation, because their work does not count.
+    pub(super) fn discard_revoked(&mut self, tps: &[TopicPartition]) {
+        for revocation in &mut self.revocations.open {
+            revocation.offsets.retain(|offset| !tps.contains(&offset.tp));
+        }
+    }
+
     /// Ends the revocation that waited for this commit, whatever the result: the next owner reads uncommitted records
     /// again.
     pub(super) fn on_revocation_committed(&mut self, now: Nanos, id: u32) {

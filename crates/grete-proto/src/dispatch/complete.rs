@@ -71,6 +71,8 @@ impl Dispatch {
             lane.rows.release_instance(lease.instance, &lease.policy);
         }
         lane.hooks.on_job_ended(now, kind, ran);
+        // Before the rows are taken: records belong to rows.
+        let staged = lease.shared.end_staging(matches!(finished, JobOutcome::Failed(_)), yielded);
         let mut ended = Completion { released: lease.release, ..Completion::default() };
         match kind {
             JobKind::Consume | JobKind::DeadLetter => {
@@ -105,6 +107,9 @@ impl Dispatch {
         if let Some(ms) = ended.due_in_ms {
             let wait = u64::try_from(ms.max(1)).unwrap_or(1).saturating_mul(MILLI);
             lane.fetch.set_not_before(now.saturating_add(wait));
+        }
+        if let Some(staged) = staged {
+            self.deposit(id, client, staged);
         }
         self.release_bytes(id, ended.released);
         if let Some((offset, error)) = ended.corrupt.take() {

@@ -14,6 +14,7 @@
 //! | `suspended_jobs` | jobs and marks that wait until the records that they produced are written |
 //! | `status`, `settled`, `outbox` | reports about lanes |
 //! | `event_loop_monitor` | reports about event loops |
+//! | `transaction` | exactly-once jobs: staged records, until they are committed with their offsets |
 //! | `lane` | fetched data, waiting rows, position and marks of a lane, and checks of which job may run |
 //! | `stats` | counters of routes |
 //! | `job` | jobs in flight and their limits (`table`), and the state that a job shares with its lane (`state`) |
@@ -59,11 +60,13 @@ mod suspended_jobs;
 mod take;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
 use std::collections::BTreeMap;
 
 pub use event_loop_monitor::{EventLoopCheck, EventLoopMonitor};
 pub use ids::{ClientId, LaneId, UnitId};
+pub use job::staging::{StageError, StageResult};
 pub use job::state::JobState;
 pub use job::table::StalledJob;
 pub use job::{InFlightJob, JobKind, JobOutcome};
@@ -72,7 +75,7 @@ pub use lease::{Lease, PrepareResult};
 pub use offset_map::{MAX_METADATA, OffsetMap};
 pub use offsets::job_outputs::UndeliveredOutput;
 pub use offsets::shared_tracker::{Fenced, MarkError};
-pub use outbox::{Committable, CorruptBatch, DrainedLane, LaneEvent, LaneEventKind, Outbox};
+pub use outbox::{Committable, CorruptBatch, DrainedLane, LaneEvent, LaneEventKind, Outbox, TrialRequest};
 pub use queue::timers::PendingTimers;
 pub use retry::failure::{Decision, Failure, FailureHistory, FailureKind};
 pub use route_config::{Concurrency, OffsetPolicy, Pool, RatePolicy, RetryPolicy, RouteConfig};
@@ -80,6 +83,7 @@ pub use rows::decoded_batch::{ColumnPool, DecodedBatch, PooledColumns};
 pub use stats::{DurationHistogram, RouteStats};
 pub use status::{LaneState, LaneStatus};
 pub use suspended_jobs::{DeliveryActions, FinishResult};
+pub use transaction::{TransactionDemand, TransactionEnd};
 
 use crate::rng::Rng;
 use crate::time::{Nanos, earliest};

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use super::ids::{ClientId, LaneId};
 use super::job::InFlightJob;
+use super::job::staging::JobStaging;
 use super::lane::{Lane, LaneFailure, LaneSpec, Phase};
 use super::offset_map::OffsetMap;
 use super::offsets::shared_tracker::Fenced;
 use super::outbox::{Committable, Outbox};
 use super::queue::ready_queue::{QueueEntry, ReadyKind};
 use super::route_config::Pool;
+use super::transaction::TransactionDemand;
+use super::transaction::output_store::OutputStore;
 use super::{Dispatch, Mode, get_mut};
 use crate::fetch::CompletedFetch;
 use crate::ids::{PartitionHandle, TopicPartition};
@@ -28,6 +31,16 @@ pub(super) struct ClientState {
     pub(super) wake_pending: bool,
     /// No job of the client passes a limit before this time; `None`: never.
     pub(super) next_stall_check: Option<Nanos>,
+    /// `Some`: jobs of the client are exactly once.
+    pub(super) outputs: Option<Box<OutputStore>>,
+    pub(super) commit_demand: TransactionDemand,
+}
+
+impl ClientState {
+    /// Returns the staging of a new job; `None`: jobs are not exactly once.
+    pub(super) fn new_staging(&self) -> Option<JobStaging> {
+        self.outputs.as_ref().map(|outputs| JobStaging::new(outputs.budget()))
+    }
 }
 
 impl Dispatch {
@@ -46,6 +59,9 @@ impl Dispatch {
         });
         let predecessor = predecessor.map(|lane| lane.id);
         let tally = self.stats.place(&spec.policy);
+        if let Some(outputs) = self.outputs_of(spec.client) {
+            outputs.add_lane(id, &spec.tp, spec.assignment_epoch);
+        }
         let mut lane = Lane::new(id, spec, tally, predecessor, self.now);
         if self.mode == Mode::Stopping {
             lane.phase = Phase::Finished;
@@ -113,6 +129,10 @@ impl Dispatch {
         }
         let Some(lane) = self.lane_mut(id) else { return };
         lane.start_at(offset, generation, committed, recovered_marks);
+        let client = lane.spec.client;
+        if let Some(outputs) = self.outputs_of(client) {
+            outputs.set_committed(id, committed.then_some(offset));
+        }
         self.enqueue(id, ReadyKind::LaneHook);
     }
 
@@ -126,9 +146,13 @@ impl Dispatch {
         }
         lane.phase = Phase::Leaving { lost };
         lane.offsets.tracker().set_leaving();
+        let client = lane.spec.client;
         if lost {
             // Another member may process the partition already.
             lane.offsets.tracker().fence();
+            if let Some(outputs) = self.outputs_of(client) {
+                outputs.drop_lane(id);
+            }
         }
         if !matches!(before, Phase::Leaving { .. }) {
             self.drop_rows(id);
@@ -149,7 +173,11 @@ impl Dispatch {
         let Some(lane) = self.lane_mut(id) else { return Vec::new() };
         lane.offsets.tracker().fence();
         lane.phase = Phase::Abandoned;
+        let client = lane.spec.client;
         let running: Vec<InFlightJob> = self.jobs.of_lane(id).cloned().collect();
+        if let Some(outputs) = self.outputs_of(client) {
+            outputs.drop_lane(id);
+        }
         self.drop_rows(id);
         // After `drop_rows`: the end of the last job may remove the lane.
         self.release_suspended(id);
@@ -173,6 +201,11 @@ impl Dispatch {
         lane.fetch.reset_position();
         lane.offsets.reset();
         lane.pauses.end();
+        let client = lane.spec.client;
+        if let Some(outputs) = self.outputs_of(client) {
+            outputs.on_reset(id);
+        }
+        let Some(lane) = self.lane_mut(id) else { return };
         // The records whose marks were dropped are read again, or the user has chosen to skip them.
         lane.failure.take_if(|failure| failure.reason == super::suspended_jobs::UNDELIVERED);
         // A lane that is leaving, lost or abandoned stays fenced.
@@ -257,6 +290,9 @@ impl Dispatch {
     /// Returns offsets that have grown since they were last returned; with `all`, unchanged offsets, too. Marks and
     /// reported progress of jobs in flight count.
     pub fn take_committables(&mut self, client: ClientId, all: bool) -> Vec<Committable> {
+        if self.outputs_of(client).is_some() {
+            return self.take_transactional(client, all);
+        }
         self.apply_progress(|running| running.client == client);
         let lanes = self.lanes.iter_mut().flatten().filter(|lane| lane.spec.client == client);
         lanes.filter_map(|lane| lane.take_committable(all)).collect()
@@ -270,7 +306,8 @@ impl Dispatch {
     pub fn committable(&mut self, id: LaneId) -> Result<Option<Committable>, Fenced> {
         self.apply_progress(|running| running.unit.lane == id);
         let lane = self.lane_mut(id).filter(|lane| !lane.offsets.tracker().is_fenced()).ok_or(Fenced)?;
-        Ok(lane.take_committable(true))
+        let (client, committable) = (lane.spec.client, lane.take_committable(true));
+        Ok(committable.and_then(|found| self.within_jobs(client, id, found, true)))
     }
 
     /// Records a failed commit: [`Dispatch::take_committables`] returns the offsets of these partitions again.
@@ -280,6 +317,7 @@ impl Dispatch {
                 lane.offsets.forget_committed();
             }
         }
+        self.on_transactional_commit_failed(client, tps);
     }
 
     /// Releases bytes of the partition `handle`.

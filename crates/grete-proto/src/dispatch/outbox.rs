@@ -7,6 +7,7 @@ use grete_wire::records::RecordError;
 use super::ids::LaneId;
 use super::route_config::RouteConfig;
 use crate::ids::{PartitionHandle, TopicPartition};
+use crate::producer::StagedOutputs;
 
 /// Results collected since the network thread last took the outbox.
 #[derive(Debug, Default)]
@@ -21,6 +22,17 @@ pub struct Outbox {
     pub corrupt: Vec<CorruptBatch>,
     /// Events of lanes for the log.
     pub lane_events: Vec<LaneEvent>,
+    /// Staged records of jobs that end after a trial.
+    pub trials: Vec<TrialRequest>,
+}
+
+/// Records whose trial a suspended job waits for; see [`Dispatch::end_trial`](super::Dispatch::end_trial).
+#[derive(Debug)]
+pub struct TrialRequest {
+    /// Number of the job.
+    pub job: u64,
+    /// Copies of the job's records.
+    pub outputs: Arc<StagedOutputs>,
 }
 
 /// Event of a lane for the log.

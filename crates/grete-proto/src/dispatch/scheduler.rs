@@ -32,7 +32,9 @@ impl Dispatch {
 
     /// Marks the records that these jobs have reported as progress. A lane that waited for such marks continues.
     pub(super) fn apply_progress(&mut self, of: impl Fn(&InFlightJob) -> bool) {
-        let resumed = self.jobs.all().filter(|running| of(running)).filter(|running| {
+        // What an exactly-once job has done counts at its end, with what it produced.
+        let counts = |running: &&InFlightJob| of(running) && !running.shared.is_exactly_once();
+        let resumed = self.jobs.all().filter(counts).filter(|running| {
             running.shared.apply_progress();
             running.shared.take_resumed()
         });
@@ -190,7 +192,8 @@ impl Dispatch {
         }
         match lane.phase {
             Phase::Leaving { lost } => {
-                let (client, drained) = (lane.spec.client, lane.drain_result(lost));
+                let (client, mut drained) = (lane.spec.client, lane.drain_result(lost));
+                self.end_transactional_lane(client, id, &mut drained);
                 if let Some(entry) = self.client_mut(client) {
                     entry.outbox.drained.push(drained);
                     entry.wake_pending = true;

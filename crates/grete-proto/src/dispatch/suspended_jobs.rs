@@ -18,10 +18,10 @@ use super::job::JobOutcome;
 use super::job::state::JobState;
 use super::lane::LaneFailure;
 use super::lease::Lease;
-use super::outbox::{LaneEvent, LaneEventKind};
+use super::outbox::{LaneEvent, LaneEventKind, TrialRequest};
 use super::retry::failure::{Decision, Failure, FailureKind};
 use super::route_config::Pool;
-use crate::producer::BatchPromise;
+use crate::producer::{BatchPromise, StagedOutputs};
 use crate::time::Nanos;
 
 /// Failure reason of a lane whose marks were dropped.
@@ -69,6 +69,8 @@ struct SuspendedJob {
     /// Number of the job's outputs. Outputs that a thread left behind by the job produces later are not waited for.
     outputs: u64,
     raised: bool,
+    /// The job waits for a trial of its staged records, and for no batch.
+    is_trial: bool,
 }
 
 #[derive(Debug)]
@@ -96,6 +98,13 @@ impl SuspendedJobs {
 impl Dispatch {
     /// Ends the handler's call. `job` is the caller's number for the job, never used twice.
     pub fn finish(&mut self, now: Nanos, job: u64, lease: Lease, finished: JobOutcome) -> FinishResult {
+        if matches!(finished, JobOutcome::Done)
+            && !lease.returned
+            && let Some(outputs) = self.trial_of(&lease)
+        {
+            self.suspend_for_trial(now, job, lease, outputs);
+            return FinishResult::Suspended;
+        }
         // The lease is large and nearly every job completes here, so it is moved once its way is known.
         if matches!(finished, JobOutcome::Done) && !lease.returned && awaits_outputs(&lease, false) {
             self.suspend(now, job, lease, false);
@@ -126,13 +135,57 @@ impl Dispatch {
         self.jobs.set_handled(lease.job, self.now);
         self.schedule_stall_check(&lease);
         self.suspended.outgoing.flush.extend(outputs.pending_batches());
-        self.suspended.jobs.insert(job, SuspendedJob { lease, outputs: count, raised });
+        self.suspended.jobs.insert(job, SuspendedJob { lease, outputs: count, raised, is_trial: false });
         self.poll_suspended(job, false);
+    }
+
+    /// Returns the staged records of a job that ends after a trial; `None`: it ends at once.
+    fn trial_of(&mut self, lease: &Lease) -> Option<StagedOutputs> {
+        let staging = lease.shared.staging().filter(|_| !lease.shared.is_fenced() && !lease.shared.has_yielded())?;
+        let (first, _) = lease.shared.offsets()?;
+        let needs_trial = self.outputs_of(lease.client)?.needs_trial(lease.lane, first);
+        needs_trial.then(|| staging.copies()).flatten()
+    }
+
+    fn suspend_for_trial(&mut self, now: Nanos, job: u64, lease: Lease, outputs: StagedOutputs) {
+        self.now = self.now.max(now);
+        self.jobs.set_handled(lease.job, self.now);
+        self.schedule_stall_check(&lease);
+        if let Some(entry) = self.client_mut(lease.client) {
+            entry.outbox.trials.push(TrialRequest { job, outputs: Arc::new(outputs) });
+            entry.wake_pending = true;
+        }
+        self.suspended.jobs.insert(job, SuspendedJob { lease, outputs: 0, raised: false, is_trial: true });
+    }
+
+    /// Completes a job that waits for a trial.
+    pub(super) fn end_suspended_trial(&mut self, job: u64, outcome: JobOutcome) {
+        if let Some(waiting) = self.suspended.jobs.remove(&job) {
+            self.complete(self.now, waiting.lease, outcome);
+        }
+    }
+
+    /// Hands a job that waits for a trial back to a worker, as failed.
+    pub(super) fn fail_suspended_trial(&mut self, job: u64, fail: impl FnOnce(&JobState)) {
+        let Some(waiting) = self.suspended.jobs.get(&job) else { return };
+        fail(&waiting.lease.shared);
+        let pool = waiting.lease.pool();
+        if let Some(back) = self.suspended.failed_jobs.get_mut(pool.index()) {
+            back.push_back(job);
+        }
     }
 
     /// Completes a suspended job, or hands it back to a worker, if its outputs are settled.
     fn poll_suspended(&mut self, job: u64, producer_closed: bool) {
         let Some(waiting) = self.suspended.jobs.get(&job) else { return };
+        if waiting.is_trial {
+            // A fenced job has nothing to wait for; the others wait for the end of the trial.
+            let fenced = waiting.lease.shared.is_fenced();
+            if fenced {
+                self.end_suspended_trial(job, JobOutcome::Done);
+            }
+            return;
+        }
         let shared = Arc::clone(&waiting.lease.shared);
         let next = shared.release_marks(producer_closed);
         let Some(outputs) = shared.outputs() else { return };
@@ -167,6 +220,11 @@ impl Dispatch {
         self.now = self.now.max(now);
         let waiting: Vec<BatchWaiters> = self.suspended.waiting.drain().map(|(_, waiting)| waiting).collect();
         waiting.into_iter().for_each(|waiting| self.resume_waiters(waiting, true));
+        let trials = self.suspended.jobs.iter().filter(|(_, job)| job.is_trial).map(|(id, _)| *id);
+        for job in trials.collect::<Vec<_>>() {
+            let later = Failure::new(FailureKind::RetryLater(0), "", "");
+            self.end_suspended_trial(job, JobOutcome::Failed(later));
+        }
         for pool in Pool::ALL {
             while let Some((_, lease)) = self.take_failed_job(pool) {
                 let failure = Failure::new(FailureKind::RetryLater(0), "", "");

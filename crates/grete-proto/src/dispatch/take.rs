@@ -6,6 +6,7 @@ use super::ids::UnitId;
 use super::job::state::JobState;
 use super::job::{InFlightJob, JobKind, PassedLimits};
 use super::lease::{Lease, PrepareResult};
+use super::network::ClientState;
 use super::outbox::{LaneEvent, LaneEventKind};
 use super::queue::ready_queue::{QueueEntry, ReadyKind};
 use super::retry::NextRun;
@@ -168,7 +169,8 @@ impl Dispatch {
         {
             route.jobs.on_job_started();
         }
-        let shared = Arc::new(JobState::new(lane.offsets.tracker(), &policy));
+        let staging = self.clients.get(lane.spec.client.0 as usize).and_then(ClientState::new_staging);
+        let shared = Arc::new(JobState::new(lane.offsets.tracker(), &policy, staging));
         let running = InFlightJob {
             client: lane.spec.client,
             tp: lane.spec.tp.clone(),

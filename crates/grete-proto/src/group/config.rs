@@ -34,6 +34,8 @@ pub struct GroupConfig {
     pub commit_timeout: Nanos,
     /// Whether a missing permission for a topic's offsets is retried, instead of failing the group.
     pub retry_authorization_failures: bool,
+    /// Whether offsets are committed in transactions, by [`super::GroupAction::CommitTransaction`].
+    pub transactional: bool,
 }
 
 impl GroupConfig {
@@ -51,6 +53,7 @@ impl GroupConfig {
             retry_backoff_max: SECOND,
             commit_timeout: 60 * SECOND,
             retry_authorization_failures: false,
+            transactional: false,
         }
     }
 

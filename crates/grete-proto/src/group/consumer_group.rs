@@ -109,6 +109,14 @@ impl ConsumerGroup {
                 self.shared.leaving = true;
                 self.committer.retry_now(now);
             }
+            GroupEvent::TransactionDone { number, result } => {
+                if let Some(stamp) = self.committer.in_flight_member(number) {
+                    let standing = self.standing_of(stamp);
+                    let mut ctx = context!(self, now, out);
+                    self.committer.on_transaction_done(&mut ctx, &self.reconciler, &result, standing);
+                }
+            }
+            GroupEvent::Discard { tps } => self.committer.discard(&mut context!(self, now, out), &tps),
             GroupEvent::Leave { deadline, remain_in_group: keep_place } => {
                 self.start_leave(now, deadline, keep_place, out)
             }
@@ -168,13 +176,18 @@ impl ConsumerGroup {
     }
 
     fn may_commit(&self) -> bool {
-        if self.member.is_active() { self.member.may_commit() } else { self.standalone }
+        if self.member.is_active() { self.member.may_commit() && self.may_transact() } else { self.standalone }
+    }
+
+    /// Returns whether the generation may be in a transaction, whose requests are repeated with it.
+    fn may_transact(&self) -> bool {
+        self.member.is_synced() || !self.shared.config.transactional
     }
 
     /// Returns the generation for commits: that of the membership, or -1 in standalone use.
     fn commit_generation(&self) -> Option<MemberGeneration> {
         if self.member.is_active() {
-            return self.member.commit_generation();
+            return self.member.commit_generation().filter(|_| self.may_transact());
         }
         self.standalone.then(|| MemberGeneration { generation: -1, member_id: String::new() })
     }
@@ -189,14 +202,20 @@ impl ConsumerGroup {
             return;
         }
         let Some(stamp) = self.committer.in_flight_member(token) else { return };
-        let standing = if stamp.generation < 0 {
+        let standing = self.standing_of(stamp);
+        let mut ctx = context!(self, now, out);
+        self.committer.on_reply(&mut ctx, &self.reconciler, &reply.result, standing);
+    }
+
+    /// Returns what a refused commit with this generation means.
+    fn standing_of(&self, stamp: &MemberGeneration) -> StaleCommitCause {
+        if stamp.generation < 0 {
             StaleCommitCause::Standalone
         } else if self.member.is_evicted_by(stamp) || !self.member.is_active() {
             StaleCommitCause::Evicted
         } else {
             StaleCommitCause::Rejoining
-        };
-        self.committer.on_reply(&mut ctx, &self.reconciler, &reply.result, standing);
+        }
     }
 
     /// Makes every state machine do what is due.

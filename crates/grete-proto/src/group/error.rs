@@ -98,6 +98,9 @@ pub enum CommitError {
     /// The coordinator no longer counts this member in.
     #[error("this member was removed from the group, and its partitions belong to other members: {0}")]
     Fenced(ErrorCode),
+    /// The work that belongs to the offset does not count: the records are processed again.
+    #[error("the work before the offset was discarded: its records are processed again")]
+    Discarded,
     /// A standalone consumer tried to commit in a group with members, where only members may commit.
     #[error(
         "the group has members, and only members may commit: give a consumer with manually assigned partitions its own \

@@ -52,6 +52,18 @@ pub enum GroupEvent {
     },
     /// The client closes: commits from now on are its last ones, and none of them waits for an ACL that is missing.
     Closing,
+    /// Result of a [`GroupAction::CommitTransaction`].
+    TransactionDone {
+        /// Number of the transaction.
+        number: u32,
+        /// Result.
+        result: TransactionResult,
+    },
+    /// The work on these partitions since their last commit does not count: their offsets must not be committed.
+    Discard {
+        /// Partitions.
+        tps: Vec<TopicPartition>,
+    },
     /// Revoke all partitions, commit the offsets that arrive until then, leave, and emit [`GroupAction::Left`] by
     /// `deadline`.
     Leave {
@@ -84,6 +96,19 @@ pub struct CommitOffset {
 impl CommitOffset {
     /// Id that marks a deleted topic, even if a new topic of the same name exists. No topic has this id.
     pub const DELETED_TOPIC: u128 = u128::MAX;
+}
+
+/// Result of a transaction with offsets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TransactionResult {
+    /// The offsets are committed.
+    Committed,
+    /// The transaction was aborted, because the group refused the offsets of this member.
+    MemberReplaced(ErrorCode),
+    /// The transaction was aborted: the offsets are committed again, in another one. With the cause.
+    Aborted(String),
+    /// No transaction can commit the offsets.
+    Failed(ErrorCode),
 }
 
 /// Result of a commit for one partition.
@@ -164,6 +189,18 @@ pub enum GroupAction {
     },
     /// The metadata is stale: the coordinator does not know a topic that the metadata contains.
     RefreshMetadata,
+    /// Commit these offsets, and the work that belongs to them, in a transaction. Answer with
+    /// [`GroupEvent::TransactionDone`].
+    CommitTransaction {
+        /// Number of the transaction, from 1.
+        number: u32,
+        /// Generation of the member; -1 outside the group.
+        generation: i32,
+        /// Id of the member; empty outside the group.
+        member_id: String,
+        /// Offsets, one for each partition.
+        offsets: Vec<CommitOffset>,
+    },
     /// Result of a commit.
     CommitResult {
         /// Request id of the commit; 0 for background commits.

@@ -40,4 +40,6 @@ pub use config::{GroupConfig, GroupConfigError};
 pub use consumer_group::ConsumerGroup;
 pub use context::TopicMetadataView;
 pub use error::{CommitError, GroupError};
-pub use event::{CommitOffset, CommitOutcome, GroupAction, GroupEvent, GroupLogEvent, GroupStats, LostReason};
+pub use event::{
+    CommitOffset, CommitOutcome, GroupAction, GroupEvent, GroupLogEvent, GroupStats, LostReason, TransactionResult,
+};

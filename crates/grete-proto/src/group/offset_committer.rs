@@ -16,7 +16,7 @@ use grete_wire::messages::{
 
 use super::context::{Context, CoordinatorRef, Effect, ErrorClass, TopicMetadataView};
 use super::error::{CommitError, GroupError};
-use super::event::{CommitOffset, CommitOutcome, GroupAction, GroupLogEvent};
+use super::event::{CommitOffset, CommitOutcome, GroupAction, GroupLogEvent, TransactionResult};
 use super::member::MemberGeneration;
 use super::reconciler::Reconciler;
 use crate::backoff::Backoff;
@@ -155,9 +155,12 @@ impl OffsetCommitter {
         }
         let (Some(located), Some(stamp)) = (ctx.coordinator, stamp) else { return };
         // A single topic without an id would send all topics by name. Topics without an id go with the next request.
-        let named = self.pending.values().all(|entry| entry.commit.topic_id == 0);
+        let named = ctx.config().transactional || self.pending.values().all(|entry| entry.commit.topic_id == 0);
         let now = self.pending.extract_if(.., |_, entry| named || entry.commit.topic_id != 0);
         let mut entries: BTreeMap<TopicPartition, PendingCommit> = now.collect();
+        if ctx.config().transactional {
+            return self.transact(ctx, located, stamp, entries);
+        }
         if self.omit_metadata {
             entries.values_mut().for_each(|entry| entry.commit.metadata.clear());
         }
@@ -192,6 +195,73 @@ impl OffsetCommitter {
         let request = Request::OffsetCommit(request);
         let token = ctx.send(Target::Node(located.node), Channel::Control, request, timeout);
         self.in_flight = Some(InFlight { token, coordinator: located, member: stamp, entries });
+    }
+
+    /// Asks for a transaction with the offsets. TxnOffsetCommit has them, with this generation of the member (KIP-447).
+    fn transact(
+        &mut self,
+        ctx: &mut Context<'_>,
+        coordinator: CoordinatorRef,
+        member: MemberGeneration,
+        entries: BTreeMap<TopicPartition, PendingCommit>,
+    ) {
+        let number = ctx.shared.next_token;
+        ctx.shared.next_token = number.wrapping_add(1).max(1);
+        let offsets = entries.values().map(|entry| entry.commit.clone()).collect();
+        let (generation, member_id) = (member.generation, member.member_id.clone());
+        ctx.actions.push(GroupAction::CommitTransaction { number, generation, member_id, offsets });
+        self.in_flight = Some(InFlight { token: number, coordinator, member, entries });
+    }
+
+    /// Handles the result of the transaction in flight.
+    pub fn on_transaction_done(
+        &mut self,
+        ctx: &mut Context<'_>,
+        reconciler: &Reconciler,
+        result: &TransactionResult,
+        standing: StaleCommitCause,
+    ) {
+        let Some(mut flight) = self.in_flight.take() else { return };
+        let lookup = flight.coordinator.lookup;
+        let mut done = Vec::new();
+        for (tp, entry) in std::mem::take(&mut flight.entries) {
+            let (outcome, error) = match result {
+                TransactionResult::Committed => {
+                    ctx.on_authorized();
+                    (Some(Ok(())), String::new())
+                }
+                TransactionResult::MemberReplaced(code) => {
+                    (partition_outcome(ctx, lookup, *code, standing, &tp), code.to_string())
+                }
+                TransactionResult::Aborted(cause) => (None, cause.clone()),
+                TransactionResult::Failed(code) => (Some(Err(CommitError::Refused(*code))), code.to_string()),
+            };
+            match outcome {
+                Some(outcome) => done.push((entry, outcome)),
+                None => {
+                    flight.entries.insert(tp, PendingCommit { last_error: error, ..entry });
+                }
+            }
+        }
+        if flight.entries.is_empty() {
+            self.backoff.reset();
+            self.retry_at = ctx.now;
+        } else {
+            self.retry_at = ctx.now + self.backoff.next_delay(&mut ctx.shared.rng);
+            self.requeue(flight.entries);
+        }
+        self.complete(ctx, done, &[]);
+        self.fail_revoked_and_expired(ctx, reconciler);
+    }
+
+    /// Fails the offsets of partitions whose work does not count. The transaction in flight has ended, and its result
+    /// follows.
+    pub fn discard(&mut self, ctx: &mut Context<'_>, tps: &[TopicPartition]) {
+        let in_flight = self.in_flight.as_mut().map(|flight| &mut flight.entries);
+        let gone = std::iter::once(&mut self.pending).chain(in_flight);
+        let gone = gone.flat_map(|entries| entries.extract_if(.., |tp, _| tps.contains(tp)));
+        let done: Vec<_> = gone.map(|(_, entry)| (entry, Err(CommitError::Discarded))).collect();
+        self.complete(ctx, done, &[]);
     }
 
     /// Returns the time at which a commit must be sent or failed; `None`: nothing is pending.
@@ -316,7 +386,7 @@ impl OffsetCommitter {
         for (entry, result) in done {
             match &result {
                 Ok(()) => self.stored += 1,
-                Err(CommitError::StaleAssignment) => {}
+                Err(CommitError::StaleAssignment | CommitError::Discarded) => {}
                 Err(_) => self.failed += 1,
             }
             let CommitOffset { tp, offset, .. } = entry.commit;
@@ -334,7 +404,7 @@ impl OffsetCommitter {
             // A stale background offset is normal after a rebalance.
             if let Err(error) = result
                 && background.len() > unattended
-                && error != CommitError::StaleAssignment
+                && !matches!(error, CommitError::StaleAssignment | CommitError::Discarded)
             {
                 // One line for all partitions that fail alike.
                 match failed.iter_mut().find(|(_, _, of, _)| *of == error) {

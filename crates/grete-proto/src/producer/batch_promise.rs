@@ -119,6 +119,8 @@ pub struct BatchPromise {
     assigned: OnceLock<AssignedPromises>,
     /// Transaction of the records; `None`: there is none.
     fate: Option<Arc<TransactionFate>>,
+    /// The records are staged: sent when their job has ended.
+    is_staged: bool,
 }
 
 impl BatchPromise {
@@ -139,7 +141,18 @@ impl BatchPromise {
             parts: Mutex::new(Vec::new()),
             assigned: OnceLock::new(),
             fate: None,
+            is_staged: false,
         }
+    }
+
+    /// Creates the promise of records that an exactly-once job stages.
+    pub(crate) fn staged(topic: Arc<str>) -> Self {
+        Self { is_staged: true, ..Self::unassigned(topic) }
+    }
+
+    /// Returns whether the records are staged: nothing sends them before their job has ended.
+    pub fn is_staged(&self) -> bool {
+        self.is_staged
     }
 
     /// Makes the records part of a transaction.

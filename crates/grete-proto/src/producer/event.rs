@@ -10,6 +10,7 @@ use crate::ids::ConnId;
 use crate::producer::batch_promise::BatchPromise;
 use crate::producer::error::FatalError;
 use crate::producer::sender::event::SenderLogEvent;
+use crate::producer::staged::{StagedCommit, StagedCommitResult};
 use crate::producer::transaction::{CallId, TransactionCall, TransactionError, TransactionLogEvent};
 use crate::sasl::GssResult;
 use crate::time::Nanos;
@@ -32,6 +33,9 @@ pub enum ProducerEvent {
     Drain,
     /// A call about transactions. `TransactionDone` with the same id follows. Requires a `transactional.id`.
     Transaction(CallId, TransactionCall),
+    /// Commit staged records and offsets in a transaction. `StagedCommitDone` follows, and no other commit of staged
+    /// records or call about transactions may come before. Requires a `transactional.id`.
+    CommitStaged(Box<StagedCommit>),
     /// Reject new records, send the pending ones, and drop what is left at the deadline. `Finished` follows.
     Close {
         /// Time at which the remaining batches are dropped.
@@ -54,6 +58,8 @@ pub enum ProducerAction {
     MetadataAvailable,
     /// Result of a call about transactions.
     TransactionDone(CallId, Result<(), TransactionError>),
+    /// Result of a [`StagedCommit`], by its id.
+    StagedCommitDone(u32, StagedCommitResult),
     /// An event to log.
     LogEvent(ProducerLogEvent),
     /// The producer has failed for good; all batches are completed.

@@ -20,6 +20,8 @@ mod error;
 mod event;
 mod memory;
 mod sender;
+mod staged;
+mod staged_run;
 #[cfg(test)]
 pub(crate) mod test_util;
 #[cfg(test)]
@@ -38,6 +40,8 @@ pub use event::{ProducerAction, ProducerEvent, ProducerLogEvent};
 pub use memory::{MemoryCore, MemoryLog, WrittenBatch};
 pub use sender::Sender;
 pub use sender::event::{DropReason, DroppedRecords, SenderAction, SenderEvent, SenderLogEvent, SenderStats};
+
+pub use staged::{RefusedRecord, StagedCommit, StagedCommitResult, StagedOutputs, StagedRecord, StagingBudget};
 
 use transaction_part::TransactionPart;
 
@@ -72,6 +76,8 @@ pub struct ProducerCore {
     finished: bool,
     /// `None`: the producer has no `transactional.id`.
     transaction: Option<Box<TransactionPart>>,
+    /// A run of staged records continues in this step.
+    staged_turn: bool,
     cluster_actions: Vec<ClusterAction>,
     produce_actions: Vec<SenderAction>,
 }
@@ -88,6 +94,7 @@ impl ProducerCore {
             todo: VecDeque::new(),
             metadata_changed: false,
             finished: false,
+            staged_turn: false,
             cluster_actions: Vec::new(),
             produce_actions: Vec::new(),
         }
@@ -119,6 +126,7 @@ impl ProducerCore {
                 }
             }
             ProducerEvent::Transaction(id, call) => self.step_transaction(now, TransactionEvent::Call(id, call)),
+            ProducerEvent::CommitStaged(commit) => self.begin_staged(now, *commit),
         }
         self.handle_actions(now, out);
         if self.transaction.as_ref().is_some_and(|part| part.may_finish(now)) {
@@ -137,6 +145,7 @@ impl ProducerCore {
                 None if std::mem::take(&mut self.metadata_changed) => {
                     self.step_sender(now, SenderEvent::MetadataChanged)
                 }
+                None if std::mem::take(&mut self.staged_turn) => self.continue_staged(now),
                 None if self.is_settled_awaited() && self.sender.is_settled() => {
                     let gap = self.sender.has_sequence_gap();
                     self.step_transaction(now, TransactionEvent::Settled { gap });
@@ -211,15 +220,24 @@ impl ProducerCore {
             }
             SenderAction::Cluster(event) => self.cluster(now, event),
             SenderAction::Completed(receipt) => out.push(ProducerAction::Completed(receipt)),
-            SenderAction::MemoryAvailable => out.push(ProducerAction::MemoryAvailable),
-            SenderAction::FlushCompleted => out.push(ProducerAction::FlushCompleted),
+            SenderAction::MemoryAvailable => {
+                self.staged_turn |= self.has_staged_run();
+                out.push(ProducerAction::MemoryAvailable);
+            }
+            SenderAction::FlushCompleted => {
+                self.staged_turn |= self.has_staged_run();
+                out.push(ProducerAction::FlushCompleted);
+            }
             SenderAction::MetadataAvailable => out.push(ProducerAction::MetadataAvailable),
             SenderAction::PartitionsWanted(partitions) => {
                 self.step_transaction(now, TransactionEvent::PartitionsWanted(partitions));
             }
             SenderAction::BatchFailed(cause) => self.step_transaction(now, TransactionEvent::BatchFailed(cause)),
             SenderAction::LogEvent(notice) => out.push(ProducerAction::LogEvent(ProducerLogEvent::Sender(notice))),
-            SenderAction::Fatal(error) => out.push(ProducerAction::Fatal(error)),
+            SenderAction::Fatal(error) => {
+                self.fail_staged(&TransactionError::Closed, out);
+                out.push(ProducerAction::Fatal(error));
+            }
             SenderAction::Finished => match &mut self.transaction {
                 // The transaction ends first.
                 Some(part) => part.is_sender_finished = true,

@@ -7,8 +7,11 @@ use super::config::ProduceConfig;
 use super::error::FatalError;
 use super::event::{ProducerAction, ProducerLogEvent};
 use super::sender::event::SenderEvent;
+use super::staged::StagedCommitResult;
+use super::staged_run::{FIRST_STAGED_CALL, StagedRun};
 use super::transaction::{
-    TransactionAction, TransactionCause, TransactionError, TransactionEvent, TransactionGate, TransactionManager,
+    CallId, TransactionAction, TransactionCause, TransactionError, TransactionEvent, TransactionGate,
+    TransactionManager,
 };
 use super::{ProducerCore, Todo};
 use crate::cluster::ClusterEvent;
@@ -25,6 +28,9 @@ pub(super) struct TransactionPart {
     pub is_sender_finished: bool,
     /// Time at which the close gives the transaction up.
     pub close_deadline: Option<Nanos>,
+    /// Commit of staged records in progress.
+    pub run: Option<StagedRun>,
+    next_call: CallId,
     actions: Vec<TransactionAction>,
 }
 
@@ -35,8 +41,16 @@ impl TransactionPart {
             version: 0,
             is_sender_finished: false,
             close_deadline: None,
+            run: None,
+            next_call: FIRST_STAGED_CALL,
             actions: Vec::new(),
         }
+    }
+
+    /// Returns an id for a call of a run.
+    pub fn next_staged_call(&mut self) -> CallId {
+        self.next_call = self.next_call.wrapping_add(1).max(FIRST_STAGED_CALL);
+        self.next_call
     }
 
     pub fn deadline(&self) -> Option<Nanos> {
@@ -54,6 +68,17 @@ impl TransactionPart {
 impl ProducerCore {
     pub(super) fn is_settled_awaited(&self) -> bool {
         self.transaction.as_ref().is_some_and(|part| part.manager.awaits_settled())
+    }
+
+    pub(super) fn has_staged_run(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|part| part.run.is_some())
+    }
+
+    /// Ends a run whose producer has failed. (A call of the run that waits has its result before.)
+    pub(super) fn fail_staged(&mut self, error: &TransactionError, out: &mut Vec<ProducerAction>) {
+        if let Some(run) = self.transaction.as_mut().and_then(|part| part.run.take()) {
+            out.push(ProducerAction::StagedCommitDone(run.id(), StagedCommitResult::Failed(error.clone())));
+        }
     }
 
     /// Steps the transaction manager, if there is one.
@@ -98,6 +123,9 @@ impl ProducerCore {
                 lock(&self.accumulator).flush();
                 self.step_sender(now, SenderEvent::Drain);
             }
+            TransactionAction::Done(id, result) if id >= FIRST_STAGED_CALL => {
+                self.on_staged_call(now, id, result, out);
+            }
             TransactionAction::Done(id, result) => out.push(ProducerAction::TransactionDone(id, result)),
             TransactionAction::LogEvent(notice) => {
                 out.push(ProducerAction::LogEvent(ProducerLogEvent::Transaction(notice)));
@@ -108,6 +136,7 @@ impl ProducerCore {
                     let cause = Arc::new(TransactionCause::ProducerFailed(Box::new(error.clone())));
                     lock(&self.accumulator).abort_transaction(&cause);
                 }
+                self.fail_staged(&error, out);
                 self.step_sender(now, SenderEvent::Fatal(FatalError::Transaction(Box::new(error))));
             }
         }

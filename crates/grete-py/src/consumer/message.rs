@@ -93,6 +93,13 @@ impl Message {
         self.job_batch().offset_at(self.row())
     }
 
+    /// Topic, partition and offset, as "orders-3-42": the same in each run of the record. For idempotency keys.
+    #[getter]
+    fn id(&self, py: Python<'_>) -> String {
+        let rows = self.job_batch();
+        format!("{}-{}-{}", rows.topic.bind(py), rows.partition, self.offset())
+    }
+
     /// Milliseconds since 1970 UTC (the producer's time, or the broker's if the topic says so); -1: none.
     #[getter]
     fn timestamp(&self) -> i64 {

@@ -16,7 +16,7 @@ use crate::dispatch::published_rows::Publication;
 use crate::errors;
 use crate::ffi::cpython;
 use crate::ffi::fork_guarded::ForkGuarded;
-use crate::producer::Producer;
+use crate::producer::{Delivery, ProduceArgs, Producer};
 
 /// Number of rows between two checks for signals and for other threads that wait for the GIL. A Python function makes
 /// these checks at each call.
@@ -323,6 +323,28 @@ impl Job {
     /// Raises `TimeoutError`.
     fn await_outputs(&self, py: Python<'_>, producer: &Producer, timeout: f64) -> PyResult<()> {
         producer.await_batches(py, &self.token()?.unsettled_batches(), parse_timeout(Some(timeout))?)
+    }
+
+    /// Whether the job is exactly once: what it produces is staged until its end.
+    #[getter]
+    fn exactly_once(&self) -> PyResult<bool> {
+        Ok(self.token()?.is_exactly_once())
+    }
+
+    /// Stages a record in an exactly-once job, for code that runs the job and is no handler. Returns its delivery.
+    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (producer, topic, value, *, key=None, headers=None, timestamp=None))]
+    fn stage<'py>(
+        &self,
+        producer: &Bound<'py, Producer>,
+        topic: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        key: Option<&Bound<'py, PyAny>>,
+        headers: Option<&Bound<'py, PyAny>>,
+        timestamp: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Delivery>> {
+        let given = ProduceArgs { topic, value, key, headers, partition: None, timestamp };
+        Producer::stage(producer, self.token()?, &given)
     }
 
     /// Number of produced records that were not settled when the dispatcher last checked.

@@ -8,6 +8,7 @@ use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 use crate::consumer::message::Message;
 use crate::convert::parse_timeout;
 use crate::dispatch::job::Job;
+use crate::errors::{no_job, wait_refused};
 use crate::producer::{Deliveries, Delivery, ProduceArgs, Producer};
 
 /// Producer that adds its records to the outputs of the running job, by `grete_proto::dispatch::JobState::on_produced`.
@@ -16,6 +17,8 @@ pub(crate) struct JobProducer {
     producer: Py<Producer>,
     /// Consumer instance with the running job in `_job`. Weak, because the instance keeps this object.
     consumer: Py<PyWeakrefReference>,
+    /// Whether the records are staged in the job.
+    exactly_once: bool,
 }
 
 impl JobProducer {
@@ -24,6 +27,11 @@ impl JobProducer {
         let Some(consumer) = self.consumer.bind(py).upgrade() else { return Ok(None) };
         let job = consumer.getattr(intern!(py, "_job"))?;
         Ok(job.cast_into::<Job>().ok())
+    }
+
+    /// Returns the job that stages records. Raises `TransactionStateError` if no job runs.
+    fn staging_job<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Job>> {
+        self.job(py)?.ok_or_else(no_job)
     }
 
     fn add_output(&self, py: Python<'_>, delivery: &Delivery) -> PyResult<()> {
@@ -44,11 +52,35 @@ impl JobProducer {
 
 #[pymethods]
 impl JobProducer {
-    /// `consumer`: the instance whose `_job` is the running job.
+    /// `consumer`: the instance whose `_job` is the running job. `exactly_once`: whether its jobs are.
     #[new]
-    fn new(producer: &Bound<'_, Producer>, consumer: &Bound<'_, PyAny>) -> PyResult<Self> {
+    #[pyo3(signature = (producer, consumer, exactly_once=false))]
+    fn new(producer: &Bound<'_, Producer>, consumer: &Bound<'_, PyAny>, exactly_once: bool) -> PyResult<Self> {
         let consumer = PyWeakrefReference::new(consumer)?.unbind();
-        Ok(Self { producer: producer.clone().unbind(), consumer })
+        Ok(Self { producer: producer.clone().unbind(), consumer, exactly_once })
+    }
+
+    /// Whether the records of a job are staged, and committed with its offsets.
+    #[getter]
+    fn _exactly_once(&self) -> bool {
+        self.exactly_once
+    }
+
+    /// Stages a record in the running job.
+    #[pyo3(signature = (topic, value, key, headers, partition, timestamp))]
+    #[allow(clippy::too_many_arguments)]
+    fn _stage<'py>(
+        &self,
+        topic: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        key: Option<&Bound<'py, PyAny>>,
+        headers: Option<&Bound<'py, PyAny>>,
+        partition: Option<&Bound<'py, PyAny>>,
+        timestamp: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Delivery>> {
+        let py = topic.py();
+        let args = ProduceArgs { topic, value, key, headers, partition, timestamp };
+        Producer::stage(self.producer.bind(py), self.staging_job(py)?.get().token()?, &args)
     }
 
     /// Same as `Producer.produce`; the job's offsets wait for the record.
@@ -65,6 +97,12 @@ impl JobProducer {
         on_delivery: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Delivery>> {
         let py = topic.py();
+        if self.exactly_once {
+            if on_delivery.is_some() {
+                return Err(wait_refused());
+            }
+            return self._stage(topic, value, key, headers, partition, timestamp);
+        }
         let producer = self.producer.bind(py);
         let delivery = Producer::produce(producer, topic, value, key, headers, partition, timestamp, on_delivery)?;
         self.add_output(py, delivery.get())?;
@@ -85,6 +123,9 @@ impl JobProducer {
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, Delivery>> {
         let (py, timeout) = (topic.py(), parse_timeout(timeout)?);
+        if self.exactly_once {
+            return Err(wait_refused());
+        }
         let args = ProduceArgs { topic, value, key, headers, partition, timestamp };
         let (delivery, _) = Producer::append(self.producer.bind(py), &args)?;
         self.add_output(py, delivery.get())?;
@@ -105,6 +146,11 @@ impl JobProducer {
         timestamp: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Deliveries> {
         let py = topic.py();
+        if self.exactly_once {
+            let job = self.staging_job(py)?;
+            let (producer, token) = (self.producer.bind(py), job.get().token()?);
+            return Producer::stage_many(producer, token, topic, records, key, keys, partition, timestamp);
+        }
         match Producer::produce_many(self.producer.bind(py), topic, records, key, keys, partition, timestamp) {
             Ok(deliveries) => {
                 self.add_outputs(py, &deliveries)?;
@@ -126,6 +172,11 @@ impl JobProducer {
     /// no `Delivery`.
     fn _publish(&self, topic: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, message: &Message) -> PyResult<()> {
         let py = topic.py();
+        if self.exactly_once {
+            let job = self.staging_job(py)?;
+            let (producer, token) = (self.producer.bind(py), job.get().token()?);
+            return Producer::stage_keyed(producer, token, topic, value, message.key_bytes());
+        }
         let (receipt, index) = Producer::append_keyed(self.producer.bind(py), topic, value, message.key_bytes())?;
         match self.job(py)? {
             Some(job) => job.get().add_output(&receipt, index, 1),
@@ -136,6 +187,9 @@ impl JobProducer {
     /// Takes a record like `_publish`, for an event loop, which must not wait. False: it would have to wait.
     fn _try_publish(&self, topic: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, message: &Message) -> PyResult<bool> {
         let py = topic.py();
+        if self.exactly_once {
+            return self._publish(topic, value, message).map(|()| true);
+        }
         let Some((receipt, index)) =
             Producer::try_append_keyed(self.producer.bind(py), topic, value, message.key_bytes())?
         else {

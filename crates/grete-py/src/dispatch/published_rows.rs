@@ -49,6 +49,9 @@ impl<'py> Publication<'_, 'py> {
     fn append(&self, row: u32, value: &Bound<'py, PyAny>) -> PyResult<()> {
         let messages = self.messages.get();
         let key = messages.job_batch().columns().key(row as usize);
+        if self.token.is_exactly_once() {
+            return Producer::stage_keyed(self.producer, self.token, self.topic, value, key);
+        }
         let (receipt, index) = Producer::append_keyed(self.producer, self.topic, value, key)?;
         self.token.produced(&receipt, index, 1, Some(messages.offset_at(row as usize)));
         Ok(())

@@ -15,11 +15,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use grete_client::{Consumer, Dispatcher, DurationHistogram, EventLoopStatus, LaneReport, Pool, Producer, RouteStats};
+use grete_client::{
+    Consumer, Dispatcher, DurationHistogram, EventLoopStatus, LaneReport, Pool, Producer, RouteStats, TransactionReport,
+};
 use grete_health::{
     EventLoop, FailedPartition, GroupStatus, HealthSource, LaneCounts, Metrics, MissingTopic, Report, RunningJob,
     metrics,
 };
+
+/// Duration of a commit from which on the probes name it. A commit takes milliseconds.
+const TRANSACTION_STALL: Duration = Duration::from_secs(10);
 
 /// Health source over the dispatcher, the clients and the producers of one App's process.
 pub(super) struct ProcessSource {
@@ -164,6 +169,7 @@ fn lane_metrics(lane: LaneReport) -> metrics::LaneMetrics {
 
 fn group_metrics(client: &Consumer) -> metrics::GroupMetrics {
     let (membership, counted) = (client.membership(), client.net_stats().group);
+    let transactions = client.transactions();
     metrics::GroupMetrics {
         group: membership.group.into(),
         partitions: Some(to_u64_or_zero(membership.partitions)),
@@ -172,6 +178,8 @@ fn group_metrics(client: &Consumer) -> metrics::GroupMetrics {
         lost_partitions: counted.map(|group| group.lost_partitions),
         commits: counted.map(|group| group.commits),
         commit_failures: counted.map(|group| group.commit_failures),
+        transactions: transactions.as_ref().map(|report| report.committed),
+        aborted_transactions: transactions.as_ref().map(|report| report.aborted),
     }
 }
 
@@ -221,7 +229,21 @@ fn group_status(client: &Consumer) -> GroupStatus {
         connections: Some(to_u64_or_zero(figures.connections)),
         login_failure: client.login_failure(),
         authorization_failure: client.authorization_failure(),
+        transaction_stall: client.transactions().and_then(transaction_stall),
     }
+}
+
+/// Describes a transaction whose commit has not succeeded for long; `None`: commits go on.
+fn transaction_stall(report: TransactionReport) -> Option<Arc<str>> {
+    let cause = report.last_error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
+    let id = &report.transactional_id;
+    if report.state == "failed" {
+        return Some(format!("the transactions of {id} have failed{cause}").into());
+    }
+    let since = report.committing_since?.elapsed();
+    let seconds = since.as_secs_f64();
+    let text = || format!("the commit of a transaction of {id} has not succeeded for {seconds:.1} s{cause}");
+    (since > TRANSACTION_STALL).then(|| text().into())
 }
 
 fn count_lane_state(lanes: &mut LaneCounts, state: &str) {

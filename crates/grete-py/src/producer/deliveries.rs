@@ -142,6 +142,7 @@ impl Producer {
         batches: &[Arc<BatchPromise>],
         timeout: Option<Duration>,
     ) -> PyResult<()> {
+        batches.iter().try_for_each(|promise| errors::check_waitable(promise))?;
         let client = self.client()?;
         let deadline = timeout.map(|timeout| client.deadline(timeout));
         py.detach(|| client.send_now(batches));
@@ -189,6 +190,7 @@ impl Deliveries {
     /// Waits in an event loop until all outcomes are known, and returns itself. The batches linger. Raises the errors of
     /// `wait`.
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().runs.get()?.promises.iter().try_for_each(|promise| errors::check_waitable(promise))?;
         let producer = slf.get().producer.bind(slf.py());
         producer
             .call_method1(intern!(slf.py(), "_await_deliveries"), (slf,))?

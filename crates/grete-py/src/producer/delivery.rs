@@ -68,6 +68,7 @@ impl Delivery {
     /// sent without a response (`acks=0`).
     pub(crate) fn wait_settled(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
         let receipt = self.receipt.get()?;
+        errors::check_waitable(receipt)?;
         let client = self.producer.get().client()?;
         let deadline = timeout.map(|timeout| client.deadline(timeout));
         let mut expedited = false;
@@ -109,6 +110,7 @@ impl Delivery {
     /// Waits in an event loop until the outcome is known, and returns the delivery itself. The batch lingers. Raises
     /// `DeliveryError`.
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        errors::check_waitable(slf.get().receipt.get()?)?;
         let producer = slf.get().producer.bind(slf.py());
         producer
             .call_method1(intern!(slf.py(), "_await_delivery"), (slf,))?
@@ -173,11 +175,14 @@ impl Delivery {
         let receipt = self.receipt.get()?;
         let (topic, state) = (receipt.topic(), self.state()?);
         let place = match receipt.partition() {
-            -1 if state.is_none() => return Ok(format!("<Delivery {topic}, waits for metadata>")),
+            -1 if state.is_none() && !receipt.is_staged() => {
+                return Ok(format!("<Delivery {topic}, waits for metadata>"));
+            }
             -1 => topic.to_string(),
             partition => format!("{topic}[{partition}]"),
         };
         Ok(match state {
+            None if receipt.is_staged() => format!("<Delivery {place}, staged>"),
             None => format!("<Delivery {place}, on its way>"),
             Some(DeliveryState::ProducerEnded(_)) => format!("<Delivery {place}, unknown>"),
             Some(DeliveryState::Settled(settled)) => match settled.offset {

@@ -3,17 +3,17 @@
 //! Its calls are native methods, because a Python function around `produce` would cost more than the encoding of the
 //! record.
 
+mod arguments;
 mod arrow;
-mod bytes_arg;
 mod callback_turn;
 mod deliveries;
 mod delivery;
 mod delivery_callbacks;
-mod headers;
 mod memory_log;
 mod produce_args;
 mod produce_many;
 mod record_sources;
+mod staging;
 mod topic_id_cache;
 mod transaction;
 mod typed_topic;
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use grete_client::produce::{AppendAction, AppendError, BatchPromise, TopicId};
 use grete_client::{
-    CloseStatus, CompletionQueue, FlushStatus, PartitionsStatus, Producer as ClientProducer, ProducerConfig,
+    CloseStatus, CompletionQueue, FlushStatus, JobToken, PartitionsStatus, Producer as ClientProducer, ProducerConfig,
     SettingPairs, WaitOutcome,
 };
 use grete_wire::records::ProducerRecord;
@@ -37,6 +37,7 @@ use crate::ffi::cpython;
 use crate::ffi::fork_guarded::ForkGuarded;
 use crate::log_event::{self, LogEvent};
 use crate::sasl::attach_tokens;
+use arguments::{bytes_arg, headers};
 use bytes_arg::{BytesArg, RecordRef, parse_partition};
 use callback_turn::CallbackTurn;
 use delivery_callbacks::DeliveryCallbacks;
@@ -298,6 +299,32 @@ impl Producer {
         Ok(Some((receipt, index)))
     }
 
+    /// Takes many records, or stages them in an exactly-once job.
+    #[allow(clippy::too_many_arguments)]
+    fn produce_or_stage_many<'py>(
+        slf: &Bound<'py, Self>,
+        job: Option<&JobToken>,
+        topic: &Bound<'py, PyAny>,
+        records: &Bound<'py, PyAny>,
+        key: Option<&Bound<'py, PyAny>>,
+        keys: Option<&Bound<'py, PyAny>>,
+        partition: Option<&Bound<'py, PyAny>>,
+        timestamp: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Deliveries> {
+        if !topic.is_instance_of::<PyString>() {
+            let many = typed_topic::encode_many(topic, records, key, keys)?;
+            let (key, keys) = (many.key.as_ref(), many.keys.as_ref());
+            return Self::produce_or_stage_many(slf, job, &many.name, &many.records, key, keys, partition, timestamp);
+        }
+        let client = Self::open_client(slf)?;
+        let key = match key {
+            Some(key) => BytesArg::from_object(key, "key", RecordRef { topic, index: None })?,
+            None => BytesArg::Null,
+        };
+        let common = produce_many::shared_args(client, slf.get(), topic, &key, partition, timestamp, job)?;
+        Self::append_many(slf, client, &common, records, keys)
+    }
+
     /// Takes a record for an event loop, which must not wait.
     ///
     /// `None`: there is no room or the topic is new. `watch` is then notified when another try may succeed. `since`:
@@ -472,18 +499,7 @@ impl Producer {
         partition: Option<&Bound<'py, PyAny>>,
         timestamp: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Deliveries> {
-        if !topic.is_instance_of::<PyString>() {
-            let many = typed_topic::encode_many(topic, records, key, keys)?;
-            let (key, keys) = (many.key.as_ref(), many.keys.as_ref());
-            return Self::produce_many(slf, &many.name, &many.records, key, keys, partition, timestamp);
-        }
-        let client = Self::open_client(slf)?;
-        let key = match key {
-            Some(key) => BytesArg::from_object(key, "key", RecordRef { topic, index: None })?,
-            None => BytesArg::Null,
-        };
-        let common = produce_many::shared_args(client, slf.get(), topic, &key, partition, timestamp)?;
-        Self::append_many(slf, client, &common, records, keys)
+        Self::produce_or_stage_many(slf, None, topic, records, key, keys, partition, timestamp)
     }
 
     /// Runs callbacks that are due, waiting for the first of them at most `timeout` seconds (None: no limit). Returns

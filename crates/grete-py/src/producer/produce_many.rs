@@ -2,8 +2,8 @@
 //! lock.
 
 use grete_arrow::ImportedArray;
-use grete_client::Producer as ClientProducer;
 use grete_client::produce::{AppendAction, AppendError, TopicId};
+use grete_client::{JobToken, Producer as ClientProducer};
 use grete_wire::records::ProducerRecord;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -37,6 +37,8 @@ pub(super) struct SharedArgs<'a, 'py> {
     pub(super) partition: Option<i32>,
     pub(super) key: Option<&'a [u8]>,
     pub(super) timestamp: Option<i64>,
+    /// Exactly-once job that stages the records; `None`: they are appended.
+    pub(super) job: Option<&'a JobToken>,
 }
 
 impl Producer {
@@ -172,6 +174,9 @@ impl Producer {
     ) -> PyResult<()> {
         let py = common.topic.py();
         let chosen = self.partition_all(client, common, source)?;
+        if let Some(job) = common.job {
+            return self.stage_source(client, job, common, source, &chosen, runs);
+        }
         let now = client.read_clock().millis;
         let mut waiting = AppendWait::new(client, self.max_block);
         let mut wait = MetadataWait::Asleep;
@@ -283,6 +288,7 @@ fn check_sizes<S: RecordSource>(
 }
 
 /// Checks the arguments that all records of a call share.
+#[allow(clippy::too_many_arguments)]
 pub(super) fn shared_args<'a, 'py>(
     client: &ClientProducer,
     this: &Producer,
@@ -290,6 +296,7 @@ pub(super) fn shared_args<'a, 'py>(
     key: &'a BytesArg<'_>,
     given_partition: Option<&Bound<'py, PyAny>>,
     given_timestamp: Option<&Bound<'py, PyAny>>,
+    job: Option<&'a JobToken>,
 ) -> PyResult<SharedArgs<'a, 'py>> {
     let going = RecordRef { topic, index: None };
     Ok(SharedArgs {
@@ -298,5 +305,6 @@ pub(super) fn shared_args<'a, 'py>(
         partition: given_partition.map(|given| parse_partition(given, going)).transpose()?,
         key: key.get(),
         timestamp: given_timestamp.map(|given| parse_timestamp(given, going)).transpose()?,
+        job,
     })
 }

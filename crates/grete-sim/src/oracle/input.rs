@@ -50,6 +50,22 @@ impl InputLog {
         }
     }
 
+    /// Checks that an output or a dead letter is the only effect of its record.
+    pub(super) fn check_once(&mut self, is_output: bool, origin: Origin) -> Result<(), String> {
+        let Origin { partition, offset, number } = origin;
+        let Some(record) = self.get_mut(partition, offset) else { return Ok(()) };
+        let place = || format!("{INPUT}-{partition} offset {offset}");
+        match is_output {
+            true if record.outputs.get(number as usize) == Some(&true) => {
+                Err(format!("output {number} of {} is committed twice", place()))
+            }
+            true if record.is_dead_letter => Err(format!("{} has an output, and is a dead letter", place())),
+            false if record.is_dead_letter => Err(format!("{} is a dead letter twice", place())),
+            false if record.outputs.contains(&true) => Err(format!("{} is a dead letter, and has outputs", place())),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn on_output(&mut self, origin: Origin, is_ordered: bool) -> Result<(), String> {
         let Origin { partition, offset, number } = origin;
         let unknown = || format!("an output names {INPUT}-{partition} offset {offset}, which has no output {number}");

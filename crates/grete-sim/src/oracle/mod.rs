@@ -5,6 +5,7 @@
 
 mod commits;
 mod input;
+mod transactions;
 mod writers;
 
 use std::collections::BTreeMap;
@@ -12,17 +13,20 @@ use std::sync::Arc;
 
 use grete_broker::effects::Change;
 use grete_broker::effects::group::GroupChange;
+use grete_broker::fault::FaultAction;
 use grete_broker::log::LogChange;
 use grete_broker::topics::Topics;
 use grete_proto::dispatch::Concurrency;
 use grete_proto::time::{Nanos, SECOND};
 use grete_wire::buffer_pool::BufferPool;
-use grete_wire::records::{BatchReader, DecodeLimits, iter_batches};
+use grete_wire::records::{BatchHeader, BatchReader, DecodeLimits, iter_batches};
+use grete_wire::{ApiKey, ErrorCode};
 
 use self::commits::CommitCheck;
 use self::input::InputLog;
+use self::transactions::{CONTROL, OpenTransactions, is_transactional};
 use self::writers::WriterCheck;
-use crate::plan::{DEAD_LETTERS, GROUP, HandlerStyle, INPUT, Nature, OUTPUT, Plan, RecordPlan};
+use crate::plan::{DEAD_LETTERS, Fault, GROUP, HandlerStyle, INPUT, Nature, OUTPUT, Plan, PlannedFault, RecordPlan};
 
 /// Promise that the run has broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +92,10 @@ pub struct Oracle {
     is_patient: bool,
     /// The rows before a failed one are done, so that failures count for the record that has failed.
     counts_by_record: bool,
+    /// Brokers refuse records for a while, so that any record may become a dead letter.
+    refuses_records: bool,
+    /// `Some`: jobs are exactly once.
+    transactions: Option<OpenTransactions>,
     reader: BatchReader,
 }
 
@@ -104,6 +112,8 @@ impl Oracle {
             is_ordered: is_patient && plan.app.concurrency != Concurrency::Unordered,
             is_patient,
             counts_by_record: matches!(plan.app.style, HandlerStyle::Each | HandlerStyle::Marks),
+            refuses_records: plan.app.exactly_once.is_some() && plan.faults.iter().any(refuses_records),
+            transactions: plan.app.exactly_once.as_ref().map(|_| OpenTransactions::default()),
             reader: BatchReader::new(BufferPool::new(1 << 20), DecodeLimits::default()),
         }
     }
@@ -138,15 +148,46 @@ impl Oracle {
                     self.on_batch(&name, *partition, batch);
                 }
             }
-            Change::Group(GroupChange::Offsets { group, offsets, .. }) if **group == *GROUP => {
+            Change::Group(GroupChange::Offsets { group, producer_id, offsets }) if **group == *GROUP => {
                 for (tp, committed) in offsets {
+                    if let Some(transactions) = &mut self.transactions {
+                        match producer_id {
+                            Some(producer) => transactions.add_offset(*producer, tp.partition, committed),
+                            None => {
+                                self.violate(|| format!("the offset of {tp} is committed outside of a transaction"))
+                            }
+                        }
+                        continue;
+                    }
                     let found = self.commits.on_commit(&mut self.input, tp.partition, committed);
                     if let Err(what) = found {
                         self.violate(|| what);
                     }
                 }
             }
+            Change::Group(GroupChange::TransactionEnded { producer_id, commit }) => {
+                if let Some(transactions) = &mut self.transactions {
+                    transactions.end_offsets(*producer_id, *commit);
+                }
+            }
             _ => {}
+        }
+    }
+
+    /// Checks what the brokers have committed in one step.
+    pub(crate) fn end_step(&mut self) {
+        let Some(transactions) = &mut self.transactions else { return };
+        for (partition, committed) in std::mem::take(&mut transactions.committed) {
+            if let Err(what) = self.commits.on_commit(&mut self.input, partition, &committed) {
+                self.violate(|| what);
+            }
+        }
+    }
+
+    /// Checks that no transaction is left open.
+    pub(crate) fn check_ended(&mut self) {
+        if let Some(what) = self.transactions.as_ref().and_then(OpenTransactions::hanging) {
+            self.violate(|| what);
         }
     }
 
@@ -154,6 +195,12 @@ impl Oracle {
         let mut written = Vec::new();
         for found in iter_batches(batch) {
             let Ok((header, range)) = found else { return self.violate(|| format!("{topic} has a damaged batch")) };
+            if self.transactions.is_some()
+                && topic != INPUT
+                && self.on_transactional(topic, partition, &header, &batch[range.clone()])
+            {
+                return;
+            }
             let Ok(records) = self.reader.read(&batch[range], &header) else {
                 return self.violate(|| format!("{topic} has a batch that cannot be read"));
             };
@@ -168,11 +215,40 @@ impl Oracle {
         }
     }
 
+    /// Handles a batch of an exactly-once App. Returns false if the batch is not of a transaction.
+    fn on_transactional(&mut self, topic: &str, partition: i32, header: &BatchHeader, batch: &[u8]) -> bool {
+        let Ok(records) = self.reader.read(batch, header) else { return false };
+        if !is_transactional(header.attributes) {
+            self.violate(|| format!("{topic}-{partition} has a record outside of a transaction"));
+            return true;
+        }
+        if header.attributes & CONTROL != 0 {
+            // Version and type of the marker: 0 aborts, 1 commits.
+            let key = (&records).into_iter().flatten().next().and_then(|record| record.key.map(<[u8]>::to_vec));
+            let is_commit = key.is_some_and(|key| key.get(3) == Some(&1));
+            let ended = self.transactions.as_mut().map(|open| open.end_records(header.producer_id, topic, partition));
+            for (topic, partition, offset, value) in ended.unwrap_or_default().into_iter().filter(|_| is_commit) {
+                self.on_record(&topic, partition, offset, &value);
+            }
+            return true;
+        }
+        for record in (&records).into_iter().flatten() {
+            let value = String::from_utf8_lossy(record.value.unwrap_or_default()).into_owned();
+            let written = (topic.to_owned(), partition, record.offset, value);
+            if let Some(open) = &mut self.transactions {
+                open.add_record(header.producer_id, written);
+            }
+        }
+        true
+    }
+
     fn on_record(&mut self, topic: &str, partition: i32, offset: i64, value: &str) {
         let Some((head, stamp)) = value.split_once(' ') else {
             return self.violate(|| format!("{topic}-{partition} offset {offset} has the value {value:?}"));
         };
-        if let Err(what) = self.writers.on_record(topic, partition, stamp, self.is_patient) {
+        // The records of a transaction have the order of their partitions, and of the jobs' ends.
+        let is_ordered = self.is_patient && (topic == INPUT || self.transactions.is_none());
+        if let Err(what) = self.writers.on_record(topic, partition, stamp, is_ordered) {
             self.violate(|| what);
         }
         if topic == INPUT {
@@ -186,11 +262,18 @@ impl Oracle {
         let Some(origin) = origin(head) else {
             return self.violate(|| format!("{topic}-{partition} offset {offset} has the value {value:?}"));
         };
+        if self.transactions.is_some()
+            && let Err(what) = self.input.check_once(topic == OUTPUT, origin)
+        {
+            return self.violate(|| what);
+        }
         let found = match topic {
             OUTPUT => self.input.on_output(origin, self.is_ordered),
             DEAD_LETTERS => {
                 let (is_patient, counts_by_record) = (self.is_patient, self.counts_by_record);
+                let refuses_records = self.refuses_records;
                 self.input.on_dead_letter(origin, |record| match record.nature {
+                    _ if refuses_records => true,
                     Nature::Poison => true,
                     Nature::Flaky(_) => !is_patient || !counts_by_record,
                     Nature::Good => !is_patient,
@@ -211,6 +294,14 @@ impl Oracle {
         }
         self.commits.unsettled(&self.input)
     }
+}
+
+/// Returns whether brokers refuse records of handlers because of a fault.
+fn refuses_records(planned: &PlannedFault) -> bool {
+    let Fault::Requests { api: Some(ApiKey::Produce), action: FaultAction::Error(code), .. } = planned.fault else {
+        return false;
+    };
+    matches!(code, ErrorCode::TOPIC_AUTHORIZATION_FAILED | ErrorCode::INVALID_RECORD)
 }
 
 /// Returns whether a record must become a dead letter.

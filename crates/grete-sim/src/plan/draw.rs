@@ -9,7 +9,8 @@ use grete_wire::{ApiKey, ErrorCode};
 
 use super::fault::{Fault, FaultedClient, PlannedFault};
 use super::{
-    AppPlan, ClusterPlan, DEAD_LETTERS, HandlerStyle, INPUT, Nature, OUTPUT, PATIENT, Plan, ProcessPlan, RecordPlan,
+    AppPlan, ClusterPlan, DEAD_LETTERS, ExactlyOncePlan, HandlerStyle, INPUT, Nature, OUTPUT, PATIENT, Plan,
+    ProcessPlan, RecordPlan,
 };
 
 fn pick<T: Clone>(rng: &mut Rng, choices: &[T]) -> T {
@@ -51,6 +52,58 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Draws the plan of a seed with an App whose jobs are exactly once.
+    #[must_use]
+    pub fn draw_exactly_once(seed: u64) -> Self {
+        let mut plan = Self::draw(seed);
+        let rng = &mut Rng::new(seed ^ 0x65_6f73);
+        let app = &mut plan.app;
+        app.offsets = OffsetPolicy::Auto;
+        app.offset_map = false;
+        app.buffer_memory = pick(rng, &[4000, 1 << 20]);
+        app.delivery_timeout = PATIENT;
+        app.exactly_once = Some(ExactlyOncePlan {
+            interval: pick(rng, &[MILLI, 100 * MILLI, SECOND]),
+            timeout: pick(rng, &[2 * SECOND, 5 * SECOND, 15 * SECOND]),
+        });
+        let rough = plan.calm_at - SECOND;
+        for _ in 0..pick(rng, &[0, 2, 5]) {
+            let (api, errors) = pick(rng, TRANSACTION_ERRORS);
+            let client = FaultedClient::Process(1 + rng.below(plan.processes.len() as u64) as usize);
+            let action = match rng.below(4) {
+                0 => FaultAction::Disconnect,
+                1 => FaultAction::DisconnectAfter,
+                2 => FaultAction::NeverAnswer,
+                _ => FaultAction::Error(pick(rng, errors)),
+            };
+            let (skip, times) = (rng.below(4) as u32, 1 + rng.below(3) as u32);
+            let fault = Fault::Requests { api: Some(api), client, skip, times, action };
+            plan.faults.push(PlannedFault { at: between(rng, SECOND, rough), fault });
+        }
+        if chance(rng, 30) {
+            // Records that no broker takes for a while: their jobs fail.
+            let client = FaultedClient::Process(1 + rng.below(plan.processes.len() as u64) as usize);
+            let action =
+                FaultAction::Error(pick(rng, &[ErrorCode::TOPIC_AUTHORIZATION_FAILED, ErrorCode::INVALID_RECORD]));
+            let (skip, times) = (rng.below(6) as u32, 1 + rng.below(4) as u32);
+            let fault = Fault::Requests { api: Some(ApiKey::Produce), client, skip, times, action };
+            plan.faults.push(PlannedFault { at: between(rng, SECOND, rough), fault });
+        }
+        plan.faults.sort_by_key(|fault| fault.at);
+        plan
+    }
+}
+
+/// Requests of transactions, and errors after which they go on.
+const TRANSACTION_ERRORS: &[(ApiKey, &[ErrorCode])] = &[
+    (ApiKey::AddPartitionsToTxn, &[ErrorCode::CONCURRENT_TRANSACTIONS, ErrorCode::NOT_COORDINATOR]),
+    (ApiKey::AddOffsetsToTxn, &[ErrorCode::CONCURRENT_TRANSACTIONS, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS]),
+    (ApiKey::TxnOffsetCommit, &[ErrorCode::NOT_COORDINATOR, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS]),
+    (ApiKey::EndTxn, &[ErrorCode::NOT_COORDINATOR, ErrorCode::CONCURRENT_TRANSACTIONS]),
+    (ApiKey::InitProducerId, &[ErrorCode::NOT_COORDINATOR, ErrorCode::CONCURRENT_TRANSACTIONS]),
+];
+
 impl AppPlan {
     fn draw(rng: &mut Rng) -> Self {
         let offsets = pick(rng, &[OffsetPolicy::Auto, OffsetPolicy::Auto, OffsetPolicy::Auto, OffsetPolicy::Manual]);
@@ -78,6 +131,7 @@ impl AppPlan {
             buffer_memory: pick(rng, &[2000, 1 << 20]),
             max_in_flight: pick(rng, &[1, 2, 5]),
             delivery_timeout: pick(rng, &[PATIENT, PATIENT, PATIENT, 8 * SECOND]),
+            exactly_once: None,
         }
     }
 

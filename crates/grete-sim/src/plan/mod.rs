@@ -119,6 +119,17 @@ pub struct AppPlan {
     pub max_in_flight: usize,
     /// `delivery.timeout.ms`, in nanoseconds.
     pub delivery_timeout: Nanos,
+    /// Transactions of an App whose jobs are exactly once; `None`: at least once.
+    pub exactly_once: Option<ExactlyOncePlan>,
+}
+
+/// Transactions of an App. Times are in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExactlyOncePlan {
+    /// `transaction_interval`.
+    pub interval: Nanos,
+    /// `transaction.timeout.ms`.
+    pub timeout: Nanos,
 }
 
 impl AppPlan {

@@ -10,7 +10,7 @@ use grete_proto::position::PositionConfig;
 use grete_proto::producer::{ProduceConfig, ProducerCoreConfig};
 use grete_proto::time::{MILLI, Nanos, SECOND};
 
-use crate::plan::{GROUP, PATIENT, PORT, Plan, broker_host};
+use crate::plan::{ExactlyOncePlan, GROUP, PATIENT, PORT, Plan, broker_host};
 
 const REQUEST_TIMEOUT: Nanos = 4 * SECOND;
 
@@ -41,6 +41,7 @@ pub(super) fn consumer(plan: &Plan, name: &str) -> ConsumerCoreConfig {
         partition_bytes: app.fetch_bytes,
         queued_bytes: app.queued_bytes,
         request_timeout: REQUEST_TIMEOUT,
+        read_committed: app.exactly_once.is_some(),
         ..FetchConfig::default()
     };
     ConsumerCoreConfig {
@@ -48,7 +49,8 @@ pub(super) fn consumer(plan: &Plan, name: &str) -> ConsumerCoreConfig {
         fetch,
         position: PositionConfig { request_timeout: REQUEST_TIMEOUT, ..PositionConfig::default() },
         group: Some(group),
-        auto_commit: Some(app.commit_interval),
+        auto_commit: Some(app.exactly_once.as_ref().map_or(app.commit_interval, |own| own.interval)),
+        transactional: app.exactly_once.is_some(),
         partition_recovery: Some(PartitionRecovery::default()),
     }
 }
@@ -65,6 +67,15 @@ pub(super) fn producer(plan: &Plan, name: &str) -> ProducerCoreConfig {
         ..ProduceConfig::default()
     };
     ProducerCoreConfig { cluster: cluster(plan, name), produce }
+}
+
+/// `name`: of the process, which has the id alone.
+pub(super) fn transactions(plan: &Plan, own: &ExactlyOncePlan, name: &str) -> ProducerCoreConfig {
+    let mut config = producer(plan, name);
+    config.produce.transactional_id = Some(format!("{GROUP}-{name}").into());
+    config.produce.transaction_timeout = own.timeout;
+    config.produce.delivery_timeout = own.timeout;
+    config
 }
 
 pub(super) fn source(plan: &Plan) -> ProducerCoreConfig {

@@ -1,12 +1,12 @@
 //! Network thread of the consumer: passes events to the core, and performs the core's actions on connections and lanes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use grete_proto::connection::CloseReason;
 use grete_proto::consumer::{ConsumerAction, ConsumerCore, ConsumerCoreConfig, ConsumerEvent};
 use grete_proto::dispatch::{
-    ClientId, ColumnPool, Dispatch, Failure, LaneFailure, LaneId, LaneSpec, Pool, RouteConfig,
+    ClientId, ColumnPool, Dispatch, Failure, LaneFailure, LaneId, LaneSpec, Pool, RouteConfig, TransactionDemand,
 };
 use grete_proto::ids::{ConnId, PartitionHandle};
 use grete_proto::rng::Rng;
@@ -16,8 +16,12 @@ use grete_wire::buffer_pool::BufferPool;
 use grete_wire::records::{DecodeLimits, Decoder};
 
 use super::job::{DeadLetter, RunningJob};
+use super::transactions::WantedTransaction;
 use super::{Context, Effect, Process, Role, config};
 use crate::plan::{INPUT, Plan};
+
+/// Bytes that staged records may take: no job of a plan has more.
+const STAGING_LIMIT: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct ConsumerSide {
@@ -30,6 +34,7 @@ pub(crate) struct ConsumerSide {
     /// Time at which the network thread wakes up by itself.
     wake: Option<Nanos>,
     pub(super) is_finished: bool,
+    pub(super) wanted_transactions: VecDeque<WantedTransaction>,
     /// End of the member's session, as far as the process knows.
     pub(crate) session_until: Option<Nanos>,
     pub(super) workers: usize,
@@ -65,6 +70,9 @@ impl ConsumerSide {
         let client = dispatch.add_client();
         let policy = Arc::new(config::route(plan));
         dispatch.add_route(&policy);
+        if plan.app.exactly_once.is_some() {
+            dispatch.set_transactional(client, STAGING_LIMIT);
+        }
         let mut core = ConsumerCore::new(config, rng.split());
         let mut core_actions = Vec::new();
         core.step(now, ConsumerEvent::Subscribe(vec![INPUT.into()]), &mut core_actions);
@@ -77,6 +85,7 @@ impl ConsumerSide {
             core_actions,
             wake: Some(now),
             is_finished: false,
+            wanted_transactions: VecDeque::new(),
             session_until: None,
             workers: plan.app.workers,
             jobs: BTreeMap::new(),
@@ -126,6 +135,12 @@ impl ConsumerSide {
             self.lanes.remove(&drained.handle);
             self.pending_dead_letters.retain(|(lane, _), _| *lane != drained.lane);
             self.core.step(now, ConsumerEvent::Drained(drained.handle, drained.commit), &mut self.core_actions);
+        }
+        self.wanted_transactions.extend(outbox.trials.into_iter().map(WantedTransaction::Trial));
+        let demand = self.dispatch.take_commit_demand(self.client);
+        if demand != TransactionDemand::Nothing {
+            let at_once = demand == TransactionDemand::AtOnce;
+            self.core.step(now, ConsumerEvent::CommitDue { at_once }, &mut self.core_actions);
         }
     }
 }
@@ -188,6 +203,10 @@ impl ConsumerSide {
                         context.oracle.violate(|| format!("the consumer of {name} gives up: {error:?}"));
                     }
                     ConsumerAction::Finished => self.is_finished = true,
+                    ConsumerAction::CommitTransaction { number, member, offsets } => {
+                        let wanted = WantedTransaction::Commit { number, member, offsets };
+                        self.wanted_transactions.push_back(wanted);
+                    }
                     ConsumerAction::Reply(..) => {}
                     action => self.apply_lane_action(name, context, action),
                 }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use grete_proto::dispatch::{Failure, FailureKind, JobKind, JobOutcome};
-use grete_proto::producer::Outcome;
+use grete_proto::dispatch::{Failure, FailureKind, JobKind, JobOutcome, StageError};
+use grete_proto::producer::{Outcome, StagedRecord};
 use grete_proto::time::{MILLI, Nanos, SECOND};
+
+use grete_wire::records::ProducerRecord;
 
 use super::job::{DeadLetter, RunningJob};
 use super::producer::BLOCKED;
@@ -56,6 +58,9 @@ impl Process {
             let origin = Origin { partition, offset, number: job.produced };
             let target = i32::from(record.key.unwrap_or_default()) % context.plan.cluster.outputs;
             let value = output_value(origin, &self.writer, self.producer.sequence);
+            if context.plan.app.exactly_once.is_some() {
+                return self.stage_output(context, id, &shared, target, record.key, &value);
+            }
             match self.append(context, OUTPUT, target, record.key, &value) {
                 Ok(Some(appended)) => {
                     self.producer.sequence += 1;
@@ -87,6 +92,27 @@ impl Process {
         context.later(0, ProcessEvent::Step(id));
     }
 
+    /// Stages an output of an exactly-once job.
+    fn stage_output(
+        &mut self,
+        context: &mut Context<'_>,
+        id: u64,
+        shared: &Arc<grete_proto::dispatch::JobState>,
+        target: i32,
+        key: Option<u8>,
+        value: &[u8],
+    ) {
+        if let Err(error) = stage(context, shared, OUTPUT, target, key, value) {
+            let failure = Failure::new(FailureKind::RetryLater(SECOND), "BufferFullError", &format!("{error:?}"));
+            return self.end_job(context, id, JobOutcome::Failed(failure));
+        }
+        self.producer.sequence += 1;
+        if let Some(job) = self.job_mut(id) {
+            job.produced += 1;
+        }
+        context.later(0, ProcessEvent::Step(id));
+    }
+
     /// Marks a record, as a handler does.
     fn mark(
         &mut self,
@@ -114,6 +140,16 @@ impl Process {
         let Some(job) = self.job_mut(id) else { return };
         let Some(row) = job.rows.first().cloned() else { return self.end_job(context, id, JobOutcome::Done) };
         let (lane, partition) = (job.lane, job.tp.partition);
+        if context.plan.app.exactly_once.is_some() {
+            let shared = Arc::clone(&job.shared);
+            let origin = Origin { partition, offset: row.offset, number: 0 };
+            let value = output_value(origin, &self.writer, self.producer.sequence);
+            self.producer.sequence += 1;
+            return match stage(context, &shared, DEAD_LETTERS, 0, None, &value) {
+                Ok(()) => self.end_job(context, id, JobOutcome::Done),
+                Err(error) => self.fail_dead_letter(context, id, &format!("{error:?}")),
+            };
+        }
         let Some(letter) = job.dead_letter.clone() else {
             let pending = self.consumer.as_mut().and_then(|side| side.pending_dead_letters.remove(&(lane, row.offset)));
             let appended = match pending {
@@ -155,4 +191,20 @@ impl Process {
         failure.at_ms = context.wall_ms();
         self.end_job(context, id, JobOutcome::Failed(failure));
     }
+}
+
+/// Stages a record in an exactly-once job.
+fn stage(
+    context: &Context<'_>,
+    shared: &grete_proto::dispatch::JobState,
+    topic: &str,
+    partition: i32,
+    key: Option<u8>,
+    value: &[u8],
+) -> Result<(), StageError> {
+    let key = key.map(|key| format!("key-{key}"));
+    let key = key.as_ref().map(String::as_bytes);
+    let record = ProducerRecord { timestamp: context.wall_ms(), key, value: Some(value), headers: &[] };
+    let staged = StagedRecord::new(&topic.into(), Some(partition), &record, value.len() + 100);
+    shared.stage(staged, false).map(drop).map_err(|(_, error)| error)
 }

@@ -9,6 +9,7 @@ mod handler;
 mod job;
 mod producer;
 mod shutdown;
+mod transactions;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use grete_wire::Frame;
 use self::consumer::ConsumerSide;
 use self::producer::ProducerSide;
 use self::shutdown::Stage;
+use self::transactions::TransactionSide;
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::story::Story;
@@ -32,6 +34,8 @@ use crate::story::Story;
 pub(crate) enum Role {
     Consumer,
     Producer,
+    /// Producer of transactions, with its number in the process.
+    Transactions(u32),
 }
 
 /// Event of a process.
@@ -89,6 +93,8 @@ pub(crate) struct Process {
     /// `None`: the process only produces.
     pub(crate) consumer: Option<ConsumerSide>,
     producer: ProducerSide,
+    /// `None`: jobs are at least once.
+    transactions: Option<TransactionSide>,
     stage: Stage,
     rng: Rng,
 }
@@ -101,7 +107,11 @@ impl Process {
         let name = format!("app-{id}");
         let producer = ProducerSide::new(config::producer(plan, &name), now, &mut rng);
         let consumer = Some(ConsumerSide::new(plan, config::consumer(plan, &name), now, &mut rng));
-        Self { writer: format!("{name}.{incarnation}"), name, consumer, producer, stage: Stage::Running, rng }
+        let transactions = plan.app.exactly_once.as_ref();
+        let transactions =
+            transactions.map(|own| TransactionSide::new(config::transactions(plan, own, &name), now, &mut rng));
+        let writer = format!("{name}.{incarnation}");
+        Self { writer, name, consumer, producer, transactions, stage: Stage::Running, rng }
     }
 
     /// Creates the producer of the input records.
@@ -109,13 +119,15 @@ impl Process {
         let mut rng = Rng::new(plan.seed ^ 0x50_0c3e);
         let producer = ProducerSide::new(config::source(plan), now, &mut rng);
         let name = "source".to_owned();
-        Self { writer: format!("{name}.1"), name, consumer: None, producer, stage: Stage::Running, rng }
+        let writer = format!("{name}.1");
+        Self { writer, name, consumer: None, producer, transactions: None, stage: Stage::Running, rng }
     }
 
     /// Returns when the process acts without an event; `None`: never.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
         let consumer = self.consumer.as_ref().and_then(ConsumerSide::deadline);
-        earliest(consumer, self.producer.wakes_at())
+        let transactions = self.transactions.as_ref().and_then(TransactionSide::wakes_at);
+        earliest(earliest(consumer, self.producer.wakes_at()), transactions)
     }
 
     /// Returns whether the process has ended by itself.
@@ -140,12 +152,25 @@ impl Process {
             ProcessEvent::Closed(Role::Producer, conn, reason) => {
                 self.step_producer(context, producer::closed(conn, reason));
             }
+            ProcessEvent::Connected(Role::Transactions(generation), conn) => {
+                self.step_transactions(context, generation, transactions::connected(conn));
+            }
+            ProcessEvent::Frame(Role::Transactions(generation), conn, frame) => {
+                self.step_transactions(context, generation, transactions::frame(conn, frame));
+            }
+            ProcessEvent::Closed(Role::Transactions(generation), conn, reason) => {
+                self.step_transactions(context, generation, transactions::closed(conn, reason));
+            }
             ProcessEvent::Timer => {
                 if self.consumer.as_ref().is_some_and(|consumer| consumer.is_due(context.now)) {
                     self.step_consumer(context, consumer::tick());
                 }
                 if self.producer.wakes_at().is_some_and(|at| at <= context.now) {
                     self.step_producer(context, producer::tick());
+                }
+                let due = self.transactions.as_ref().filter(|side| side.wakes_at().is_some_and(|at| at <= context.now));
+                if let Some(generation) = due.map(|side| side.generation) {
+                    self.step_transactions(context, generation, transactions::tick());
                 }
             }
             ProcessEvent::Step(job) => self.step_job(context, job),

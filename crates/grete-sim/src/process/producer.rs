@@ -120,8 +120,9 @@ impl Process {
                     context.oracle.violate(|| format!("the producer of {name} gives up: {error}"));
                 }
                 ProducerAction::Finished => producer.is_finished = true,
-                // Jobs make no calls about transactions.
+                // Exactly-once jobs have a producer of their own.
                 ProducerAction::TransactionDone(..)
+                | ProducerAction::StagedCommitDone(..)
                 | ProducerAction::MemoryAvailable
                 | ProducerAction::FlushCompleted
                 | ProducerAction::MetadataAvailable => {}

@@ -11,7 +11,7 @@ impl Process {
     /// Runs idle workers until no job is ready, and the network thread when it is woken.
     pub(super) fn pump(&mut self, context: &mut Context<'_>) {
         loop {
-            let mut has_moved = self.wake_consumer(context);
+            let mut has_moved = self.wake_consumer(context) | self.begin_transactions(context);
             while self.consumer.as_ref().is_some_and(|consumer| consumer.idle_workers() > 0) {
                 if !self.take_failed_job(context) && !self.take_job(context) {
                     break;

@@ -208,6 +208,7 @@ impl World<'_> {
                 Action::PauseReading(_) | Action::ResumeReading(_) | Action::StopListening(_) | Action::Listen(_) => {}
             }
         }
+        self.oracle.end_step();
     }
 
     pub(super) fn close_from_broker(&mut self, id: u64) {

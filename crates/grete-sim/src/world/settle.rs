@@ -36,6 +36,7 @@ impl World<'_> {
                 self.slots.iter().filter(|slot| slot.process.is_some()).map(|slot| slot.id).collect();
             self.oracle.violate(|| format!("the processes {left:?} do not stop"));
         }
+        self.oracle.check_ended();
     }
 
     /// Returns a bound of the time that handlers take: each failure repeats a whole batch, after a backoff.
@@ -66,9 +67,10 @@ impl World<'_> {
                     format!("stores {name}-{partition} offsets {base} to {last}")
                 });
             }
-            Change::Group(GroupChange::Offsets { offsets, .. }) => self.story.tell("broker", || {
+            Change::Group(GroupChange::Offsets { offsets, producer_id, .. }) => self.story.tell("broker", || {
                 let offsets = offsets.iter().map(|(tp, offset)| format!("{tp}: {}", offset.offset));
-                format!("stores the offsets {}", offsets.collect::<Vec<_>>().join(", "))
+                let of = producer_id.map(|id| format!(" of the transaction of producer {id}")).unwrap_or_default();
+                format!("stores the offsets {}{of}", offsets.collect::<Vec<_>>().join(", "))
             }),
             Change::Group(GroupChange::Metadata { metadata, .. }) => self.story.tell("broker", || {
                 let members = metadata.members.iter().map(|member| &*member.member_id);

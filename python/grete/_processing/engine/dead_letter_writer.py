@@ -1,5 +1,6 @@
 """Writes records that cannot be processed to their route's dead letter topic, with headers about the failure."""
 
+import functools
 import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -55,6 +56,9 @@ class DeadLetters:
         message = messages[0]
         unit = job.lane, message.offset
         try:
+            if job.exactly_once:
+                self._log_written(route, job, message, self._produce(topic, job, message, with_text=True))
+                return
             delivery = self._pending.pop(unit, None) or self._produce(topic, job, message, with_text=True)
             try:
                 self._wait_for_delivery(unit, delivery)
@@ -73,19 +77,23 @@ class DeadLetters:
                 partition=message.partition,
                 offset=message.offset,
             ) from error
+        self._log_written(route, job, message, delivery)
+
+    def _log_written(self, route: Route, job: Job, message: Message, delivery: Delivery) -> None:
         attempts, kind, text, _, _ = _failure_of(job)
+        # The dead letter of an exactly-once job is committed with the offset of its record.
+        place = f"[{delivery.partition}]@{delivery.offset}" if not job.exactly_once else " with its offset"
         log_and_emit(
             self._monitor,
             logger,
             logging.WARNING,
             "consumer.dead_letter",
-            "%s[%d]@%d: written to %s[%d]@%s after %s (%s: %s)",
+            "%s[%d]@%d: written to %s%s after %s (%s: %s)",
             message.topic,
             message.partition,
             message.offset,
             delivery.topic,
-            delivery.partition,
-            delivery.offset,
+            place,
             counted(attempts, "attempt"),
             kind,
             truncate(" ".join(text.split()), 200),
@@ -94,7 +102,7 @@ class DeadLetters:
                 "topic": message.topic,
                 "partition": message.partition,
                 "offset": message.offset,
-                "dead_letter": topic,
+                "dead_letter": delivery.topic,
                 "attempts": attempts,
                 "group": self._groups[job.route],
             },
@@ -113,13 +121,15 @@ class DeadLetters:
             self._existing_topics.add(topic)
         whole = self._headers(job, message)
         timestamp = message.timestamp if message.timestamp >= 0 else None
+        # Staged in the job: the dead letter and the offset of its record are committed together.
+        produce = functools.partial(job.stage, producer) if job.exactly_once else producer.produce
         if with_text:
             try:
-                return producer.produce(topic, message.value, key=message.key, headers=whole, timestamp=timestamp)
+                return produce(topic, message.value, key=message.key, headers=whole, timestamp=timestamp)
             except RecordTooLargeError:
                 pass
         slim: Headers = [(name, b"" if name == header_names.ERROR_MESSAGE else value) for name, value in whole]
-        return producer.produce(topic, message.value, key=message.key, headers=slim, timestamp=timestamp)
+        return produce(topic, message.value, key=message.key, headers=slim, timestamp=timestamp)
 
     def _wait_for_delivery(self, unit: tuple[int, int], delivery: Delivery) -> None:
         try:

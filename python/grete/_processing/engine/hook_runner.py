@@ -1,8 +1,9 @@
 """Calls the hooks of consumer instances, in worker threads and on the event loop."""
 
+import contextlib
 import inspect
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from types import CoroutineType
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from grete._routing.provider_scopes import ProcessProviders
 from grete._routing.routes import Route
 from grete.errors import GreteError, RevokedError
 from grete.instrumentation.monitor import Monitor
+from grete.producer import EXACTLY_ONCE_PRODUCER
 
 T = TypeVar("T")
 
@@ -166,7 +168,9 @@ class HookRunner:
         """Consumes in a worker thread, and emits the events of the job and its records."""
         begin = self._job_events.start_job(job, messages)
         try:
-            if (result := _call_consume(instance)) is not None:
+            with as_app_producer(instance) if instance.context.exactly_once else contextlib.nullcontext():
+                result = _call_consume(instance)
+            if result is not None:
                 _write_result(instance, result)
         except BaseException as error:
             self._job_events.finish_job(job, messages, begin, error)
@@ -184,9 +188,10 @@ class HookRunner:
         consumer.attempt = job.attempt
         consumer.messages, consumer._job = messages, job  # noqa: SLF001
         try:
-            result = _call_consume(instance)
-            if result is not None and inspect.isawaitable(result):
-                result = await result
+            with as_app_producer(instance) if instance.context.exactly_once else contextlib.nullcontext():
+                result = _call_consume(instance)
+                if result is not None and inspect.isawaitable(result):
+                    result = await result
             if result is not None:
                 await instance.write_result_async(result)
         except BaseException as error:
@@ -286,9 +291,23 @@ def _backoff(route: Route, failures: int) -> float:
 
 @_of_consume
 def _consume(instance: Instance) -> None:
-    result: Any = instance.consumer.consume()
+    if instance.context.exactly_once:
+        with as_app_producer(instance):
+            result: Any = instance.consumer.consume()
+    else:
+        result = instance.consumer.consume()
     if result is not None:
         _write_result(instance, result)
+
+
+@contextlib.contextmanager
+def as_app_producer(instance: Instance) -> Iterator[None]:
+    """Makes `app.producer` the job's in this thread or task, while a hook of an exactly-once route runs."""
+    before = EXACTLY_ONCE_PRODUCER.set(instance.context.job_producer(instance.consumer))
+    try:
+        yield
+    finally:
+        EXACTLY_ONCE_PRODUCER.reset(before)
 
 
 def _write_result(instance: Instance, result: Any) -> None:
@@ -314,7 +333,13 @@ async def consume_plain(instance: Instance, job: Job) -> None:
     consumer.attempt = job.attempt
     consumer.messages, consumer._job = messages, job  # noqa: SLF001
     try:
-        result: Any = consumer.consume()
+        if instance.context.exactly_once:
+            with as_app_producer(instance):
+                result: Any = consumer.consume()
+                if result is not None and inspect.isawaitable(result):
+                    result = await result
+        else:
+            result = consumer.consume()
         if result is not None:
             if type(result) is CoroutineType or inspect.isawaitable(result):
                 result = await result
@@ -336,6 +361,7 @@ def _call_consume(instance: Instance) -> Any:
 
 @runs_hooks(lambda names: (names["instance"].context, names["hook"]))
 async def _call(instance: Instance, hook: str) -> None:
-    result = getattr(instance.consumer, hook)()
-    if result is not None and inspect.isawaitable(result):
-        await result
+    with as_app_producer(instance) if instance.context.exactly_once else contextlib.nullcontext():
+        result = getattr(instance.consumer, hook)()
+        if result is not None and inspect.isawaitable(result):
+            await result

@@ -34,6 +34,7 @@ class InstanceContext:
         "background",
         "client",
         "dispatcher",
+        "exactly_once",
         "job",
         "name",
         "producer",
@@ -57,6 +58,8 @@ class InstanceContext:
         self.providers = providers or ProcessProviders(monitor)
         self.name = name
         self.job = job
+        # Whether what its jobs produce is staged, and committed with their offsets.
+        self.exactly_once = job.exactly_once
         self.client = client
         self.dispatcher = dispatcher
         self.producer = producer
@@ -70,7 +73,7 @@ class InstanceContext:
         """Returns the producer of this instance, created on first use. `consumer` is the instance."""
         if (known := self._job_producer) is not None:
             return known
-        self._job_producer = made = JobProducer(self.producer(), consumer)
+        self._job_producer = made = JobProducer(self.producer(), consumer, self.exactly_once)
         return made
 
     @staticmethod

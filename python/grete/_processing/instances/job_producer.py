@@ -24,6 +24,10 @@ class JobProducer(_native.JobProducer):
     A `mark` counts when all records that its job produced before it are written, so mark after you produce. With
     `offsets="at_most_once"` there is no wait, because offsets are committed before. A thread of `background` does not
     know for which job it works, so it has to wait for its deliveries before it marks.
+
+    On an exactly-once route the records are sent when the job has ended, in the transaction that commits its offsets.
+    Calls that wait for one (`produce_sync`, `send`, `delivery.wait()`) raise TransactionStateError. A job that fails
+    sends nothing. See docs/transactions.md.
     """
 
     @property
@@ -40,6 +44,8 @@ class JobProducer(_native.JobProducer):
             """See `Producer.send`. If it raises, or if the task is cancelled and the record is lost, the job fails,
             too.
             """
+            if self._exactly_once:
+                return self.produce_sync(topic, value)  # raises: a wait for the record would never end
             return await self.fire_and_forget._send(  # noqa: SLF001
                 topic, value, key, headers, partition, timestamp, on_append=self._add_output
             )
@@ -54,8 +60,17 @@ class JobProducer(_native.JobProducer):
         timestamp: int | datetime | None = None,
     ) -> None:
         """Takes a record on the event loop. The job waits for its outcome, and the caller does not."""
+        if self._exactly_once:
+            self._stage(topic, value, key, headers, partition, timestamp)
+            return
         taken = await self.fire_and_forget._append(topic, value, key, headers, partition, timestamp)  # noqa: SLF001
         self._add_output(taken)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """See `grete.client.Producer.flush`. Raises TransactionStateError on an exactly-once route."""
+        if self._exactly_once:
+            self.produce_sync("", None)  # raises: a wait for the records would never end
+        self.fire_and_forget.flush(timeout)
 
     def close(self, timeout: float | None = None) -> None:  # noqa: ARG002
         """Raises GreteError: the producer is the App's, which closes it when it stops."""

@@ -46,10 +46,7 @@ fn each_broker_lists_what_it_coordinates() {
         state: "Ongoing".into(),
         coordinator,
     };
-    assert_eq!(
-        rig.take_reply(id),
-        AdminReply::TransactionListings(vec![Ok(vec![listing(0)]), Ok(vec![listing(1)])])
-    );
+    assert_eq!(rig.take_reply(id), AdminReply::TransactionListings(vec![Ok(vec![listing(0)]), Ok(vec![listing(1)])]));
 }
 
 #[test]

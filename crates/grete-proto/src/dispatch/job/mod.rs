@@ -1,5 +1,6 @@
 //! Job: one call of a hook, and its outcome.
 
+pub(crate) mod staging;
 pub(crate) mod state;
 pub(crate) mod table;
 

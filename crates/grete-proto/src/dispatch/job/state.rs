@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::dispatch::job::staging::{Counts, EndedStaging, JobStaging, StageError, StageResult};
 use crate::dispatch::offsets::job_outputs::{HoldResult, JobOutputs, Mark, UndeliveredOutput};
 use crate::dispatch::offsets::shared_tracker::{MarkError, SharedTracker};
 use crate::dispatch::route_config::{Concurrency, OffsetPolicy, RouteConfig};
 use crate::dispatch::rows::decoded_batch::DecodedBatch;
-use crate::producer::BatchPromise;
+use crate::producer::{BatchPromise, StagedRecord, StagingBudget};
 
 /// Rows, marks and outputs of a job.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct JobState {
     /// Records that the job has produced. Created with the first such record, so a job that produces nothing pays
     /// nothing.
     outputs: OnceLock<JobOutputs>,
+    /// `Some`: the job is exactly once. What it produces waits here for its end.
+    staging: Option<JobStaging>,
 }
 
 #[derive(Debug, Default)]
@@ -34,7 +37,11 @@ struct JobRows {
 }
 
 impl JobState {
-    pub(in crate::dispatch) fn new(tracker: &Arc<SharedTracker>, policy: &RouteConfig) -> Self {
+    pub(in crate::dispatch) fn new(
+        tracker: &Arc<SharedTracker>,
+        policy: &RouteConfig,
+        staging: Option<JobStaging>,
+    ) -> Self {
         Self {
             tracker: Arc::clone(tracker),
             offset_policy: policy.offsets,
@@ -43,6 +50,7 @@ impl JobState {
             completed_rows: AtomicUsize::new(0),
             yielded: AtomicBool::new(false),
             outputs: OnceLock::new(),
+            staging,
         }
     }
 
@@ -162,6 +170,13 @@ impl JobState {
     }
 
     fn apply_or_hold(&self, mark: Mark) -> Result<u64, MarkError> {
+        if let Some(staging) = &self.staging {
+            let open = self.tracker.with(|tracker| tracker.count_open(&mark))?;
+            return match staging.hold_mark(mark) {
+                Ok(()) => Ok(open as u64),
+                Err(mark) => self.apply(&mark), // after the job's end
+            };
+        }
         let Some(outputs) = self.outputs.get() else { return self.apply(&mark) };
         self.release_marks(false);
         let open = self.tracker.with(|tracker| tracker.count_open(&mark))?;
@@ -201,7 +216,76 @@ impl JobState {
 
     /// Returns the first record of the job that was not written; `None`: there is none.
     pub fn undelivered(&self) -> Option<UndeliveredOutput> {
-        self.outputs.get()?.undelivered(u64::MAX)
+        match &self.staging {
+            Some(staging) => staging.undelivered(),
+            None => self.outputs.get()?.undelivered(u64::MAX),
+        }
+    }
+
+    /// Returns whether the job is exactly once: its records are staged.
+    #[inline]
+    pub fn is_exactly_once(&self) -> bool {
+        self.staging.is_some()
+    }
+
+    /// Returns the memory for staged records; `None`: the job is not exactly once.
+    pub fn staging_budget(&self) -> Option<&Arc<StagingBudget>> {
+        self.staging.as_ref().map(JobStaging::budget)
+    }
+
+    /// Stages a record of an exactly-once job. `promised`: the caller wants the promise of the record's outcome, and its
+    /// index.
+    ///
+    /// # Errors
+    /// The record, and why it is not staged.
+    pub fn stage(&self, record: StagedRecord, promised: bool) -> StageResult {
+        match &self.staging {
+            Some(staging) => staging.stage(record, self.completed_rows(), promised),
+            None => Err((record, StageError::Ended)),
+        }
+    }
+
+    /// Fails the job because of a staged record that no broker takes. `record`: index of the record in the job.
+    pub(in crate::dispatch) fn set_refused(&self, record: usize, promise: Arc<BatchPromise>, index: u32) {
+        let Some(staging) = &self.staging else { return };
+        let (done, progress) = (self.completed_rows(), staging.progress_of(record));
+        // A handler that works row by row has produced the record in the row behind those that were done.
+        let source = self.with_batch(|batch| batch.offsets().get(progress).copied()).flatten();
+        staging.set_undelivered(UndeliveredOutput { promise, index, source: source.filter(|_| done > 0) });
+        self.set_completed_rows(done.min(progress));
+    }
+
+    pub(in crate::dispatch) fn staging(&self) -> Option<&JobStaging> {
+        self.staging.as_ref()
+    }
+
+    /// Ends the staging of an exactly-once job, before its rows are taken; `None`: it is not exactly once. `failed`: the
+    /// rest of its rows runs again. `yielded`: the job stopped between two rows.
+    pub(in crate::dispatch) fn end_staging(&self, failed: bool, yielded: bool) -> Option<EndedStaging> {
+        let staging = self.staging.as_ref()?;
+        let counts = match (self.is_fenced(), failed && !yielded) {
+            (true, _) => Counts::Nothing,
+            (false, true) => Counts::Finished,
+            (false, false) => Counts::All,
+        };
+        let done = self.completed_rows();
+        let rows = self.lock();
+        let own = rows.batch.as_ref().filter(|_| self.offset_policy == OffsetPolicy::Auto);
+        let own = own.map(DecodedBatch::offsets).unwrap_or_default();
+        let covered = if failed || yielded { own.get(..done.min(own.len())).unwrap_or_default() } else { own };
+        let mut ended = staging.end(counts, done, covered, self.is_shard);
+        drop(rows);
+        // A mark may name more than the rows that were handed out and are not done.
+        let known = self.tracker.with(|tracker| (tracker.committable(), tracker.handed_out_end()));
+        for mark in &ended.marks {
+            let _ = self.apply(mark); // fenced: these marks do not count any more
+        }
+        if let Ok((Some((base, _)), Some(end))) = known {
+            for (first, last) in ended.groups.iter_mut().filter_map(|(rows, _)| rows.as_mut()) {
+                (*first, *last) = ((*first).max(base.min(*last)), (*last).min(end - 1));
+            }
+        }
+        Some(ended)
     }
 
     pub(in crate::dispatch) fn outputs(&self) -> Option<&JobOutputs> {

@@ -92,7 +92,7 @@ impl Member {
             self.member_id = answer.member_id.clone().into_owned();
             self.member_id_origin.on_new_member_id();
         }
-        self.generation = answer.generation_id;
+        (self.generation, self.is_synced) = (answer.generation_id, false);
         self.protocol = Some(protocol);
         self.leader = answer.leader == answer.member_id || skip_assignment;
         self.heartbeat.on_joined(ctx.now, ctx.config().heartbeat_interval);

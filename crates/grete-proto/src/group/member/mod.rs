@@ -62,6 +62,9 @@ pub(super) struct Member {
     /// Generation that the coordinator last confirmed with a JoinGroup response; -1 if the coordinator does not count
     /// the member in.
     generation: i32,
+    /// Whether SyncGroup has confirmed the generation. The coordinator stores it then; before, another coordinator may
+    /// give the same number to the next generation.
+    is_synced: bool,
     in_flight: Option<InFlight>,
     /// Earliest time of the next request.
     retry_at: Nanos,
@@ -92,6 +95,7 @@ impl Member {
             claimed: BTreeSet::new(),
             member_id: String::new(),
             generation: -1,
+            is_synced: false,
             in_flight: None,
             retry_at: 0,
             backoff: Backoff::new(retry_backoff, retry_backoff_max),
@@ -163,6 +167,11 @@ impl Member {
     /// members to join, but not between JoinGroup and SyncGroup.
     pub fn may_commit(&self) -> bool {
         matches!(self.state, State::Rebalancing | State::Joining | State::Stable) && self.generation >= 0
+    }
+
+    /// Returns whether no later generation can have the number of this one.
+    pub fn is_synced(&self) -> bool {
+        self.is_synced
     }
 
     /// Returns generation and member id for a commit; `None` if no commit may succeed.

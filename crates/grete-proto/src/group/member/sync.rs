@@ -146,7 +146,7 @@ impl Member {
                 self.heartbeat.on_stable(ctx.now);
                 self.backoff.reset();
                 self.member_id_origin.on_generation_complete();
-                self.state = State::Stable;
+                (self.state, self.is_synced) = (State::Stable, true);
                 ctx.push_effect(Effect::Assigned(tps.into_iter().collect()));
             }
             // The leader's fault; the next assignment may be valid.

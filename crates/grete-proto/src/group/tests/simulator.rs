@@ -227,6 +227,7 @@ impl Simulator {
                 let at = now + self.delay();
                 self.post(at, Event::ToBroker { client, connection, node, outgoing: Box::new(outgoing) });
             }
+            GroupAction::CommitTransaction { .. } => panic!("offsets are committed without transactions"),
             GroupAction::Assign { tps, epoch } => {
                 for tp in tps {
                     let work = Work { epoch, at: None, committed: -1, revoking: None };

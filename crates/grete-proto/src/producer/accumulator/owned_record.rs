@@ -3,8 +3,8 @@
 use grete_wire::records::{ProducerHeader, ProducerRecord};
 
 /// Record with its bytes in one allocation: key, value, then key and value of each header.
-#[derive(Debug)]
-pub(super) struct OwnedRecord {
+#[derive(Debug, Clone)]
+pub(in crate::producer) struct OwnedRecord {
     timestamp: i64,
     /// Length of the key; `None`: null.
     key: Option<u32>,

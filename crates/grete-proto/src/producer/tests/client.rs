@@ -269,7 +269,9 @@ impl Simulator {
                     self.trace(|| format!("{error:?}"));
                     self.client.fatal += 1;
                 }
-                ProducerAction::TransactionDone(..) => panic!("no call about transactions was made"),
+                ProducerAction::TransactionDone(..) | ProducerAction::StagedCommitDone(..) => {
+                    panic!("no call about transactions was made")
+                }
                 ProducerAction::Finished => self.client.finished = true,
             }
         }

@@ -18,6 +18,12 @@ pub enum TransactionCause {
     /// The producer was closed.
     #[error("its producer was closed before the commit")]
     Closed,
+    /// The job that staged its records has failed, or has lost its partition.
+    #[error("its job has failed, or the partition was lost before the commit")]
+    Dropped,
+    /// A staged record cannot be appended.
+    #[error("a record cannot be sent: {0}")]
+    NotAppended(Box<str>),
     /// A record was not delivered.
     #[error("a record was not delivered: {message}")]
     Undelivered {
@@ -75,7 +81,7 @@ impl TransactionCause {
             Self::Undelivered { code, .. } => *code,
             Self::Refused { code, .. } | Self::MemberReplaced { code, .. } | Self::TimedOut { code, .. } => Some(*code),
             Self::ProducerFailed(error) => error.code(),
-            Self::Requested | Self::Closed | Self::OffsetsUnknown => None,
+            Self::Requested | Self::Closed | Self::Dropped | Self::NotAppended(_) | Self::OffsetsUnknown => None,
         }
     }
 }

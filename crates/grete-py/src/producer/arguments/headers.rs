@@ -8,17 +8,17 @@ use super::bytes_arg::{BytesArg, RecordRef};
 
 /// Checked names and values of headers.
 #[derive(Default)]
-pub(super) struct Headers<'py> {
+pub(in crate::producer) struct Headers<'py> {
     pairs: Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)>,
 }
 
 /// Headers in the form that a record's encoding borrows.
-pub(super) struct BorrowedHeaders<'a> {
+pub(in crate::producer) struct BorrowedHeaders<'a> {
     fields: Vec<(&'a str, BytesArg<'a>)>,
 }
 
 impl<'py> Headers<'py> {
-    pub(super) fn from_object(object: &Bound<'py, PyAny>, going: RecordRef<'_, '_>) -> PyResult<Self> {
+    pub(in crate::producer) fn from_object(object: &Bound<'py, PyAny>, going: RecordRef<'_, '_>) -> PyResult<Self> {
         let mut pairs = Vec::new();
         if object.is_none() {
             return Ok(Self { pairs });
@@ -47,7 +47,7 @@ impl<'py> Headers<'py> {
     }
 
     /// Borrows all names and values.
-    pub(super) fn fields(&self, going: RecordRef<'_, '_>) -> PyResult<BorrowedHeaders<'_>> {
+    pub(in crate::producer) fn fields(&self, going: RecordRef<'_, '_>) -> PyResult<BorrowedHeaders<'_>> {
         let mut fields = Vec::with_capacity(self.pairs.len());
         for (name, value) in &self.pairs {
             let name = name.to_str().map_err(|_| going.type_error("the name of a header is not valid Unicode"))?;
@@ -63,7 +63,7 @@ impl<'py> Headers<'py> {
 }
 
 impl BorrowedHeaders<'_> {
-    pub(super) fn as_wire(&self) -> Vec<ProducerHeader<'_>> {
+    pub(in crate::producer) fn as_wire(&self) -> Vec<ProducerHeader<'_>> {
         self.fields.iter().map(|(name, value)| ProducerHeader { key: name, value: value.get() }).collect()
     }
 }

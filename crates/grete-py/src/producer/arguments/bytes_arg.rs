@@ -8,14 +8,14 @@ use crate::ffi::buffers::Contiguous;
 
 /// Identification of a record in error messages: its topic, and its index among several.
 #[derive(Clone, Copy)]
-pub(super) struct RecordRef<'a, 'py> {
-    pub(super) topic: &'a Bound<'py, PyAny>,
-    pub(super) index: Option<usize>,
+pub(in crate::producer) struct RecordRef<'a, 'py> {
+    pub(in crate::producer) topic: &'a Bound<'py, PyAny>,
+    pub(in crate::producer) index: Option<usize>,
 }
 
 impl RecordRef<'_, '_> {
     /// Makes a `RecordTypeError` that identifies the record.
-    pub(super) fn type_error(&self, what: &str) -> PyErr {
+    pub(in crate::producer) fn type_error(&self, what: &str) -> PyErr {
         let topic = self.topic.to_string();
         let message = match self.index {
             Some(index) => format!("record {index} for topic {topic:?}: {what}"),
@@ -35,7 +35,7 @@ impl RecordRef<'_, '_> {
 }
 
 /// Nullable bytes lent by Python.
-pub(super) enum BytesArg<'a> {
+pub(in crate::producer) enum BytesArg<'a> {
     Null,
     Bytes(&'a [u8]),
     Buffer(Contiguous),
@@ -44,7 +44,11 @@ pub(super) enum BytesArg<'a> {
 impl<'a> BytesArg<'a> {
     /// Borrows the bytes. Exact `bytes` objects, by far the most common, skip the buffer protocol.
     #[inline]
-    pub(super) fn from_object(object: &'a Bound<'_, PyAny>, what: &str, going: RecordRef<'_, '_>) -> PyResult<Self> {
+    pub(in crate::producer) fn from_object(
+        object: &'a Bound<'_, PyAny>,
+        what: &str,
+        going: RecordRef<'_, '_>,
+    ) -> PyResult<Self> {
         if let Ok(bytes) = object.cast_exact::<PyBytes>() {
             return Ok(Self::Bytes(bytes.as_bytes()));
         }
@@ -63,7 +67,7 @@ impl<'a> BytesArg<'a> {
     }
 
     #[inline]
-    pub(super) fn get(&self) -> Option<&[u8]> {
+    pub(in crate::producer) fn get(&self) -> Option<&[u8]> {
         match self {
             Self::Null => None,
             Self::Bytes(bytes) => Some(bytes),
@@ -73,7 +77,7 @@ impl<'a> BytesArg<'a> {
 }
 
 /// Returns the number of a partition.
-pub(super) fn parse_partition(object: &Bound<'_, PyAny>, going: RecordRef<'_, '_>) -> PyResult<i32> {
+pub(in crate::producer) fn parse_partition(object: &Bound<'_, PyAny>, going: RecordRef<'_, '_>) -> PyResult<i32> {
     if !object.is_instance_of::<PyInt>() || object.is_instance_of::<PyBool>() {
         return Err(going.type_error(&format!("its partition is an int or None, not {}", object.get_type().name()?)));
     }
@@ -85,7 +89,7 @@ pub(super) fn parse_partition(object: &Bound<'_, PyAny>, going: RecordRef<'_, '_
 
 /// Returns a record's timestamp in milliseconds since 1970 UTC, from an int or a datetime (a naive one is local time,
 /// the Python convention).
-pub(super) fn parse_timestamp(object: &Bound<'_, PyAny>, going: RecordRef<'_, '_>) -> PyResult<i64> {
+pub(in crate::producer) fn parse_timestamp(object: &Bound<'_, PyAny>, going: RecordRef<'_, '_>) -> PyResult<i64> {
     if object.is_instance_of::<PyInt>() && !object.is_instance_of::<PyBool>() {
         return match object.extract::<i64>() {
             Ok(millis) if millis >= 0 => Ok(millis),

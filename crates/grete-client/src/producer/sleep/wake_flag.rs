@@ -8,30 +8,30 @@ const RAISED: u32 = 1;
 const HAS_WAITER: u32 = 2;
 
 #[derive(Debug, Default)]
-pub(super) struct WakeFlag {
+pub(in crate::producer) struct WakeFlag {
     word: AtomicU32,
 }
 
 impl WakeFlag {
     #[inline]
-    pub(super) fn is_raised(&self) -> bool {
+    pub(in crate::producer) fn is_raised(&self) -> bool {
         self.word.load(Ordering::Relaxed) & RAISED != 0
     }
 
     /// Raises the flag. A waiter sets `HAS_WAITER` in the same word first: either this call sees the bit, or the kernel
     /// sees the changed word.
-    pub(super) fn raise(&self) {
+    pub(in crate::producer) fn raise(&self) {
         if self.word.swap(RAISED, Ordering::AcqRel) & HAS_WAITER != 0 {
             futex_wake_all(&self.word);
         }
     }
 
-    pub(super) fn clear(&self) {
+    pub(in crate::producer) fn clear(&self) {
         self.word.fetch_and(!RAISED, Ordering::AcqRel);
     }
 
     /// Returns the word and the value to sleep on; `None`: the flag is already raised.
-    pub(super) fn prepare_wait(&self) -> Option<(&AtomicU32, u32)> {
+    pub(in crate::producer) fn prepare_wait(&self) -> Option<(&AtomicU32, u32)> {
         let before = self.word.fetch_or(HAS_WAITER, Ordering::AcqRel);
         (before & RAISED == 0).then_some((&self.word, before | HAS_WAITER))
     }

@@ -15,7 +15,7 @@ use grete_net::futex::futex_wake_all;
 /// action. A caller that finds its records complete under that lock therefore sees the mark of the step that has
 /// completed them, until the step's completions are queued. It waits for the end of any step that it sees.
 #[derive(Debug, Default)]
-pub(super) struct StepGate {
+pub(in crate::producer) struct StepGate {
     /// Number of begun steps plus number of ended steps: odd while a step is under way. One thread steps at a time.
     count: AtomicU32,
     is_awaited: AtomicBool,
@@ -23,7 +23,7 @@ pub(super) struct StepGate {
 
 impl StepGate {
     /// Marks a step as under way until the guard is dropped, also by a panic.
-    pub(super) fn begin(&self) -> StepGuard<'_> {
+    pub(in crate::producer) fn begin(&self) -> StepGuard<'_> {
         self.count.fetch_add(1, Ordering::SeqCst);
         StepGuard(self)
     }
@@ -32,7 +32,7 @@ impl StepGate {
     ///
     /// `is_awaited` is set before the count is read, and the end of a step changes the count before it reads
     /// `is_awaited`: either that end wakes the sleeper, or this call or the kernel sees the new count.
-    pub(super) fn prepare_wait(&self) -> Option<(&AtomicU32, u32)> {
+    pub(in crate::producer) fn prepare_wait(&self) -> Option<(&AtomicU32, u32)> {
         self.is_awaited.store(true, Ordering::SeqCst);
         let count = self.count.load(Ordering::SeqCst);
         (count % 2 == 1).then_some((&self.count, count))
@@ -41,7 +41,7 @@ impl StepGate {
 
 /// Drop guard that ends a step.
 #[derive(Debug)]
-pub(super) struct StepGuard<'a>(&'a StepGate);
+pub(in crate::producer) struct StepGuard<'a>(&'a StepGate);
 
 impl Drop for StepGuard<'_> {
     fn drop(&mut self) {
