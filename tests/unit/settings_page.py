@@ -148,7 +148,7 @@ PLACES = (
     ),
     Place(PACKAGE / "client" / "producer.py", "class Producer(", lambda: kafka_rows("producer")),
     Place(PACKAGE / "client" / "consumer.py", "class Consumer:", lambda: kafka_rows("consumer")),
-    Place(PACKAGE / "client" / "admin.py", "class Admin:", lambda: kafka_rows("admin")),
+    Place(PACKAGE / "client" / "admin.py", "class Admin(TransactionAdmin):", lambda: kafka_rows("admin")),
 )
 
 

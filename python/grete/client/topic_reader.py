@@ -40,8 +40,8 @@ def read_topic(
 
     `settings` are Kafka's; None: those of `grete.toml` and of GRETE_KAFKA_... variables. Records from `start` up to and
     without `end` are read, from all partitions or from `partitions`; "latest" is the end at the time of the call that
-    reads. A time without a zone is local. `headers=False` leaves out the column of headers, which costs most of the time. A batch has at most
-    `max_messages` records of one partition. Needs pyarrow (`pip install "grete[arrow]"`).
+    reads. A time without a zone is local. `headers=False` leaves out the column of headers, which costs most of the
+    time. A batch has at most `max_messages` records of one partition. Needs pyarrow (`pip install "grete[arrow]"`).
 
     The call asks the brokers for the topic, for up to `timeout` seconds. Raises ConfigError for wrong settings and a
     partition that does not exist, UnknownTopicError, TimeoutError without an answer, TypeError and ValueError for other
