@@ -83,6 +83,9 @@ def test_each_record_is_in_the_output_once(
         assert state["committed"] >= 1
         assert state["staged_bytes"] == 0
         eventually(lambda: app.statistics()["transactions"][0]["state"] == "idle", 10, "nothing to commit")
+        exposed = app.metrics()
+        assert f'grete_transactions_total{{group="{group}"}}' in exposed
+        assert f'grete_aborted_transactions_total{{group="{group}"}} 0' in exposed
     assert sorted(committed_records(kafka, target)) == [(value, value) for value in VALUES]
 
 
