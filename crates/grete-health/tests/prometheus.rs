@@ -141,8 +141,8 @@ fn full() -> Metrics {
             lost_partitions: Some(3),
             commits: Some(4),
             commit_failures: Some(5),
-            transactions: None,
-            aborted_transactions: None,
+            transactions: Some(7),
+            aborted_transactions: Some(1),
         }],
         clients: vec![ClientMetrics {
             client: "c".into(),
