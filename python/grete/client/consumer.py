@@ -23,7 +23,7 @@ from grete.errors import ClosedError, ConfigError, ForkedClientError, GroupError
 from grete.instrumentation.emit import log_native_events
 
 if TYPE_CHECKING:
-    from grete.client._asyncio_poll import AsyncioPoller
+    from grete.client._asyncio.poller import AsyncioPoller
 
 logger = logging.getLogger("grete.client")
 
@@ -230,7 +230,7 @@ class Consumer:
         """
         if self._poller is None:
             # A caller with an event loop has imported asyncio; importing grete does not.
-            from grete.client._asyncio_poll import AsyncioPoller
+            from grete.client._asyncio.poller import AsyncioPoller
 
             self._poller = AsyncioPoller(self._dispatcher, self.poll)
         return await self._poller.poll(timeout, max_messages)

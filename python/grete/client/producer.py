@@ -27,7 +27,7 @@ from grete.instrumentation.monitor import Monitor
 if TYPE_CHECKING:
     import asyncio
 
-    from grete.client._asyncio import AsyncioDeliveries
+    from grete.client._asyncio.deliveries import AsyncioDeliveries
 
 logger = logging.getLogger("grete.client")
 
@@ -342,7 +342,7 @@ class Producer(_native.Producer, TransactionCalls):
         # A caller with an event loop has imported asyncio; importing grete does not.
         import asyncio
 
-        from grete.client._asyncio import AsyncioDeliveries
+        from grete.client._asyncio.deliveries import AsyncioDeliveries
 
         loop = asyncio.get_running_loop()
         pending = self._by_loop.get(loop)

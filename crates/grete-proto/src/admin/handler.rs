@@ -35,9 +35,9 @@ pub(super) enum LookupStrategy<'e> {
 /// Kind of a coordinator, by its number in FindCoordinator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CoordinatorType {
-    /// Of groups.
+    /// Coordinator of groups.
     Group = 0,
-    /// Of transactional ids.
+    /// Coordinator of transactional ids.
     Transaction = 1,
 }
 

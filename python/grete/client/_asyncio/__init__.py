@@ -1,0 +1,1 @@
+"""Clients in event loops: deliveries and polls that are awaited."""
