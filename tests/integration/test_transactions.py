@@ -13,6 +13,7 @@ import confluent_kafka
 import pytest
 
 import grete
+from tests.integration.exactly_once.reading import committed
 from tests.integration.frame_proxy import END_TXN, FrameAction, FrameProxy, always, first
 from tests.integration.producers import QUICK
 from tests.kafka import KafkaCluster, eventually
@@ -25,37 +26,6 @@ def transactional(servers: str, name: str, **settings: object) -> grete.client.P
     kafka = {key.replace("_", "."): value for key, value in settings.items()}
     own = {"bootstrap.servers": servers, "transactional.id": name, "linger.ms": 0, **QUICK, "request.timeout.ms": 3000}
     return grete.client.Producer({**own, **kafka})
-
-
-def committed(kafka: KafkaCluster, topic: str, partitions: int = 1) -> list[bytes]:
-    """What librdkafka reads of the committed transactions, up to the end of each partition."""
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "group.id": f"{topic}-reader",
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
-    found: list[bytes] = []
-    try:
-        consumer.assign([confluent_kafka.TopicPartition(topic, at, 0) for at in range(partitions)])
-        ended: set[int] = set()
-        while len(ended) < partitions:
-            message = consumer.poll(30.0)
-            assert message is not None, "no end of the partition"
-            error = message.error()
-            if error is None:
-                found.append(message.value() or b"")
-            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                ended.add(message.partition() or 0)
-            else:
-                raise AssertionError(error)
-    finally:
-        consumer.close()
-    return found
 
 
 def test_a_block_commits_and_an_exception_aborts(kafka: KafkaCluster, topic: str) -> None:

@@ -15,8 +15,9 @@ import confluent_kafka.admin
 import pytest
 
 import grete
+from tests.integration.exactly_once.reading import committed
 from tests.integration.frame_proxy import END_TXN, INIT_PRODUCER_ID, FrameAction, FrameProxy, always, first
-from tests.integration.test_transactions import committed, transactional
+from tests.integration.test_transactions import transactional
 from tests.kafka import KafkaCluster, eventually, java
 from tests.kafka.admin import LATEST
 from tests.kafka.apache import ApacheCluster

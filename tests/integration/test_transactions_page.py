@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import grete
-from tests.integration.test_transactions import committed
+from tests.integration.exactly_once.reading import committed
 from tests.kafka import KafkaCluster, eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(90)]

@@ -11,6 +11,7 @@ import pytest
 
 from grete.client import PartitionDescription, TopicDescription
 from grete.client.transaction_admin import TransactionAdmin
+from grete.errors import KafkaError
 
 HOUR_MS = 3_600_000
 
@@ -21,7 +22,7 @@ class Native:
     def __init__(self, written_ms: int) -> None:
         self.written_ms = written_ms
         self.listed: list[tuple[str, int, str, int]] = []
-        self.described: tuple[str, int, list[tuple[str, int]]] = ("Ongoing", 7, [("orders", 0)])
+        self.described: tuple[str, int, list[tuple[str, int]]] | None = ("Ongoing", 7, [("orders", 0)])
         self.aborted: list[tuple[Any, Any]] = []
 
     def describe_producers(self, partitions: list[tuple[str, int]], timeout: object) -> list[list[Any]]:
@@ -32,6 +33,8 @@ class Native:
         return self.listed, None
 
     def describe_transactions(self, ids: list[str], timeout: object) -> list[Any]:
+        if self.described is None:
+            raise KafkaError("pay", code=105, name="TRANSACTIONAL_ID_NOT_FOUND")
         state, producer_id, partitions = self.described
         return [(name, 1, state, 60_000, 5, producer_id, 3, partitions) for name in ids]
 
@@ -62,19 +65,19 @@ def now_ms() -> int:
     ("listed", "described", "hangs"),
     [
         ([], None, True),
+        ([("pay", 7, "Ongoing", 1)], None, True),
         ([("pay", 7, "Ongoing", 1)], ("Ongoing", 7, [("orders", 0)]), False),
         ([("pay", 7, "PrepareAbort", 1)], ("PrepareAbort", 7, [("orders", 0)]), False),
         ([("pay", 7, "Ongoing", 1)], ("Ongoing", 7, [("orders", 1)]), True),
         ([("pay", 7, "CompleteAbort", 1)], ("CompleteAbort", 7, []), True),
         ([("pay", 7, "Ongoing", 1)], ("Ongoing", 9, [("orders", 0)]), True),
     ],
-    ids=["unknown", "open", "being-ended", "other-partition", "ended", "other-producer"],
+    ids=["unknown", "expired-meanwhile", "open", "being-ended", "other-partition", "ended", "other-producer"],
 )
 def test_a_transaction_hangs_if_its_coordinator_does_not_end_it(listed: Any, described: Any, hangs: bool) -> None:
     native = Native(now_ms() - HOUR_MS)
     native.listed = listed
-    if described is not None:
-        native.described = described
+    native.described = described
     found = Cluster(native).hanging_transactions(["orders"])
     assert [(one.topic, one.partition, one.producer.transaction_start) for one in found] == (
         [("orders", 0, 40)] if hangs else []

@@ -104,16 +104,16 @@ def test_client_credentials_are_posted_and_errors_are_kept_apart(endpoint: Endpo
 
 def test_an_endpoint_that_repeats_the_secret_shows_none(endpoint: Endpoint) -> None:
     # Not one that the check of all tests looks for: the endpoint shows it.
-    told, quoted = "t0ld&", "t0ld%26"
-    secret = _native.ClientSecret("me:1", told)
+    text, quoted = "t0ld&", "t0ld%26"
+    secret = _native.ClientSecret("me:1", text)
     _, fetch = sources.source_of(fields(endpoint=endpoint.url, client_id="me:1", client_secret=secret))
     header = "Basic " + base64.b64encode(f"me%3A1:{quoted}".encode()).decode()
     endpoint.status = 401
-    for repeated in (told, quoted, header):
+    for repeated in (text, quoted, header):
         endpoint.body = json.dumps({"error": "invalid", "error_description": f"{repeated} is wrong"}).encode()
         with pytest.raises(ValueError, match=r"invalid: .*is wrong") as caught:
             fetch()
-        for form in (told, quoted, header.removeprefix("Basic ")):
+        for form in (text, quoted, header.removeprefix("Basic ")):
             assert form not in str(caught.value)
 
 
@@ -175,7 +175,7 @@ def test_an_endpoint_without_tls_is_a_warning(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     endpoint.source()()
-    assert not caplog.records, "nobody else reads what goes over loopback"
+    assert not caplog.records, "no other machine reads what goes over loopback"
     monkeypatch.setenv("http_proxy", endpoint.url)
     _, fetch = sources.source_of(fields(endpoint="http://idp.example/token", **credentials()))
     fetch()

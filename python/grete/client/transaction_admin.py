@@ -10,7 +10,7 @@ from grete import _native
 from grete.client import arguments
 from grete.client._calls import CallThreads, awaitable
 from grete.client.topics import TopicDescription
-from grete.errors import PartialResultError, TransactionStateError
+from grete.errors import KafkaError, PartialResultError, TransactionStateError
 
 HANGING_AFTER = 900.0
 """Seconds: Kafka's default of `transaction.max.timeout.ms`. A coordinator aborts what is open for longer."""
@@ -176,13 +176,19 @@ class TransactionAdmin:
             return []
         listed = self.transactions(producer_ids={producer.producer_id for _, producer in candidates}, timeout=left())
         ids = {one.producer_id: one.transactional_id for one in listed}
-        known = self.describe_transactions(ids.values(), timeout=left()) if ids else {}
+        known: dict[str, TransactionDescription] = {}
+        for transactional_id in ids.values():
+            try:
+                known |= self.describe_transactions([transactional_id], timeout=left())
+            except KafkaError as error:
+                if error.name != "TRANSACTIONAL_ID_NOT_FOUND":
+                    raise  # else: the id has expired since it was listed, so no coordinator ends its transaction
         found = []
         for (topic, partition), producer in candidates:
-            transactional_id = ids.get(producer.producer_id)
-            description = known.get(transactional_id) if transactional_id is not None else None
+            name = ids.get(producer.producer_id)
+            description = known.get(name) if name is not None else None
             if not _ends(description, (topic, partition), producer):
-                found.append(HangingTransaction(topic, partition, producer, transactional_id))
+                found.append(HangingTransaction(topic, partition, producer, name))
         return found
 
     def abort_transaction(

@@ -153,13 +153,13 @@ impl Process {
                 self.step_producer(context, producer::closed(conn, reason));
             }
             ProcessEvent::Connected(Role::Transactions(generation), conn) => {
-                self.step_transactions(context, generation, transactions::connected(conn));
+                self.step_transactions(context, generation, producer::connected(conn));
             }
             ProcessEvent::Frame(Role::Transactions(generation), conn, frame) => {
-                self.step_transactions(context, generation, transactions::frame(conn, frame));
+                self.step_transactions(context, generation, producer::frame(conn, frame));
             }
             ProcessEvent::Closed(Role::Transactions(generation), conn, reason) => {
-                self.step_transactions(context, generation, transactions::closed(conn, reason));
+                self.step_transactions(context, generation, producer::closed(conn, reason));
             }
             ProcessEvent::Timer => {
                 if self.consumer.as_ref().is_some_and(|consumer| consumer.is_due(context.now)) {
@@ -170,7 +170,7 @@ impl Process {
                 }
                 let due = self.transactions.as_ref().filter(|side| side.wakes_at().is_some_and(|at| at <= context.now));
                 if let Some(generation) = due.map(|side| side.generation) {
-                    self.step_transactions(context, generation, transactions::tick());
+                    self.step_transactions(context, generation, producer::tick());
                 }
             }
             ProcessEvent::Step(job) => self.step_job(context, job),

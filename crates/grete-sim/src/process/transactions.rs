@@ -2,18 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use grete_proto::connection::CloseReason;
 use grete_proto::consumer::ConsumerEvent;
 use grete_proto::dispatch::TrialRequest;
 use grete_proto::group::CommitOffset;
-use grete_proto::ids::ConnId;
 use grete_proto::producer::{
     Accumulator, GroupMetadata, ProducerAction, ProducerCore, ProducerCoreConfig, ProducerEvent, StagedCommit,
     StagedCommitResult, TransactionOffset,
 };
 use grete_proto::rng::Rng;
 use grete_proto::time::Nanos;
-use grete_wire::Frame;
 
 use super::{Context, Effect, Process, Role};
 
@@ -55,22 +52,6 @@ impl TransactionSide {
 fn new_core(config: &ProducerCoreConfig, rng: &mut Rng) -> ProducerCore {
     let accumulator = Arc::new(Mutex::new(Accumulator::new(&config.produce, rng.split())));
     ProducerCore::new(config.clone(), accumulator, rng.split())
-}
-
-pub(super) fn connected(conn: ConnId) -> ProducerEvent {
-    ProducerEvent::Connected(conn)
-}
-
-pub(super) fn frame(conn: ConnId, frame: Frame) -> ProducerEvent {
-    ProducerEvent::Frame(conn, frame)
-}
-
-pub(super) fn closed(conn: ConnId, reason: CloseReason) -> ProducerEvent {
-    ProducerEvent::Closed(conn, reason)
-}
-
-pub(super) fn tick() -> ProducerEvent {
-    ProducerEvent::Tick
 }
 
 impl Process {
