@@ -55,6 +55,8 @@ fn clients_without_tls_or_certificate_are_refused_and_logged() {
     let mut without = connect(&made, address(&server, 1));
     without.write_all(&Client::framed(b"echo")).unwrap();
     assert!(without.read_exact(&mut [0; 4]).unwrap_err().to_string().contains("CertificateRequired"));
+    // The alert leaves before the line is written: only the end of the connection follows both.
+    wait_for(&server, "closed", 2);
     let lines = server.log().lines();
     assert_eq!(lines.iter().filter(|line| line.contains("because TLS failed")).count(), 2, "{lines:?}");
 }
