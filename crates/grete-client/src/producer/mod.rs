@@ -337,7 +337,8 @@ impl Producer {
     /// wait: check again.
     #[must_use]
     pub fn wait_for_room(&self, word: &AtomicU32, seen: u32, deadline: Deadline) -> WaitOutcome {
-        self.inner.wait_on_word(word, seen, Some(deadline))
+        // The loop of the consumer makes the room: a leader of the producer's loop would not notice.
+        self.inner.sleep_on_word(word, seen, Some(deadline))
     }
 
     /// Returns the error for a topic whose metadata is missing while the App stops.
