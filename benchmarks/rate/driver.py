@@ -37,6 +37,7 @@ GRETE = ("fetch.max.wait.ms=500", "fetch.min.bytes=1", "max.partition.fetch.byte
 _clients = (
     Client("floor", "floor: raw socket, CRC + parse", lambda: [str(floor_program()), "rate"]),
     Client("grete", "Grete, poll, rows with .value", _python("grete_poll"), GRETE),
+    Client("grete-columns", "Grete, poll, .values()", _python("grete_poll"), (*GRETE, "mode=columns")),
     Client("grete-latency", "Grete, poll, latency=100ms", _python("grete_poll"), (GRETE[2], "latency=100ms")),
     Client("confluent-poll", "confluent-kafka, poll()", _python("confluent"), ("mode=poll", *RDKAFKA)),
     Client(

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use grete_net::{Futex, WakeReason, Waker};
+use grete_net::{CallerLoop, Futex, WakeReason, Waker};
 
 /// Core event that may carry a request.
 pub(crate) trait CancellableRequest {
@@ -25,6 +25,8 @@ pub(crate) struct RequestQueue<Q: CancellableRequest> {
     close_futex: Futex,
     next_id: AtomicU32,
     waker: Waker,
+    /// Loop that a waiting caller may lead; unset until the loop exists.
+    caller_loop: OnceLock<Box<dyn CallerLoop>>,
 }
 
 #[derive(Debug)]
@@ -60,13 +62,40 @@ impl<Q: CancellableRequest> RequestQueue<Q> {
             close_futex: Futex::default(),
             next_id: AtomicU32::new(1),
             waker,
+            caller_loop: OnceLock::new(),
         }
+    }
+
+    /// Lets callers step and lead the loop while they wait.
+    pub(crate) fn set_caller_loop(&self, event_loop: impl CallerLoop + 'static) {
+        let _ = self.caller_loop.set(Box::new(event_loop)); // set once, before any caller has the client
     }
 
     /// Sends an event that needs no response.
     pub(crate) fn send(&self, event: Q) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.push(event);
         self.waker.wake();
+    }
+
+    fn push(&self, event: Q) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+
+    /// Sends a request for which this thread will wait: the thread writes it itself.
+    fn send_and_step(&self, event: Q) {
+        self.push(event);
+        match self.caller_loop.get() {
+            Some(event_loop) => drop(event_loop.step_here()),
+            None => self.waker.wake(),
+        }
+    }
+
+    /// Leads the loop until the count changes, or sleeps on the futex while another caller leads.
+    fn await_change(&self, answered: &Futex, seen: u32, timeout: Duration) -> WakeReason {
+        let changed = || answered.count() != seen;
+        let sleep = || answered.wait(seen, Some(timeout));
+        let Some(event_loop) = self.caller_loop.get() else { return sleep() };
+        event_loop.lead_until(&changed, Some(timeout)).unwrap_or_else(|| event_loop.sleep_beside(&sleep))
     }
 
     /// Sends a request and waits for the response. `before_wait` is called before each sleep; its argument says whether
@@ -82,7 +111,7 @@ impl<Q: CancellableRequest> RequestQueue<Q> {
         let deadline = Instant::now() + timeout;
         let answered = Arc::new(Futex::default());
         self.lock().waiting.insert(id, PendingRequest { response: None, futex: Arc::clone(&answered) });
-        self.send(build(id));
+        self.send_and_step(build(id));
         let mut reason = WakeReason::Woken;
         loop {
             // Read before the checks below: a response or a `wake_callers` after them changes the count, so the sleep
@@ -97,7 +126,7 @@ impl<Q: CancellableRequest> RequestQueue<Q> {
             } else if before_wait(reason == WakeReason::Interrupted) {
                 RequestAborted::Interrupted
             } else {
-                reason = answered.wait(seen, Some(left));
+                reason = self.await_change(&answered, seen, left);
                 continue;
             };
             self.lock().waiting.remove(&id);
@@ -142,6 +171,7 @@ impl<Q: CancellableRequest> RequestQueue<Q> {
         let answered = Arc::clone(&waiting.futex);
         drop(answers); // otherwise the woken caller would block on the lock
         answered.wake();
+        self.waker.notify_leader();
     }
 
     /// Fails all pending requests, because the client has failed permanently. Callers get the error now instead of at
@@ -150,12 +180,14 @@ impl<Q: CancellableRequest> RequestQueue<Q> {
         let mut answers = self.lock();
         answers.failed = true;
         answers.waiting.values().for_each(|waiting| waiting.futex.wake());
+        self.waker.notify_leader();
     }
 
     /// Makes every thread that waits for a response, or for the end, run its `before_wait`.
     pub(crate) fn wake_callers(&self) {
         self.lock().waiting.values().for_each(|waiting| waiting.futex.wake());
         self.close_futex.wake();
+        self.waker.notify_leader();
     }
 
     pub(crate) fn close(&self) {
@@ -164,6 +196,7 @@ impl<Q: CancellableRequest> RequestQueue<Q> {
         answers.waiting.values().for_each(|waiting| waiting.futex.wake());
         drop(answers);
         self.close_futex.wake();
+        self.waker.notify_leader();
     }
 
     /// Waits until the network thread has ended and calls `before_wait` before each sleep. Returns false if the timeout

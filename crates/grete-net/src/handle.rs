@@ -1,12 +1,13 @@
 //! Loop handle for other threads: a caller steps the protocol itself instead of asking the network thread to.
 //!
-//! A caller that waits for a response writes its request on its own thread. The network thread sleeps meanwhile and
-//! wakes once, when the response arrives.
+//! A caller that waits for a response writes its request on its own thread, and then leads (see the module `leading`) or
+//! sleeps. The network thread sleeps meanwhile, and wakes for what arrives while no caller leads.
 //!
 //! # Which thread steps
 //!
 //! One lock guards all state. The network thread holds the lock while it handles events, never while it waits in the
-//! poll. A caller never waits for the lock: the thread that holds it also steps for callers that found it taken.
+//! poll. A caller that steps never waits for the lock: the thread that holds it also steps for callers that found it
+//! taken. A leader waits for the lock, because it has sockets to handle for which no other thread was woken.
 //!
 //! - **The lock is free.** The caller steps and writes. No other thread needs to know, unless the network thread sleeps
 //!   past the new deadline. The network thread has recorded, under the lock, until when it will sleep. It may not be in
@@ -31,19 +32,21 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread;
 
+use crate::clock::Clock;
 use crate::loop_state::{LoopState, MAX_ASSISTED_STEPS};
 use crate::protocol::{Protocol, Waker};
 
 pub(crate) struct SharedLoop<P> {
     /// `None` once the loop has ended.
-    state: Mutex<Option<LoopState<P>>>,
+    pub(crate) state: Mutex<Option<LoopState<P>>>,
     /// A caller has requested a step that no thread has done yet.
     step_requested: AtomicBool,
     waker: Waker,
+    pub(crate) clock: Clock,
 }
 
 /// Wakes the network thread if this thread panics, which poisons the lock. Create it before taking the lock.
-struct WakeOnPanic<'a>(&'a Waker);
+pub(crate) struct WakeOnPanic<'a>(pub(crate) &'a Waker);
 
 impl Drop for WakeOnPanic<'_> {
     fn drop(&mut self) {
@@ -54,8 +57,8 @@ impl Drop for WakeOnPanic<'_> {
 }
 
 impl<P: Protocol> SharedLoop<P> {
-    pub(crate) fn new(state: LoopState<P>, waker: Waker) -> Self {
-        Self { state: Mutex::new(Some(state)), step_requested: AtomicBool::new(false), waker }
+    pub(crate) fn new(state: LoopState<P>, waker: Waker, clock: Clock) -> Self {
+        Self { state: Mutex::new(Some(state)), step_requested: AtomicBool::new(false), waker, clock }
     }
 
     pub(crate) fn waker(&self) -> &Waker {
@@ -83,7 +86,7 @@ impl<P: Protocol> SharedLoop<P> {
         drop(state);
     }
 
-    fn step_here(&self) -> bool {
+    pub(crate) fn step_here(&self) -> bool {
         self.step_requested.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let _wake_on_panic = WakeOnPanic(&self.waker);

@@ -1,11 +1,12 @@
-//! Floor 2: the only I/O of the Kafka clients. One mio event loop per client, with DNS, timers and wake-ups.
+//! Floor 2: the only I/O of the Kafka clients. One event loop on epoll(7) per client, with DNS, timers and wake-ups.
 //!
 //! The loop owns sockets and nothing else. A sans-IO [`Protocol`] decides where to connect, what to write, and what a
 //! frame means. The three types to start with:
 //!
 //! - [`EventLoop`] runs on the network thread, steps the protocol and performs its [`TransportAction`]s.
 //! - [`Protocol`] is the trait of the sans-IO machines that the loop drives.
-//! - [`LoopHandle`] lets other threads step the protocol; the module [`handle`] walks through the races.
+//! - [`LoopHandle`] lets other threads step the protocol; the module [`handle`] walks through the races. A thread that
+//!   waits for a response may lead the loop meanwhile, see [`CallerLoop`].
 //!
 //! ```
 //! use grete_net::{Clock, EventLoop, NetEvent, Protocol, TransportAction};
@@ -39,10 +40,12 @@ pub mod event_loop;
 pub mod futex;
 pub mod handle;
 mod kerberos;
+mod leading;
 mod loop_state;
 pub mod process;
 pub mod protocol;
 mod resolver;
+mod selectors;
 mod socket;
 pub mod tls;
 mod write_buffer;
@@ -52,4 +55,6 @@ pub use event_loop::EventLoop;
 pub use futex::{Futex, WakeReason};
 pub use grete_proto::transport::TransportAction;
 pub use handle::LoopHandle;
+pub use leading::CallerLoop;
 pub use protocol::{NetEvent, Protocol, Waker};
+pub use selectors::GateUse;

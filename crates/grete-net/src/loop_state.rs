@@ -11,15 +11,15 @@ use grete_proto::connection::CloseReason;
 use grete_proto::ids::ConnId;
 use grete_proto::time::Nanos;
 use grete_proto::transport::TransportAction;
-use grete_sys::NotInherited;
 use grete_wire::buffer_pool::BufferPool;
 use grete_wire::frame::FrameReader;
-use mio::{Events, Registry, Token};
 
 use crate::clock::Clock;
 use crate::kerberos::Worker;
 use crate::protocol::{NetEvent, Protocol};
 use crate::resolver::Resolver;
+use crate::selectors::epoll::{EventBuffer, Readiness, Token};
+use crate::selectors::{GATE, Selectors};
 use crate::socket::{ReadOutcome, Socket, SocketError};
 use crate::tls::TlsContext;
 
@@ -29,8 +29,7 @@ pub(crate) const WAKE: Token = Token(usize::MAX);
 pub(crate) const MAX_ASSISTED_STEPS: usize = 8;
 
 pub(crate) struct LoopState<P> {
-    /// Separate descriptor of the same poll. The network thread waits on the poll meanwhile.
-    registry: NotInherited<Registry>,
+    selectors: Selectors,
     resolver: Resolver,
     kerberos: Worker,
     sockets: HashMap<ConnId, Socket>,
@@ -54,7 +53,7 @@ pub(crate) struct LoopState<P> {
 
 impl<P: Protocol> LoopState<P> {
     pub(crate) fn new(
-        registry: NotInherited<Registry>,
+        selectors: Selectors,
         resolver: Resolver,
         kerberos: Worker,
         clock: Clock,
@@ -63,7 +62,7 @@ impl<P: Protocol> LoopState<P> {
         protocol: P,
     ) -> Self {
         Self {
-            registry,
+            selectors,
             resolver,
             kerberos,
             sockets: HashMap::new(),
@@ -89,29 +88,13 @@ impl<P: Protocol> LoopState<P> {
         self.tls = tls;
     }
 
-    /// Handles the events of a poll on the network thread. No event at all means that the poll timed out.
-    pub(crate) fn handle_events(&mut self, events: &Events, wanted: &AtomicBool) {
+    /// Handles the events of a wait on the network thread, and those behind the gate. No event at all means that the
+    /// time was up.
+    pub(crate) fn handle_events(&mut self, events: &EventBuffer, behind_gate: &EventBuffer, wanted: &AtomicBool) {
         self.asleep_until = None;
-        let mut woken = events.is_empty();
-        for event in events {
-            if event.token() == WAKE {
-                woken = true;
-                continue;
-            }
-            let conn = conn_of(event.token());
-            if event.is_writable() {
-                self.on_writable(conn);
-            }
-            if event.is_readable() || event.is_read_closed() || event.is_error() {
-                self.on_readable(conn, event.is_read_closed() || event.is_error());
-            }
-            self.process_pending();
-        }
-        for (conn, ended) in mem::take(&mut self.partly_read) {
-            self.on_readable(conn, ended);
-            self.process_pending();
-        }
-        if woken {
+        let sockets = events.iter().filter(|event| !matches!(event.token, WAKE | GATE));
+        self.handle_sockets(sockets.chain(behind_gate.iter()));
+        if events.is_empty() || events.has(WAKE) {
             for (conn, answer) in self.resolver.drain() {
                 self.on_resolved(conn, answer);
             }
@@ -122,6 +105,24 @@ impl<P: Protocol> LoopState<P> {
             self.tick();
         }
         self.step_for_waiters(wanted);
+    }
+
+    /// Reads and writes the sockets that are ready, and steps the protocol with what they have.
+    pub(crate) fn handle_sockets(&mut self, ready: impl Iterator<Item = Readiness>) {
+        for Readiness { token, readable, writable, ended } in ready {
+            let conn = conn_of(token);
+            if writable {
+                self.on_writable(conn);
+            }
+            if readable {
+                self.on_readable(conn, ended);
+            }
+            self.process_pending();
+        }
+        for (conn, ended) in mem::take(&mut self.partly_read) {
+            self.on_readable(conn, ended);
+            self.process_pending();
+        }
     }
 
     /// Steps for callers that found the lock taken.
@@ -166,6 +167,11 @@ impl<P: Protocol> LoopState<P> {
         oversleeps
     }
 
+    /// Returns whether a socket has more bytes than its turn allowed, which no selector reports.
+    pub(crate) fn has_partly_read(&self) -> bool {
+        !self.partly_read.is_empty()
+    }
+
     /// Steps the protocol with all pending events until none is left. Performing an action may fail at once and add an
     /// event.
     fn process_pending(&mut self) {
@@ -199,14 +205,14 @@ impl<P: Protocol> LoopState<P> {
                 }
                 TransportAction::Write { conn, bytes } => {
                     let socket = self.sockets.get_mut(&conn);
-                    let written = socket.map(|socket| socket.write(bytes, &self.registry, token_of(conn)));
+                    let written = socket.map(|socket| socket.write(bytes, &self.selectors, token_of(conn)));
                     if let Some(Err(error)) = written {
                         self.drop_socket(conn, error.into());
                     }
                 }
                 TransportAction::Gss { conn, host, call } => self.kerberos.call(conn, host, call),
                 TransportAction::CloseConn(conn) => {
-                    self.sockets.remove(&conn);
+                    self.close_socket(conn);
                     self.kerberos.forget(conn);
                 }
             }
@@ -222,7 +228,7 @@ impl<P: Protocol> LoopState<P> {
             Err(error) => return self.drop_socket(conn, CloseReason::Resolve(error.to_string().into())),
         };
         socket.set_addresses(addresses);
-        if let Err(error) = socket.connect_next(&self.registry, token_of(conn)) {
+        if let Err(error) = socket.connect_next(&self.selectors, token_of(conn)) {
             self.drop_socket(conn, CloseReason::Connect(error.to_string().into()));
         }
     }
@@ -230,23 +236,23 @@ impl<P: Protocol> LoopState<P> {
     fn on_writable(&mut self, conn: ConnId) {
         let Some(socket) = self.sockets.get_mut(&conn) else { return };
         if socket.is_connected() {
-            if let Err(error) = socket.flush(&self.registry, token_of(conn)) {
+            if let Err(error) = socket.flush(&self.selectors, token_of(conn)) {
                 self.drop_socket(conn, error.into());
             }
             return;
         }
-        match socket.finish_connecting(&self.registry, token_of(conn)) {
+        match socket.finish_connecting(&self.selectors, token_of(conn)) {
             Ok(true) if socket.is_established() => self.pending_events.push(NetEvent::Connected(conn)),
             // The handshake of TLS begins. The protocol's deadline for connecting covers it, too.
             Ok(true) => {
-                if let Err(error) = socket.flush(&self.registry, token_of(conn)) {
+                if let Err(error) = socket.flush(&self.selectors, token_of(conn)) {
                     self.drop_socket(conn, error.into());
                 }
             }
             Ok(false) => {}
             Err(error) => {
                 // Tries the next address of the host name, if there is one. The error of the last address is reported.
-                if socket.connect_next(&self.registry, token_of(conn)).is_err() {
+                if socket.connect_next(&self.selectors, token_of(conn)).is_err() {
                     self.drop_socket(conn, CloseReason::Connect(error.to_string().into()));
                 }
             }
@@ -264,7 +270,7 @@ impl<P: Protocol> LoopState<P> {
         let usable = matches!(end, ReadOutcome::Drained | ReadOutcome::BudgetSpent);
         if usable
             && socket.has_unsent()
-            && let Err(error) = socket.flush(&self.registry, token_of(conn))
+            && let Err(error) = socket.flush(&self.selectors, token_of(conn))
         {
             return self.drop_socket(conn, error.into());
         }
@@ -283,10 +289,16 @@ impl<P: Protocol> LoopState<P> {
     }
 
     fn drop_socket(&mut self, conn: ConnId, reason: CloseReason) {
-        if self.sockets.remove(&conn).is_some() {
+        if self.close_socket(conn) {
             self.kerberos.forget(conn);
             self.pending_events.push(NetEvent::Closed(conn, reason));
         }
+    }
+
+    /// Returns whether there was such a connection.
+    fn close_socket(&mut self, conn: ConnId) -> bool {
+        let socket = self.sockets.remove(&conn);
+        socket.map(|mut socket| socket.disconnect(&self.selectors)).is_some()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Interface between the event loop and the sans-IO machine that it drives.
 
+use std::io;
 use std::sync::Arc;
 
 use grete_proto::connection::CloseReason;
@@ -9,6 +10,8 @@ use grete_proto::time::Nanos;
 use grete_proto::transport::TransportAction;
 use grete_sys::EventFd;
 use grete_wire::frame::Frame;
+
+use crate::selectors::CallersSelector;
 
 /// Event that the loop passes to the protocol.
 #[derive(Debug)]
@@ -38,12 +41,25 @@ pub trait Protocol {
 
 /// Wakes the loop from any thread.
 #[derive(Debug, Clone)]
-pub struct Waker(pub(crate) Arc<EventFd>);
+pub struct Waker {
+    pub(crate) network: Arc<EventFd>,
+    pub(crate) callers: Arc<CallersSelector>,
+}
 
 impl Waker {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { network: Arc::new(EventFd::new()?), callers: Arc::new(CallersSelector::new()?) })
+    }
+
     /// Makes the loop step the protocol with `Tick` soon. Cheap while the loop has not yet handled the previous
     /// wake-up.
     pub fn wake(&self) {
-        self.0.signal();
+        self.network.signal();
+    }
+
+    /// Makes the caller that leads check what it waits for. Every thread that changes what a caller may wait for calls
+    /// this after the change. Costs no system call while no caller leads, nor on the thread of the leader.
+    pub fn notify_leader(&self) {
+        self.callers.notify();
     }
 }

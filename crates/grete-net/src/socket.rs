@@ -2,18 +2,19 @@
 //! between the socket and both.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 
 use grete_sys::NotInherited;
 use grete_wire::SegmentedBuf;
 use grete_wire::error::WireError;
 use grete_wire::frame::{Frame, FrameReader};
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Type};
 
 use grete_proto::tls_failure::TlsFailure;
 
+use crate::selectors::Selectors;
+use crate::selectors::epoll::Token;
 use crate::tls::{TlsEnd, TlsStream};
 use crate::write_buffer::WriteBuffer;
 
@@ -78,14 +79,13 @@ impl Socket {
     }
 
     /// Starts connecting to the next address. Returns the error of the last address if none is left.
-    pub(crate) fn connect_next(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+    pub(crate) fn connect_next(&mut self, selectors: &Selectors, token: Token) -> io::Result<()> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
-        self.stream = None;
+        self.disconnect(selectors);
         while let Some(address) = self.addresses.pop() {
-            // Does not block: mio connects in the background.
-            match NotInherited::create(|| TcpStream::connect(address)) {
-                Ok(mut stream) => {
-                    registry.register(&mut *stream, token, Interest::READABLE | Interest::WRITABLE)?;
+            match NotInherited::create(|| begin_connecting(address)) {
+                Ok(stream) => {
+                    selectors.watch_connecting(stream.as_raw_fd(), token)?;
                     self.wants_writable = true;
                     self.stream = Some(stream);
                     return Ok(());
@@ -94,6 +94,17 @@ impl Socket {
             }
         }
         Err(last)
+    }
+
+    /// Closes the connection. Its registrations end first: a child that has just been forked may still have a copy of
+    /// the descriptor, with which the registrations would live on, and report the end of the stream again and again.
+    pub(crate) fn disconnect(&mut self, selectors: &Selectors) {
+        let Some(stream) = self.stream.take() else { return };
+        if self.connected {
+            selectors.forget(stream.as_raw_fd());
+        } else {
+            selectors.forget_connecting(stream.as_raw_fd());
+        }
     }
 
     /// Returns whether the TCP connection is established.
@@ -112,7 +123,7 @@ impl Socket {
     }
 
     /// Handles a writability event while connecting. Returns `Ok(true)` once connected and `Ok(false)` for "not yet".
-    pub(crate) fn finish_connecting(&mut self, registry: &Registry, token: Token) -> io::Result<bool> {
+    pub(crate) fn finish_connecting(&mut self, selectors: &Selectors, token: Token) -> io::Result<bool> {
         let Some(stream) = &self.stream else { return Ok(false) };
         if let Some(error) = stream.take_error()? {
             return Err(error);
@@ -122,7 +133,8 @@ impl Socket {
                 stream.set_nodelay(true)?;
                 SockRef::from(&**stream).set_keepalive(true)?;
                 self.connected = true;
-                self.update_write_interest(registry, token, false)?;
+                self.wants_writable = false;
+                selectors.watch_connected(stream.as_raw_fd(), token)?;
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
@@ -133,10 +145,9 @@ impl Socket {
     /// Reads the available bytes and passes each whole frame to `on_frame`. Returns the number of bytes read and
     /// the reason for stopping.
     ///
-    /// Registration is edge-triggered. A read that returns fewer bytes than its buffer holds has emptied the socket.
-    /// Later bytes raise a new edge, so no further read is needed to see `WouldBlock`. The end of the stream is the
-    /// exception, because it may arrive together with the last bytes, without another edge. The event then reports the
-    /// end (`ended`), and reading continues until the end is seen.
+    /// Registration is level-triggered. A read that returns fewer bytes than its buffer holds has emptied the socket, so
+    /// no further read is needed to see `WouldBlock`. What comes later is reported again, and so is the end of the
+    /// stream. If the event has reported an error (`ended`), reading continues until the error is seen.
     pub(crate) fn read(&mut self, ended: bool, mut on_frame: impl FnMut(Frame)) -> (usize, ReadOutcome) {
         if self.tls.is_some() {
             return self.read_tls(ended, on_frame);
@@ -211,28 +222,32 @@ impl Socket {
     }
 
     /// Queues `bytes` and writes as many as the kernel accepts.
-    pub(crate) fn write(&mut self, bytes: SegmentedBuf, registry: &Registry, token: Token) -> Result<(), SocketError> {
+    pub(crate) fn write(
+        &mut self,
+        bytes: SegmentedBuf,
+        selectors: &Selectors,
+        token: Token,
+    ) -> Result<(), SocketError> {
         match &mut self.tls {
             Some(tls) => tls.push(bytes),
             None => self.write_buffer.push(bytes),
         }
-        self.flush(registry, token)
+        self.flush(selectors, token)
     }
 
     /// Registers for writability events only while bytes wait, because each event costs a wake-up per acknowledged
     /// write.
-    fn update_write_interest(&mut self, registry: &Registry, token: Token, wanted: bool) -> io::Result<()> {
+    fn update_write_interest(&mut self, selectors: &Selectors, token: Token, wanted: bool) -> io::Result<()> {
         if self.wants_writable == wanted {
             return Ok(());
         }
         self.wants_writable = wanted;
-        let Some(stream) = &mut self.stream else { return Ok(()) };
-        let interest = if wanted { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-        registry.reregister(&mut **stream, token, interest)
+        let Some(stream) = &self.stream else { return Ok(()) };
+        selectors.watch_writable(stream.as_raw_fd(), token, wanted)
     }
 
     /// Continues writing after a writability event.
-    pub(crate) fn flush(&mut self, registry: &Registry, token: Token) -> Result<(), SocketError> {
+    pub(crate) fn flush(&mut self, selectors: &Selectors, token: Token) -> Result<(), SocketError> {
         if !self.connected {
             return Ok(());
         }
@@ -253,7 +268,17 @@ impl Socket {
                 }
             },
         };
-        Ok(self.update_write_interest(registry, token, !done)?)
+        Ok(self.update_write_interest(selectors, token, !done)?)
+    }
+}
+
+/// Begins to connect without blocking. The socket becomes writable once it is connected or has failed.
+fn begin_connecting(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, None)?; // close-on-exec
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket.into()),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Admin client: manages topics, settings, groups and offsets, from any thread.
 //!
-//! The network thread connects with the first request. A caller sleeps until the response to its own request has been
-//! read; no other event wakes it, except to write log events. An operation may need several requests, one after the
-//! other on the caller's thread, all within the deadline of its [`CallContext`].
+//! The first request connects. A caller leads the loop until it has read the response to its own request; while another
+//! caller leads, it sleeps until then. No other event wakes it, except to write log events. An operation may need several
+//! requests, one after the other on the caller's thread, all within the deadline of its [`CallContext`].
 
 mod acls;
 mod call_context;
@@ -103,6 +103,7 @@ impl Admin {
         let event_loop =
             event_loop.map_err(|error| ClientError::os("opening a poll descriptor", &error))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
+        requests.set_caller_loop(event_loop.handle());
         let owner = AdminThread { requests: Arc::clone(&requests), state: Arc::clone(&state) };
         let thread = spawn_network_thread("grete-admin", config, event_loop, owner)?;
         Ok(Self {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use grete_net::EventLoop;
+use grete_net::{EventLoop, GateUse};
 use grete_proto::admin::OffsetSpec;
 use grete_proto::consumer::{ConsumerCore, ConsumerEvent, ConsumerReply, PartitionRecovery};
 use grete_proto::dispatch::{ClientId, Committable, LaneStatus, RouteConfig};
@@ -173,8 +173,15 @@ impl Consumer {
                 .of_principal(config.principal())
                 .with_transactions(transactions.clone())
         });
+        // A thread that polls leads. Workers do not, so an App needs no gate.
+        let event_loop = match dispatcher.is_polled() {
+            true => event_loop.and_then(|event_loop| event_loop.with_gate(GateUse::EachLead)),
+            false => event_loop,
+        };
         let event_loop = event_loop.map_err(|e| ClientError::os("opening a poll descriptor", &e))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
+        requests.set_caller_loop(event_loop.handle());
+        dispatcher.set_caller_loop(event_loop.handle());
         let owner = ConsumerThread { requests: Arc::clone(&requests), dispatcher: dispatcher.clone() };
         let thread = spawn_network_thread("grete-net", &config, event_loop, owner)?;
         Ok(Self {

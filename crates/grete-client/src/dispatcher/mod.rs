@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use grete_net::{Clock, Futex, Waker};
+use grete_net::{CallerLoop, Clock, Futex, Waker};
 use grete_proto::dispatch::{ClientId, ColumnPool, Dispatch, Pool};
 use grete_proto::ids::TopicPartition;
 use grete_proto::rng::Rng;
@@ -78,6 +78,8 @@ struct DispatcherInner {
     wait: WaitMode,
     /// Futex that interruptible threads sleep on.
     interruptible_futex: Futex,
+    /// Loop of the client whose records an interruptible thread waits for: that thread may lead it.
+    caller_loop: OnceLock<Box<dyn CallerLoop>>,
     /// Descriptor that an event loop waits for instead.
     poll_fd: PollFd,
     /// Futex that threads sleep on until all is processed.
@@ -145,6 +147,7 @@ impl Dispatcher {
                 state: Mutex::new(state),
                 wait,
                 interruptible_futex: Futex::default(),
+                caller_loop: OnceLock::new(),
                 poll_fd: PollFd::default(),
                 settling_futex: Futex::default(),
                 log_events: LogEventQueue::new(event, log),
@@ -271,6 +274,18 @@ impl Dispatcher {
             *side = ClientThread { waker, held_deadline: None };
         }
         self.unlock_and_wake(state);
+    }
+
+    /// Returns whether interruptible threads wait for jobs, not workers.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.inner.wait == WaitMode::Interruptible
+    }
+
+    /// Lets an interruptible thread lead the loop of the first client while it waits. Workers do not lead.
+    pub(crate) fn set_caller_loop(&self, event_loop: impl CallerLoop + 'static) {
+        if self.is_polled() {
+            let _ = self.inner.caller_loop.set(Box::new(event_loop));
+        }
     }
 
     pub(crate) fn emit(&self, events: Vec<LogEvent>) {

@@ -70,7 +70,7 @@ impl Dispatcher {
             self.inner.settling_futex.wake();
         }
         if wakes.interruptible {
-            self.inner.interruptible_futex.wake();
+            self.wake_interruptible();
         }
         if polling {
             self.inner.poll_fd.signal();
@@ -124,8 +124,9 @@ impl Dispatcher {
         (state, WakeReason::Woken)
     }
 
-    /// Sleeps until woken, or until a Unix signal or a log event arrives. The count is read under the lock. A later
-    /// change under the lock is followed by a wake-up that changes the count, so the sleep does not begin.
+    /// Leads the client's loop until woken, or sleeps while another caller leads; or until a Unix signal or a log event
+    /// arrives. The count is read under the lock. A later change under the lock is followed by a wake-up that changes the
+    /// count, so the sleep does not begin.
     pub(super) fn wait_interruptibly<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -140,16 +141,31 @@ impl Dispatcher {
         let left = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
         let reason = match self.inner.log_events.has_pending() {
             true => WakeReason::Interrupted,
-            false => self.inner.interruptible_futex.wait(seen, left),
+            false => self.await_interruptible(seen, left),
         };
         let mut state = self.lock();
         state.interruptible_waiters -= 1;
         (state, reason)
     }
 
+    fn await_interruptible(&self, seen: u32, timeout: Option<Duration>) -> WakeReason {
+        let futex = &self.inner.interruptible_futex;
+        let changed = || futex.count() != seen;
+        let sleep = || futex.wait(seen, timeout);
+        let Some(event_loop) = self.inner.caller_loop.get() else { return sleep() };
+        event_loop.lead_until(&changed, timeout).unwrap_or_else(|| event_loop.sleep_beside(&sleep))
+    }
+
+    fn wake_interruptible(&self) {
+        self.inner.interruptible_futex.wake();
+        if let Some(event_loop) = self.inner.caller_loop.get() {
+            event_loop.notify_leader();
+        }
+    }
+
     /// Wakes the threads and the event loop that poll.
     pub(super) fn wake_pollers(&self) {
-        self.inner.interruptible_futex.wake();
+        self.wake_interruptible();
         self.inner.poll_fd.signal();
     }
 

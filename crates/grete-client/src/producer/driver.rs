@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use grete_net::futex::futex_wake_all;
 use grete_net::{NetEvent, Protocol, TransportAction};
 use grete_proto::cluster::ClusterLogEvent;
 use grete_proto::producer::{DroppedRecords, SenderLogEvent};
@@ -67,27 +66,35 @@ impl Driver {
             }
         }
         let futexes = self.shared.futexes();
+        let mut has_woken = false;
         for action in self.core_actions.drain(..) {
             match action {
                 ProducerAction::Transport(action) => actions.push(action),
                 ProducerAction::Completed(receipt) => {
                     // Queues before the wake-up, so that a caller of `flush` that wakes up finds its callbacks pending.
                     self.shared.completion_queues.complete(&receipt);
-                    futex_wake_all(receipt.futex());
+                    self.shared.wake_sleepers(receipt.futex());
+                    has_woken = true;
                 }
                 ProducerAction::MemoryAvailable => {
-                    futex_wake_all(&futexes.memory);
+                    self.shared.wake_sleepers(&futexes.memory);
                     self.shared.completion_queues.notify_space();
+                    has_woken = true;
                 }
                 ProducerAction::MetadataAvailable => {
-                    futex_wake_all(&futexes.metadata);
+                    self.shared.wake_sleepers(&futexes.metadata);
                     self.shared.completion_queues.notify_space();
+                    has_woken = true;
                 }
-                ProducerAction::FlushCompleted => futex_wake_all(&futexes.flush),
+                ProducerAction::FlushCompleted => {
+                    self.shared.wake_sleepers(&futexes.flush);
+                    has_woken = true;
+                }
                 ProducerAction::TransactionDone(id, result) => {
                     if let Some(calls) = &self.shared.transactions {
                         calls.complete(id, result);
                     }
+                    has_woken = true;
                 }
                 ProducerAction::StagedCommitDone(id, result) => self.shared.staged_commits.complete(id, result),
                 ProducerAction::LogEvent(notice) => {
@@ -100,6 +107,9 @@ impl Driver {
                 }
                 ProducerAction::Finished => self.finished = true,
             }
+        }
+        if has_woken {
+            self.shared.notify_leader();
         }
         if !self.log_events.is_empty() {
             self.shared.emit(std::mem::take(&mut self.log_events));

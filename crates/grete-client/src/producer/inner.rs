@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use grete_net::CallerLoop;
 use grete_net::futex::{futex_wait, futex_wake_all};
 use grete_proto::principal::Principal;
 use grete_proto::producer::{Accumulator, BatchPromise, ProduceConfig, SharedAccumulator, WaiterFutexes};
@@ -67,6 +68,10 @@ pub(super) struct ProducerInner {
     /// Time until which any call may wait for metadata; `Nanos::MAX`: no limit.
     metadata_deadline: AtomicU64,
     fatal: OnceLock<ClientError>,
+    /// Loop that a waiting caller may lead; unset without a network thread.
+    pub(super) caller_loop: OnceLock<Box<dyn CallerLoop>>,
+    /// Number of callers that sleep on a futex word, or are about to.
+    pub(super) futex_sleepers: AtomicU32,
     thread: Mutex<Option<JoinHandle<()>>>,
     fork_generation: u32,
 }
@@ -106,6 +111,8 @@ impl ProducerInner {
             ended: AtomicU32::new(0),
             metadata_deadline: AtomicU64::new(Nanos::MAX),
             fatal: OnceLock::new(),
+            caller_loop: OnceLock::new(),
+            futex_sleepers: AtomicU32::new(0),
             thread: Mutex::default(),
             fork_generation: grete_sys::fork::generation(),
         })
@@ -250,6 +257,7 @@ impl ProducerInner {
         self.accumulator().expedite(deadline);
         self.wake_all();
         self.completion_queues.notify_space();
+        self.notify_leader();
     }
 
     /// Marks the producer as failed. The first error is the one that callers see.
@@ -270,6 +278,7 @@ impl ProducerInner {
         self.wake_batch_waiters();
         self.completion_queues.notify_closed();
         self.staged_commits.close();
+        self.notify_leader();
     }
 }
 

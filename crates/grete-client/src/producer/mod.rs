@@ -1,8 +1,8 @@
 //! Producer: its connections, its network thread, and the calls of users.
 //!
 //! Records go into the accumulator on the caller's thread. The thread that drains the accumulator (a waiting caller or
-//! the network thread) steps the sans-IO core and writes to the sockets. The network thread reads the responses and
-//! wakes waiting callers.
+//! the network thread) steps the sans-IO core and writes to the sockets. A waiting caller leads: it reads the responses
+//! itself. Without a leader, the network thread reads them. Both wake the other waiting callers.
 
 mod clock;
 mod close;
@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use grete_net::{EventLoop, LoopHandle};
+use grete_net::{EventLoop, GateUse, LoopHandle};
 use grete_proto::producer::{
     Accumulator, AppendAction, AppendError, BatchPromise, MemoryCore, MemoryLog, ProduceConfig, ProducerCore, TopicId,
 };
@@ -126,6 +126,8 @@ impl Producer {
         let tls = tls_context(config, move |event| log.emit(vec![event]))?;
         let event_loop = new_loop(Core::Kafka(Box::new(core)), &shared)?.with_tls(tls);
         let loop_handle = event_loop.handle();
+        // Set once, before any caller has the producer.
+        let _ = shared.caller_loop.set(Box::new(loop_handle.clone()));
         let thread = spawn_network_thread("grete-producer", config, event_loop, Arc::clone(&shared))?;
         shared.set_thread(thread);
         Ok(Self::with_loop(shared, loop_handle, None))
@@ -335,7 +337,8 @@ impl Producer {
     /// wait: check again.
     #[must_use]
     pub fn wait_for_room(&self, word: &AtomicU32, seen: u32, deadline: Deadline) -> WaitOutcome {
-        self.inner.wait_on_word(word, seen, Some(deadline))
+        // The loop of the consumer makes the room: a leader of the producer's loop would not notice.
+        self.inner.sleep_on_word(word, seen, Some(deadline))
     }
 
     /// Returns the error for a topic whose metadata is missing while the App stops.
@@ -451,14 +454,15 @@ impl Producer {
     #[must_use]
     pub fn await_flush(&self, flush: &Flush, deadline: Option<Deadline>) -> FlushStatus {
         let seen = self.accumulator().await_flush(flush.mark);
-        let (word, seen) = match seen {
-            Some(seen) => (&self.inner.futexes().flush, seen),
+        let outcome = match seen {
+            Some(seen) => self.inner.wait_on_word(&self.inner.futexes().flush, seen, deadline),
+            // The step's own thread wakes this one.
             None => match self.inner.step_gate.prepare_wait() {
-                Some(step) => step,
+                Some((word, seen)) => self.inner.sleep_on_word(word, seen, deadline),
                 None => return FlushStatus::Done,
             },
         };
-        match self.inner.wait_on_word(word, seen, deadline) {
+        match outcome {
             WaitOutcome::TimedOut => FlushStatus::TimedOut { pending: self.accumulator().pending_records() },
             // The network thread may have ended after the last record was completed.
             WaitOutcome::Ended if self.accumulator().is_flushed(flush.mark) => FlushStatus::Done,
@@ -499,6 +503,7 @@ impl Producer {
     /// Raises the wake flag, so that a waiting caller checks again.
     pub fn raise_wake_flag(&self) {
         self.inner.wake_flag.raise();
+        self.inner.notify_leader();
     }
 
     /// Sleeps until a completion queue or a log event is pending.
@@ -552,6 +557,7 @@ fn new_loop(core: Core, shared: &Arc<ProducerInner>) -> Result<EventLoop<Driver>
     let driver = Driver::new(core, Arc::clone(shared));
     let slabs = BufferPool::new(1 << 20);
     let event_loop = EventLoop::new(shared.clock.monotonic(), slabs, MAX_FRAME_BYTES, |_| driver);
+    let event_loop = event_loop.and_then(|event_loop| event_loop.with_gate(GateUse::QuickLeads));
     let event_loop = event_loop.map_err(|error| ClientError::os("opening a poll descriptor", &error))?;
     Ok(event_loop.with_max_sleep(MAX_SLEEP))
 }

@@ -9,7 +9,7 @@ use grete_proto::producer::{StagedCommit, StagedCommitResult, TransactionError};
 use super::Producer;
 use crate::error::ClientError;
 
-/// Receiver of a result. It runs on the network thread of the producer, under the lock of its loop.
+/// Receiver of a result. The thread that steps the producer's loop calls the receiver, under the lock of that loop.
 type OnDone = Box<dyn FnOnce(StagedCommitResult) + Send>;
 
 /// Commits that wait for the network thread, and for their results.

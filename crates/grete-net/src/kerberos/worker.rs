@@ -173,7 +173,6 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use grete_proto::sasl::GssAnswer;
-    use grete_sys::EventFd;
 
     use super::*;
 
@@ -212,7 +211,7 @@ mod tests {
         let (go_on, goes_on) = channel();
         let goes_on = Arc::new(Mutex::new(goes_on));
         let provider = move || -> Box<dyn Provider> { Box::new(Fake { said: said.clone(), goes_on: goes_on.clone() }) };
-        let waker = Waker(Arc::new(EventFd::new().expect("a descriptor")));
+        let waker = Waker::new().expect("descriptors");
         (Worker::new(waker, Arc::new(provider)), says, go_on)
     }
 

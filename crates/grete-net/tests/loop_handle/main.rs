@@ -1,5 +1,6 @@
 //! Tests of several threads that step one loop, against real sockets on loopback.
 
+mod leading;
 mod scripted_protocol;
 
 use std::io::Read;

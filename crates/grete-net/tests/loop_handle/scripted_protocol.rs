@@ -6,11 +6,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
-use grete_net::{Clock, EventLoop, LoopHandle, NetEvent, Protocol, TransportAction};
+use grete_net::{Clock, EventLoop, GateUse, LoopHandle, NetEvent, Protocol, TransportAction, Waker};
 use grete_proto::ids::ConnId;
 use grete_proto::time::Nanos;
 use grete_wire::SegmentedBuf;
 use grete_wire::buffer_pool::BufferPool;
+
+use crate::NO_SLEEP_LIMIT;
 
 const CONN: ConnId = ConnId(1);
 /// Upper limit for every wait: longer than any expected event takes.
@@ -53,6 +55,9 @@ pub struct ScriptState {
     pub deadline_in: Option<Nanos>,
     pub finish: bool,
     pub panic: bool,
+    /// Whether the end of the connection is expected.
+    pub expect_end: bool,
+    pub closed: bool,
     /// Whether only steps on callers' threads follow the instructions above.
     pub callers_only: bool,
     /// Blocks the next step.
@@ -63,6 +68,8 @@ pub struct ScriptState {
     pub network_thread: Option<ThreadId>,
     pub network_ticks: usize,
     pub callers_ticks: usize,
+    /// Frames that the network thread has read.
+    pub network_frames: usize,
     /// Number of times the network thread prepared to sleep; `asleep`: it has not stepped since.
     pub turns: usize,
     pub asleep: bool,
@@ -110,7 +117,7 @@ impl Script {
     }
 }
 
-pub struct ScriptedProtocol(Arc<Script>);
+pub struct ScriptedProtocol(Arc<Script>, Waker);
 
 impl Protocol for ScriptedProtocol {
     fn step(&mut self, now: Nanos, event: NetEvent, actions: &mut Vec<TransportAction>) {
@@ -127,7 +134,11 @@ impl Protocol for ScriptedProtocol {
             NetEvent::Tick if network => state.network_ticks += 1,
             NetEvent::Tick => state.callers_ticks += 1,
             NetEvent::Connected(_) => state.connected = true,
-            NetEvent::Frame(_, frame) => state.frames.push(frame.to_vec()),
+            NetEvent::Frame(_, frame) => {
+                state.network_frames += usize::from(network);
+                state.frames.push(frame.to_vec());
+            }
+            NetEvent::Closed(_, _) if state.expect_end => state.closed = true,
             NetEvent::Closed(_, reason) => panic!("closed: {reason:?}"),
             NetEvent::Gss(..) => panic!("no login was asked for"),
         }
@@ -146,6 +157,7 @@ impl Protocol for ScriptedProtocol {
             state.finished |= state.finish;
         }
         self.0.changed.notify_all();
+        self.1.notify_leader();
     }
 
     fn deadline(&self) -> Option<Nanos> {
@@ -190,10 +202,22 @@ pub struct RunningLoop {
 impl RunningLoop {
     /// Starts the loop and waits until its network thread sleeps.
     pub fn start(max_sleep: Duration) -> Self {
+        Self::start_loop(max_sleep, None)
+    }
+
+    pub fn start_with_gate(gate_use: GateUse) -> Self {
+        Self::start_loop(NO_SLEEP_LIMIT, Some(gate_use))
+    }
+
+    fn start_loop(max_sleep: Duration, gate_use: Option<GateUse>) -> Self {
         let (script, clock) = (Arc::new(Script::default()), Clock::new());
-        let machine = ScriptedProtocol(Arc::clone(&script));
-        let event_loop = EventLoop::new(clock, BufferPool::new(1 << 20), 64 << 20, |_| machine).expect("a loop");
+        let machine = |waker| ScriptedProtocol(Arc::clone(&script), waker);
+        let event_loop = EventLoop::new(clock, BufferPool::new(1 << 20), 64 << 20, machine).expect("a loop");
         let event_loop = event_loop.with_max_sleep(max_sleep);
+        let event_loop = match gate_use {
+            Some(gate_use) => event_loop.with_gate(gate_use).expect("a descriptor"),
+            None => event_loop,
+        };
         let handle = event_loop.handle();
         let guard = MarkEndedOnDrop(Arc::clone(&script));
         let run = move || {

@@ -1,0 +1,17 @@
+//! Selectors of a loop: that of the network thread, that of the callers, and the gate between both.
+//!
+//! - `epoll`: sets of descriptors in which threads wait.
+//! - `leadership`: which caller waits in the callers' selector.
+//! - `crowd`: whether a caller should.
+//! - `gate`: what keeps the network thread asleep meanwhile.
+//! - `callers`: the callers' selector, and the registration of sockets.
+
+mod callers;
+mod crowd;
+pub(crate) mod epoll;
+mod gate;
+mod leadership;
+
+pub(crate) use callers::{CallersSelector, NOTIFY, Selectors};
+pub use gate::GateUse;
+pub(crate) use gate::{GATE, Watch};
