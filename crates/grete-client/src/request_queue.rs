@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use grete_net::{Futex, WakeReason, Waker};
+use grete_net::Waker;
+use grete_sys::{Futex, WakeReason};
 
 /// Core event that may carry a request.
 pub(crate) trait CancellableRequest {

@@ -3,7 +3,7 @@
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-use grete_net::WakeReason;
+use grete_sys::WakeReason;
 use grete_proto::dispatch::{ClientId, Pool};
 use grete_proto::time::Nanos;
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use grete_net::WakeReason;
+use grete_sys::WakeReason;
 use grete_proto::dispatch::ClientId;
 use grete_proto::ids::TopicPartition;
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use grete_net::futex::futex_wake_all;
+use grete_sys::futex::futex_wake_all;
 use grete_net::{NetEvent, Protocol, TransportAction};
 use grete_proto::cluster::ClusterLogEvent;
 use grete_proto::producer::{DroppedRecords, SenderLogEvent};

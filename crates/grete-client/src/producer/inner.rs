@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use grete_net::futex::{futex_wait, futex_wake_all};
+use grete_sys::futex::{futex_wait, futex_wake_all};
 use grete_proto::principal::Principal;
 use grete_proto::producer::{Accumulator, BatchPromise, ProduceConfig, SharedAccumulator, WaiterFutexes};
 use grete_proto::rng::Rng;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use grete_net::futex::{futex_wait, futex_wake_all};
+use grete_sys::futex::{futex_wait, futex_wake_all};
 use grete_proto::producer::BatchPromise;
 use grete_proto::time::Nanos;
 
