@@ -51,7 +51,8 @@ def test_a_locked_file_is_free_when_its_process_has_been_killed(tmp_path: Path) 
         """
         import os, signal, tempfile
         from grete._processing import transactional_id
-        assert transactional_id._lock_file("a-0") is not None
+        held = transactional_id._lock_file("a-0")
+        assert held is not None
         assert transactional_id._lock_file("a-0") is None
         os.kill(os.getpid(), signal.SIGKILL)
         """
