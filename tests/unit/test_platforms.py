@@ -70,5 +70,6 @@ def test_stacks_are_dumped_without_memfd_create(
     monkeypatch.setattr(stacks, "line_prefix", lambda: "node 1 ")
     stacks.dump_stacks()
     lines = capfd.readouterr().err.splitlines()
-    assert lines and all(line.startswith("node 1 ") for line in lines)
+    assert lines
+    assert all(line.startswith("node 1 ") for line in lines)
     assert any("test_stacks_are_dumped_without_memfd_create" in line for line in lines)

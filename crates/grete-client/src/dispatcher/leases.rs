@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use grete_sys::WakeReason;
 use grete_proto::dispatch::{Decision, Failure, Lease, Pool};
 use grete_proto::time::Nanos;
+use grete_sys::WakeReason;
 
 use super::job::{Job, JobToken, NextJob, Outcome};
 use super::state::{LeasedJob, State};

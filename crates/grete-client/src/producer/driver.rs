@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use grete_sys::futex::futex_wake_all;
 use grete_net::{NetEvent, Protocol, TransportAction};
 use grete_proto::cluster::ClusterLogEvent;
 use grete_proto::producer::{DroppedRecords, SenderLogEvent};
 use grete_proto::producer::{MemoryCore, ProducerAction, ProducerCore, ProducerEvent, ProducerLogEvent, SenderStats};
 use grete_proto::time::Nanos;
+use grete_sys::futex::futex_wake_all;
 
 use super::inner::ProducerInner;
 use super::log_messages;

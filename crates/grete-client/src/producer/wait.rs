@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use grete_sys::futex::{futex_wait, futex_wake_all};
 use grete_proto::producer::BatchPromise;
 use grete_proto::time::Nanos;
+use grete_sys::futex::{futex_wait, futex_wake_all};
 
 use super::inner::ProducerInner;
 use super::wait_outcome::WaitOutcome;

@@ -49,7 +49,9 @@ impl SharedMapping {
         self.is_exclusive.store(true, Ordering::Relaxed);
         #[cfg(all(target_os = "linux", not(grete_portable)))]
         // SAFETY: the range is the mapping made by `new`, which exists until the drop.
-        unsafe { libc::madvise(self.at.as_ptr().cast(), self.bytes(), libc::MADV_DONTFORK) };
+        unsafe {
+            libc::madvise(self.at.as_ptr().cast(), self.bytes(), libc::MADV_DONTFORK)
+        };
     }
 
     /// Returns the words; `None`: this process does not have the pages.

@@ -57,7 +57,7 @@ impl CacheEntry {
     fn read(&self) -> Option<(usize, TopicId)> {
         let version = self.version.load(Acquire);
         let (address, id) = (self.address.load(Relaxed), TopicId(self.id.load(Relaxed)));
-        fence(Acquire); // the second look at the version comes after the reads
+        fence(Acquire); // the second read of the version comes last
         (version.is_multiple_of(2) && self.version.load(Relaxed) == version).then_some((address, id))
     }
 

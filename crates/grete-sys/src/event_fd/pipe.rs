@@ -36,7 +36,7 @@ impl EventFd {
     /// Empties the pipe: the descriptor is no longer readable.
     ///
     /// A signal between two reads is taken by the second one, or leaves its byte behind. Either way its caller had
-    /// changed the awaited condition before, and the thread that clears looks at the condition afterwards.
+    /// changed the awaited condition before, and the thread that clears checks the condition afterwards.
     pub fn clear(&self) {
         let mut bytes = [0_u8; 512];
         loop {

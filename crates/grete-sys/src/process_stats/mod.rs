@@ -1,14 +1,11 @@
-//! What the system counts of this process: start, memory, descriptors.
+//! Statistics of this process from the operating system: start, memory, descriptors.
 //!
 //! `procfs`: Linux. `apple`: macOS. `unknown`: any other Unix, and `--cfg grete_portable` on Linux.
 #![allow(unsafe_code)]
 
 #[cfg_attr(all(target_os = "linux", not(grete_portable)), path = "procfs.rs")]
 #[cfg_attr(target_vendor = "apple", path = "apple.rs")]
-#[cfg_attr(
-    not(any(target_vendor = "apple", all(target_os = "linux", not(grete_portable)))),
-    path = "unknown.rs"
-)]
+#[cfg_attr(not(any(target_vendor = "apple", all(target_os = "linux", not(grete_portable)))), path = "unknown.rs")]
 mod source;
 
 /// Returns the start time of this process in seconds since 1970; `None`: unknown. Linux computes the value anew in each
