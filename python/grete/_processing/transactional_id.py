@@ -91,7 +91,7 @@ def _bind_socket(name: str) -> _Claim | None:
 def _lock_file(name: str) -> _Claim | None:
     """Locks a file in the directory for temporary files. The file stays there, empty.
 
-    Users of a host share the names, so a file that another user has made is opened, too: a lock needs no right to write.
+    Users of a host share the names. A file that another user has made is opened, too: a lock needs no right to write.
     """
     path = Path(tempfile.gettempdir()) / f"grete-id-{hashlib.blake2s(name.encode(), digest_size=16).hexdigest()}"
     with suppress(FileExistsError):
