@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use grete_sys::process_stats;
+
 use crate::checks::{self, HealthSnapshot, Limits};
 use crate::gil_probe::GilProbeHandle;
 use crate::metrics::Metrics;
-use crate::procfs;
 use crate::report::Report;
 
 /// Application state for health reports. Threads of this crate call it, also while the interpreter hangs. So an
@@ -55,7 +56,7 @@ impl HealthCollector {
             source,
             gil_probe: OnceLock::new(),
             created_at: Instant::now(),
-            start_time: procfs::start_time(),
+            start_time: process_stats::start_time(),
             history: Mutex::default(),
         }
     }
@@ -85,7 +86,9 @@ impl HealthCollector {
         self.source.metrics(&mut metrics);
         let snapshot = self.snapshot(now);
         let process = &mut metrics.process;
-        procfs::read_process_stats(process);
+        process.resident_bytes = process_stats::rss();
+        process.cpu_seconds = grete_sys::clock::cpu_time().map(|time| time.as_secs_f64());
+        process.open_fds = process_stats::open_fds();
         process.start_time = self.start_time;
         process.gil_wait = self.gil_probe.get().map(|probe| probe.max_wait(now).as_secs_f64());
         process.live = Some(checks::check_liveness(&snapshot, &self.limits).ok);

@@ -39,7 +39,6 @@ mod gil_probe;
 pub mod json;
 pub mod metrics;
 pub mod probes;
-pub mod procfs;
 pub mod report;
 mod reporter;
 mod shm;

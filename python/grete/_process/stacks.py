@@ -5,6 +5,7 @@ import faulthandler
 import inspect
 import os
 import sys
+import tempfile
 import traceback
 from collections.abc import Iterable
 from types import FrameType
@@ -57,7 +58,7 @@ def dump_stacks() -> None:
         if not prefix:
             faulthandler.dump_traceback(file=stderr(), all_threads=True)
             return
-        memory = os.memfd_create("stacks")
+        memory = _scratch_file()
         try:
             faulthandler.dump_traceback(file=memory, all_threads=True)
             text = os.pread(memory, os.fstat(memory).st_size, 0)
@@ -65,6 +66,14 @@ def dump_stacks() -> None:
             os.close(memory)
         # Whole lines in one write: lines of several processes mix at the ends of writes only, if at all.
         os.write(stderr(), b"".join(prefix.encode() + line for line in text.splitlines(keepends=True)))
+
+
+def _scratch_file() -> int:
+    """Opens a file that no other process sees. Pythons that are built for an old C library lack memfd_create."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("stacks")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def stderr() -> int:

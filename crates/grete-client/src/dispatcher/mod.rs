@@ -27,12 +27,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use grete_net::{CallerLoop, Clock, Futex, Waker};
+use grete_net::{CallerLoop, Clock, Waker};
 use grete_proto::dispatch::{ClientId, ColumnPool, Dispatch, Pool};
 use grete_proto::ids::TopicPartition;
 use grete_proto::rng::Rng;
 use grete_proto::time::Nanos;
-use grete_sys::EventFd;
+use grete_sys::{EventFd, Futex};
 use grete_wire::buffer_pool::BufferPool;
 
 pub use async_jobs::AsyncJobs;

@@ -70,7 +70,7 @@ impl HealthSource for ProcessSource {
         report.has_waiting_work = vitals.has_unclaimed_work;
         report.quiet = vitals.quiet;
         report.stopping = vitals.stopping;
-        report.rss = grete_health::procfs::rss();
+        report.rss = grete_sys::process_stats::rss();
         for lane in &vitals.lanes {
             count_lane_state(&mut report.lanes, lane.state);
         }

@@ -24,7 +24,14 @@ impl HealthThreads {
         }
         // The probe uses nothing of the interpreter but its lock.
         let probe = GilProbe::start(|| Python::try_attach(|_| ()).is_some())?;
-        Ok(self.gil_probe.get_or_init(|| probe).handle())
+        let handle = probe.handle();
+        match self.gil_probe.set(probe) {
+            Ok(()) => Ok(handle),
+            Err(second) => {
+                second.close(); // another thread has started one meanwhile
+                self.start_gil_probe()
+            }
+        }
     }
 
     /// Closes a forked child's copies of the threads' descriptors.

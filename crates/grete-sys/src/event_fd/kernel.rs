@@ -1,5 +1,4 @@
-//! eventfd(2) wrapper: a descriptor that other threads signal and that a selector can wait on.
-#![allow(unsafe_code)]
+//! The event as an eventfd(2), a kernel counter.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -13,7 +12,7 @@ pub struct EventFd {
 }
 
 impl EventFd {
-    /// Opens an eventfd that is not signaled.
+    /// Opens an event that is not signaled.
     ///
     /// # Errors
     /// The error of the system call, for example when descriptors are exhausted.
@@ -45,26 +44,5 @@ impl EventFd {
 impl AsRawFd for EventFd {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn is_readable(event: &EventFd) -> bool {
-        let mut poll = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one live pollfd.
-        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
-    }
-
-    #[test]
-    fn it_is_readable_from_signal_to_clear() {
-        let event = EventFd::new().expect("a descriptor");
-        assert!(!is_readable(&event));
-        event.signal();
-        assert!(is_readable(&event));
-        event.clear();
-        assert!(!is_readable(&event));
     }
 }
