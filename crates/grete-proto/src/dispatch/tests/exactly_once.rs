@@ -180,6 +180,29 @@ fn an_offset_divides_no_job() {
     assert_eq!(it.commit(), (vec![(0, 6)], 4));
 }
 
+/// Batches of two keys that always overlap: 0 and 2, 1 and 4, 3 and 6, 5 and 8 ...
+#[test]
+fn jobs_that_always_overlap_are_committed_at_a_barrier() {
+    let mut it = Transactions::new();
+    let lane = it.world.lane_with(RouteConfig { key_slots: 64, max_messages: 2, max_in_flight: 8, ..by_key() });
+    let keys: Vec<&str> = (0..200).map(|at| if at == 0 || at / 2 % 2 == 1 { "a" } else { "b" }).collect();
+    it.world.push_keys(lane, 0, &keys);
+    let (mut running, mut committed, mut records) = (it.world.take_all(), Vec::new(), 0);
+    while !running.is_empty() {
+        running.sort_by_key(|job| offsets(job)[0]);
+        let job = running.remove(0);
+        stage(&job, "x");
+        it.world.done(job);
+        running.extend(it.world.take_all());
+        let (offsets, found) = it.commit();
+        records += found;
+        committed.extend(offsets.into_iter().map(|(_, offset)| offset));
+        assert!(it.budget.used() < 40 * 250, "what cannot be committed yet is bounded");
+    }
+    assert!(committed.is_sorted() && committed.last() == Some(&200), "{committed:?}");
+    assert!(committed.len() > 8 && records >= 100, "{committed:?}: {records}");
+}
+
 #[test]
 fn marks_divide_no_job_either() {
     let mut it = Transactions::new();
