@@ -89,8 +89,14 @@ def harm_brokers(
     source = random.Random(seed)
     moves = BrokerMoves(kafka, [*topics, "__consumer_offsets", "__transaction_state"])
     deadline, blows = Deadline(SECONDS), {kind: 0 for kind in BLOWS}
+
+    def check() -> bool:
+        for thread in threads:
+            thread.check()
+        return True
+
     # Without the internal topics, nothing can be in sync.
-    eventually(lambda: kafka.admin.in_sync("__transaction_state") == 3, 60.0, "the first transaction")
+    eventually(lambda: check() and kafka.admin.in_sync("__transaction_state") == 3, 60.0, "the first transaction")
     pause = threading.Event()
     try:
         while not deadline.over:
@@ -101,8 +107,7 @@ def harm_brokers(
             moves.undo()
             moves.move_leaders()
             pause.wait(min(source.uniform(1.0, 6.0), deadline.left))
-            for thread in threads:
-                thread.check()
+            check()
     finally:
         moves.undo()
     return blows

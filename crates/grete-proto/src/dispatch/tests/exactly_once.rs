@@ -425,3 +425,54 @@ fn memory_is_bounded_and_what_failed_jobs_had_is_free_again() {
     assert!(matches!(shared.stage(record("late"), false), Err((_, StageError::Ended))));
     assert_eq!(it.budget.used(), 0);
 }
+
+/// Result of a commit, from an error code.
+type ResultOfCode = fn(ErrorCode) -> StagedCommitResult;
+
+/// Results, and whether the records are kept for the next transaction.
+const RESULTS: [(ResultOfCode, bool); 6] = [
+    (|_| StagedCommitResult::Committed, false),
+    (|code| aborted(TransactionCause::Refused { request: "EndTxn", code, place: "".into() }, Vec::new()), true),
+    (|code| aborted(TransactionCause::MemberReplaced { group: "g".into(), code }, Vec::new()), true),
+    (|code| StagedCommitResult::Failed(refused_id("EndTxn", code)), true),
+    (|code| StagedCommitResult::Failed(refused_id("InitProducerId", code)), true),
+    (|code| StagedCommitResult::Unknown(TransactionError::CommitUnknown(Box::new(refused_id("EndTxn", code)))), false),
+];
+
+fn refused_id(request: &'static str, code: ErrorCode) -> TransactionError {
+    TransactionError::Refused { transactional_id: "t".into(), request, code }
+}
+
+#[test]
+fn every_result_of_a_commit_with_every_error_keeps_records_and_offsets_together() {
+    for (number, (result, is_kept)) in RESULTS.iter().enumerate() {
+        for (&code, is_lost) in ErrorCode::ALL.iter().flat_map(|code| [(code, false), (code, true)]) {
+            let about = format!("result {number}, {code}, lost: {is_lost}");
+            let mut it = Transactions::new();
+            let lane = it.world.lane(1);
+            it.world.push(lane, 0, 1);
+            let job = it.world.take(0).expect("a job");
+            let (promise, index) = stage(&job, "a");
+            it.world.done(job);
+            let offsets = it.offsets();
+            assert_eq!(it.begin(&offsets), 1);
+            if is_lost {
+                it.world.dispatch.revoke(lane, true);
+            }
+            let result = result(code);
+            let end = it.end(&result);
+            assert_eq!(end.result == TransactionResult::Committed, number == 0, "{about}");
+            assert_eq!(!end.discarded.is_empty(), matches!(result, StagedCommitResult::Unknown(_)), "{about}");
+            assert!(end.fatal.is_none() || end.needs_producer, "{about}");
+            drop(result);
+            let again = it.begin(&offsets);
+            assert_eq!(again, usize::from(*is_kept && !is_lost), "{about}");
+            it.end(&COMMITTED);
+            it.world.dispatch.drop_outputs(it.world.client);
+            assert_eq!((it.budget.used(), it.budget.ended()), (0, 0), "{about}");
+            // What is dropped ends as aborted. (The producer completes what it has committed.)
+            let outcome = promise.result(index).map(|result| result.outcome);
+            assert_eq!(outcome, Some(Outcome::Aborted), "{about}");
+        }
+    }
+}
