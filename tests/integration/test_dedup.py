@@ -121,9 +121,7 @@ def test_exactly_once_with_duplicates_across_a_restart(kafka: KafkaCluster, topi
     assert committed(kafka, f"{topic}.out") == [b"0", b"1", b"3", b"7"]
 
 
-def test_the_memory_is_bounded(
-    kafka: KafkaCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_memory_is_bounded(kafka: KafkaCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture) -> None:
     kafka.create_topic(topic)
     write(kafka, topic, [str(number) for number in range(30)])
     app, seen = reader(kafka, group, topic, dedup_memory=1120)

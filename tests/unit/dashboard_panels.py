@@ -278,7 +278,7 @@ ROWS: list[tuple[str, list[Panel]]] = [
             ),
             Panel(
                 "Duplicates",
-                "Records that dedup has left out. Forgotten ids: dedup_memory is full, so their duplicates are processed.",
+                "Records that dedup has left out. Forgotten ids: dedup_memory is full, so duplicates pass.",
                 (
                     Query(grown("grete_duplicate_records_total", HANDLER), "{{handler}} duplicates"),
                     Query(grown("grete_dedup_forgotten_ids_total", HANDLER), "{{handler}} forgotten ids"),

@@ -133,7 +133,8 @@ HANDLERS: Mapping[str, Entry] = {
         "A route with `dedup` reads the records before the committed offset again, to know their ids, and cannot. The "
         "partition waits: a duplicate could pass otherwise.",
         "The error says what is wrong, mostly that a broker is away. The partition goes on by itself.",
-        "orders[3] waits: the ids of the records before offset 4711 cannot be read, which dedup needs: ...; trying again",
+        "orders[3] waits: the ids of the records before offset 4711 cannot be read, which dedup needs: ...; "
+        "trying again",
     ),
     "background.failed": Entry(
         "A function that was started with `self.background` raised an exception and has ended.",

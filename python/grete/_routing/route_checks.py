@@ -114,7 +114,9 @@ def check_combinations(values: Mapping[str, Any], topics: tuple[str, ...], shape
         )
     for name in ("dedup_window", "dedup_memory"):
         if name in values and "dedup" not in values:
-            raise ConfigError(f'{name} is about ids of records: say what identifies one, as dedup="header:id"', setting=name)
+            raise ConfigError(
+                f'{name} is about ids of records: say what identifies one, as dedup="header:id"', setting=name
+            )
     if values.get("dead_letter") in topics:
         raise ConfigError(
             f'dead_letter="{values["dead_letter"]}" is a topic that the route reads: a failing record would return '

@@ -20,7 +20,9 @@ def committed_records(kafka: KafkaCluster, topic: str, partitions: int = 1) -> l
     return [(message.key(), message.value() or b"") for message in committed_messages(kafka, topic, partitions)]  # type: ignore[misc]
 
 
-def committed_messages(kafka: KafkaCluster, topic: str, partitions: int = 1, seconds: float = 60.0) -> Iterator[confluent_kafka.Message]:
+def committed_messages(
+    kafka: KafkaCluster, topic: str, partitions: int = 1, seconds: float = 60.0
+) -> Iterator[confluent_kafka.Message]:
     """Committed records, in the order of each partition, up to their ends."""
     consumer = confluent_kafka.Consumer(
         {

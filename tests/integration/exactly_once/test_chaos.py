@@ -73,22 +73,22 @@ def test_each_record_once_whatever_fails(brokers: KafkaCluster, tmp_path: Path, 
     processes.finish()
     load.finish()
     behind = brokers.admin.lag(group, [source])
-    print(f"{processes.harms}, brokers: {blows}; {load.written - behind} of {load.written} records are done", flush=True)
+    print(
+        f"{processes.harms}, brokers: {blows}; {load.written - behind} of {load.written} records are done", flush=True
+    )
     finish_the_rest(brokers, plan, group, source, target, tmp_path)
     check_output(brokers, plan, group, source, target, load.written)
     check_transactions(brokers, group, target)
 
 
-def harm_brokers(
-    kafka: KafkaCluster, seed: int, topics: list[str], threads: list[Load | Processes]
-) -> dict[str, int]:
+def harm_brokers(kafka: KafkaCluster, seed: int, topics: list[str], threads: list[Load | Processes]) -> dict[str, int]:
     """Kills, stops or hangs one broker after the other until the time is over; the leaders move back after each.
 
     All coordinators of a broker move with it. Returns the number of blows by kind.
     """
     source = random.Random(seed)
     moves = BrokerMoves(kafka, [*topics, "__consumer_offsets", "__transaction_state"])
-    deadline, blows = Deadline(SECONDS), {kind: 0 for kind in BLOWS}
+    deadline, blows = Deadline(SECONDS), dict.fromkeys(BLOWS, 0)
 
     def check() -> bool:
         for thread in threads:
@@ -150,11 +150,27 @@ def console_count(kafka: KafkaCluster, topic: str) -> int:
     """The number of committed records that Kafka's console consumer prints."""
     assert isinstance(kafka, ApacheCluster)
     classpath = f"{kafka.jars.classpath}:{java.tools(kafka.jars)}"
-    name = "kafka.tools.ConsoleConsumer" if kafka.jars.uses_log4j1 else "org.apache.kafka.tools.consumer.ConsoleConsumer"
-    line = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath, name]
-    line += ["--bootstrap-server", kafka.bootstrap_servers, "--topic", topic, "--from-beginning", "--timeout-ms", "8000"]
-    line += ["--isolation-level", "read_committed", "--property", "print.offset=true", "--property", "print.value=false"]
-    return len(java.run(line, timeout=180).splitlines())
+    line = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath]
+    line += ["org.apache.kafka.tools.consumer.ConsoleConsumer"]
+    line += [
+        "--bootstrap-server",
+        kafka.bootstrap_servers,
+        "--topic",
+        topic,
+        "--from-beginning",
+        "--timeout-ms",
+        "8000",
+    ]
+    line += [
+        "--isolation-level",
+        "read_committed",
+        "--property",
+        "print.offset=true",
+        "--property",
+        "print.value=false",
+    ]
+    # Newer tools write a line about the option, too.
+    return sum(row.startswith(b"Offset:") for row in java.run(line, timeout=180).splitlines())
 
 
 def check_transactions(kafka: KafkaCluster, group: str, target: str) -> None:
