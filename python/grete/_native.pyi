@@ -673,6 +673,7 @@ class Route:
         rate_limit: tuple[int, float] | None = None,
         delay: float | None = None,
         max_age: float | None = None,
+        dedup: tuple[str, str, float, int] | None = None,
         eof: bool = False,
         tick: float | None = None,
         stall_after: float | None = None,
@@ -735,9 +736,37 @@ class _Counts(TypedDict):
     failures: int
     dead_letters: int
     expired: int
+    duplicates: int
     stalled: int
 
 _FailureKind: TypeAlias = Literal["retry", "give_up", "give_up_all", "reject", "later", "fatal"]
+
+@final
+class History:
+    """Records to read before the first job of a partition."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def before(self) -> int:
+        """Offset behind the last record to read."""
+    @property
+    def records(self) -> int:
+        """Number of records that fit into the memory."""
+    @property
+    def window(self) -> float:
+        """Age in seconds, as seen from the last record, beyond which records are not needed."""
+    @property
+    def awaited(self) -> bool:
+        """Whether the partition still waits. If not, its position has moved, or it is gone."""
+    def learn(self, messages: Messages) -> None:
+        """Learns the ids of records, in the order of their offsets."""
+    def end(self) -> None:
+        """Ends the wait: all records are learned."""
+    def fail(self, error: str) -> None:
+        """Records why the records cannot be read now."""
 
 @final
 class Dispatcher:
@@ -809,6 +838,12 @@ class Dispatcher:
     def pause(self, job: Job, seconds: float | None) -> None:
         """Stops handing out records of the job's partition for `seconds`; None: until `resume`."""
     def resume(self, job: Job) -> None: ...
+    def next_histories(self, timeout: float | None = None) -> list[History] | None:
+        """Waits for records before committed offsets that deduplication has to read again, for `timeout` seconds (None:
+        no limit), and takes them; None: `close_histories` was called.
+        """
+    def close_histories(self) -> None:
+        """Ends `next_histories`."""
     def quiet(self) -> None: ...
     def stop(self) -> None: ...
     def release_workers(self) -> None: ...

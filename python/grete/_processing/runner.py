@@ -16,6 +16,7 @@ from grete._lifecycle.hooks import Lifecycle
 from grete._plural import counted
 from grete._process import exit_hooks, forks
 from grete._process.node import NodeContext, unblock_signals
+from grete._processing.dedup_history import DedupHistory
 from grete._processing.engine.engine import Engine
 from grete._processing.engine.run_control import JobThread
 from grete._processing.events.log_events import LogEventHandler
@@ -104,6 +105,7 @@ class Runner:
         self._lifecycle = self._new_lifecycle(hooks, app) if hooks else None
         self._engine: Engine | None = None
         self._missing_topics: MissingTopics | None = None
+        self._dedup_history: DedupHistory | None = None
         self._clients: dict[str, _native.Client] = {}
 
     # Thread-safe methods
@@ -260,6 +262,10 @@ class Runner:
             create=self._config["dead_letter_create"],
             monitor=self._monitor,
         )
+        if any(route.dedup is not None for route in routes):
+            # Before the clients: a partition that has a committed offset waits for the thread.
+            self._dedup_history = DedupHistory(self._dispatcher, self._history_settings(routes), self._monitor)
+            self._dedup_history.start()
         by_route: dict[int, _native.Client] = {}
         groups: dict[int, str] = {}
         for group, members in self._groups.items():
@@ -316,6 +322,8 @@ class Runner:
         """Ends the run: jobs in flight end, then clients commit and leave, all before one deadline."""
         if self._missing_topics is not None:
             self._missing_topics.close()
+        if self._dedup_history is not None:
+            self._dedup_history.close()
         # Now, in case a handler keeps the GIL. Once more before the groups are left, because the flag may be set
         # meanwhile.
         self._release_memberships()
@@ -386,6 +394,15 @@ class Runner:
         if "transaction.timeout.ms" not in kafka:
             overrides["transaction.timeout.ms"] = _TRANSACTION_TIMEOUT_MS
         return self._config.kafka_pairs(overrides), self._config["transaction_interval"]
+
+    def _history_settings(self, routes: Sequence[Route]) -> dict[str, str]:
+        """Returns Kafka's settings for reading without a group what the routes read."""
+        settings = dict(self._config.kafka_pairs())
+        for name in (TRANSACTIONAL_ID, "group.id", INSTANCE):
+            settings.pop(name, None)
+        if any(route.is_exactly_once(self._config) for route in routes):
+            settings["isolation.level"] = "read_committed"
+        return settings
 
     def _is_first_node_with(self, route: Route) -> bool:
         """Returns whether no node with a lower number runs the route: that node checks the route's topics."""

@@ -76,6 +76,9 @@ class RouteSettings(TypedDict, total=False):
     rate_limit: str | int
     delay: str | float
     max_age: str | float
+    dedup: str
+    dedup_window: str | float
+    dedup_memory: str | int
     tick: str | float
     nodes: Sequence[int]
     partitions: Sequence[int] | Mapping[int, Sequence[int]]

@@ -173,6 +173,24 @@ CONSUMER = {
         "partition.",
         f"handler: str, {_PARTITION_FIELDS}, records: int, first_offset: int, last_offset: int",
     ),
+    "consumer.duplicates": EventSpec(
+        (INFO,),
+        "Records were skipped because their ids came before, within `dedup_window`. Logged at most once per 10 s and "
+        "partition.",
+        f"handler: str, {_PARTITION_FIELDS}, records: int, first_offset: int, last_offset: int",
+    ),
+    "consumer.dedup_overflow": EventSpec(
+        (WARNING,),
+        "`dedup_memory` is full: `ids` were dropped before the end of `dedup_window`. Logged at most once per 10 s and "
+        "partition.",
+        f"handler: str, {_PARTITION_FIELDS}, ids: int",
+    ),
+    "consumer.dedup_waits": EventSpec(
+        (WARNING,),
+        "A partition is not processed, because the ids of the records before its committed offset `offset` cannot be "
+        "read. This is tried again.",
+        f"{_PARTITION_FIELDS}, offset: int, error: str",
+    ),
     "background.failed": EventSpec(
         (ERROR,), "A function started with `self.background` raised `error`.", "background: str, error: BaseException"
     ),

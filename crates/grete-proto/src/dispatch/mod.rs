@@ -14,6 +14,7 @@
 //! | `suspended_jobs` | jobs and marks that wait until the records that they produced are written |
 //! | `status`, `settled`, `outbox` | reports about lanes |
 //! | `event_loop_monitor` | reports about event loops |
+//! | `dedup` | ids of records, by which duplicates are skipped |
 //! | `transaction` | exactly-once jobs: staged records, until they are committed with their offsets |
 //! | `lane` | fetched data, waiting rows, position and marks of a lane, and checks of which job may run |
 //! | `stats` | counters of routes |
@@ -37,6 +38,7 @@
 //! - A corrupt batch invalidates the *fetched* data and nothing else. Rows in slots and open offsets stay.
 
 mod complete;
+mod dedup;
 mod event_loop_monitor;
 mod ids;
 mod job;
@@ -64,6 +66,7 @@ mod transaction;
 
 use std::collections::BTreeMap;
 
+pub use dedup::{DedupPolicy, DuplicateFilter, HistoryRequest, IdSource};
 pub use event_loop_monitor::{EventLoopCheck, EventLoopMonitor};
 pub use ids::{ClientId, LaneId, UnitId};
 pub use job::staging::{StageError, StageResult};

@@ -130,6 +130,7 @@ impl Dispatch {
         let Some(lane) = self.lane_mut(id) else { return };
         lane.start_at(offset, generation, committed, recovered_marks);
         let client = lane.spec.client;
+        self.start_dedup(id, offset, committed);
         if let Some(outputs) = self.outputs_of(client) {
             outputs.set_committed(id, committed.then_some(offset));
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use grete_wire::records::RecordError;
 
+use super::dedup::HistoryRequest;
 use super::ids::LaneId;
 use super::route_config::RouteConfig;
 use crate::ids::{PartitionHandle, TopicPartition};
@@ -24,6 +25,8 @@ pub struct Outbox {
     pub lane_events: Vec<LaneEvent>,
     /// Staged records of jobs that end after a trial.
     pub trials: Vec<TrialRequest>,
+    /// Lanes that wait for the ids of records before their position.
+    pub histories: Vec<HistoryRequest>,
 }
 
 /// Records whose trial a suspended job waits for; see [`Dispatch::end_trial`](super::Dispatch::end_trial).
@@ -76,6 +79,20 @@ pub enum LaneEventKind {
         marks: u64,
         /// Offset of the first open record.
         first: Option<i64>,
+    },
+    /// Records were skipped because their ids came before.
+    Duplicates {
+        /// Number of skipped records.
+        records: usize,
+        /// Offset of the first skipped record.
+        first: i64,
+        /// Offset of the last skipped record.
+        last: i64,
+    },
+    /// Ids were dropped before the end of their window, because the memory is full: their duplicates will pass.
+    IdsForgotten {
+        /// Number of ids.
+        ids: usize,
     },
     /// Records older than `max_age_ms` were skipped.
     Expired {

@@ -141,6 +141,8 @@ fn handler_metrics(tally: RouteStats) -> metrics::HandlerMetrics {
         retries: Some(tally.retries),
         dead_letters: Some(tally.dead_letters),
         expired: Some(tally.expired),
+        duplicates: Some(tally.duplicates),
+        forgotten_ids: Some(tally.forgotten_ids),
         skipped: Some(tally.skipped),
         stalls: Some(tally.stalls),
         timeouts: Some(tally.timeouts),
