@@ -57,6 +57,9 @@ pub(super) enum StaleCommitCause {
     Standalone,
     /// The commit carried the member's current generation, so the member was removed from the group.
     Evicted,
+    /// The commit carried the member's current epoch (KIP-848). UNKNOWN_MEMBER_ID means that the member was removed; an
+    /// error about the epoch means that the coordinator has counted on, and the next heartbeat brings the new one.
+    EpochBehind,
     /// A join is in progress: retry with its generation.
     Rejoining,
 }
@@ -479,9 +482,15 @@ fn partition_outcome(
             ctx.push_effect(Effect::CommitDuringRebalance);
             None
         }
-        ErrorClass::Error(code @ (ErrorCode::ILLEGAL_GENERATION | ErrorCode::UNKNOWN_MEMBER_ID)) => match standing {
+        ErrorClass::Error(
+            code @ (ErrorCode::ILLEGAL_GENERATION | ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::STALE_MEMBER_EPOCH),
+        ) => match standing {
             StaleCommitCause::Standalone => Some(Err(CommitError::HasMembers(code))),
-            StaleCommitCause::Evicted => {
+            StaleCommitCause::EpochBehind if code != ErrorCode::UNKNOWN_MEMBER_ID => {
+                ctx.push_effect(Effect::CommitDuringRebalance);
+                None
+            }
+            StaleCommitCause::Evicted | StaleCommitCause::EpochBehind => {
                 ctx.push_effect(Effect::CommitFenced(code));
                 Some(Err(CommitError::Fenced(code)))
             }
@@ -489,7 +498,7 @@ fn partition_outcome(
         },
         ErrorClass::Error(code @ ErrorCode::FENCED_INSTANCE_ID) => match standing {
             StaleCommitCause::Standalone => Some(Err(CommitError::Fenced(code))),
-            StaleCommitCause::Evicted => {
+            StaleCommitCause::Evicted | StaleCommitCause::EpochBehind => {
                 ctx.push_effect(Effect::CommitInstanceFenced);
                 Some(Err(CommitError::Fenced(code)))
             }
