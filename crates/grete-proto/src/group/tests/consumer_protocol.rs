@@ -134,10 +134,14 @@ fn one_request_joins_and_the_next_ones_carry_what_changed() {
 fn p17_a_revocation_is_reported_when_it_ends_and_not_before() {
     let mut rig = consumer(GroupConfig::new("g"));
     rig.join_consumer(&[0, 1, 2]);
-    let next = rig.beat();
+    rig.advance(100 * MILLI);
+    let sent_at = rig.now;
+    let next = rig.take(BEAT);
+    rig.advance(2 * SECOND);
     rig.answer_beat(&next, 1, Some(&[(TOPIC, &[0, 1])]));
+    // The coordinator counts from its answer, which it gave after the request.
     let (_, deadline) = rig.revocation();
-    assert_eq!(deadline, rig.now + 300 * SECOND - 3 * SECOND);
+    assert_eq!(deadline, (sent_at + 300 * SECOND).min(rig.now + 297 * SECOND));
     assert_eq!((rig.group.state_name(), rig.group.is_ready()), ("revoking", false));
     // Heartbeats go on, with the partition.
     let next = rig.beat();
@@ -411,7 +415,7 @@ fn a_static_member_waits_for_the_place_of_its_predecessor() {
         }
         rig.advance(SECOND);
     }
-    assert!((40..60).contains(&refused), "{refused}");
+    assert!((25..60).contains(&refused), "{refused}");
     assert!(rig.log_texts().is_empty());
     let join = rig.beat();
     rig.answer_beat(&join, 3, Some(&[(TOPIC, &[0])]));
@@ -471,6 +475,7 @@ fn auto_uses_what_the_cluster_has_finalized() {
         rig.view.2 = version;
         rig.start();
         rig.locate(NODE);
+        rig.advance(1);
         rig.take(ApiKey::JoinGroup);
         rig.sends_no(BEAT);
     }
@@ -480,6 +485,7 @@ fn auto_uses_what_the_cluster_has_finalized() {
         rig.locate(NODE);
         let join = rig.take(BEAT);
         rig.refuse(&join, code);
+        rig.advance(1);
         rig.take(ApiKey::JoinGroup);
         let said =
             |action: &GroupAction| matches!(action, GroupAction::LogEvent(GroupLogEvent::ClassicProtocol { .. }));
