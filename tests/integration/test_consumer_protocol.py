@@ -235,7 +235,7 @@ def test_a_live_group_moves_to_the_protocol_and_back(
 
 def test_a_swarm(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
     kafka.create_topic(topic, partitions=PARTITIONS)
-    settings = {"group.protocol": "consumer", "session.timeout.ms": SESSION_MS, "auto.commit.interval.ms": 500}
+    settings = {"group.protocol": "auto", "session.timeout.ms": SESSION_MS, "auto.commit.interval.ms": 500}
     with (
         start_worker(kafka, topic, tmp_path, nodes=3, kafka_settings=settings) as run,
         SteadyProducer(kafka.bootstrap_servers, topic, PARTITIONS, 500) as load,
