@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848) on Apache Kafka: members that come, go, die and stand still, and strangers."""
+"""Groups of the consumer protocol (KIP-848) on Apache Kafka: members come, go, die and stand still, beside strangers."""
 
 from __future__ import annotations
 
@@ -289,5 +289,5 @@ def test_an_assignor_that_brokers_do_not_offer_is_named(kafka: KafkaCluster, top
     }
     with grete.client.Consumer(settings) as consumer:
         consumer.subscribe([topic])
-        with pytest.raises(grete.GroupError, match="cooperative-sticky.*group.consumer.assignors"):
+        with pytest.raises(grete.GroupError, match=r"cooperative-sticky.*group\.consumer\.assignors"):
             consumer.poll(timeout=30.0)

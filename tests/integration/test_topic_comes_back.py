@@ -30,8 +30,6 @@ def reading(kafka: KafkaCluster, topic: str, rows: Rows, protocol: str) -> grete
     return app
 
 
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("partitions", [2, 3, 1])
 def test_a_topic_is_away_for_a_while(kafka: KafkaCluster, topic: str, protocol: str, partitions: int) -> None:
