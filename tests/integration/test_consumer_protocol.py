@@ -1,11 +1,13 @@
-"""Groups of the consumer protocol (KIP-848) on Apache Kafka: members come, go, die and stand still, beside strangers."""
+"""Groups of the consumer protocol (KIP-848) on Apache Kafka: members come, go, die and stand still; strangers, too."""
 
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -291,3 +293,58 @@ def test_an_assignor_that_brokers_do_not_offer_is_named(kafka: KafkaCluster, top
         consumer.subscribe([topic])
         with pytest.raises(grete.GroupError, match=r"cooperative-sticky.*group\.consumer\.assignors"):
             consumer.poll(timeout=30.0)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_chaos_of_members(
+    kafka: KafkaCluster, topic: str, group: str, start_recorder: StartRecorder, tmp_path: Path
+) -> None:
+    """`SOAK_SEED`, `SOAK_ROUNDS`: three to six members; each round one joins, leaves, dies or stands still."""
+    seed, rounds = int(os.environ.get("SOAK_SEED", "1")), int(os.environ.get("SOAK_ROUNDS", "40"))
+    choice = random.Random(seed)
+    kafka.create_topic(topic, partitions=PARTITIONS)
+    suspended: list[AppRun] = []
+    harmed: set[int] = set()
+
+    def start() -> AppRun:
+        instance = f"place-{len(members) + len(harmed)}-{choice.random()}" if choice.random() < 0.3 else ""
+        return start_recorder(kafka, topic, group, **MEMBER, instance=instance)
+
+    with (
+        commits_never_go_back(kafka, group),
+        SteadyProducer(kafka.bootstrap_servers, topic, PARTITIONS, 1500) as load,
+    ):
+        members: list[AppRun] = []
+        members += [start() for _ in range(3)]
+        until_shared(kafka, group, topic, 3)
+        for _ in range(rounds):
+            fate = choice.choice(["join", "leave", "kill", "stop"])
+            if len(members) <= 3 or (fate == "join" and len(members) < 6):
+                members.append(start())
+            elif fate == "leave":
+                run = members.pop(choice.randrange(len(members)))
+                assert run.stop() == 0, run.output
+            elif fate == "kill":
+                run = members.pop(choice.randrange(len(members)))
+                harmed.add(run.pid)
+                run.process.kill()
+            else:
+                run = choice.choice(members)
+                harmed.add(run.pid)
+                os.kill(run.pid, signal.SIGSTOP)
+                suspended.append(run)
+            time.sleep(choice.random() * 1.5 * SESSION_MS / 1000)
+            while suspended:
+                os.kill(suspended.pop().pid, signal.SIGCONT)
+        eventually(lambda: len(owned(kafka, group, topic)) == len(members), 60.0, "all members have a share")
+        ends = load.finish()
+        members[0].until(lambda: kafka.admin.lag(group, [topic]) == 0, 60.0, "no lag")
+        for run in members:
+            assert run.stop() == 0, run.output
+    ledger = Ledger(tmp_path)
+    ledger.assert_everything(ends)
+    ledger.assert_checksums(PARTITIONS, 100)
+    # Processes that nobody harmed never worked on one partition at the same time.
+    ledger.batches = [batch for batch in ledger.batches if batch.pid not in harmed]
+    ledger.assert_one_owner_at_a_time()
