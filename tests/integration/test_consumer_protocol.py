@@ -345,6 +345,6 @@ def test_chaos_of_members(
     ledger = Ledger(tmp_path)
     ledger.assert_everything(ends)
     ledger.assert_checksums(PARTITIONS, 100)
-    # Processes that nobody harmed never worked on one partition at the same time.
+    # Processes without a fault never worked on one partition at the same time.
     ledger.batches = [batch for batch in ledger.batches if batch.pid not in harmed]
     ledger.assert_one_owner_at_a_time()

@@ -40,7 +40,7 @@ impl ConsumerConfig {
     pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self, ConfigError> {
         let config = Self(Settings::from_pairs(Role::Consumer, pairs)?);
         let (heartbeat, session) = (config.number("heartbeat.interval.ms"), config.number("session.timeout.ms"));
-        if heartbeat >= session {
+        if heartbeat >= session && config.group_protocol() != GroupProtocol::Consumer {
             return Err(invalid(
                 "heartbeat.interval.ms",
                 format!(

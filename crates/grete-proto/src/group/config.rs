@@ -91,6 +91,9 @@ impl GroupConfig {
         if self.assignors.is_empty() {
             return Err(GroupConfigError::NoAssignors);
         }
+        if self.protocol == GroupProtocol::Consumer {
+            return Ok(()); // the coordinator names the interval
+        }
         if self.heartbeat_interval == 0 || self.heartbeat_interval >= self.session_timeout {
             return Err(GroupConfigError::Heartbeat {
                 heartbeat: self.heartbeat_interval / MILLI,

@@ -17,7 +17,7 @@ use grete_wire::messages::{
 use super::context::{Context, CoordinatorRef, Effect, ErrorClass, TopicMetadataView};
 use super::error::{CommitError, GroupError};
 use super::event::{CommitOffset, CommitOutcome, GroupAction, GroupLogEvent, TransactionResult};
-use super::member::MemberGeneration;
+use super::member::{MemberGeneration, StaleCommitCause};
 use super::reconciler::Reconciler;
 use crate::backoff::Backoff;
 use crate::ids::TopicPartition;
@@ -48,20 +48,6 @@ struct InFlight {
 struct CommitWaiter {
     remaining: usize,
     results: Vec<CommitOutcome>,
-}
-
-/// Meaning of a commit that was refused for its generation or member id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StaleCommitCause {
-    /// The group was not joined, and it has members: only members may commit.
-    Standalone,
-    /// The commit carried the member's current generation, so the member was removed from the group.
-    Evicted,
-    /// The commit carried the member's current epoch (KIP-848). UNKNOWN_MEMBER_ID means that the member was removed; an
-    /// error about the epoch means that the coordinator has counted on, and the next heartbeat brings the new one.
-    EpochBehind,
-    /// A join is in progress: retry with its generation.
-    Rejoining,
 }
 
 /// Commits of a group.

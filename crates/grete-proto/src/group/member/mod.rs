@@ -17,12 +17,11 @@ use std::sync::Arc;
 
 pub(super) use self::classic::ClassicMember;
 pub(super) use self::consumer::ConsumerMember;
-pub(super) use self::state::{MemberGeneration, State};
+pub(super) use self::state::{MemberGeneration, StaleCommitCause, State};
 
 use super::config::{GroupConfig, GroupProtocol};
 use super::context::{Context, TopicMetadataView};
 use super::event::{GroupLogEvent, LostReason};
-use super::offset_committer::StaleCommitCause;
 use super::reconciler::Reconciler;
 use crate::request::{RequestError, Response};
 use crate::time::Nanos;

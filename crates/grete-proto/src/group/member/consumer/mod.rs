@@ -77,7 +77,7 @@ pub(in crate::group) struct ConsumerMember {
     pace: Nanos,
     last_ack: Nanos,
     backoff: Backoff,
-    /// What the coordinator knows; `None`: the next request has all fields.
+    /// Fields that the coordinator knows; `None`: the next request has all fields.
     reported: Option<Report>,
     target: Target,
     /// Ids of the topics of the owned partitions.

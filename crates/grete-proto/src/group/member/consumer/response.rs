@@ -6,7 +6,7 @@ use grete_wire::messages::ConsumerGroupHeartbeatResponse;
 use super::request::{InFlight, Purpose};
 use super::{ConsumerMember, State};
 use crate::group::config::GroupProtocol;
-use crate::group::context::{Context, ErrorClass};
+use crate::group::context::{Context, Effect, ErrorClass};
 use crate::group::error::GroupError;
 use crate::group::event::{GroupLogEvent, LostReason};
 use crate::request::{RequestError, Response};
@@ -14,6 +14,8 @@ use crate::time::{MILLI, Nanos};
 
 /// Name of the request in errors.
 const REQUEST: &str = "ConsumerGroupHeartbeat";
+/// Characters of a broker's message that errors and log events repeat.
+const MAX_MESSAGE_CHARS: usize = 300;
 /// Sessions after which a refused `group.instance.id` belongs to a living member.
 const SESSIONS_OF_PREDECESSOR: u64 = 2;
 
@@ -47,7 +49,11 @@ impl ConsumerMember {
                 self.next_request = ctx.now;
             }
             (ErrorClass::Ok, _) => self.on_answer(ctx, flight, &answer),
-            (ErrorClass::Error(code), _) => self.on_error(ctx, code, answer.error_message.as_deref()),
+            (ErrorClass::Error(code), _) => {
+                let message = answer.error_message.as_deref().filter(|text| !text.is_empty());
+                let message = message.map(|text| text.chars().take(MAX_MESSAGE_CHARS).collect::<String>());
+                self.on_error(ctx, code, message.as_deref());
+            }
         }
     }
 
@@ -190,6 +196,6 @@ impl ConsumerMember {
     }
 
     fn fail(&mut self, ctx: &mut Context<'_>, error: GroupError) {
-        ctx.push_effect(crate::group::context::Effect::Fatal(error));
+        ctx.push_effect(Effect::Fatal(error));
     }
 }

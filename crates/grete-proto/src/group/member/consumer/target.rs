@@ -50,7 +50,7 @@ pub(in crate::group) struct TargetStep {
     pub is_new: bool,
     /// Whether the metadata lacks a topic of the target.
     pub incomplete: bool,
-    /// Whether the metadata is to be requested for that reason.
+    /// Whether that calls for new metadata.
     pub refresh_metadata: bool,
 }
 
