@@ -18,6 +18,8 @@ import grete
 from tests.integration.app_process import AppRun
 from tests.integration.conftest import StartRecorder
 from tests.integration.continuous_producer import SteadyProducer
+from tests.integration.exactly_once import test_processes as exactly_once
+from tests.integration.exactly_once.reading import fill as fill_values
 from tests.integration.recorder_check import Ledger
 from tests.integration.swarm_process import start_worker
 from tests.integration.test_group import ForeignMember, owned
@@ -279,6 +281,26 @@ def test_a_client_in_the_group(kafka: KafkaCluster, topic: str, group: str) -> N
         assert kafka.admin.committed(group) == {(topic, 0): 100, (topic, 1): 100}
         assert re.fullmatch(r"[0-9a-f-]{36}", member)
     assert kafka.admin.members(group) == {}
+
+
+def test_exactly_once_over_kills_and_members_that_come_and_go(
+    kafka: KafkaCluster, topic: str, group: str, tmp_path: Path
+) -> None:
+    fill_values(kafka, topic, exactly_once.VALUES, partitions=2, outputs=2)
+    own = exactly_once.environment(kafka, topic, group, protocol="auto", session=SESSION_MS)
+    with AppRun(exactly_once.APP, tmp_path, own) as killed:
+        killed.until(lambda: exactly_once.progress(kafka, topic, group) >= 50, 60.0, "some records")
+        with AppRun(exactly_once.APP, tmp_path, own) as other:
+            eventually(lambda: len(kafka.admin.members(group)) == 2, 60.0, "two members")
+            killed.until(lambda: exactly_once.progress(kafka, topic, group) >= 200, 60.0, "more records")
+            os.kill(killed.pid, signal.SIGKILL)
+            with AppRun(exactly_once.APP, tmp_path, own) as last:
+                all_done = exactly_once.COUNT
+                last.until(lambda: exactly_once.progress(kafka, topic, group) == all_done, 90.0, "all records")
+                assert "(consumer protocol)" in last.output
+                assert last.stop() == 0, last.output
+            assert other.stop() == 0, other.output
+    exactly_once.check_output(kafka, topic)
 
 
 def test_an_assignor_that_brokers_do_not_offer_is_named(kafka: KafkaCluster, topic: str, group: str) -> None:
