@@ -222,7 +222,13 @@ GROUP = {
         "This client is a member of the group's new generation.",
         "generation: int, member_id: str, leader: str",
     ),
-    "group.join_retried": EventSpec((INFO,), "JoinGroup failed and is retried."),
+    "group.join_retried": EventSpec((INFO,), "A join failed and is retried."),
+    "group.classic_protocol": EventSpec(
+        (INFO,),
+        "With `group.protocol=auto`: this client uses the classic protocol, because the cluster or the group does not "
+        "offer the consumer protocol (KIP-848).",
+        "reason: str",
+    ),
     "group.assigned": EventSpec(
         (INFO,), "These partitions were assigned to this client.", "generation: int, partitions: list[tuple[str, int]]"
     ),

@@ -13,11 +13,11 @@
 
 use grete_wire::ErrorCode;
 
-use super::Member;
-use super::state::State;
+use super::ClassicMember;
 use crate::group::context::Context;
 use crate::group::error::GroupError;
 use crate::group::event::LostReason;
+use crate::group::member::state::State;
 use crate::time::Nanos;
 
 /// Origin of the member id.
@@ -53,7 +53,7 @@ impl MemberIdOrigin {
     }
 }
 
-impl Member {
+impl ClassicMember {
     /// Handles FENCED_INSTANCE_ID: the coordinator knows another member by this `group.instance.id`.
     pub fn on_instance_fenced(&mut self, ctx: &mut Context<'_>, request: &'static str) {
         if self.member_id_origin.is_self_fenced(ctx.now) {

@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use grete_wire::ErrorCode;
 use grete_wire::messages::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse};
 
-use super::state::{InFlight, State};
 use super::sync::Election;
-use super::{Member, millis};
+use super::{ClassicMember, millis};
 use crate::group::assignor::{self, Assignor};
 use crate::group::consumer_protocol::{self, PROTOCOL_TYPE};
 use crate::group::context::{Context, CoordinatorRef, ErrorClass};
 use crate::group::error::GroupError;
 use crate::group::event::{GroupLogEvent, LostReason};
+use crate::group::member::state::{InFlight, State};
 use crate::group::reconciler::Reconciler;
 use crate::ids::TopicPartition;
 use crate::request::{Channel, Request, RequestError, Response};
@@ -24,7 +24,7 @@ const JOIN_RESPONSE_GRACE: u64 = 5 * SECOND;
 /// First version of JoinGroup that lets the coordinator skip the leader's assignment (KIP-814).
 const FIRST_VERSION_WITH_SKIP_ASSIGNMENT: i16 = 9;
 
-impl Member {
+impl ClassicMember {
     pub(super) fn send_join(&mut self, ctx: &mut Context<'_>, located: CoordinatorRef, reconciler: &Reconciler) {
         let config = ctx.config();
         let cooperative = assignor::is_cooperative(&config.assignors);

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use grete_wire::ErrorCode;
 use grete_wire::messages::{LeaveGroupRequest, LeaveGroupResponse, MemberIdentity};
 
-use super::Member;
-use super::state::{InFlight, State};
+use super::ClassicMember;
 use crate::group::context::{Context, CoordinatorRef, Effect, ErrorClass};
 use crate::group::event::GroupLogEvent;
+use crate::group::member::state::{InFlight, State};
 use crate::request::{Channel, Request, RequestError, Response};
 use crate::time::MILLI;
 
-impl Member {
+impl ClassicMember {
     /// Leaves the group, after everything is revoked (P16). A member without an id has no request to send. A static
     /// member that keeps its place sends none either (KIP-345): the coordinator keeps the place for the session
     /// timeout, for a successor with the same instance id.

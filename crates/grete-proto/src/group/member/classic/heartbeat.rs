@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use grete_wire::ErrorCode;
 use grete_wire::messages::{HeartbeatRequest, HeartbeatResponse};
 
-use super::Member;
-use super::state::State;
+use super::ClassicMember;
 use crate::group::context::{Context, CoordinatorRef, ErrorClass};
 use crate::group::event::LostReason;
+use crate::group::member::state::State;
 use crate::request::{Channel, Request, RequestError, Response, Target};
 use crate::time::Nanos;
 
@@ -84,7 +84,7 @@ impl Heartbeat {
     }
 }
 
-impl Member {
+impl ClassicMember {
     pub(super) fn on_heartbeat(&mut self, ctx: &mut Context<'_>, result: &Result<Response, RequestError>) {
         let Some(flight) = self.heartbeat.in_flight.take() else { return };
         if flight.generation != self.generation || !self.is_registered() {

@@ -17,10 +17,10 @@ use grete_wire::ErrorCode;
 use grete_wire::messages::describe_groups::DescribedGroup;
 use grete_wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
 
-use super::Member;
-use super::state::State;
+use super::ClassicMember;
 use crate::group::consumer_protocol;
 use crate::group::context::{Context, CoordinatorRef, ErrorClass};
+use crate::group::member::state::State;
 use crate::ids::TopicPartition;
 use crate::request::{Channel, Request, RequestError, Response, Target};
 use crate::time::{Nanos, earliest};
@@ -83,7 +83,7 @@ pub(super) fn next_check_at(ctx: &Context<'_>) -> Nanos {
     ctx.now.saturating_add(CHECK_INTERVAL_HEARTBEATS * ctx.config().heartbeat_interval)
 }
 
-impl Member {
+impl ClassicMember {
     pub(super) fn on_describe_groups(&mut self, ctx: &mut Context<'_>, result: &Result<Response, RequestError>) {
         let Some((_, located)) = self.orphan_check.in_flight.take() else { return };
         let answer = match result {

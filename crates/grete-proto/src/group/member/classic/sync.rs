@@ -7,13 +7,13 @@ use std::sync::Arc;
 use grete_wire::ErrorCode;
 use grete_wire::messages::{SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse};
 
-use super::state::{InFlight, State};
-use super::{Member, orphan_check};
+use super::{ClassicMember, orphan_check};
 use crate::group::assignor::{MemberClaim, PartitionCounts};
 use crate::group::consumer_protocol::{self, PROTOCOL_TYPE};
 use crate::group::context::{Context, CoordinatorRef, Effect, ErrorClass, TopicMetadataView};
 use crate::group::error::GroupError;
 use crate::group::event::{GroupAction, GroupLogEvent, LostReason};
+use crate::group::member::state::{InFlight, State};
 use crate::request::{Channel, Request, RequestError, Response};
 use crate::time::{Nanos, SECOND};
 
@@ -44,7 +44,7 @@ impl Election {
     }
 }
 
-impl Member {
+impl ClassicMember {
     /// Assigns once metadata contains all topics. After a timeout, topics without metadata are left out; a later
     /// rebalance assigns them.
     pub(super) fn assign_as_leader(
