@@ -1,0 +1,1 @@
+"""What the pages ask brokers for: groups, topics, records, dead letters."""
