@@ -15,7 +15,7 @@ from grete.errors import GreteError
 logger = logging.getLogger("grete.web")
 
 _POLL = 1.0
-_MEASURE_EVERY = 5.0
+_MEASURE_EVERY = 2.0
 _ERRORS_OF = timedelta(days=2)
 # Seconds between attempts to find topics that do not exist yet, or to read from brokers that do not answer.
 _RETRY = 2.0

@@ -222,7 +222,8 @@ fn write_process(json: &mut Json, metrics: &Metrics) {
 /// Writes sums over all consumer clients and producers.
 fn write_traffic(json: &mut Json, metrics: &Metrics) {
     let fetched = |get: fn(&crate::metrics::ClientMetrics) -> Option<u64>| metrics.clients.iter().filter_map(get).sum();
-    let written = |get: fn(&crate::metrics::ProducerMetrics) -> Option<u64>| metrics.producers.iter().filter_map(get).sum();
+    let written =
+        |get: fn(&crate::metrics::ProducerMetrics) -> Option<u64>| metrics.producers.iter().filter_map(get).sum();
     json.name("fetched_bytes").number(fetched(|client| client.fetched_bytes));
     json.name("fetched_records").number(fetched(|client| client.fetched_records));
     json.name("reconnects").number(fetched(|client| client.reconnects));

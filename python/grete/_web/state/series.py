@@ -22,6 +22,8 @@ _GAUGES_FROM = len(COUNTERS)
 _PLACES = {name: place for place, name in enumerate(NAMES)}
 
 Row = list[float]
+# Longest time in seconds over which counts are spread.
+_MAX_SPREAD = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,20 @@ class Series:
     def __init__(self) -> None:
         self._rows: dict[Tier, dict[int, Row]] = {tier: {} for tier in TIERS}
 
-    def count(self, at: float, counts: Mapping[str, float]) -> None:
-        """Adds counts at a time."""
+    def count(self, begin: float, end: float, counts: Mapping[str, float]) -> None:
+        """Adds counts of the time from `begin` to `end`, to each bucket its share."""
+        begin = max(min(begin, end), end - _MAX_SPREAD)
         for tier in TIERS:
-            row = self._row(tier, at)
-            for name, count in counts.items():
-                row[_PLACES[name]] += count
+            at = begin
+            while True:
+                until = min(end, (at // tier.step + 1) * tier.step)
+                share = (until - at) / (end - begin) if end > begin else 1.0
+                row = self._row(tier, at)
+                for name, count in counts.items():
+                    row[_PLACES[name]] += count * share
+                if until >= end:
+                    break
+                at = until
 
     def measure(self, at: float, values: Mapping[str, float]) -> None:
         """Adds measurements at a time."""

@@ -59,13 +59,14 @@ class Store:
         self.reports += 1
         before = self.fleet.get(report.facts.id)
         cpu_before = before.report.cpu if before is not None else None
+        since = before.seen if before is not None else at - report.every
         traffic_before = before.report.traffic if before is not None else report.traffic
         done = self.fleet.add(report, at)
-        seconds = at / 1000
-        if seconds < self.kept_until:
+        if at / 1000 <= self.kept_until:
             return  # a restart reads again what is in the kept series
         self.series.count(
-            seconds,
+            max(since / 1000, float(self.kept_until)),
+            at / 1000,
             {
                 "records": done.records,
                 "jobs": done.jobs,

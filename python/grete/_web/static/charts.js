@@ -27,6 +27,12 @@
     ms: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 15000, 30000, 60000, 120000, 300000, 600000,
          1800000, 3600000, 7200000, 21600000, 43200000, 86400000],
   };
+  function clock(seconds, step) {
+    const at = new Date(seconds * 1000);
+    if (step >= 86400) return at.toLocaleDateString(undefined, { month: "short", day: "numeric" });
+    const time = at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
+    return step >= 21600 ? [at.toLocaleDateString(undefined, { month: "short", day: "numeric" }), time].join("\n") : time;
+  }
   const charts = [];
 
   function options(element, names, format, unit) {
@@ -41,11 +47,11 @@
       cursor: { y: false, sync: { key: "grete" }, points: { size: 6 } },
       scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
       axes: [
-        { ...axis, space: 70 },
+        { ...axis, space: 70, values: (_, at, __, ___, step) => at.map((one) => clock(one, step)) },
         { ...axis, size: 66, space: 36, ...(STEPS[unit] ? { incrs: STEPS[unit] } : {}), values: (_, values) => values.map(format) },
       ],
       series: [
-        { value: (_, at) => (at == null ? "–" : new Date(at * 1000).toLocaleString()) },
+        { value: (_, at) => (at == null ? "–" : new Date(at * 1000).toLocaleString(undefined, { hour12: false })) },
         ...names.map((name) => {
           const color = colors[COLORS[name] || 0];
           return {

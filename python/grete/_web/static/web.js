@@ -130,6 +130,8 @@
     for (const button of document.querySelectorAll("button:disabled")) button.disabled = false;
   });
 
+  const here = document.querySelector("nav a[aria-current=page]");
+  if (here && innerWidth <= 760) here.parentElement.scrollLeft = here.offsetLeft - 60;
   localize(document);
   showLive();
   showTheme();
