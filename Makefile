@@ -127,6 +127,11 @@ docs-version: build  ## commit the site as version DOCS_VERSION to the branch gh
 docs-check: docs  ## look at the site in Chromium: accessibility, width, search (needs chromium and npm)
 	$(BIN)/python -m docsite.browser
 
+# What it needs beside .venv: chromium and npm.
+.PHONY: web-check
+web-check: build  ## look at grete web in Chromium: accessibility, width, scripts (needs chromium and npm)
+	$(BIN)/python -m docsite.web
+
 .PHONY: demo
 demo: build  ## grete demo: retries, a dead letter, its replay, a killed node; no Kafka needed
 	$(BIN)/grete demo

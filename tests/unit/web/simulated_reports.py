@@ -135,6 +135,9 @@ def error(**more: object) -> bytes:
         "decision": "retry",
         "class": "shop.PaymentError",
         "message": "amount -1",
-        "traceback": 'Traceback (most recent call last):\n  File "shop.py", line 9, in charge\n    raise\nshop.PaymentError: amount -1\n',
+        "traceback": (
+            'Traceback (most recent call last):\n  File "shop.py", line 9, in charge\n    raise\n'
+            "shop.PaymentError: amount -1\n"
+        ),
     } | more
     return json.dumps(content).encode()

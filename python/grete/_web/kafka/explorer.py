@@ -42,7 +42,7 @@ class Search:
 
 def page(gateway: Gateway, topic: str, partition: int | None, offset: int | None, at: datetime | None) -> Page:
     """Returns a page: from `offset` or from the time `at` on, else the newest records."""
-    result = Page(ranges=gateway.ranges(topic))
+    result = Page(ranges=gateway.ranges(topic, fresh=True))
     wanted = result.ranges if partition is None else {partition: result.ranges[partition]}
     starts = {number: max(first, end - PAGE) for number, (first, end) in wanted.items()}
     if at is not None:
@@ -82,7 +82,7 @@ def one(gateway: Gateway, topic: str, partition: int, offset: int) -> Message | 
 def search(gateway: Gateway, topic: str, partition: int | None, key: bytes, at: datetime | None) -> Search:
     """Looks for records with this key, the newest ones first, up to the limits."""
     found, begun = Search(), time.monotonic()
-    ranges = gateway.ranges(topic)
+    ranges = gateway.ranges(topic, fresh=True)
     wanted = ranges if partition is None else {partition: ranges[partition]}
     starts = {number: first for number, (first, _) in wanted.items()}
     if at is not None:

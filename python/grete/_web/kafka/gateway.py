@@ -76,8 +76,8 @@ class Gateway:
         """Returns the brokers."""
         return self._kept(("cluster",), lambda: self.admin.cluster(timeout=TIMEOUT))
 
-    def ranges(self, topic: str) -> dict[int, tuple[int, int]]:
-        """Returns the first offset and the end of each partition."""
+    def ranges(self, topic: str, *, fresh: bool = False) -> dict[int, tuple[int, int]]:
+        """Returns the first offset and the end of each partition. `fresh`: as they are now."""
 
         def ask() -> dict[int, tuple[int, int]]:
             numbers = [partition.id for partition in self.topic(topic).partitions]
@@ -85,7 +85,7 @@ class Gateway:
             ends = self.admin.offsets([(topic, number, "latest") for number in numbers], timeout=TIMEOUT)
             return {number: (begins[topic, number], ends[topic, number]) for number in numbers}
 
-        return self._kept(("ranges", topic), ask)
+        return ask() if fresh else self._kept(("ranges", topic), ask)
 
     def _kept(self, key: tuple[str, ...], ask: Callable[[], T]) -> T:
         now = time.monotonic()
