@@ -64,10 +64,10 @@ def main() -> None:
     own = sum(seconds for name, seconds in spent.items() if name.endswith("grete-reports"))
     # The App's handlers produce nothing: the only producer is that of the reports.
     producers = sum(seconds for name, seconds in spent.items() if name.endswith("grete-producer"))
-    print(
-        f"reports {100 * own / options.seconds:.4f} %, their producer {100 * producers / options.seconds:.4f} % of a core"
-    )
-    print(f"{options.partitions} partitions, {lanes} in the last report; {sum(sizes) / len(sizes):.0f} bytes a report")
+    print(f"thread of the reports {100 * own / options.seconds:.4f} % of a core")
+    print(f"their producer {100 * producers / options.seconds:.4f} % of a core")
+    print(f"{options.partitions} partitions, {lanes} in the last report")
+    print(f"{sum(sizes) / len(sizes):.0f} bytes a report")
     print(f"{(bytes_after - bytes_before) / options.seconds:.0f} bytes/s in the log, compressed")
 
 

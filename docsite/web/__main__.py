@@ -67,7 +67,7 @@ def write(servers: str, ended: threading.Event) -> None:
 
 
 def free_port() -> int:
-    """Returns a port that nobody listens on."""
+    """Returns a port that is free."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]

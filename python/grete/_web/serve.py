@@ -22,10 +22,10 @@ _STOP_WITHIN = 5
 
 
 def check_exposure(host: str, access: Access) -> None:
-    """Refuses an address that others can reach, as long as nobody has to log in. Raises ConfigError."""
+    """Refuses an address that others can reach, as long as no login is needed. Raises ConfigError."""
     if access.is_open and not is_loopback(host):
         raise ConfigError(
-            f"others can reach {host}, and nobody would have to log in: give --users FILE (grete web password prints "
+            f"others can reach {host}, and no login would be needed: give --users FILE (grete web password prints "
             "its lines), or --proxy-header NAME with --trusted-proxy, or listen on 127.0.0.1",
             setting="host",
         )

@@ -64,7 +64,7 @@ def web(
     """Shows what Apps do, in a browser: processes, lag, errors, dead letters, records.
 
     Apps report with web_reports="3s". One process of grete web reads the reports of all of them, and needs no
-    database. On loopback nobody logs in; another address needs --users or --proxy-header. Ends with Ctrl-C.
+    database. On loopback no login is needed; another address needs --users or --proxy-header. Ends with Ctrl-C.
     """
     if context.invoked_subcommand is not None:
         return

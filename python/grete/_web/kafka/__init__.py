@@ -1,1 +1,1 @@
-"""What the pages ask brokers for: groups, topics, records, dead letters."""
+"""Requests of the pages to brokers: groups, topics, records, dead letters."""

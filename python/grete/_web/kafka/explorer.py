@@ -12,7 +12,7 @@ from grete.client import Consumer
 PAGE = 50
 """Records of a page."""
 MAX_SEARCHED = 200_000
-"""Records that a search looks at."""
+"""Records that a search reads at most."""
 MAX_SEARCH_SECONDS = 10.0
 _MAX_FOUND = 50
 _IDLE = 5.0
@@ -32,7 +32,7 @@ class Page:
 
 @dataclass(slots=True)
 class Search:
-    """Result of a search. `complete`: the whole range was looked at."""
+    """Result of a search. `complete`: the whole range was read."""
 
     records: list[Message] = field(default_factory=list)
     searched: int = 0

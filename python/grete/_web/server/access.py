@@ -22,7 +22,7 @@ _KEPT_LOGINS = 1000
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who has sent a request."""
+    """Sender of a request."""
 
     name: str
     role: str
@@ -38,12 +38,12 @@ class User:
 
 
 LOCAL = User("local", "admin")
-"""Whoever can reach a loopback port without a login: the same machine."""
+"""User of a loopback port without a login: any user of the same machine."""
 
 
 @dataclass(slots=True)
 class Access:
-    """Rules for requests. Without users and without a proxy's header everybody who can connect is `LOCAL`."""
+    """Rules for requests. Without users and without a proxy's header each user is `LOCAL`."""
 
     users: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Name -> (role, hash of the password)."""
@@ -92,7 +92,7 @@ class Access:
         except ValueError:
             return None
         role, stored = self.users.get(name, ("viewer", _NOBODY))
-        # The hash is computed for unknown names, too, so that the time does not tell them apart.
+        # The hash is computed for unknown names, too, so that the time does not distinguish them.
         if not check_password(password, stored) or name not in self.users:
             return None
         if len(self._logins) >= _KEPT_LOGINS:

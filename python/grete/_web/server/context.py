@@ -1,4 +1,4 @@
-"""What a page is built from."""
+"""Input of a page: the request, and the parts of the web process."""
 
 import time
 from collections.abc import Mapping

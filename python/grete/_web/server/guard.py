@@ -75,7 +75,7 @@ class Guard:
         await (self._app if refused is None else refused)(scope, receive, _with_headers(send, scope, cookie))
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> Response | None:
-        """Returns the response to a request that is refused whoever sends it."""
+        """Returns the response to a request that is refused for every user; None: it is not."""
         if not self._may_ask(_client(scope)):
             return PlainTextResponse("too many requests: wait a moment", 429, {"retry-after": "5"})
         host = _host_name(headers.get("host", ""))

@@ -19,7 +19,7 @@ class InvalidReportError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What does not change while a process runs."""
+    """Facts that do not change while a process runs."""
 
     id: str
     app: str

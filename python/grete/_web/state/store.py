@@ -123,8 +123,7 @@ class Store:
             self.lags.sample(now // 1000, lags)
 
     def due_history(self, now: int) -> Iterator[tuple[bytes, bytes | None]]:
-        """Yields the records of `grete.history` that are to be written now: buckets that are complete, as key and
-        value.
+        """Yields the records of `grete.history` that must be written now: complete buckets, as key and value.
 
         A record of a minute has its 12 buckets of 5 seconds, too.
         """
