@@ -68,8 +68,10 @@ def _problems(context: Context) -> Iterator[Data]:
         for text in process.problems(now):
             yield {"app": process.facts.app, "process": process.facts.id, "text": text, "kind": "bad"}
     for process, lane in context.store.fleet.lanes():
+        if lane.attempt <= 1:
+            continue
         kind, text = stall_reason(process, lane, now)
-        if kind == "wait" and lane.attempt > 1:
+        if kind == "wait":
             place = f"{lane.topic}[{lane.partition}]"
             yield {"app": process.facts.app, "process": process.facts.id, "text": f"{place}: {text}", "kind": "wait"}
 

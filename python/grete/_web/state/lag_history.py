@@ -19,6 +19,10 @@ class LagHistory:
         self._rings: dict[Key, array[int]] = {}
         self._last = 0
 
+    def is_due(self, at: int) -> bool:
+        """Returns whether it is time for the next sample."""
+        return at // STEP > self._last
+
     def sample(self, at: int, lags: Mapping[Key, int]) -> None:
         """Adds the lags at a time in seconds, unless it is too early for the next sample."""
         number = at // STEP

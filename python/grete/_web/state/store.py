@@ -115,12 +115,13 @@ class Store:
                 },
             )
             self.series.expire(now / 1000)
-            lags = {
-                (lane.group, lane.topic, lane.partition): lane.lag
-                for _, lane in self.fleet.lanes()
-                if lane.lag is not None
-            }
-            self.lags.sample(now // 1000, lags)
+            if self.lags.is_due(now // 1000):
+                lags = {
+                    (lane.group, lane.topic, lane.partition): lane.lag
+                    for _, lane in self.fleet.lanes()
+                    if lane.lag is not None
+                }
+                self.lags.sample(now // 1000, lags)
 
     def due_history(self, now: int) -> Iterator[tuple[bytes, bytes | None]]:
         """Yields the records of `grete.history` that must be written now: complete buckets, as key and value.
