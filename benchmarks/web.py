@@ -54,9 +54,8 @@ def main() -> None:
     print(f"{options.apps} Apps, {options.partitions} partitions each, a report every {_EVERY:g} s")
     for page, times in latencies.items():
         times.sort()
-        print(
-            f"{page:32} median {1000 * times[len(times) // 2]:.0f} ms, 99 % {1000 * times[len(times) * 99 // 100]:.0f} ms"
-        )
+        median, late = times[len(times) // 2], times[len(times) * 99 // 100]
+        print(f"{page:32} median {1000 * median:.0f} ms, 99 % {1000 * late:.0f} ms")
     print(f"CPU {100 * spent:.1f} % of a core, RSS {memory / 2**20:.0f} MiB")
 
 
