@@ -18,7 +18,7 @@ from docsite.outside import ROOT
 from grete.client import Producer
 
 # Seconds of work before the walk, so that charts have something to show.
-WORK = 60.0
+WORK = 100.0
 _TOPICS = ("orders:4", "invoices:4", "clicks:3")
 
 

@@ -5,7 +5,9 @@ import time
 
 import grete
 
-app = grete.App("shop", workers=6, stall_after="5s", dead_letter_create=True, log_level="error")
+app = grete.App(
+    "shop", workers=6, stall_after="5s", dead_letter_create=True, log_level="critical", shutdown_timeout="2s"
+)
 
 
 class PaymentError(Exception):

@@ -62,12 +62,4 @@ PRODUCERS: Mapping[str, Entry] = {
         "the transaction can only be aborted: group g refused the offsets of this member (ILLEGAL_GENERATION): the "
         "group has rebalanced meanwhile, and other members have the partitions",
     ),
-    "web.not_reported": Entry(
-        "`web_reports` is set, and brokers do not take the reports: the topics `grete.reports` and `grete.errors` do "
-        "not exist, or Write on them is missing.",
-        "Create the topics with `grete web setup`, grant Write on them, or leave `web_reports` out. The App works all "
-        "the same.",
-        "reports for grete web are not written: there is no topic grete.reports; the App goes on without them. Create "
-        "their topics: grete web setup",
-    ),
 }

@@ -49,7 +49,7 @@ APP = {
     ),
     "app.scaled": EventSpec((INFO,), "`App.scale` has changed the number of workers.", "workers: int"),
     "app.probes": EventSpec((INFO,), "The probe server listens at these addresses.", "addresses: list[str]"),
-    "web.not_reported": EventSpec(
+    "app.not_reported": EventSpec(
         (WARNING,), "Brokers take no reports for `grete web`. Once for each run.", "error: BaseException"
     ),
     "app.quiet": EventSpec((INFO,), "The App is quiet: running handlers go on, and no more records are handed out."),

@@ -156,9 +156,9 @@ def test_an_app_whose_topics_are_missing_goes_on_and_says_so(topic: str, group: 
         own.create_topic(topic)
         fill(own.bootstrap_servers, topic, 10)
         with AppRun(RECORDER, tmp_path, recorder(own, topic, group)) as run:
-            run.until(lambda: "[web.not_reported]" in run.output, 60.0, "the warning")
+            run.until(lambda: "[app.not_reported]" in run.output, 60.0, "the warning")
             assert "grete web setup" in run.output
-            assert run.output.count("[web.not_reported]") == 1
+            assert run.output.count("[app.not_reported]") == 1
             run.until(lambda: run.seen, 30.0, "the App works")
             assert run.stop() == 0
 

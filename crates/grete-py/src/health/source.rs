@@ -245,9 +245,10 @@ fn producer_metrics(producer: &Producer) -> metrics::ProducerMetrics {
     }
 }
 
-/// Returns the number of busy worker threads. Each thread has one job at most; jobs of an event loop run on no worker.
+/// Returns the number of busy worker threads. Each thread has one job at most; jobs of an event loop run on no worker,
+/// and nor do jobs that wait for the delivery of their outputs.
 fn busy_workers(running: &[grete_client::RunningJob]) -> u64 {
-    to_u64_or_zero(running.iter().filter(|job| job.pool == Pool::Threads).count())
+    to_u64_or_zero(running.iter().filter(|job| job.pool == Pool::Threads && job.undelivered.is_none()).count())
 }
 
 fn group_status(client: &Consumer) -> GroupStatus {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grete._native import Event
+from grete._process.stacks import without_first_own_frames
 from grete.client import Producer
 from grete.errors import GreteError
 from grete.instrumentation._logging.error_report import class_name, error_text, trimmed_exc_info
@@ -128,7 +129,7 @@ class ErrorListener:
         if event.name in _WITH_STACK:
             place = event["topic"], event["partition"]
             found = next((job.stack for job in self._running() if (job.topic, job.partition) == place), "")
-            record["traceback"] = found[-_MAX_TRACEBACK:]
+            record["traceback"] = without_first_own_frames(found)[-_MAX_TRACEBACK:]
         if self._left_out:
             record["left_out"] = self._left_out
         return record

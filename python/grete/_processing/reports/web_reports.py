@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grete import _native
 from grete._config.layers import Config
+from grete._process.stacks import without_first_own_frames
 from grete._processing.reports import process_facts
 from grete._processing.reports.error_listener import ErrorListener
 from grete._routing.routes import Route
@@ -104,7 +105,7 @@ class WebReports:
         jobs = [job for job in self._running() if job.stack and job.seconds >= _STACK_AFTER]
         jobs.sort(key=lambda job: -job.seconds)
         at = time.time()
-        self._health.set_stacks([(job.text, job.stack, at) for job in jobs[:_STACKS]])
+        self._health.set_stacks([(job.text, without_first_own_frames(job.stack), at) for job in jobs[:_STACKS]])
         self._check()
 
     def close(self) -> None:
@@ -143,7 +144,7 @@ class WebReports:
             self._monitor,
             logger,
             logging.WARNING,
-            "web.not_reported",
+            "app.not_reported",
             "reports for grete web are not written: %s; the App goes on without them. Create their topics: "
             "grete web setup",
             error,

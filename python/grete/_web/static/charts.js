@@ -33,6 +33,7 @@
     const time = at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
     return step >= 21600 ? [at.toLocaleDateString(undefined, { month: "short", day: "numeric" }), time].join("\n") : time;
   }
+  const LEAST = 60;
   const charts = [];
 
   function options(element, names, format, unit) {
@@ -47,7 +48,7 @@
       cursor: { y: false, sync: { key: "grete" }, points: { size: 6 } },
       scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
       axes: [
-        { ...axis, space: 70, values: (_, at, __, ___, step) => at.map((one) => clock(one, step)) },
+        { ...axis, space: 70, size: 36, values: (_, at, __, ___, step) => at.map((one) => clock(one, step)) },
         { ...axis, size: 66, space: 36, ...(STEPS[unit] ? { incrs: STEPS[unit] } : {}), values: (_, values) => values.map(format) },
       ],
       series: [
@@ -74,7 +75,14 @@
     const columns = chart.names.map((name) => (data.series ? data.series[name] : data[name]));
     const hasData = columns.some((column) => column.some((value) => value != null));
     chart.element.classList.toggle("no-data", !hasData);
-    const values = [data.times, ...columns];
+    // Time before the first value is left out, as long as some remains to be seen.
+    const first = columns.reduce((least, column) => {
+      const at = column.findIndex((value) => value != null);
+      return at < 0 ? least : Math.min(least, at);
+    }, data.times.length);
+    const from = Math.max(0, Math.min(first - 2, data.times.length - LEAST));
+    const values = [data.times, ...columns].map((column) => column.slice(from));
+    chart.start = values[0][0];
     if (!chart.plot) {
       chart.plot = new uPlot(options(chart.element, chart.names, FORMATS[chart.unit], chart.unit), values, chart.element);
     } else {
@@ -107,7 +115,7 @@
       isZoomed() {
         const { min, max } = this.plot.scales.x;
         const times = this.data.times;
-        return min > times[0] || max < times[times.length - 1];
+        return min > this.start || max < times[times.length - 1];
       },
     };
     element.setAttribute("role", "img");
