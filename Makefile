@@ -147,6 +147,11 @@ docs-version: build tools  ## commit the site as version DOCS_VERSION to the bra
 docs-check: docs  ## look at the site in Chromium: accessibility, width, search (needs chromium and npm)
 	$(BIN)/python -m docsite.browser
 
+# What it needs beside .venv: chromium and npm.
+.PHONY: web-check
+web-check: build  ## look at grete web in Chromium: accessibility, width, scripts (needs chromium and npm)
+	$(BIN)/python -m docsite.web
+
 .PHONY: demo
 demo:  ## grete demo: retries, a dead letter, its replay, a killed node; no Kafka needed
 	@$(MAKE) --no-print-directory -q $(STAMPS)/build || $(MAKE) --no-print-directory $(STAMPS)/quick

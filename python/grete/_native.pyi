@@ -1013,6 +1013,19 @@ class Health:
         metrics are published there each time. Raises ValueError for an invalid interval, GreteError for a descriptor
         that cannot be written to, RuntimeError the second time.
         """
+    def report_to(self, producer: Producer, topic: str, key: bytes, facts: str, interval: float) -> None:
+        """Writes reports of the process to a topic from now on, in a thread "grete-reports" that needs no GIL.
+
+        The first report is written at once, then one each `interval` seconds, and a last one by `close`. A report has
+        at most 2 KiB for each second of the interval, at least 4 KiB and at most 64 KiB; lanes without room are
+        counted. `key`: key of all records. `facts`: JSON object that each report repeats. Never waits: without room in
+        the producer a report is dropped, and counted. Raises ValueError for an invalid interval, RuntimeError the
+        second time.
+        """
+    def set_stacks(self, stacks: list[tuple[str, str, float]]) -> None:
+        """Sets the stacks of the next reports to a topic: (text, stack, time), the most important first. `text`
+        describes the job; the time is in seconds since 1970.
+        """
     def serve(self, listeners: list[int]) -> None:
         """Serves HTTP at these listening sockets from now on, in a thread "grete-probes" that needs no GIL: `/livez`,
         `/readyz`, `/metrics`, and `/` with everything. The thread duplicates the sockets; neither duplicates nor

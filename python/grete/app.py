@@ -80,6 +80,8 @@ class App:
             "host" in `grete.asgi.lifespan` and `async with app.running()`, else "own"
         probes (str | int, default "none"): [HOST:]PORT of /livez, /readyz and /metrics (*:PORT: all interfaces); or
             "none"
+        web_reports (str | float, seconds, default "none"): how often the process reports to the topics of `grete web`,
+            like "3s"; or "none"
         on_failed_partition (Literal['wait', 'stop'], default "wait"): what a partition that cannot be read does: "wait"
             (the others go on) or "stop" (the App ends with an error)
         failed_partition_probes (Literal['readyz', 'livez', 'none'], default "readyz"): which probes fail while a

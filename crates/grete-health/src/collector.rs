@@ -10,6 +10,7 @@ use crate::checks::{self, HealthSnapshot, Limits};
 use crate::gil_probe::GilProbeHandle;
 use crate::metrics::Metrics;
 use crate::report::Report;
+use crate::report::process::LaneState;
 
 /// Application state for health reports. Threads of this crate call it, also while the interpreter hangs. So an
 /// implementation must not take a lock that a thread holds while it waits for the GIL.
@@ -19,6 +20,11 @@ pub trait HealthSource: Send + Sync {
 
     /// Runs once a second, before a collection: the place to request data that must be asked for.
     fn tick(&self) {}
+
+    /// Returns the state of each lane.
+    fn lanes(&self) -> Vec<LaneState> {
+        Vec::new()
+    }
 
     /// Fills in the metrics; all are unknown before.
     fn metrics(&self, metrics: &mut Metrics);
@@ -94,6 +100,11 @@ impl HealthCollector {
         process.live = Some(checks::check_liveness(&snapshot, &self.limits).ok);
         process.ready = Some(checks::check_readiness(&snapshot, &self.limits).ok);
         metrics
+    }
+
+    /// Returns the state of each lane.
+    pub(crate) fn lanes(&self) -> Vec<LaneState> {
+        self.source.lanes()
     }
 
     /// Returns the input of the checks.

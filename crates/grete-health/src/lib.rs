@@ -55,6 +55,8 @@ pub use gil_probe::{GilProbe, GilProbeHandle};
 pub use metrics::Metrics;
 pub use metrics::aggregate::{InvalidExposition, MAX_AGGREGATED_BYTES, MetricsAggregator};
 pub use report::pipe::{Pipe, SendOutcome};
+pub use report::process::{JobStack, LaneState};
+pub use report::process_reporter::{ProcessReporter, ReportSink};
 pub use report::{EventLoop, FailedPartition, GroupStatus, LaneCounts, MissingTopic, Report, RunningJob};
 pub use reporter::{MetricsPublisher, Reporter, exit_orphaned};
 pub use shm::text_segment::{MAX_TEXT, PublishInfo, ReadError, SharedText};

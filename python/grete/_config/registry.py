@@ -81,6 +81,12 @@ SETTINGS: dict[str, Setting] = {
     "probes": Setting(
         parsers.parse_address, "none", '[HOST:]PORT of /livez, /readyz and /metrics (*:PORT: all interfaces); or "none"'
     ),
+    "web_reports": Setting(
+        parsers.interval,
+        "none",
+        'how often the process reports to the topics of `grete web`, like "3s"; or "none"',
+        unit="seconds",
+    ),
     "on_failed_partition": Setting(
         parsers.one_of("wait", "stop"),
         "wait",

@@ -158,4 +158,12 @@ HANDLERS: Mapping[str, Entry] = {
         "Await each task, or handle its exception. The traceback shows the task.",
         "Task exception was never retrieved",
     ),
+    "app.not_reported": Entry(
+        "`web_reports` is set, and brokers do not take the reports: the topics `grete.reports` and `grete.errors` do "
+        "not exist, or Write on them is missing.",
+        "Create the topics with `grete web setup`, grant Write on them, or leave `web_reports` out. The App works all "
+        "the same.",
+        "reports for grete web are not written: there is no topic grete.reports; the App goes on without them. Create "
+        "their topics: grete web setup",
+    ),
 }

@@ -5,12 +5,17 @@ import faulthandler
 import inspect
 import os
 import sys
+<<<<<<< HEAD
 import tempfile
+=======
+import threading
+>>>>>>> web
 import traceback
 from collections.abc import Iterable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from grete._process.callsite import PACKAGE
 from grete._process.node import line_prefix
 
 if TYPE_CHECKING:
@@ -46,6 +51,14 @@ def of_task(task: "asyncio.Task[Any]") -> str:
         if frame is not None:
             entries.append((frame, frame.f_lineno))
     return "".join(traceback.StackSummary.extract(iter(entries)).format())
+
+
+def without_first_own_frames(stack: str) -> str:
+    """Returns the stack of a thread from the first frame on that is neither Grete's nor of `threading`."""
+    lines = stack.splitlines(keepends=True)
+    frames = [at for at, line in enumerate(lines) if line.startswith('  File "')]
+    own = tuple(f'  File "{path}' for path in (PACKAGE, threading.__file__))
+    return "".join(lines[next((at for at in frames if not lines[at].startswith(own)), 0) :])
 
 
 def dump_stacks() -> None:

@@ -24,6 +24,7 @@ from grete._processing.events.statistics_timer import StatisticsTimer
 from grete._processing.instances.shared_producer import SharedProducer
 from grete._processing.main_loop import MainLoop
 from grete._processing.missing_topics import MissingTopics
+from grete._processing.reports.web_reports import new_web_reports
 from grete._processing.shutdown import ShutdownSequence
 from grete._processing.signals import Signals, exit_on_deadline
 from grete._processing.transactional_id import FixedId, TransactionalId, claim_transactional_id
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import asyncio
     from datetime import datetime
 
+    from grete._processing.engine.running_jobs import RunningJob
     from grete._processing.hook_loop import LoopCall
     from grete._processing.lifecycle_run import LifecycleRun
 
@@ -98,7 +100,10 @@ class Runner:
         self._statistics_timer = StatisticsTimer(
             monitor, config["statistics_interval"], self._statistics_fields, self._stop.wake
         )
-        self._main_loop = MainLoop(self._stop, self._dispatcher, self._log_event_handler, self._statistics_timer)
+        self._web_reports = new_web_reports(name, self._node_id, config, groups, monitor)
+        self._main_loop = MainLoop(
+            self._stop, self._dispatcher, self._log_event_handler, self._statistics_timer, self._web_reports
+        )
         self._shutdown = ShutdownSequence(
             self._stop, self._dispatcher, self._shared_producer, self._main_loop, may_exit=not embedded, monitor=monitor
         )
@@ -249,6 +254,8 @@ class Runner:
 
             # Probes answer while everything else starts. In a swarm, the supervisor serves them.
             probes.serve_probes(health, self._config["probes"], self._monitor)
+        if self._web_reports is not None:
+            self._web_reports.start(health, self._running_with_stacks)
         if self._lifecycle is not None:
             # Before the groups are joined: a hook that takes minutes delays no other member.
             self._lifecycle.start(lambda: self.stopping, self._await_hook, self._stop.wake)
@@ -342,6 +349,8 @@ class Runner:
             if health is not None:
                 health.close()  # last of all: until here the probes report the stop
                 forks.unregister(health)
+            if self._web_reports is not None:
+                self._web_reports.close()  # after the last report, which the health thread has written
             self._main_loop.close()
             forks.unregister(self._main_loop)
             self._statistics_timer.close()
@@ -424,6 +433,10 @@ class Runner:
     def _statistics_fields(self) -> dict[str, object] | None:
         """Returns the fields of `statistics.emitted`; None before the engine exists."""
         return {"statistics": self.statistics(), "metrics": self.families()} if self._engine is not None else None
+
+    def _running_with_stacks(self) -> "list[RunningJob]":
+        engine = self._engine
+        return [] if engine is None else engine.running_jobs()
 
     def _new_health(self) -> _native.Health:
         limits = self._config.swarm

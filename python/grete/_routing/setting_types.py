@@ -43,6 +43,7 @@ class AppSettings(TypedDict, total=False):
     dead_letter_create: bool
     loop: Literal["auto", "own", "host", "asyncio", "uvloop"]
     probes: str | int
+    web_reports: str | float
     on_failed_partition: Literal["wait", "stop"]
     failed_partition_probes: Literal["readyz", "livez", "none"]
     exactly_once: bool

@@ -49,6 +49,9 @@ APP = {
     ),
     "app.scaled": EventSpec((INFO,), "`App.scale` has changed the number of workers.", "workers: int"),
     "app.probes": EventSpec((INFO,), "The probe server listens at these addresses.", "addresses: list[str]"),
+    "app.not_reported": EventSpec(
+        (WARNING,), "Brokers take no reports for `grete web`. Once for each run.", "error: BaseException"
+    ),
     "app.quiet": EventSpec((INFO,), "The App is quiet: running handlers go on, and no more records are handed out."),
     "app.stopping": EventSpec((INFO,), "A signal has started the stop of the App."),
     "app.stop_expedited": EventSpec(
