@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use grete_net::futex::{futex_wait, futex_wake_all};
+use grete_sys::futex::{futex_wait, futex_wake_all};
 use grete_net::{Clock, EventLoop, LoopHandle, NetEvent, Protocol, TransportAction};
 use grete_proto::ids::ConnId;
 use grete_proto::time::{Nanos, SECOND};

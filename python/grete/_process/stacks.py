@@ -5,11 +5,8 @@ import faulthandler
 import inspect
 import os
 import sys
-<<<<<<< HEAD
 import tempfile
-=======
 import threading
->>>>>>> web
 import traceback
 from collections.abc import Iterable
 from types import FrameType

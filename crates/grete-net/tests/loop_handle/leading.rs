@@ -6,7 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
-use grete_net::{CallerLoop, GateUse, WakeReason};
+use grete_net::{CallerLoop, GateUse};
+use grete_sys::WakeReason;
 use grete_proto::time::MILLI;
 
 use crate::NO_SLEEP_LIMIT;
