@@ -5,6 +5,7 @@ import ipaddress
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from grete._cli.options import kafka_options, kafka_settings, resolve_kafka_settings, set_up_logging
 from grete._cli.terminal import output
@@ -67,6 +68,11 @@ def web(
     database. On loopback no login is needed; another address needs --users or --proxy-header. Ends with Ctrl-C.
     """
     if context.invoked_subcommand is not None:
+        given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if given:
+            raise click.UsageError(
+                f"options of {context.invoked_subcommand} follow its name, and the pages have others"
+            )
         return
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
