@@ -116,6 +116,8 @@ fn full() -> Metrics {
             dead_letters: Some(5),
             expired: Some(6),
             skipped: Some(7),
+            duplicates: Some(12),
+            forgotten_ids: Some(13),
             stalls: Some(8),
             timeouts: Some(9),
             duration: Some(duration),
