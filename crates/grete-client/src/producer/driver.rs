@@ -8,7 +8,6 @@ use grete_proto::cluster::ClusterLogEvent;
 use grete_proto::producer::{DroppedRecords, SenderLogEvent};
 use grete_proto::producer::{MemoryCore, ProducerAction, ProducerCore, ProducerEvent, ProducerLogEvent, SenderStats};
 use grete_proto::time::Nanos;
-use grete_sys::futex::futex_wake_all;
 
 use super::inner::ProducerInner;
 use super::log_messages;
