@@ -84,6 +84,7 @@ __all__ = [
     "Event",
     "EventChannel",
     "Health",
+    "History",
     "HttpProtocol",
     "Job",
     "JobProducer",

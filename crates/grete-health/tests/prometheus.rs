@@ -115,6 +115,8 @@ fn full() -> Metrics {
             retries: Some(4),
             dead_letters: Some(5),
             expired: Some(6),
+            duplicates: Some(61),
+            forgotten_ids: Some(62),
             skipped: Some(7),
             duplicates: Some(12),
             forgotten_ids: Some(13),

@@ -17,7 +17,7 @@ def committed(kafka: KafkaCluster, topic: str, partitions: int = 1) -> list[byte
 
 def committed_records(kafka: KafkaCluster, topic: str, partitions: int = 1) -> list[tuple[bytes | None, bytes]]:
     """Keys and values of committed records."""
-    return [(message.key(), message.value() or b"") for message in committed_messages(kafka, topic, partitions)]  # type: ignore[misc]
+    return [(message.key(), message.value() or b"") for message in committed_messages(kafka, topic, partitions)]
 
 
 def committed_messages(

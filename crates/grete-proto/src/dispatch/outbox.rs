@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grete_wire::records::RecordError;
 
-use super::dedup::HistoryRequest;
+use super::dedup::DuplicateFilter;
 use super::ids::LaneId;
 use super::route_config::RouteConfig;
 use crate::ids::{PartitionHandle, TopicPartition};
@@ -36,6 +36,23 @@ pub struct TrialRequest {
     pub job: u64,
     /// Copies of the job's records.
     pub outputs: Arc<StagedOutputs>,
+}
+
+/// History of a lane: records before its committed offset, whose ids count; to be read before the lane's first job.
+#[derive(Debug, Clone)]
+pub struct HistoryRequest {
+    /// Lane that waits.
+    pub lane: LaneId,
+    /// Topic and partition.
+    pub tp: TopicPartition,
+    /// Offset behind the last record to read.
+    pub before: i64,
+    /// Number of records that fit into the memory: earlier ones are not needed.
+    pub records: usize,
+    /// Age in milliseconds, as seen from the last record, beyond which records are not needed.
+    pub window_ms: i64,
+    /// Filter that learns the records, in the order of their offsets.
+    pub filter: Arc<DuplicateFilter>,
 }
 
 /// Event of a lane for the log.

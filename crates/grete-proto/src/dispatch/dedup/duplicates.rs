@@ -65,7 +65,7 @@ struct KnownIds {
     by_hash: HashMap<u128, KnownId>,
     /// Offsets and hashes of the ids, by offset.
     order: VecDeque<(i64, u128)>,
-    /// Offset behind the last record that was looked at. Records before it are read again, and teach nothing.
+    /// Offset behind the last record that was read. Records before it are read again, and teach nothing.
     end: i64,
     newest_ms: i64,
     /// Ids that were dropped since the last call, within their window.

@@ -1,12 +1,9 @@
 //! Deduplication of records by an id of theirs.
 //!
 //! - `duplicates`: ids that a lane has read, and the decision.
-//! - `history`: restores the ids from the log, before the lane's first job.
 //! - `json_field`: id in a field of a JSON object.
 
 pub(in crate::dispatch) mod duplicates;
-mod history;
 mod json_field;
 
 pub use duplicates::{DedupPolicy, DuplicateFilter, IdSource};
-pub use history::HistoryRequest;
