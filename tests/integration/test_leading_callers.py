@@ -270,7 +270,7 @@ def test_a_close_ends_a_send_that_leads(broker: KafkaCluster, proxy: FrameProxy,
     producer.close(0.5)
     thread.join(30.0)
     assert time.monotonic() - started < 20.0
-    assert len(ended) == 1, "the outcome is unknown, and the caller is told"
+    assert len(ended) == 1, "the outcome is unknown, and the caller gets an error"
 
 
 def test_followers_get_their_answers_when_the_leader_is_interrupted(

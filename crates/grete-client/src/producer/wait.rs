@@ -14,7 +14,10 @@ use super::inner::ProducerInner;
 use super::wait_outcome::WaitOutcome;
 
 impl ProducerInner {
-    /// Writes pending log events, then sleeps while `word` equals `seen`.
+    /// Writes pending log events, then leads the loop, or sleeps, while `word` equals `seen`.
+    ///
+    /// Only for words whose every change is followed by [`ProducerInner::notify_leader`]: those that a step of this loop
+    /// changes. For other words, [`ProducerInner::sleep_on_word`].
     ///
     /// The end is published in two steps: `ended` is set, then every word changes. A waiter reads the word first and
     /// checks `ended` second. If it has read the word before the change, the kernel refuses the sleep or the wake-up

@@ -1,15 +1,15 @@
-//! Gate between the sockets and the selector of the network thread. Behind a closed gate the network thread is not woken
-//! for what arrives.
+//! Gate between the sockets and the selector of the network thread. What arrives behind a closed gate does not wake the
+//! network thread.
 //!
 //! The kernel wakes the first selector in which a thread waits. So without a gate the network thread is woken for bytes
 //! that arrive while the leader is awake: for a response that is faster than the caller, and for the second piece of a
 //! Fetch response. A gate is closed in one of two ways:
 //!
 //! - **For one lead** ([`GateUse::EachLead`]). The leader closes and opens the gate: two system calls for each lead.
-//! - **Kept closed over many leads** ([`GateUse::QuickLeads`]), if these follow each other within [`QUICK_LEADS`]. Then neither a lead nor an early
-//!   response costs a system call or a wake-up. The network thread watches: it looks every [`WATCH_INTERVAL`] whether
-//!   there was a lead since, and opens the gate otherwise. What arrives while no caller leads thus waits for at most two
-//!   intervals. The gate is not kept closed while a caller sleeps beside the leader.
+//! - **Kept closed over many leads** ([`GateUse::QuickLeads`]), if these follow each other within [`QUICK_LEADS`]. Then
+//!   neither a lead nor an early response costs a system call or a wake-up. The network thread watches: it looks every
+//!   [`WATCH_INTERVAL`] whether there was a lead since, and opens the gate otherwise. What arrives while no caller leads
+//!   thus waits for at most two intervals. The gate is not kept closed while a caller sleeps beside the leader.
 //!
 //! One word has five bits, and counts leads above these:
 //!
@@ -32,9 +32,9 @@
 //! - **A caller begins to sleep beside the leader, which leaves.** The caller counts itself, then calls `follow`. The
 //!   leader reads the count before it changes the word. If the leader did not see the caller, its `leave` comes after
 //!   `follow` and sees `FOLLOWED`, or before it, and then `follow` opens the gate.
-//! - **Two threads change the registration at once.** A thread changes the word first and the registration second. Only a leader
-//!   closes, and until it leaves no other thread opens. So the kernel cannot have the gate closed for long while the
-//!   word says that it is open. The reverse costs superfluous wake-ups until the gate is opened the next time.
+//! - **Two threads change the registration at once.** A thread changes the word first and the registration second. Only a
+//!   leader closes, and until it leaves no other thread opens. So the kernel cannot have the gate closed for long while
+//!   the word says that it is open. The reverse costs superfluous wake-ups until the gate is opened the next time.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -259,6 +259,7 @@ mod tests {
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
+    use super::super::check_orders as check;
     use super::*;
 
     const QUICK: GateUse = GateUse::QuickLeads;
@@ -372,12 +373,6 @@ mod tests {
                 *wake = false;
             }
         }
-    }
-
-    fn check(model: impl Fn() + Sync + Send + 'static) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(model);
     }
 
     /// However the last lead ends: once the network thread sleeps without a limit, the gate is open.

@@ -56,23 +56,29 @@ pub(crate) trait LeadershipWord {
     fn compare_exchange(&self, current: u32, new: u32) -> Result<u32, u32>;
 }
 
-impl LeadershipWord for AtomicU32 {
-    fn load(&self) -> u32 {
-        self.load(Ordering::SeqCst)
-    }
+macro_rules! implement_word {
+    ($atomic:ty) => {
+        impl LeadershipWord for $atomic {
+            fn load(&self) -> u32 {
+                self.load(Ordering::SeqCst)
+            }
 
-    fn fetch_or(&self, bits: u32) -> u32 {
-        self.fetch_or(bits, Ordering::SeqCst)
-    }
+            fn fetch_or(&self, bits: u32) -> u32 {
+                self.fetch_or(bits, Ordering::SeqCst)
+            }
 
-    fn swap(&self, value: u32) -> u32 {
-        self.swap(value, Ordering::SeqCst)
-    }
+            fn swap(&self, value: u32) -> u32 {
+                self.swap(value, Ordering::SeqCst)
+            }
 
-    fn compare_exchange(&self, current: u32, new: u32) -> Result<u32, u32> {
-        self.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
-    }
+            fn compare_exchange(&self, current: u32, new: u32) -> Result<u32, u32> {
+                self.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
+            }
+        }
+    };
 }
+
+implement_word!(AtomicU32);
 
 /// State machine of the lead; see the module.
 #[derive(Debug, Default)]
@@ -129,25 +135,10 @@ mod tests {
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
+    use super::super::check_orders as check;
     use super::*;
 
-    impl LeadershipWord for Modelled {
-        fn load(&self) -> u32 {
-            self.load(Ordering::SeqCst)
-        }
-
-        fn fetch_or(&self, bits: u32) -> u32 {
-            self.fetch_or(bits, Ordering::SeqCst)
-        }
-
-        fn swap(&self, value: u32) -> u32 {
-            self.swap(value, Ordering::SeqCst)
-        }
-
-        fn compare_exchange(&self, current: u32, new: u32) -> Result<u32, u32> {
-            self.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
-        }
-    }
+    implement_word!(Modelled);
 
     /// One selector as the kernel keeps it: its ready list, and whether a thread waits.
     #[derive(Default)]
@@ -287,12 +278,6 @@ mod tests {
         }
     }
 
-    fn check(model: impl Fn() + Sync + Send + 'static) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(model);
-    }
-
     /// Wake-up of the leader, whichever thread reads the socket: a lost one would be a deadlock, which loom reports.
     #[test]
     fn a_leader_is_woken_wherever_the_bytes_arrive() {
@@ -332,7 +317,7 @@ mod tests {
             // The leader may wait on: the bytes that have arrived wake it.
             leader.join().expect("no panic");
             let kernel = model.kernel.lock().unwrap();
-            assert!(!kernel.unread || kernel.network.socket, "no thread is told of the bytes");
+            assert!(!kernel.unread || kernel.network.socket, "no thread wakes for the bytes");
         });
     }
 

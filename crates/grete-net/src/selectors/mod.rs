@@ -15,3 +15,11 @@ mod leadership;
 pub(crate) use callers::{CallersSelector, NOTIFY, Selectors};
 pub use gate::GateUse;
 pub(crate) use gate::{GATE, Watch};
+
+/// Runs `model` in all orders of its threads with at most three preemptions.
+#[cfg(test)]
+fn check_orders(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}

@@ -235,7 +235,7 @@ fn what_arrives_after_quick_leads_is_read() {
 /// A caller that sleeps beside the leader gets its response without a further lead.
 #[test]
 fn what_arrives_for_a_follower_after_quick_leads_is_read() {
-    let running = RunningLoop::start_with_gate(GateUse::EachLead);
+    let running = RunningLoop::start_with_gate(GateUse::QuickLeads);
     let peer = connected_peer(&running);
     for number in 1..=20 {
         for _ in 0..100 {
