@@ -2,7 +2,8 @@
 # Kafka runs (make test-kafka, make soak, the benchmarks).
 
 PYTHON ?= python3
-VENV := .venv
+# One for each Python: make test PYTHON=python3.13 VENV=.venv-3.13
+VENV ?= .venv
 BIN := $(CURDIR)/$(VENV)/bin
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -21,12 +22,15 @@ PYTEST_ARGS ?=
 # PYTEST_JOBS=0 for one after the other, in one process.
 PYTEST_JOBS ?=
 side_by_side = -n $(or $(PYTEST_JOBS),$(1)) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# Cargo's profile of the native module: release, or fast for a build in a fraction of the time.
+BUILD_PROFILE ?= release
 # For each fuzz target, in make soak.
 FUZZ_SECONDS ?= 900
 BENCH_ARGS ?=
 WHEEL_ARGS ?=
 AUDIT_ARGS ?=
 SDIST_ARGS ?=
+TARGETS_ARGS ?=
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock rust-toolchain.toml
 PYTHON_PATHS := $(wildcard python tests benchmarks docsite examples release)
@@ -42,20 +46,36 @@ $(STAMPS)/venv:
 	$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(@D) && touch $@
 
+# What the package needs to be built and to run.
+$(STAMPS)/minimum: $(STAMPS)/venv pyproject.toml
+	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); \
+	    print(*p["project"]["dependencies"], *p["build-system"]["requires"], sep="\n")' > $(STAMPS)/minimum.txt
+	$(BIN)/pip install -q -r $(STAMPS)/minimum.txt
+	@touch $@
+
 # The dependencies of pyproject.toml without the package itself.
-$(STAMPS)/tools: $(STAMPS)/venv pyproject.toml
+$(STAMPS)/tools: $(STAMPS)/minimum
 	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-	    e = p["optional-dependencies"]; print(*p["dependencies"], *e["test"], *e["docs"], *e["lint"], "maturin>=1.9", sep="\n")' \
+	    e = p["optional-dependencies"]; print(*p["dependencies"], *e["test"], *e["docs"], *e["lint"], sep="\n")' \
 	    > $(STAMPS)/requirements.txt
 	$(BIN)/pip install -q -r $(STAMPS)/requirements.txt
 	@touch $@
 
-$(STAMPS)/build: $(STAMPS)/tools $(RUST_SOURCES)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet
-	@touch $@
+.PHONY: tools
+tools: $(STAMPS)/tools  ## what tests, lint and docs need, in .venv
+
+# One native module is in the package: the last one that was built, so each removes the stamp of the other.
+$(STAMPS)/build: $(STAMPS)/minimum $(RUST_SOURCES)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --profile $(BUILD_PROFILE) --quiet
+	@rm -f $(STAMPS)/quick; touch $@
 
 .PHONY: build
 build: $(STAMPS)/build  ## a release build in .venv
+
+# Compiled without most optimizations, in a third of the time.
+$(STAMPS)/quick: $(STAMPS)/minimum $(RUST_SOURCES)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --profile quick --quiet
+	@rm -f $(STAMPS)/build; touch $@
 
 .PHONY: kafka
 kafka: $(STAMPS)/tools  ## bring Kafka's jars (KAFKA_VERSION)
@@ -71,7 +91,7 @@ $(STAMPS)/agent: $(STAMPS)/venv
 agent: $(STAMPS)/agent  ## Datadog's test agent, in .venv/agent
 
 .PHONY: test
-test: build agent  ## every test that needs no Java: the brokers are embedded ones
+test: build tools agent  ## every test that needs no Java: the brokers are embedded ones
 	cargo test --workspace --quiet
 	$(PYTEST) $(call side_by_side,6) $(PYTEST_ARGS)
 
@@ -88,7 +108,7 @@ test-kafka: build kafka agent  ## the tests with brokers again, on Apache Kafka 
 	$(PYTEST) --kafka=apache -m '$(KAFKA_TESTS)' $(call side_by_side,3) $(PYTEST_ARGS)
 
 .PHONY: soak
-soak: build kafka agent  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions
+soak: build tools kafka agent  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions
 	$(PYTEST) --kafka=apache -m soak --timeout 1800 -o faulthandler_timeout=2000 $(PYTEST_ARGS)
 	for version in 3.9.1 4.1.0; do \
 	    $(PYTEST) --kafka=apache:$$version -m 'kafka and not soak' $(PYTEST_ARGS) || exit 1; \
@@ -112,13 +132,13 @@ lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, layers, circles, prose, g
 
 # Strict: a broken link, a missing anchor or a page that no list names ends it. make test does it, too.
 .PHONY: docs
-docs: build  ## the documentation site, in build/site; it works as files, too
+docs: build tools  ## the documentation site, in build/site; it works as files, too
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
 # Adds this version to the branch gh-pages, where mike keeps all of them. DOCS_VERSION="0.1 latest"
 .PHONY: docs-version
-docs-version: build  ## commit the site as version DOCS_VERSION to the branch gh-pages
+docs-version: build tools  ## commit the site as version DOCS_VERSION to the branch gh-pages
 	PATH=$(BIN):$$PATH GRETE_DOCS_OFFLINE=false NO_MKDOCS_2_WARNING=1 PYTHONPATH=. \
 	    mike deploy --update-aliases $(DOCS_VERSION)
 
@@ -127,8 +147,14 @@ docs-version: build  ## commit the site as version DOCS_VERSION to the branch gh
 docs-check: docs  ## look at the site in Chromium: accessibility, width, search (needs chromium and npm)
 	$(BIN)/python -m docsite.browser
 
+# What it needs beside .venv: chromium and npm.
+.PHONY: web-check
+web-check: build  ## look at grete web in Chromium: accessibility, width, scripts (needs chromium and npm)
+	$(BIN)/python -m docsite.web
+
 .PHONY: demo
-demo: build  ## grete demo: retries, a dead letter, its replay, a killed node; no Kafka needed
+demo:  ## grete demo: retries, a dead letter, its replay, a killed node; no Kafka needed
+	@$(MAKE) --no-print-directory -q $(STAMPS)/build || $(MAKE) --no-print-directory $(STAMPS)/quick
 	$(BIN)/grete demo
 
 # The peers, with the codecs that they need.
@@ -160,7 +186,7 @@ bench-instrument: build $(STAMPS)/bench  ## what events and listeners cost (BENC
 bench-trace: build $(STAMPS)/bench  ## what spans cost, and agents that do not take them (BENCH_ARGS="--parts send")
 	$(BIN)/python -m benchmarks.trace $(BENCH_ARGS)
 
-$(STAMPS)/release: $(STAMPS)/tools pyproject.toml
+$(STAMPS)/release: $(STAMPS)/minimum pyproject.toml
 	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	    print(*p["optional-dependencies"]["release"], sep="\n")' > $(STAMPS)/release.txt
 	$(BIN)/pip install -q -r $(STAMPS)/release.txt
@@ -177,6 +203,17 @@ audit: $(STAMPS)/release  ## known weaknesses, licences and sources of what is l
 .PHONY: sdist
 sdist: $(STAMPS)/release  ## source distributions in build/sdist, with and without the crates (SDIST_ARGS="--check")
 	$(BIN)/python -m release.sdist $(SDIST_ARGS)
+
+# The C code of dependencies is not compiled: no SDK is needed.
+.PHONY: check-targets
+check-targets: $(STAMPS)/venv  ## type checks for macOS and Windows (TARGETS_ARGS="--verbose")
+	$(BIN)/python -m release.check_targets $(TARGETS_ARGS)
+
+# What other systems than Linux get instead of its own interfaces, on Linux. The flags make cargo build all again.
+.PHONY: test-portable
+test-portable: tools  ## the fallbacks of other systems, tested on Linux
+	RUSTFLAGS="--cfg grete_portable" cargo test --quiet --profile fast \
+	    -p grete-sys -p grete-health -p grete-net -p grete-client -p grete-broker -p grete-trace
 
 .PHONY: clean
 clean:  ## remove all that was built, the jars too

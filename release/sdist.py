@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import gzip
+import hashlib
 import os
 import shutil
 import sys
@@ -26,16 +28,32 @@ directory = "vendor"
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="release.sdist", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="build the one with crates, without a network")
+    parser.add_argument(
+        "--check", action="store_true", help="make both again and compare; build the one with crates, without a network"
+    )
     options = parser.parse_args()
     shutil.rmtree(OUT, ignore_errors=True)
-    run([tool("maturin"), "sdist", "--out", str(OUT)], {**os.environ, "SOURCE_DATE_EPOCH": commit_time()})
-    (plain,) = OUT.glob("*.tar.gz")
-    vendored = add_crates(plain)
-    for path in (plain, vendored):
-        print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB")
+    made = make(OUT)
+    for path in made:
+        print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB, sha256 {digest(path)}")
     if options.check:
-        print(f"built without a network: {build_offline(vendored).name}")
+        with tempfile.TemporaryDirectory() as scratch:
+            again = make(Path(scratch))
+            if [digest(path) for path in again] != [digest(path) for path in made]:
+                raise SystemExit("two source distributions of one commit differ")
+        print("made twice: the same bytes")
+        print(f"built without a network: {build_offline(made[1]).name}")
+
+
+def make(out: Path) -> tuple[Path, Path]:
+    """Writes both archives, and returns their paths: without the crates, and with them."""
+    run([tool("maturin"), "sdist", "--out", str(out)], {**os.environ, "SOURCE_DATE_EPOCH": commit_time()})
+    (plain,) = out.glob("*.tar.gz")
+    return plain, add_crates(plain)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def add_crates(plain: Path) -> Path:
@@ -56,9 +74,25 @@ def add_crates(plain: Path) -> Path:
         with (tree / ".cargo" / "config.toml").open("a") as file:
             file.write(VENDORED)
         vendored = plain.with_name(plain.name.removesuffix(".tar.gz") + "-vendored.tar.gz")
-        with tarfile.open(vendored, "w:gz") as archive:
-            archive.add(tree, tree.name)
+        pack(tree, vendored, int(commit_time()))
     return vendored
+
+
+def pack(tree: Path, archive: Path, seconds: int) -> None:
+    """Packs a folder, so that the same files make the same bytes: in order, of one time, without owners and umask."""
+
+    def settle(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.mtime, member.uid, member.gid, member.uname, member.gname = seconds, 0, 0, "", ""
+        member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+        return member
+
+    # The name in the header of gzip would be that of the file.
+    with (
+        archive.open("wb") as file,
+        gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=seconds) as packed,
+        tarfile.open(fileobj=packed, mode="w") as tar,
+    ):
+        tar.add(tree, tree.name, filter=settle)  # in the order of names
 
 
 def build_offline(vendored: Path) -> Path:

@@ -3,6 +3,8 @@
 //	franz consume BOOTSTRAP TOPIC PARTITIONS RECORDS PASSES
 //	franz produce-sync BOOTSTRAP TOPIC PARTITIONS WARM_UP RECORDS VALUE_BYTES
 //	franz produce-many BOOTSTRAP TOPIC PARTITIONS WARM_UP RECORDS VALUE_BYTES PASSES
+//	franz rate BOOTSTRAP TOPIC PER_SECOND WARMUP_SECONDS WINDOWS WINDOW_SECONDS
+//	franz rate-produce BOOTSTRAP TOPIC PER_SECOND SECONDS
 package main
 
 import (
@@ -22,6 +24,8 @@ func main() {
 		"consume":      {consumePasses, 5},
 		"produce-sync": {produceSync, 6},
 		"produce-many": {produceManyPasses, 7},
+		"rate":         {rate, 6},
+		"rate-produce": {rateProduce, 4},
 	}
 	if len(os.Args) > 1 {
 		if command, known := commands[os.Args[1]]; known && len(os.Args) == 2+command.words {
@@ -29,7 +33,7 @@ func main() {
 			return
 		}
 	}
-	fail(fmt.Errorf("usage: franz consume|produce-sync|produce-many with its arguments (see main.go)"))
+	fail(fmt.Errorf("usage: franz consume|produce-sync|produce-many|rate|rate-produce with its arguments (see main.go)"))
 }
 
 func cpuSeconds() float64 {

@@ -86,9 +86,9 @@ final class Rate {
         return String.format(
                 Locale.ROOT,
                 "{\"seconds\": %.6f, \"cpu_seconds\": %.6f, \"records\": %d, \"wrong\": %d, \"p50_us\": %.1f, "
-                        + "\"p99_us\": %.1f, \"max_us\": %.1f}",
+                        + "\"p99_us\": %.1f, \"p999_us\": %.1f, \"max_us\": %.1f}",
                 (after.wall - before.wall) / 1e9, after.cpu - before.cpu, sorted.length, wrong,
-                at(sorted, 0.5), at(sorted, 0.99), at(sorted, 1.0));
+                at(sorted, 0.5), at(sorted, 0.99), at(sorted, 0.999), at(sorted, 1.0));
     }
 
     private static double at(long[] sorted, double share) {

@@ -15,16 +15,19 @@ from benchmarks.common.pinning import Cores
 from benchmarks.common.run import ClientFailedError
 from benchmarks.common.table import number, table
 
-from .driver import CLIENTS, FETCH, Client, Plan, Result, measure
+from .driver import CLIENTS, FETCH, PAIRS, Client, Plan, Result, measure
 
-HEAD = ("client", "CPU %", "windows", "us CPU/record", "p50 us", "p99 us", "max us", "wrong", "peak RSS MB")
+HEAD = ("client", "CPU %", "windows", "us CPU/record", "p50 us", "p99 us", "p99.9 us", "max us", "wrong", "peak RSS MB")
 
 
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.rate", description=__doc__)
-    parser.add_argument("--rates", default="5000,10000", help="records per second, comma separated")
-    parser.add_argument("--clients", default=",".join(CLIENTS), help="comma separated (default: all)")
+    parser.add_argument("--rates", help="records per second (default: 5000,10000; with --sync: 200)")
+    parser.add_argument(
+        "--sync", action="store_true", help="each client with its own producer, which waits for records"
+    )
+    parser.add_argument("--clients", help="comma separated (default: all)")
     parser.add_argument("--warm-up", type=float, default=6.0, help="seconds")
     parser.add_argument("--windows", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=18.0, help="of each window")
@@ -32,13 +35,26 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--broker-core", type=int, default=0)
     parser.add_argument("--client-core", type=int, default=1)
     parser.add_argument("--out", type=Path, default=results.RESULTS, help="directory for rate.{json,md}")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.rates = options.rates or ("200" if options.sync else "5000,10000")
+    return options
 
 
 def targets(found: Sequence[Result]) -> list[tuple[str, float, float]]:
-    """(what, at most, measured): CPU below every confluent-kafka row, and below a quarter of cold Java."""
+    """(what, at most, measured): CPU below every confluent-kafka row, and below a quarter of cold Java.
+
+    Where each client has its own producer: latency of a handler below that of each other client.
+    """
     by_key = {(result.per_second, result.client): result.cpu_percent for result in found}
     limits = {"confluent-poll": 1.0, "confluent-consume": 1.0, "java": 0.25}
+    handler = next((result for result in found if result.client == "grete-app"), None)
+    if handler is not None:
+        peers = [result for result in found if not result.client.startswith("grete")]
+        return [
+            (f"{name}: handler of an App over {peer.client}", 1.0, getattr(handler, field) / getattr(peer, field))
+            for name, field in (("p50", "p50_us"), ("p99", "p99_us"))
+            for peer in peers
+        ]
     return [
         (f"{rate}/s: Grete's CPU over {peer}'s", limit, by_key[rate, "grete"] / by_key[rate, peer])
         for rate in sorted({rate for rate, _ in by_key})
@@ -49,13 +65,18 @@ def targets(found: Sequence[Result]) -> list[tuple[str, float, float]]:
 
 def markdown(facts: Mapping[str, Any], plan: Plan, found: Sequence[Result], failures: Sequence[str]) -> str:
     """The whole page."""
+    producer = (
+        "a producer of the same client, which waits for each record and does not linger,"
+        if facts["sync"]
+        else "librdkafka producer with linger.ms=5"
+    )
     about = (
-        f"Values of 23 bytes, one partition, librdkafka producer with linger.ms=5 on the broker's core, consumer on "
+        f"Values of 23 bytes, one partition, {producer} on the broker's core, consumer on "
         f"core {facts['cores']['client']}: {FETCH}. Medians of {plan.windows} windows of {plan.seconds:g} s after "
         f"{plan.warm_up:g} s of warm-up. Latency is from produce() to the handler, lingering included; `max` and "
         "`wrong` (gaps, repeats, damaged values) are over all windows."
     )
-    parts = ["# Rate", results.paragraph(facts), about]
+    parts = ["# End-to-end latency" if facts["sync"] else "# Rate", results.paragraph(facts), about]
     for rate in sorted({result.per_second for result in found}):
         lines = [_line(result) for result in found if result.per_second == rate]
         parts += [f"## {rate:,} records per second", table(HEAD, lines)]
@@ -80,18 +101,19 @@ def _line(result: Result) -> tuple[str, ...]:
         number(result.cpu_us_per_record),
         f"{result.p50_us:,.0f}",
         f"{result.p99_us:,.0f}",
+        f"{result.p999_us:,.0f}",
         f"{result.max_us:,.0f}",
         str(result.wrong),
         f"{result.peak_rss / 1e6:,.0f}",
     )
 
 
-def chosen(names: str) -> list[Client]:
-    """The clients of a comma-separated list."""
-    unknown = set(names.split(",")) - set(CLIENTS)
-    if unknown:
-        raise SystemExit(f"unknown client {min(unknown)}: choose from {', '.join(CLIENTS)}")
-    return [CLIENTS[name] for name in names.split(",")]
+def chosen(names: str | None, known: Mapping[str, Client]) -> list[Client]:
+    """The clients of a comma-separated list; None: all."""
+    wanted = list(known) if names is None else names.split(",")
+    if unknown := set(wanted) - set(known):
+        raise SystemExit(f"unknown client {min(unknown)}: choose from {', '.join(known)}")
+    return [known[name] for name in wanted]
 
 
 def main() -> int:
@@ -103,9 +125,9 @@ def main() -> int:
     found: list[Result] = []
     failures: list[str] = []
     with broker(options.bootstrap, cores.broker) as kafka:
-        facts = {**results.circumstances(kafka), "cores": asdict(cores), "plan": asdict(plan)}
+        facts = {**results.circumstances(kafka), "cores": asdict(cores), "plan": asdict(plan), "sync": options.sync}
         for rate in map(int, options.rates.split(",")):
-            for client in chosen(options.clients):
+            for client in chosen(options.clients, PAIRS if options.sync else CLIENTS):
                 try:
                     found.append(measure(kafka, cores, client, rate, plan))
                     print(f"  {rate}/s {client.name}: {found[-1].cpu_percent:.2f} % CPU", file=sys.stderr, flush=True)
@@ -116,7 +138,7 @@ def main() -> int:
     print(page)
     missed = [what for what, limit, measured in targets(found) if measured >= limit]
     data = {**facts, "results": [asdict(result) for result in found], "missed": missed, "failures": failures}
-    results.write(options.out, "rate", data, page)
+    results.write(options.out, "latency" if options.sync else "rate", data, page)
     return int(bool(failures or missed) or any(result.wrong for result in found))
 
 

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.common.broker import Broker
-from benchmarks.common.build import c_program, floor_program, java_command
+from benchmarks.common.build import c_program, floor_program, go_program, java_command
 from benchmarks.common.pinning import Cores, pinned
 from benchmarks.common.run import ClientFailedError, run_client
 from tests.kafka.processes import end, spawn
@@ -20,12 +20,14 @@ FETCH = "fetch.max.wait.ms=500, fetch.min.bytes=1, max.partition.fetch.bytes=1 M
 
 @dataclass(frozen=True)
 class Client:
-    """One consumer; `words` are NAME=VALUE after the common arguments."""
+    """One consumer; `words` are NAME=VALUE after the common arguments. `producer`: the same client's, which waits for
+    each record; None: librdkafka's, which lingers."""
 
     name: str
     title: str
     program: Callable[[], list[str]]
     words: tuple[str, ...] = ()
+    producer: Callable[[], list[str]] | None = None
 
 
 def _python(module: str) -> Callable[[], list[str]]:
@@ -47,6 +49,33 @@ _clients = (
     Client("aiokafka", "aiokafka, getmany", _python("aio")),
 )
 CLIENTS = {client.name: client for client in _clients}
+# Each with its own producer, which waits for each record.
+_pairs = (
+    Client("grete", "Grete, produce_sync; poll", _python("grete_poll"), GRETE, _python("grete_producer")),
+    Client(
+        "grete-app", "Grete, produce_sync; handler of an App", _python("grete_app"), GRETE, _python("grete_producer")
+    ),
+    Client(
+        "confluent",
+        "confluent-kafka, produce and flush; poll()",
+        _python("confluent"),
+        ("mode=poll", *RDKAFKA),
+        _python("confluent_producer"),
+    ),
+    Client(
+        "java",
+        "Java, send().get(); poll()",
+        lambda: list(java_command("Rate")),
+        producer=lambda: list(java_command("RateProducer")),
+    ),
+    Client(
+        "franz",
+        "franz-go, ProduceSync; PollFetches",
+        lambda: [str(go_program()), "rate"],
+        producer=lambda: [str(go_program()), "rate-produce"],
+    ),
+)
+PAIRS = {client.name: client for client in _pairs}
 
 
 @dataclass(frozen=True)
@@ -75,6 +104,7 @@ class Result:
     cpu_us_per_record: float
     p50_us: float
     p99_us: float
+    p999_us: float
     max_us: float
     records: int
     wrong: int
@@ -83,9 +113,10 @@ class Result:
 
 def measure(broker: Broker, cores: Cores, client: Client, per_second: int, plan: Plan) -> Result:
     """One run. The producer goes on until the client has ended."""
-    topic = f"rate-{per_second}-{client.name}"
+    topic = f"rate-{per_second}-{client.name}{'-sync' if client.producer else ''}"
     broker.admin.create_topic(topic, 1, 1, {"retention.ms": -1})
-    produce = [c_program("rate/producer.c"), broker.bootstrap, topic, str(per_second), str(plan.total + 60)]
+    program = client.producer() if client.producer else [c_program("rate/producer.c")]
+    produce = [*program, broker.bootstrap, topic, str(per_second), str(plan.total + 60)]
     consume = [broker.bootstrap, topic, per_second, plan.warm_up, plan.windows, plan.seconds]
     words = [*client.program(), *map(str, consume), *client.words]
     with pinned(cores.broker):
@@ -112,6 +143,7 @@ def _result(client: Client, per_second: int, line: dict[str, Any]) -> Result:
         median(1e6 * window["cpu_seconds"] / max(window["records"], 1) for window in windows),
         median(window["p50_us"] for window in windows),
         median(window["p99_us"] for window in windows),
+        median(window["p999_us"] for window in windows),
         max(window["max_us"] for window in windows),
         sum(window["records"] for window in windows),
         sum(window["wrong"] for window in windows),

@@ -79,5 +79,6 @@ class Windows:
             "wrong": self.handler.wrong(records),
             "p50_us": at(0.5),
             "p99_us": at(0.99),
+            "p999_us": at(0.999),
             "max_us": at(1.0),
         }

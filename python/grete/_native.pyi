@@ -84,6 +84,7 @@ __all__ = [
     "Event",
     "EventChannel",
     "Health",
+    "History",
     "HttpProtocol",
     "Job",
     "JobProducer",
@@ -673,6 +674,7 @@ class Route:
         rate_limit: tuple[int, float] | None = None,
         delay: float | None = None,
         max_age: float | None = None,
+        dedup: tuple[str, str, float, int] | None = None,
         eof: bool = False,
         tick: float | None = None,
         stall_after: float | None = None,
@@ -735,9 +737,37 @@ class _Counts(TypedDict):
     failures: int
     dead_letters: int
     expired: int
+    duplicates: int
     stalled: int
 
 _FailureKind: TypeAlias = Literal["retry", "give_up", "give_up_all", "reject", "later", "fatal"]
+
+@final
+class History:
+    """Records to read before the first job of a partition."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def before(self) -> int:
+        """Offset behind the last record to read."""
+    @property
+    def records(self) -> int:
+        """Number of records that fit into the memory."""
+    @property
+    def window(self) -> float:
+        """Age in seconds, as seen from the last record, beyond which records are not needed."""
+    @property
+    def awaited(self) -> bool:
+        """Whether the partition still waits. If not, its position has moved, or it is gone."""
+    def learn(self, messages: Messages) -> None:
+        """Learns the ids of records, in the order of their offsets."""
+    def end(self) -> None:
+        """Ends the wait: all records are learned."""
+    def fail(self, error: str) -> None:
+        """Records why the records cannot be read now."""
 
 @final
 class Dispatcher:
@@ -809,6 +839,12 @@ class Dispatcher:
     def pause(self, job: Job, seconds: float | None) -> None:
         """Stops handing out records of the job's partition for `seconds`; None: until `resume`."""
     def resume(self, job: Job) -> None: ...
+    def next_histories(self, timeout: float | None = None) -> list[History] | None:
+        """Waits for records before committed offsets that deduplication has to read again, for `timeout` seconds (None:
+        no limit), and takes them; None: `close_histories` was called.
+        """
+    def close_histories(self) -> None:
+        """Ends `next_histories`."""
     def quiet(self) -> None: ...
     def stop(self) -> None: ...
     def release_workers(self) -> None: ...
@@ -977,6 +1013,19 @@ class Health:
         counted. `gil_probe`: a thread "grete-gil-probe" measures the wait for the GIL each time. `shared_text`: all
         metrics are published there each time. Raises ValueError for an invalid interval, GreteError for a descriptor
         that cannot be written to, RuntimeError the second time.
+        """
+    def report_to(self, producer: Producer, topic: str, key: bytes, facts: str, interval: float) -> None:
+        """Writes reports of the process to a topic from now on, in a thread "grete-reports" that needs no GIL.
+
+        The first report is written at once, then one each `interval` seconds, and a last one by `close`. A report has
+        at most 2 KiB for each second of the interval, at least 4 KiB and at most 64 KiB; lanes without room are
+        counted. `key`: key of all records. `facts`: JSON object that each report repeats. Never waits: without room in
+        the producer a report is dropped, and counted. Raises ValueError for an invalid interval, RuntimeError the
+        second time.
+        """
+    def set_stacks(self, stacks: list[tuple[str, str, float]]) -> None:
+        """Sets the stacks of the next reports to a topic: (text, stack, time), the most important first. `text`
+        describes the job; the time is in seconds since 1970.
         """
     def serve(self, listeners: list[int]) -> None:
         """Serves HTTP at these listening sockets from now on, in a thread "grete-probes" that needs no GIL: `/livez`,

@@ -80,6 +80,8 @@ class App:
             "host" in `grete.asgi.lifespan` and `async with app.running()`, else "own"
         probes (str | int, default "none"): [HOST:]PORT of /livez, /readyz and /metrics (*:PORT: all interfaces); or
             "none"
+        web_reports (str | float, seconds, default "none"): how often the process reports to the topics of `grete web`,
+            like "3s"; or "none"
         on_failed_partition (Literal['wait', 'stop'], default "wait"): what a partition that cannot be read does: "wait"
             (the others go on) or "stop" (the App ends with an error)
         failed_partition_probes (Literal['readyz', 'livez', 'none'], default "readyz"): which probes fail while a
@@ -279,6 +281,11 @@ class App:
             rate_limit (str | int, default not set): records per time, of the route in this process
             delay (str | float, seconds, default not set): records are processed when they are at least this old
             max_age (str | float, seconds, default not set): older records are skipped, and counted
+            dedup (str, default not set): what identifies a record, as header:NAME, key or field:NAME: a record whose id
+                came before is skipped
+            dedup_window (str | float, seconds, default "10m"): with dedup: age of an id beyond which it counts no more
+            dedup_memory (str | int, default "16MiB"): with dedup: memory for the ids of a partition; an id takes 112
+                bytes
             tick (str | float, seconds, default not set): how often the consumer's tick method runs, with or without
                 records
             nodes (Sequence[int], default not set): nodes of a swarm that run it; all by default
@@ -512,7 +519,7 @@ class App:
         - "transactions": for each group whose jobs are exactly once, a dict: group, transactional_id, state ("idle",
         "committing", "failed"), committing_for (seconds, or None), committed and aborted (transactions), records,
         staged_bytes, last_error (since the last commit, or None). See docs/transactions.md.
-        - "counts": totals since the start: jobs, records, failures, dead_letters, expired, stalled.
+        - "counts": totals since the start: jobs, records, failures, dead_letters, expired, duplicates, stalled.
         - "workers", "busy": worker threads, and how many of them run a job; "loop_jobs": jobs that have begun on the
           event
         loop; "loop_wait": seconds for which a callback has waited for that loop, None without a loop.

@@ -37,7 +37,7 @@ class ConfigError(GreteError):
 
 
 class NotSupportedError(ConfigError):
-    """A setting or feature that is planned and not implemented yet. It is refused by name, never ignored."""
+    """A setting or feature that is not implemented yet, or not on this system. It is refused, never ignored."""
 
 
 class UnknownEventError(GreteError):

@@ -83,10 +83,15 @@ def test_members_join_leave_and_die_under_load(
 class ForeignMember:
     """A confluent-kafka consumer in the group, polled by a thread, that writes down what it reads."""
 
-    def __init__(self, servers: str, group: str, topic: str, assignor: str) -> None:
-        settings = {"bootstrap.servers": servers, "group.id": group, "partition.assignment.strategy": assignor}
-        timing = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "auto.commit.interval.ms": 500}
-        self._consumer = Consumer({**settings, **timing, "auto.offset.reset": "earliest", **QUIET})
+    def __init__(
+        self, servers: str, group: str, topic: str, assignor: str | None = None, *, protocol: str = "classic"
+    ) -> None:
+        settings: dict[str, object] = {"bootstrap.servers": servers, "group.id": group, "group.protocol": protocol}
+        if protocol == "classic":
+            settings |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+            settings["partition.assignment.strategy"] = assignor
+        settings |= {"auto.commit.interval.ms": 500, "auto.offset.reset": "earliest"}
+        self._consumer = Consumer({**settings, **QUIET})
         self._consumer.subscribe([topic])
         self.offsets: dict[int, list[int]] = {}
         self._stop = threading.Event()

@@ -277,6 +277,14 @@ ROWS: list[tuple[str, list[Panel]]] = [
                 ),
             ),
             Panel(
+                "Duplicates",
+                "Records that dedup has left out. Forgotten ids: dedup_memory is full, so duplicates pass.",
+                (
+                    Query(grown("grete_duplicate_records_total", HANDLER), "{{handler}} duplicates"),
+                    Query(grown("grete_dedup_forgotten_ids_total", HANDLER), "{{handler}} forgotten ids"),
+                ),
+            ),
+            Panel(
                 "Too long",
                 "Jobs beyond stall_after, and beyond handler_timeout (a swarm replaces the node then).",
                 (

@@ -75,7 +75,7 @@ def test_each_command_has_help(name: str) -> None:
     for words in [[name, word] for word in below] or [[name]]:
         result = call(*words, "--help")
         assert result.exit_code == 0
-        without = words in (["ps"], ["dev"], ["demo"], ["explain"]) or name == "schemas"
+        without = words in (["ps"], ["dev"], ["demo"], ["explain"], ["web", "password"]) or name == "schemas"
         assert ("--bootstrap" in result.output) != without, words
 
 

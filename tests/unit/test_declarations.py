@@ -249,6 +249,7 @@ def test_a_route_without_settings_is_what_the_app_says() -> None:
         "rate_limit": None,
         "delay": None,
         "max_age": None,
+        "dedup": None,
         "eof": False,
         "tick": None,
         "stall_after": 30.0,

@@ -36,6 +36,7 @@ def test_each_hands_over_all_records_in_order() -> None:
         "failures": 0,
         "dead_letters": 0,
         "expired": 0,
+        "duplicates": 0,
         "stalled": 0,
     }
 

@@ -72,13 +72,14 @@ fn report(seen: &mut [Seen], wall: Duration, cpu: Duration) -> String {
     };
     format!(
         "{{\"seconds\": {:.6}, \"cpu_seconds\": {:.6}, \"records\": {}, \"wrong\": {}, \
-         \"p50_us\": {:.1}, \"p99_us\": {:.1}, \"max_us\": {:.1}}}",
+         \"p50_us\": {:.1}, \"p99_us\": {:.1}, \"p999_us\": {:.1}, \"max_us\": {:.1}}}",
         wall.as_secs_f64(),
         cpu.as_secs_f64(),
         seen.len(),
         gaps + wrong,
         at(0.5),
         at(0.99),
+        at(0.999),
         at(1.0),
     )
 }

@@ -49,16 +49,16 @@ pub use consumer::{
     Transactional,
 };
 pub use dispatcher::{
-    AsyncJobs, BlockingJob, Dispatcher, DispatcherSnapshot, EventLoopStatus, FailureReport, Job, JobCounts, JobToken,
-    LaneReport, NextJob, Outcome, RunningJob, Settling, WaitMode, WorkerContext,
+    AsyncJobs, BlockingJob, Dispatcher, DispatcherSnapshot, EventLoopStatus, FailureReport, History, Job, JobCounts,
+    JobToken, LaneReport, NextJob, Outcome, RunningJob, Settling, WaitMode, WorkerContext,
 };
 pub use error::{ClientError, Subject};
 pub use grete_net::process::{is_subreaper, set_parent_death_signal};
 pub use grete_net::tls::Validity;
 pub use grete_proto::dispatch::{
-    Concurrency, Decision, DecodedBatch, DurationHistogram, Failure, FailureHistory, FailureKind, Fenced, JobKind,
-    OffsetPolicy, PendingTimers, Pool, PooledColumns, RatePolicy, RetryPolicy, RouteConfig, RouteStats, StageError,
-    StalledJob,
+    Concurrency, Decision, DecodedBatch, DedupPolicy, DurationHistogram, Failure, FailureHistory, FailureKind, Fenced,
+    IdSource, JobKind, OffsetPolicy, PendingTimers, Pool, PooledColumns, RatePolicy, RetryPolicy, RouteConfig,
+    RouteStats, StageError, StalledJob,
 };
 pub use grete_proto::ids::TopicPartition;
 pub use grete_proto::producer as produce;

@@ -369,6 +369,12 @@ fn group_event(notice: &GroupLogEvent, principal: &Principal) -> LogEvent {
                 ("leader", leader.to_string()),
             ],
         ),
+        GroupLogEvent::ClassicProtocol { reason } => log_event(
+            Level::Info,
+            "group.classic_protocol",
+            format!("the group is joined with the classic protocol (group.protocol=auto): {reason}"),
+            vec![("reason", reason.clone())],
+        ),
         GroupLogEvent::Assigned { generation, tps } => log_event(
             Level::Info,
             "group.assigned",

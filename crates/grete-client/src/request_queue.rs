@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use grete_net::{CallerLoop, Futex, WakeReason, Waker};
+use grete_net::{CallerLoop, Waker};
+use grete_sys::{Futex, WakeReason};
 
 /// Core event that may carry a request.
 pub(crate) trait CancellableRequest {

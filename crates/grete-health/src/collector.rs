@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use grete_sys::process_stats;
+
 use crate::checks::{self, HealthSnapshot, Limits};
 use crate::gil_probe::GilProbeHandle;
 use crate::metrics::Metrics;
-use crate::procfs;
 use crate::report::Report;
+use crate::report::process::LaneState;
 
 /// Application state for health reports. Threads of this crate call it, also while the interpreter hangs. So an
 /// implementation must not take a lock that a thread holds while it waits for the GIL.
@@ -18,6 +20,11 @@ pub trait HealthSource: Send + Sync {
 
     /// Runs once a second, before a collection: the place to request data that must be asked for.
     fn tick(&self) {}
+
+    /// Returns the state of each lane.
+    fn lanes(&self) -> Vec<LaneState> {
+        Vec::new()
+    }
 
     /// Fills in the metrics; all are unknown before.
     fn metrics(&self, metrics: &mut Metrics);
@@ -55,7 +62,7 @@ impl HealthCollector {
             source,
             gil_probe: OnceLock::new(),
             created_at: Instant::now(),
-            start_time: procfs::start_time(),
+            start_time: process_stats::start_time(),
             history: Mutex::default(),
         }
     }
@@ -85,12 +92,19 @@ impl HealthCollector {
         self.source.metrics(&mut metrics);
         let snapshot = self.snapshot(now);
         let process = &mut metrics.process;
-        procfs::read_process_stats(process);
+        process.resident_bytes = process_stats::rss();
+        process.cpu_seconds = grete_sys::clock::cpu_time().map(|time| time.as_secs_f64());
+        process.open_fds = process_stats::open_fds();
         process.start_time = self.start_time;
         process.gil_wait = self.gil_probe.get().map(|probe| probe.max_wait(now).as_secs_f64());
         process.live = Some(checks::check_liveness(&snapshot, &self.limits).ok);
         process.ready = Some(checks::check_readiness(&snapshot, &self.limits).ok);
         metrics
+    }
+
+    /// Returns the state of each lane.
+    pub(crate) fn lanes(&self) -> Vec<LaneState> {
+        self.source.lanes()
     }
 
     /// Returns the input of the checks.

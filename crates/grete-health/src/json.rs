@@ -119,6 +119,17 @@ impl Json {
         self.write_chars(kept.chars().chain((kept.len() < text.len()).then_some('…')));
     }
 
+    /// Writes a string of at most `max_bytes`: what comes before is left out, where `…` shows the cut, and escaped.
+    pub fn string_up_to(&mut self, text: &str, max_bytes: usize) {
+        let cut = text.ceil_char_boundary(text.len().saturating_sub(max_bytes));
+        self.write_chars((cut > 0).then_some('…').into_iter().chain(text[cut..].chars()));
+    }
+
+    /// Writes text that is JSON already.
+    pub fn verbatim(&mut self, json: &str) {
+        self.raw(json.as_bytes());
+    }
+
     fn write_chars(&mut self, chars: impl Iterator<Item = char>) {
         self.write_comma();
         self.text.push(b'"');

@@ -34,7 +34,9 @@ pub(crate) fn file_id(fd: BorrowedFd<'_>) -> io::Result<FileId> {
     check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
     // SAFETY: fstat has filled it in.
     let stat = unsafe { stat.assume_init() };
-    Ok((stat.st_dev, stat.st_ino))
+    // Device numbers are signed on some systems: only their bits count.
+    #[allow(clippy::unnecessary_cast)]
+    Ok((stat.st_dev as u64, stat.st_ino))
 }
 
 /// Waits for two descriptors and returns the events of each. Both are 0 after the timeout or a signal.
@@ -56,14 +58,7 @@ pub(crate) fn pollfd(fd: Option<BorrowedFd<'_>>, events: libc::c_short) -> libc:
 
 /// Waits for events and fills in `revents`. All are 0 after the timeout or a signal.
 pub(crate) fn poll_all(fds: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
-    let timeout = libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
-    };
-    let count = libc::nfds_t::try_from(fds.len()).unwrap_or_default();
-    // SAFETY: `count` live pollfds and a live timespec; no signal mask. ppoll keeps no pointer to them.
-    let result = unsafe { libc::ppoll(fds.as_mut_ptr(), count, &raw const timeout, std::ptr::null()) };
-    match check(result) {
+    match grete_sys::poll::poll(fds, Some(timeout)) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {
             fds.iter_mut().for_each(|fd| fd.revents = 0);
@@ -82,19 +77,6 @@ pub(crate) fn close_if_same_file(fd: RawFd, expected: FileId) {
         // it.
         unsafe { libc::close(fd) };
     }
-}
-
-/// Returns the size of a page in bytes.
-pub(crate) fn page_size() -> u64 {
-    // SAFETY: takes and returns plain numbers.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
-/// Returns the clock ticks per second in which `/proc` gives times.
-pub(crate) fn ticks_per_second() -> f64 {
-    // SAFETY: takes and returns plain numbers.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    u32::try_from(ticks).map_or(100.0, f64::from).max(1.0)
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use grete_net::futex::{futex_wait, futex_wake_all};
 use grete_net::{Clock, EventLoop, LoopHandle, NetEvent, Protocol, TransportAction};
 use grete_proto::ids::ConnId;
 use grete_proto::time::{Nanos, SECOND};
+use grete_sys::futex::{futex_wait, futex_wake_all};
 use grete_wire::buffer_pool::BufferPool;
 
 const CONN: ConnId = ConnId(1);

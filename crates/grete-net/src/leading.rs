@@ -7,7 +7,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use crate::futex::WakeReason;
+use grete_sys::WakeReason;
+
 use crate::handle::{LoopHandle, SharedLoop, WakeOnPanic};
 use crate::protocol::Protocol;
 use crate::selectors::NOTIFY;

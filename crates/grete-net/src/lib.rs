@@ -37,7 +37,6 @@
 
 pub mod clock;
 pub mod event_loop;
-pub mod futex;
 pub mod handle;
 mod kerberos;
 mod leading;
@@ -52,7 +51,6 @@ mod write_buffer;
 
 pub use clock::Clock;
 pub use event_loop::EventLoop;
-pub use futex::{Futex, WakeReason};
 pub use grete_proto::transport::TransportAction;
 pub use handle::LoopHandle;
 pub use leading::CallerLoop;

@@ -7,8 +7,9 @@ use grete_wire::api::ApiKey;
 use grete_wire::error::WireError;
 use grete_wire::frame::Frame;
 use grete_wire::messages::{
-    FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, ListOffsetsRequest, MetadataRequest,
-    OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, SyncGroupRequest,
+    ConsumerGroupHeartbeatRequest, FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest,
+    ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
+    SyncGroupRequest,
 };
 use grete_wire::produce::ProduceRequestBody;
 use grete_wire::{KafkaRequest, Reader, SegmentedBuf};
@@ -134,6 +135,7 @@ pub enum Request {
     SyncGroup(SyncGroupRequest<'static>),
     Heartbeat(HeartbeatRequest<'static>),
     LeaveGroup(LeaveGroupRequest<'static>),
+    ConsumerGroupHeartbeat(ConsumerGroupHeartbeatRequest<'static>),
     Produce(ProduceRequestBody),
     /// Rarely used request; equal only to its clones.
     Dyn(Arc<dyn DynRequest>),
@@ -160,6 +162,7 @@ impl PartialEq for Request {
             (Self::SyncGroup(a), Self::SyncGroup(b)) => a == b,
             (Self::Heartbeat(a), Self::Heartbeat(b)) => a == b,
             (Self::LeaveGroup(a), Self::LeaveGroup(b)) => a == b,
+            (Self::ConsumerGroupHeartbeat(a), Self::ConsumerGroupHeartbeat(b)) => a == b,
             (Self::Produce(a), Self::Produce(b)) => a == b,
             (Self::Dyn(a), Self::Dyn(b)) => Arc::ptr_eq(a, b),
             (Self::DynUpTo(a, max), Self::DynUpTo(b, other_max)) => Arc::ptr_eq(a, b) && max == other_max,
@@ -192,6 +195,7 @@ impl Request {
             Self::SyncGroup(_) => ApiKey::SyncGroup,
             Self::Heartbeat(_) => ApiKey::Heartbeat,
             Self::LeaveGroup(_) => ApiKey::LeaveGroup,
+            Self::ConsumerGroupHeartbeat(_) => ApiKey::ConsumerGroupHeartbeat,
             Self::Produce(_) => ApiKey::Produce,
             Self::Dyn(body) | Self::DynUpTo(body, _) => body.api(),
             Self::Raw { api, .. } => *api,
@@ -228,7 +232,12 @@ impl Request {
     pub fn is_throttle_exempt(&self) -> bool {
         matches!(
             self.api(),
-            ApiKey::Heartbeat | ApiKey::JoinGroup | ApiKey::SyncGroup | ApiKey::LeaveGroup | ApiKey::OffsetCommit
+            ApiKey::Heartbeat
+                | ApiKey::JoinGroup
+                | ApiKey::SyncGroup
+                | ApiKey::LeaveGroup
+                | ApiKey::OffsetCommit
+                | ApiKey::ConsumerGroupHeartbeat
         )
     }
 
@@ -258,6 +267,7 @@ impl Request {
             Self::SyncGroup(body) => body.encode(version, out),
             Self::Heartbeat(body) => body.encode(version, out),
             Self::LeaveGroup(body) => body.encode(version, out),
+            Self::ConsumerGroupHeartbeat(body) => body.encode(version, out),
             Self::Dyn(body) | Self::DynUpTo(body, _) => body.encode_body(version, out),
             Self::Produce(_) => Ok(()), // done above
             Self::Raw { body, .. } => {

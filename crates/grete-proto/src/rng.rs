@@ -2,7 +2,8 @@
 
 use crate::time::Nanos;
 
-/// SplitMix64 generator: small and sufficient for jitter and for spreading load; never for secrets or ids.
+/// SplitMix64 generator: small and sufficient for jitter and for spreading load; and for member ids, which only
+/// have to be unique; never for secrets.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 

@@ -59,6 +59,8 @@ mod _native {
     #[pymodule_export]
     use super::dispatch::dispatcher::{Dispatcher, Worker};
     #[pymodule_export]
+    use super::dispatch::history::History;
+    #[pymodule_export]
     use super::dispatch::job::Job;
     #[pymodule_export]
     use super::dispatch::job_producer::JobProducer;

@@ -139,6 +139,9 @@ apis! {
     DescribeTransactions = 65, valid 0..=0, flexible 0, ours 0..=0;
     /// Lists transactions.
     ListTransactions = 66, valid 0..=2, flexible 0, ours 0..=2;
+    /// Joins a group of the consumer protocol (KIP-848), stays in it and leaves it. Version 0 lets the coordinator make
+    /// member ids, and is not used (KIP-1082).
+    ConsumerGroupHeartbeat = 68, valid 0..=1, flexible 0, ours 1..=1;
     /// Describes groups of the consumer protocol (KIP-848); brokers before 3.7 do not support it.
     ConsumerGroupDescribe = 69, valid 0..=1, flexible 0, ours 0..=1;
     /// Returns the partitions of topics, page by page (KIP-966).

@@ -29,6 +29,7 @@ COMMANDS = {
     "schemas": ("grete._cli.schemas:schemas", "Check, register and compare the schemas that an App declares."),
     "swarm": ("grete._cli.swarm:swarm", "Run an App in several processes, watched and replaced."),
     "transactions": ("grete._cli.transactions:transactions", "List, describe and abort transactions."),
+    "web": ("grete._cli.web:web", "Show in a browser what Apps do: lag, errors, dead letters, records."),
     "topics": ("grete._cli.topics:topics", "List, create, alter and delete topics; apply an App's."),
 }
 

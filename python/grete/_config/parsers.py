@@ -203,6 +203,14 @@ def parse_rate(value: object) -> tuple[int, float]:
     return records, per
 
 
+def dedup(value: object) -> tuple[str, str]:
+    """Parses what identifies a record. Returns "header", "key" or "field", and the name."""
+    kind, colon, name = text(value).partition(":")
+    if (kind == "key" and not colon) or (kind in ("header", "field") and name):
+        return kind, name
+    raise ValueError('it is "header:NAME", "key" or "field:NAME" (of a JSON object)')
+
+
 def priority(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not -(1 << 31) <= value < 1 << 31:
         raise ValueError(

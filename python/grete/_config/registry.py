@@ -81,6 +81,12 @@ SETTINGS: dict[str, Setting] = {
     "probes": Setting(
         parsers.parse_address, "none", '[HOST:]PORT of /livez, /readyz and /metrics (*:PORT: all interfaces); or "none"'
     ),
+    "web_reports": Setting(
+        parsers.interval,
+        "none",
+        'how often the process reports to the topics of `grete web`, like "3s"; or "none"',
+        unit="seconds",
+    ),
     "on_failed_partition": Setting(
         parsers.one_of("wait", "stop"),
         "wait",
@@ -143,6 +149,17 @@ ROUTE_SETTINGS: dict[str, Setting] = {
     "rate_limit": Setting(parsers.parse_rate, None, "records per time, of the route in this process"),
     "delay": Setting(_units.seconds, None, "records are processed when they are at least this old", unit="seconds"),
     "max_age": Setting(parsers.positive_seconds, None, "older records are skipped, and counted", unit="seconds"),
+    "dedup": Setting(
+        parsers.dedup,
+        None,
+        "what identifies a record, as header:NAME, key or field:NAME: a record whose id came before is skipped",
+    ),
+    "dedup_window": Setting(
+        parsers.positive_seconds, "10m", "with dedup: age of an id beyond which it counts no more", unit="seconds"
+    ),
+    "dedup_memory": Setting(
+        parsers.byte_count, "16MiB", "with dedup: memory for the ids of a partition; an id takes 112 bytes"
+    ),
     "tick": Setting(
         parsers.positive_seconds,
         None,
@@ -176,6 +193,7 @@ _HINTS = {
     **dict.fromkeys(("decoder", "deserializer", "value_deserializer", "model", "schema"), "it is called payload"),
     **dict.fromkeys(("order", "ordering"), 'it is called concurrency: "partition", "key" or "unordered"'),
     "expire": "it is called max_age",
+    **dict.fromkeys(("deduplicate", "dedupe", "idempotent", "unique"), "it is called dedup"),
 }
 
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict
 
@@ -30,14 +31,17 @@ class Failure(TypedDict):
     error: str
 
 
-def spawn(words: list[str], directory: Path, stdout: int, stderr: int) -> "subprocess.Popen[bytes]":
+def spawn(
+    words: list[str], directory: Path, stdout: int, stderr: int, settings: Mapping[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
     """Starts `grete WORDS` with this interpreter, in `directory`. The process does not outlive this one.
 
     Settings of the user's shell and of a `grete.toml` in the user's directory do not apply. Ctrl-C of the terminal does
-    not reach the process.
+    not reach the process. `settings`: variables of its environment.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GRETE_")}
     # Relative paths would point elsewhere in the other directory.
+    environment |= settings or {}
     environment["PYTHONPATH"] = os.pathsep.join(str(Path(path).absolute()) for path in sys.path)
     return subprocess.Popen(
         [sys.executable, "-m", "grete._cli.app_child", str(os.getpid()), *words],
@@ -53,14 +57,14 @@ def spawn(words: list[str], directory: Path, stdout: int, stderr: int) -> "subpr
 class Swarm:
     """Process of `grete swarm`. Its log goes to `swarm-app.log` in the directory of the demo."""
 
-    def __init__(self, bootstrap_servers: str, directory: Path) -> None:
+    def __init__(self, bootstrap_servers: str, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self._control = directory / "control.sock"
         words = ["swarm", TARGET, "--bootstrap", bootstrap_servers, "--nodes", str(NODES)]
         words += ["--control", str(self._control), "--shutdown-timeout", f"{SHUTDOWN_TIMEOUT}s"]
         # A short start: members hear of a rebalance with their next heartbeat. And few repeated orders after a kill.
         words += ["-k", "heartbeat.interval.ms=500", "-k", "auto.commit.interval.ms=1000"]
         with (directory / "swarm-app.log").open("wb") as log:
-            self._process = spawn(words, directory, subprocess.PIPE, log.fileno())
+            self._process = spawn(words, directory, subprocess.PIPE, log.fileno(), settings)
         assert self._process.stdout is not None
         self._lines = self._process.stdout
         os.set_blocking(self._lines.fileno(), False)

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
             sys.stdout.write(parser.format_help() if options.help else source.read_text())
             sys.stdout.flush()
             return 0
-        return _run(Picture(new_claims()), plain=options.plain)
+        return _run(Picture(new_claims()), plain=options.plain, web_port=options.web)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT  # before the demo handles signals, so before there is anything to clean up
     except GreteError as error:
@@ -61,6 +61,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-h", "--help", action="store_true", help="Print this text, and end.")
     parser.add_argument("--plain", action="store_true", help="Print lines, as without a terminal.")
+    parser.add_argument(
+        "--web",
+        nargs="?",
+        const=8080,
+        type=int,
+        metavar="PORT",
+        help="Also show the App in a browser, by grete web on this port (8080; 0: a free one), until Ctrl-C "
+        '(pip install "grete[web]").',
+    )
     parser.add_argument("--app", action="store_true", help="Print the App that the demo runs, and end.")
     return parser
 
@@ -70,7 +79,7 @@ def _fail(text: str) -> int:
     return 1
 
 
-def _run(picture: Picture, *, plain: bool) -> int:
+def _run(picture: Picture, *, plain: bool, web_port: int | None) -> int:
     view = _new_view(plain=plain)
     try:
         # The first frame comes before the imports of the broker and the clients.
@@ -78,7 +87,7 @@ def _run(picture: Picture, *, plain: bool) -> int:
         from grete._demo.stage import Stage
         from grete._demo.story import Story
 
-        with Stage(picture, view) as stage:
+        with Stage(picture, view, web_port) as stage:
             Story(stage).run()
             stage.keep_directory = bool(picture.failed())
     except InterruptedDemoError as error:

@@ -4,6 +4,7 @@ import logging
 import select
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -13,12 +14,13 @@ from types import FrameType, TracebackType
 from typing import Self, TypeVar
 
 from grete._demo import invoices, orders
-from grete._demo.children import SHUTDOWN_TIMEOUT, Swarm
+from grete._demo.children import SHUTDOWN_TIMEOUT, Swarm, spawn
 from grete._demo.claims import ClaimFailedError, InterruptedDemoError
 from grete._demo.invoices import Invoices
 from grete._demo.orders import OrderProducer
 from grete._demo.picture import Picture, View
 from grete.broker import Broker
+from grete.errors import GreteError
 
 T = TypeVar("T")
 
@@ -34,9 +36,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Stage:
     """Broker, producer, swarm and a directory for their files, from `with` to its end."""
 
-    def __init__(self, picture: Picture, view: View) -> None:
+    def __init__(self, picture: Picture, view: View, web_port: int | None = None) -> None:
+        """`web_port`: port of `grete web`, which shows the App (0: a free one); None: without it."""
         self.picture = picture
         self._view = view
+        self._web_port = web_port
         self._deadline = picture.started + STORY_SECONDS
         self._signals: list[int] = []
         self._handlers: dict[int, object] = {}
@@ -57,7 +61,8 @@ class Stage:
             self.picture.note(f"a broker listens on {self.picture.bootstrap_servers}")
             self._view.draw(self.picture)
             self.invoices = Invoices(self.broker)
-            self.swarm = Swarm(self.broker.bootstrap_servers, self.directory)
+            settings = {} if self._web_port is None else self._start_web(self._web_port, stack)
+            self.swarm = Swarm(self.broker.bootstrap_servers, self.directory, settings)
             stack.callback(self.swarm.close)
             self.producer = OrderProducer(self.broker.bootstrap_servers)
             stack.callback(self.producer.stop)
@@ -69,6 +74,37 @@ class Stage:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    @property
+    def has_web(self) -> bool:
+        """Whether pages show the App."""
+        return self._web_port is not None
+
+    def _start_web(self, port: int, stack: ExitStack) -> dict[str, str]:
+        """Starts `grete web`. Returns the settings with which the App reports to it."""
+        words = ["web", "--setup", "--port", str(port), "--bootstrap", self.broker.bootstrap_servers]
+        log = self.directory / "web.log"
+        with log.open("wb") as output:
+            process = spawn(words, self.directory, subprocess.PIPE, output.fileno())
+        stack.enter_context(process)
+        stack.callback(process.terminate)
+        assert process.stdout is not None
+        address = process.stdout.readline().decode().strip()
+        if not address:
+            process.wait()
+            raise GreteError(log.read_text(errors="replace").strip().removeprefix("Error: "))
+        self.picture.note(address)
+        return {"GRETE_WEB_REPORTS": "1s"}
+
+    def wait_for_signal(self) -> None:
+        """Draws until a signal has arrived, which is then handled. The time does not count."""
+        begun = time.monotonic()
+        while not self._signals:
+            self.draw()
+            self._check()
+            select.select([], [], [], _FRAME_SECONDS)
+        self._signals.clear()
+        self._deadline += time.monotonic() - begun
 
     @property
     def log(self) -> Path:

@@ -48,6 +48,9 @@ class Story:
         """Runs all steps. After the first one fails, a step is tried if the swarm still runs."""
         claims = self._stage.picture.claims
         for claim, step in zip(claims, self.steps, strict=True):
+            if step == self._lose_nothing and self._stage.has_web:
+                self._stage.picture.note("the App goes on until Ctrl-C; see its page")
+                self._stage.wait_for_signal()
             claim.result = Result.RUNNING
             try:
                 self._require(claim, claims)

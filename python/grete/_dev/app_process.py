@@ -25,6 +25,8 @@ class AppProcess:
         self._kafka: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._wants_restart = False
+        self.environment: dict[str, str] = {}
+        """Variables for the App, unless the environment has them."""
         self.restarts = False
         """Whether a file that changes starts the App again, so that its end is not the end of the command."""
 
@@ -39,7 +41,9 @@ class AppProcess:
         program = [] if self._program is None else ["--program", self._program]
         pairs = [word for name, value in self._kafka.items() for word in ("-k", f"{name}={value}")]
         words = [*program, "run", *brokers, *pairs, *self._words]
-        self._process = subprocess.Popen([sys.executable, "-m", "grete._cli.app_child", str(os.getpid()), *words])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "grete._cli.app_child", str(os.getpid()), *words], env=self.environment | os.environ
+        )
 
     def restart(self) -> None:
         """Stops the App, and starts it again when it has ended."""

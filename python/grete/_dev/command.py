@@ -19,6 +19,7 @@ Without --data everything is lost at the end. Exit status 0: stopped; 1: the bro
 the status of the App that ended.
 """
 DEFAULT_PORT = 9092
+DEFAULT_WEB_PORT = 8080
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -53,6 +54,8 @@ def main(arguments: Sequence[str]) -> int:
         from grete._dev.foreground import Foreground
 
         foreground = Foreground(broker, user=next((user for user, _ in options.sasl), None))
+        if options.web is not None:
+            foreground.add_web(options.web)
         if options.app is not None:
             foreground.add_app([options.app, *run_options], [] if options.no_reload else options.watch or ["."])
         return foreground.run()
@@ -170,6 +173,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--memory", metavar="SIZE", help="Size of all records beyond which writes are refused (1GiB).")
     add("--as-version", metavar="VERSION", help="Release of Kafka to answer as, like 3.9.")
+    add(
+        "--web",
+        nargs="?",
+        const=DEFAULT_WEB_PORT,
+        type=int,
+        metavar="PORT",
+        help="Serve `grete web` on this port (8080; 0: a free one), and make the App report to it "
+        '(pip install "grete[web]").',
+    )
     add("--watch", action="append", metavar="DIR", help="Directory whose Python files are watched (.); repeatable.")
     add("--no-reload", action="store_true", help="Do not start the App again when a file changes.")
     add("--features", action="store_true", help="List what the brokers implement and what not, and end.")

@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from grete._dev.app_process import AppProcess
     from grete._dev.watcher import Watcher
+    from grete._dev.web_process import WebProcess
     from grete.broker import Broker
 
 # Byte in the pipe for "a file has changed". Signals have numbers from 1 on.
@@ -34,6 +35,8 @@ class Foreground:
         self._name = name
         self._user = user
         self._app: AppProcess | None = None
+        self._web_port: int | None = None
+        self._web: WebProcess | None = None
         self._watched: list[str] = []
         self._handlers: dict[int, object] = {}
         self._stops = 0
@@ -49,6 +52,10 @@ class Foreground:
         self._app = AppProcess(words, self._name, program)
         self._watched = list(watched)
 
+    def add_web(self, port: int) -> None:
+        """Serves `grete web` on a port (0: a free one) beside the brokers; the App reports to it."""
+        self._web_port = port
+
     def run(self) -> int:
         """Runs until a signal, the end of the App or of the brokers. Returns the exit status."""
         reader, writer = os.pipe()
@@ -59,6 +66,7 @@ class Foreground:
             with self._broker or contextlib.nullcontext():
                 if self._broker is not None:
                     self._announce(self._broker)
+                self._start_web()
                 watcher = self._start_app(writer)
                 try:
                     self._loop(reader)
@@ -67,6 +75,8 @@ class Foreground:
                         watcher.stop()
                     if self._app is not None:
                         self._app.kill()
+                    if self._web is not None:
+                        self._web.stop()
             return self._status
         finally:
             self._restore()
@@ -96,6 +106,15 @@ class Foreground:
             login = f"sasl.mechanism=SCRAM-SHA-512 sasl.username={self._user}"
             lines.append(f"login:   {login}, with the password of --sasl")
         _say("\n".join(lines))
+
+    def _start_web(self) -> None:
+        if self._web_port is None or self._broker is None:
+            return
+        from grete._dev.web_process import REPORTS, WebProcess
+
+        self._web = WebProcess(self._web_port, self._broker)
+        if self._app is not None:
+            self._app.environment = REPORTS
 
     def _start_app(self, writer: int) -> "Watcher | None":
         if self._app is None:

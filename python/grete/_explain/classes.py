@@ -185,9 +185,9 @@ CLASSES: Mapping[str, Entry] = {
         "listener (often 9092)",
     ),
     "NotSupportedError": Entry(
-        "A setting of Kafka or of Grete exists and is not implemented yet. It is refused, because ignoring it "
-        "would change what the program does.",
-        "Leave the setting out. `docs/configuration.md` lists what is supported.",
+        "A setting of Kafka or of Grete is not implemented yet, or a feature not on this system: swarms need Linux. It "
+        "is refused, because ignoring it would change what the program does.",
+        "Leave the setting out. `docs/configuration.md` lists what is supported, `docs/versions.md` on which systems.",
         "interceptor.classes is not supported yet: leave it out",
     ),
     "OffsetError": Entry(

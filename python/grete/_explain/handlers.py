@@ -122,6 +122,20 @@ HANDLERS: Mapping[str, Entry] = {
         "workers.",
         "orders[3]: 12 records were skipped: they are older than charge's max_age, the last at offsets 17..28",
     ),
+    "consumer.dedup_overflow": Entry(
+        "A route with `dedup` has read more ids within `dedup_window` than `dedup_memory` holds. The oldest ones were "
+        "dropped, so that duplicates of their records are processed.",
+        "Raise `dedup_memory` (112 bytes for each id of a partition), or shorten `dedup_window`.",
+        "orders[3]: 1200 ids of charge were dropped before the end of dedup_window, because dedup_memory is full; "
+        "duplicates of these records will be processed; raise dedup_memory, or shorten dedup_window",
+    ),
+    "consumer.dedup_waits": Entry(
+        "A route with `dedup` reads the records before the committed offset again, to know their ids, and cannot. The "
+        "partition waits: a duplicate could pass otherwise.",
+        "The error says what is wrong, mostly that a broker is away. The partition goes on by itself.",
+        "orders[3] waits: the ids of the records before offset 4711 cannot be read, which dedup needs: ...; "
+        "trying again",
+    ),
     "background.failed": Entry(
         "A function that was started with `self.background` raised an exception and has ended.",
         "Catch what may fail in the function. It is not started again.",
@@ -143,5 +157,13 @@ HANDLERS: Mapping[str, Entry] = {
         "The event loop called its exception handler, most often because a task failed and was not awaited.",
         "Await each task, or handle its exception. The traceback shows the task.",
         "Task exception was never retrieved",
+    ),
+    "app.not_reported": Entry(
+        "`web_reports` is set, and brokers do not take the reports: the topics `grete.reports` and `grete.errors` do "
+        "not exist, or Write on them is missing.",
+        "Create the topics with `grete web setup`, grant Write on them, or leave `web_reports` out. The App works all "
+        "the same.",
+        "reports for grete web are not written: there is no topic grete.reports; the App goes on without them. Create "
+        "their topics: grete web setup",
     ),
 }

@@ -5,11 +5,14 @@ import faulthandler
 import inspect
 import os
 import sys
+import tempfile
+import threading
 import traceback
 from collections.abc import Iterable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from grete._process.callsite import PACKAGE
 from grete._process.node import line_prefix
 
 if TYPE_CHECKING:
@@ -47,6 +50,14 @@ def of_task(task: "asyncio.Task[Any]") -> str:
     return "".join(traceback.StackSummary.extract(iter(entries)).format())
 
 
+def without_first_own_frames(stack: str) -> str:
+    """Returns the stack of a thread from the first frame on that is neither Grete's nor of `threading`."""
+    lines = stack.splitlines(keepends=True)
+    frames = [at for at, line in enumerate(lines) if line.startswith('  File "')]
+    own = tuple(f'  File "{path}' for path in (PACKAGE, threading.__file__))
+    return "".join(lines[next((at for at in frames if not lines[at].startswith(own)), 0) :])
+
+
 def dump_stacks() -> None:
     """Writes the stacks of all threads to stderr, with the GIL held, so that no frame vanishes meanwhile.
 
@@ -57,7 +68,7 @@ def dump_stacks() -> None:
         if not prefix:
             faulthandler.dump_traceback(file=stderr(), all_threads=True)
             return
-        memory = os.memfd_create("stacks")
+        memory = _scratch_file()
         try:
             faulthandler.dump_traceback(file=memory, all_threads=True)
             text = os.pread(memory, os.fstat(memory).st_size, 0)
@@ -65,6 +76,14 @@ def dump_stacks() -> None:
             os.close(memory)
         # Whole lines in one write: lines of several processes mix at the ends of writes only, if at all.
         os.write(stderr(), b"".join(prefix.encode() + line for line in text.splitlines(keepends=True)))
+
+
+def _scratch_file() -> int:
+    """Opens a file that no other process sees. Pythons that are built for an old C library lack memfd_create."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("stacks")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def stderr() -> int:

@@ -1,4 +1,4 @@
-"""Main loop of the App's thread: one selector for signals, wake-ups, log events and the statistics timer."""
+"""Main loop of the App's thread: one selector for signals, wake-ups, log events and timers."""
 
 import selectors
 from collections.abc import Callable, Sequence
@@ -8,6 +8,7 @@ from typing import Self
 from grete import _native
 from grete._process.stacks import dump_stacks
 from grete._processing.events.statistics_timer import StatisticsTimer
+from grete._processing.reports.web_reports import WebReports
 from grete._processing.signals import Signals
 from grete.client import Producer
 
@@ -16,7 +17,7 @@ _MAX_WAIT = 86_400.0
 
 
 class MainLoop:
-    """Waits for signals, wake-ups, log events and the statistics timer at once, and passes log events on."""
+    """Waits for signals, wake-ups, log events and timers at once, and passes log events on."""
 
     def __init__(
         self,
@@ -24,11 +25,14 @@ class MainLoop:
         dispatcher: _native.Dispatcher,
         log_event_handler: Callable[[Sequence[_native.LogEvent]], None],
         statistics: StatisticsTimer,
+        web_reports: WebReports | None = None,
     ) -> None:
         self._stop = stop
         self._dispatcher = dispatcher
         self._log_event_handler = log_event_handler
-        self._statistics = statistics
+        self._timers: list[StatisticsTimer | WebReports] = [statistics]
+        if web_reports is not None:
+            self._timers.append(web_reports)
         self._producer: Producer | None = None
         self._registered = False
         self._selector = selectors.DefaultSelector()
@@ -46,13 +50,14 @@ class MainLoop:
         if producer is not None and not self._registered:
             self._selector.register(producer._event_fd(), selectors.EVENT_READ)  # noqa: SLF001
             self._registered = True
-        limits = [limit for limit in (timeout, self._statistics.remaining()) if limit is not None]
+        limits = [limit for limit in (timeout, *(timer.remaining() for timer in self._timers)) if limit is not None]
         self._selector.select(min(*limits, _MAX_WAIT) if limits else None)
         signals = self._stop.drain_signals()
         if Signals.DUMP in signals:
             dump_stacks()
         self.drain_log_events()
-        self._statistics.tick()
+        for timer in self._timers:
+            timer.tick()
         return signals
 
     def drain_log_events(self) -> None:

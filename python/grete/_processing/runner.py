@@ -16,6 +16,7 @@ from grete._lifecycle.hooks import Lifecycle
 from grete._plural import counted
 from grete._process import exit_hooks, forks
 from grete._process.node import NodeContext, unblock_signals
+from grete._processing.dedup_history import DedupHistory
 from grete._processing.engine.engine import Engine
 from grete._processing.engine.run_control import JobThread
 from grete._processing.events.log_events import LogEventHandler
@@ -23,6 +24,7 @@ from grete._processing.events.statistics_timer import StatisticsTimer
 from grete._processing.instances.shared_producer import SharedProducer
 from grete._processing.main_loop import MainLoop
 from grete._processing.missing_topics import MissingTopics
+from grete._processing.reports.web_reports import new_web_reports
 from grete._processing.shutdown import ShutdownSequence
 from grete._processing.signals import Signals, exit_on_deadline
 from grete._processing.transactional_id import FixedId, TransactionalId, claim_transactional_id
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     import asyncio
     from datetime import datetime
 
+    from grete._processing.engine.running_jobs import RunningJob
     from grete._processing.hook_loop import LoopCall
     from grete._processing.lifecycle_run import LifecycleRun
 
@@ -97,13 +100,17 @@ class Runner:
         self._statistics_timer = StatisticsTimer(
             monitor, config["statistics_interval"], self._statistics_fields, self._stop.wake
         )
-        self._main_loop = MainLoop(self._stop, self._dispatcher, self._log_event_handler, self._statistics_timer)
+        self._web_reports = new_web_reports(name, self._node_id, config, groups, monitor)
+        self._main_loop = MainLoop(
+            self._stop, self._dispatcher, self._log_event_handler, self._statistics_timer, self._web_reports
+        )
         self._shutdown = ShutdownSequence(
             self._stop, self._dispatcher, self._shared_producer, self._main_loop, may_exit=not embedded, monitor=monitor
         )
         self._lifecycle = self._new_lifecycle(hooks, app) if hooks else None
         self._engine: Engine | None = None
         self._missing_topics: MissingTopics | None = None
+        self._dedup_history: DedupHistory | None = None
         self._clients: dict[str, _native.Client] = {}
 
     # Thread-safe methods
@@ -247,6 +254,8 @@ class Runner:
 
             # Probes answer while everything else starts. In a swarm, the supervisor serves them.
             probes.serve_probes(health, self._config["probes"], self._monitor)
+        if self._web_reports is not None:
+            self._web_reports.start(health, self._running_with_stacks)
         if self._lifecycle is not None:
             # Before the groups are joined: a hook that takes minutes delays no other member.
             self._lifecycle.start(lambda: self.stopping, self._await_hook, self._stop.wake)
@@ -260,6 +269,10 @@ class Runner:
             create=self._config["dead_letter_create"],
             monitor=self._monitor,
         )
+        if any(route.dedup is not None for route in routes):
+            # Before the clients: a partition that has a committed offset waits for the thread.
+            self._dedup_history = DedupHistory(self._dispatcher, self._history_settings(routes), self._monitor)
+            self._dedup_history.start()
         by_route: dict[int, _native.Client] = {}
         groups: dict[int, str] = {}
         for group, members in self._groups.items():
@@ -316,6 +329,8 @@ class Runner:
         """Ends the run: jobs in flight end, then clients commit and leave, all before one deadline."""
         if self._missing_topics is not None:
             self._missing_topics.close()
+        if self._dedup_history is not None:
+            self._dedup_history.close()
         # Now, in case a handler keeps the GIL. Once more before the groups are left, because the flag may be set
         # meanwhile.
         self._release_memberships()
@@ -334,6 +349,8 @@ class Runner:
             if health is not None:
                 health.close()  # last of all: until here the probes report the stop
                 forks.unregister(health)
+            if self._web_reports is not None:
+                self._web_reports.close()  # after the last report, which the health thread has written
             self._main_loop.close()
             forks.unregister(self._main_loop)
             self._statistics_timer.close()
@@ -387,6 +404,15 @@ class Runner:
             overrides["transaction.timeout.ms"] = _TRANSACTION_TIMEOUT_MS
         return self._config.kafka_pairs(overrides), self._config["transaction_interval"]
 
+    def _history_settings(self, routes: Sequence[Route]) -> dict[str, str]:
+        """Returns Kafka's settings for reading without a group what the routes read."""
+        settings = dict(self._config.kafka_pairs())
+        for name in (TRANSACTIONAL_ID, "group.id", INSTANCE):
+            settings.pop(name, None)
+        if any(route.is_exactly_once(self._config) for route in routes):
+            settings["isolation.level"] = "read_committed"
+        return settings
+
     def _is_first_node_with(self, route: Route) -> bool:
         """Returns whether no node with a lower number runs the route: that node checks the route's topics."""
         nodes = {node for topic in route.topics for node in pinning.nodes_of(route, topic, self._config)}
@@ -407,6 +433,10 @@ class Runner:
     def _statistics_fields(self) -> dict[str, object] | None:
         """Returns the fields of `statistics.emitted`; None before the engine exists."""
         return {"statistics": self.statistics(), "metrics": self.families()} if self._engine is not None else None
+
+    def _running_with_stacks(self) -> "list[RunningJob]":
+        engine = self._engine
+        return [] if engine is None else engine.running_jobs()
 
     def _new_health(self) -> _native.Health:
         limits = self._config.swarm

@@ -1,7 +1,14 @@
 """`transactional.id` of a process: a prefix, and the smallest number that no other process on this host has."""
 
+import fcntl
+import hashlib
+import os
 import socket
+import sys
+import tempfile
 from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
 
 from grete._process import forks
 from grete.errors import ConfigError
@@ -11,12 +18,20 @@ _MAX_PROCESSES = 10_000
 _SETTING = "transactional.id"
 
 
+class _Claim(Protocol):
+    """Open descriptor that holds a name."""
+
+    def close(self) -> None:
+        """Gives the name back, unless another process has a copy of the descriptor."""
+
+
 class TransactionalId:
     """Claim of a `transactional.id`, until `release` or the end of the process.
 
     Only one producer at a time may use an id, and brokers remember each id for days. So processes share a few ids: a
-    number is claimed by an abstract unix socket of that name, which the kernel drops with the process. A process that
-    starts again gets the smallest free number, and ends the transaction that was left open under it.
+    number is claimed by an abstract unix socket of that name, or by a locked file where the system has no such sockets.
+    The kernel drops both with the process. A process that starts again gets the smallest free number, and ends the
+    transaction that was left open under it.
     """
 
     def __init__(self, prefix: str, first: int | None = None) -> None:
@@ -58,14 +73,37 @@ class FixedId:
         """Does nothing."""
 
 
-def _claim(name: str) -> socket.socket | None:
-    """Returns the socket that claims the name; None: another process has the name."""
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+def _claim(name: str) -> _Claim | None:
+    """Returns what claims the name; None: another process has the name."""
+    return _bind_socket(name) if sys.platform == "linux" else _lock_file(name)
+
+
+def _bind_socket(name: str) -> _Claim | None:
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     with suppress(OSError):
         # An abstract address: no file, and no right to any directory, is needed. It has 107 bytes.
         found.bind(f"\0grete-id-{name}".encode()[:107])
         return found
     found.close()
+    return None
+
+
+def _lock_file(name: str) -> _Claim | None:
+    """Locks a file in the directory for temporary files. The file stays there, empty.
+
+    Users of a host share the names. A file that another user has made is opened, too: a lock needs no right to write.
+    """
+    path = Path(tempfile.gettempdir()) / f"grete-id-{hashlib.blake2s(name.encode(), digest_size=16).hexdigest()}"
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY, 0o644))
+    with suppress(OSError):
+        found = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
+        try:
+            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            found.close()
+            raise
+        return found
     return None
 
 

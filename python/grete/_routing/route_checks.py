@@ -112,6 +112,11 @@ def check_combinations(values: Mapping[str, Any], topics: tuple[str, ...], shape
         raise ConfigError(
             "max_age is not longer than delay: each record would be too old before it is due", setting="max_age"
         )
+    for name in ("dedup_window", "dedup_memory"):
+        if name in values and "dedup" not in values:
+            raise ConfigError(
+                f'{name} is about ids of records: say what identifies one, as dedup="header:id"', setting=name
+            )
     if values.get("dead_letter") in topics:
         raise ConfigError(
             f'dead_letter="{values["dead_letter"]}" is a topic that the route reads: a failing record would return '

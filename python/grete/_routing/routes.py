@@ -88,6 +88,9 @@ class Route:
     rate_limit: tuple[int, float] | None = None
     delay: float | None = None
     max_age: float | None = None
+    dedup: tuple[str, str] | None = None
+    dedup_window: float = 600.0
+    dedup_memory: int = 16 << 20
     tick: float | None = None
     nodes: tuple[int, ...] | None = None
     partitions: Partitions | None = None
@@ -198,6 +201,7 @@ class Route:
             "rate_limit": self.rate_limit,
             "delay": self.delay,
             "max_age": self.max_age,
+            "dedup": None if self.dedup is None else (*self.dedup, self.dedup_window, self.dedup_memory),
             "eof": self.eof,
             "tick": self.tick,
             "stall_after": limit("stall_after"),

@@ -43,6 +43,7 @@ class AppSettings(TypedDict, total=False):
     dead_letter_create: bool
     loop: Literal["auto", "own", "host", "asyncio", "uvloop"]
     probes: str | int
+    web_reports: str | float
     on_failed_partition: Literal["wait", "stop"]
     failed_partition_probes: Literal["readyz", "livez", "none"]
     exactly_once: bool
@@ -76,6 +77,9 @@ class RouteSettings(TypedDict, total=False):
     rate_limit: str | int
     delay: str | float
     max_age: str | float
+    dedup: str
+    dedup_window: str | float
+    dedup_memory: str | int
     tick: str | float
     nodes: Sequence[int]
     partitions: Sequence[int] | Mapping[int, Sequence[int]]

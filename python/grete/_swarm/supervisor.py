@@ -24,7 +24,7 @@ from grete._swarm.node.inherited_fds import InheritedFds
 from grete._swarm.node.metrics_segments import MetricsSegments
 from grete._swarm.policy.limits import Limits
 from grete._swarm.policy.manager import Manager
-from grete._swarm.preflight import fork_safety, preload
+from grete._swarm.preflight import fork_safety, platform, preload
 from grete._swarm.sd_notify import SystemdNotifier
 from grete._swarm.status.snapshot import Status, SupervisorInfo, snapshot
 from grete.instrumentation.emit import log_and_emit
@@ -51,6 +51,7 @@ class Supervisor:
 
         Raises GreteError for errors found before the first fork.
         """
+        platform.check_platform()
         app, config = self._app, self._config
         groups = app.groups(config)
         pinning.check_any_consumer(groups, app.name)

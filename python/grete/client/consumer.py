@@ -104,6 +104,8 @@ class Consumer:
         sasl.kerberos.keytab (str, default not set).
         group.id (str, default not set).
         group.instance.id (str, default not set).
+        group.protocol (str, default classic).
+        group.remote.assignor (str, default not set).
         auto.offset.reset (str, default earliest).
         enable.auto.commit (bool, default false).
         auto.commit.interval.ms (int, milliseconds, default 5000).

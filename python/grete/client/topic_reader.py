@@ -132,7 +132,7 @@ class TopicReader:
             while left:
                 messages = consumer.poll(_POLL_TIMEOUT, self._max_messages)
                 if messages:
-                    wanted = _before(messages, left.get(messages.partition, -1))
+                    wanted = messages_before(messages, left.get(messages.partition, -1))
                     if wanted:
                         yield convert(wanted)
                 # Positions count, not offsets of messages: the last offsets may hold none (control records).
@@ -196,7 +196,7 @@ def _position(given: object, name: str) -> Position:
     return arguments.integer(given, name, -arguments.MAX_OFFSET, arguments.MAX_OFFSET)
 
 
-def _before(messages: Messages, end: int) -> Messages:
+def messages_before(messages: Messages, end: int) -> Messages:
     """Returns the messages before offset `end`."""
     if not messages or messages.last_offset < end:
         return messages

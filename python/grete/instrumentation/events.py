@@ -49,6 +49,9 @@ APP = {
     ),
     "app.scaled": EventSpec((INFO,), "`App.scale` has changed the number of workers.", "workers: int"),
     "app.probes": EventSpec((INFO,), "The probe server listens at these addresses.", "addresses: list[str]"),
+    "app.not_reported": EventSpec(
+        (WARNING,), "Brokers take no reports for `grete web`. Once for each run.", "error: BaseException"
+    ),
     "app.quiet": EventSpec((INFO,), "The App is quiet: running handlers go on, and no more records are handed out."),
     "app.stopping": EventSpec((INFO,), "A signal has started the stop of the App."),
     "app.stop_expedited": EventSpec(
@@ -173,6 +176,24 @@ CONSUMER = {
         "partition.",
         f"handler: str, {_PARTITION_FIELDS}, records: int, first_offset: int, last_offset: int",
     ),
+    "consumer.duplicates": EventSpec(
+        (INFO,),
+        "Records were skipped because their ids came before, within `dedup_window`. Logged at most once per 10 s and "
+        "partition.",
+        f"handler: str, {_PARTITION_FIELDS}, records: int, first_offset: int, last_offset: int",
+    ),
+    "consumer.dedup_overflow": EventSpec(
+        (WARNING,),
+        "`dedup_memory` is full: `ids` were dropped before the end of `dedup_window`. Logged at most once per 10 s and "
+        "partition.",
+        f"handler: str, {_PARTITION_FIELDS}, ids: int",
+    ),
+    "consumer.dedup_waits": EventSpec(
+        (WARNING,),
+        "A partition is not processed, because the ids of the records before its committed offset `offset` cannot be "
+        "read. This is tried again.",
+        f"{_PARTITION_FIELDS}, offset: int, error: str",
+    ),
     "background.failed": EventSpec(
         (ERROR,), "A function started with `self.background` raised `error`.", "background: str, error: BaseException"
     ),
@@ -204,7 +225,13 @@ GROUP = {
         "This client is a member of the group's new generation.",
         "generation: int, member_id: str, leader: str",
     ),
-    "group.join_retried": EventSpec((INFO,), "JoinGroup failed and is retried."),
+    "group.join_retried": EventSpec((INFO,), "A join failed and is retried."),
+    "group.classic_protocol": EventSpec(
+        (INFO,),
+        "With `group.protocol=auto`: this client uses the classic protocol, because the cluster or the group does not "
+        "offer the consumer protocol (KIP-848).",
+        "reason: str",
+    ),
     "group.assigned": EventSpec(
         (INFO,), "These partitions were assigned to this client.", "generation: int, partitions: list[tuple[str, int]]"
     ),

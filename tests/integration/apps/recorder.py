@@ -14,16 +14,21 @@ from tests.integration.apps import app_log
 WORK = float(os.environ.get("RECORDER_WORK", "0"))
 # After so many records each batch takes a second, so that something is left for a stop in the middle; 0: never.
 SLOW_AFTER = int(os.environ.get("RECORDER_SLOW_AFTER", "0"))
+PROTOCOL = os.environ.get("RECORDER_PROTOCOL", "classic")
 KAFKA = {
     "bootstrap.servers": os.environ["RECORDER_SERVERS"],
-    "partition.assignment.strategy": os.environ.get("RECORDER_ASSIGNOR", "cooperative-sticky"),
+    "group.protocol": PROTOCOL,
     "session.timeout.ms": os.environ.get("RECORDER_SESSION_MS", "6000"),
-    "heartbeat.interval.ms": os.environ.get("RECORDER_HEARTBEAT_MS", "500"),
     "auto.commit.interval.ms": os.environ.get("RECORDER_COMMIT_MS", "1000"),
     "group.instance.id": os.environ.get("RECORDER_INSTANCE", ""),
     "metadata.max.age.ms": os.environ.get("RECORDER_METADATA_MS", "300000"),
     "isolation.level": os.environ.get("RECORDER_ISOLATION", "read_uncommitted"),
 }
+if PROTOCOL == "consumer":
+    KAFKA["group.remote.assignor"] = os.environ.get("RECORDER_ASSIGNOR", "")
+else:
+    KAFKA["partition.assignment.strategy"] = os.environ.get("RECORDER_ASSIGNOR", "cooperative-sticky")
+    KAFKA["heartbeat.interval.ms"] = os.environ.get("RECORDER_HEARTBEAT_MS", "500")
 
 app = grete.App(
     os.environ["RECORDER_GROUP"],

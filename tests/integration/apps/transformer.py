@@ -1,6 +1,7 @@
 """Transforms records and produces the results, without waiting for their delivery. `TRANSFORMER` says how, as JSON.
 
-group, source, target; handler: a key of HANDLERS; route: settings of the route; kafka: Kafka's settings.
+group, source, target; handler: a key of HANDLERS; route: settings of the route; kafka: Kafka's settings; app: settings
+of the App.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.integration.transform_app import transformed
 SPEC: dict[str, Any] = json.loads(os.environ["TRANSFORMER"])
 TARGET: str = SPEC["target"]
 
-app = grete.App(SPEC["group"], kafka=SPEC["kafka"], workers=3, shutdown_timeout="6s")
+app = grete.App(SPEC["group"], kafka=SPEC["kafka"], workers=3, shutdown_timeout="6s", **SPEC.get("app", {}))
 
 
 @app.monitor.subscribe("app.running")
@@ -49,6 +50,16 @@ class Each(Base):
     def consume(self) -> None:
         for message in self.messages:
             self.forward(message)
+
+
+class Fails(Base):
+    """Fails at some records in their first run, after it has produced for them."""
+
+    def consume(self) -> None:
+        for message in self.messages:
+            self.forward(message)
+            if self.attempt == 1 and message.offset % 997 == 500:
+                raise ValueError(f"fails once at {message.offset}")
 
 
 class Many(Base):
@@ -121,6 +132,7 @@ class Send(Base):
 
 HANDLERS = {
     "each": Each,
+    "fails": Fails,
     "many": Many,
     "waits": Waits,
     "mark-each": MarkEach,

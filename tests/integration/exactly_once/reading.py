@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import confluent_kafka
 
 import grete
-from tests.kafka import KafkaCluster
+from tests.kafka import Deadline, KafkaCluster
 
 
 def committed(kafka: KafkaCluster, topic: str, partitions: int = 1) -> list[bytes]:
@@ -15,6 +17,13 @@ def committed(kafka: KafkaCluster, topic: str, partitions: int = 1) -> list[byte
 
 def committed_records(kafka: KafkaCluster, topic: str, partitions: int = 1) -> list[tuple[bytes | None, bytes]]:
     """Keys and values of committed records."""
+    return [(message.key(), message.value() or b"") for message in committed_messages(kafka, topic, partitions)]
+
+
+def committed_messages(
+    kafka: KafkaCluster, topic: str, partitions: int = 1, seconds: float = 60.0
+) -> Iterator[confluent_kafka.Message]:
+    """Committed records, in the order of each partition, up to their ends."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -25,23 +34,23 @@ def committed_records(kafka: KafkaCluster, topic: str, partitions: int = 1) -> l
             "enable.auto.commit": False,
         }
     )
-    found: list[tuple[bytes | None, bytes]] = []
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, at, 0) for at in range(partitions)])
         ended: set[int] = set()
+        deadline = Deadline(seconds)
         while len(ended) < partitions:
-            message = consumer.poll(30.0)
-            assert message is not None, "no end of the partition"
-            error = message.error()
-            if error is None:
-                found.append((message.key(), message.value() or b""))
-            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                ended.add(message.partition() or 0)
-            else:
-                raise AssertionError(error)
+            messages = consumer.consume(10_000, 1.0)
+            assert not deadline.over, "no end of the partition"
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    yield message
+                elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                    ended.add(message.partition() or 0)
+                else:
+                    raise AssertionError(error)
     finally:
         consumer.close()
-    return found
 
 
 def fill(kafka: KafkaCluster, topic: str, values: list[bytes], partitions: int = 1, outputs: int = 1) -> str:

@@ -109,7 +109,7 @@ fn max_version_3_9(api: ApiKey) -> i16 {
         ApiKey::DescribeGroups => 5,
         ApiKey::EndTxn | ApiKey::TxnOffsetCommit | ApiKey::DescribeLogDirs => 4,
         ApiKey::DescribeCluster | ApiKey::ListTransactions | ApiKey::WriteTxnMarkers => 1,
-        ApiKey::ConsumerGroupDescribe => 0,
+        ApiKey::ConsumerGroupDescribe | ApiKey::ConsumerGroupHeartbeat => 0,
         _ => *api.valid().end(),
     }
 }
@@ -130,7 +130,9 @@ fn max_version_3_3(api: ApiKey) -> Option<i16> {
         | ApiKey::TxnOffsetCommit => 3,
         ApiKey::WriteTxnMarkers => 1,
         ApiKey::DescribeCluster | ApiKey::ListTransactions => 0,
-        ApiKey::ConsumerGroupDescribe | ApiKey::DescribeTopicPartitions => return None,
+        ApiKey::ConsumerGroupDescribe | ApiKey::ConsumerGroupHeartbeat | ApiKey::DescribeTopicPartitions => {
+            return None;
+        }
         _ => *api.valid().end(),
     })
 }

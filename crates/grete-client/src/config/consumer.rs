@@ -2,7 +2,18 @@
 
 use std::ops::{Deref, DerefMut};
 
+use grete_proto::group::GroupProtocol;
+
 use super::{ConfigError, Role, Settings, invalid};
+
+/// Settings that only the classic protocol has, and what takes their place.
+const CLASSIC_ONLY: &[(&str, &str)] = &[
+    ("partition.assignment.strategy", "set group.remote.assignor, or leave it out"),
+    (
+        "heartbeat.interval.ms",
+        "the coordinator names the interval (group.consumer.heartbeat.interval.ms), so leave it out",
+    ),
+];
 
 /// Start position without a committed offset, or when the offset is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +40,7 @@ impl ConsumerConfig {
     pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self, ConfigError> {
         let config = Self(Settings::from_pairs(Role::Consumer, pairs)?);
         let (heartbeat, session) = (config.number("heartbeat.interval.ms"), config.number("session.timeout.ms"));
-        if heartbeat >= session {
+        if heartbeat >= session && config.group_protocol() != GroupProtocol::Consumer {
             return Err(invalid(
                 "heartbeat.interval.ms",
                 format!(
@@ -38,7 +49,39 @@ impl ConsumerConfig {
                 ),
             ));
         }
+        if config.group_protocol() == GroupProtocol::Consumer {
+            for (name, cure) in CLASSIC_ONLY {
+                if config.explicit(name).is_some() {
+                    return Err(invalid(
+                        name,
+                        format!(
+                            "{name} is of the classic protocol, and has no effect with group.protocol=consumer: {cure}"
+                        ),
+                    ));
+                }
+            }
+        } else if config.group_protocol() == GroupProtocol::Classic && config.remote_assignor().is_some() {
+            let cure = "set group.protocol=consumer or auto, or leave it out";
+            return Err(invalid(
+                "group.remote.assignor",
+                format!("group.remote.assignor has no effect with group.protocol=classic: {cure}"),
+            ));
+        }
         Ok(config)
+    }
+
+    /// Returns the value of `group.protocol`.
+    pub fn group_protocol(&self) -> GroupProtocol {
+        match self.text("group.protocol") {
+            "consumer" => GroupProtocol::Consumer,
+            "auto" => GroupProtocol::Auto,
+            _ => GroupProtocol::Classic,
+        }
+    }
+
+    /// Returns `group.remote.assignor`; `None`: not set.
+    pub fn remote_assignor(&self) -> Option<&str> {
+        Some(self.text("group.remote.assignor")).filter(|name| !name.is_empty())
     }
 
     /// Returns `group.id`; `None`: not set.

@@ -76,6 +76,8 @@ impl ConsumerConfig {
             };
             GroupConfig {
                 instance_id: self.instance_id().map(Into::into),
+                protocol: self.group_protocol(),
+                remote_assignor: self.remote_assignor().map(Into::into),
                 session_timeout: ms("session.timeout.ms"),
                 heartbeat_interval: ms("heartbeat.interval.ms"),
                 max_poll_interval: ms("max.poll.interval.ms"),

@@ -64,6 +64,7 @@ const RESET: &[(&str, &str)] = &[
     ("end", "latest"),
     ("error", "none"),
 ];
+const PROTOCOLS: &[(&str, &str)] = &[("classic", "classic"), ("consumer", "consumer"), ("auto", "auto")];
 const ISOLATION: &[(&str, &str)] = &[("read_uncommitted", "read_uncommitted"), ("read_committed", "read_committed")];
 
 /// Settings of the consumer. The defaults that differ from Kafka's are auto.offset.reset (earliest), enable.auto.commit
@@ -72,6 +73,8 @@ const ISOLATION: &[(&str, &str)] = &[("read_uncommitted", "read_uncommitted"), (
 static CONSUMER: &[Setting] = &[
     supported("group.id", &[], "", Kind::Text),
     supported("group.instance.id", &[], "", Kind::Text),
+    supported("group.protocol", &[], "classic", Kind::Choice(PROTOCOLS)),
+    supported("group.remote.assignor", &[], "", Kind::Text),
     supported("auto.offset.reset", &[], "earliest", Kind::Choice(RESET)),
     supported("enable.auto.commit", &[], "false", Kind::Flag),
     supported("auto.commit.interval.ms", &[], "5000", ms(1)),
@@ -86,8 +89,6 @@ static CONSUMER: &[Setting] = &[
     supported("max.partition.fetch.bytes", &["fetch.message.max.bytes"], "2097152", bytes(1)),
     supported("queued_bytes", &[], "67108864", Kind::Number { min: 1 << 16, max: 1 << 40, unit: "bytes" }),
     unsupported("check.crcs", &["true"], "the CRC of every batch is always checked"),
-    unsupported("group.protocol", &["classic"], "the classic protocol works with every broker up to 4.3"),
-    unsupported("group.remote.assignor", &[""], "set partition.assignment.strategy"),
     unsupported("max.poll.records", &[], "set max_messages on the route, or poll(max_messages=...)"),
     unsupported("enable.auto.offset.store", &["true"], "offsets are stored when a handler returns or marks"),
     unsupported("enable.partition.eof", &["false"], "compare a message's offset with messages.high_watermark"),

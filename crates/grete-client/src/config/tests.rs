@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use grete_proto::group::GroupProtocol;
+
 use super::setting::Kind;
 use super::*;
 
@@ -289,4 +291,22 @@ fn settings_of_tls_that_would_have_no_effect_are_refused() {
     assert!(parse(&[("ssl.ca.location", "/ca.pem"), ("security.protocol", "PLAINTEXT")]).is_ok());
     let both = refused(&[("security.protocol", "SSL"), ("ssl.keystore.location", "/k"), ("ssl.key.location", "/k")]);
     assert!(both.1.contains("a keystore has both"), "{both:?}");
+}
+
+#[test]
+fn the_consumer_protocol_has_settings_of_its_own() {
+    assert_eq!(parse(&[]).expect("fits").group_protocol(), GroupProtocol::Classic);
+    let config = parse(&[("group.protocol", "CONSUMER"), ("group.remote.assignor", "range")]).expect("fits");
+    assert_eq!((config.group_protocol(), config.remote_assignor()), (GroupProtocol::Consumer, Some("range")));
+    // The coordinator decides these, so nothing is ignored.
+    for (name, value) in [("partition.assignment.strategy", "range"), ("heartbeat.interval.ms", "300")] {
+        let message = refused(&[("group.protocol", "consumer"), (name, value)]).1;
+        assert!(message.contains(name) && message.contains("group.protocol=consumer"), "{message}");
+        let auto = parse(&[("group.protocol", "auto"), (name, value)]).expect("either protocol may be used");
+        assert_eq!(auto.group_protocol(), GroupProtocol::Auto);
+    }
+    // Its heartbeat interval is the coordinator's, so the default of the classic one does not limit the session.
+    assert!(parse(&[("group.protocol", "consumer"), ("session.timeout.ms", "2000")]).is_ok());
+    assert!(refused(&[("group.remote.assignor", "range")]).1.contains("group.protocol=classic"));
+    assert!(refused(&[("group.protocol", "streams")]).1.contains("classic, consumer, auto"));
 }

@@ -175,6 +175,7 @@ impl Driver {
             self.lane_events.forget(&drained.tp);
             self.core.step(now, ConsumerEvent::Drained(drained.handle, drained.commit), &mut self.core_actions);
         }
+        self.dispatcher.add_histories(outbox.histories);
         outbox.trials.into_iter().for_each(|trial| self.begin_transaction(Work::Trial(trial)));
         if demand != TransactionDemand::Nothing {
             let at_once = demand == TransactionDemand::AtOnce;

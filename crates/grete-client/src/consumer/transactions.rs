@@ -363,7 +363,7 @@ impl GroupTransactions {
     /// Wakes threads that wait for room for staged records.
     pub(super) fn wake_staging(&self) {
         if let Some(word) = self.budget.take_waiters() {
-            grete_net::futex::futex_wake_all(word);
+            grete_sys::futex::futex_wake_all(word);
         }
     }
 

@@ -175,6 +175,8 @@ pub struct JobCounts {
     pub dead_letters: u64,
     /// Records skipped because of `max_age`.
     pub expired: u64,
+    /// Records skipped because their ids came before.
+    pub duplicates: u64,
     /// Jobs reported as stalled: once for `stall_after`, and again for `handler_timeout`.
     pub stalled: u64,
 }
@@ -187,6 +189,7 @@ impl JobCounts {
             failures: sum.failures + tally.failures,
             dead_letters: sum.dead_letters + tally.dead_letters,
             expired: sum.expired + tally.expired,
+            duplicates: sum.duplicates + tally.duplicates,
             stalled: sum.stalled + tally.stalls + tally.timeouts,
         })
     }

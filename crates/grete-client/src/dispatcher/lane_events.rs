@@ -1,6 +1,6 @@
 //! Log events of lanes and jobs, with rate limiting.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use grete_proto::dispatch::{InFlightJob, LaneEvent, LaneEventKind, Pool, StalledJob};
 use grete_proto::ids::TopicPartition;
@@ -9,8 +9,8 @@ use grete_wire::{counted, plural};
 
 use crate::log_event::{Level, LogEvent};
 
-/// Minimum time between two log events about expired records of one partition.
-const EXPIRED_LOG_INTERVAL: Nanos = 10 * SECOND;
+/// Minimum time between two log events about skipped records of one partition.
+const SKIPPED_LOG_INTERVAL: Nanos = 10 * SECOND;
 
 /// Time after which an event loop that has not run counts as blocked. A shorter time may just be work on ready tasks.
 const LOOP_BLOCKED_AFTER: Nanos = 100 * MILLI;
@@ -18,13 +18,14 @@ const LOOP_BLOCKED_AFTER: Nanos = 100 * MILLI;
 /// State of rate limiting; one per client.
 #[derive(Debug, Default)]
 pub(crate) struct LaneEventLog {
-    expired: HashMap<TopicPartition, UnloggedExpired>,
+    /// By the name of the log event.
+    skipped: HashMap<TopicPartition, BTreeMap<&'static str, Unlogged>>,
 }
 
-#[derive(Debug)]
-struct UnloggedExpired {
-    /// Records that expired since the last log event.
-    records: u64,
+#[derive(Debug, Default)]
+struct Unlogged {
+    /// Records, or ids, since the last log event.
+    count: u64,
     logged_at: Nanos,
 }
 
@@ -82,17 +83,48 @@ impl LaneEventLog {
                     fields: facts,
                 })
             }
-            LaneEventKind::Expired { records, first, last } => {
-                let expired = self.expired.entry(tp.clone()).or_insert(UnloggedExpired { records: 0, logged_at: 0 });
-                expired.records += records as u64;
-                if expired.logged_at != 0 && now.saturating_sub(expired.logged_at) < EXPIRED_LOG_INTERVAL {
-                    return None;
-                }
-                expired.logged_at = now.max(1);
-                let records = std::mem::take(&mut expired.records);
+            LaneEventKind::Duplicates { records, first, last } => {
+                let name = "consumer.duplicates";
+                let records = self.count(tp, name, records, now)?;
+                Some(LogEvent {
+                    level: Level::Info,
+                    name,
+                    message: format!(
+                        "{place}: {handler} got no {}, the last at offsets {first}..{last}: their ids came before",
+                        counted(records, "duplicate")
+                    ),
+                    fields: lane_fields(
+                        handler,
+                        tp,
+                        &[
+                            ("records", records.to_string()),
+                            ("first_offset", first.to_string()),
+                            ("last_offset", last.to_string()),
+                        ],
+                    ),
+                })
+            }
+            LaneEventKind::IdsForgotten { ids } => {
+                let name = "consumer.dedup_overflow";
+                let ids = self.count(tp, name, ids, now)?;
                 Some(LogEvent {
                     level: Level::Warning,
-                    name: "consumer.expired",
+                    name,
+                    message: format!(
+                        "{place}: {} of {handler} {} dropped before the end of dedup_window, because dedup_memory is full; \
+                         duplicates of these records will be processed; raise dedup_memory, or shorten dedup_window",
+                        counted(ids, "id"),
+                        plural(ids, "was", "were")
+                    ),
+                    fields: lane_fields(handler, tp, &[("ids", ids.to_string())]),
+                })
+            }
+            LaneEventKind::Expired { records, first, last } => {
+                let name = "consumer.expired";
+                let records = self.count(tp, name, records, now)?;
+                Some(LogEvent {
+                    level: Level::Warning,
+                    name,
                     message: format!(
                         "{place}: {records} {} older than {handler}'s max_age, the last at offsets {first}..{last}",
                         plural(records, "record was skipped: it is", "records were skipped: they are")
@@ -111,9 +143,20 @@ impl LaneEventLog {
         }
     }
 
+    /// Adds to the count of a log event. Returns the count; `None`: the last log event was too recent.
+    fn count(&mut self, tp: &TopicPartition, name: &'static str, count: usize, now: Nanos) -> Option<u64> {
+        let unlogged = self.skipped.entry(tp.clone()).or_default().entry(name).or_default();
+        unlogged.count += count as u64;
+        if unlogged.logged_at != 0 && now.saturating_sub(unlogged.logged_at) < SKIPPED_LOG_INTERVAL {
+            return None;
+        }
+        unlogged.logged_at = now.max(1);
+        Some(std::mem::take(&mut unlogged.count))
+    }
+
     /// Drops the state of a partition that is not assigned any more.
     pub(crate) fn forget(&mut self, tp: &TopicPartition) {
-        self.expired.remove(tp);
+        self.skipped.remove(tp);
     }
 }
 

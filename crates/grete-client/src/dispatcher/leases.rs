@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use grete_net::WakeReason;
 use grete_proto::dispatch::{Decision, Failure, Lease, Pool};
 use grete_proto::time::Nanos;
+use grete_sys::WakeReason;
 
 use super::job::{Job, JobToken, NextJob, Outcome};
 use super::state::{LeasedJob, State};
@@ -118,7 +118,7 @@ impl Dispatcher {
         let decision = state.complete(now, token.id, lease, outcome);
         // A failed job has freed what it had staged.
         if let Some(word) = token.staging_budget().and_then(|budget| budget.take_waiters()) {
-            grete_net::futex::futex_wake_all(word);
+            grete_sys::futex::futex_wake_all(word);
         }
         if token.pool == Pool::EventLoop
             && let Some(looping) = self.async_queue()

@@ -6,6 +6,7 @@
 
 mod async_jobs;
 mod failures;
+mod histories;
 mod job;
 pub(crate) mod lane_events;
 mod leases;
@@ -27,15 +28,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use grete_net::{CallerLoop, Clock, Futex, Waker};
+use grete_net::{CallerLoop, Clock, Waker};
 use grete_proto::dispatch::{ClientId, ColumnPool, Dispatch, Pool};
 use grete_proto::ids::TopicPartition;
 use grete_proto::rng::Rng;
 use grete_proto::time::Nanos;
-use grete_sys::EventFd;
+use grete_sys::{EventFd, Futex};
 use grete_wire::buffer_pool::BufferPool;
 
 pub use async_jobs::AsyncJobs;
+pub use histories::History;
 pub use job::{Job, JobCounts, JobToken, NextJob, Outcome};
 pub use reports::{BlockingJob, DispatcherSnapshot, EventLoopStatus, FailureReport, LaneReport, RunningJob};
 pub(crate) use settling::Condition;
@@ -44,6 +46,7 @@ pub use worker_context::WorkerContext;
 
 use async_jobs::AsyncJobQueue;
 use failures::Failures;
+use histories::HistoryQueue;
 use outputs::OutputProducer;
 use poll_fd::PollFd;
 use state::{ClientThread, State};
@@ -90,6 +93,7 @@ struct DispatcherInner {
     released: AtomicBool,
     /// Producer of the handlers' records, set with the first use.
     output_producer: OnceLock<OutputProducer>,
+    histories: HistoryQueue,
     slabs: BufferPool,
     columns: ColumnPool,
     clock: Clock,
@@ -155,6 +159,7 @@ impl Dispatcher {
                 async_queue: Mutex::default(),
                 released: AtomicBool::new(false),
                 output_producer: OnceLock::new(),
+                histories: HistoryQueue::default(),
                 slabs: BufferPool::new(MAX_RETAINED_BYTES),
                 columns: ColumnPool::default(),
                 clock: Clock::new(),

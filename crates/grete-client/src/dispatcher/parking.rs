@@ -3,9 +3,9 @@
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-use grete_net::WakeReason;
 use grete_proto::dispatch::{ClientId, Pool};
 use grete_proto::time::Nanos;
+use grete_sys::WakeReason;
 
 use super::Dispatcher;
 use super::state::State;

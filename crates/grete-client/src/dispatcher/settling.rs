@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use grete_net::WakeReason;
 use grete_proto::dispatch::ClientId;
 use grete_proto::ids::TopicPartition;
+use grete_sys::WakeReason;
 
 use super::Dispatcher;
 use crate::error::ClientError;

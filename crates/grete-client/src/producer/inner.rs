@@ -6,12 +6,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use grete_net::CallerLoop;
-use grete_net::futex::{futex_wait, futex_wake_all};
 use grete_proto::principal::Principal;
 use grete_proto::producer::{Accumulator, BatchPromise, ProduceConfig, SharedAccumulator, WaiterFutexes};
 use grete_proto::rng::Rng;
 use grete_proto::time::Nanos;
 use grete_sys::EventFd;
+use grete_sys::futex::{futex_wait, futex_wake_all};
 
 use super::clock::CachedClock;
 use super::completion_queue::CompletionQueues;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use grete_net::futex::futex_wake_all;
 use grete_proto::producer::{CallId, TransactionCall, TransactionError};
+use grete_sys::futex::futex_wake_all;
 
 use super::log_messages::transaction_error;
 use super::wait_outcome::WaitOutcome;

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use grete_net::WakeReason;
-use grete_net::futex::{futex_wait, futex_wake_all};
 use grete_proto::producer::BatchPromise;
 use grete_proto::time::Nanos;
+use grete_sys::WakeReason;
+use grete_sys::futex::{futex_wait, futex_wake_all};
 
 use super::inner::ProducerInner;
 use super::wait_outcome::WaitOutcome;

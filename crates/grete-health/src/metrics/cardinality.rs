@@ -137,6 +137,8 @@ impl MergeByName for HandlerMetrics {
         merge_sum(&mut self.retries, more.retries);
         merge_sum(&mut self.dead_letters, more.dead_letters);
         merge_sum(&mut self.expired, more.expired);
+        merge_sum(&mut self.duplicates, more.duplicates);
+        merge_sum(&mut self.forgotten_ids, more.forgotten_ids);
         merge_sum(&mut self.skipped, more.skipped);
         merge_sum(&mut self.stalls, more.stalls);
         merge_sum(&mut self.timeouts, more.timeouts);

@@ -71,6 +71,8 @@ descriptors! {
     RETRIES = Counter "grete_retries_total" ["handler"] "Failed jobs whose records are processed again.";
     DEAD_LETTERS = Counter "grete_dead_letters_total" ["handler"] "Records that went to a dead letter topic.";
     EXPIRED = Counter "grete_expired_records_total" ["handler"] "Records skipped because they were older than max_age.";
+    DUPLICATES = Counter "grete_duplicate_records_total" ["handler"] "Records skipped because their ids came before (dedup).";
+    FORGOTTEN_IDS = Counter "grete_dedup_forgotten_ids_total" ["handler"] "Ids that were dropped before the end of dedup_window, because dedup_memory was full.";
     SKIPPED = Counter "grete_skipped_records_total" ["handler"] "Records skipped because they were done before (offset_map), or, at most once, because their job failed.";
     STALLS = Counter "grete_stalls_total" ["handler"] "Jobs that ran longer than stall_after.";
     TIMEOUTS = Counter "grete_handler_timeouts_total" ["handler"] "Jobs that ran longer than handler_timeout.";

@@ -54,6 +54,10 @@ pub struct HandlerMetrics {
     pub dead_letters: Option<u64>,
     /// Records skipped because they were older than `max_age`.
     pub expired: Option<u64>,
+    /// Records skipped because their ids came before.
+    pub duplicates: Option<u64>,
+    /// Ids that were dropped before the end of `dedup_window`.
+    pub forgotten_ids: Option<u64>,
     /// Records skipped for another reason.
     pub skipped: Option<u64>,
     /// Jobs that ran longer than `stall_after`.

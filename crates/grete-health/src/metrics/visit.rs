@@ -91,6 +91,8 @@ fn handlers(handlers: &[HandlerMetrics], sink: &mut dyn MetricVisitor) {
     each(c::RETRIES, |one| one.retries.map(Value::Count));
     each(c::DEAD_LETTERS, |one| one.dead_letters.map(Value::Count));
     each(c::EXPIRED, |one| one.expired.map(Value::Count));
+    each(c::DUPLICATES, |one| one.duplicates.map(Value::Count));
+    each(c::FORGOTTEN_IDS, |one| one.forgotten_ids.map(Value::Count));
     each(c::SKIPPED, |one| one.skipped.map(Value::Count));
     each(c::STALLS, |one| one.stalls.map(Value::Count));
     each(c::TIMEOUTS, |one| one.timeouts.map(Value::Count));

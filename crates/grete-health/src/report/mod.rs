@@ -2,9 +2,12 @@
 //!
 //! - `frame`: encodes a report as length-prefixed JSON.
 //! - `pipe`: non-blocking pipe to the supervisor.
+//! - `process`, `process_reporter`: report of the whole process for `grete web`, and the thread that sends it.
 
 pub mod frame;
 pub(crate) mod pipe;
+pub mod process;
+pub(crate) mod process_reporter;
 
 use std::sync::Arc;
 use std::time::Duration;

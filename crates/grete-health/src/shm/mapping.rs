@@ -44,11 +44,14 @@ impl SharedMapping {
             return;
         }
         // The fields come first: a child that another thread forks in between has the pages and leaves them alone. If
-        // the kernel refuses madvise, all children are in that position.
+        // the kernel refuses madvise, or the system is not Linux, all children are in that position.
         self.owner_pid.store(std::process::id(), Ordering::Relaxed);
         self.is_exclusive.store(true, Ordering::Relaxed);
+        #[cfg(all(target_os = "linux", not(grete_portable)))]
         // SAFETY: the range is the mapping made by `new`, which exists until the drop.
-        unsafe { libc::madvise(self.at.as_ptr().cast(), self.bytes(), libc::MADV_DONTFORK) };
+        unsafe {
+            libc::madvise(self.at.as_ptr().cast(), self.bytes(), libc::MADV_DONTFORK)
+        };
     }
 
     /// Returns the words; `None`: this process does not have the pages.

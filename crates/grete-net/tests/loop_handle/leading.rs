@@ -6,8 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
-use grete_net::{CallerLoop, GateUse, WakeReason};
+use grete_net::{CallerLoop, GateUse};
 use grete_proto::time::MILLI;
+use grete_sys::WakeReason;
 
 use crate::NO_SLEEP_LIMIT;
 use crate::scripted_protocol::{RunningLoop, echo, frame};

@@ -112,9 +112,9 @@ impl Cluster {
         if let Some(link) = self.connections.get_mut(&name) {
             self.ready_connections += usize::from(!std::mem::replace(&mut link.ready, true));
             // A broker that has just started may know older features than the others.
-            let features = link.conn.versions().map(|versions| versions.transaction_version());
-            self.transaction_version =
-                features.filter(|found| found.0 >= self.transaction_version.0).unwrap_or(self.transaction_version);
+            let features = link.conn.versions().map(|versions| versions.features());
+            let newest = self.features.map_or(i64::MIN, |known| known.epoch);
+            self.features = features.filter(|found| found.epoch >= newest).or(self.features);
         }
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.setup.reset();

@@ -46,7 +46,7 @@ pub use config::ClusterConfig;
 pub use event::{ClusterAction, ClusterActions, ClusterEvent, ClusterLogEvent, MetadataError, RebootstrapCause};
 pub use metadata::{Broker, NO_EPOCH, NO_LEADER, NO_TOPIC_ID, PartitionMetadata, TopicMetadata};
 
-use crate::connection::{ApiVersions, ConnAction, ConnConfig, Connection, throttle};
+use crate::connection::{ApiVersions, ConnAction, ConnConfig, Connection, FinalizedFeatures, throttle};
 use crate::ids::{ConnId, NodeId, TopicPartition};
 use crate::request::{AddressFault, AuthenticationFailure, Channel, OutboundRequest};
 use crate::rng::Rng;
@@ -105,8 +105,8 @@ pub struct Cluster {
     seen_tokens: u64,
     /// Controller according to the last metadata response.
     controller: Option<NodeId>,
-    /// Newest epoch of the finalized features, and the level of `transaction.version` there.
-    transaction_version: (i64, i16),
+    /// Finalized features of the newest epoch; `None`: no connection has been ready yet.
+    features: Option<FinalizedFeatures>,
     timer: Option<Nanos>,
     dirty: bool,
     scratch: Vec<ConnAction>,
@@ -134,7 +134,7 @@ impl Cluster {
             conn_config: Arc::new(conn_config),
             connections: BTreeMap::new(),
             ready_connections: 0,
-            transaction_version: (i64::MIN, 0),
+            features: None,
             next_conn: 0,
             metadata: Metadata::default(),
             refresh: MetadataRefresh::new(&config),
@@ -339,7 +339,12 @@ impl Cluster {
 
     /// Returns the level of `transaction.version` that the cluster has finalized (KIP-890); 0: none, or not known yet.
     pub fn transaction_version(&self) -> i16 {
-        self.transaction_version.1
+        self.features.map_or(0, |features| features.transaction_version)
+    }
+
+    /// Returns the level of `group.version` that the cluster has finalized (KIP-848), 0: none; `None`: not known yet.
+    pub fn finalized_group_version(&self) -> Option<i16> {
+        self.features.map(|features| features.group_version)
     }
 
     /// Returns the number of ready connections.

@@ -7,13 +7,25 @@ use crate::request::RequestError;
 
 /// Feature that selects the protocol of transactions (KIP-890).
 const TRANSACTION_VERSION: &str = "transaction.version";
+/// Feature that allows the consumer protocol (KIP-848).
+const GROUP_VERSION: &str = "group.version";
+
+/// Features that a cluster has finalized. The highest epoch is the newest; levels are 0 if the feature is not finalized.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FinalizedFeatures {
+    /// Epoch of the features; -1: the broker does not know them.
+    pub epoch: i64,
+    /// Level of `transaction.version` (KIP-890).
+    pub transaction_version: i16,
+    /// Level of `group.version` (KIP-848).
+    pub group_version: i16,
+}
 
 /// Version ranges of a broker, and the features that its cluster has finalized.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApiVersions {
     ranges: Vec<(i16, i16, i16)>, // key, min, max; sorted by key
-    transaction_version: i16,
-    features_epoch: i64,
+    features: FinalizedFeatures,
 }
 
 impl ApiVersions {
@@ -23,18 +35,21 @@ impl ApiVersions {
             answer.api_keys.iter().map(|api| (api.api_key, api.min_version, api.max_version)).collect();
         ranges.sort_unstable();
         ranges.dedup_by_key(|range| range.0);
-        let transaction = answer.finalized_features.iter().find(|feature| feature.name == TRANSACTION_VERSION);
-        Self {
-            ranges,
-            transaction_version: transaction.map_or(0, |feature| feature.max_version_level),
-            features_epoch: answer.finalized_features_epoch,
-        }
+        let level = |name: &str| {
+            let feature = answer.finalized_features.iter().find(|feature| feature.name == name);
+            feature.map_or(0, |feature| feature.max_version_level)
+        };
+        let features = FinalizedFeatures {
+            epoch: answer.finalized_features_epoch,
+            transaction_version: level(TRANSACTION_VERSION),
+            group_version: level(GROUP_VERSION),
+        };
+        Self { ranges, features }
     }
 
-    /// Returns the finalized level of `transaction.version`, and the epoch of the features; the highest epoch is the
-    /// newest. -1: the broker does not know the features.
-    pub fn transaction_version(&self) -> (i64, i16) {
-        (self.features_epoch, self.transaction_version)
+    /// Returns the features that the broker knows to be finalized.
+    pub fn features(&self) -> FinalizedFeatures {
+        self.features
     }
 
     /// Returns the broker's lowest and highest version of an API; `None`: the broker does not support the API.

@@ -35,7 +35,7 @@ use grete_wire::frame::{Frame, encode_request, parse_response_header};
 use grete_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use grete_wire::{Reader, SegmentedBuf};
 
-pub use api_versions::ApiVersions;
+pub use api_versions::{ApiVersions, FinalizedFeatures};
 pub use close_reason::CloseReason;
 
 use crate::request::{Request, RequestError, Response, Token};

@@ -144,6 +144,14 @@ impl TopicMetadataView for Cluster {
         self.topic(topic).map(|meta| meta.id).filter(|id| *id != 0)
     }
 
+    fn topic_name(&self, id: u128) -> Option<Arc<str>> {
+        self.topic_by_id(id).map(|meta| Arc::clone(&meta.name))
+    }
+
+    fn group_version(&self) -> Option<i16> {
+        self.finalized_group_version()
+    }
+
     fn is_concealed(&self, topic: &str) -> bool {
         self.topic(topic).is_some_and(|meta| meta.error == ErrorCode::TOPIC_AUTHORIZATION_FAILED)
     }

@@ -208,6 +208,7 @@ impl Lane {
             ended.released += parcel.release_rows(rows);
             return;
         }
+        self.schedule.set_barrier(false);
         self.hand_out(&lease.shared, &batch);
         self.rows.add_in_flight(rows);
         self.offsets.advance(batch.next_offset);

@@ -23,6 +23,7 @@
 //! | `rows` | the path from fetched bytes to rows (`decode_queue`, `filter`), and from rows to units |
 //! | `queue` | order of ready units (`ready_queue`), timers (`timers`), limits of rates and jobs (`rate_limit`, `job_limit`) |
 //! | `offset_map` | marks beyond the committable offset, as metadata of a commit |
+//! | `dedup` | ids of records, by which duplicates are skipped |
 //! | `ids`, `route_config` | identifiers, and settings of a route |
 //!
 //! Not obvious:
@@ -37,6 +38,7 @@
 //! - A corrupt batch invalidates the *fetched* data and nothing else. Rows in slots and open offsets stay.
 
 mod complete;
+mod dedup;
 mod event_loop_monitor;
 mod ids;
 mod job;
@@ -64,6 +66,7 @@ mod transaction;
 
 use std::collections::BTreeMap;
 
+pub use dedup::{DedupPolicy, DuplicateFilter, IdSource};
 pub use event_loop_monitor::{EventLoopCheck, EventLoopMonitor};
 pub use ids::{ClientId, LaneId, UnitId};
 pub use job::staging::{StageError, StageResult};
@@ -75,7 +78,9 @@ pub use lease::{Lease, PrepareResult};
 pub use offset_map::{MAX_METADATA, OffsetMap};
 pub use offsets::job_outputs::UndeliveredOutput;
 pub use offsets::shared_tracker::{Fenced, MarkError};
-pub use outbox::{Committable, CorruptBatch, DrainedLane, LaneEvent, LaneEventKind, Outbox, TrialRequest};
+pub use outbox::{
+    Committable, CorruptBatch, DrainedLane, HistoryRequest, LaneEvent, LaneEventKind, Outbox, TrialRequest,
+};
 pub use queue::timers::PendingTimers;
 pub use retry::failure::{Decision, Failure, FailureHistory, FailureKind};
 pub use route_config::{Concurrency, OffsetPolicy, Pool, RatePolicy, RetryPolicy, RouteConfig};

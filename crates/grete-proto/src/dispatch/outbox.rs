@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use grete_wire::records::RecordError;
 
+use super::dedup::DuplicateFilter;
 use super::ids::LaneId;
 use super::route_config::RouteConfig;
 use crate::ids::{PartitionHandle, TopicPartition};
@@ -24,6 +25,8 @@ pub struct Outbox {
     pub lane_events: Vec<LaneEvent>,
     /// Staged records of jobs that end after a trial.
     pub trials: Vec<TrialRequest>,
+    /// Lanes that wait for the ids of records before their position.
+    pub histories: Vec<HistoryRequest>,
 }
 
 /// Records whose trial a suspended job waits for; see [`Dispatch::end_trial`](super::Dispatch::end_trial).
@@ -33,6 +36,23 @@ pub struct TrialRequest {
     pub job: u64,
     /// Copies of the job's records.
     pub outputs: Arc<StagedOutputs>,
+}
+
+/// History of a lane: records before its committed offset, whose ids count; to be read before the lane's first job.
+#[derive(Debug, Clone)]
+pub struct HistoryRequest {
+    /// Lane that waits.
+    pub lane: LaneId,
+    /// Topic and partition.
+    pub tp: TopicPartition,
+    /// Offset behind the last record to read.
+    pub before: i64,
+    /// Number of records that fit into the memory: earlier ones are not needed.
+    pub records: usize,
+    /// Age in milliseconds, as seen from the last record, beyond which records are not needed.
+    pub window_ms: i64,
+    /// Filter that learns the records, in the order of their offsets.
+    pub filter: Arc<DuplicateFilter>,
 }
 
 /// Event of a lane for the log.
@@ -76,6 +96,20 @@ pub enum LaneEventKind {
         marks: u64,
         /// Offset of the first open record.
         first: Option<i64>,
+    },
+    /// Records were skipped because their ids came before.
+    Duplicates {
+        /// Number of skipped records.
+        records: usize,
+        /// Offset of the first skipped record.
+        first: i64,
+        /// Offset of the last skipped record.
+        last: i64,
+    },
+    /// Ids were dropped before the end of their window, because the memory is full: their duplicates will pass.
+    IdsForgotten {
+        /// Number of ids.
+        ids: usize,
     },
     /// Records older than `max_age_ms` were skipped.
     Expired {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::dedup::DedupPolicy;
 use crate::time::{MILLI, Nanos, SECOND};
 
 /// Pool that runs a route's jobs.
@@ -124,6 +125,8 @@ pub struct RouteConfig {
     pub delay_ms: Option<i64>,
     /// Age in milliseconds beyond which records are skipped.
     pub max_age_ms: Option<i64>,
+    /// Records that are skipped because their id came before; `None`: none.
+    pub dedup: Option<Arc<DedupPolicy>>,
     /// Whether a job runs at the end of the partition.
     pub eof: bool,
     /// Interval of the tick jobs of an idle lane; `None`: no ticks.
@@ -159,6 +162,7 @@ impl Default for RouteConfig {
             rate_limit: None,
             delay_ms: None,
             max_age_ms: None,
+            dedup: None,
             eof: false,
             tick: None,
             hooks: true,

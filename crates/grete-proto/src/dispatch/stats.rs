@@ -1,6 +1,6 @@
 //! Counters of jobs and records per route, since the process started.
 //!
-//! Each record that leaves a lane is counted once, by its outcome: done, in a dead letter topic, expired or skipped.
+//! Each record that leaves a lane is counted once, by its outcome: done, in a dead letter topic, expired, a duplicate or skipped.
 
 use std::sync::Arc;
 
@@ -79,6 +79,10 @@ pub struct RouteStats {
     pub dead_letters: u64,
     /// Records skipped because they were too old.
     pub expired: u64,
+    /// Records skipped because their ids came before.
+    pub duplicates: u64,
+    /// Ids that were dropped before the end of their window, because the memory is full.
+    pub forgotten_ids: u64,
     /// Records skipped because they were marked under an earlier assignment of the partition. At most once, also
     /// records of a failed job that the handler may or may not have seen.
     pub skipped: u64,

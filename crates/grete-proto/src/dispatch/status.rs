@@ -182,7 +182,8 @@ impl Lane {
         }
         let (full, too_young) = (self.blocking_unmarked().is_some(), self.fetch.not_before());
         let by_user = self.schedule.is_paused();
-        let paused = by_user || full || too_young.is_some() || waits.is_some() || halted;
+        let paused =
+            by_user || full || too_young.is_some() || waits.is_some() || halted || self.fetch.is_awaiting_history();
         let state = match self.phase {
             Phase::Active | Phase::Finished if self.failure.is_some() => LaneState::Failed,
             Phase::Active | Phase::Finished if self.schedule.has_jobs() => LaneState::Running,

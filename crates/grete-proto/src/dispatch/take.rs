@@ -200,7 +200,7 @@ impl Dispatch {
             _ => false,
         };
         let filter = match decodes {
-            true => RowFilter::new(&policy, wall_ms, lane.offsets.recovered_marks()),
+            true => RowFilter::new(&policy, wall_ms, lane.offsets.recovered_marks(), lane.fetch.duplicates()),
             false => RowFilter::default(),
         };
         let lease = Lease {
@@ -289,23 +289,27 @@ impl Dispatch {
         {
             tally.expired += passed.expired.map_or(0, |(records, ..)| records as u64);
             tally.skipped += passed.already_done as u64;
+            tally.duplicates += passed.duplicates.map_or(0, |(records, ..)| records as u64);
+            tally.forgotten_ids += passed.forgotten_ids as u64;
             lane.stats.on_progress(now);
         }
-        if change.charged == 0 && passed.expired.is_none() {
+        let expired = passed.expired.map(|(records, first, last)| LaneEventKind::Expired { records, first, last });
+        let duplicates =
+            passed.duplicates.map(|(records, first, last)| LaneEventKind::Duplicates { records, first, last });
+        let forgotten = (passed.forgotten_ids > 0).then_some(LaneEventKind::IdsForgotten { ids: passed.forgotten_ids });
+        let kinds = expired.into_iter().chain(duplicates).chain(forgotten);
+        let events: Vec<LaneEvent> = kinds
+            .map(|kind| LaneEvent { lane: lease.lane, tp: tp.clone(), policy: Arc::clone(&lease.policy), kind })
+            .collect();
+        if change.charged == 0 && events.is_empty() {
             return;
         }
-        let expired = passed.expired.map(|(records, first, last)| LaneEvent {
-            lane: lease.lane,
-            tp: tp.clone(),
-            policy: Arc::clone(&lease.policy),
-            kind: LaneEventKind::Expired { records, first, last },
-        });
         if let Some(entry) = self.client_mut(client) {
             if change.charged > 0 {
                 entry.outbox.charged.push((slot, change.charged));
             }
-            entry.wake_pending |= expired.is_some();
-            entry.outbox.lane_events.extend(expired);
+            entry.wake_pending |= !events.is_empty();
+            entry.outbox.lane_events.extend(events);
         }
     }
 }

@@ -5,6 +5,19 @@ use std::sync::Arc;
 use super::assignor::Assignor;
 use crate::time::{MILLI, Nanos, SECOND};
 
+/// `group.protocol`: protocol of the membership.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GroupProtocol {
+    /// JoinGroup and SyncGroup: the leader of the group assigns.
+    #[default]
+    Classic,
+    /// ConsumerGroupHeartbeat (KIP-848): the coordinator assigns.
+    Consumer,
+    /// The consumer protocol if the cluster has finalized `group.version` 1 and the group allows it, else the classic
+    /// one.
+    Auto,
+}
+
 /// Settings of one group, with Kafka's names and defaults where Kafka has them.
 #[derive(Debug, Clone)]
 pub struct GroupConfig {
@@ -13,6 +26,11 @@ pub struct GroupConfig {
     /// `group.instance.id` (KIP-345): a process that returns under the same id within the session timeout gets its
     /// partitions back without a rebalance. On close, too, such a member keeps its place for the session timeout.
     pub instance_id: Option<Arc<str>>,
+    /// `group.protocol`.
+    pub protocol: GroupProtocol,
+    /// `group.remote.assignor`: assignor of the coordinator in the consumer protocol; `None`: the first one that the
+    /// brokers are configured with.
+    pub remote_assignor: Option<Arc<str>>,
     /// `session.timeout.ms`, in nanoseconds: time without heartbeats after which the coordinator removes a member. 45
     /// s.
     pub session_timeout: Nanos,
@@ -44,6 +62,8 @@ impl GroupConfig {
         Self {
             group_id: group_id.into(),
             instance_id: None,
+            protocol: GroupProtocol::Classic,
+            remote_assignor: None,
             session_timeout: 45 * SECOND,
             heartbeat_interval: 3 * SECOND,
             max_poll_interval: 300 * SECOND,
@@ -70,6 +90,9 @@ impl GroupConfig {
         }
         if self.assignors.is_empty() {
             return Err(GroupConfigError::NoAssignors);
+        }
+        if self.protocol == GroupProtocol::Consumer {
+            return Ok(()); // the coordinator names the interval
         }
         if self.heartbeat_interval == 0 || self.heartbeat_interval >= self.session_timeout {
             return Err(GroupConfigError::Heartbeat {

@@ -10,7 +10,7 @@ use super::context::{Context, Effect, GroupShared, TopicMetadataView};
 use super::coordinator::Coordinator;
 use super::event::{GroupAction, GroupEvent, GroupLogEvent, GroupStats, LostReason};
 use super::member::{Member, MemberGeneration, State};
-use super::offset_committer::{OffsetCommitter, StaleCommitCause};
+use super::offset_committer::OffsetCommitter;
 use super::offset_fetcher::OffsetFetcher;
 use super::reconciler::{Reconciler, Revocation};
 use crate::ids::TopicPartition;
@@ -59,7 +59,7 @@ impl ConsumerGroup {
         let (first, longest) = (config.retry_backoff, config.retry_backoff_max);
         Self {
             coordinator: Coordinator::new(first, longest),
-            member: Member::new(first, longest),
+            member: Member::new(&config),
             committer: OffsetCommitter::new(first, longest),
             offset_fetcher: OffsetFetcher::new(first, longest),
             reconciler: Reconciler::default(),
@@ -111,7 +111,7 @@ impl ConsumerGroup {
             }
             GroupEvent::TransactionDone { number, result } => {
                 if let Some(stamp) = self.committer.in_flight_member(number) {
-                    let standing = self.standing_of(stamp);
+                    let standing = self.member.stale_commit_cause(stamp);
                     let mut ctx = context!(self, now, out);
                     self.committer.on_transaction_done(&mut ctx, &self.reconciler, &result, standing);
                 }
@@ -202,26 +202,15 @@ impl ConsumerGroup {
             return;
         }
         let Some(stamp) = self.committer.in_flight_member(token) else { return };
-        let standing = self.standing_of(stamp);
+        let standing = self.member.stale_commit_cause(stamp);
         let mut ctx = context!(self, now, out);
         self.committer.on_reply(&mut ctx, &self.reconciler, &reply.result, standing);
-    }
-
-    /// Returns what a refused commit with this generation means.
-    fn standing_of(&self, stamp: &MemberGeneration) -> StaleCommitCause {
-        if stamp.generation < 0 {
-            StaleCommitCause::Standalone
-        } else if self.member.is_evicted_by(stamp) || !self.member.is_active() {
-            StaleCommitCause::Evicted
-        } else {
-            StaleCommitCause::Rejoining
-        }
     }
 
     /// Makes every state machine do what is due.
     fn advance(&mut self, now: Nanos, view: &dyn TopicMetadataView, out: &mut Vec<GroupAction>) {
         while let Some(revocation) = self.reconciler.take_expired(now) {
-            self.on_revoked(revocation, true, out);
+            self.on_revoked(now, revocation, true, out);
         }
         // Without coordinator or generation no request would show whether the ACL is back.
         let unable = self.coordinator.current().is_none() || self.commit_generation().is_none();
@@ -234,7 +223,7 @@ impl ConsumerGroup {
             if self.reconciler.revoking_partitions(epoch).iter().any(|tp| self.committer.contains(tp)) {
                 self.acked_revocations.push(epoch);
             } else if let Some(revocation) = self.reconciler.acknowledge(epoch) {
-                self.on_revoked(revocation, false, out);
+                self.on_revoked(now, revocation, false, out);
             }
         }
         self.advance_member(now, view, out);
@@ -251,44 +240,81 @@ impl ConsumerGroup {
         self.committer.check_topic_ids(view);
         self.committer.fail_revoked_and_expired(&mut ctx, &self.reconciler);
         self.committer.tick(&mut ctx, stamp);
-        self.offset_fetcher.tick(&mut ctx);
+        let fetch_stamp = self.member.offset_fetch_stamp();
+        self.offset_fetcher.tick(&mut ctx, fetch_stamp);
     }
 
     fn advance_member(&mut self, now: Nanos, view: &dyn TopicMetadataView, out: &mut Vec<GroupAction>) {
         if self.leave_deadline.is_some() {
             return;
         }
-        match self.member.state() {
+        match self.member {
+            Member::Classic(_) => self.advance_classic_member(now, view, out),
+            Member::Consumer(_) => self.advance_to_target(now, view, out),
+        }
+    }
+
+    fn advance_classic_member(&mut self, now: Nanos, view: &dyn TopicMetadataView, out: &mut Vec<GroupAction>) {
+        let Member::Classic(member) = &self.member else { return };
+        match member.state() {
             State::Rebalancing => {
                 if !self.revocation_started {
                     self.revocation_started = true;
-                    let topics = self.member.topics().clone();
+                    let topics = member.topics().clone();
                     let cooperative = assignor::is_cooperative(&self.shared.config.assignors);
                     let revoke_by = self.new_revocation_deadline(now);
                     self.revoke(revoke_by, out, |tp| cooperative && topics.contains(&tp.topic));
                 }
-                if self.reconciler.is_idle() && self.member.start_join(now) {
+                let Member::Classic(member) = &mut self.member else { return };
+                if self.reconciler.is_idle() && member.start_join(now) {
                     self.must_rejoin = false;
                     self.revocation_started = false;
                 }
             }
             State::Stable => {
-                let reason = if self.member.is_subscription_outdated() {
+                let reason = if member.is_subscription_outdated() {
                     "the subscription changed".to_owned()
-                } else if let Some(topic) = self.member.outdated_topic(view) {
+                } else if let Some(topic) = member.outdated_topic(view) {
                     format!("the partitions of {topic} changed")
-                } else if self.member.has_orphaned_partitions(now) {
+                } else if member.has_orphaned_partitions(now) {
                     "partitions have no owner".to_owned()
                 } else if self.must_rejoin && self.reconciler.is_idle() {
                     "partitions were revoked".to_owned()
                 } else {
                     return;
                 };
-                self.member.rejoin(&mut context!(self, now, out), &reason);
+                let Member::Classic(member) = &mut self.member else { return };
+                member.rejoin(&mut context!(self, now, out), &reason);
                 // Run again, so that the member prepares its join.
-                self.advance_member(now, view, out);
+                self.advance_classic_member(now, view, out);
             }
             _ => {}
+        }
+    }
+
+    /// Moves the owned partitions toward the coordinator's target (KIP-848). New partitions need not wait for the
+    /// revocation of others: the target has only partitions that no other member owns.
+    fn advance_to_target(&mut self, now: Nanos, view: &dyn TopicMetadataView, out: &mut Vec<GroupAction>) {
+        let Member::Consumer(member) = &mut self.member else { return };
+        let Some(step) = member.target_step(view) else { return };
+        let (generation, leaving) = (member.generation(), member.leaving_partitions(&step));
+        if step.is_new {
+            self.rebalances += 1;
+            let tps = step.target.keys().cloned().collect();
+            out.push(GroupAction::LogEvent(GroupLogEvent::Assigned { generation, tps }));
+        }
+        if step.refresh_metadata {
+            out.push(GroupAction::RefreshMetadata);
+        }
+        self.revoke(self.new_revocation_deadline(now), out, |tp| !leaving.contains(tp));
+        let target: Vec<TopicPartition> = step.target.keys().cloned().collect();
+        let assigned = self.reconciler.assign(&target);
+        if let Member::Consumer(member) = &mut self.member {
+            member.on_step(assigned.as_ref().map_or(&[], |(tps, _)| tps), &step);
+        }
+        if let Some((tps, epoch)) = assigned {
+            self.offset_fetcher.fetch(&tps, epoch);
+            out.push(GroupAction::Assign { tps, epoch });
         }
     }
 
@@ -331,12 +357,15 @@ impl ConsumerGroup {
         }
     }
 
-    fn on_revoked(&mut self, revocation: Revocation, expired: bool, out: &mut Vec<GroupAction>) {
+    fn on_revoked(&mut self, now: Nanos, revocation: Revocation, expired: bool, out: &mut Vec<GroupAction>) {
         let Revocation { epoch, tps, .. } = revocation;
         if expired {
             out.push(GroupAction::RevocationExpired { tps: tps.clone(), epoch });
         }
         out.push(GroupAction::LogEvent(GroupLogEvent::Revoked { tps, expired }));
+        if let Member::Consumer(member) = &mut self.member {
+            member.on_released(now, &self.reconciler);
+        }
     }
 
     /// Applies all effects, including those that they cause: a fenced member must lose everything before it continues.
@@ -368,10 +397,7 @@ impl ConsumerGroup {
                 self.member.on_instance_fenced(&mut context!(self, now, out), "OffsetCommit");
             }
             Effect::CommitDuringRebalance => {
-                if self.member.state() == State::Stable {
-                    let reason = "a commit found the group rebalancing";
-                    self.member.rejoin(&mut context!(self, now, out), reason);
-                }
+                self.member.on_commit_refused(&mut context!(self, now, out));
             }
             Effect::Left => {
                 self.on_partitions_lost(LostReason::Fatal, out);
@@ -406,7 +432,7 @@ impl ConsumerGroup {
         let revoke_by = self.new_revocation_deadline(now);
         self.revoke(revoke_by, out, |tp| target.contains(tp));
         // Compares with the claim, not with the partitions being revoked: a claimed partition may have been lost since.
-        self.must_rejoin = !self.member.claimed().is_subset(&target);
+        self.must_rejoin = matches!(&self.member, Member::Classic(member) if !member.claimed().is_subset(&target));
         let target: Vec<TopicPartition> = target.into_iter().collect();
         if let Some((tps, epoch)) = self.reconciler.assign(&target) {
             self.offset_fetcher.fetch(&tps, epoch);
@@ -454,7 +480,11 @@ impl ConsumerGroup {
             State::Joining => "joining",
             State::Electing => "assigning",
             State::Syncing => "syncing",
-            State::Stable => "stable",
+            State::Stable => match &self.member {
+                Member::Consumer(member) if !member.is_reconciled() && self.reconciler.is_idle() => "assigning",
+                Member::Consumer(_) if !self.reconciler.is_idle() => "revoking",
+                _ => "stable",
+            },
             State::Leaving => "leaving",
             State::Left => "left",
             State::Fatal => "failed",
@@ -465,18 +495,24 @@ impl ConsumerGroup {
     /// another join. In standalone use (`assign`) the group is always ready.
     pub fn is_ready(&self) -> bool {
         match self.member.state() {
-            State::Stable => self.reconciler.is_idle() && !self.must_rejoin && self.leave_deadline.is_none(),
+            State::Stable => {
+                let reconciled = match &self.member {
+                    Member::Classic(_) => !self.must_rejoin,
+                    Member::Consumer(member) => member.is_reconciled(),
+                };
+                reconciled && self.reconciler.is_idle() && self.leave_deadline.is_none()
+            }
             State::Unjoined => self.standalone,
             _ => false,
         }
     }
 
-    /// Returns the generation id of the group; -1 outside the group.
+    /// Returns the generation id of the group, or the member epoch (KIP-848); -1 outside the group.
     pub fn generation(&self) -> i32 {
         self.member.generation()
     }
 
-    /// Returns the member id from the coordinator; empty outside the group.
+    /// Returns the member id; empty outside the group, or while the coordinator has not given one.
     pub fn member_id(&self) -> &str {
         self.member.member_id()
     }

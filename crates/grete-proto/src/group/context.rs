@@ -1,6 +1,7 @@
 //! State that the state machines of a group share while one event is handled.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use grete_wire::ErrorCode;
 
@@ -19,6 +20,13 @@ pub trait TopicMetadataView {
 
     /// Returns the current id of the topic; `None` if it is unknown, or if brokers do not support topic ids.
     fn topic_id(&self, topic: &str) -> Option<u128>;
+
+    /// Returns the current name of the topic with this id; `None`: the metadata does not have the id.
+    fn topic_name(&self, id: u128) -> Option<Arc<str>>;
+
+    /// Returns the level of the feature `group.version` that the cluster has finalized; 0: none. `None`: no broker has
+    /// been asked yet.
+    fn group_version(&self) -> Option<i16>;
 
     /// Returns whether the brokers do not say whether the topic exists, because the client has no Describe on it.
     fn is_concealed(&self, topic: &str) -> bool;
@@ -50,7 +58,8 @@ pub(super) enum Effect {
     CommitFenced(ErrorCode),
     /// A commit was refused because another member has joined under the same `group.instance.id`.
     CommitInstanceFenced,
-    /// A commit was refused because a rebalance is in progress.
+    /// A commit or a lookup of offsets was refused because a rebalance is in progress, or because the member epoch is
+    /// old.
     CommitDuringRebalance,
     Left,
     Fatal(GroupError),

@@ -28,6 +28,28 @@ pub enum GroupError {
         /// Elected assignor.
         elected: String,
     },
+    /// The brokers do not offer the assignor of the consumer protocol.
+    #[error(
+        "group {group}: the brokers do not offer group.remote.assignor={assignor:?}: set one of \
+         group.consumer.assignors, or leave it out ({reason})"
+    )]
+    UnsupportedAssignor {
+        /// `group.id`.
+        group: Arc<str>,
+        /// `group.remote.assignor`.
+        assignor: String,
+        /// Message of the broker.
+        reason: String,
+    },
+    /// The group exists, with another protocol.
+    #[error(
+        "group {group} is not a consumer group, and the brokers do not convert it \
+         (group.consumer.migration.policy): set group.protocol=classic or auto, or stop its other members first"
+    )]
+    NotAConsumerGroup {
+        /// `group.id`.
+        group: Arc<str>,
+    },
     /// The broker does not allow the session timeout.
     #[error(
         "group {group}: the broker refuses session.timeout.ms={session_ms}: keep it between the broker's \

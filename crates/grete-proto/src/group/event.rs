@@ -265,14 +265,19 @@ pub enum GroupLogEvent {
     },
     /// The coordinator accepted the member.
     Joined {
-        /// Generation id of the group.
+        /// Generation id of the group, or member epoch.
         generation: i32,
         /// Whether this member is the group leader.
         leader: bool,
         /// Member id from the coordinator.
         member_id: String,
-        /// Elected assignor.
+        /// Elected assignor, or `consumer protocol` (KIP-848).
         protocol: &'static str,
+    },
+    /// With `group.protocol=auto`: the member uses the classic protocol.
+    ClassicProtocol {
+        /// Reason against the consumer protocol.
+        reason: String,
     },
     /// The member has its assignment of a new generation.
     Assigned {

@@ -3,15 +3,14 @@
 //! | module | responsibility |
 //! |---|---|
 //! | `coordinator` | finds the broker that coordinates the group, and drops it when it fails |
-//! | `member` | the classic protocol: member id, generation, heartbeats |
+//! | `member` | the classic protocol, and the consumer protocol (KIP-848): member id, generation or epoch, heartbeats |
 //! | [`assignor`] | pure functions that the group leader runs |
 //! | `reconciler` | owned partitions, two-phase revocation, assignment epochs |
 //! | `offset_committer` | offsets to store at the coordinator |
 //! | `offset_fetcher` | committed offsets to read from the coordinator |
 //! | [`ConsumerGroup`] | the interaction of these |
 //!
-//! Reconciler, committer and fetcher know nothing of JoinGroup, so that a member of the KIP-848 protocol can replace
-//! the classic one. Every request has a token, which its state machine remembers for as long as it needs the response.
+//! Reconciler, committer and fetcher know nothing of JoinGroup, so that both protocols share them. Every request has a token, which its state machine remembers for as long as it needs the response.
 //! An event that makes the response obsolete (a new generation, another coordinator, fencing) clears the token.
 //!
 //! **Revocation.** The group emits [`GroupAction::Revoke`], the application finishes and commits, and
@@ -36,7 +35,7 @@ mod reconciler;
 pub(crate) mod tests;
 
 pub use assignor::Assignor;
-pub use config::{GroupConfig, GroupConfigError};
+pub use config::{GroupConfig, GroupConfigError, GroupProtocol};
 pub use consumer_group::ConsumerGroup;
 pub use context::TopicMetadataView;
 pub use error::{CommitError, GroupError};

@@ -17,7 +17,7 @@ use grete_wire::messages::{
 use super::context::{Context, CoordinatorRef, Effect, ErrorClass, TopicMetadataView};
 use super::error::{CommitError, GroupError};
 use super::event::{CommitOffset, CommitOutcome, GroupAction, GroupLogEvent, TransactionResult};
-use super::member::MemberGeneration;
+use super::member::{MemberGeneration, StaleCommitCause};
 use super::reconciler::Reconciler;
 use crate::backoff::Backoff;
 use crate::ids::TopicPartition;
@@ -48,17 +48,6 @@ struct InFlight {
 struct CommitWaiter {
     remaining: usize,
     results: Vec<CommitOutcome>,
-}
-
-/// Meaning of a commit that was refused for its generation or member id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StaleCommitCause {
-    /// The group was not joined, and it has members: only members may commit.
-    Standalone,
-    /// The commit carried the member's current generation, so the member was removed from the group.
-    Evicted,
-    /// A join is in progress: retry with its generation.
-    Rejoining,
 }
 
 /// Commits of a group.
@@ -479,9 +468,15 @@ fn partition_outcome(
             ctx.push_effect(Effect::CommitDuringRebalance);
             None
         }
-        ErrorClass::Error(code @ (ErrorCode::ILLEGAL_GENERATION | ErrorCode::UNKNOWN_MEMBER_ID)) => match standing {
+        ErrorClass::Error(
+            code @ (ErrorCode::ILLEGAL_GENERATION | ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::STALE_MEMBER_EPOCH),
+        ) => match standing {
             StaleCommitCause::Standalone => Some(Err(CommitError::HasMembers(code))),
-            StaleCommitCause::Evicted => {
+            StaleCommitCause::EpochBehind if code != ErrorCode::UNKNOWN_MEMBER_ID => {
+                ctx.push_effect(Effect::CommitDuringRebalance);
+                None
+            }
+            StaleCommitCause::Evicted | StaleCommitCause::EpochBehind => {
                 ctx.push_effect(Effect::CommitFenced(code));
                 Some(Err(CommitError::Fenced(code)))
             }
@@ -489,7 +484,7 @@ fn partition_outcome(
         },
         ErrorClass::Error(code @ ErrorCode::FENCED_INSTANCE_ID) => match standing {
             StaleCommitCause::Standalone => Some(Err(CommitError::Fenced(code))),
-            StaleCommitCause::Evicted => {
+            StaleCommitCause::Evicted | StaleCommitCause::EpochBehind => {
                 ctx.push_effect(Effect::CommitInstanceFenced);
                 Some(Err(CommitError::Fenced(code)))
             }

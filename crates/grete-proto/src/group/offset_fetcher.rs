@@ -12,6 +12,7 @@ use grete_wire::messages::{
 use super::context::{Context, CoordinatorRef, Effect, ErrorClass};
 use super::error::GroupError;
 use super::event::{GroupAction, GroupLogEvent};
+use super::member::MemberGeneration;
 use crate::backoff::Backoff;
 use crate::ids::TopicPartition;
 use crate::request::{Channel, Request, RequestError, Response, Target};
@@ -22,6 +23,8 @@ use crate::time::Nanos;
 struct InFlight {
     token: u32,
     coordinator: CoordinatorRef,
+    /// Member that the coordinator checks.
+    member: Option<MemberGeneration>,
     /// Requested partitions with their epochs. A partition that was lost and assigned again may have a newer commit by
     /// now.
     requested: BTreeMap<TopicPartition, u32>,
@@ -71,7 +74,8 @@ impl OffsetFetcher {
         (coordinator_known && self.in_flight.is_none() && !self.pending.is_empty()).then_some(self.retry_at)
     }
 
-    pub fn tick(&mut self, ctx: &mut Context<'_>) {
+    /// Sends the lookup that is due. `member`: id and epoch that the coordinator checks (KIP-848).
+    pub fn tick(&mut self, ctx: &mut Context<'_>, member: Option<MemberGeneration>) {
         let Some(located) = ctx.coordinator else { return };
         if self.in_flight.is_some() || self.pending.is_empty() || ctx.now < self.retry_at {
             return;
@@ -90,14 +94,15 @@ impl OffsetFetcher {
         let group = OffsetFetchRequestGroup {
             group_id: Cow::Owned(ctx.config().group_id.to_string()),
             topics: Some(topics),
-            ..OffsetFetchRequestGroup::default()
+            member_id: member.as_ref().map(|member| Cow::Owned(member.member_id.clone())),
+            member_epoch: member.as_ref().map_or(-1, |member| member.generation),
         };
         // An offset that an open transaction may still move is not a position (KIP-447).
         let request = OffsetFetchRequest { groups: vec![group], require_stable: true, ..OffsetFetchRequest::default() };
         let timeout = ctx.config().request_timeout;
         let request = Request::OffsetFetch(request);
         let token = ctx.send(Target::Node(located.node), Channel::Control, request, timeout);
-        self.in_flight = Some(InFlight { token, coordinator: located, requested: self.pending.clone() });
+        self.in_flight = Some(InFlight { token, coordinator: located, member, requested: self.pending.clone() });
     }
 
     /// Handles a reply. Returns whether the token belongs to a lookup.
@@ -146,6 +151,13 @@ impl OffsetFetcher {
             ErrorClass::Error(ErrorCode::GROUP_AUTHORIZATION_FAILED) => {
                 ctx.on_unauthorized();
                 return Some(ErrorCode::GROUP_AUTHORIZATION_FAILED.to_string());
+            }
+            // The next heartbeat brings the epoch; it also says whether the member was removed.
+            ErrorClass::Error(code @ (ErrorCode::STALE_MEMBER_EPOCH | ErrorCode::UNKNOWN_MEMBER_ID)) => {
+                if flight.member.is_some() {
+                    ctx.push_effect(Effect::CommitDuringRebalance);
+                }
+                return Some(code.to_string());
             }
             ErrorClass::Error(_) | ErrorClass::Retry => return Some(ErrorCode(group.error_code).to_string()),
         }

@@ -142,7 +142,9 @@ impl<'py> PySource<'_, 'py> {
             }
             Kind::Map(item) => {
                 let Ok(dict) = value.cast::<PyDict>() else { return Ok(false) };
-                for (key, inner) in dict.iter() {
+                // A copy: looking at a value may run code of its class, which may change the dict.
+                for pair in dict.items() {
+                    let (key, inner): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
                     if !key.is_instance_of::<PyString>() || !self.fits(&inner, *item, depth + 1)? {
                         return Ok(false);
                     }

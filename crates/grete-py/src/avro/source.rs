@@ -3,6 +3,7 @@
 use grete_avro::{EncodeError, Kind, Logical, NodeId, Schema, Source};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyIterator, PyList, PyMapping, PyMemoryView, PyString,
     PyTuple,
@@ -228,7 +229,8 @@ impl<'py> Source for PySource<'_, 'py> {
     }
     fn entries(&mut self, value: &Bound<'py, PyAny>) -> Result<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>, AvroError> {
         if let Ok(dict) = value.cast::<PyDict>() {
-            return Ok(dict.iter().collect());
+            // Without a GIL, another thread may change the dict: locked, it stays as it is.
+            return Ok(with_critical_section(dict.as_any(), || dict.iter().collect()));
         }
         let Ok(mapping) = value.cast::<PyMapping>() else { return misfit(value, "dict") };
         Ok(mapping.items()?.iter().map(|pair| pair.extract()).collect::<PyResult<Vec<_>>>()?)

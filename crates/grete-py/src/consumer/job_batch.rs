@@ -10,6 +10,7 @@ use grete_wire::records::Columns;
 use pyo3::exceptions::{PyException, PyGeneratorExit, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use crate::errors;
@@ -145,13 +146,16 @@ impl JobBatch {
         }
         let payload =
             self.decode(self.decoder(py)?, row).map_err(|cause| self.decode_error(py, row, cause, message))?;
-        // Another thread may have decoded the row meanwhile: all threads get the object that was stored first.
-        let there = places.get_item(place)?;
-        if !there.is(absent) {
-            return Ok(there);
-        }
-        places.set_item(place, &payload)?;
-        Ok(payload)
+        // Another thread may have decoded the row meanwhile: all threads get the object that was stored first. Without
+        // a GIL, the list is locked between the look and the store.
+        with_critical_section(places.as_any(), || {
+            let there = places.get_item(place)?;
+            if !there.is(absent) {
+                return Ok(there);
+            }
+            places.set_item(place, &payload)?;
+            Ok(payload)
+        })
     }
 
     /// Makes the `DecodeError` of a row. An exception that is no `Exception` (an interrupt, an exit) is returned
@@ -205,7 +209,8 @@ impl Default for Cursor {
     }
 }
 
-// The GIL orders all accesses; the fields are atomics only because frozen classes are shared.
+// Iterations of one thread order all accesses. Threads that iterate over the same messages at once overwrite each
+// other's row, with and without a GIL: the error of one of them may then be put down to a row of the other one.
 impl Cursor {
     pub(crate) fn restart(&self) {
         self.cause.store(0, Ordering::Relaxed);

@@ -10,6 +10,7 @@ use grete_proto::dispatch::ColumnPool;
 use grete_wire::records::Columns;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{
     PyBool, PyBytes, PyCapsule, PyDict, PyList, PyMemoryView, PySlice, PySliceMethods, PyString, PyTuple, PyType,
 };
@@ -315,8 +316,8 @@ impl Emptiness {
 }
 
 /// Iterates over `Messages`.
-// Frozen: borrowing the iterator anew for each row would cost as much as the rest of a step. The GIL orders all
-// accesses.
+// Frozen: borrowing the iterator anew for each row would cost as much as the rest of a step. The GIL, or the critical
+// section of the iterator where there is no GIL, orders all steps.
 #[pyclass(frozen, module = "grete._native")]
 pub(crate) struct MessagesIterator {
     messages: Py<Messages>,
@@ -349,7 +350,19 @@ impl MessagesIterator {
         slf
     }
 
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Message>>> {
+    fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, Message>>> {
+        with_critical_section(slf.as_any(), || slf.get().step(slf.py()))
+    }
+
+    fn __length_hint__(&self) -> usize {
+        self.end.saturating_sub(self.next.load(Ordering::Relaxed)) as usize
+    }
+}
+
+impl MessagesIterator {
+    /// Returns the next message. One thread at a time: otherwise two threads could find the same message unused, and
+    /// both hand it out.
+    fn step<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Message>>> {
         let messages = self.messages.bind(py);
         let cursor = &messages.get().job_batch().cursor;
         let row = self.next.load(Ordering::Relaxed);
@@ -367,14 +380,9 @@ impl MessagesIterator {
             return Message::reuse_or_new(message.bind(py), row).map(Some);
         }
         let message = Message::new(messages, row)?;
-        // No other thread can have set it, because the GIL was held all the time. Otherwise the message is only not
-        // reused.
+        // No other thread can have set it: one thread at a time is here. Otherwise the message is only not reused.
         let _ = reusable_message.set(message.clone().unbind());
         Ok(Some(message))
-    }
-
-    fn __length_hint__(&self) -> usize {
-        self.end.saturating_sub(self.next.load(Ordering::Relaxed)) as usize
     }
 }
 
@@ -383,7 +391,7 @@ impl Drop for MessagesIterator {
         let (next, over) = (*self.next.get_mut(), *self.over.get_mut());
         let started = next > self.messages.get().rows().start;
         if started && !over {
-            // A frozen class is readable without the GIL; the thread that drops the last reference holds the GIL.
+            // A frozen class is readable without the GIL; the thread that drops the last reference is attached.
             Python::try_attach(|py| self.messages.get().job_batch().cursor.on_iterator_dropped(py, next - 1));
         }
     }

@@ -12,6 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::convert::{nanos, parse_timeout};
 use crate::dispatch::decision::Decision;
+use crate::dispatch::history::History;
 use crate::dispatch::job::Job;
 use crate::errors;
 use crate::event::EventChannel;
@@ -262,7 +263,7 @@ impl Dispatcher {
         py.detach(|| dispatcher.resume(token)).map_err(errors::client)
     }
 
-    /// Returns running totals: jobs, records, failures, dead_letters, expired, stalled.
+    /// Returns running totals: jobs, records, failures, dead_letters, expired, duplicates, stalled.
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counts = self.get()?.counts();
         let fields = PyDict::new(py);
@@ -271,8 +272,24 @@ impl Dispatcher {
         fields.set_item("failures", counts.failures)?;
         fields.set_item("dead_letters", counts.dead_letters)?;
         fields.set_item("expired", counts.expired)?;
+        fields.set_item("duplicates", counts.duplicates)?;
         fields.set_item("stalled", counts.stalled)?;
         Ok(fields)
+    }
+
+    /// Waits for records before committed offsets that deduplication has to read again, for `timeout` seconds (None: no
+    /// limit), and takes them; None: `close_histories` was called.
+    #[pyo3(signature = (timeout=None))]
+    fn next_histories(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Vec<History>>> {
+        let (dispatcher, timeout) = (self.get()?, parse_timeout(timeout)?);
+        let found = py.detach(|| dispatcher.next_histories(timeout));
+        Ok(found.map(|found| found.into_iter().map(History::new).collect()))
+    }
+
+    /// Ends `next_histories`.
+    fn close_histories(&self) -> PyResult<()> {
+        self.get()?.close_histories();
+        Ok(())
     }
 
     /// Stops handing out consume jobs.

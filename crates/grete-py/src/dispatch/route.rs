@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use grete_client::{Concurrency, OffsetPolicy, Pool, RatePolicy, RetryPolicy, RouteConfig};
+use grete_client::{Concurrency, DedupPolicy, IdSource, OffsetPolicy, Pool, RatePolicy, RetryPolicy, RouteConfig};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -27,7 +27,7 @@ impl Route {
     #[pyo3(signature = (
         *, id, name, topics, pool="threads", concurrency="partition", key_slots=0, shares=1, max_concurrency=None, max_messages=None, max_bytes=None,
         max_wait=0.0, max_in_flight=None, offsets="auto", max_unmarked=None, offset_map=false, attempts=Some(5),
-        backoff=(0.2, 30.0), jitter=0.2, dead_letter=false, priority=0, rate_limit=None, delay=None, max_age=None, eof=false,
+        backoff=(0.2, 30.0), jitter=0.2, dead_letter=false, priority=0, rate_limit=None, delay=None, max_age=None, dedup=None, eof=false,
         tick=None, stall_after=None, handler_timeout=None
     ))]
     #[allow(clippy::too_many_arguments)]
@@ -56,6 +56,7 @@ impl Route {
         rate_limit: Option<(u32, f64)>,
         delay: Option<f64>,
         max_age: Option<f64>,
+        dedup: Option<(String, String, f64, usize)>,
         eof: bool,
         tick: Option<f64>,
         stall_after: Option<f64>,
@@ -127,6 +128,7 @@ impl Route {
             rate_limit,
             delay_ms: milliseconds("delay", delay)?,
             max_age_ms: milliseconds("max_age", max_age)?,
+            dedup: dedup.map(parse_dedup).transpose()?.map(Arc::new),
             eof,
             tick: optional_nanos("tick", tick)?,
             hooks: true,
@@ -157,6 +159,18 @@ impl Route {
     fn __repr__(&self) -> String {
         format!("<Route {} {} of {}>", self.route.policy.route, self.route.policy.name, self.route.topics.join(", "))
     }
+}
+
+/// Parses ("header", "key" or "field", its name, the window in seconds, bytes of memory).
+fn parse_dedup((kind, name, window, max_bytes): (String, String, f64, usize)) -> PyResult<DedupPolicy> {
+    let id = match kind.as_str() {
+        "header" => IdSource::Header(name),
+        "key" => IdSource::Key,
+        "field" => IdSource::Field(name),
+        other => return Err(PyValueError::new_err(format!("dedup is by header, key or field, not {other:?}"))),
+    };
+    let window_ms = milliseconds("dedup_window", Some(window))?.unwrap_or(i64::MAX);
+    Ok(DedupPolicy { id, window_ms, max_bytes })
 }
 
 fn parse_choice<T: Copy>(setting: &str, given: &str, known: &[(&str, T)]) -> PyResult<T> {

@@ -15,7 +15,7 @@ use crate::event::EventChannel;
 pub(crate) fn install_bool_slot(py: Python<'_>) {
     let class = EventChannel::type_object_raw(py);
     // SAFETY: the class lives as long as the process. A class made at run time holds its table of number slots within
-    // itself. The GIL is held, and the class has no instances yet.
+    // itself. No other thread has the class yet: the module is being made.
     unsafe {
         let slots = (*class).tp_as_number;
         if !slots.is_null() {
@@ -26,7 +26,8 @@ pub(crate) fn install_bool_slot(py: Python<'_>) {
 
 /// Same as `EventChannel.__bool__`, which remains for callers that use it by name.
 unsafe extern "C" fn event_channel_bool(object: *mut ffi::PyObject) -> c_int {
-    // SAFETY: the interpreter calls the slot with the GIL held and an instance of the class, which has no subclasses.
+    // SAFETY: the interpreter calls the slot in an attached thread with an instance of the class, which has no
+    // subclasses.
     let (py, object) = unsafe { (Python::assume_attached(), object) };
     // SAFETY: same as above; the object is alive during the call.
     let event = unsafe { Borrowed::from_ptr(py, object) };

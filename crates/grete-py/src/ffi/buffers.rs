@@ -8,6 +8,7 @@ use grete_arrow::{ArrowArray, ArrowArrayStream, ArrowSchema, ColumnLayouts, Impo
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyCapsule, PyTuple};
 
 /// Fills `view` with a read-only, one-dimensional buffer of i64 (`"q"`) that `owner` keeps alive.
@@ -85,21 +86,22 @@ pub(crate) fn import_array(capsules: &Bound<'_, PyAny>) -> PyResult<ImportedArra
         object.cast::<PyCapsule>().ok().and_then(|capsule| capsule.pointer_checked(Some(name)).ok())
     };
     let (schema, array) = (pointer(schema, SCHEMA).ok_or_else(wrong)?, pointer(array, ARRAY).ok_or_else(wrong)?);
-    // SAFETY: by the PyCapsule interface, capsules of these names hold structs of one export. The GIL is held, so no
-    // other thread takes the structs meanwhile.
-    unsafe {
+    // SAFETY: by the PyCapsule interface, capsules of these names hold structs of one export. The GIL, or the critical
+    // section where there is none, keeps other calls of this function from taking the structs meanwhile.
+    with_critical_section(capsules, || unsafe {
         let schema = ArrowSchema::take(schema.as_ptr().cast());
         let array = ArrowArray::take(array.as_ptr().cast());
         Ok(ImportedArray::new(array, schema))
-    }
+    })
 }
 
 /// Moves the stream that `__arrow_c_stream__` returned out of its capsule.
 pub(crate) fn import_stream(capsule: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStream> {
     let pointer = capsule.cast::<PyCapsule>().ok().and_then(|capsule| capsule.pointer_checked(Some(STREAM)).ok());
     let wrong = || PyTypeError::new_err("__arrow_c_stream__ must return a capsule 'arrow_array_stream'");
+    let pointer = pointer.ok_or_else(wrong)?;
     // SAFETY: same as in `import_array`.
-    Ok(unsafe { ArrowArrayStream::take(pointer.ok_or_else(wrong)?.as_ptr().cast()) })
+    Ok(with_critical_section(capsule, || unsafe { ArrowArrayStream::take(pointer.as_ptr().cast()) }))
 }
 
 /// Contiguous bytes that an object lends through the buffer protocol.
@@ -121,6 +123,8 @@ impl Contiguous {
     }
 
     /// Returns the bytes in their present state. Read them with the GIL held: without it, their owner may change them.
+    /// On a free-threaded Python, the owner's other threads may do so at any time, as with every buffer. Then the copy
+    /// that is made of the bytes is a mixture, and its length stays right, because a lent buffer is not resized.
     pub(crate) fn bytes(&self) -> &[u8] {
         if self.view.buf.is_null() || self.view.len <= 0 {
             return &[];
@@ -132,8 +136,8 @@ impl Contiguous {
 
 impl Drop for Contiguous {
     fn drop(&mut self) {
-        // SAFETY: filled in `from_object`; a value that is not `Send` is dropped on the thread that made it, with the
-        // GIL held.
+        // SAFETY: filled in `from_object`; a value that is not `Send` is dropped on the thread that made it, which is
+        // attached.
         unsafe { ffi::PyBuffer_Release(&raw mut *self.view) }
     }
 }

@@ -101,9 +101,13 @@ pub(crate) fn is_awaitable(object: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Returns whether `object` is the only reference to its object.
+///
+/// If so, no other thread can make a second one, with or without a GIL: a new reference is a copy of one that a thread
+/// has. (References that the interpreter borrows for its stack are those of variables, which count.) Two threads that
+/// ask for the same `object` at once must take turns.
 #[inline]
 pub(crate) fn is_only_reference<T>(object: &Bound<'_, T>) -> bool {
-    // SAFETY: the object is alive, and the GIL is held, so the count does not change.
+    // SAFETY: the object is alive.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) == 1 }
 }
 

@@ -1,6 +1,7 @@
 //! Health of a process, reported by threads that need no GIL.
 
 mod http_protocol;
+mod kafka_sink;
 mod metric_families;
 mod source;
 mod swarm_metrics;
@@ -14,7 +15,8 @@ use grete_health::checks::{GIL_WAIT_WARNING, LOOP_WAIT_WARNING};
 use grete_health::metrics::prometheus;
 use grete_health::probes::Server;
 use grete_health::{
-    FailedPartitionProbe, GilProbeHandle, HealthCollector, Limits, MetricsPublisher, MissingTopic, Pipe, Reporter,
+    FailedPartitionProbe, GilProbeHandle, HealthCollector, JobStack, Limits, MetricsPublisher, MissingTopic, Pipe,
+    ProcessReporter, Reporter,
 };
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -25,6 +27,7 @@ use crate::dispatch::dispatcher::Dispatcher;
 use crate::errors;
 use crate::ffi::fork_guarded::ForkGuarded;
 use crate::producer::Producer;
+use kafka_sink::KafkaSink;
 use metric_families::FamilyList;
 use source::ProcessSource;
 use threads::HealthThreads;
@@ -41,6 +44,13 @@ pub(crate) fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Longest report interval in seconds. Reports at longer intervals would be useless.
 const MAX_REPORT_INTERVAL: f64 = 3600.0;
+
+fn report_interval(seconds: f64) -> PyResult<Duration> {
+    let time = Duration::try_from_secs_f64(seconds).ok();
+    time.filter(|time| !time.is_zero() && seconds <= MAX_REPORT_INTERVAL).ok_or_else(|| {
+        PyValueError::new_err(format!("an interval is above 0 and at most {MAX_REPORT_INTERVAL} s, not {seconds}"))
+    })
+}
 
 /// Health of this process, reported and served by threads that need no GIL. In a forked child every use raises
 /// `ForkedClientError`.
@@ -129,10 +139,7 @@ impl Health {
         gil_probe: bool,
         shared_text: Option<&SharedText>,
     ) -> PyResult<()> {
-        let time = Duration::try_from_secs_f64(interval).ok();
-        let time = time.filter(|time| !time.is_zero() && interval <= MAX_REPORT_INTERVAL).ok_or_else(|| {
-            PyValueError::new_err(format!("an interval is above 0 and at most {MAX_REPORT_INTERVAL} s, not {interval}"))
-        })?;
+        let time = report_interval(interval)?;
         let (threads, source, examiner) = (self.threads.get()?, self.source.get()?, self.examiner.get()?);
         if threads.reporter.get().is_some() {
             return Err(PyRuntimeError::new_err("it reports already"));
@@ -148,6 +155,42 @@ impl Health {
         if let Err(second) = threads.reporter.set(reporter.map_err(wrong)?) {
             second.close();
         }
+        Ok(())
+    }
+
+    /// Starts a thread that writes reports of the process to a topic. `key`: that of all reports. `facts`: JSON object
+    /// that each report repeats. `interval`: seconds between two reports.
+    fn report_to(
+        &self,
+        py: Python<'_>,
+        producer: &Producer,
+        topic: String,
+        key: Vec<u8>,
+        facts: String,
+        interval: f64,
+    ) -> PyResult<()> {
+        let threads = self.threads.get()?;
+        if threads.process_reporter.get().is_some() {
+            return Err(PyRuntimeError::new_err("it reports to a topic already"));
+        }
+        let time = report_interval(interval)?;
+        self.register_atexit(py, threads)?;
+        self.gil_probe(threads)?;
+        let sink = KafkaSink::new(producer.client()?.clone(), topic, key);
+        let reporter = ProcessReporter::start(facts, time, Arc::clone(self.examiner.get()?), sink);
+        if let Err(second) = threads.process_reporter.set(reporter.map_err(|error| errors::health(&error))?) {
+            second.close();
+        }
+        Ok(())
+    }
+
+    /// Sets the stacks of the next reports to a topic: (text, stack, time). `text` describes the job; the time is in
+    /// seconds since 1970.
+    fn set_stacks(&self, stacks: Vec<(String, String, f64)>) -> PyResult<()> {
+        let Some(reporter) = self.threads.get()?.process_reporter.get() else { return Ok(()) };
+        let taken = |at: f64| Duration::try_from_secs_f64(at).unwrap_or_default();
+        let stacks = stacks.into_iter().map(|(text, stack, at)| JobStack { text, stack, taken_at: taken(at) });
+        reporter.set_stacks(stacks.collect());
         Ok(())
     }
 

@@ -19,8 +19,8 @@ use grete_client::{
     Consumer, Dispatcher, DurationHistogram, EventLoopStatus, LaneReport, Pool, Producer, RouteStats, TransactionReport,
 };
 use grete_health::{
-    EventLoop, FailedPartition, GroupStatus, HealthSource, LaneCounts, Metrics, MissingTopic, Report, RunningJob,
-    metrics,
+    EventLoop, FailedPartition, GroupStatus, HealthSource, LaneCounts, LaneState, Metrics, MissingTopic, Report,
+    RunningJob, metrics,
 };
 
 /// Duration of a commit from which on the probes name it. A commit takes milliseconds.
@@ -70,7 +70,7 @@ impl HealthSource for ProcessSource {
         report.has_waiting_work = vitals.has_unclaimed_work;
         report.quiet = vitals.quiet;
         report.stopping = vitals.stopping;
-        report.rss = grete_health::procfs::rss();
+        report.rss = grete_sys::process_stats::rss();
         for lane in &vitals.lanes {
             count_lane_state(&mut report.lanes, lane.state);
         }
@@ -95,6 +95,16 @@ impl HealthSource for ProcessSource {
 
     fn tick(&self) {
         self.dispatcher.probe_event_loop();
+    }
+
+    fn lanes(&self) -> Vec<LaneState> {
+        let clients: Vec<(Consumer, Arc<str>)> =
+            self.clients().into_iter().map(|client| (client.clone(), client.membership().group.into())).collect();
+        let nameless: Arc<str> = "".into();
+        let group_of = |lane: &LaneReport| {
+            clients.iter().find(|(client, _)| client.owns_lane(lane)).map_or(&nameless, |(_, group)| group)
+        };
+        self.dispatcher.snapshot().lanes.iter().map(|lane| lane_state(lane, Arc::clone(group_of(lane)))).collect()
     }
 
     fn metrics(&self, metrics: &mut Metrics) {
@@ -141,6 +151,8 @@ fn handler_metrics(tally: RouteStats) -> metrics::HandlerMetrics {
         retries: Some(tally.retries),
         dead_letters: Some(tally.dead_letters),
         expired: Some(tally.expired),
+        duplicates: Some(tally.duplicates),
+        forgotten_ids: Some(tally.forgotten_ids),
         skipped: Some(tally.skipped),
         stalls: Some(tally.stalls),
         timeouts: Some(tally.timeouts),
@@ -151,6 +163,30 @@ fn handler_metrics(tally: RouteStats) -> metrics::HandlerMetrics {
         }),
         running: Some(0),
         oldest_job_seconds: Some(0.0),
+    }
+}
+
+fn lane_state(lane: &LaneReport, group: Arc<str>) -> LaneState {
+    let offset = |offset: Option<i64>| offset.and_then(|offset| u64::try_from(offset).ok());
+    LaneState {
+        group,
+        topic: Arc::clone(&lane.topic),
+        handler: Arc::clone(&lane.handler),
+        partition: to_u64_or_zero(lane.partition),
+        state: lane.state,
+        position: offset(lane.position),
+        committable: offset(lane.committable),
+        high_watermark: offset(lane.high_watermark),
+        lag: offset(lane.lag),
+        oldest: lane.lag_seconds.map(duration),
+        in_flight: to_u64_or_zero(lane.in_flight),
+        queued_bytes: to_u64_or_zero(lane.queued_bytes),
+        attempt: lane.attempt.into(),
+        running_for: lane.running_for.map(duration),
+        paused_for: lane.paused_for.map(duration),
+        last_progress: lane.last_progress.map(duration),
+        stalled: lane.stalled,
+        failure: lane.failure.as_ref().map(|failure| failure.reason),
     }
 }
 
@@ -211,9 +247,10 @@ fn producer_metrics(producer: &Producer) -> metrics::ProducerMetrics {
     }
 }
 
-/// Returns the number of busy worker threads. Each thread has one job at most; jobs of an event loop run on no worker.
+/// Returns the number of busy worker threads. Each thread has one job at most; jobs of an event loop run on no worker,
+/// and nor do jobs that wait for the delivery of their outputs.
 fn busy_workers(running: &[grete_client::RunningJob]) -> u64 {
-    to_u64_or_zero(running.iter().filter(|job| job.pool == Pool::Threads).count())
+    to_u64_or_zero(running.iter().filter(|job| job.pool == Pool::Threads && job.undelivered.is_none()).count())
 }
 
 fn group_status(client: &Consumer) -> GroupStatus {

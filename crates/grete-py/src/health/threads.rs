@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use grete_client::fork_generation;
 use grete_health::probes::Server;
-use grete_health::{GilProbe, GilProbeHandle, HealthError, Reporter};
+use grete_health::{GilProbe, GilProbeHandle, HealthError, ProcessReporter, Reporter};
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
 
@@ -13,6 +13,7 @@ use pyo3::types::PyCFunction;
 pub(super) struct HealthThreads {
     pub(super) reporter: OnceLock<Reporter>,
     pub(super) server: OnceLock<Server>,
+    pub(super) process_reporter: OnceLock<ProcessReporter>,
     gil_probe: OnceLock<GilProbe>,
 }
 
@@ -24,7 +25,14 @@ impl HealthThreads {
         }
         // The probe uses nothing of the interpreter but its lock.
         let probe = GilProbe::start(|| Python::try_attach(|_| ()).is_some())?;
-        Ok(self.gil_probe.get_or_init(|| probe).handle())
+        let handle = probe.handle();
+        match self.gil_probe.set(probe) {
+            Ok(()) => Ok(handle),
+            Err(second) => {
+                second.close(); // another thread has started one meanwhile
+                self.start_gil_probe()
+            }
+        }
     }
 
     /// Closes a forked child's copies of the threads' descriptors.
@@ -39,6 +47,10 @@ impl HealthThreads {
 
     /// Ends all threads. The caller must not hold the GIL, because the GIL probe may wait for it.
     pub(super) fn close(&self) {
+        // First: its last report still has the measurements of the others.
+        if let Some(reporter) = self.process_reporter.get() {
+            reporter.close();
+        }
         if let Some(reporter) = self.reporter.get() {
             reporter.close();
         }

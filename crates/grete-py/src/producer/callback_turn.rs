@@ -27,6 +27,11 @@ impl CallbackTurn {
         Some(CallbackTurnGuard(self))
     }
 
+    /// Returns whether no thread runs callbacks.
+    pub(super) fn is_free(&self) -> bool {
+        self.holder().is_none()
+    }
+
     /// Returns whether another thread runs callbacks.
     pub(super) fn is_of_another_thread(&self) -> bool {
         self.holder().is_some_and(|holder| holder != std::thread::current().id())

@@ -265,10 +265,13 @@ impl DeliveriesIterator {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Delivery>> {
-        // The GIL orders the accesses; an atomic only because a frozen class is shared.
-        let number = self.next.load(Ordering::Relaxed);
-        let delivery = self.deliveries.get().get(py, number)?;
-        self.next.store(number + usize::from(delivery.is_some()), Ordering::Relaxed);
-        Ok(delivery)
+        let deliveries = self.deliveries.get();
+        let len = deliveries.runs()?.len();
+        let step = |next: usize| (next < len).then_some(next + 1);
+        // Threads that share the iterator get each delivery once.
+        match self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step) {
+            Ok(number) => deliveries.get(py, number),
+            Err(_) => Ok(None),
+        }
     }
 }

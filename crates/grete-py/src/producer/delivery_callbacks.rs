@@ -47,7 +47,8 @@ impl DeliveryCallbacks {
     /// it. The outcome is checked last: a part of the batch may have been settled before the batch was registered.
     ///
     /// If other entries wait for the same batch, it is registered already, and a poll that finds all of them is still
-    /// to follow.
+    /// to follow. This holds without a GIL, too, because the first entry and the registration are one step under the
+    /// lock. A batch that was complete before its registration has only this entry, which is taken out again.
     pub(super) fn add(&self, delivery: &Bound<'_, Delivery>, token: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let receipt = delivery.get().receipt.get()?;
         let key = Arc::as_ptr(receipt) as usize;
@@ -56,9 +57,14 @@ impl DeliveryCallbacks {
         let waiting = entries.entry(key).or_default();
         let first = waiting.is_empty();
         waiting.push(entry);
-        drop(entries);
         let watched = !first || self.completions.get()?.register(receipt);
-        if watched && delivery.get().state()?.is_none() {
+        if !watched {
+            let entry = entries.remove(&key).and_then(|mut waiting| waiting.pop());
+            drop(entries);
+            return Ok(entry.map(|entry| entry.waiter));
+        }
+        drop(entries);
+        if delivery.get().state()?.is_none() {
             return Ok(None);
         }
         // Another thread may have taken the entry by now: then that thread has the token.

@@ -104,13 +104,18 @@ impl Producer {
     /// deadline passes first. A callback that flushes or closes its producer is not waited for.
     ///
     /// Another thread may take an entry from the ready ones, and then be in the callback when this thread finds nothing
-    /// to run. If that callback raises what is no `Exception`, the other thread leaves the rest: hence the loop.
+    /// to run. If that callback raises what is no `Exception`, the other thread leaves the rest: hence the loop. Without
+    /// a GIL, the other thread may also give its turn back between this thread's two looks, when the flag has been
+    /// raised again: hence the third look.
     fn finish_callbacks(slf: &Bound<'_, Self>, deadline: Option<u64>) -> PyResult<bool> {
         let (py, this) = (slf.py(), slf.get());
         let client = this.client()?;
         loop {
             Self::process_completions(slf)?;
             if !this.callback_turn.is_of_another_thread() {
+                if client.is_wake_flag_raised() && this.callback_turn.is_free() {
+                    continue;
+                }
                 return Ok(true);
             }
             let left = deadline.map_or(Duration::MAX, |at| Duration::from_nanos(at.saturating_sub(client.now())));

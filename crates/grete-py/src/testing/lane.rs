@@ -28,7 +28,8 @@ impl _TestingLane {
 
     /// Pushes whole record batches, in the form that a broker sends. Raises GreteError for other data.
     fn push(&self, data: Vec<u8>) -> PyResult<()> {
-        self.lane()?.push(data).map_err(errors::client)
+        let pushed = self.lane()?.push(data);
+        pushed.map_err(errors::client) // without the lock: an error is a Python object
     }
 
     /// Moves the position, as a seek does. What was pushed and not handed out is dropped: push again from there on.

@@ -124,9 +124,13 @@ impl Span {
     #[pyo3(signature = (target, attributes=None))]
     fn link(&self, target: &Bound<'_, PyAny>, attributes: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         let place = extract_context(target)?;
-        let attributes = attributes.into_iter().flatten();
-        let attributes =
-            attributes.map(|(key, value)| (str_or_type_name(&key).into(), str_or_type_name(&value).into())).collect();
+        // A copy: `str` of a key or a value may change the dict.
+        let attributes = attributes.into_iter().flat_map(|attributes| attributes.items().iter());
+        let attributes = attributes.map(|pair| {
+            let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+            Ok((str_or_type_name(&key).into(), str_or_type_name(&value).into()))
+        });
+        let attributes = attributes.collect::<PyResult<_>>()?;
         self.update(|span| span.add_link(Link { attributes, ..Link::from(place) }));
         Ok(())
     }

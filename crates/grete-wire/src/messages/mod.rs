@@ -76,6 +76,8 @@ macro_rules! for_each_message {
             ProduceResponse produce_response,
             ConsumerGroupDescribeRequest consumer_group_describe_request,
             ConsumerGroupDescribeResponse consumer_group_describe_response,
+            ConsumerGroupHeartbeatRequest consumer_group_heartbeat_request,
+            ConsumerGroupHeartbeatResponse consumer_group_heartbeat_response,
             ConsumerProtocolAssignment consumer_protocol_assignment,
             ConsumerProtocolSubscription consumer_protocol_subscription,
             DeleteGroupsRequest delete_groups_request,

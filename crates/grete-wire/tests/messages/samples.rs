@@ -1491,6 +1491,73 @@ fn consumer_group_describe_response_assignment(
     this
 }
 
+pub fn consumer_group_heartbeat_request(
+    version: i16,
+    v: &mut Values,
+) -> messages::consumer_group_heartbeat::ConsumerGroupHeartbeatRequest<'static> {
+    let mut this = messages::consumer_group_heartbeat::ConsumerGroupHeartbeatRequest::default();
+    this.group_id = v.string();
+    this.member_id = v.string();
+    this.member_epoch = v.i32();
+    this.instance_id = v.option(|v| v.string());
+    this.rack_id = v.option(|v| v.string());
+    this.rebalance_timeout_ms = v.i32();
+    this.subscribed_topic_names = v.option(|v| v.vec(|v| v.string()));
+    if version == 1 {
+        this.subscribed_topic_regex = v.option(|v| v.string());
+    }
+    this.server_assignor = v.option(|v| v.string());
+    this.topic_partitions = v.option(|v| {
+        v.vec(|v| consumer_group_heartbeat_request_consumer_group_heartbeat_request_topic_partitions(version, v))
+    });
+    this
+}
+
+fn consumer_group_heartbeat_request_consumer_group_heartbeat_request_topic_partitions(
+    _version: i16,
+    v: &mut Values,
+) -> messages::consumer_group_heartbeat::ConsumerGroupHeartbeatRequestTopicPartitions {
+    let mut this = messages::consumer_group_heartbeat::ConsumerGroupHeartbeatRequestTopicPartitions::default();
+    this.topic_id = v.uuid();
+    this.partitions = v.vec(|v| v.i32());
+    this
+}
+
+pub fn consumer_group_heartbeat_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::consumer_group_heartbeat::ConsumerGroupHeartbeatResponse<'static> {
+    let mut this = messages::consumer_group_heartbeat::ConsumerGroupHeartbeatResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this.member_id = v.option(|v| v.string());
+    this.member_epoch = v.i32();
+    this.heartbeat_interval_ms = v.i32();
+    this.assignment = v.option(|v| consumer_group_heartbeat_response_assignment(version, v));
+    this
+}
+
+fn consumer_group_heartbeat_response_assignment(
+    version: i16,
+    v: &mut Values,
+) -> messages::consumer_group_heartbeat::Assignment {
+    let mut this = messages::consumer_group_heartbeat::Assignment::default();
+    this.topic_partitions =
+        v.vec(|v| consumer_group_heartbeat_response_consumer_group_heartbeat_response_topic_partitions(version, v));
+    this
+}
+
+fn consumer_group_heartbeat_response_consumer_group_heartbeat_response_topic_partitions(
+    _version: i16,
+    v: &mut Values,
+) -> messages::consumer_group_heartbeat::ConsumerGroupHeartbeatResponseTopicPartitions {
+    let mut this = messages::consumer_group_heartbeat::ConsumerGroupHeartbeatResponseTopicPartitions::default();
+    this.topic_id = v.uuid();
+    this.partitions = v.vec(|v| v.i32());
+    this
+}
+
 pub fn consumer_protocol_assignment(
     version: i16,
     v: &mut Values,

@@ -44,6 +44,7 @@ const FAMILIES: &[(&str, &[&str])] = &[
         "group",
         &[
             "ConsumerGroupDescribe",
+            "ConsumerGroupHeartbeat",
             "ConsumerProtocol",
             "DeleteGroups",
             "DescribeGroups",

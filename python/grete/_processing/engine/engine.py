@@ -174,14 +174,22 @@ class Engine:
         """Describes each busy thread and task: "Orders.consume on orders[3] offsets 5..9 for 12.3 s in grete-worker-2",
         with its Python stack in the lines below.
         """
-        return [f"{job.text}\n{job.stack}" if job.stack else job.text for job in self._running_jobs()]
+        return [f"{job.text}\n{job.stack}" if job.stack else job.text for job in self.running_jobs()]
 
     def stack_of(self, topic: str, partition: int, slot: int) -> str:
         """Returns the Python stack of the job for this partition and slot; "" if no job runs."""
-        for job in self._running_jobs():
+        for job in self.running_jobs():
             if (job.topic, job.partition, job.slot) == (topic, partition, slot):
                 return job.stack
         return ""
+
+    def running_jobs(self) -> "list[RunningJob]":
+        """Returns the running jobs with their Python stacks."""
+        from grete._processing.engine import running_jobs
+
+        with self._lock:
+            workers = tuple(self._workers.values())
+        return list(running_jobs.describe_jobs(self._dispatcher.running(), self._routes, workers, self._loop))
 
     def blocked_loop(self, seconds: float) -> "BlockedLoop | None":
         """Describes what has blocked the event loop for `seconds`; None: no event loop."""
@@ -190,13 +198,6 @@ class Engine:
         if self._loop is None:
             return None
         return blocked_loop.describe(self._dispatcher, self._routes, self._loop, seconds)
-
-    def _running_jobs(self) -> "list[RunningJob]":
-        from grete._processing.engine import running_jobs
-
-        with self._lock:
-            workers = tuple(self._workers.values())
-        return list(running_jobs.describe_jobs(self._dispatcher.running(), self._routes, workers, self._loop))
 
     def done_ahead(self) -> "list[_native._Lane]":
         """Returns the lanes with processed records that a restart processes again: no commit covers them, and their

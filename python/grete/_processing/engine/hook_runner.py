@@ -168,7 +168,11 @@ class HookRunner:
         """Consumes in a worker thread, and emits the events of the job and its records."""
         begin = self._job_events.start_job(job, messages)
         try:
-            with as_app_producer(instance) if instance.context.exactly_once else contextlib.nullcontext():
+            # Not `contextlib.nullcontext`, which costs a quarter of all that a listener costs.
+            if instance.context.exactly_once:
+                with as_app_producer(instance):
+                    result = _call_consume(instance)
+            else:
                 result = _call_consume(instance)
             if result is not None:
                 _write_result(instance, result)
@@ -188,9 +192,14 @@ class HookRunner:
         consumer.attempt = job.attempt
         consumer.messages, consumer._job = messages, job  # noqa: SLF001
         try:
-            with as_app_producer(instance) if instance.context.exactly_once else contextlib.nullcontext():
+            if instance.context.exactly_once:
+                with as_app_producer(instance):
+                    result = _call_consume(instance)
+                    if result is not None and inspect.isawaitable(result):
+                        result = await result
+            else:
                 result = _call_consume(instance)
-                if result is not None and inspect.isawaitable(result):
+                if result is not None and (type(result) is CoroutineType or inspect.isawaitable(result)):
                     result = await result
             if result is not None:
                 await instance.write_result_async(result)

@@ -27,6 +27,8 @@ class RunningJob(NamedTuple):
     """Text like "Orders.consume on orders[3] offsets 5..9 for 12.3 s in grete-worker-2"."""
     stack: str
     """Python stack in lines; "" if the job has none at the moment."""
+    seconds: float
+    """How long the job has run or waited."""
 
 
 def describe_jobs(
@@ -66,7 +68,7 @@ def describe_jobs(
             text = f"{place}{format_offsets(job)} for {row['seconds']:.1f} s in {where}"
         else:
             text = f"{place}{format_offsets(job)} has not begun, and has waited for {where} for {row['seconds']:.1f} s"
-        yield RunningJob(row["topic"], row["partition"], row["slot"], text, stack)
+        yield RunningJob(row["topic"], row["partition"], row["slot"], text, stack, row["seconds"])
 
 
 def _key(job: Job) -> tuple[str, int, int, int]:

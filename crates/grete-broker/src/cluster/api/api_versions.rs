@@ -11,7 +11,7 @@ use grete_wire::{ApiKey, ErrorCode};
 use crate::cluster::Cluster;
 
 /// APIs with messages that the brokers do not answer: they are not in ApiVersions.
-const NOT_IMPLEMENTED: &[ApiKey] = &[ApiKey::ConsumerGroupDescribe];
+const NOT_IMPLEMENTED: &[ApiKey] = &[ApiKey::ConsumerGroupDescribe, ApiKey::ConsumerGroupHeartbeat];
 
 /// APIs that only listeners with SASL answer.
 const SASL: &[ApiKey] = &[ApiKey::SaslHandshake, ApiKey::SaslAuthenticate];

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use grete_net::futex::futex_wake_all;
+use grete_sys::futex::futex_wake_all;
 
 /// A step completes records in the accumulator first and performs its actions second: among these it queues the
 /// completions. A caller that reads the accumulator in between finds its records complete and no completion pending:

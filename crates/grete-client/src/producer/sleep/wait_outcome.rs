@@ -1,6 +1,6 @@
 //! Outcome of a caller's wait.
 
-use grete_net::WakeReason;
+use grete_sys::WakeReason;
 
 /// Reason for the end of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

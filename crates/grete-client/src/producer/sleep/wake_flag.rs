@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use grete_net::futex::futex_wake_all;
+use grete_sys::futex::futex_wake_all;
 
 const RAISED: u32 = 1;
 const HAS_WAITER: u32 = 2;

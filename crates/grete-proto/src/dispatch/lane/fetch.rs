@@ -1,5 +1,8 @@
 //! Fetch side of a lane: data that waits for its decoding, and what is known about the partition's log.
 
+use std::sync::Arc;
+
+use crate::dispatch::dedup::DuplicateFilter;
 use crate::dispatch::ids::LaneId;
 use crate::dispatch::queue::timers::{Timer, Timers};
 use crate::dispatch::route_config::RouteConfig;
@@ -30,6 +33,10 @@ pub(in crate::dispatch) struct LaneFetch {
     generation: Option<u32>,
     /// Offset of a corrupt batch: fetching continues there, and all other state stays.
     refetch: Option<i64>,
+    /// Filter of duplicates; `None`: the route has none, or the position is unknown.
+    duplicates: Option<Arc<DuplicateFilter>>,
+    /// The filter has not learned the records before the position yet: nothing is decoded.
+    awaits_history: bool,
     /// The `eof` hook was started for the current end of the partition.
     eof_emitted: bool,
 }
@@ -49,6 +56,8 @@ impl Default for LaneFetch {
             newest_ms: None,
             generation: None,
             refetch: None,
+            duplicates: None,
+            awaits_history: false,
             eof_emitted: false,
         }
     }
@@ -107,7 +116,7 @@ impl LaneFetch {
 
     /// Returns whether queued data can be taken, as far as limits allow.
     pub(super) fn has_data(&self) -> bool {
-        !self.leased && !self.decode_queue.is_empty()
+        !self.leased && !self.awaits_history && !self.decode_queue.is_empty()
     }
 
     pub(in crate::dispatch) fn queued_bytes(&self) -> usize {
@@ -217,6 +226,34 @@ impl LaneFetch {
         self.refetch = None;
         self.newest_ms = None;
         self.eof_emitted = false;
+        self.duplicates = None;
+        self.awaits_history = false;
+    }
+
+    // ---- duplicates
+
+    /// Sets the filter of duplicates. `awaits_history`: nothing is decoded before [`LaneFetch::end_history`].
+    pub(in crate::dispatch) fn set_duplicates(&mut self, filter: Arc<DuplicateFilter>, awaits_history: bool) {
+        self.duplicates = Some(filter);
+        self.awaits_history = awaits_history;
+    }
+
+    pub(in crate::dispatch) fn duplicates(&self) -> Option<Arc<DuplicateFilter>> {
+        self.duplicates.clone()
+    }
+
+    /// Returns whether this filter is still the lane's, and learns.
+    pub(in crate::dispatch) fn awaits_history(&self, filter: &Arc<DuplicateFilter>) -> bool {
+        self.awaits_history && self.duplicates.as_ref().is_some_and(|own| Arc::ptr_eq(own, filter))
+    }
+
+    pub(in crate::dispatch) fn end_history(&mut self) {
+        self.awaits_history = false;
+    }
+
+    /// Returns whether the lane waits for its history.
+    pub(in crate::dispatch) fn is_awaiting_history(&self) -> bool {
+        self.awaits_history
     }
 
     // ---- offsets of the log

@@ -232,6 +232,9 @@ impl Lane {
 
     /// Returns how many rows may be decoded now; 0: none.
     pub(super) fn decode_window(&self) -> usize {
+        if self.schedule.has_barrier() && self.rows.in_flight() > 0 {
+            return 0;
+        }
         let open = self.rows.decode_window(self.policy(), !self.schedule.has_jobs());
         if open > 0 { open.min(self.unmarked_room()) } else { 0 }
     }

@@ -17,6 +17,8 @@ pub(in crate::dispatch) struct LaneSchedule {
     paused_until: Option<Nanos>,
     /// Earlier lane of the same partition that must end first.
     predecessor: Option<LaneId>,
+    /// No rows are decoded until all decoded ones are done.
+    barrier: bool,
 }
 
 /// Entries of a lane in the ready queue, without those of its units.
@@ -41,6 +43,14 @@ impl LaneSchedule {
     /// Returns whether jobs of records may run, as far as the whole lane is concerned.
     pub(super) fn is_open(&self) -> bool {
         !self.exclusive && !self.paused && self.predecessor.is_none()
+    }
+
+    pub(in crate::dispatch) fn set_barrier(&mut self, barrier: bool) {
+        self.barrier = barrier;
+    }
+
+    pub(super) fn has_barrier(&self) -> bool {
+        self.barrier
     }
 
     // ---- jobs in flight

@@ -1,9 +1,10 @@
-//! Filter of decoded rows: holds back rows that are too young, skips rows that are too old or done already.
+//! Filter of decoded rows: holds back rows that are too young, skips rows that are too old, done already or duplicates.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::decoded_batch::DecodedBatch;
+use crate::dispatch::dedup::DuplicateFilter;
 use crate::dispatch::offset_map::OffsetMap;
 use crate::dispatch::route_config::RouteConfig;
 
@@ -15,6 +16,7 @@ pub(in crate::dispatch) struct RowFilter {
     wall_ms: i64,
     /// Offsets that were marked under an earlier assignment of the partition.
     recovered_marks: Option<Arc<OffsetMap>>,
+    duplicates: Option<Arc<DuplicateFilter>>,
 }
 
 /// Rows that were skipped.
@@ -24,6 +26,15 @@ pub(in crate::dispatch) struct SkippedRows {
     pub(in crate::dispatch) expired: Option<(usize, i64, i64)>,
     /// Number of rows that were done already.
     pub(in crate::dispatch) already_done: usize,
+    /// Duplicates: number, first and last offset.
+    pub(in crate::dispatch) duplicates: Option<(usize, i64, i64)>,
+    /// Number of ids that were dropped within their window.
+    pub(in crate::dispatch) forgotten_ids: usize,
+}
+
+/// Adds an offset to a number of rows, with their first and last offset.
+fn count_row(counted: &mut Option<(usize, i64, i64)>, offset: i64) {
+    *counted = Some(counted.map_or((1, offset, offset), |(count, first, _)| (count + 1, first, offset)));
 }
 
 /// Rows of a batch that are left.
@@ -39,8 +50,9 @@ impl RowFilter {
         policy: &RouteConfig,
         wall_ms: i64,
         recovered_marks: Option<Arc<OffsetMap>>,
+        duplicates: Option<Arc<DuplicateFilter>>,
     ) -> Self {
-        Self { delay_ms: policy.delay_ms, max_age_ms: policy.max_age_ms, wall_ms, recovered_marks }
+        Self { delay_ms: policy.delay_ms, max_age_ms: policy.max_age_ms, wall_ms, recovered_marks, duplicates }
     }
 
     /// Returns how many leading rows are old enough.
@@ -51,30 +63,41 @@ impl RowFilter {
         }
     }
 
-    /// Removes rows that have expired or are done already, and adds them to `skipped`.
+    /// Removes rows that have expired, are done already or are duplicates, and adds them to `skipped`.
+    ///
+    /// An expired row is not processed, so its id is not remembered. A row that is done already was processed.
     pub(in crate::dispatch) fn apply(&self, batch: DecodedBatch, skipped: &mut SkippedRows) -> FilterResult {
         let unexpired =
             self.max_age_ms.and_then(|expire_ms| unexpired_rows(timestamps(&batch), expire_ms, self.wall_ms));
         let offsets = batch.offsets();
         let done = |offset: i64| self.recovered_marks.as_ref().is_some_and(|already| already.contains(offset));
-        if unexpired.is_none() && (self.recovered_marks.is_none() || !offsets.iter().any(|offset| done(*offset))) {
-            return FilterResult::All(batch);
-        }
         let kept = |row: usize| {
             unexpired.as_ref().is_none_or(|unexpired| {
                 let at = unexpired.partition_point(|range| range.end <= row);
                 unexpired.get(at).is_some_and(|range| range.contains(&row))
             })
         };
-        let too_old = offsets.iter().enumerate().filter(|(row, offset)| !kept(*row) && !done(**offset));
-        let mut too_old = too_old.map(|(_, offset)| *offset);
-        if let Some(first) = too_old.next() {
-            let (count, last) = too_old.fold((1, first), |(count, _), offset| (count + 1, offset));
-            let (before, first) = skipped.expired.map_or((0, first), |(count, first, _)| (count, first));
-            skipped.expired = Some((before + count, first, last));
+        let is_done = |row: usize| offsets.get(row).is_some_and(|offset| done(*offset));
+        let found = self
+            .duplicates
+            .as_ref()
+            .map(|filter| filter.find(&batch.columns, batch.rows.clone(), |row| kept(row) || is_done(row)));
+        let duplicates = found.as_ref().map(|found| found.rows.as_slice()).unwrap_or_default();
+        let has_done = self.recovered_marks.is_some() && offsets.iter().any(|offset| done(*offset));
+        skipped.forgotten_ids += found.as_ref().map_or(0, |found| found.forgotten);
+        if unexpired.is_none() && !has_done && duplicates.is_empty() {
+            return FilterResult::All(batch);
         }
-        let wanted = |row: usize| kept(row) && offsets.get(row).is_some_and(|offset| !done(*offset));
-        skipped.already_done += offsets.iter().filter(|offset| done(**offset)).count();
+        let is_duplicate = |row: usize| duplicates.binary_search(&row).is_ok();
+        for (row, offset) in offsets.iter().enumerate() {
+            match (done(*offset), kept(row)) {
+                (true, _) => skipped.already_done += 1,
+                (false, false) => count_row(&mut skipped.expired, *offset),
+                (false, true) if is_duplicate(row) => count_row(&mut skipped.duplicates, *offset),
+                (false, true) => {}
+            }
+        }
+        let wanted = |row: usize| kept(row) && !is_done(row) && !is_duplicate(row);
         batch.filter_rows(wanted).map_or(FilterResult::Empty, FilterResult::Partial)
     }
 }

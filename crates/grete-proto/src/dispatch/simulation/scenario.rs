@@ -102,6 +102,7 @@ impl Route {
             rate_limit: chance(rng, 10).then_some(RatePolicy { records: 20, per: SECOND }),
             delay_ms: chance(rng, 10).then_some(3_000),
             max_age_ms: chance(rng, 10).then_some(20_000),
+            dedup: None,
             eof: chance(rng, 20),
             tick: chance(rng, 20).then_some(2 * SECOND),
             hooks: chance(rng, 90),

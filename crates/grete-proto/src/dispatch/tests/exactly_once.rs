@@ -180,6 +180,29 @@ fn an_offset_divides_no_job() {
     assert_eq!(it.commit(), (vec![(0, 6)], 4));
 }
 
+/// Batches of two keys that always overlap: 0 and 2, 1 and 4, 3 and 6, 5 and 8 ...
+#[test]
+fn jobs_that_always_overlap_are_committed_at_a_barrier() {
+    let mut it = Transactions::new();
+    let lane = it.world.lane_with(RouteConfig { key_slots: 64, max_messages: 2, max_in_flight: 8, ..by_key() });
+    let keys: Vec<&str> = (0..200).map(|at| if at == 0 || at / 2 % 2 == 1 { "a" } else { "b" }).collect();
+    it.world.push_keys(lane, 0, &keys);
+    let (mut running, mut committed, mut records) = (it.world.take_all(), Vec::new(), 0);
+    while !running.is_empty() {
+        running.sort_by_key(|job| offsets(job)[0]);
+        let job = running.remove(0);
+        stage(&job, "x");
+        it.world.done(job);
+        running.extend(it.world.take_all());
+        let (offsets, found) = it.commit();
+        records += found;
+        committed.extend(offsets.into_iter().map(|(_, offset)| offset));
+        assert!(it.budget.used() < 40 * 250, "what cannot be committed yet is bounded");
+    }
+    assert!(committed.is_sorted() && committed.last() == Some(&200), "{committed:?}");
+    assert!(committed.len() > 8 && records >= 100, "{committed:?}: {records}");
+}
+
 #[test]
 fn marks_divide_no_job_either() {
     let mut it = Transactions::new();
@@ -401,4 +424,55 @@ fn memory_is_bounded_and_what_failed_jobs_had_is_free_again() {
     it.world.end(job, failed());
     assert!(matches!(shared.stage(record("late"), false), Err((_, StageError::Ended))));
     assert_eq!(it.budget.used(), 0);
+}
+
+/// Result of a commit, from an error code.
+type ResultOfCode = fn(ErrorCode) -> StagedCommitResult;
+
+/// Results, and whether the records are kept for the next transaction.
+const RESULTS: [(ResultOfCode, bool); 6] = [
+    (|_| StagedCommitResult::Committed, false),
+    (|code| aborted(TransactionCause::Refused { request: "EndTxn", code, place: "".into() }, Vec::new()), true),
+    (|code| aborted(TransactionCause::MemberReplaced { group: "g".into(), code }, Vec::new()), true),
+    (|code| StagedCommitResult::Failed(refused_id("EndTxn", code)), true),
+    (|code| StagedCommitResult::Failed(refused_id("InitProducerId", code)), true),
+    (|code| StagedCommitResult::Unknown(TransactionError::CommitUnknown(Box::new(refused_id("EndTxn", code)))), false),
+];
+
+fn refused_id(request: &'static str, code: ErrorCode) -> TransactionError {
+    TransactionError::Refused { transactional_id: "t".into(), request, code }
+}
+
+#[test]
+fn every_result_of_a_commit_with_every_error_keeps_records_and_offsets_together() {
+    for (number, (result, is_kept)) in RESULTS.iter().enumerate() {
+        for (&code, is_lost) in ErrorCode::ALL.iter().flat_map(|code| [(code, false), (code, true)]) {
+            let about = format!("result {number}, {code}, lost: {is_lost}");
+            let mut it = Transactions::new();
+            let lane = it.world.lane(1);
+            it.world.push(lane, 0, 1);
+            let job = it.world.take(0).expect("a job");
+            let (promise, index) = stage(&job, "a");
+            it.world.done(job);
+            let offsets = it.offsets();
+            assert_eq!(it.begin(&offsets), 1);
+            if is_lost {
+                it.world.dispatch.revoke(lane, true);
+            }
+            let result = result(code);
+            let end = it.end(&result);
+            assert_eq!(end.result == TransactionResult::Committed, number == 0, "{about}");
+            assert_eq!(!end.discarded.is_empty(), matches!(result, StagedCommitResult::Unknown(_)), "{about}");
+            assert!(end.fatal.is_none() || end.needs_producer, "{about}");
+            drop(result);
+            let again = it.begin(&offsets);
+            assert_eq!(again, usize::from(*is_kept && !is_lost), "{about}");
+            it.end(&COMMITTED);
+            it.world.dispatch.drop_outputs(it.world.client);
+            assert_eq!((it.budget.used(), it.budget.ended()), (0, 0), "{about}");
+            // What is dropped ends as aborted. (The producer completes what it has committed.)
+            let outcome = promise.result(index).map(|result| result.outcome);
+            assert_eq!(outcome, Some(Outcome::Aborted), "{about}");
+        }
+    }
 }

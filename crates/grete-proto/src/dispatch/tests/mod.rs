@@ -11,6 +11,7 @@ use crate::fetch::{CompletedFetch, TimestampRange};
 use crate::ids::{PartitionHandle, TopicPartition};
 use crate::time::{MILLI, Nanos, SECOND};
 
+mod dedup;
 mod exactly_once;
 mod flow_control;
 mod hooks_and_status;

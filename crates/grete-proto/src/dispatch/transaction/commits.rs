@@ -223,6 +223,9 @@ impl Dispatch {
     }
 
     /// Moves an offset back to one that divides no job. `None`: there is nothing to commit.
+    ///
+    /// If that happens again and again, the lane decodes nothing until all of its rows are done: no job has rows on both
+    /// sides of this barrier, so an offset behind it is committed.
     pub(in crate::dispatch) fn within_jobs(
         &mut self,
         client: ClientId,
@@ -232,10 +235,15 @@ impl Dispatch {
     ) -> Option<Committable> {
         let Some(outputs) = self.outputs_of(client) else { return Some(committable) };
         let cut = outputs.cut(id, committable.offset);
+        let is_divided_again = outputs.is_divided_again(id, committable.offset, cut);
         if cut < committable.offset {
             (committable.offset, committable.leader_epoch) = (cut, -1);
         }
-        outputs.on_returned(id, cut, all).then_some(committable)
+        let has_more = outputs.on_returned(id, cut, all);
+        if is_divided_again && let Some(lane) = self.lane_mut(id) {
+            lane.schedule.set_barrier(true);
+        }
+        has_more.then_some(committable)
     }
 
     pub(in crate::dispatch) fn on_transactional_commit_failed(&mut self, client: ClientId, tps: &[TopicPartition]) {

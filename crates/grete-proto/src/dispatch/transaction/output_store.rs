@@ -38,6 +38,8 @@ struct LaneOutputs {
     groups: Vec<OutputGroup>,
     /// Offset that was last returned for a commit.
     returned: Option<i64>,
+    /// Offset up to which all rows were done then; `returned` may be lower, because an offset divides no job.
+    done_before: i64,
     /// The lane is gone: what its last commit does not take is dropped.
     has_left: bool,
     /// Jobs with rows before this offset end after a trial: no broker takes a record of one of them.
@@ -69,6 +71,7 @@ impl OutputStore {
             assignment_epoch,
             groups: Vec::new(),
             returned: None,
+            done_before: i64::MIN,
             has_left: false,
             trial_before: i64::MIN,
         };
@@ -93,6 +96,16 @@ impl OutputStore {
         let mut rows: Vec<(i64, i64)> = lane.groups.iter().filter_map(|group| group.rows).collect();
         rows.sort_unstable_by(|a, b| b.cmp(a));
         rows.into_iter().fold(offset, |cut, (first, last)| if first < cut && cut <= last { first } else { cut })
+    }
+
+    /// Returns whether jobs end, and none can be committed: each offset up to which all rows are done divides a job.
+    ///
+    /// `done_before` is such an offset, and `cut` what is left of it. Concurrent jobs that always overlap would go on like
+    /// this without end. A lane that waits for one slow job is another case: there, `done_before` stands still.
+    pub(in crate::dispatch) fn is_divided_again(&mut self, id: LaneId, done_before: i64, cut: i64) -> bool {
+        let Some(lane) = self.lanes.get_mut(&id) else { return false };
+        let before = std::mem::replace(&mut lane.done_before, done_before);
+        cut < done_before && before < done_before && lane.returned == Some(cut)
     }
 
     /// Returns whether a lane has something to commit at `offset`, and remembers that the offset is returned for a

@@ -1,452 +1,217 @@
-//! Classic group membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+//! Membership of a group in one of Kafka's two protocols, behind one interface.
 //!
-//! ```text
-//! Unjoined -> Rebalancing -> Joining -> Electing (leader) -> Syncing -> Stable -> Rebalancing ...
-//!                  ^____________|___________________________|__________|   any -> Leaving -> Left, any -> Fatal
-//! ```
+//! | module | protocol |
+//! |---|---|
+//! | `classic` | JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the leader assigns |
+//! | `consumer` | ConsumerGroupHeartbeat (KIP-848): the coordinator assigns |
 //!
-//! *Rebalancing* lasts until the application has released the partitions that eager or cooperative rebalancing demands.
-//! [`ConsumerGroup`](super::ConsumerGroup) then lets the member join. At most one of JoinGroup, SyncGroup and
-//! LeaveGroup is in flight, and one heartbeat. A state change clears their tokens, so a late response matches no token
-//! (P19).
-//!
-//! **Claims.** A member that joined generation N and then missed its SyncGroup response (because of the next rebalance)
-//! keeps its partitions and claims them with generation N. That claim is true: the leader of N had the member's claim,
-//! so in N the member's partitions went to the member itself or to no member. Java's client gives up all partitions as
-//! lost here, because the generation of its claim is older. A rolling start then stops the whole group repeatedly.
-//!
-//! **Heartbeats** continue in every state in which the coordinator counts the member in, also while JoinGroup is in
-//! flight. The response REBALANCE_IN_PROGRESS proves that both sides are alive. The wait can last for
-//! `max.poll.interval.ms`, while the member processes the partitions that it keeps.
+//! With `group.protocol=auto` a member begins as one of the consumer protocol. At its first request, or when the
+//! coordinator refuses that protocol, it becomes a classic member. It owns no partitions at that time.
 
-mod heartbeat;
-mod join;
-mod leave;
-mod orphan_check;
-mod self_fencing;
+mod classic;
+mod consumer;
 mod state;
-mod sync;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use grete_wire::ErrorCode;
+pub(super) use self::classic::ClassicMember;
+pub(super) use self::consumer::ConsumerMember;
+pub(super) use self::state::{MemberGeneration, StaleCommitCause, State};
 
-pub(super) use self::state::{MemberGeneration, State};
-
-use self::heartbeat::Heartbeat;
-use self::orphan_check::OrphanCheck;
-use self::self_fencing::MemberIdOrigin;
-use self::state::InFlight;
-use self::sync::Election;
-use super::assignor::{Assignor, PartitionCounts};
-use super::context::{Context, CoordinatorRef, Effect, TopicMetadataView};
-use super::error::GroupError;
+use super::config::{GroupConfig, GroupProtocol};
+use super::context::{Context, TopicMetadataView};
 use super::event::{GroupLogEvent, LostReason};
 use super::reconciler::Reconciler;
-use crate::backoff::Backoff;
-use crate::ids::TopicPartition;
-use crate::request::{Channel, Request, RequestError, Response, Target};
-use crate::time::{MILLI, Nanos, earliest};
+use crate::request::{RequestError, Response};
+use crate::time::Nanos;
 
-/// Member of a group with the classic protocol.
+/// Member of a group.
 #[derive(Debug)]
-pub(super) struct Member {
-    state: State,
-    topics: BTreeSet<Arc<str>>,
-    /// Topics in the last JoinGroup.
-    sent_topics: BTreeSet<Arc<str>>,
-    /// Partitions claimed in the last JoinGroup.
-    claimed: BTreeSet<TopicPartition>,
-    member_id: String,
-    /// Generation that the coordinator last confirmed with a JoinGroup response; -1 if the coordinator does not count
-    /// the member in.
-    generation: i32,
-    /// Whether SyncGroup has confirmed the generation. The coordinator stores it then; before, another coordinator may
-    /// give the same number to the next generation.
-    is_synced: bool,
-    in_flight: Option<InFlight>,
-    /// Earliest time of the next request.
-    retry_at: Nanos,
-    backoff: Backoff,
-    /// Reason for the join; brokers log it (KIP-800).
-    reason: String,
-    protocol: Option<Assignor>,
-    leader: bool,
-    election: Option<Election>,
-    /// Partition counts that this member assigned as the leader.
-    assigned_counts: PartitionCounts,
-    /// Leader's check for partitions without an owner.
-    orphan_check: OrphanCheck,
-    heartbeat: Heartbeat,
-    member_id_origin: MemberIdOrigin,
-    /// Whether the member is about to leave: requests in flight complete, but no new join starts.
-    shutting_down: bool,
-    /// Whether a static member closes without LeaveGroup.
-    remain_in_group: bool,
+pub(super) enum Member {
+    Classic(Box<ClassicMember>),
+    Consumer(Box<ConsumerMember>),
+}
+
+/// Calls the same method of either kind of member.
+macro_rules! either {
+    ($self:ident, $member:ident => $call:expr) => {
+        match $self {
+            Member::Classic($member) => $call,
+            Member::Consumer($member) => $call,
+        }
+    };
 }
 
 impl Member {
-    pub fn new(retry_backoff: Nanos, retry_backoff_max: Nanos) -> Self {
-        Self {
-            state: State::Unjoined,
-            topics: BTreeSet::new(),
-            sent_topics: BTreeSet::new(),
-            claimed: BTreeSet::new(),
-            member_id: String::new(),
-            generation: -1,
-            is_synced: false,
-            in_flight: None,
-            retry_at: 0,
-            backoff: Backoff::new(retry_backoff, retry_backoff_max),
-            reason: String::new(),
-            protocol: None,
-            leader: false,
-            election: None,
-            assigned_counts: PartitionCounts::new(),
-            orphan_check: OrphanCheck::default(),
-            heartbeat: Heartbeat::default(),
-            member_id_origin: MemberIdOrigin::default(),
-            shutting_down: false,
-            remain_in_group: true,
+    pub fn new(config: &GroupConfig) -> Self {
+        let (first, longest) = (config.retry_backoff, config.retry_backoff_max);
+        match config.protocol {
+            GroupProtocol::Classic => Self::Classic(Box::new(ClassicMember::new(first, longest))),
+            GroupProtocol::Consumer | GroupProtocol::Auto => {
+                Self::Consumer(Box::new(ConsumerMember::new(first, longest)))
+            }
         }
     }
 
     pub fn state(&self) -> State {
-        self.state
+        either!(self, member => member.state())
     }
 
+    /// Returns the generation id, or the member epoch of the consumer protocol; -1 outside the group.
     pub fn generation(&self) -> i32 {
-        self.generation
+        either!(self, member => member.generation())
     }
 
     pub fn member_id(&self) -> &str {
-        &self.member_id
+        either!(self, member => member.member_id())
     }
 
-    pub fn topics(&self) -> &BTreeSet<Arc<str>> {
-        &self.topics
-    }
-
-    /// Returns the partitions that the leader of this generation considered owned by this member. A claimed partition
-    /// that was not assigned may be reserved for another member: only another join frees the partition.
-    pub fn claimed(&self) -> &BTreeSet<TopicPartition> {
-        &self.claimed
-    }
-
+    /// Returns whether this member is the group leader; the consumer protocol has none.
     pub fn is_leader(&self) -> bool {
-        self.leader
+        matches!(self, Self::Classic(member) if member.is_leader())
     }
 
-    /// Returns the send time of the last acknowledged heartbeat or SyncGroup: the coordinator received it then or
-    /// later.
+    /// Returns the send time of the last request that proves the membership: the coordinator received it then or later.
     pub fn last_ack(&self) -> Nanos {
-        self.heartbeat.last_ack
+        either!(self, member => member.last_ack())
     }
 
     /// Returns the latest time at which no rebalance had begun, as far as the member knows.
     pub fn stable_at(&self) -> Nanos {
-        self.heartbeat.stable_at
+        either!(self, member => member.stable_at())
     }
 
     /// Returns whether the member is in the group or about to join.
     pub fn is_active(&self) -> bool {
-        !matches!(self.state, State::Unjoined | State::Left | State::Fatal)
+        !matches!(self.state(), State::Unjoined | State::Left | State::Fatal)
     }
 
-    /// Returns whether the coordinator counts the member in, as far as the member knows.
-    fn is_registered(&self) -> bool {
-        let counted_in = matches!(
-            self.state,
-            State::Rebalancing | State::Joining | State::Electing | State::Syncing | State::Stable
-        );
-        counted_in && self.generation >= 0
-    }
-
-    /// Returns whether a commit may succeed. Brokers accept commits of the current generation also while waiting for
-    /// members to join, but not between JoinGroup and SyncGroup.
+    /// Returns whether a commit may succeed.
     pub fn may_commit(&self) -> bool {
-        matches!(self.state, State::Rebalancing | State::Joining | State::Stable) && self.generation >= 0
+        either!(self, member => member.may_commit())
     }
 
-    /// Returns whether no later generation can have the number of this one.
+    /// Returns whether no later generation can have the number of this one. Member epochs are stored before the
+    /// coordinator answers.
     pub fn is_synced(&self) -> bool {
-        self.is_synced
+        match self {
+            Self::Classic(member) => member.is_synced(),
+            Self::Consumer(member) => member.may_commit(),
+        }
     }
 
     /// Returns generation and member id for a commit; `None` if no commit may succeed.
     pub fn commit_generation(&self) -> Option<MemberGeneration> {
-        self.may_commit().then(|| MemberGeneration { generation: self.generation, member_id: self.member_id.clone() })
+        let stamp = || MemberGeneration { generation: self.generation(), member_id: self.member_id().to_owned() };
+        self.may_commit().then(stamp)
     }
 
-    /// Returns whether a refused commit with this stamp proves that the member was removed. While JoinGroup is in
-    /// flight it does not: the coordinator may have completed the join, with its response on the way (P21).
-    pub fn is_evicted_by(&self, stamp: &MemberGeneration) -> bool {
-        matches!(self.state, State::Stable | State::Rebalancing) && self.commit_generation().as_ref() == Some(stamp)
+    /// Returns epoch and member id for OffsetFetch; `None`: the protocol checks none there.
+    pub fn offset_fetch_stamp(&self) -> Option<MemberGeneration> {
+        matches!(self, Self::Consumer(_)).then(|| self.commit_generation()).flatten()
+    }
+
+    /// Returns what the refusal of a commit with this generation means.
+    pub fn stale_commit_cause(&self, stamp: &MemberGeneration) -> StaleCommitCause {
+        match self {
+            _ if stamp.generation < 0 => StaleCommitCause::Standalone,
+            _ if !self.is_active() => StaleCommitCause::Evicted,
+            Self::Classic(member) if member.is_evicted_by(stamp) => StaleCommitCause::Evicted,
+            Self::Classic(_) => StaleCommitCause::Rejoining,
+            Self::Consumer(_) if self.commit_generation().as_ref() == Some(stamp) => StaleCommitCause::EpochBehind,
+            Self::Consumer(_) => StaleCommitCause::Rejoining,
+        }
     }
 
     /// Subscribes. Returns whether the subscription changed.
     pub fn subscribe(&mut self, ctx: &mut Context<'_>, topics: BTreeSet<Arc<str>>) -> bool {
-        match self.state {
-            State::Unjoined | State::Left => {
-                self.shutting_down = false;
-                self.generation = -1;
-                self.topics = topics;
-                self.backoff.reset();
-                self.rebalance(ctx, "the first join".to_owned(), ctx.now);
-                true
-            }
-            State::Fatal | State::Leaving => false,
-            _ if self.topics == topics || self.shutting_down => false,
-            _ => {
-                self.topics = topics;
-                self.rejoin(ctx, "the subscription changed");
-                true
-            }
-        }
-    }
-
-    /// Joins again, if an earlier join is complete or its remaining steps can be dropped.
-    pub fn rejoin(&mut self, ctx: &mut Context<'_>, reason: &str) {
-        if matches!(self.state, State::Stable | State::Electing | State::Syncing) {
-            self.rebalance(ctx, reason.to_owned(), ctx.now);
-        }
-    }
-
-    fn rejoin_later(&mut self, ctx: &mut Context<'_>, reason: String) {
-        let wait = self.backoff.next_delay(&mut ctx.shared.rng);
-        self.rebalance(ctx, reason, ctx.now + wait);
-    }
-
-    fn rebalance(&mut self, ctx: &mut Context<'_>, reason: String, not_before: Nanos) {
-        self.state = State::Rebalancing;
-        self.in_flight = None;
-        self.election = None;
-        self.leader = false;
-        self.orphan_check.cancel();
-        self.retry_at = not_before;
-        ctx.log_event(GroupLogEvent::RebalanceStarted { reason: reason.clone() });
-        self.reason = reason;
-    }
-
-    /// Starts to join, once all revocations have ended. Returns true if the member joins now.
-    pub fn start_join(&mut self, now: Nanos) -> bool {
-        let join = self.state == State::Rebalancing && now >= self.retry_at;
-        if join {
-            self.state = State::Joining;
-        }
-        join
+        either!(self, member => member.subscribe(ctx, topics))
     }
 
     /// Handles removal by the coordinator: other members may own the partitions already.
     pub fn fence(&mut self, ctx: &mut Context<'_>, reason: LostReason) {
-        if !self.is_active() || self.state == State::Leaving {
-            return;
-        }
-        // After ILLEGAL_GENERATION, or if only the member considers its session expired, the member id remains valid,
-        // and with it the place in the group.
-        if let LostReason::Fenced(ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::FENCED_INSTANCE_ID) = reason {
-            self.member_id.clear();
-        }
-        self.generation = -1;
-        self.heartbeat.cancel();
-        ctx.push_effect(Effect::Lost(reason));
-        // The first time joins at once; a member that is removed repeatedly must not spin.
-        let first = self.backoff.failures() == 0;
-        let wait = self.backoff.next_delay(&mut ctx.shared.rng);
-        self.rebalance(ctx, reason.to_string(), if first { ctx.now } else { ctx.now + wait });
+        either!(self, member => member.fence(ctx, reason));
     }
 
-    /// Fences the member if no heartbeat was acknowledged for the session timeout. The coordinator has reassigned the
-    /// partitions or is about to, even if the member could not be notified.
+    /// Handles FENCED_INSTANCE_ID: the coordinator knows another member by this `group.instance.id`.
+    pub fn on_instance_fenced(&mut self, ctx: &mut Context<'_>, request: &'static str) {
+        either!(self, member => member.on_instance_fenced(ctx, request));
+    }
+
+    /// Handles a refusal because a rebalance is in progress, or because the member epoch is old.
+    pub fn on_commit_refused(&mut self, ctx: &mut Context<'_>) {
+        match self {
+            Self::Classic(member) if member.state() == State::Stable => {
+                member.rejoin(ctx, "a commit found the group rebalancing");
+            }
+            Self::Classic(_) => {}
+            Self::Consumer(member) => member.expedite_heartbeat(ctx.now),
+        }
+    }
+
+    /// Fences the member if no heartbeat was acknowledged for the session timeout.
     pub fn expire(&mut self, ctx: &mut Context<'_>) {
-        if !self.is_registered() || ctx.now < self.heartbeat.last_ack.saturating_add(ctx.config().session_timeout) {
-            return;
-        }
-        if self.state == State::Joining && self.in_flight.is_some() {
-            // A second JoinGroup would queue behind the one in flight. That one claims the partitions that are lost
-            // now: its leader withholds those that it wants to move, and the group waits for one more join (see
-            // `claimed`).
-            self.generation = -1;
-            self.heartbeat.cancel();
-            ctx.push_effect(Effect::Lost(LostReason::SessionExpired));
-        } else {
-            self.fence(ctx, LostReason::SessionExpired);
-        }
-    }
-
-    fn fail(&mut self, ctx: &mut Context<'_>, error: GroupError) {
-        ctx.push_effect(Effect::Fatal(error));
+        either!(self, member => member.expire(ctx));
     }
 
     /// Ends the membership for good.
     pub fn set_fatal(&mut self) {
-        self.state = State::Fatal;
-        self.in_flight = None;
-        self.orphan_check.cancel();
-        self.election = None;
-        self.generation = -1;
-        self.heartbeat.cancel();
+        either!(self, member => member.set_fatal());
     }
 
-    /// Stops starting new joins. A join in flight completes, because commits of partitions in revocation may need it.
+    /// Stops starting new joins.
     pub fn begin_shutdown(&mut self, keep_place: bool) {
-        self.shutting_down = true;
-        self.remain_in_group = keep_place;
-        if self.state == State::Joining && self.in_flight.is_none() {
-            self.state = State::Rebalancing;
-        }
+        either!(self, member => member.begin_shutdown(keep_place));
+    }
+
+    /// Leaves the group, after everything is revoked (P16).
+    pub fn leave(&mut self, ctx: &mut Context<'_>) {
+        either!(self, member => member.leave(ctx));
+    }
+
+    /// Leaves without a request; the coordinator removes the member after the session timeout.
+    pub fn leave_silently(&mut self, ctx: &mut Context<'_>) {
+        either!(self, member => member.leave_silently(ctx));
     }
 
     /// Sends the requests that are due.
     pub fn tick(&mut self, ctx: &mut Context<'_>, view: &dyn TopicMetadataView, reconciler: &Reconciler) {
-        let Some(located) = ctx.coordinator else { return };
-        self.set_coordinator(ctx, located);
-        if self.in_flight.is_none() && ctx.now >= self.retry_at {
-            match self.state {
-                State::Joining if self.shutting_down => self.state = State::Rebalancing,
-                State::Joining => self.send_join(ctx, located, reconciler),
-                State::Electing => self.assign_as_leader(ctx, view, located),
-                State::Syncing => self.send_sync(ctx, located, Vec::new()),
-                State::Leaving => self.send_leave(ctx, located),
-                _ => {}
-            }
+        if let Self::Consumer(member) = self {
+            member.tick(ctx, view, reconciler);
+            self.adopt_classic_protocol(ctx);
         }
-        if self.is_registered() {
-            let stamp = (self.generation, self.member_id.as_str());
-            self.heartbeat.tick(ctx, located, stamp);
-        }
-        if self.state == State::Stable && !self.shutting_down {
-            self.orphan_check.tick(ctx, located);
-        }
-    }
-
-    /// Cancels requests to a node that is no longer the coordinator. If a lookup finds the same node again, the request
-    /// continues, because its connection may be intact.
-    fn set_coordinator(&mut self, ctx: &mut Context<'_>, located: CoordinatorRef) {
-        self.heartbeat.set_coordinator(located);
-        self.orphan_check.set_coordinator(located);
-        if self.in_flight.is_none_or(|attempt| attempt.located.node == located.node) {
-            return;
-        }
-        self.in_flight = None;
-        self.on_join_unanswered(ctx);
-        if self.state == State::Syncing {
-            self.rejoin(ctx, "the coordinator moved");
+        if let Self::Classic(member) = self {
+            member.tick(ctx, view, reconciler);
         }
     }
 
     /// Returns the earliest time at which [`Self::tick`] or [`Self::expire`] has work to do; `None`: no timer.
     pub fn deadline(&self, session_timeout: Nanos, coordinator_known: bool, may_join: bool) -> Option<Nanos> {
-        let mut deadline = None;
-        if self.in_flight.is_none() {
-            deadline = match self.state {
-                State::Rebalancing if may_join && !self.shutting_down => Some(self.retry_at),
-                State::Joining | State::Syncing | State::Leaving if coordinator_known => Some(self.retry_at),
-                State::Electing if coordinator_known => self.election.as_ref().map(|election| election.deadline),
-                State::Stable if !self.shutting_down => self.orphan_check.deadline(coordinator_known),
-                _ => None,
-            };
+        match self {
+            Self::Classic(member) => member.deadline(session_timeout, coordinator_known, may_join),
+            Self::Consumer(member) => member.deadline(session_timeout, coordinator_known),
         }
-        if self.is_registered() {
-            deadline = earliest(deadline, Some(self.heartbeat.last_ack.saturating_add(session_timeout)));
-            if coordinator_known {
-                deadline = earliest(deadline, self.heartbeat.deadline());
-            }
-        }
-        deadline
     }
 
     /// Handles a reply. Returns whether the token belongs to the member.
     pub fn on_reply(&mut self, ctx: &mut Context<'_>, token: u32, result: &Result<Response, RequestError>) -> bool {
-        if self.heartbeat.is_in_flight(token) {
-            self.on_heartbeat(ctx, result);
-            return true;
-        }
-        if self.orphan_check.is_in_flight(token) {
-            self.on_describe_groups(ctx, result);
-            return true;
-        }
-        let Some(attempt) = self.in_flight.take_if(|attempt| attempt.token == token) else { return false };
-        let answered = match result {
-            Ok(response) => self.on_response(ctx, &attempt, response),
-            Err(error) => Err(error.clone()),
-        };
-        if let Err(error) = answered {
-            self.on_request_failed(ctx, &attempt, &error);
-        }
-        true
+        let ours = either!(self, member => member.on_reply(ctx, token, result));
+        self.adopt_classic_protocol(ctx);
+        ours
     }
 
-    fn on_response(&mut self, ctx: &mut Context<'_>, at: &InFlight, response: &Response) -> Result<(), RequestError> {
-        match self.state {
-            State::Joining => self.on_join(ctx, at, response),
-            State::Syncing => self.on_sync(ctx, at, response),
-            State::Leaving => self.on_leave(ctx, at, response),
-            _ => Ok(()),
+    /// Becomes a classic member, if the coordinator has no use for the consumer protocol and `auto` allows it.
+    fn adopt_classic_protocol(&mut self, ctx: &mut Context<'_>) {
+        let Self::Consumer(member) = self else { return };
+        let Some(reason) = member.take_fall_back() else { return };
+        ctx.log_event(GroupLogEvent::ClassicProtocol { reason });
+        let config = ctx.config();
+        let mut classic = ClassicMember::new(config.retry_backoff, config.retry_backoff_max);
+        classic.subscribe(ctx, member.topics().clone());
+        if member.is_shutting_down() {
+            classic.begin_shutdown(true);
         }
+        *self = Self::Classic(Box::new(classic));
     }
-
-    fn on_request_failed(&mut self, ctx: &mut Context<'_>, attempt: &InFlight, error: &RequestError) {
-        ctx.on_request_failed(attempt.located.lookup, error);
-        if let RequestError::Unsupported { .. } = error {
-            let group = ctx.config().group_id.clone();
-            return self.fail(ctx, GroupError::Unsupported { group, reason: error.to_string() });
-        }
-        if error.is_ambiguous() {
-            self.on_join_unanswered(ctx);
-        }
-        match self.state {
-            State::Syncing => self.rejoin_later(ctx, format!("SyncGroup was not answered: {error}")),
-            _ => self.retry_later(ctx, error.to_string()),
-        }
-    }
-
-    /// Schedules a retry of the same request.
-    fn retry_later(&mut self, ctx: &mut Context<'_>, reason: String) {
-        self.retry_at = ctx.now + self.backoff.next_delay(&mut ctx.shared.rng);
-        if self.state == State::Joining {
-            ctx.log_event(GroupLogEvent::JoinRetried { reason });
-        }
-    }
-
-    fn send(
-        &self,
-        ctx: &mut Context<'_>,
-        located: CoordinatorRef,
-        channel: Channel,
-        request: Request,
-        timeout: impl FnOnce(&super::GroupConfig) -> Nanos,
-    ) -> InFlight {
-        let timeout = timeout(ctx.config());
-        let token = ctx.send(Target::Node(located.node), channel, request, timeout);
-        InFlight { token, located, sent_at: ctx.now }
-    }
-
-    /// Returns whether the leader found a partition that has no owner and will have none until the next rebalance.
-    pub fn has_orphaned_partitions(&self, now: Nanos) -> bool {
-        self.state == State::Stable && self.orphan_check.is_rebalance_due(now)
-    }
-
-    /// Returns whether the subscription changed while a JoinGroup with the old one was in flight. That join completes
-    /// first.
-    pub fn is_subscription_outdated(&self) -> bool {
-        self.state == State::Stable && self.sent_topics != self.topics
-    }
-
-    /// Returns a topic whose partition count differs from the assigned one, if this member is the leader. A topic that
-    /// metadata does not know at the moment has not changed (P32).
-    pub fn outdated_topic(&self, view: &dyn TopicMetadataView) -> Option<&Arc<str>> {
-        if !self.leader || self.state != State::Stable {
-            return None;
-        }
-        let changed =
-            |&(topic, count): &(&Arc<str>, &i32)| view.partition_count(topic).is_some_and(|now| now != *count);
-        self.assigned_counts.iter().find(changed).map(|(topic, _)| topic)
-    }
-}
-
-/// Converts nanoseconds to Kafka's milliseconds, up to `i32::MAX`.
-fn millis(nanos: Nanos) -> i32 {
-    i32::try_from(nanos / MILLI).unwrap_or(i32::MAX)
 }

@@ -40,3 +40,17 @@ pub(super) struct InFlight {
     pub located: CoordinatorRef,
     pub sent_at: Nanos,
 }
+
+/// Meaning of a commit that was refused for its generation or member id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::group) enum StaleCommitCause {
+    /// The group was not joined, and it has members: only members may commit.
+    Standalone,
+    /// The commit carried the member's current generation, so the member was removed from the group.
+    Evicted,
+    /// The commit carried the member's current epoch (KIP-848). UNKNOWN_MEMBER_ID means that the member was removed; an
+    /// error about the epoch means that the coordinator has counted on, and the next heartbeat brings the new one.
+    EpochBehind,
+    /// A join is in progress: retry with its generation.
+    Rejoining,
+}

@@ -7,9 +7,11 @@ use grete_wire::frame::Frame;
 use grete_wire::{ApiKey, ErrorCode};
 use proptest::prelude::*;
 
+use super::consumer_protocol::{TOPIC, consumer};
 use super::coordinator::{ReplyTo, failure};
 use super::harness::*;
 use super::simulator::commit;
+use crate::group::config::GroupProtocol;
 use crate::group::{Assignor, GroupAction, GroupConfig, GroupEvent};
 use crate::request::{RequestError, Response};
 use crate::time::{MILLI, SECOND};
@@ -55,6 +57,10 @@ fn answer_request(rig: &mut Harness, outgoing: &crate::request::OutboundRequest,
         }
         ApiKey::JoinGroup => rig.answer_join(outgoing, Assignor::CooperativeSticky),
         ApiKey::SyncGroup => rig.assign(outgoing, partitions),
+        ApiKey::ConsumerGroupHeartbeat => {
+            let epoch = i32::try_from(partitions.len()).unwrap_or(0) + rig.group.generation().max(1);
+            rig.answer_beat(outgoing, epoch, (partitions.len() != 1).then_some(&[(TOPIC, partitions)]));
+        }
         ApiKey::OffsetFetch => {
             rig.sent.insert(0, outgoing.clone());
             rig.load(&[(1, 5)]);
@@ -152,10 +158,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn anything_goes_and_every_commit_is_answered_once(moves in proptest::collection::vec(moves(), 0..120), kind in 0..3) {
+    fn anything_goes_and_every_commit_is_answered_once(moves in proptest::collection::vec(moves(), 0..120), kind in 0..6) {
         let mut rig = match kind {
             0 => Harness::eager(),
             1 => Harness::with(GroupConfig { instance_id: Some("i".into()), ..GroupConfig::new("g") }),
+            2 => consumer(GroupConfig::new("g")),
+            3 => consumer(GroupConfig { instance_id: Some("i".into()), ..GroupConfig::new("g") }),
+            4 => consumer(GroupConfig { protocol: GroupProtocol::Auto, ..GroupConfig::new("g") }),
             _ => Harness::with(GroupConfig::new("g")),
         };
         // `Harness::advance` asserts that no deadline passes without effect.

@@ -297,6 +297,11 @@ fn refused_topic(topic: &OffsetCommitRequestTopic<'_>) -> OffsetCommitResponseTo
 /// Returns a response with only an error code, to a request without partitions.
 pub fn failure(to: ReplyTo, code: ErrorCode) -> Vec<u8> {
     let mut out = Vec::new();
+    if to.api == ApiKey::ConsumerGroupHeartbeat {
+        let answer = ConsumerGroupHeartbeatResponse { error_code: code.0, ..ConsumerGroupHeartbeatResponse::default() };
+        answer.encode(to.version, &mut out).expect("responses can be encoded");
+        return out;
+    }
     let request = match to.api {
         ApiKey::JoinGroup => BrokerRequest::JoinGroup(JoinGroupRequest::default()),
         ApiKey::SyncGroup => BrokerRequest::SyncGroup(SyncGroupRequest::default()),

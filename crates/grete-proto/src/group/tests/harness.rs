@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use grete_wire::frame::Frame;
 use grete_wire::messages::*;
@@ -17,15 +18,24 @@ use crate::request::{OutboundRequest, Reply, Request, RequestError, Response};
 use crate::rng::Rng;
 use crate::time::{Nanos, SECOND};
 
-pub struct FakeTopicMetadata(pub BTreeMap<String, i32>);
+/// Partition counts by name, names by id, and the finalized `group.version`.
+pub struct FakeTopicMetadata(pub BTreeMap<String, i32>, pub BTreeMap<u128, String>, pub Option<i16>);
 
 impl TopicMetadataView for FakeTopicMetadata {
     fn partition_count(&self, topic: &str) -> Option<i32> {
         self.0.get(topic).copied()
     }
 
-    fn topic_id(&self, _topic: &str) -> Option<u128> {
-        None
+    fn topic_id(&self, topic: &str) -> Option<u128> {
+        self.1.iter().find(|(_, name)| *name == topic).map(|(id, _)| *id)
+    }
+
+    fn topic_name(&self, id: u128) -> Option<Arc<str>> {
+        self.1.get(&id).map(|name| name.as_str().into())
+    }
+
+    fn group_version(&self) -> Option<i16> {
+        self.2
     }
 
     fn is_concealed(&self, _topic: &str) -> bool {
@@ -64,7 +74,7 @@ impl Harness {
         Self {
             group: ConsumerGroup::new(config, Rng::new(1)),
             now: 1000 * SECOND,
-            view: FakeTopicMetadata([("t".to_owned(), 4)].into()),
+            view: FakeTopicMetadata([("t".to_owned(), 4)].into(), BTreeMap::new(), None),
             actions: Vec::new(),
             sent: Vec::new(),
             generation: 0,

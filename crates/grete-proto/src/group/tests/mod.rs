@@ -4,6 +4,8 @@
 
 mod chaos;
 mod commits;
+mod consumer_protocol;
+mod consumer_protocol_errors;
 pub(crate) mod coordinator;
 mod harness;
 mod leaving;

@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
 
 use grete_wire::frame::Frame;
 use grete_wire::{ApiKey, ErrorCode};
@@ -24,6 +25,14 @@ impl TopicMetadataView for Topics {
     }
 
     fn topic_id(&self, _topic: &str) -> Option<u128> {
+        None
+    }
+
+    fn topic_name(&self, _id: u128) -> Option<Arc<str>> {
+        None
+    }
+
+    fn group_version(&self) -> Option<i16> {
         None
     }
 

@@ -107,6 +107,8 @@ pub struct Sender {
     adds_partitions: bool,
     /// Partitions that the transaction does not have yet.
     wanted: Vec<TopicPartition>,
+    /// Partitions that were asked for, by name, until the transaction has them.
+    asked: HashMap<TopicPartition, PartitionId>,
     /// First error of the transaction's records in this step.
     transaction_failure: Option<Arc<TransactionCause>>,
     failed: Option<FatalError>,
@@ -151,6 +153,7 @@ impl Sender {
             transaction: 0,
             adds_partitions: false,
             wanted: Vec::new(),
+            asked: HashMap::new(),
             transaction_failure: None,
             failed: None,
             closing: None,

@@ -44,17 +44,18 @@ impl Sender {
         if lane.added_in != transaction && lane.asked_in != transaction {
             lane.asked_in = transaction;
             self.wanted.push(lane.tp.clone());
+            self.asked.insert(lane.tp.clone(), id);
         }
         lane.added_in == transaction
     }
 
     pub(super) fn on_partitions_added(&mut self, now: Nanos, partitions: &[TopicPartition]) {
         for tp in partitions {
-            let Some(index) = self.partitions.iter().position(|lane| lane.tp == *tp) else { continue };
-            if let Some(lane) = self.partitions.get_mut(index) {
+            let Some(id) = self.asked.remove(tp) else { continue };
+            if let Some(lane) = self.partitions.get_mut(id.0 as usize) {
                 lane.added_in = self.transaction;
             }
-            self.enqueue(now, PartitionId(u32::try_from(index).unwrap_or(u32::MAX)));
+            self.enqueue(now, id);
         }
     }
 
@@ -71,6 +72,7 @@ impl Sender {
     /// Completes all batches as aborted. Responses to batches in flight are still awaited.
     pub(super) fn on_aborted(&mut self, now: Nanos, cause: &Arc<TransactionCause>, out: &mut Vec<SenderAction>) {
         self.wanted.clear();
+        self.asked.clear();
         self.drop_all(now, &DropCause::Aborted(Arc::clone(cause)), out);
         // Partitions that waited for `PartitionsAdded` are ready without a batch. The next transaction announces them
         // again, when it has a batch for them.

@@ -2,6 +2,7 @@
 
 use grete_wire::records::ProducerHeader;
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use super::bytes_arg::{BytesArg, RecordRef};
@@ -24,9 +25,13 @@ impl<'py> Headers<'py> {
             return Ok(Self { pairs });
         }
         if let Ok(dict) = object.cast::<PyDict>() {
-            for (name, value) in dict {
-                pairs.push((header_name(&name, going)?, value));
-            }
+            // Without a GIL, another thread may change the dict: locked, it stays as it is.
+            with_critical_section(dict.as_any(), || {
+                for (name, value) in dict {
+                    pairs.push((header_name(&name, going)?, value));
+                }
+                PyResult::Ok(())
+            })?;
             return Ok(Self { pairs });
         }
         if !object.is_instance_of::<PyList>() && !object.is_instance_of::<PyTuple>() {

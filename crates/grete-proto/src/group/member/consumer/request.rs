@@ -1,0 +1,115 @@
+//! ConsumerGroupHeartbeat: the request, with the fields that changed.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use grete_wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatRequestTopicPartitions};
+
+use super::{ConsumerMember, State};
+use crate::group::context::{Context, CoordinatorRef};
+use crate::group::member::classic::millis;
+use crate::group::reconciler::Reconciler;
+use crate::request::{Channel, Request, Target};
+use crate::time::Nanos;
+
+/// Epoch with which a member leaves for good.
+const LEAVE_EPOCH: i32 = -1;
+/// Epoch with which a static member leaves its place to a successor.
+const LEAVE_STATIC_EPOCH: i32 = -2;
+
+/// Partitions by topic id.
+pub(super) type Partitions = BTreeMap<u128, BTreeSet<i32>>;
+
+/// Fields of a request that the next one leaves out if they have not changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Report {
+    topics: BTreeSet<Arc<str>>,
+    owned: Partitions,
+}
+
+/// Purpose of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Join,
+    Heartbeat,
+    Leave,
+    /// Gives up the instance id, which this member's own join has taken without an answer.
+    ReleaseInstance,
+}
+
+/// Request in flight.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub token: u32,
+    pub located: CoordinatorRef,
+    pub sent_at: Nanos,
+    pub purpose: Purpose,
+    pub report: Report,
+}
+
+impl ConsumerMember {
+    pub(super) fn send(&mut self, ctx: &mut Context<'_>, located: CoordinatorRef, reconciler: &Reconciler) {
+        let purpose = match self.state {
+            State::Leaving => Purpose::Leave,
+            State::Joining if self.releases_instance => Purpose::ReleaseInstance,
+            State::Joining => Purpose::Join,
+            _ => Purpose::Heartbeat,
+        };
+        let is_static = ctx.config().instance_id.is_some();
+        let report = Report { topics: self.topics.clone(), owned: self.owned(reconciler) };
+        let known = self.reported.as_ref().filter(|_| purpose == Purpose::Heartbeat);
+        let config = ctx.config();
+        let mut request = ConsumerGroupHeartbeatRequest {
+            group_id: Cow::Owned(config.group_id.to_string()),
+            member_id: Cow::Owned(self.member_id.clone()),
+            member_epoch: match purpose {
+                Purpose::Join => self.join_epoch,
+                Purpose::Heartbeat => self.epoch,
+                Purpose::Leave if is_static && self.remain_in_group => LEAVE_STATIC_EPOCH,
+                Purpose::Leave => LEAVE_EPOCH,
+                Purpose::ReleaseInstance => LEAVE_STATIC_EPOCH,
+            },
+            instance_id: ctx.instance_id(),
+            rebalance_timeout_ms: -1,
+            subscribed_topic_names: None,
+            topic_partitions: None,
+            ..ConsumerGroupHeartbeatRequest::default()
+        };
+        if matches!(purpose, Purpose::Join | Purpose::Heartbeat) {
+            if known.is_none() {
+                request.rebalance_timeout_ms = millis(config.max_poll_interval);
+                request.server_assignor = config.remote_assignor.as_ref().map(|name| Cow::Owned(name.to_string()));
+            }
+            if known.is_none_or(|known| known.topics != report.topics) {
+                let names = report.topics.iter().map(|topic| Cow::Owned(topic.to_string()));
+                request.subscribed_topic_names = Some(names.collect());
+            }
+            if known.is_none_or(|known| known.owned != report.owned) {
+                let topics = report.owned.iter().map(|(&topic_id, partitions)| {
+                    let partitions = partitions.iter().copied().collect();
+                    ConsumerGroupHeartbeatRequestTopicPartitions { topic_id, partitions }
+                });
+                request.topic_partitions = Some(topics.collect());
+            }
+        }
+        // Three heartbeats may time out within one session.
+        let timeout = (config.session_timeout / 3).max(2 * self.interval).min(config.request_timeout);
+        let request = Request::ConsumerGroupHeartbeat(request);
+        let token = ctx.send(Target::Node(located.node), Channel::Control, request, timeout);
+        self.is_known = true;
+        self.has_released = false;
+        self.in_flight = Some(InFlight { token, located, sent_at: ctx.now, purpose, report });
+    }
+
+    /// Returns the owned partitions by topic id, with those in revocation.
+    fn owned(&self, reconciler: &Reconciler) -> Partitions {
+        let mut owned = Partitions::new();
+        for (tp, _) in reconciler.owned() {
+            if let Some(&id) = self.owned_ids.get(tp) {
+                owned.entry(id).or_default().insert(tp.partition);
+            }
+        }
+        owned
+    }
+}

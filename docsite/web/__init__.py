@@ -1,0 +1,1 @@
+"""Walk through the pages of `grete web` in a browser."""

@@ -1,0 +1,1 @@
+"""Requests of the pages to brokers: groups, topics, records, dead letters."""

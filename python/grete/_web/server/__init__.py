@@ -1,0 +1,1 @@
+"""HTTP of `grete web`: guard, pages and their data."""

@@ -1,0 +1,1 @@
+"""Tests of `grete web` with brokers and Apps."""

@@ -1,0 +1,1 @@
+"""Tests of `grete web` without brokers."""

@@ -1,0 +1,45 @@
+"""Words of `grete web`."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from grete._cli import main
+from grete._web.server.access import check_password, read_users
+
+
+def call(*words: str, text: str = "") -> tuple[int, str]:
+    done = CliRunner().invoke(main, ["web", *words], input=text)
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--host", "0.0.0.0"], "no login would be needed"),
+        (["--host", "10.0.0.7"], "give --users FILE"),
+        (["--users", "nothing"], "nothing cannot be read"),
+        (["--users", "nothing", "--proxy-header", "X-User"], "two ways to log in"),
+        (["--proxy-header", "X-User", "--trusted-proxy", "far away"], "--trusted-proxy"),
+        (["--proxy-header", "X-User", "--role", "ann=root"], "a role is NAME="),
+        (["--port", "1", "setup"], "options of setup follow its name"),
+        (["--port", "66000"], "66000"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(words: list[str], text: str) -> None:
+    status, output = call(*words)
+    assert status != 0
+    assert text in " ".join(output.split())
+
+
+def test_a_password_becomes_a_line_of_the_file(tmp_path: Path) -> None:
+    status, line = call("password", "ann", "--role", "operator", text="correct horse\n")
+    assert status == 0
+    assert "correct" not in line
+    path = tmp_path / "users"
+    path.write_text(line)
+    role, stored = read_users(path)["ann"]
+    assert role == "operator"
+    assert check_password("correct horse", stored)
+    assert call("password", "ann", text="short\n")[0] == 2
