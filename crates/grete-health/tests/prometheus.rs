@@ -118,8 +118,6 @@ fn full() -> Metrics {
             duplicates: Some(61),
             forgotten_ids: Some(62),
             skipped: Some(7),
-            duplicates: Some(12),
-            forgotten_ids: Some(13),
             stalls: Some(8),
             timeouts: Some(9),
             duration: Some(duration),
