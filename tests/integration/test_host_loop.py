@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -288,7 +289,8 @@ def test_a_host_that_blocks_its_loop_is_named(
     asyncio.run(main())
     (text,) = logged(caplog, "loop.blocked")
     head, _, stack = text.partition("\n")
-    assert head.startswith("the host's event loop has been blocked for")
+    # On a slow machine the report is written when the loop is free again.
+    assert re.match(r"the host's event loop ha[sd] been blocked for", head)
     assert "by task request, which is no handler" in head
     assert "the host's own code" in stack
     # A job that began just before the host blocked its loop may be named, too, with what it waits for.

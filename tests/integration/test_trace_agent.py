@@ -17,7 +17,8 @@ pytestmark = needs_agent
 @pytest.fixture
 def tracer(agent: Agent) -> Iterator[Tracer]:
     agent.ask("/test/session/clear")
-    tracer = Tracer("orders", env="test", version="1", agent=agent.url)
+    # A request that times out on a slow machine is sent again, and its spans arrive twice.
+    tracer = Tracer("orders", env="test", version="1", agent=agent.url, timeout=60.0)
     yield tracer
     tracer.close()
 
