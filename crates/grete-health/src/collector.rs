@@ -9,8 +9,7 @@ use grete_sys::process_stats;
 use crate::checks::{self, HealthSnapshot, Limits};
 use crate::gil_probe::GilProbeHandle;
 use crate::metrics::Metrics;
-use crate::report::Report;
-use crate::report::process::LaneState;
+use crate::report::{LaneState, Report};
 
 /// Application state for health reports. Threads of this crate call it, also while the interpreter hangs. So an
 /// implementation must not take a lock that a thread holds while it waits for the GIL.

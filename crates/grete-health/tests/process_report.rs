@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use grete_health::report::process::{ProcessReport, encode};
+use grete_health::process_report::{ProcessReport, encode};
 use grete_health::{
     HealthCollector, HealthSource, JobStack, LaneState, Limits, Metrics, ProcessReporter, Report, ReportSink,
     RunningJob,

@@ -2,12 +2,9 @@
 //!
 //! - `frame`: encodes a report as length-prefixed JSON.
 //! - `pipe`: non-blocking pipe to the supervisor.
-//! - `process`, `process_reporter`: report of the whole process for `grete web`, and the thread that sends it.
 
 pub mod frame;
 pub(crate) mod pipe;
-pub mod process;
-pub(crate) mod process_reporter;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,4 +153,45 @@ impl RunningJob {
     pub fn is_overdue(&self) -> bool {
         self.limit.is_some_and(|limit| self.elapsed > limit)
     }
+}
+
+/// State of one lane.
+#[derive(Debug, Clone)]
+pub struct LaneState {
+    /// Group of the client that owns the lane; empty: the client has no group.
+    pub group: Arc<str>,
+    /// Name of the topic.
+    pub topic: Arc<str>,
+    /// Name of the handler.
+    pub handler: Arc<str>,
+    /// Number of the partition.
+    pub partition: u64,
+    /// `idle`, `ready`, `running`, `paused`, `failed` or `leaving`.
+    pub state: &'static str,
+    /// Next offset to hand out; `None`: unknown.
+    pub position: Option<u64>,
+    /// Offset up to which all records are processed; `None`: no record is yet.
+    pub committable: Option<u64>,
+    /// Offset after the last record of the partition; `None`: not known yet.
+    pub high_watermark: Option<u64>,
+    /// Records that are not processed; `None`: not known yet.
+    pub lag: Option<u64>,
+    /// Age of the oldest of them; `None`: unknown.
+    pub oldest: Option<Duration>,
+    /// Records that are decoded or in a handler.
+    pub in_flight: u64,
+    /// Bytes of fetched records that wait.
+    pub queued_bytes: u64,
+    /// Number of the next attempt, from 1.
+    pub attempt: u64,
+    /// How long the oldest running job has run; `None`: none runs.
+    pub running_for: Option<Duration>,
+    /// Time until the pause ends; `None`: no pause, or one without an end.
+    pub paused_for: Option<Duration>,
+    /// Time of the last progress since 1970; `None`: none since the assignment.
+    pub last_progress: Option<Duration>,
+    /// The oldest job runs longer than `stall_after`.
+    pub stalled: bool,
+    /// Reason why the partition cannot be read, in one word; `None`: it can.
+    pub failure: Option<&'static str>,
 }

@@ -4,10 +4,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::{JobStack, ProcessReport};
 use crate::checks;
 use crate::collector::HealthCollector;
 use crate::error::HealthError;
-use crate::report::process::{self, JobStack, ProcessReport};
 use crate::ticker::Ticker;
 
 /// Bytes per second of an interval that a report may take.
@@ -141,7 +141,7 @@ impl<S: ReportSink> Reports<S> {
             dropped: self.dropped,
         };
         self.seq += 1;
-        self.buffer = process::encode(&report, self.max_bytes(), std::mem::take(&mut self.buffer));
+        self.buffer = super::encode(&report, self.max_bytes(), std::mem::take(&mut self.buffer));
         if !self.sink.send(&self.buffer) {
             self.dropped += 1;
         }
