@@ -73,7 +73,7 @@ fn drop_foreign(api: ApiKey, tree: &mut Tree, side: &Side) {
                 match &**field {
                     "api_keys" => list.retain(|api| {
                         let key = api.number("api_key").unwrap_or(-1);
-                        is_known(key) && ![17, 36, 66, 69].contains(&key)
+                        is_known(key) && ![17, 36, 66, 68, 69].contains(&key)
                     }),
                     _ => list.retain(|feature| {
                         feature
