@@ -26,7 +26,11 @@ DROPPED = (
     "replica.fetch.max.bytes",
     "transaction.state.log.num.partitions",
 )
-TEST = ["cargo", "test", "-p", "grete-broker", "--test", "differential", "--", "--ignored", "--nocapture"]
+PROFILE = os.environ.get("TEST_PROFILE", "dev")
+TEST = [
+    *("cargo", "test", "--profile", PROFILE, "-p", "grete-broker", "--test", "differential"),
+    *("--", "--ignored", "--nocapture"),
+]
 
 
 AUTHORIZER = {
