@@ -49,7 +49,7 @@ impl Member {
         match config.protocol {
             GroupProtocol::Classic => Self::Classic(Box::new(ClassicMember::new(first, longest))),
             GroupProtocol::Consumer | GroupProtocol::Auto => {
-                Self::Consumer(Box::new(ConsumerMember::new(first, longest)))
+                Self::Consumer(Box::new(ConsumerMember::new(config)))
             }
         }
     }
