@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use grete_client::{
-    ClientError, Consumer, ConsumerConfig, MemberIds, ProducerConfig, SettingPairs, Settling, TopicPartition, Transactional,
+    ClientError, Consumer, ConsumerConfig, MemberIds, ProducerConfig, SettingPairs, Settling, TopicPartition,
+    Transactional,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -72,10 +73,8 @@ impl Client {
         member_ids: Option<(String, Option<String>)>,
     ) -> PyResult<Self> {
         let config = SettingPairs::from(config);
-        let member_ids = member_ids.map(|(own, before)| MemberIds {
-            member_id: own.into(),
-            predecessor: before.map(Into::into),
-        });
+        let member_ids =
+            member_ids.map(|(own, before)| MemberIds { member_id: own.into(), predecessor: before.map(Into::into) });
         let mut config = ConsumerConfig::from_pairs(&config).map_err(errors::config)?.with_member_ids(member_ids);
         attach_tokens(py, &mut config)?;
         let transactional = match transactional {

@@ -59,7 +59,7 @@ fn a_lost_answer_is_asked_for_again() {
     let (release, _) = sent(&mut rig);
     rig.fail(&release, RequestError::TimedOut);
     rig.advance(SECOND);
-    rig.try_take(ApiKey::FindCoordinator);
+    rig.locate(NODE);
     let (again, what) = sent(&mut rig);
     assert_eq!((what.0.as_str(), what.1), ("dead", -2));
     rig.refuse(&again, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
@@ -95,11 +95,11 @@ fn a_member_that_leaves_before_its_join_sends_nothing_in_its_own_name() {
 #[test]
 fn the_classic_protocol_needs_no_ids() {
     let member_ids = Some(MemberIds { member_id: "new".into(), predecessor: Some("dead".into()) });
-    let mut rig =
-        consumer(GroupConfig { protocol: GroupProtocol::Auto, member_ids, ..GroupConfig::new("g") });
+    let mut rig = consumer(GroupConfig { protocol: GroupProtocol::Auto, member_ids, ..GroupConfig::new("g") });
     rig.view.2 = None;
     rig.start();
     rig.locate(NODE);
-    rig.sends_no(BEAT);
+    rig.advance(1);
     rig.take(ApiKey::JoinGroup);
+    rig.sends_no(BEAT);
 }
