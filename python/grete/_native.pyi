@@ -877,10 +877,12 @@ class Client:
         *,
         stop_on_failed_partition: bool = False,
         transactional: tuple[Sequence[tuple[str, str]], float] | None = None,
+        member_ids: tuple[str, str | None] | None = None,
     ) -> Client:
         """`routes` empty: a low-level consumer, without hooks. `stop_on_failed_partition`: an unreadable partition of a
         route is an error of the dispatcher. `transactional`: jobs are exactly once; settings of the producer, and the
-        interval of transactions in seconds.
+        interval of transactions in seconds. `member_ids`: id of this member, and that of a dead process whose place it
+        takes over, for groups with the consumer protocol.
         """
     def transactions(self) -> dict[str, Any] | None:
         """Returns the state of the client's transactions; None: its jobs are at least once."""

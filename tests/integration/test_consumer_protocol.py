@@ -23,6 +23,7 @@ from tests.integration.exactly_once.reading import fill as fill_values
 from tests.integration.recorder_check import Ledger
 from tests.integration.swarm_process import start_worker
 from tests.integration.test_group import ForeignMember, owned
+from tests.integration.test_swarm_members import generations
 from tests.kafka import KafkaCluster, eventually, fill, new_cluster
 from tests.kafka.java import JavaConsumer
 from tests.kafka.processes import stands_still
@@ -33,6 +34,8 @@ pytestmark = [
     pytest.mark.timeout(240),
 ]
 PARTITIONS = 12
+# Of nodes of a swarm.
+KILLS = int(os.environ.get("SWARM_KILLS", "5"))
 SESSION_MS = 4000
 BROKER = {
     "group.consumer.session.timeout.ms": SESSION_MS,
@@ -256,6 +259,44 @@ def test_a_swarm(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
         assert run.stop() == 0, run.output
     Ledger(tmp_path).assert_everything(ends)
     eventually(lambda: kafka.admin.members(topic) == {}, SESSION_MS / 1000, "the group was left")
+
+
+@pytest.mark.timeout(120 + 5 * KILLS)
+@pytest.mark.parametrize("static", [True, False], ids=["static", "dynamic"])
+def test_a_killed_node_waits_for_no_session(kafka: KafkaCluster, topic: str, tmp_path: Path, static: bool) -> None:
+    """SWARM_KILLS: number of kills. The times from a kill to the first finished batch are printed (pytest -s)."""
+    kafka.create_topic(topic, partitions=PARTITIONS)
+    settings = {"group.protocol": "consumer", "session.timeout.ms": SESSION_MS, "auto.commit.interval.ms": 100}
+    app = {"swarm": {"static_membership": static}}
+    rng, waits = random.Random(KILLS), list[float]()
+    with (
+        start_worker(kafka, topic, tmp_path, nodes=3, kafka_settings=settings, app=app) as run,
+        SteadyProducer(kafka.bootstrap_servers, topic, PARTITIONS, 500) as load,
+    ):
+        pids = run.until_ready()
+        until_shared(kafka, topic, topic, 3)
+        # The epoch counts the changes of the group that have been before.
+        eventually(lambda: len(set(generations(run).values())) == 1, 30.0, "all nodes have the epoch of the group")
+        epochs, began = generations(run), time.monotonic_ns()
+        for number in range(KILLS):
+            node = rng.randrange(3)
+            gone, killed = pids[node], time.monotonic_ns()
+            os.kill(gone, signal.SIGKILL)
+            run.until_named("group.predecessor_released", count=number + 1)
+            pids[node] = run.until_replaced(node, gone)
+            run.until(lambda node=node: run.notes("batch", pid=pids[node]), 30.0, "the new one works")  # type: ignore[misc]
+            waits.append((run.notes("batch", pid=pids[node])[0]["at"] - killed) / 1e6)
+        if static:
+            assert generations(run) == epochs, "no rebalance"
+            taken = [row for row in run.notes("revoked") if row["at"] > began]
+            assert not taken, "nothing was taken from the others"
+        ends = load.finish()
+        eventually(lambda: kafka.admin.lag(topic, [topic]) == 0, 60.0, "all is committed")
+        assert run.stop() == 0, run.output
+    assert "UNRELEASED_INSTANCE_ID" not in run.output
+    Ledger(tmp_path).assert_everything(ends)
+    waits.sort()
+    print(f"\n{KILLS} kills: median {waits[len(waits) // 2]:.0f} ms, longest {waits[-1]:.0f} ms to the first batch")
 
 
 def test_a_client_in_the_group(kafka: KafkaCluster, topic: str, group: str) -> None:

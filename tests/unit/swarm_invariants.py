@@ -170,9 +170,10 @@ class InvariantChecker:
         if book.first_ready_at is not None and now - book.first_ready_at >= self.limits.ready_after:
             self.attempts[node] = self.streaks[node] = 0
             self.looping.discard(node)
+            self._plan(now, node, at_once=True)
         else:
             self._short(node, book.reason)
-        self._plan(now, node, at_once)
+            self._plan(now, node, at_once)
         if at_once:
             self.rolling = None
 

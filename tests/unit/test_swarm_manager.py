@@ -1,5 +1,7 @@
 """The Manager's decision table: each phase of a node, each event, what follows; and stops, step by step."""
 
+import signal
+
 import pytest
 
 from grete._swarm.policy.actions import Action, DumpStacks, Fork, Kill
@@ -46,7 +48,9 @@ TABLE: list[tuple[str, Step, tuple[Phase, ...], list[Action], Phase | None]] = [
     ("garbled", GARBLED, SERVING, [*STOP_SIGNALS], Phase.STOPPING),
     ("garbled", GARBLED, (*ENDING, *DEAD, Phase.FORKING), [], None),
     ("hung up", HUNG_UP, tuple(Phase), [], None),
-    ("dies", DIES, (*SERVING, *ENDING), [], Phase.BACKOFF),
+    ("dies", DIES, (*SERVING, Phase.STOPPING), [], Phase.BACKOFF),
+    # It had been ready for long enough before it hung.
+    ("dies", DIES, (Phase.KILLED,), [Fork(0)], Phase.FORKING),
     ("dies", DIES, (*DEAD, Phase.FORKING), [], None),
     ("stop", Manager.stop, SERVING, [*STOP_SIGNALS], Phase.STOPPING),
     ("stop", Manager.stop, (*ENDING, Phase.DOWN), [], None),
@@ -157,6 +161,17 @@ def test_who_stops_by_itself_has_the_time_of_a_stop_and_is_replaced() -> None:
     event = swarm.take_event("swarm.node.died")
     assert "ended with exit 0, although the supervisor did not ask it to stop" in event.text
     assert swarm.node.next_at == NOW + 4
+
+
+def test_a_node_that_had_recovered_is_replaced_at_once_and_only_once() -> None:
+    swarm = in_phase(Phase.READY)
+    manager, died = swarm.manager, NOW + Limits().ready_after
+    manager.on_exited(died, 0, -signal.SIGKILL)
+    assert swarm.take_actions() == [Fork(0)]
+    manager.on_forked(died, 0, 101)
+    manager.on_exited(died + 1, 0, -signal.SIGKILL)
+    assert "is forked again in 1 s" in swarm.take_event("swarm.node.died").text
+    assert swarm.node.next_at == died + 1 + Limits().backoff_first
 
 
 def test_hurry_moves_kill_and_never_back() -> None:

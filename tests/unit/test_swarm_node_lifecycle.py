@@ -25,12 +25,17 @@ def test_backoff_doubles_to_its_cap_and_starts_anew_when_the_node_was_well() -> 
     swarm = DrivenManager(Limits(crash_loop_after=100))
     manager = swarm.manager
     now, delays = BEGIN, []
-    for life in range(8):
+    for life in range(9):
         manager.on_forked(now, 0, 100)
         manager.on_report(now, 0, report())
-        now += 9.999 if life < 7 else 10.0
+        now += 10.0 if life == 7 else 9.999
         swarm.report_others_ready(now)
+        swarm.discard_actions()
         manager.on_exited(now, 0, 1)
+        if life == 7:
+            delays.append(0)
+            assert swarm.take_actions() == [Fork(0)]
+            continue
         assert swarm.node.next_at is not None
         delays.append(round(swarm.node.next_at - now, 6))
         for second in range(int(delays[-1])):
@@ -41,7 +46,7 @@ def test_backoff_doubles_to_its_cap_and_starts_anew_when_the_node_was_well() -> 
         assert swarm.take_actions() == []
         manager.on_deadline(now)
         assert swarm.take_actions() == [Fork(0)]
-    assert delays == [1, 2, 4, 8, 16, 30, 30, 1]
+    assert delays == [1, 2, 4, 8, 16, 30, 30, 0, 1]
 
 
 def test_a_crash_loop_is_reported_once_and_ends_with_a_life_that_lasts() -> None:

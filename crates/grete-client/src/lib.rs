@@ -60,6 +60,7 @@ pub use grete_proto::dispatch::{
     IdSource, JobKind, OffsetPolicy, PendingTimers, Pool, PooledColumns, RatePolicy, RetryPolicy, RouteConfig,
     RouteStats, StageError, StalledJob,
 };
+pub use grete_proto::group::MemberIds;
 pub use grete_proto::ids::TopicPartition;
 pub use grete_proto::producer as produce;
 pub use log_event::{Level, LogEvent, LogEventQueue, LogSink, TimestampedLogEvent};

@@ -381,6 +381,15 @@ fn group_event(notice: &GroupLogEvent, principal: &Principal) -> LogEvent {
             format!("generation {generation} assigns {} to this member", fmt_partitions(tps)),
             vec![("generation", generation.to_string()), ("partitions", fmt_partitions(tps))],
         ),
+        GroupLogEvent::PredecessorReleased { member_id } => log_event(
+            Level::Info,
+            "group.predecessor_released",
+            format!(
+                "left in the name of member {member_id}, whose process is dead: its partitions need not wait for the \
+                 end of its session"
+            ),
+            vec![("member_id", member_id.to_string())],
+        ),
         GroupLogEvent::RemainedInGroup { instance, session_ms } => log_event(
             Level::Info,
             "group.membership_kept",

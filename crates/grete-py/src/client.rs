@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use grete_client::{
-    ClientError, Consumer, ConsumerConfig, ProducerConfig, SettingPairs, Settling, TopicPartition, Transactional,
+    ClientError, Consumer, ConsumerConfig, MemberIds, ProducerConfig, SettingPairs, Settling, TopicPartition,
+    Transactional,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -58,9 +59,10 @@ impl Client {
 impl Client {
     /// `config`: Kafka's settings as pairs. `routes` empty: a low-level consumer, without hooks.
     /// `stop_on_failed_partition`: an unreadable partition of a route is an error of the dispatcher. `transactional`: jobs
-    /// are exactly once; settings of the producer, and the interval of transactions in seconds.
+    /// are exactly once; settings of the producer, and the interval of transactions in seconds. `member_ids`: id of this
+    /// member, and that of a dead process whose place it takes over, for groups with the consumer protocol.
     #[new]
-    #[pyo3(signature = (config, dispatcher, routes, *, stop_on_failed_partition=false, transactional=None))]
+    #[pyo3(signature = (config, dispatcher, routes, *, stop_on_failed_partition=false, transactional=None, member_ids=None))]
     fn new(
         py: Python<'_>,
         config: Vec<(String, String)>,
@@ -68,9 +70,12 @@ impl Client {
         routes: Vec<PyRef<'_, Route>>,
         stop_on_failed_partition: bool,
         transactional: Option<(Vec<(String, String)>, f64)>,
+        member_ids: Option<(String, Option<String>)>,
     ) -> PyResult<Self> {
         let config = SettingPairs::from(config);
-        let mut config = ConsumerConfig::from_pairs(&config).map_err(errors::config)?;
+        let member_ids =
+            member_ids.map(|(own, before)| MemberIds { member_id: own.into(), predecessor: before.map(Into::into) });
+        let mut config = ConsumerConfig::from_pairs(&config).map_err(errors::config)?.with_member_ids(member_ids);
         attach_tokens(py, &mut config)?;
         let transactional = match transactional {
             None => None,

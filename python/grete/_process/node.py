@@ -50,6 +50,8 @@ class NodeContext:
     metrics_segment: "_native.SharedText | None" = None  # for the metrics; None: they have no reader
     group_instance_id: str | None = None  # `group.instance.id` made by the swarm; None: not made by it
     leave_group_flag: LeaveGroupFlag | None = None
+    member_ids: tuple[str, str | None] | None = None
+    """Member id in groups with the consumer protocol, and that of the node's process before, which is dead."""
 
     @property
     def name(self) -> str:

@@ -390,6 +390,7 @@ class Runner:
             route_configs,
             stop_on_failed_partition=self._config["on_failed_partition"] == "stop",
             transactional=transactional,
+            member_ids=self._node.member_ids if self._node is not None else None,
         )
 
     def _transactional(self, group: str, instance: str | None) -> tuple[list[tuple[str, str]], float]:

@@ -93,13 +93,14 @@ class SupervisorLoop:
         metrics_segments: MetricsSegments | None = None,
         leave_groups_on_stop: Callable[[], None] | None = None,
         instance_ids: InstanceIds | None = None,
+        on_forked: Callable[[int, int], None] | None = None,
         no_pidfd: bool | None = None,
         monitor: Monitor | None = None,
     ) -> None:
         """`run_child(node, pipe, inherited)` is what a forked child does. `no_pidfd`: True forces the fallback.
 
         `metrics_segments`: where nodes publish their metrics; None without a reader. `leave_groups_on_stop`: executes
-        `LeaveGroupsOnStop`. `instance_ids`: closed in nodes.
+        `LeaveGroupsOnStop`. `instance_ids`: closed in nodes. `on_forked(node, pid)` is called after each fork.
         """
         self.wakeups = 0
         self._manager = manager
@@ -109,6 +110,7 @@ class SupervisorLoop:
         self._housekeeping = housekeeping
         self._metrics_segments = metrics_segments
         self._leave_groups_on_stop = leave_groups_on_stop
+        self._on_forked = on_forked
         self._log_and_emit = functools.partial(log_and_emit, monitor, logger)
         self._no_pidfd = pidfd_unavailable() if no_pidfd is None else no_pidfd
         self._nodes = [NodeProcess(facts.id, no_pidfd=self._no_pidfd) for facts in manager.nodes]
@@ -306,6 +308,8 @@ class SupervisorLoop:
             return
         if self._metrics_segments is not None:
             self._metrics_segments.keep(node.id)
+        if self._on_forked is not None:
+            self._on_forked(node.id, pid)
         self._manager.on_forked(time.monotonic(), node.id, pid)
         if node.pidfd is not None:
             # The pidfd of a process that has ended meanwhile is readable, too.

@@ -17,6 +17,7 @@ from grete._swarm.commands import CommandHandler
 from grete._swarm.control import server
 from grete._swarm.event_loop import SupervisorLoop
 from grete._swarm.housekeeping import Housekeeping
+from grete._swarm.member_ids import MemberIds
 from grete._swarm.net import probe_server
 from grete._swarm.net.server import Server
 from grete._swarm.node import cpu_affinity, file_buffers, main
@@ -45,6 +46,7 @@ class Supervisor:
         self._metrics_segments = MetricsSegments()
         self._leave_group_flag = LeaveGroupFlag()
         self._instance_ids: instance_ids.InstanceIds | None = None
+        self._member_ids = MemberIds()
 
     def run(self) -> int:
         """Runs until all nodes have stopped. Returns 0 for a clean stop, 1 after an error, 2 if a node was killed.
@@ -118,6 +120,7 @@ class Supervisor:
             metrics_segments=metrics_segments,
             leave_groups_on_stop=self._leave_group_flag.set,
             instance_ids=self._instance_ids,
+            on_forked=self._member_ids.on_forked,
             monitor=self._app.monitor,
         )
 
@@ -155,6 +158,7 @@ class Supervisor:
             self._metrics_segments.get(node),
             self._instance_ids.for_node(node) if self._instance_ids is not None else None,
             self._leave_group_flag,
+            self._member_ids.for_process(node, os.getpid()),
         )
         main.run_child(context, self._run_node, inherited, self._app.monitor)
 

@@ -251,6 +251,12 @@ GROUP = {
         "times out.",
         "instance: str, session_ms: str",
     ),
+    "group.predecessor_released": EventSpec(
+        (INFO,),
+        "A node of a swarm has left its group in the name of the process before, which is dead, so that nothing waits for "
+        "the end of its session (`group.protocol=consumer`).",
+        "member_id: str",
+    ),
     "group.not_authorized": EventSpec(
         (ERROR, DEBUG),
         "The App may not use its group, and waits for the ACL. ERROR once, DEBUG until the ACL is there. `reason` has "

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use grete_proto::group::GroupProtocol;
+use grete_proto::group::{GroupProtocol, MemberIds};
 
 use super::{ConfigError, Role, Settings, invalid};
 
@@ -28,7 +28,10 @@ pub enum OffsetReset {
 
 /// Checked configuration of a consumer.
 #[derive(Debug, Clone)]
-pub struct ConsumerConfig(Settings);
+pub struct ConsumerConfig {
+    settings: Settings,
+    member_ids: Option<MemberIds>,
+}
 
 impl ConsumerConfig {
     /// Checks every pair. The spellings of Java and librdkafka are accepted; of two spellings of one setting the last
@@ -38,7 +41,7 @@ impl ConsumerConfig {
     /// Returns the first setting that is unknown, invalid or not supported, a missing `bootstrap.servers`, or settings
     /// that contradict each other.
     pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self, ConfigError> {
-        let config = Self(Settings::from_pairs(Role::Consumer, pairs)?);
+        let config = Self { settings: Settings::from_pairs(Role::Consumer, pairs)?, member_ids: None };
         let (heartbeat, session) = (config.number("heartbeat.interval.ms"), config.number("session.timeout.ms"));
         if heartbeat >= session && config.group_protocol() != GroupProtocol::Consumer {
             return Err(invalid(
@@ -68,6 +71,16 @@ impl ConsumerConfig {
             ));
         }
         Ok(config)
+    }
+
+    /// Sets the ids with which the member joins a group with the consumer protocol.
+    #[must_use]
+    pub fn with_member_ids(self, member_ids: Option<MemberIds>) -> Self {
+        Self { member_ids, ..self }
+    }
+
+    pub(super) fn member_ids(&self) -> Option<&MemberIds> {
+        self.member_ids.as_ref()
     }
 
     /// Returns the value of `group.protocol`.
@@ -116,13 +129,13 @@ impl ConsumerConfig {
 
 impl DerefMut for ConsumerConfig {
     fn deref_mut(&mut self) -> &mut Settings {
-        &mut self.0
+        &mut self.settings
     }
 }
 
 impl Deref for ConsumerConfig {
     type Target = Settings;
     fn deref(&self) -> &Settings {
-        &self.0
+        &self.settings
     }
 }

@@ -78,6 +78,7 @@ impl ConsumerConfig {
                 instance_id: self.instance_id().map(Into::into),
                 protocol: self.group_protocol(),
                 remote_assignor: self.remote_assignor().map(Into::into),
+                member_ids: self.member_ids().cloned(),
                 session_timeout: ms("session.timeout.ms"),
                 heartbeat_interval: ms("heartbeat.interval.ms"),
                 max_poll_interval: ms("max.poll.interval.ms"),

@@ -18,6 +18,17 @@ pub enum GroupProtocol {
     Auto,
 }
 
+/// Ids of a member of the consumer protocol that whoever starts its process has made (KIP-1082 lets clients make them).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberIds {
+    /// Member id of this member, which no other process has.
+    pub member_id: Arc<str>,
+    /// Member id of the process before, which is dead for certain. The member gives up the place of the dead one in its
+    /// name before it joins, instead of waiting for the session to end. Should the process be alive after all, the
+    /// coordinator refuses its heartbeats and commits.
+    pub predecessor: Option<Arc<str>>,
+}
+
 /// Settings of one group, with Kafka's names and defaults where Kafka has them.
 #[derive(Debug, Clone)]
 pub struct GroupConfig {
@@ -31,6 +42,8 @@ pub struct GroupConfig {
     /// `group.remote.assignor`: assignor of the coordinator in the consumer protocol; `None`: the first one that the
     /// brokers are configured with.
     pub remote_assignor: Option<Arc<str>>,
+    /// Ids for the consumer protocol; `None`: the member makes its own.
+    pub member_ids: Option<MemberIds>,
     /// `session.timeout.ms`, in nanoseconds: time without heartbeats after which the coordinator removes a member. 45
     /// s.
     pub session_timeout: Nanos,
@@ -64,6 +77,7 @@ impl GroupConfig {
             instance_id: None,
             protocol: GroupProtocol::Classic,
             remote_assignor: None,
+            member_ids: None,
             session_timeout: 45 * SECOND,
             heartbeat_interval: 3 * SECOND,
             max_poll_interval: 300 * SECOND,

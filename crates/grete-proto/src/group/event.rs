@@ -286,6 +286,11 @@ pub enum GroupLogEvent {
         /// All partitions of this member.
         tps: Vec<TopicPartition>,
     },
+    /// The member gave up the place of a dead process in its name.
+    PredecessorReleased {
+        /// Member id of the dead process.
+        member_id: Arc<str>,
+    },
     /// A static member closed without LeaveGroup: the coordinator keeps its place for the session timeout.
     RemainedInGroup {
         /// `group.instance.id`.

@@ -35,7 +35,7 @@ mod reconciler;
 pub(crate) mod tests;
 
 pub use assignor::Assignor;
-pub use config::{GroupConfig, GroupConfigError, GroupProtocol};
+pub use config::{GroupConfig, GroupConfigError, GroupProtocol, MemberIds};
 pub use consumer_group::ConsumerGroup;
 pub use context::TopicMetadataView;
 pub use error::{CommitError, GroupError};

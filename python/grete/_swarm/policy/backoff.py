@@ -8,7 +8,11 @@ _BENIGN_REASONS = frozenset({"membership", "restart"})
 
 
 class Backoff:
-    """Backoff from `backoff_first` to `backoff_cap`, doubled with each process that died before it had recovered."""
+    """Backoff from `backoff_first` to `backoff_cap`, doubled with each process that died before it had recovered.
+
+    The process after one that had recovered is forked without a delay: its partitions wait, and nothing says that it
+    would die as well.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -24,7 +28,8 @@ class Backoff:
 
     def record_exit(self, now: float, node: NodeState, reason: str | None) -> bool:
         """Counts a death, or a failed fork. Returns whether a crash loop begins with it."""
-        if self.is_recovered(now, node):
+        node.had_recovered = self.is_recovered(now, node)
+        if node.had_recovered:
             self.reset(node)
         elif reason not in _BENIGN_REASONS:
             node.short_lives += 1
@@ -33,7 +38,10 @@ class Backoff:
         return begins
 
     def next_delay(self, node: NodeState) -> float:
-        """Returns the seconds until the next fork, and counts the attempt."""
+        """Returns the seconds until the next fork, and counts the attempt. 0: the process before had recovered."""
+        if node.had_recovered:
+            node.had_recovered = False
+            return 0.0
         # At 2 ** 64 the first backoff has reached its cap, whatever it is; larger exponents would overflow a float.
         delay = min(self._limits.backoff_first * 2.0 ** min(node.backoff_attempts, 64), self._limits.backoff_cap)
         node.backoff_attempts += 1

@@ -97,6 +97,8 @@ class NodeState:
     # Between two processes
     next_at: float | None = None
     """BACKOFF: when the next process is forked; None in other phases."""
+    had_recovered: bool = False
+    """Whether the last process died after it had recovered, and no delay has been asked for since."""
     backoff_attempts: int = 0
     """Restarts after a backoff since the node last recovered."""
     short_lives: int = 0

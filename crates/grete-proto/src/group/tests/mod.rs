@@ -11,6 +11,7 @@ mod harness;
 mod leaving;
 mod membership;
 mod offsets;
+mod predecessor;
 mod rebalance;
 mod simulation;
 mod simulator;

@@ -25,6 +25,11 @@
 //!   answers with its partitions, or fences it.
 //! - The previous process was killed. Its place ends with its session, so the join is retried for that long. A place
 //!   that is refused for longer belongs to a living process.
+//!
+//! **A predecessor whose death is certain**
+//! ([`MemberIds::predecessor`](crate::group::MemberIds)). The first request leaves in the name of the dead member: a
+//! static place is given up (epoch -2), a dynamic member is removed (epoch -1). Its answer does not matter, because the
+//! join that follows finds out. Both change no epoch of a static group, so the other members notice nothing.
 
 mod request;
 mod response;
@@ -39,7 +44,7 @@ use self::request::{InFlight, Report};
 use self::target::Target;
 use super::state::State;
 use crate::backoff::Backoff;
-use crate::group::config::GroupProtocol;
+use crate::group::config::{GroupConfig, GroupProtocol};
 use crate::group::context::{Context, CoordinatorRef, Effect, TopicMetadataView};
 use crate::group::error::GroupError;
 use crate::group::event::{GroupLogEvent, LostReason};
@@ -67,6 +72,8 @@ pub(in crate::group) struct ConsumerMember {
     unheard_join: bool,
     /// Whether the next request gives up the instance id in this member's name.
     releases_instance: bool,
+    /// Member whose place the next request gives up, because its process is dead.
+    predecessor: Option<Arc<str>>,
     /// Whether the coordinator may know this member id.
     is_known: bool,
     in_flight: Option<InFlight>,
@@ -94,7 +101,7 @@ pub(in crate::group) struct ConsumerMember {
 }
 
 impl ConsumerMember {
-    pub fn new(retry_backoff: Nanos, retry_backoff_max: Nanos) -> Self {
+    pub fn new(config: &GroupConfig) -> Self {
         Self {
             state: State::Unjoined,
             topics: BTreeSet::new(),
@@ -103,13 +110,14 @@ impl ConsumerMember {
             join_epoch: 0,
             unheard_join: false,
             releases_instance: false,
+            predecessor: config.member_ids.as_ref().and_then(|ids| ids.predecessor.clone()),
             is_known: false,
             in_flight: None,
             next_request: 0,
             interval: FIRST_INTERVAL,
             pace: FIRST_INTERVAL,
             last_ack: 0,
-            backoff: Backoff::new(retry_backoff, retry_backoff_max),
+            backoff: Backoff::new(config.retry_backoff, config.retry_backoff_max),
             reported: None,
             target: Target::default(),
             owned_ids: BTreeMap::new(),
@@ -166,7 +174,10 @@ impl ConsumerMember {
             State::Unjoined | State::Left => {
                 self.shutting_down = false;
                 self.topics = topics;
-                self.member_id = new_member_id(ctx);
+                self.member_id = match &ctx.config().member_ids {
+                    Some(ids) => ids.member_id.to_string(),
+                    None => new_member_id(ctx),
+                };
                 (self.is_known, self.unheard_join, self.releases_instance) = (false, false, false);
                 self.backoff.reset();
                 self.join(ctx, 0, ctx.now);
@@ -313,7 +324,7 @@ impl ConsumerMember {
     /// Records that the coordinator may have executed the last request.
     fn on_unanswered(&mut self) {
         self.reported = None;
-        self.unheard_join |= self.state == State::Joining;
+        self.unheard_join |= self.state == State::Joining && self.is_known;
     }
 
     /// Returns the earliest time at which [`Self::tick`] or [`Self::expire`] has work to do; `None`: no timer.

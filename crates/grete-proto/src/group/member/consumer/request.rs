@@ -36,6 +36,8 @@ pub(super) enum Purpose {
     Leave,
     /// Gives up the instance id, which this member's own join has taken without an answer.
     ReleaseInstance,
+    /// Gives up the place of the process before, in its name.
+    ReleasePredecessor,
 }
 
 /// Request in flight.
@@ -52,6 +54,7 @@ impl ConsumerMember {
     pub(super) fn send(&mut self, ctx: &mut Context<'_>, located: CoordinatorRef, reconciler: &Reconciler) {
         let purpose = match self.state {
             State::Leaving => Purpose::Leave,
+            State::Joining if self.predecessor.is_some() => Purpose::ReleasePredecessor,
             State::Joining if self.releases_instance => Purpose::ReleaseInstance,
             State::Joining => Purpose::Join,
             _ => Purpose::Heartbeat,
@@ -62,12 +65,16 @@ impl ConsumerMember {
         let config = ctx.config();
         let mut request = ConsumerGroupHeartbeatRequest {
             group_id: Cow::Owned(config.group_id.to_string()),
-            member_id: Cow::Owned(self.member_id.clone()),
+            member_id: Cow::Owned(match &self.predecessor {
+                Some(predecessor) if purpose == Purpose::ReleasePredecessor => predecessor.to_string(),
+                _ => self.member_id.clone(),
+            }),
             member_epoch: match purpose {
                 Purpose::Join => self.join_epoch,
                 Purpose::Heartbeat => self.epoch,
                 Purpose::Leave if is_static && self.remain_in_group => LEAVE_STATIC_EPOCH,
-                Purpose::Leave => LEAVE_EPOCH,
+                Purpose::ReleasePredecessor if is_static => LEAVE_STATIC_EPOCH,
+                Purpose::Leave | Purpose::ReleasePredecessor => LEAVE_EPOCH,
                 Purpose::ReleaseInstance => LEAVE_STATIC_EPOCH,
             },
             instance_id: ctx.instance_id(),
@@ -97,7 +104,7 @@ impl ConsumerMember {
         let timeout = (config.session_timeout / 3).max(2 * self.interval).min(config.request_timeout);
         let request = Request::ConsumerGroupHeartbeat(request);
         let token = ctx.send(Target::Node(located.node), Channel::Control, request, timeout);
-        self.is_known = true;
+        self.is_known |= purpose != Purpose::ReleasePredecessor;
         self.has_released = false;
         self.in_flight = Some(InFlight { token, located, sent_at: ctx.now, purpose, report });
     }

@@ -48,6 +48,13 @@ impl ConsumerMember {
                 self.join_epoch = 0;
                 self.next_request = ctx.now;
             }
+            (ErrorClass::Ok | ErrorClass::Error(_), Purpose::ReleasePredecessor) => {
+                let predecessor = self.predecessor.take().filter(|_| code == ErrorCode::NONE);
+                if let Some(member_id) = predecessor {
+                    ctx.log_event(GroupLogEvent::PredecessorReleased { member_id });
+                }
+                self.next_request = ctx.now;
+            }
             (ErrorClass::Ok, _) => self.on_answer(ctx, flight, &answer),
             (ErrorClass::Error(code), _) => {
                 let message = answer.error_message.as_deref().filter(|text| !text.is_empty());
