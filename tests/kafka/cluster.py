@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import re
 import signal
 import subprocess
 import weakref
@@ -133,12 +134,20 @@ class KafkaCluster(abc.ABC):
 
     def rebalance_lines(self, group: str) -> list[str]:
         """The brokers' log lines about rebalances of the group."""
-        return [line for line in self._all_logs().splitlines() if group in line and "rebalance" in line.lower()]
+        return [line for line in self._group_lines(group) if "rebalance" in line.lower()]
+
+    def group_epochs(self, group: str) -> list[int]:
+        """The epochs that a group of the consumer protocol (KIP-848) has had, by the brokers' logs."""
+        found = (re.search(r"Bumped group epoch to (\d+)", line) for line in self._group_lines(group))
+        return [int(epoch[1]) for epoch in found if epoch is not None]
 
     def broker_log_tail(self, lines: int = 40) -> str:
         """The last lines of each node's log."""
         tails = ((node, "\n".join(self.log(node).splitlines()[-lines:])) for node in self.nodes)
         return "\n".join(f"--- node {node}\n{tail}" for node, tail in tails)
+
+    def _group_lines(self, group: str) -> list[str]:
+        return [line for line in self._all_logs().splitlines() if group in line]
 
     def _all_logs(self) -> str:
         return "".join(self.log(node) for node in self.nodes)

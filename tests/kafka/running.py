@@ -63,6 +63,9 @@ class RunningCluster(KafkaCluster):
     def rebalance_lines(self, group: str) -> list[str]:
         _not_ours()
 
+    def group_epochs(self, group: str) -> list[int]:
+        _not_ours()
+
     def elect_preferred(self, topic: str) -> None:
         _not_ours()
 
