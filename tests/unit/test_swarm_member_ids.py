@@ -13,7 +13,7 @@ def test_the_first_process_of_a_node_has_no_predecessor() -> None:
 
 def test_the_next_process_knows_the_one_before_alone() -> None:
     ids = MemberIds()
-    own = []
+    own: list[str] = []
     for pid in (100, 101, 102):
         member_id, before = ids.for_process(2, pid)
         assert before == (own[-1] if own else None)
