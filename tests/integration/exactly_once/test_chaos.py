@@ -1,7 +1,8 @@
 """Four processes on three brokers, of which all fail again and again: each input is in the output once, in order.
 
 EOS_SECONDS: time of the faults; EOS_RECORDS: input of that time; EOS_SEED: seed of the first run; EOS_RUNS: number of
-runs; EOS_PAUSE: seconds between two harms to processes; EOS_CONCURRENCY: plans with this concurrency only.
+runs; EOS_PAUSE: seconds between two harms to processes; EOS_CONCURRENCY: plans with this concurrency only. Give pytest
+`-o faulthandler_timeout=2000`: a run is longer than what the tests may take elsewhere.
 """
 
 from __future__ import annotations
