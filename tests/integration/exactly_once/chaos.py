@@ -55,7 +55,7 @@ class ChaosPlan:
 
     @classmethod
     def of(cls, seed: int, concurrency: str = "") -> ChaosPlan:
-        """Seeds in a row have all variants in turn (those of `concurrency` only), and static members every second time."""
+        """Seeds in a row have all variants in turn, or those of `concurrency`. Every second plan has static members."""
         source = random.Random(seed)
         variants = [one for one in VARIANTS if concurrency in ("", one[1])]
         handler, concurrency = variants[seed // 2 % len(variants)]
