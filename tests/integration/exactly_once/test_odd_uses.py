@@ -13,9 +13,11 @@ import pytest
 
 import grete
 import grete.client
+from grete.broker import Broker
 from tests.integration.app_in_process import dead_letters, make, running, until_done
 from tests.integration.app_process import AppRun
 from tests.integration.exactly_once.reading import committed, fill
+from tests.integration.exactly_once.test_more_jobs import value_of
 from tests.integration.exactly_once.test_processes import APP, COUNT, VALUES, check_output, environment, progress
 from tests.kafka import KafkaCluster, eventually
 
@@ -186,3 +188,23 @@ def test_results_into_the_topic_that_is_read(kafka: KafkaCluster, topic: str, gr
         eventually(lambda: len(committed(kafka, topic)) == 12, 60, lambda: f"{committed(kafka, topic)}")
         until_done(kafka, app, topic)
     assert sorted(map(int, committed(kafka, topic))) == [*range(6), *range(10, 16)]
+
+
+def test_a_route_without_exactly_once_asks_for_no_transaction() -> None:
+    """Beside one with it: each has the requests of its own group only."""
+    transactional = {"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"}
+    asked: dict[bool, set[str]] = {}
+    for exactly_once in (False, True):
+        with Broker(topics=["orders", "invoices"]) as broker:
+            servers = {"bootstrap.servers": broker.bootstrap_servers}
+            with grete.client.Producer(servers) as producer:
+                producer.produce_many("orders", [b"%d" % number for number in range(100)]).wait(30)
+            app = grete.App("plain", kafka=servers | {"auto.commit.interval.ms": 50}, exactly_once=exactly_once)
+            app.consumer("orders", publish="invoices")(value_of)
+            with running(app):
+                eventually(lambda: broker.committed("plain") == {("orders", 0): 100}, 30, "all committed")
+                states = app.statistics()["transactions"]
+            asked[exactly_once] = {one.api for one in broker.requests()} & transactional
+            assert bool(states) == exactly_once
+    assert asked[False] == set()
+    assert asked[True] >= {"TxnOffsetCommit", "EndTxn"}
