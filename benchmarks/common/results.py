@@ -24,7 +24,9 @@ def circumstances(broker: Broker | None = None) -> dict[str, Any]:
 def paragraph(facts: Mapping[str, Any]) -> str:
     """The same as a sentence."""
     box, broker = facts["machine"], facts.get("broker")
-    kafka = f"loopback; Apache Kafka {broker['version']} ({broker['settings']})" if broker else "no broker"
+    kafka = f"{facts['kafka']} broker" if "kafka" in facts else "no broker"
+    if broker:
+        kafka = f"loopback; Apache Kafka {broker['version']} ({broker['settings']})"
     return (
         f"Measured {facts['date']}: {box['cpu']}, {box['cores']} cores, {box['memory']}, {box['system']}, {kafka}; "
         f"Python {facts['python']}."

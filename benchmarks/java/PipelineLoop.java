@@ -9,7 +9,11 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
-/** A loop of poll, send, flush and commit: PipelineLoop BOOTSTRAP STYLE. Runs until it is killed. */
+/**
+ * A loop of poll, send, flush and commit: PipelineLoop BOOTSTRAP STYLE. Runs until it is killed.
+ *
+ * <p>STYLE: `transactions` makes the records of a poll and their offsets one transaction; `loop` does not.
+ */
 final class PipelineLoop {
     private PipelineLoop() {}
 
@@ -19,13 +23,24 @@ final class PipelineLoop {
         settings.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
         settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
         settings.put(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, 10_000);
+        boolean transactions = words[1].equals("transactions");
+        String[] own = transactions ? new String[] {"transactional.id=java-loop"} : new String[0];
+        if (transactions) {
+            settings.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed");
+        }
         AtomicReference<Exception> failed = new AtomicReference<>();
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings);
                 KafkaProducer<byte[], byte[]> producer =
-                        new KafkaProducer<>(Bench.producerSettings(words[0], new String[0]))) {
+                        new KafkaProducer<>(Bench.producerSettings(words[0], own))) {
+            if (transactions) {
+                producer.initTransactions();
+            }
             consumer.subscribe(List.of(Invoices.ORDERS));
             while (true) {
                 ConsumerRecords<byte[], byte[]> batch = consumer.poll(Duration.ofMillis(100));
+                if (transactions && !batch.isEmpty()) {
+                    producer.beginTransaction();
+                }
                 for (ConsumerRecord<byte[], byte[]> record : batch) {
                     byte[] value = Invoices.invoice(record.value());
                     producer.send(new ProducerRecord<>(Invoices.INVOICES, record.key(), value), (metadata, error) -> {
@@ -34,7 +49,10 @@ final class PipelineLoop {
                         }
                     });
                 }
-                if (!batch.isEmpty()) {
+                if (transactions && !batch.isEmpty()) {
+                    producer.sendOffsetsToTransaction(batch.nextOffsets(), consumer.groupMetadata());
+                    producer.commitTransaction();
+                } else if (!batch.isEmpty()) {
                     producer.flush();
                     if (failed.get() != null) {
                         throw new IllegalStateException(failed.get());

@@ -23,6 +23,7 @@ class Client:
         share: part of the records that it gets, because it is so much slower.
         peer: "" for our interpreter, the name of a list of requirements for an environment of its own, or "java" or
             "streams" for Java.
+        transactions: its results are committed in transactions, together with the offsets of its group.
     """
 
     title: str
@@ -30,6 +31,7 @@ class Client:
     style: str
     share: float = 1.0
     peer: str = ""
+    transactions: bool = False
 
     def command(self, bootstrap: str, python: str) -> list[str]:
         """The command line of the process; what it needs is built or installed first."""

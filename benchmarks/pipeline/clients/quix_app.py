@@ -1,4 +1,7 @@
-"""Quix Streams: a dataframe from topic to topic, with `json` (its own) or `msgspec` serializers. At least once."""
+"""Quix Streams: a dataframe from topic to topic, with `json` (its own) or `msgspec` serializers.
+
+At least once; exactly once with a style that ends with `+eos`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ def with_msgspec(value: bytes) -> bytes:
 
 
 def main() -> None:
-    bootstrap, style = sys.argv[1:]
+    bootstrap, whole = sys.argv[1:]
+    style, _, guarantee = whole.partition("+")
+    transactions = guarantee == "eos"
     convert, form = {"json": (with_json, "json"), "msgspec": (with_msgspec, "bytes")}[style]
     app = Application(
         broker_address=bootstrap,
@@ -34,6 +39,8 @@ def main() -> None:
         state_dir=tempfile.mkdtemp(),
         # As much as the other loops flush and commit at once.
         commit_every=10_000,
+        commit_interval=0.1 if transactions else 5.0,
+        processing_guarantee="exactly-once" if transactions else "at-least-once",
     )
     orders = app.topic(ORDERS, key_deserializer="bytes", value_deserializer=form)
     invoices = app.topic(INVOICES, key_serializer="bytes", value_serializer=form)

@@ -9,7 +9,7 @@ import org.apache.kafka.streams.kstream.Produced;
 /**
  * Kafka Streams, its own defaults: PipelineStreams BOOTSTRAP STATE_DIRECTORY [GUARANTEE]. Until it is killed.
  *
- * <p>GUARANTEE is its setting processing.guarantee, such as exactly_once_v2.
+ * <p>GUARANTEE is its setting processing.guarantee. With exactly_once_v2, its default is to commit every 100 ms.
  */
 final class PipelineStreams {
     private PipelineStreams() {}

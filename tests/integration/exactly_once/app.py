@@ -15,6 +15,7 @@ app = grete.App(
         "bootstrap.servers": os.environ["EOS_SERVERS"],
         "session.timeout.ms": int(os.environ.get("EOS_SESSION", "6000")),
         "heartbeat.interval.ms": 500,
+        "transaction.timeout.ms": int(os.environ.get("EOS_TRANSACTION_TIMEOUT", "10000")),
         "group.protocol": os.environ.get("EOS_PROTOCOL", "classic"),
     },
     workers=2,

@@ -33,6 +33,11 @@ VARIANTS = (
     ("middle", "partition"),
     ("fails", "key"),
     ("async-mark", "partition"),
+    ("async", "key"),
+    ("each", "unordered"),
+    ("middle", "key"),
+    ("async-mark", "key"),
+    ("fails", "unordered"),
 )
 HARMS = ("kill",) * 7 + ("hang", "leave", "enter")
 
@@ -49,10 +54,11 @@ class ChaosPlan:
     static: bool
 
     @classmethod
-    def of(cls, seed: int) -> ChaosPlan:
-        """Seeds in a row have all variants in turn, and static members every second time."""
+    def of(cls, seed: int, concurrency: str = "") -> ChaosPlan:
+        """Seeds in a row have all variants in turn, or those of `concurrency`. Every second plan has static members."""
         source = random.Random(seed)
-        handler, concurrency = VARIANTS[seed // 2 % len(VARIANTS)]
+        variants = [one for one in VARIANTS if concurrency in ("", one[1])]
+        handler, concurrency = variants[seed // 2 % len(variants)]
         max_messages, interval = source.choice((1, 20, 500)), source.choice(("20ms", "100ms", "500ms"))
         return cls(seed, handler, concurrency, max_messages, interval, bool(seed % 2))
 

@@ -1,7 +1,8 @@
 """Four processes on three brokers, of which all fail again and again: each input is in the output once, in order.
 
 EOS_SECONDS: time of the faults; EOS_RECORDS: input of that time; EOS_SEED: seed of the first run; EOS_RUNS: number of
-runs; EOS_PAUSE: seconds between two harms to processes.
+runs; EOS_PAUSE: seconds between two harms to processes; EOS_CONCURRENCY: plans with this concurrency only. Give pytest
+`-o faulthandler_timeout=2000`: a run is longer than what the tests may take elsewhere.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ RECORDS = int(os.environ.get("EOS_RECORDS", "300_000"))
 FIRST_SEED = int(os.environ.get("EOS_SEED", time.time_ns() % 1_000_000))
 RUNS = int(os.environ.get("EOS_RUNS", "1"))
 PAUSE = float(os.environ.get("EOS_PAUSE", "1.0"))
+CONCURRENCY = os.environ.get("EOS_CONCURRENCY", "")
 # Time that the rest of the input may take when nothing fails any more.
 CALM = 300.0
 
@@ -57,7 +59,7 @@ class CommittedJudge(TransformJudge):
 @pytest.mark.timeout(SECONDS + 1500)
 @pytest.mark.parametrize("number", range(RUNS))
 def test_each_record_once_whatever_fails(brokers: KafkaCluster, tmp_path: Path, number: int) -> None:
-    plan = ChaosPlan.of(FIRST_SEED + number)
+    plan = ChaosPlan.of(FIRST_SEED + number, CONCURRENCY)
     print(f"\n{plan}, Kafka {brokers.version}", flush=True)
     group = f"eos-{plan.seed}-{time.monotonic_ns() % 1_000_000}"
     source, target = f"{group}.in", f"{group}.out"
@@ -132,7 +134,8 @@ def finish_the_rest(
 
 def check_output(kafka: KafkaCluster, plan: ChaosPlan, group: str, source: str, target: str, count: int) -> None:
     """librdkafka and two consumers of Kafka's own read each record once, in order; the offsets are at the ends."""
-    judge = CommittedJudge(kafka, group, source, target, count, plan.concurrency)
+    unit = plan.concurrency if plan.concurrency != "unordered" else ""
+    judge = CommittedJudge(kafka, group, source, target, count, unit)
     judge.assert_all()
     assert (judge.duplicates, judge.falls) == (0, 0)
     rows = java.judge(kafka, target, "sequence", isolation_level="read_committed")
