@@ -101,6 +101,9 @@ def test_samples_follow_the_time_of_the_reports() -> None:
     assert [one for one in trends.lag("shop") if one is not None] == list(range(10))
     assert trends.rate("shop")[-1] == 10.0
     assert trends.lane("shop", "orders", 0)[-1] == 9
+    # A late report leaves no hole.
+    trends.advance(store.fleet, NOW + 11 * STEP + 1)
+    assert trends.lag("shop")[-2:] == (9, 9)
     # A dead process has no figures; what is older than the samples is forgotten.
     trends.advance(store.fleet, NOW + 20 * STEP)
     assert trends.lag("shop")[-1] is None

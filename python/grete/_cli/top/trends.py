@@ -30,18 +30,10 @@ class Trends:
         number = now // STEP
         if self._last is None:
             self._last = number
-        steps = min(number - self._last, SAMPLES)
-        if steps <= 0:
-            return
-        self._last = number
-        values = dict(_values(fleet, now))
-        for key in values.keys() - self._samples.keys():
-            self._samples[key] = deque([None] * SAMPLES, SAMPLES)
-        for key, samples in list(self._samples.items()):
-            samples.extend([None] * (steps - 1))
-            samples.append(values.get(key))
-            if all(one is None for one in samples):
-                del self._samples[key]
+        begin = max(self._last, number - SAMPLES)
+        for step in range(begin + 1, number + 1):
+            self._sample(dict(_values(fleet, min(step * STEP, now))))
+        self._last = max(self._last, number)
 
     def lag(self, app: str) -> Sequence[float | None]:
         """Returns the lag of an App, oldest first."""
@@ -54,6 +46,14 @@ class Trends:
     def lane(self, group: str, topic: str, partition: int) -> Sequence[float | None]:
         """Returns the lag of a partition in a group, oldest first."""
         return self._of((group, topic, partition))
+
+    def _sample(self, values: dict[Hashable, float]) -> None:
+        for key in values.keys() - self._samples.keys():
+            self._samples[key] = deque([None] * SAMPLES, SAMPLES)
+        for key, samples in list(self._samples.items()):
+            samples.append(values.get(key))
+            if all(one is None for one in samples):
+                del self._samples[key]
 
     def _of(self, key: Hashable) -> Sequence[float | None]:
         return tuple(self._samples.get(key, ()))
