@@ -14,7 +14,7 @@ RESULTS = frozenset({"asked", "done", "failed", "refused"})
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """What was asked of a process, or what it has done. `at`: milliseconds since 1970."""
+    """Request to a process, or its result. `at`: milliseconds since 1970."""
 
     at: int
     command: str
