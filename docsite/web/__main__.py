@@ -1,6 +1,7 @@
 """Walks the pages of `grete web` in Chromium, beside an App that works and fails: `make web-check`.
 
-Needs Chromium (or its path in CHROMIUM), Node.js and npm. Pictures are in build/web-pictures.
+Needs Chromium (or its path in CHROMIUM), Node.js and npm. Pictures are in build/web-pictures. Arguments: names of
+pages, as those of the pictures, instead of all.
 """
 
 import os
@@ -31,7 +32,9 @@ def main() -> int:
     with shop() as (_, web):
         time.sleep(WORK)
         walk, pictures = Path(__file__).with_name("walk.mjs"), ROOT / "build" / "web-pictures"
-        done = subprocess.run(["node", str(walk), web, str(pictures), chromium], cwd=packages, check=False)
+        done = subprocess.run(
+            ["node", str(walk), web, str(pictures), chromium, *sys.argv[1:]], cwd=packages, check=False
+        )
         return done.returncode
 
 
