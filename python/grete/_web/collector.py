@@ -55,6 +55,10 @@ class Collector:
                 if self.problem != str(error):
                     logger.warning("the reports cannot be read: %s; the next attempt is in %g s", error, _RETRY)
                 self.problem = str(error)
+            except Exception as error:
+                # The pages say so; without the thread they would show the past as if it were the present.
+                logger.exception("the reports cannot be read; the next attempt is in %g s", _RETRY)
+                self.problem = f"a defect: {type(error).__name__}; the log of grete web has the traceback"
             self._ended.wait(_RETRY)
 
     def _topics_exist(self) -> bool:

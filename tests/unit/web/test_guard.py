@@ -175,6 +175,11 @@ def test_a_header_counts_only_from_the_proxy(parts: Parts) -> None:
     assert far.get("/processes", headers={"x-user": "otto"}).status_code == 401
 
 
+def test_browsers_name_the_origin_of_our_own_forms(parts: Parts) -> None:
+    # With "no-referrer" a browser sends `Origin: null` with each form, which is refused as another site's.
+    assert client(parts).get("/processes").headers["referrer-policy"] == "same-origin"
+
+
 @pytest.mark.parametrize("path", POSTS)
 def test_viewers_change_nothing_and_search_nothing(parts: Parts, users: dict[str, tuple[str, str]], path: str) -> None:
     browser = client(parts, Access(users), headers=basic("vera", "vera-secret"))

@@ -52,7 +52,6 @@ def parse_audit(value: bytes) -> AuditEntry:
     result = text(content.get("result"))
     if not isinstance(process, dict) or not isinstance(arguments, dict) or result not in RESULTS:
         raise InvalidReportError("the record is no part of the audit")
-    detail = content.get("detail")
     return AuditEntry(
         at=count(content.get("at")) or 0,
         command=text(content.get("command")),
@@ -63,5 +62,5 @@ def parse_audit(value: bytes) -> AuditEntry:
         app=text(process.get("app")),
         result=result,
         text=text(content.get("text")),
-        detail=detail[:_MAX_DETAIL] if isinstance(detail, str) else "",
+        detail=text(content.get("detail"), _MAX_DETAIL),
     )
