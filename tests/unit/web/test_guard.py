@@ -72,7 +72,7 @@ def test_responses_allow_no_script_of_others_and_are_not_kept(parts: Parts) -> N
         assert "unsafe" not in policy
         assert "frame-ancestors 'none'" in policy
         assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
 
 
 def test_templates_have_no_inline_script_or_style_and_load_nothing_from_elsewhere() -> None:
