@@ -22,8 +22,8 @@ from tests.unit.web.test_guard import client, parts
 __all__ = ["parts"]
 
 NOW = 1_700_000_000_000
-HUGE = [2**31, 2**53 + 1, 2**62, 2**63, 10**30, 10**400, -1, 1e300, 1e999, 0.5, True, None, "5", [], {}]
-TEXTS = ["\ud800", "a\udfffb", "\0", "\x1b[2J", "\u202egpj", "x" * 100_000, "", None, 5, ["x"]]
+HUGE: list[Any] = [2**31, 2**53 + 1, 2**62, 2**63, 10**30, 10**400, -1, 1e300, 1e999, 0.5, True, None, "5", [], {}]
+TEXTS: list[Any] = ["\ud800", "a\udfffb", "\0", "\x1b[2J", "\u202egpj", "x" * 100_000, "", None, 5, ["x"]]
 
 
 @pytest.fixture
@@ -62,11 +62,11 @@ def add(store: Store, *, reports: Any = (), errors: Any = (), audits: Any = (), 
 
 
 @pytest.mark.parametrize("value", HUGE, ids=lambda value: str(value)[:12])
-def test_numbers_of_any_size_break_no_page(parts: Any, store: Store, value: object) -> None:
+def test_numbers_of_any_size_break_no_page(parts: Any, store: Store, value: Any) -> None:
     numbers = ("seq", "at", "every", "uptime", "dropped", "rss", "cpu", "fds", "workers", "busy", "gil_wait", "lag",
                "loop_wait", "fetched_bytes")  # fmt: skip
     fields = ("position", "committable", "end", "lag", "oldest", "in_flight", "attempt", "running", "paused")
-    row = lane(**dict.fromkeys(fields, value)) | {"queued": value}
+    row = lane() | dict.fromkeys(fields, value) | {"queued": value}
     content = json.loads(report(process=facts(started=value, pid=value, node=value)))
     names = content["names"]
     content["lanes"] = [[names.index("shop"), names.index("orders"), names.index("charge"), *list(row.values())[3:]]]
@@ -83,7 +83,7 @@ def test_numbers_of_any_size_break_no_page(parts: Any, store: Store, value: obje
 
 
 @pytest.mark.parametrize("value", TEXTS, ids=lambda value: repr(value)[:12])
-def test_texts_of_any_kind_break_no_page(parts: Any, store: Store, value: object) -> None:
+def test_texts_of_any_kind_break_no_page(parts: Any, store: Store, value: Any) -> None:
     process = facts(id=value, app=value, host=value, grete=value, python=value)
     whole = json.loads(report(process=process, problems=[[value, value]], jobs=[[value, value, 0, 1, None]]))
     whole |= {"names": [value] * 3, "stacks": [[value, value, NOW]], "state": value}
