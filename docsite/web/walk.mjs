@@ -1,12 +1,12 @@
 // Walks the pages of a running `grete web` in Chromium: wide, on a phone, dark. Writes a picture of each, and reports what
 // axe finds, what is wider than the screen, what the browser refuses or cannot load, and what is loaded from elsewhere.
 //
-//     node walk.mjs ADDRESS PICTURES CHROMIUM
+//     node walk.mjs ADDRESS PICTURES CHROMIUM [PAGE...]
 import { mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 
-const [address, pictures, executablePath] = process.argv.slice(2);
+const [address, pictures, executablePath, ...wanted] = process.argv.slice(2);
 const require = createRequire(pathToFileURL(`${process.cwd()}/`));
 const { chromium } = require("playwright-core");
 const axe = require.resolve("axe-core/axe.min.js");
@@ -28,7 +28,7 @@ async function json(path) {
 async function pages() {
   const all = {
     dashboard: "/", processes: "/processes", groups: "/groups", errors: "/errors", letters: "/letters", topics: "/topics",
-    cluster: "/cluster", transactions: "/transactions", status: "/status", missing: "/process?id=nobody",
+    audit: "/audit", cluster: "/cluster", transactions: "/transactions", status: "/status", missing: "/process?id=nobody",
   };
   const { apps } = await json("/processes");
   if (apps.length) all.process = `/process?id=${encodeURIComponent(apps[0].processes[0].id)}`;
@@ -54,9 +54,26 @@ async function pages() {
   return all;
 }
 
+// Sends a command as a person does: a button, the page that asks again, and the answer of the process.
+async function command() {
+  const { apps } = await json("/processes");
+  if (!apps.length) return findings.push("command: no process reports");
+  const page = await browser.newPage();
+  await page.goto(`${address}/process?id=${encodeURIComponent(apps[0].processes[0].id)}`);
+  await page.getByRole("button", { name: "Dump stacks" }).click();
+  await page.screenshot({ path: `${pictures}/command-light.png` });
+  await page.getByRole("button", { name: "Dump stacks" }).click();
+  await page.getByText("which are in its log, too").first().waitFor({ timeout: 30000 })
+    .catch(() => findings.push("command: no answer"));
+  await page.close();
+}
+
 mkdirSync(pictures, { recursive: true });
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--no-first-run"] });
-const walked = await pages();
+await command();
+const walked = Object.fromEntries(
+  Object.entries(await pages()).filter(([name]) => !wanted.length || wanted.includes(name)),
+);
 let largest = ["", 0];
 for (const screen of SCREENS) {
   const { name: _, ...options } = screen;

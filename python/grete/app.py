@@ -82,6 +82,9 @@ class App:
             "none"
         web_reports (str | float, seconds, default "none"): how often the process reports to the topics of `grete web`,
             like "3s"; or "none"
+        web_commands (bool, default False): whether the process obeys commands of `grete web` that are not signed
+        web_commands_secret (str, default not set): secret of 16 characters or more: the process obeys commands of
+            `grete web` that are signed with it, and no others
         on_failed_partition (Literal['wait', 'stop'], default "wait"): what a partition that cannot be read does: "wait"
             (the others go on) or "stop" (the App ends with an error)
         failed_partition_probes (Literal['readyz', 'livez', 'none'], default "readyz"): which probes fail while a

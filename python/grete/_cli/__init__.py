@@ -28,6 +28,7 @@ COMMANDS = {
     "run": ("grete._cli.run:run", "Run an App until it is stopped."),
     "schemas": ("grete._cli.schemas:schemas", "Check, register and compare the schemas that an App declares."),
     "swarm": ("grete._cli.swarm:swarm", "Run an App in several processes, watched and replaced."),
+    "top": ("grete._cli.top.command:top", "Show live in the terminal what Apps do: lanes, jobs, lag, retries."),
     "transactions": ("grete._cli.transactions:transactions", "List, describe and abort transactions."),
     "web": ("grete._cli.web:web", "Show in a browser what Apps do: lag, errors, dead letters, records."),
     "topics": ("grete._cli.topics:topics", "List, create, alter and delete topics; apply an App's."),

@@ -66,6 +66,13 @@ def text(value: object) -> str:
     return value
 
 
+def shared_secret(value: object) -> str:
+    # The value is in no message.
+    if not isinstance(value, str) or len(value) < 16:
+        raise ValueError("it is a string of at least 16 characters: openssl rand -hex 32 prints one")
+    return value
+
+
 def boolean(value: object) -> bool:
     if isinstance(value, str):
         known = {

@@ -87,6 +87,17 @@ SETTINGS: dict[str, Setting] = {
         'how often the process reports to the topics of `grete web`, like "3s"; or "none"',
         unit="seconds",
     ),
+    "web_commands": Setting(
+        parsers.boolean,
+        False,
+        "whether the process obeys commands of `grete web` that are not signed",
+    ),
+    "web_commands_secret": Setting(
+        parsers.shared_secret,
+        None,
+        "secret of 16 characters or more: the process obeys commands of `grete web` that are signed with it, and no "
+        "others",
+    ),
     "on_failed_partition": Setting(
         parsers.one_of("wait", "stop"),
         "wait",

@@ -6,8 +6,8 @@ import sys
 
 from grete.broker import Broker
 
-REPORTS = {"GRETE_WEB_REPORTS": "3s"}
-"""Environment of the App, so that it reports."""
+REPORTS = {"GRETE_WEB_REPORTS": "3s", "GRETE_WEB_COMMANDS": "true"}
+"""Environment of the App, so that it reports, and obeys the buttons of the pages."""
 # Seconds for a clean end.
 _STOP_WITHIN = 5.0
 

@@ -158,6 +158,26 @@ HANDLERS: Mapping[str, Entry] = {
         "Await each task, or handle its exception. The traceback shows the task.",
         "Task exception was never retrieved",
     ),
+    "app.command": Entry(
+        "A user of `grete web` has sent a command to this process. As a warning: it could not be done.",
+        "Read the reason in the line, or on the page of the process. The topic `grete.audit` has all commands.",
+        "command seek of ann: failed: orders[7] is not assigned to this App's process: seek where it is read",
+    ),
+    "app.command_refused": Entry(
+        "A record in `grete.commands` names this process, and was not obeyed: it is not signed, its signature is of "
+        "another secret, it has expired, or it came before.",
+        "Give `grete web` and the App the same `web_commands_secret`, and compare the clocks of their machines. If you "
+        "have sent no command, find out who may write to `grete.commands`.",
+        "command unknown of unknown was refused: its signature is of another secret, or of another command",
+    ),
+    "app.no_commands": Entry(
+        "`web_commands` or `web_commands_secret` is set. The topics `grete.commands` and `grete.audit` do not exist, "
+        "or Read on the one or Write on the other is missing.",
+        "Create the topics with `grete web setup`, grant the rights, or leave the settings out. The App works all the "
+        "same, and asks again every 30 s.",
+        "commands of grete web are not read or not answered: there is no topic grete.commands; the App goes on without "
+        "them. Create their topics: grete web setup",
+    ),
     "app.not_reported": Entry(
         "`web_reports` is set, and brokers do not take the reports: the topics `grete.reports` and `grete.errors` do "
         "not exist, or Write on them is missing.",

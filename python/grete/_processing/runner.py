@@ -255,7 +255,7 @@ class Runner:
             # Probes answer while everything else starts. In a swarm, the supervisor serves them.
             probes.serve_probes(health, self._config["probes"], self._monitor)
         if self._web_reports is not None:
-            self._web_reports.start(health, self._running_with_stacks)
+            self._web_reports.start(health, self._running_with_stacks, self)
         if self._lifecycle is not None:
             # Before the groups are joined: a hook that takes minutes delays no other member.
             self._lifecycle.start(lambda: self.stopping, self._await_hook, self._stop.wake)

@@ -44,6 +44,8 @@ class AppSettings(TypedDict, total=False):
     loop: Literal["auto", "own", "host", "asyncio", "uvloop"]
     probes: str | int
     web_reports: str | float
+    web_commands: bool
+    web_commands_secret: str
     on_failed_partition: Literal["wait", "stop"]
     failed_partition_probes: Literal["readyz", "livez", "none"]
     exactly_once: bool

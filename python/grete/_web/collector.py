@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from grete._web.state.store import Store
-from grete._web.topics import ERRORS, HISTORY, REPORTS
+from grete._web.topics import AUDIT, ERRORS, HISTORY, REPORTS
 from grete.client import Admin, Consumer, Producer
 from grete.errors import GreteError
 
@@ -30,6 +30,7 @@ class Collector:
         self._settings = dict(settings)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="grete-web-collector")
+        self._has_audit = False
         self.problem: str | None = "has not read yet"
         """Why nothing is read; None: the topics are read."""
         self.read_up_to: int | None = None
@@ -54,11 +55,16 @@ class Collector:
                 if self.problem != str(error):
                     logger.warning("the reports cannot be read: %s; the next attempt is in %g s", error, _RETRY)
                 self.problem = str(error)
+            except Exception as error:
+                # The pages say so; without the thread they would show the past as if it were the present.
+                logger.exception("the reports cannot be read; the next attempt is in %g s", _RETRY)
+                self.problem = f"a defect: {type(error).__name__}; the log of grete web has the traceback"
             self._ended.wait(_RETRY)
 
     def _topics_exist(self) -> bool:
         with Admin(self._settings) as admin:
             present = set(admin.topics(internal=True, timeout=10.0))
+        self._has_audit = AUDIT in present  # clusters that an older version has set up lack it
         missing = [name for name in (REPORTS, ERRORS, HISTORY) if name not in present]
         if missing:
             self.problem = f"the topics {', '.join(missing)} do not exist: create them with grete web setup"
@@ -71,10 +77,12 @@ class Collector:
             Producer(self._settings | {"compression.type": "lz4"}) as producer,
         ):
             since = datetime.now(UTC) - _ERRORS_OF
+            audits = consumer.partitions(AUDIT) if self._has_audit else ()
             consumer.assign(
                 [
                     *((REPORTS, partition, "earliest") for partition in consumer.partitions(REPORTS)),
                     *((ERRORS, partition, since) for partition in consumer.partitions(ERRORS)),
+                    *((AUDIT, partition, since) for partition in audits),
                 ]
             )
             measured_at, live = 0.0, False
@@ -95,6 +103,8 @@ class Collector:
         for message in messages:
             if message.topic == REPORTS:
                 self._store.add_report(message.key, message.value, message.timestamp, now, live=live)
+            elif message.topic == AUDIT:
+                self._store.add_audit(message.value, (message.partition, message.offset))
             else:
                 self._store.add_error(message.value, (message.partition, message.offset))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from grete._web.collector import Collector
+from grete._web.kafka.commands import CommandSender
 from grete._web.kafka.gateway import Gateway
 from grete._web.kafka.letters import Replays
 from grete._web.server.access import Access
@@ -50,14 +51,16 @@ def serve(
     hosts: Collection[str],
     *,
     on_start: Callable[[], None],
+    secret: str = "",
 ) -> None:
-    """Serves until SIGINT or SIGTERM. `settings`: those of Kafka. `hosts`: see `Guard`."""
+    """Serves until SIGINT or SIGTERM. `settings`: those of Kafka. `hosts`: see `Guard`. `secret`: signs commands."""
     import uvicorn
 
     store = Store()
     collector, gateway = Collector(store, settings), Gateway(settings)
     replays = Replays(gateway)
-    application = make_application(Parts(store, gateway, collector, replays), access, hosts)
+    parts = Parts(store, gateway, collector, replays, CommandSender(gateway, secret))
+    application = make_application(parts, access, hosts)
     config = uvicorn.Config(
         application,
         log_config=None,

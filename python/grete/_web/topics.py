@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from grete._processing.commands.receiver import AUDIT, COMMANDS
 from grete._processing.reports.web_reports import ERRORS, REPORTS
 from grete.client import Admin
 from grete.errors import TopicExistsError, UnknownTopicError
 
-__all__ = ["ERRORS", "HISTORY", "PLAN", "REPORTS", "TopicState", "create_topics", "topic_states"]
+__all__ = ["AUDIT", "COMMANDS", "ERRORS", "HISTORY", "PLAN", "REPORTS", "TopicState", "create_topics", "topic_states"]
 
 HISTORY = "grete.history"
 """Compacted topic of the time series that `grete web` keeps."""
@@ -21,6 +22,9 @@ PLAN: Mapping[str, Mapping[str, str]] = {
         "segment.ms": "3600000",
     },
     ERRORS: {"cleanup.policy": "delete", "retention.ms": "2592000000", "segment.bytes": "67108864"},
+    # A command is valid for minutes.
+    COMMANDS: {"cleanup.policy": "delete", "retention.ms": "86400000", "segment.bytes": "16777216"},
+    AUDIT: {"cleanup.policy": "delete", "retention.ms": "7776000000", "segment.bytes": "67108864"},
     HISTORY: {"cleanup.policy": "compact", "segment.bytes": "16777216", "segment.ms": "86400000"},
 }
 

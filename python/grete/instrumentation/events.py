@@ -52,6 +52,19 @@ APP = {
     "app.not_reported": EventSpec(
         (WARNING,), "Brokers take no reports for `grete web`. Once for each run.", "error: BaseException"
     ),
+    "app.command": EventSpec(
+        (INFO, WARNING),
+        "The process has done what a command of `grete web` says, or has tried to.",
+        "action: str, by: str, text: str",
+    ),
+    "app.command_refused": EventSpec(
+        (WARNING,),
+        "A record of `grete.commands` is no command for this process: forged, expired, repeated or unreadable.",
+        "action: str, by: str, text: str",
+    ),
+    "app.no_commands": EventSpec(
+        (WARNING,), "Commands of `grete web` cannot be read or answered. Once for each run.", "error: BaseException"
+    ),
     "app.quiet": EventSpec((INFO,), "The App is quiet: running handlers go on, and no more records are handed out."),
     "app.stopping": EventSpec((INFO,), "A signal has started the stop of the App."),
     "app.stop_expedited": EventSpec(

@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from grete._web import topics
 from grete._web.collector import Collector
+from grete._web.kafka.commands import CommandSender
 from grete._web.kafka.gateway import Gateway
 from grete._web.kafka.letters import Replays
 from grete._web.server.access import Access
@@ -24,7 +25,7 @@ from tests.kafka import KafkaCluster
 class Web:
     """Collector, pages and a browser without scripts."""
 
-    def __init__(self, servers: str, access: Access | None = None) -> None:
+    def __init__(self, servers: str, access: Access | None = None, secret: str = "") -> None:
         self.settings = {"bootstrap.servers": servers}
         with Admin(self.settings) as admin:
             topics.create_topics(admin, 1, 30.0)
@@ -32,7 +33,8 @@ class Web:
         self.gateway = Gateway(self.settings)
         self.replays = Replays(self.gateway)
         self.collector = Collector(self.store, self.settings)
-        self.parts = Parts(self.store, self.gateway, self.collector, self.replays)
+        self.commands = CommandSender(self.gateway, secret)
+        self.parts = Parts(self.store, self.gateway, self.collector, self.replays, self.commands)
         self.browser = self.new_browser(access)
         self.collector.start()
 

@@ -7,7 +7,13 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from grete._cli.options import kafka_options, kafka_settings, resolve_kafka_settings, set_up_logging
+from grete._cli.options import (
+    kafka_options,
+    kafka_settings,
+    resolve_kafka_settings,
+    resolve_with_fallback,
+    set_up_logging,
+)
 from grete._cli.terminal import output
 from grete._config import layers
 from grete.errors import ConfigError, GreteError
@@ -65,7 +71,8 @@ def web(
     """Shows what Apps do, in a browser: processes, lag, errors, dead letters, records.
 
     Apps report with web_reports="3s". One process of grete web reads the reports of all of them, and needs no
-    database. On loopback no login is needed; another address needs --users or --proxy-header. Ends with Ctrl-C.
+    database. On loopback no login is needed; another address needs --users or --proxy-header. The setting
+    web_commands_secret signs commands to Apps. Ends with Ctrl-C.
     """
     if context.invoked_subcommand is not None:
         given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
@@ -80,14 +87,17 @@ def web(
     output.restore_stdout()
     set_up_logging("INFO")
     try:
-        settings = resolve_kafka_settings(layers.parse_layer({}, kafka_settings(bootstrap, pairs), "command line"))
-        _serve(settings, host, port, hosts, users, proxy_header, proxies, roles, creates=creates)
+        command_line = layers.parse_layer({}, kafka_settings(bootstrap, pairs), "command line")
+        settings = resolve_kafka_settings(command_line)
+        secret = resolve_with_fallback(command_line)["web_commands_secret"] or ""
+        _serve(settings, secret, host, port, hosts, users, proxy_header, proxies, roles, creates=creates)
     except GreteError as error:
         raise click.ClickException(str(error)) from None
 
 
 def _serve(
     settings: dict[str, object],
+    secret: str,
     host: str,
     port: int,
     hosts: tuple[str, ...],
@@ -116,4 +126,4 @@ def _serve(
             topics.create_topics(admin, -1, 30.0)
     shown = f"[{host}]" if ":" in host else host
     text = f"grete web: http://{shown}:{listener.getsockname()[1]}"
-    serve.serve(settings, listener, access, {host, *hosts}, on_start=lambda: click.echo(text))
+    serve.serve(settings, listener, access, {host, *hosts}, on_start=lambda: click.echo(text), secret=secret)

@@ -22,7 +22,8 @@ def setup(session: AdminSession, replication: int | None, check: bool) -> None:
     """Creates the topics of grete web, and corrects their settings. May be repeated.
 
     grete.reports (compacted) has the last report of each process, grete.errors the errors of 30 days, grete.history
-    (compacted) the time series. Each has one partition.
+    (compacted) the time series, grete.commands the commands to processes, and grete.audit those of 90 days with their
+    results. Each has one partition.
     """
     from grete._web import topics
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from grete import _native
 from grete._config.layers import Config
 from grete._process.stacks import without_first_own_frames
+from grete._processing.commands.receiver import CommandReceiver, Control
 from grete._processing.reports import process_facts
 from grete._processing.reports.error_listener import ErrorListener
 from grete._routing.routes import Route
@@ -76,11 +77,16 @@ class WebReports:
         self._producer: Producer | None = None
         self._listener: ErrorListener | None = None
         self._settings: _native.Delivery | None = None
+        self._commands: CommandReceiver | None = None
         self._has_failed = False
         self._next_at = 0.0
 
-    def start(self, health: _native.Health, running: "Callable[[], Sequence[RunningJob]]") -> None:
-        """Begins to report. `running` describes the running jobs with their stacks."""
+    def start(
+        self, health: _native.Health, running: "Callable[[], Sequence[RunningJob]]", control: Control | None = None
+    ) -> None:
+        """Begins to report, and to read commands if they are switched on. `running` describes the running jobs with
+        their stacks; `control`: what commands act on.
+        """
         kept = {name: value for name, value in self._config.kafka_pairs() if name not in _NOT_INHERITED}
         producer = self._producer = Producer(kept | _PRODUCER)
         self._health, self._running = health, running
@@ -91,6 +97,11 @@ class WebReports:
         if self._monitor is not None:
             self._listener = ErrorListener(self._facts, producer, ERRORS, running)
             self._listener.subscribe(self._monitor)
+        secret: str = self._config["web_commands_secret"] or ""
+        if control is not None and (secret or self._config["web_commands"]):
+            pairs = self._config.kafka_pairs()
+            self._commands = CommandReceiver(self._facts, pairs, secret, control, self._monitor)
+            self._commands.start()
 
     def remaining(self) -> float | None:
         """Returns the seconds until `tick` has something to do."""
@@ -110,6 +121,9 @@ class WebReports:
 
     def close(self) -> None:
         """Waits for the last report to be written. The native thread must have ended."""
+        commands, self._commands = self._commands, None
+        if commands is not None:
+            commands.close()
         if self._listener is not None and self._monitor is not None:
             self._listener.unsubscribe(self._monitor)
         producer, self._producer = self._producer, None

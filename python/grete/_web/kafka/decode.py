@@ -24,7 +24,8 @@ class Shown:
         """Beginning of the text on one line."""
         if self.form == "json":
             try:
-                return json.dumps(json.loads(self.text), ensure_ascii=False, separators=(",", ":"))[:200]
+                text = json.dumps(json.loads(self.text), ensure_ascii=False, separators=(",", ":"))
+                return text[:200].encode("utf-8", "backslashreplace").decode()
             except ValueError:
                 pass
         return " ".join(self.text[:400].split())[:200]
@@ -40,13 +41,15 @@ def shown(data: bytes | None, form: str = "auto") -> Shown:
     is_cut = len(part) < len(data)
     if form in ("auto", "json") and not is_cut and part[:1].strip(b" \t\r\n") in (b"{", b"[", b'"', b""):
         try:
-            return Shown("json", json.dumps(json.loads(part), indent=2, ensure_ascii=False), len(data))
+            text = json.dumps(json.loads(part), indent=2, ensure_ascii=False)
+            # JSON may hold halves of characters, which no page can.
+            return Shown("json", text.encode("utf-8", "backslashreplace").decode(), len(data))
         except (ValueError, RecursionError):
             pass
     if form != "hex":
-        text = _text(part, is_cut)
-        if text is not None:
-            return Shown("text", text, len(data), is_cut)
+        plain = _text(part, is_cut)
+        if plain is not None:
+            return Shown("text", plain, len(data), is_cut)
         if form == "text":
             return Shown("text", part.decode("utf-8", "backslashreplace"), len(data), is_cut)
     return Shown("hex", _hex(data[:_MAX_HEX]), len(data), len(data) > _MAX_HEX)

@@ -12,7 +12,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from grete._web.server import brokers, dashboard, errors, groups, letters, processes, records
+from grete._web.server import brokers, commands, dashboard, errors, groups, letters, processes, records
 from grete._web.server.access import Access
 from grete._web.server.context import Context, Data, Parts
 from grete._web.server.guard import Guard
@@ -41,14 +41,17 @@ PAGES: Mapping[str, tuple[str, Build]] = {
     "/topics/{topic}/{partition}/{offset}": ("kafka/record.html", records.record),
     "/cluster": ("kafka/cluster.html", brokers.cluster),
     "/transactions": ("kafka/transactions.html", brokers.transactions),
+    "/audit": ("apps/audit.html", commands.audit),
     "/status": ("status.html", dashboard.status),
 }
 # Forms whose answer is a page, and forms that change something, whose answer leads to a page.
 QUERIES: Mapping[str, tuple[str, Build]] = {
     "/topics/{topic}/search": ("kafka/records.html", records.search),
+    "/process/plan": ("apps/command.html", commands.plan),
     "/letters/{topic}/plan": ("kafka/plan.html", letters.plan),
 }
 ACTIONS: Mapping[str, Act] = {
+    "/process/send": commands.send,
     "/letters/{topic}/replay": letters.replay,
     "/letters/{topic}/stop": letters.stop_replay,
 }

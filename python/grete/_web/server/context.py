@@ -8,6 +8,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from grete._web.collector import Collector
+from grete._web.kafka.commands import CommandSender
 from grete._web.kafka.gateway import Gateway
 from grete._web.kafka.letters import Replays
 from grete._web.server.access import User
@@ -22,6 +23,7 @@ class Parts:
     gateway: Gateway
     collector: Collector
     replays: Replays
+    commands: CommandSender
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from starlette.exceptions import HTTPException
 
+from grete._web.server import commands
 from grete._web.server.context import Context, Data
 from grete._web.state.fleet import Process, stall_reason
 
@@ -110,6 +111,8 @@ def process(context: Context) -> Data:
     ]
     return {
         "process": row(found, now),
+        "commands": commands.commands_of(context, found),
+        "audit": commands.entries(context, process_id=found.facts.id)[:20],
         "fds": report.fds,
         "loop_wait": report.loop_wait,
         "totals": {name: getattr(report.totals, name) for name in type(report.totals).__dataclass_fields__},

@@ -22,6 +22,7 @@ NAVIGATION = (
     ("/topics", "Topics", "t"),
     ("/cluster", "Cluster", "c"),
     ("/transactions", "Transactions", "x"),
+    ("/audit", "Audit", "a"),
     ("/status", "Status", "s"),
 )
 """Path, title, and the key that follows "g"."""

@@ -129,7 +129,7 @@ def parse_error(value: bytes, place: tuple[int, int]) -> ErrorRecord:
         dead_letter=text(content.get("dead_letter")),
         error_class=text(content.get("class")),
         message=text(content.get("message")),
-        traceback=content["traceback"][:16_384] if isinstance(content.get("traceback"), str) else "",
+        traceback=text(content.get("traceback"), 16_384),
         left_out=min(count(content.get("left_out")) or 0, 1_000_000),
     )
 

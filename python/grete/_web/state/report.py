@@ -206,14 +206,17 @@ def load_object(value: bytes) -> dict[str, Any]:
     return content
 
 
-def text(value: object) -> str:
-    """Returns a text of bounded length; "" for anything else."""
-    return value[:_MAX_TEXT] if isinstance(value, str) else ""
+def text(value: object, most: int = _MAX_TEXT) -> str:
+    """Returns a text of bounded length; "" for anything else. JSON may hold halves of characters, which no page can."""
+    return value[:most].encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else ""
 
 
 def count(value: object) -> int | None:
     """Returns a whole number that is not negative; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    # An integer of many digits has no float.
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     return min(int(value), 2**63 - 1) if value >= 0 else None
 
@@ -223,7 +226,7 @@ def _guarded(parse: Callable[[dict[str, Any]], T], value: bytes) -> T:
         return parse(load_object(value))
     except InvalidReportError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise InvalidReportError(f"the record is no report: {type(error).__name__}") from error
 
 
@@ -304,7 +307,7 @@ def _group(one: dict[str, Any]) -> Group:
     return Group(
         group=text(one.get("group")),
         state=text(one.get("state")),
-        since=float(since) if isinstance(since, (int, float)) and math.isfinite(since) else 0.0,
+        since=min(max(since, 0.0), 1e12) if isinstance(since, (int, float)) and since == since else 0.0,
         ready=one.get("ready") is True,
         generation=count(one.get("generation")),
         partitions=_n(one.get("partitions")),

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 
+from grete._web.state.audit import AuditLog, parse_audit
 from grete._web.state.errors import ErrorLog, parse_error
 from grete._web.state.fleet import Fleet
 from grete._web.state.lag_history import LagHistory
@@ -27,12 +28,14 @@ class Store:
         self.lock = threading.RLock()
         self.fleet = Fleet()
         self.errors = ErrorLog()
+        self.audit = AuditLog()
         self.series = Series()
         self.lags = LagHistory()
         self.refused = 0
         """Records that are no reports."""
         self.reports = 0
         self._next_errors: dict[int, int] = {}
+        self._next_audits: dict[int, int] = {}
         self.kept_until = 0
         """End of the last minute that was kept, in seconds since 1970. Counts before it are in the series already."""
 
@@ -95,6 +98,20 @@ class Store:
             return
         with self.lock:
             self.errors.add(record)
+
+    def add_audit(self, value: bytes | None, place: tuple[int, int]) -> None:
+        """Adds a record of `grete.audit`, once."""
+        partition, offset = place
+        if offset < self._next_audits.get(partition, 0):
+            return
+        self._next_audits[partition] = offset + 1
+        try:
+            entry = parse_audit(value or b"")
+        except InvalidReportError:
+            self.refused += 1
+            return
+        with self.lock:
+            self.audit.add(entry)
 
     def measure(self, now: int) -> None:
         """Adds the present state of all processes to the series. Called once each few seconds."""

@@ -1,0 +1,1 @@
+"""Command `grete top`: reports of Apps as one frame of text, again and again."""
