@@ -33,7 +33,7 @@ def test_backoff_doubles_to_its_cap_and_starts_anew_when_the_node_was_well() -> 
         swarm.discard_actions()
         manager.on_exited(now, 0, 1)
         if life == 7:
-            delays.append(0)
+            delays.append(0.0)
             assert swarm.take_actions() == [Fork(0)]
             continue
         assert swarm.node.next_at is not None

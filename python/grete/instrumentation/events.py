@@ -266,8 +266,8 @@ GROUP = {
     ),
     "group.predecessor_released": EventSpec(
         (INFO,),
-        "A node of a swarm has left its group in the name of the process before, which is dead, so that nothing waits for "
-        "the end of its session (`group.protocol=consumer`).",
+        "A node of a swarm has left its group in the name of the process before, which is dead, so that nothing waits "
+        "for the end of its session (`group.protocol=consumer`).",
         "member_id: str",
     ),
     "group.not_authorized": EventSpec(
