@@ -1,8 +1,8 @@
 """Member ids of nodes in groups with the consumer protocol (KIP-848), where clients make them (KIP-1082).
 
-The coordinator gives the place of a killed member to nobody until its session ends. It takes a leave in the dead
-member's name from anybody who knows its id. The supervisor forks the next process of a node only after it has reaped
-the process before, so it knows that this one is dead, and tells the next one the id.
+The coordinator gives the place of a killed member to no other member until its session ends. It takes a leave in the
+dead member's name from any client that knows its id. The supervisor forks the next process of a node only after it has
+reaped the process before, so it knows that this one is dead, and hands the id to the next one.
 """
 
 import secrets

@@ -18,7 +18,7 @@ pub enum GroupProtocol {
     Auto,
 }
 
-/// Ids of a member of the consumer protocol that whoever starts its process has made (KIP-1082 lets clients make them).
+/// Ids of a member of the consumer protocol, made by the supervisor of its process (KIP-1082 lets clients make them).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberIds {
     /// Member id of this member, which no other process has.

@@ -5,13 +5,11 @@
 mod chaos;
 mod commits;
 mod consumer_protocol;
-mod consumer_protocol_errors;
 pub(crate) mod coordinator;
 mod harness;
 mod leaving;
 mod membership;
 mod offsets;
-mod predecessor;
 mod rebalance;
 mod simulation;
 mod simulator;

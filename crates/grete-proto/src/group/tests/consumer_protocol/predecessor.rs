@@ -2,8 +2,8 @@
 
 use grete_wire::{ApiKey, ErrorCode};
 
-use super::consumer_protocol::{beat, consumer};
-use super::harness::*;
+use super::super::harness::*;
+use super::{beat, consumer};
 use crate::group::config::GroupProtocol;
 use crate::group::{GroupConfig, GroupEvent, MemberIds};
 use crate::request::RequestError;
@@ -46,7 +46,7 @@ fn the_place_of_the_dead_is_given_up_in_its_name_before_the_join() {
             }
             let (join, what) = sent(&mut rig);
             assert_eq!(what, ("new".to_owned(), 0, instance.map(str::to_owned)));
-            rig.answer_beat(&join, 5, Some(&[(super::consumer_protocol::TOPIC, &[0])]));
+            rig.answer_beat(&join, 5, Some(&[(super::TOPIC, &[0])]));
             assert_eq!((rig.group.state_name(), rig.group.generation()), ("stable", 5));
         }
     }

@@ -2,8 +2,8 @@
 
 use grete_wire::{ApiKey, ErrorCode};
 
-use super::consumer_protocol::{TOPIC, beat, static_member};
-use super::harness::*;
+use super::super::harness::*;
+use super::{TOPIC, beat, static_member};
 use crate::group::GroupEvent;
 use crate::time::SECOND;
 

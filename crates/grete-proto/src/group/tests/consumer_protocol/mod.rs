@@ -1,5 +1,8 @@
 //! Membership in the consumer protocol (KIP-848): joining, moving partitions, leaving.
 
+mod errors;
+mod predecessor;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
