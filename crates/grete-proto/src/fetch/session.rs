@@ -1,6 +1,9 @@
 //! Fetch session of one node (KIP-227): the partitions that the broker knows, and the changes for the next request.
+//!
+//! Only entries that may have changed are planned again. A request within a session costs what has changed, however many
+//! partitions there are.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grete_wire::fetch::TopicKey;
@@ -12,6 +15,9 @@ use crate::time::Nanos;
 
 use super::config::FetchConfig;
 
+/// Room that the lists of changes keep between two requests.
+const KEPT_CHANGES: usize = 1024;
+
 /// Fields of a partition in a Fetch request. A difference from the fields last sent makes the client send the partition
 /// again; this includes the leader epoch (P8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,31 +28,60 @@ pub(super) struct PartitionParams {
     pub max_bytes: i32,
 }
 
+/// Topic of a session.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SessionTopic {
+    /// Topic id (KIP-516); 0: none.
+    pub id: u128,
+    /// Topic name.
+    pub name: Arc<str>,
+}
+
 /// Partition that this node leads, or that the broker still has in the session.
 #[derive(Debug, Clone)]
 pub(super) struct SessionPartition {
-    pub topic_id: u128,
-    pub topic: Arc<str>,
+    /// Index of the topic in [`FetchSession::topics`].
+    pub topic: u32,
     pub partition: i32,
     pub slot: PartitionHandle,
     /// Generation of the position when the last request left; 0 never matches.
     pub generation: u32,
+    /// Number of the last response that names the partition; see [`FetchSession::responses`].
+    pub named_in: u32,
     /// Whether this node leads the partition.
     pub is_led_by_node: bool,
     /// Whether the broker has the partition in the session, as far as the client knows.
     pub in_session: bool,
-    /// Fields of the next request; `None`: do not fetch the partition now.
-    pub next_params: Option<PartitionParams>,
+    /// Whether to fetch the partition now.
+    pub is_wanted: bool,
+    /// Whether the partition is not fetched until bytes are released.
+    awaits_release: bool,
+    /// Whether the entry is in `dirty`.
+    is_dirty: bool,
+    /// Whether the entry is in `changes`.
+    is_changed: bool,
     /// Fields of the last request.
     pub sent_params: PartitionParams,
-    /// Whether the current response names the partition.
-    pub in_response: bool,
 }
 
-impl SessionPartition {
-    fn key(&self) -> (u128, &str, i32) {
-        (self.topic_id, &self.topic, self.partition)
-    }
+/// Whether to fetch an entry now.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct EntryPlan {
+    /// Fields of the next request; `None`: do not fetch the partition now.
+    pub params: Option<PartitionParams>,
+    /// Plan the entry again with each request: time alone changes the result.
+    pub again: bool,
+    /// The partition is not fetched until bytes are released.
+    pub awaits_release: bool,
+}
+
+/// Entry as the next request leaves it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EntryChange {
+    /// Index of the entry.
+    pub at: u32,
+    /// Fields of the next request; `None`: do not fetch the partition now.
+    pub params: Option<PartitionParams>,
 }
 
 /// Client side of a fetch session.
@@ -60,7 +95,9 @@ pub(super) struct FetchSession {
     pub by_id: bool,
     /// Fetch version of the last request.
     pub version: i16,
-    /// Sorted by topic id, name and partition.
+    /// Sorted by id and name.
+    pub topics: Vec<SessionTopic>,
+    /// Sorted by topic and partition.
     pub entries: Vec<SessionPartition>,
     pub in_flight: Option<u32>,
     /// Time after which to request the connection again.
@@ -71,9 +108,24 @@ pub(super) struct FetchSession {
     pub failing: bool,
     /// Consecutive rejected sessions.
     pub session_errors: u32,
+    /// Number of responses, the current one included; wraps.
+    pub responses: u32,
+    /// Version for which the entries were planned.
+    planned_version: i16,
+    /// Entries that wait for bytes to be released.
+    awaiting_release: usize,
+    /// Entries that this node leads.
+    led: usize,
+    /// Entries to fetch now, and those of them whose topic has no id.
+    wanted: usize,
+    wanted_without_id: usize,
+    /// Entries to plan again.
+    dirty: Vec<u32>,
+    /// Changes for the next request. A later change of an entry replaces an earlier one.
+    pub changes: Vec<EntryChange>,
     rotation: usize,
     cursor: usize,
-    /// Indexes of the entries to name (in this order) and to forget; kept for their capacity.
+    /// Indexes of the changes that name a partition (in this order), and that forget one; kept for their capacity.
     pub order: Vec<u32>,
     pub forgotten: Vec<u32>,
 }
@@ -86,6 +138,7 @@ impl FetchSession {
             epoch: 0,
             by_id: true,
             version: 0,
+            topics: Vec::new(),
             entries: Vec::new(),
             in_flight: None,
             connect_retry_at: 0,
@@ -93,6 +146,14 @@ impl FetchSession {
             not_before: 0,
             failing: false,
             session_errors: 0,
+            responses: 0,
+            planned_version: 0,
+            awaiting_release: 0,
+            led: 0,
+            wanted: 0,
+            wanted_without_id: 0,
+            dirty: Vec::new(),
+            changes: Vec::new(),
             rotation: 0,
             cursor: 0,
             order: Vec::new(),
@@ -100,121 +161,264 @@ impl FetchSession {
         }
     }
 
-    /// Copies from the table which partitions the node leads now. Runs when the layout has changed, not per request.
+    /// Takes over which partitions the node leads now, and plans all of them again. Runs when the layout has changed,
+    /// not per request.
     ///
     /// A partition that was removed and assigned again has a new handle but is the same to the broker. The entry
     /// therefore passes to the new handle, because a request must not forget and fetch the same partition. The entry's
     /// generation is cleared, so that a response for the old handle is ignored.
-    pub fn sync(&mut self, partitions: &PartitionTable) {
-        self.entries.retain(|entry| entry.in_session);
-        let mut index: HashMap<(u128, Arc<str>, i32), usize> = HashMap::new();
-        for (at, entry) in self.entries.iter_mut().enumerate() {
-            entry.is_led_by_node = false;
-            let id = if self.by_id { entry.topic_id } else { 0 };
-            index.insert((id, Arc::clone(&entry.topic), entry.partition), at);
+    pub fn sync(&mut self, led: &[PartitionHandle], partitions: &PartitionTable) {
+        let mut topics = std::mem::take(&mut self.topics);
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.retain(|entry| entry.in_session);
+        let by_id = self.by_id;
+        let key = |topic: &SessionTopic| (if by_id { topic.id } else { 0 }, Arc::clone(&topic.name));
+        // Entries of each topic, by partition.
+        let mut known: BTreeMap<(u128, Arc<str>), (u32, BTreeMap<i32, usize>)> = BTreeMap::new();
+        for (number, topic) in (0..).zip(&topics) {
+            known.insert(key(topic), (number, BTreeMap::new()));
         }
-        for &slot in partitions.live() {
-            let Some(tp) = partitions.topic_partition(slot).filter(|_| partitions.leader(slot) == self.node) else {
-                continue;
-            };
-            let topic_id = partitions.topic_id(slot);
-            let id = if self.by_id { topic_id } else { 0 };
-            let found = index.get(&(id, Arc::clone(&tp.topic), tp.partition));
-            if let Some(entry) = found.and_then(|at| self.entries.get_mut(*at)) {
+        for (at, entry) in entries.iter_mut().enumerate() {
+            entry.is_led_by_node = false;
+            if let Some(topic) = topics.get(entry.topic as usize)
+                && let Some((_, of_topic)) = known.get_mut(&key(topic))
+            {
+                of_topic.insert(entry.partition, at);
+            }
+        }
+        for &slot in led {
+            let Some(tp) = partitions.topic_partition(slot) else { continue };
+            let topic = SessionTopic { id: partitions.topic_id(slot), name: Arc::clone(&tp.topic) };
+            let (number, of_topic) = known.entry(key(&topic)).or_insert_with(|| {
+                topics.push(topic.clone());
+                (u32::try_from(topics.len() - 1).unwrap_or(u32::MAX), BTreeMap::new())
+            });
+            if let Some(known) = topics.get_mut(*number as usize) {
+                known.id = topic.id;
+            }
+            if let Some(entry) = of_topic.get(&tp.partition).and_then(|at| entries.get_mut(*at)) {
                 if entry.slot != slot {
                     entry.slot = slot;
                     entry.generation = 0;
                 }
-                entry.topic_id = topic_id;
+                entry.topic = *number;
                 entry.is_led_by_node = true;
                 continue;
             }
-            self.entries.push(SessionPartition {
-                topic_id,
-                topic: Arc::clone(&tp.topic),
+            entries.push(SessionPartition {
+                topic: *number,
                 partition: tp.partition,
                 slot,
                 generation: 0,
+                named_in: self.responses.wrapping_sub(1),
                 is_led_by_node: true,
                 in_session: false,
-                next_params: None,
+                is_wanted: false,
+                awaits_release: false,
+                is_dirty: false,
+                is_changed: false,
                 sent_params: PartitionParams::default(),
-                in_response: false,
             });
         }
-        self.entries.sort_by(|a, b| a.key().cmp(&b.key()));
+        self.set_entries(topics, entries);
+    }
+
+    /// Sets the entries, sorted, without topics that have none. All entries are planned again.
+    fn set_entries(&mut self, topics: Vec<SessionTopic>, mut entries: Vec<SessionPartition>) {
+        let mut used = vec![false; topics.len()];
+        for entry in &entries {
+            if let Some(used) = used.get_mut(entry.topic as usize) {
+                *used = true;
+            }
+        }
+        let mut sorted: Vec<(SessionTopic, usize)> =
+            topics.into_iter().zip(0..).filter(|(_, number)| used.get(*number) == Some(&true)).collect();
+        sorted.sort_unstable();
+        let mut numbers = vec![0; used.len()];
+        for (number, (_, old)) in (0..).zip(&sorted) {
+            if let Some(place) = numbers.get_mut(*old) {
+                *place = number;
+            }
+        }
+        for entry in &mut entries {
+            entry.topic = numbers.get(entry.topic as usize).copied().unwrap_or_default();
+        }
+        entries.sort_unstable_by_key(|entry| (entry.topic, entry.partition));
+        self.topics = sorted.into_iter().map(|(topic, _)| topic).collect();
+        self.led = entries.iter().filter(|entry| entry.is_led_by_node).count();
+        self.entries = entries;
         self.cursor = 0;
+        self.plan_all();
     }
 
     /// Returns whether this node leads no partition.
     pub fn is_idle(&self) -> bool {
-        !self.entries.iter().any(|entry| entry.is_led_by_node)
+        self.led == 0
     }
 
-    /// Prepares the next request from each entry's `next_params`: fills `order` and `forgotten`. Returns false if there
-    /// is nothing to fetch.
-    pub fn prepare(&mut self, by_id: bool) -> bool {
-        if self.entries.iter().all(|entry| entry.next_params.is_none()) {
-            return false;
+    /// Returns whether a partition is not fetched until bytes are released.
+    pub fn awaits_release(&self) -> bool {
+        self.awaiting_release > 0
+    }
+
+    /// Returns whether there is a partition to fetch.
+    pub fn has_wanted(&self) -> bool {
+        self.wanted > 0
+    }
+
+    /// Returns whether the topic of each partition to fetch has an id.
+    pub fn has_all_ids(&self) -> bool {
+        self.wanted_without_id == 0
+    }
+
+    // ---- planning
+
+    /// Plans the entry again with the next request.
+    pub fn touch(&mut self, at: u32) {
+        if let Some(entry) = self.entries.get_mut(at as usize)
+            && !std::mem::replace(&mut entry.is_dirty, true)
+        {
+            self.dirty.push(at);
         }
-        if by_id != self.by_id {
-            self.reset();
-            self.by_id = by_id;
+    }
+
+    /// Plans all entries again with the next request.
+    pub fn plan_all(&mut self) {
+        self.changes.clear();
+        self.dirty.clear();
+        self.dirty.extend((0..).zip(&self.entries).map(|(at, _): (u32, _)| at));
+        for entry in &mut self.entries {
+            (entry.is_dirty, entry.is_changed) = (true, false);
+            (entry.is_wanted, entry.awaits_release) = (false, false);
         }
+        (self.wanted, self.wanted_without_id, self.awaiting_release) = (0, 0, 0);
+    }
+
+    /// Plans the entries that may have changed, for a request of this version. Returns their number.
+    pub fn plan(&mut self, version: i16, mut plan: impl FnMut(&SessionPartition) -> EntryPlan) -> usize {
+        if std::mem::replace(&mut self.planned_version, version) != version {
+            self.plan_all();
+        }
+        let mut dirty = std::mem::take(&mut self.dirty);
+        let planned = dirty.len();
+        let is_full = self.epoch == 0;
+        dirty.retain(|&at| {
+            let Some(entry) = self.entries.get_mut(at as usize) else { return false };
+            let EntryPlan { params, again, awaits_release } = plan(entry);
+            entry.is_dirty = again;
+            let awaited = std::mem::replace(&mut entry.awaits_release, awaits_release);
+            self.awaiting_release = self.awaiting_release + usize::from(awaits_release) - usize::from(awaited);
+            let without_id = self.topics.get(entry.topic as usize).is_some_and(|topic| topic.id == 0);
+            match (std::mem::replace(&mut entry.is_wanted, params.is_some()), params.is_some()) {
+                (false, true) => {
+                    self.wanted += 1;
+                    self.wanted_without_id += usize::from(without_id);
+                }
+                (true, false) => {
+                    self.wanted -= 1;
+                    self.wanted_without_id -= usize::from(without_id);
+                }
+                _ => {}
+            }
+            // An entry with equal fields changes, too, if its position has a new generation.
+            if is_full || entry.is_changed || entry.in_session || params.is_some() {
+                entry.is_changed = true;
+                self.changes.push(EntryChange { at, params });
+            }
+            again
+        });
+        self.dirty = dirty;
+        if self.changes.len() > 2 * self.entries.len() {
+            self.sort_changes();
+        }
+        planned
+    }
+
+    /// Sorts the changes by entry, and keeps the last change of each.
+    fn sort_changes(&mut self) {
+        self.changes.sort_by_key(|change| change.at);
+        self.changes.dedup_by(|later, earlier| {
+            let same = later.at == earlier.at;
+            if same {
+                earlier.params = later.params;
+            }
+            same
+        });
+    }
+
+    /// Prepares the next request from the changes: fills `order` and `forgotten`.
+    pub fn prepare(&mut self) {
+        self.sort_changes();
         self.order.clear();
         self.forgotten.clear();
         if self.epoch == 0 {
             // The broker knows nothing of a new session, so there is nothing to forget.
             self.entries.iter_mut().for_each(|entry| entry.in_session = false);
-            self.rotate();
-            return true;
+            return self.rotate();
         }
-        for (at, entry) in (0..).zip(&self.entries) {
-            match entry.next_params {
-                Some(fields) if !entry.in_session || fields != entry.sent_params => self.order.push(at),
-                None if entry.in_session => self.forgotten.push(at),
+        for (number, change) in (0..).zip(&self.changes) {
+            let Some(entry) = self.entries.get(change.at as usize) else { continue };
+            match change.params {
+                Some(fields) if !entry.in_session || fields != entry.sent_params => self.order.push(number),
+                None if entry.in_session => self.forgotten.push(number),
                 _ => {}
             }
         }
-        true
     }
 
     /// Orders all entries to fetch, each time starting at another topic and another partition: brokers fill the
     /// response in the order of the request. (Within a session the broker rotates by itself.)
     fn rotate(&mut self) {
         self.rotation = self.rotation.wrapping_add(1);
-        let topics = self.entries.chunk_by(|a, b| a.topic == b.topic && a.topic_id == b.topic_id).count().max(1);
-        let (first, turn) = (self.rotation % topics, self.rotation / topics);
+        let topic = |change: &EntryChange| self.entries.get(change.at as usize).map(|entry| entry.topic);
         let mut start = 0;
-        let mut groups = self.entries.chunk_by(|a, b| a.topic == b.topic && a.topic_id == b.topic_id).map(|group| {
+        let groups = self.changes.chunk_by(|a, b| topic(a) == topic(b)).map(|group| {
             start += group.len();
             (start - group.len(), group.len())
         });
-        let mut in_order: Vec<(usize, usize)> = groups.by_ref().collect();
+        let mut in_order: Vec<(usize, usize)> = groups.collect();
+        let topics = in_order.len().max(1);
+        let (first, turn) = (self.rotation % topics, self.rotation / topics);
         in_order.rotate_left(first);
         for (start, len) in in_order {
             for offset in 0..len {
-                let at = start + (offset + turn) % len;
-                if self.entries.get(at).is_some_and(|entry| entry.next_params.is_some()) {
-                    self.order.push(u32::try_from(at).unwrap_or(u32::MAX));
+                let number = start + (offset + turn) % len;
+                if self.changes.get(number).is_some_and(|change| change.params.is_some()) {
+                    self.order.push(u32::try_from(number).unwrap_or(u32::MAX));
                 }
             }
         }
     }
 
     /// Records that the prepared request was sent: the client assumes from now on that the broker knows its contents.
-    pub fn on_request_sent(&mut self, token: u32, generation: impl Fn(PartitionHandle) -> u32) {
+    /// Returns whether entries were removed, so that the others have other indexes.
+    pub fn on_request_sent(&mut self, token: u32, generation: impl Fn(PartitionHandle) -> u32) -> bool {
         self.in_flight = Some(token);
         self.cursor = 0;
-        for entry in &mut self.entries {
-            entry.in_response = false;
-            if let Some(fields) = entry.next_params {
+        let mut has_gone = false;
+        for change in &self.changes {
+            let Some(entry) = self.entries.get_mut(change.at as usize) else { continue };
+            if let Some(fields) = change.params {
                 entry.sent_params = fields;
                 entry.generation = generation(entry.slot);
             }
-            entry.in_session = entry.next_params.is_some();
+            entry.in_session = change.params.is_some();
+            entry.is_changed = false;
+            has_gone |= !entry.in_session && !entry.is_led_by_node;
         }
-        self.entries.retain(|entry| entry.in_session || entry.is_led_by_node);
+        self.changes.clear();
+        // The first request names all partitions; others name few.
+        self.changes.shrink_to(KEPT_CHANGES);
+        self.order.shrink_to(KEPT_CHANGES);
+        self.forgotten.shrink_to(KEPT_CHANGES);
+        self.dirty.shrink_to(KEPT_CHANGES);
+        if has_gone {
+            let mut entries = std::mem::take(&mut self.entries);
+            entries.retain(|entry| entry.in_session || entry.is_led_by_node);
+            let topics = std::mem::take(&mut self.topics);
+            self.set_entries(topics, entries);
+        }
+        has_gone
     }
 
     /// Advances the session after a response without an error. Must run after the partitions were read.
@@ -222,43 +426,56 @@ impl FetchSession {
         self.session_errors = 0;
         self.failing = false;
         self.backoff.reset();
-        if self.epoch == 0 {
-            // A partition that is missing from a full response is not in the broker's session: name it again (P7).
-            self.entries.iter_mut().for_each(|entry| entry.in_session &= entry.in_response);
-        }
-        if session_id == 0 || (self.epoch != 0 && session_id != self.id) {
+        let was_full = self.epoch == 0;
+        if session_id == 0 || (!was_full && session_id != self.id) {
             // No session: the broker's cache is full, or the broker has evicted the session.
             self.id = 0;
-            self.epoch = 0;
+            self.reset();
         } else {
             self.id = session_id;
             self.epoch = self.epoch.checked_add(1).unwrap_or(1);
+        }
+        if was_full {
+            // A partition that is missing from a full response is not in the broker's session: name it again (P7).
+            for at in 0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX) {
+                let Some(entry) = self.entries.get_mut(at as usize) else { break };
+                if entry.in_session && entry.named_in != self.responses {
+                    entry.in_session = false;
+                    self.touch(at);
+                }
+            }
         }
     }
 
     /// Starts over with the next request, which also closes the session that the broker may still have.
     pub fn reset(&mut self) {
         self.epoch = 0;
+        self.plan_all();
+    }
+
+    /// Returns the topic of an entry.
+    pub fn topic(&self, entry: &SessionPartition) -> Option<&SessionTopic> {
+        self.topics.get(entry.topic as usize)
     }
 
     /// Returns the index of the entry that a response names. Responses mostly follow the order of the entries.
     pub fn find(&mut self, topic: &TopicKey<'_>, partition: i32) -> Option<usize> {
+        let is_named = |known: &SessionTopic| match topic {
+            TopicKey::Id(id) => known.id == *id,
+            TopicKey::Name(name) => *known.name == **name,
+        };
         let matches = |entry: &SessionPartition| {
-            entry.partition == partition
-                && match topic {
-                    TopicKey::Id(id) => entry.topic_id == *id,
-                    TopicKey::Name(name) => &*entry.topic == *name,
-                }
+            entry.partition == partition && self.topics.get(entry.topic as usize).is_some_and(is_named)
         };
         let at = if self.entries.get(self.cursor).is_some_and(matches) {
             self.cursor
         } else {
-            match topic {
-                TopicKey::Id(id) => {
-                    self.entries.binary_search_by(|entry| (entry.topic_id, entry.partition).cmp(&(*id, partition))).ok()
-                }
-                TopicKey::Name(_) => self.entries.iter().position(matches),
-            }?
+            let number = match topic {
+                TopicKey::Id(id) => self.topics.binary_search_by_key(id, |known| known.id).ok(),
+                TopicKey::Name(_) => self.topics.iter().position(is_named),
+            };
+            let number = u32::try_from(number?).ok()?;
+            self.entries.binary_search_by_key(&(number, partition), |entry| (entry.topic, entry.partition)).ok()?
         };
         self.cursor = at + 1;
         Some(at)

@@ -65,6 +65,29 @@ fn idling_costs_one_request_per_answer_and_no_timer() {
 }
 
 #[test]
+fn a_request_plans_what_has_changed_however_many_partitions_there_are() {
+    const COUNT: i32 = 1000;
+    let mut world = one_node(COUNT);
+    for partition in 0..COUNT {
+        world.assign(tp("orders", partition), 0);
+    }
+    world.plan();
+    world.answer(1);
+    let before = world.fetcher.stats().planned;
+    for round in 0..10 {
+        world.log(&tp("orders", 7 * round)).append(1, 100);
+        world.answer(1);
+        assert_eq!(named(&world, 1), (vec![7 * round], vec![]));
+        world.release_all();
+    }
+    world.step(FetchEvent::Pause(crate::ids::PartitionHandle(3)));
+    world.answer(1);
+    assert_eq!(named(&world, 1), (vec![], vec![3]));
+    assert_eq!(world.fetcher.stats().planned - before, 11);
+    world.check_sessions();
+}
+
+#[test]
 fn p7_what_a_full_answer_leaves_out_is_named_again() {
     let mut world = one_node(2);
     world.assign(tp("orders", 0), 0);
@@ -183,9 +206,9 @@ fn over_the_budget_nothing_is_sent_until_bytes_are_released() {
     world.answer(1);
     assert!(world.partitions.queued_total() > 1000, "a batch is never refused on arrival");
     assert!(world.pending.is_empty());
-    assert_eq!((world.fetcher.deadline(), world.fetcher.awaits_memory()), (None, true));
+    assert_eq!((world.fetcher.deadline(), world.fetcher.awaited_bytes().is_some()), (None, true));
     world.release_all();
-    assert_eq!((world.pending.len(), world.fetcher.awaits_memory()), (1, false));
+    assert_eq!((world.pending.len(), world.fetcher.awaited_bytes().is_some()), (1, false));
 }
 
 #[test]
@@ -204,12 +227,12 @@ fn a_partition_over_its_queue_limit_is_forgotten_until_below_half() {
     }
     assert_eq!(named(&world, 1), (vec![], vec![0]));
     assert_eq!(world.partitions.queued_bytes(slot), 6500);
-    assert!(world.fetcher.awaits_memory());
+    assert!(world.fetcher.awaited_bytes().is_some());
     world.answer(1);
-    world.step(FetchEvent::Released { slot, bytes: 3000 });
+    world.step(FetchEvent::Released(vec![(slot, 3000)]));
     world.answer(1);
     assert_eq!(named(&world, 1), (vec![], vec![]));
-    world.step(FetchEvent::Released { slot, bytes: 500 });
+    world.step(FetchEvent::Released(vec![(slot, 500)]));
     world.answer(1);
     assert_eq!(named(&world, 1), (vec![0], vec![]));
     world.check_sessions();
