@@ -9,7 +9,6 @@ use crate::ids::{NodeId, PartitionHandle};
 use crate::partition::error::{Corruption, PartitionError, RecoveryPolicy};
 use crate::partition::log_event::FetchLogEvent;
 use crate::partition::table::{FetchState, PartitionTable};
-use crate::position::PositionEvent;
 use crate::request::{Channel, NO_NODE, OutboundRequest, Request, RequestOwner, Target, Token};
 use crate::rng::Rng;
 use crate::time::{Nanos, SECOND, earliest};
@@ -17,13 +16,12 @@ use crate::time::{Nanos, SECOND, earliest};
 use super::config::FetchConfig;
 use super::event::{FetchAction, FetchEvent, RawFetchStats};
 use super::partition::{PartitionFetchState, SessionPlace};
+use super::plan::{is_needed, plan_session};
 use super::request;
-use super::session::{EntryPlan, FetchSession, PartitionParams, SessionPartition};
+use super::session::{FetchSession, SessionPartition};
 
 /// First Fetch version that identifies topics by id (KIP-516).
 const FIRST_WITH_IDS: i16 = 13;
-/// First Fetch version that checks the epoch of the last fetched record (KIP-595).
-const FIRST_WITH_DIVERGENCE: i16 = 12;
 /// Interval for checking a throttled node again, in case no event reports the end of throttling.
 const THROTTLED_RECHECK_INTERVAL: Nanos = SECOND;
 /// Interval for requesting a missing connection again.
@@ -372,7 +370,7 @@ impl Fetcher {
                 continue;
             }
             let Some(version) = view.api_version(session.node, Channel::Fetch, ApiKey::Fetch) else {
-                if !needed(session, lanes, partitions) {
+                if !is_needed(session, lanes, partitions) {
                     // A partition that is over its limit or draining needs the connection once its bytes are released.
                     let held =
                         |entry: &SessionPartition| entry.is_led_by_node && partitions.queued_bytes(entry.slot) > 0;
@@ -400,6 +398,8 @@ impl Fetcher {
                 session.by_id = by_id;
                 (waits_until, _) = plan_session(now, session, lanes, config, version, partitions, out);
             }
+            #[cfg(any(test, debug_assertions))]
+            super::full_walk::check(now, at, session, lanes, config, version, partitions);
             self.wake = earliest(self.wake, waits_until);
             if session.awaits_release() {
                 *awaited_bytes = Some(1);
@@ -442,70 +442,4 @@ fn outgoing(node: NodeId, version: i16, body: Vec<u8>, token: u32, timeout: Nano
         token: Token { owner: RequestOwner::Fetch, id: token },
         timeout,
     }
-}
-
-/// Returns whether any partition is, or will soon be, fetched from this node.
-fn needed(session: &FetchSession, lanes: &[PartitionFetchState], partitions: &PartitionTable) -> bool {
-    session.entries.iter().any(|entry| {
-        entry.is_led_by_node
-            && matches!(partitions.state(entry.slot), FetchState::Resolving | FetchState::Fetching)
-            && lanes.get(entry.slot.index()).is_some_and(|lane| !lane.paused)
-    })
-}
-
-/// Plans the entries that may have changed: whether to fetch each of them now, and from which offset. Returns the
-/// earliest time at which a backoff ends, and the number of entries.
-fn plan_session(
-    now: Nanos,
-    session: &mut FetchSession,
-    lanes: &mut [PartitionFetchState],
-    config: &FetchConfig,
-    version: i16,
-    partitions: &mut PartitionTable,
-    out: &mut Vec<FetchAction>,
-) -> (Option<Nanos>, usize) {
-    let mut waits_until = None;
-    let slot_limit = config.partition_queue_limit();
-    let planned = session.plan(version, |entry| {
-        let slot = entry.slot;
-        let Some(lane) = lanes.get_mut(slot.index()).filter(|_| entry.is_led_by_node) else {
-            return EntryPlan::default();
-        };
-        let queued = partitions.queued_bytes(slot);
-        lane.update_queue_limit(queued, slot_limit);
-        lane.draining &= queued > 0;
-        lane.awaits_release = false;
-        if partitions.state(slot) != FetchState::Fetching || lane.paused {
-            return EntryPlan::default();
-        }
-        if lane.over_queue_limit || lane.draining {
-            lane.awaits_release = true;
-            return EntryPlan { awaits_release: true, ..EntryPlan::default() };
-        }
-        let leader_epoch = partitions.leader_epoch(slot);
-        if let Some(until) = lane.backoff_until(now, (partitions.leader(slot), leader_epoch)) {
-            waits_until = earliest(waits_until, Some(until));
-            return EntryPlan { again: true, ..EntryPlan::default() };
-        }
-        let last_fetched_epoch = partitions.last_fetched_epoch(slot);
-        let older = last_fetched_epoch >= 0 && last_fetched_epoch < leader_epoch;
-        if version < FIRST_WITH_DIVERGENCE && older && lane.failure().validated != leader_epoch {
-            // A truncation must not overtake queued data: see `on_position_invalid`.
-            if queued == 0 {
-                lane.failure_mut().validated = leader_epoch;
-                partitions.set_state(slot, FetchState::Resolving);
-                out.push(FetchAction::Position(PositionEvent::Validate { slot }));
-            }
-            lane.awaits_release = queued > 0;
-            return EntryPlan { awaits_release: queued > 0, ..EntryPlan::default() };
-        }
-        let params = PartitionParams {
-            current_leader_epoch: leader_epoch,
-            fetch_offset: partitions.fetch_offset(slot),
-            last_fetched_epoch: if version < FIRST_WITH_DIVERGENCE { -1 } else { last_fetched_epoch },
-            max_bytes: lane.partition_bytes(config),
-        };
-        EntryPlan { params: Some(params), ..EntryPlan::default() }
-    });
-    (waits_until, planned)
 }

@@ -176,9 +176,14 @@ impl PartitionFetchState {
         (now < failure.not_before && !moved).then_some(failure.not_before)
     }
 
+    /// Returns whether the partition is suspended with so many queued bytes: above `limit`, until half of `limit`.
+    pub fn is_over_queue_limit(&self, queued: usize, limit: usize) -> bool {
+        queued > if self.over_queue_limit { limit / 2 } else { limit }
+    }
+
     /// Suspends the partition above `limit` queued bytes, and releases it again below half of `limit`.
     pub fn update_queue_limit(&mut self, queued: usize, limit: usize) {
-        self.over_queue_limit = queued > if self.over_queue_limit { limit / 2 } else { limit };
+        self.over_queue_limit = self.is_over_queue_limit(queued, limit);
     }
 
     pub fn partition_bytes(&self, config: &FetchConfig) -> i32 {

@@ -383,3 +383,43 @@ fn closing_frees_the_brokers_sessions() {
     world.reply(1, &lost, 17, &grete_wire::messages::FetchResponse::default());
     assert!(world.pending.is_empty());
 }
+
+/// Returns the partitions and their simulator, with a session. A change of which nothing is noted must be found: see
+/// `full_walk`.
+fn in_session() -> (Simulator, crate::ids::PartitionHandle) {
+    let mut world = one_node(2);
+    let slot = world.assign(tp("orders", 0), 0);
+    world.assign(tp("orders", 1), 0);
+    world.plan();
+    world.answer(1);
+    (world, slot)
+}
+
+fn plan_without_the_change(mut world: Simulator) {
+    world.partitions.drain_changed(|_| {});
+    world.answer(1);
+}
+
+#[test]
+#[should_panic(expected = "orders[0] was not planned again")]
+fn a_missed_change_of_a_stage_is_found() {
+    let (mut world, slot) = in_session();
+    world.partitions.set_state(slot, FetchState::Resolving);
+    plan_without_the_change(world);
+}
+
+#[test]
+#[should_panic(expected = "orders[0] was not planned again")]
+fn a_missed_change_of_a_position_is_found() {
+    let (mut world, slot) = in_session();
+    world.partitions.set_fetch_offset(slot, 7);
+    plan_without_the_change(world);
+}
+
+#[test]
+#[should_panic(expected = "orders[0] was not planned again")]
+fn a_missed_change_of_a_generation_is_found() {
+    let (mut world, slot) = in_session();
+    world.partitions.new_generation(slot);
+    plan_without_the_change(world);
+}

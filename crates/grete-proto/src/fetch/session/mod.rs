@@ -3,20 +3,18 @@
 //! Only entries that may have changed are planned again. A request within a session costs what has changed, however many
 //! partitions there are.
 
-use std::collections::BTreeMap;
+mod changes;
+mod layout;
+
 use std::sync::Arc;
 
 use grete_wire::fetch::TopicKey;
 
 use crate::backoff::Backoff;
 use crate::ids::{NodeId, PartitionHandle};
-use crate::partition::table::PartitionTable;
 use crate::time::Nanos;
 
 use super::config::FetchConfig;
-
-/// Room that the lists of changes keep between two requests.
-const KEPT_CHANGES: usize = 1024;
 
 /// Fields of a partition in a Fetch request. A difference from the fields last sent makes the client send the partition
 /// again; this includes the leader epoch (P8).
@@ -55,17 +53,17 @@ pub(super) struct SessionPartition {
     /// Whether to fetch the partition now.
     pub is_wanted: bool,
     /// Whether the partition is not fetched until bytes are released.
-    awaits_release: bool,
+    pub awaits_release: bool,
     /// Whether the entry is in `dirty`.
-    is_dirty: bool,
+    pub is_dirty: bool,
     /// Whether the entry is in `changes`.
-    is_changed: bool,
+    pub is_changed: bool,
     /// Fields of the last request.
     pub sent_params: PartitionParams,
 }
 
 /// Whether to fetch an entry now.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct EntryPlan {
     /// Fields of the next request; `None`: do not fetch the partition now.
     pub params: Option<PartitionParams>,
@@ -161,96 +159,6 @@ impl FetchSession {
         }
     }
 
-    /// Takes over which partitions the node leads now, and plans all of them again. Runs when the layout has changed,
-    /// not per request.
-    ///
-    /// A partition that was removed and assigned again has a new handle but is the same to the broker. The entry
-    /// therefore passes to the new handle, because a request must not forget and fetch the same partition. The entry's
-    /// generation is cleared, so that a response for the old handle is ignored.
-    pub fn sync(&mut self, led: &[PartitionHandle], partitions: &PartitionTable) {
-        let mut topics = std::mem::take(&mut self.topics);
-        let mut entries = std::mem::take(&mut self.entries);
-        entries.retain(|entry| entry.in_session);
-        let by_id = self.by_id;
-        let key = |topic: &SessionTopic| (if by_id { topic.id } else { 0 }, Arc::clone(&topic.name));
-        // Entries of each topic, by partition.
-        let mut known: BTreeMap<(u128, Arc<str>), (u32, BTreeMap<i32, usize>)> = BTreeMap::new();
-        for (number, topic) in (0..).zip(&topics) {
-            known.insert(key(topic), (number, BTreeMap::new()));
-        }
-        for (at, entry) in entries.iter_mut().enumerate() {
-            entry.is_led_by_node = false;
-            if let Some(topic) = topics.get(entry.topic as usize)
-                && let Some((_, of_topic)) = known.get_mut(&key(topic))
-            {
-                of_topic.insert(entry.partition, at);
-            }
-        }
-        for &slot in led {
-            let Some(tp) = partitions.topic_partition(slot) else { continue };
-            let topic = SessionTopic { id: partitions.topic_id(slot), name: Arc::clone(&tp.topic) };
-            let (number, of_topic) = known.entry(key(&topic)).or_insert_with(|| {
-                topics.push(topic.clone());
-                (u32::try_from(topics.len() - 1).unwrap_or(u32::MAX), BTreeMap::new())
-            });
-            if let Some(known) = topics.get_mut(*number as usize) {
-                known.id = topic.id;
-            }
-            if let Some(entry) = of_topic.get(&tp.partition).and_then(|at| entries.get_mut(*at)) {
-                if entry.slot != slot {
-                    entry.slot = slot;
-                    entry.generation = 0;
-                }
-                entry.topic = *number;
-                entry.is_led_by_node = true;
-                continue;
-            }
-            entries.push(SessionPartition {
-                topic: *number,
-                partition: tp.partition,
-                slot,
-                generation: 0,
-                named_in: self.responses.wrapping_sub(1),
-                is_led_by_node: true,
-                in_session: false,
-                is_wanted: false,
-                awaits_release: false,
-                is_dirty: false,
-                is_changed: false,
-                sent_params: PartitionParams::default(),
-            });
-        }
-        self.set_entries(topics, entries);
-    }
-
-    /// Sets the entries, sorted, without topics that have none. All entries are planned again.
-    fn set_entries(&mut self, topics: Vec<SessionTopic>, mut entries: Vec<SessionPartition>) {
-        let mut used = vec![false; topics.len()];
-        for entry in &entries {
-            if let Some(used) = used.get_mut(entry.topic as usize) {
-                *used = true;
-            }
-        }
-        let mut sorted: Vec<(SessionTopic, usize)> =
-            topics.into_iter().zip(0..).filter(|(_, number)| used.get(*number) == Some(&true)).collect();
-        sorted.sort_unstable();
-        let mut numbers = vec![0; used.len()];
-        for (number, (_, old)) in (0..).zip(&sorted) {
-            if let Some(place) = numbers.get_mut(*old) {
-                *place = number;
-            }
-        }
-        for entry in &mut entries {
-            entry.topic = numbers.get(entry.topic as usize).copied().unwrap_or_default();
-        }
-        entries.sort_unstable_by_key(|entry| (entry.topic, entry.partition));
-        self.topics = sorted.into_iter().map(|(topic, _)| topic).collect();
-        self.led = entries.iter().filter(|entry| entry.is_led_by_node).count();
-        self.entries = entries;
-        self.cursor = 0;
-        self.plan_all();
-    }
-
     /// Returns whether this node leads no partition.
     pub fn is_idle(&self) -> bool {
         self.led == 0
@@ -334,91 +242,16 @@ impl FetchSession {
         planned
     }
 
-    /// Sorts the changes by entry, and keeps the last change of each.
-    fn sort_changes(&mut self) {
-        self.changes.sort_by_key(|change| change.at);
-        self.changes.dedup_by(|later, earlier| {
-            let same = later.at == earlier.at;
-            if same {
-                earlier.params = later.params;
-            }
-            same
-        });
-    }
-
-    /// Prepares the next request from the changes: fills `order` and `forgotten`.
-    pub fn prepare(&mut self) {
-        self.sort_changes();
-        self.order.clear();
-        self.forgotten.clear();
-        if self.epoch == 0 {
-            // The broker knows nothing of a new session, so there is nothing to forget.
-            self.entries.iter_mut().for_each(|entry| entry.in_session = false);
-            return self.rotate();
-        }
-        for (number, change) in (0..).zip(&self.changes) {
-            let Some(entry) = self.entries.get(change.at as usize) else { continue };
-            match change.params {
-                Some(fields) if !entry.in_session || fields != entry.sent_params => self.order.push(number),
-                None if entry.in_session => self.forgotten.push(number),
-                _ => {}
-            }
-        }
-    }
-
-    /// Orders all entries to fetch, each time starting at another topic and another partition: brokers fill the
-    /// response in the order of the request. (Within a session the broker rotates by itself.)
-    fn rotate(&mut self) {
-        self.rotation = self.rotation.wrapping_add(1);
-        let topic = |change: &EntryChange| self.entries.get(change.at as usize).map(|entry| entry.topic);
-        let mut start = 0;
-        let groups = self.changes.chunk_by(|a, b| topic(a) == topic(b)).map(|group| {
-            start += group.len();
-            (start - group.len(), group.len())
-        });
-        let mut in_order: Vec<(usize, usize)> = groups.collect();
-        let topics = in_order.len().max(1);
-        let (first, turn) = (self.rotation % topics, self.rotation / topics);
-        in_order.rotate_left(first);
-        for (start, len) in in_order {
-            for offset in 0..len {
-                let number = start + (offset + turn) % len;
-                if self.changes.get(number).is_some_and(|change| change.params.is_some()) {
-                    self.order.push(u32::try_from(number).unwrap_or(u32::MAX));
-                }
-            }
-        }
-    }
-
-    /// Records that the prepared request was sent: the client assumes from now on that the broker knows its contents.
-    /// Returns whether entries were removed, so that the others have other indexes.
-    pub fn on_request_sent(&mut self, token: u32, generation: impl Fn(PartitionHandle) -> u32) -> bool {
-        self.in_flight = Some(token);
-        self.cursor = 0;
-        let mut has_gone = false;
-        for change in &self.changes {
-            let Some(entry) = self.entries.get_mut(change.at as usize) else { continue };
-            if let Some(fields) = change.params {
-                entry.sent_params = fields;
-                entry.generation = generation(entry.slot);
-            }
-            entry.in_session = change.params.is_some();
-            entry.is_changed = false;
-            has_gone |= !entry.in_session && !entry.is_led_by_node;
-        }
-        self.changes.clear();
-        // The first request names all partitions; others name few.
-        self.changes.shrink_to(KEPT_CHANGES);
-        self.order.shrink_to(KEPT_CHANGES);
-        self.forgotten.shrink_to(KEPT_CHANGES);
-        self.dirty.shrink_to(KEPT_CHANGES);
-        if has_gone {
-            let mut entries = std::mem::take(&mut self.entries);
-            entries.retain(|entry| entry.in_session || entry.is_led_by_node);
-            let topics = std::mem::take(&mut self.topics);
-            self.set_entries(topics, entries);
-        }
-        has_gone
+    /// Panics if these numbers of entries differ from those that were counted along the way.
+    #[cfg(any(test, debug_assertions))]
+    pub fn check_counts(&self, led: usize, wanted: usize, wanted_without_id: usize, awaiting_release: usize) {
+        assert_eq!(
+            (self.led, self.wanted, self.wanted_without_id, self.awaiting_release),
+            (led, wanted, wanted_without_id, awaiting_release),
+            "entries that are led, wanted, wanted without an id, and that wait for memory"
+        );
+        let dirty = self.entries.iter().filter(|entry| entry.is_dirty).count();
+        assert_eq!(self.dirty.len(), dirty, "each entry to plan again is listed once");
     }
 
     /// Advances the session after a response without an error. Must run after the partitions were read.
