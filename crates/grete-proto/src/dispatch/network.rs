@@ -392,6 +392,6 @@ impl Dispatch {
             return;
         };
         let since = lane.failure.as_ref().map_or(since, |failure| failure.since);
-        lane.failure = Some(LaneFailure { reason: HISTORY_FAILED, error: error.into(), since });
+        lane.failure = Some(Box::new(LaneFailure { reason: HISTORY_FAILED, error: error.into(), since }));
     }
 }
