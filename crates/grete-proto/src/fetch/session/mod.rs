@@ -303,12 +303,18 @@ impl FetchSession {
         let at = if self.entries.get(self.cursor).is_some_and(matches) {
             self.cursor
         } else {
-            let number = match topic {
-                TopicKey::Id(id) => self.topics.binary_search_by_key(id, |known| known.id).ok(),
-                TopicKey::Name(_) => self.topics.iter().position(is_named),
+            let entry_of = |number: usize| {
+                let key = (u32::try_from(number).ok()?, partition);
+                self.entries.binary_search_by_key(&key, |entry| (entry.topic, entry.partition)).ok()
             };
-            let number = u32::try_from(number?).ok()?;
-            self.entries.binary_search_by_key(&(number, partition), |entry| (entry.topic, entry.partition)).ok()?
+            match topic {
+                TopicKey::Id(id) => entry_of(self.topics.binary_search_by_key(id, |known| known.id).ok()?)?,
+                // A topic is there twice while only some of its partitions have learned its id.
+                TopicKey::Name(_) => {
+                    let named = self.topics.iter().enumerate().filter(|(_, known)| is_named(known));
+                    named.map(|(number, _)| number).find_map(entry_of)?
+                }
+            }
         };
         self.cursor = at + 1;
         Some(at)

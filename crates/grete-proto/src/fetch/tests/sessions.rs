@@ -141,6 +141,23 @@ fn p9_without_a_topic_id_names_are_sent_and_with_one_a_new_session_starts() {
 }
 
 #[test]
+fn a_topic_with_an_id_for_some_of_its_partitions_is_found_by_name() {
+    let mut world = one_node(2);
+    world.assign(tp("orders", 0), 0);
+    world.assign(tp("orders", 1), 0);
+    world.plan();
+    world.answer(1);
+    world.view.set_topic_id("orders", 0);
+    world.assign(tp("orders", 0), 0);
+    world.plan();
+    world.answer(1);
+    assert_eq!((world.request(1).unwrap().0, named(&world, 1).0.len()), (12, 2));
+    world.answer(1);
+    assert_eq!(named(&world, 1), (vec![], vec![]), "the response named both partitions");
+    world.check_sessions();
+}
+
+#[test]
 fn a_forgotten_session_is_replaced_by_one_full_request_and_nothing_spins() {
     let mut world = one_node(2);
     world.assign(tp("orders", 0), 0);
@@ -200,7 +217,7 @@ fn over_the_budget_nothing_is_sent_until_bytes_are_released() {
     world.assign(tp("orders", 0), 0);
     world.assign(tp("orders", 1), 0);
     for _ in 0..10 {
-        world.log(&tp("orders", 0)).append(1, 400);
+        world.log(&tp("orders", 0)).append(1, 1200);
     }
     world.plan();
     world.answer(1);
