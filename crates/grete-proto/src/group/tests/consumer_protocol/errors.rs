@@ -138,7 +138,7 @@ fn an_app_waits_for_its_acls() {
     for code in [ErrorCode::GROUP_AUTHORIZATION_FAILED, ErrorCode::TOPIC_AUTHORIZATION_FAILED] {
         let config =
             crate::group::GroupConfig { retry_authorization_failures: true, ..crate::group::GroupConfig::new("g") };
-        let mut rig = super::consumer_protocol::consumer(config);
+        let mut rig = super::consumer(config);
         rig.join_consumer(&[0]);
         for _ in 0..5 {
             let next = rig.beat();
