@@ -133,6 +133,20 @@ impl<'a> Input<'a> {
             _ => Err(self.error(format_args!("a block has {size} bytes, {} are left", self.rest.len()))),
         }
     }
+
+    /// Checks that a block of a given size has ended there. A reader that skips the block goes by its size, and would find
+    /// other data than one that reads its items. `end`: number of bytes that are left after the block; `None`: the writer
+    /// has not given its size.
+    #[inline]
+    pub(crate) fn check_block_end(&self, end: Option<usize>) -> Result<(), DecodeError> {
+        match end {
+            Some(end) if end != self.rest.len() => {
+                Err(self
+                    .error(format_args!("a block's items do not end where its size says, {end} bytes before the end")))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Appends a zigzag varint.

@@ -140,3 +140,12 @@ proptest! {
         let _ = Schema::parse(&text);
     }
 }
+
+/// A block that has one item without bytes, and says that it has one byte.
+#[test]
+fn a_block_with_another_size_than_its_items_is_refused() {
+    let schema = Schema::parse(r#"{"type": "array", "items": "null"}"#).unwrap();
+    let error = decode(&schema, &[1, 2, 0]).unwrap_err();
+    assert!(error.starts_with("a block's items do not end where its size says"), "{error}");
+    assert!(decode(&schema, &[1, 0, 0]).is_ok());
+}

@@ -116,7 +116,6 @@ const UNSAFE_ALLOWED: &[(&str, &str)] = &[
     ("crates/grete-arrow/", "the Arrow C Data Interface is raw pointers"),
     ("crates/grete-sys/src/", "calls into libc"),
     ("crates/grete-net/src/selectors/epoll.rs", "calls into libc"),
-    ("crates/grete-net/src/futex.rs", "futex is a system call"),
     ("crates/grete-net/src/kerberos/library.rs", "the GSSAPI library is C, found by dlopen"),
     ("crates/grete-net/src/process.rs", "calls into libc"),
     ("crates/grete-health/src/shm/mapping.rs", "mmap and the slice of its pages"),

@@ -137,10 +137,11 @@ impl<'p, 'd, 's, S: Sink> Run<'p, 'd, 's, S> {
             Op::Array { node, item, .. } => {
                 let mut list = self.sink.begin_list(*node)?;
                 loop {
-                    let (count, _) = self.input.block()?;
+                    let (count, size) = self.input.block()?;
                     if count == 0 {
                         break;
                     }
+                    let end = size.map(|size| self.input.remaining() - size);
                     for _ in 0..count {
                         let before = self.input.remaining();
                         self.sink.begin_item(&mut list);
@@ -148,22 +149,25 @@ impl<'p, 'd, 's, S: Sink> Run<'p, 'd, 's, S> {
                         self.sink.item(&mut list, value)?;
                         self.count_empty(before)?;
                     }
+                    self.input.check_block_end(end)?;
                 }
                 self.sink.end_list(list)
             }
             Op::Map { node, item } => {
                 let mut map = self.sink.begin_map(*node)?;
                 loop {
-                    let (count, _) = self.input.block()?;
+                    let (count, size) = self.input.block()?;
                     if count == 0 {
                         break;
                     }
+                    let end = size.map(|size| self.input.remaining() - size);
                     for _ in 0..count {
                         let key = self.input.string()?;
                         self.sink.begin_entry(&mut map, key)?;
                         let value = self.value(*item)?;
                         self.sink.entry(&mut map, key, value)?;
                     }
+                    self.input.check_block_end(end)?;
                 }
                 self.sink.end_map(map)
             }
