@@ -35,7 +35,10 @@ pub(super) fn check(
             led += 1;
             let lane = lanes.get(entry.slot.index());
             let lane = lane.unwrap_or_else(|| panic!("{tp} has a session and no fetch state"));
-            let place = SessionPlace { session: u32::try_from(number).unwrap(), entry: u32::try_from(index).unwrap() };
+            let place = SessionPlace {
+                session: u32::try_from(number).unwrap_or(u32::MAX),
+                entry: u32::try_from(index).unwrap_or(u32::MAX),
+            };
             assert_eq!(lane.place, place, "a change of {tp} would be noted elsewhere");
             decision = decide(now, entry, lane, config, version, partitions);
             let is_awaiting = decision == Decision::AwaitRelease;

@@ -7,6 +7,9 @@ use super::{FetchSession, PartitionParams, SessionPartition, SessionTopic};
 use crate::ids::PartitionHandle;
 use crate::partition::table::PartitionTable;
 
+/// Number of a topic, and the indexes of its entries by partition.
+type TopicEntries = (u32, BTreeMap<i32, usize>);
+
 impl FetchSession {
     /// Takes over which partitions the node leads now, and plans all of them again. Runs when the layout has changed,
     /// not per request.
@@ -20,8 +23,7 @@ impl FetchSession {
         entries.retain(|entry| entry.in_session);
         let by_id = self.by_id;
         let key = |topic: &SessionTopic| (if by_id { topic.id } else { 0 }, Arc::clone(&topic.name));
-        // Entries of each topic, by partition.
-        let mut known: BTreeMap<(u128, Arc<str>), (u32, BTreeMap<i32, usize>)> = BTreeMap::new();
+        let mut known: BTreeMap<(u128, Arc<str>), TopicEntries> = BTreeMap::new();
         for (number, topic) in (0..).zip(&topics) {
             known.insert(key(topic), (number, BTreeMap::new()));
         }
