@@ -24,8 +24,6 @@ PYTEST_JOBS ?=
 side_by_side = -n $(or $(PYTEST_JOBS),$(1)) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Cargo's profile of the native module: release, or fast for a build in a fraction of the time.
 BUILD_PROFILE ?= release
-# That of Rust's tests. With one profile for both, crates that both need are compiled once.
-export TEST_PROFILE ?= dev
 # For each fuzz target, in make soak.
 FUZZ_SECONDS ?= 900
 BENCH_ARGS ?=
@@ -94,7 +92,7 @@ agent: $(STAMPS)/agent  ## Datadog's test agent, in .venv/agent
 
 .PHONY: test
 test: build tools agent  ## every test that needs no Java: the brokers are embedded ones
-	cargo test --workspace --quiet --profile $(TEST_PROFILE)
+	cargo test --workspace --quiet
 	$(PYTEST) $(call side_by_side,6) $(PYTEST_ARGS)
 
 # Which of the tests with brokers run on Apache Kafka: an expression of pytest's -m.
@@ -104,7 +102,7 @@ KAFKA_TESTS ?= kafka and not soak
 .PHONY: test-kafka
 test-kafka: build kafka agent  ## the tests with brokers again, on Apache Kafka (KAFKA_VERSION); Kafka reads our bytes
 	libs=$$(KAFKA_VERSION=4.3.0 $(BIN)/python -m tests.kafka --jars) && \
-	    KAFKA_CLASSPATH="$$libs/*" cargo test --quiet --profile $(TEST_PROFILE) -p grete-wire --test messages --test records -- --ignored
+	    KAFKA_CLASSPATH="$$libs/*" cargo test --quiet -p grete-wire --test messages --test records -- --ignored
 	$(BIN)/python -m tests.kafka.differential
 	$(BIN)/python -m tests.kafka.differential --authorizer --seeds 20
 	$(PYTEST) --kafka=apache -m '$(KAFKA_TESTS)' $(call side_by_side,3) $(PYTEST_ARGS)

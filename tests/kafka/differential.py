@@ -26,11 +26,7 @@ DROPPED = (
     "replica.fetch.max.bytes",
     "transaction.state.log.num.partitions",
 )
-PROFILE = os.environ.get("TEST_PROFILE", "dev")
-TEST = [
-    *("cargo", "test", "--profile", PROFILE, "-p", "grete-broker", "--test", "differential"),
-    *("--", "--ignored", "--nocapture"),
-]
+TEST = ["cargo", "test", "-p", "grete-broker", "--test", "differential", "--", "--ignored", "--nocapture"]
 
 
 AUTHORIZER = {
