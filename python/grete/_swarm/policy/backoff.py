@@ -40,7 +40,6 @@ class Backoff:
     def next_delay(self, node: NodeState) -> float:
         """Returns the seconds until the next fork, and counts the attempt. 0: the process before had recovered."""
         if node.had_recovered:
-            node.had_recovered = False
             return 0.0
         # At 2 ** 64 the first backoff has reached its cap, whatever it is; larger exponents would overflow a float.
         delay = min(self._limits.backoff_first * 2.0 ** min(node.backoff_attempts, 64), self._limits.backoff_cap)

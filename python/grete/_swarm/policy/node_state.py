@@ -98,7 +98,7 @@ class NodeState:
     next_at: float | None = None
     """BACKOFF: when the next process is forked; None in other phases."""
     had_recovered: bool = False
-    """Whether the last process died after it had recovered, and no delay has been asked for since."""
+    """Whether the last process died after it had recovered; False for a failed fork."""
     backoff_attempts: int = 0
     """Restarts after a backoff since the node last recovered."""
     short_lives: int = 0

@@ -85,7 +85,7 @@ def _group_wait_cause(now: float, group: "GroupMembership", nodes: Sequence[Node
         return "no broker is connected"
     match group.state:
         case "unjoined" | "rebalancing":
-            return "it looks up the group's coordinator, or waits to retry JoinGroup"
+            return "it looks up the group's coordinator, or waits to ask again to join"
         case "revoking":
             return f"handlers still run on partitions that were revoked, {work}"
         case "joining":
@@ -93,8 +93,8 @@ def _group_wait_cause(now: float, group: "GroupMembership", nodes: Sequence[Node
             if stale_members:
                 return f"the coordinator waits for {stale_members}"
             return (
-                "it has sent JoinGroup, and the coordinator waits for all members to do so: for a dead member "
-                f"{session}, for a member whose handlers run {work}"
+                "it has asked to join, and the coordinator may wait for other members: for a dead one "
+                f"{session}, for one whose handlers run {work}"
             )
         case "assigning":
             return "it leads the group and asks brokers which partitions exist"
