@@ -1,6 +1,6 @@
 //! Fetch sessions (KIP-227): partitions that a client names once and then reads with short requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use grete_wire::ErrorCode;
@@ -198,19 +198,23 @@ impl FetchSessions {
 
 impl FetchSession {
     fn update(&mut self, request: &FetchRequest<'_>) {
-        for wanted in listed(request) {
-            let same = |known: &&mut WantedPartition| {
-                known.topic == wanted.topic && known.fetch.partition == wanted.fetch.partition
-            };
-            match self.partitions.iter_mut().find(same) {
-                Some(known) => known.fetch = wanted.fetch,
-                None => self.partitions.push(wanted),
+        let listed = listed(request);
+        if !listed.is_empty() {
+            let key = |wanted: &WantedPartition| (wanted.topic.clone(), wanted.fetch.partition);
+            let mut places: HashMap<_, _> = self.partitions.iter().map(key).zip(0..).collect();
+            for wanted in listed {
+                let place = *places.entry(key(&wanted)).or_insert(self.partitions.len());
+                match self.partitions.get_mut(place) {
+                    Some(known) => known.fetch = wanted.fetch,
+                    None => self.partitions.push(wanted),
+                }
             }
         }
         for topic in &request.forgotten_topics_data {
+            let forgotten: HashSet<i32> = topic.partitions.iter().copied().collect();
             self.partitions.retain(|known| {
                 let is_topic = *known.topic.name == *topic.topic && known.topic.id == topic.topic_id;
-                !(is_topic && topic.partitions.contains(&known.fetch.partition))
+                !(is_topic && forgotten.contains(&known.fetch.partition))
             });
         }
     }

@@ -28,6 +28,7 @@ pub mod fetch;
 pub mod group;
 pub mod ids;
 pub mod murmur2;
+mod optional;
 pub mod partition;
 pub mod position;
 pub mod principal;

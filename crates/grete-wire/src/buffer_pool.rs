@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const MIN_BUFFER_BYTES: usize = 4 * 1024;
@@ -20,7 +21,7 @@ pub struct BufferPool {
 #[derive(Debug)]
 struct PoolState {
     free: Mutex<FreeLists>,
-    retain_bytes: usize,
+    retain_bytes: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -33,7 +34,12 @@ impl BufferPool {
     /// Creates a pool that keeps at most `retain_bytes` of idle buffers; further returned buffers are freed.
     pub fn new(retain_bytes: usize) -> Self {
         let free = FreeLists { classes: std::array::from_fn(|_| Vec::new()), bytes: 0 };
-        Self { shared: Arc::new(PoolState { free: Mutex::new(free), retain_bytes }) }
+        Self { shared: Arc::new(PoolState { free: Mutex::new(free), retain_bytes: AtomicUsize::new(retain_bytes) }) }
+    }
+
+    /// Sets how many bytes of idle buffers are kept from now on.
+    pub fn set_retained(&self, retain_bytes: usize) {
+        self.shared.retain_bytes.store(retain_bytes, Ordering::Relaxed);
     }
 
     /// Returns a buffer of exactly `len` bytes. Its content is unspecified: bytes of an earlier use.
@@ -79,7 +85,7 @@ impl Drop for PooledVec {
             return;
         }
         let mut free = pool.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.bytes + self.buffer.len() <= pool.retain_bytes {
+        if free.bytes + self.buffer.len() <= pool.retain_bytes.load(Ordering::Relaxed) {
             free.bytes += self.buffer.len();
             let buffer = std::mem::take(&mut self.buffer);
             if let Some(list) = free.classes.get_mut(class) {
@@ -189,6 +195,15 @@ mod tests {
         drop(a);
         drop(b);
         assert_eq!(pool.idle_bytes(), 8192);
+    }
+
+    #[test]
+    fn a_lower_bound_holds_for_buffers_that_come_back() {
+        let pool = BufferPool::new(1 << 20);
+        let buffer = pool.allocate(8192);
+        pool.set_retained(4096);
+        drop(buffer);
+        assert_eq!(pool.idle_bytes(), 0);
     }
 
     #[test]

@@ -151,9 +151,11 @@ impl Consumer {
             core_config.transactional = true;
             core_config.auto_commit = Some(u64::try_from(transactional.interval.as_nanos()).unwrap_or(u64::MAX));
         }
+        let queued_bytes = core_config.fetch.queued_bytes;
         let core = ConsumerCore::new(core_config, Rng::new(random_seed()?));
         let log = dispatcher.clone();
         let tls = tls_context(&config, move |event| log.emit(vec![event]))?;
+        dispatcher.retain_buffers_for(queued_bytes);
         let client = dispatcher.attach();
         let transactions = transactional
             .map(|transactional| GroupTransactions::start(transactional.producer, dispatcher, client))
@@ -236,9 +238,15 @@ impl Consumer {
         }
         self.set_mode(AssignmentMode::Assigned)?;
         self.inner.dispatcher.clear_partition_failures();
-        let starts = partitions
-            .into_iter()
-            .map(|(topic, partition, start)| (TopicPartition::new(topic, partition), start.into()));
+        // One allocation for each name, however many partitions a topic has.
+        let mut names: HashMap<String, Arc<str>> = HashMap::new();
+        let starts = partitions.into_iter().map(|(topic, partition, start)| {
+            let name = match names.get(&topic) {
+                Some(name) => Arc::clone(name),
+                None => Arc::clone(names.entry(topic.clone()).or_insert(topic.into())),
+            };
+            (TopicPartition::new(name, partition), start.into())
+        });
         let starts = starts.collect();
         self.request("assign", LOCAL_REQUEST_TIMEOUT, |id| ConsumerEvent::Assign { partitions: starts, id }).map(drop)
     }

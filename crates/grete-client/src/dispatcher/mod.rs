@@ -57,7 +57,7 @@ use crate::error::ClientError;
 use crate::log_event::{LogEvent, LogEventQueue, LogSink};
 use crate::random_seed;
 
-/// Bytes of idle buffers that the process retains.
+/// Most bytes of idle buffers that the process retains.
 const MAX_RETAINED_BYTES: usize = 32 << 20;
 
 /// Mode in which threads sleep in [`Dispatcher::next`].
@@ -138,6 +138,7 @@ impl Dispatcher {
         let state = State {
             dispatch: Dispatch::new(rng),
             clients: Vec::new(),
+            queued_bytes: 0,
             leases: HashMap::default(),
             last_job: 0,
             waiters: WaiterList::default(),
@@ -264,6 +265,14 @@ impl Dispatcher {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that a client fetches up to `queued_bytes` ahead. Idle buffers keep up to half of what all clients fetch
+    /// ahead.
+    pub(crate) fn retain_buffers_for(&self, queued_bytes: usize) {
+        let mut state = self.lock();
+        state.queued_bytes = state.queued_bytes.saturating_add(queued_bytes);
+        self.inner.slabs.set_retained((state.queued_bytes / 2).min(MAX_RETAINED_BYTES));
     }
 
     pub(crate) fn attach(&self) -> ClientId {

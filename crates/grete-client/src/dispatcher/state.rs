@@ -17,6 +17,8 @@ use super::waiters::WaiterList;
 pub(crate) struct State {
     pub(crate) dispatch: Dispatch,
     pub(super) clients: Vec<ClientThread>,
+    /// Sum of the bytes that each client fetches ahead.
+    pub(super) queued_bytes: usize,
     /// Jobs that workers hold. The lease stays here while Python runs, because Python must not be able to lose it.
     pub(super) leases: HashMap<u64, LeasedJob, BuildHasherDefault<IdHasher>>,
     pub(super) last_job: u64,

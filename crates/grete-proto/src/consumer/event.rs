@@ -101,8 +101,8 @@ pub enum ConsumerEvent {
     /// Drop a query whose caller no longer waits.
     CancelQuery(u32),
 
-    /// Bytes of a partition were released from the queue.
-    Released(PartitionHandle, usize),
+    /// Bytes of partitions were released from the queue.
+    Released(Vec<(PartitionHandle, usize)>),
     /// Further (decompressed) bytes of a partition are held.
     Charged(PartitionHandle, usize),
     /// A batch failed its check.
@@ -209,8 +209,8 @@ pub enum ConsumerAction {
     },
     /// The commit of these partitions failed.
     CommitFailed(Vec<TopicPartition>),
-    /// Whether the fetcher waits for memory.
-    AwaitingMemory(bool),
+    /// Number of bytes whose release the fetcher waits for; `None`: the fetcher does not wait for memory.
+    AwaitingMemory(Option<usize>),
 
     /// Answer to the request with this id.
     Reply(u32, ConsumerReply),

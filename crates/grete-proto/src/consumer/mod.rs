@@ -83,7 +83,7 @@ pub struct ConsumerCore {
     /// Start positions from the group, to be looked up in one step.
     pending_starts: Vec<(PartitionHandle, StartPosition, i32)>,
     plan: bool,
-    awaiting_memory: bool,
+    awaited_bytes: Option<usize>,
     recheck_at: Option<Nanos>,
     session: Option<Nanos>,
     closing: Option<Nanos>,
@@ -131,7 +131,7 @@ impl ConsumerCore {
             pending_actions: VecDeque::new(),
             pending_starts: Vec::new(),
             plan: false,
-            awaiting_memory: false,
+            awaited_bytes: None,
             recheck_at: None,
             session: None,
             closing: None,
@@ -171,7 +171,7 @@ impl ConsumerCore {
             ConsumerEvent::ListOffsets { starts, id } => self.query_offsets(now, starts, id, out),
             ConsumerEvent::CountPartitions { topic, id } => self.query_partition_count(now, topic, id, out),
             ConsumerEvent::CancelQuery(id) => self.cancel_query(now, id, out),
-            ConsumerEvent::Released(slot, bytes) => self.fetch(now, FetchEvent::Released { slot, bytes }),
+            ConsumerEvent::Released(released) => self.fetch(now, FetchEvent::Released(released)),
             ConsumerEvent::Charged(slot, bytes) => self.fetch(now, FetchEvent::Charged { slot, bytes }),
             ConsumerEvent::Corrupt { slot, generation, offset } => {
                 self.fetch(now, FetchEvent::Refetch { slot, fetch_generation: generation, offset });
@@ -323,15 +323,14 @@ impl ConsumerCore {
         if !self.topics.queried.is_empty() {
             self.drop_queried_topics();
         }
-        // While a partition waits for its bytes to be released, or much is queued, a release must wake the network
-        // thread.
-        let much = self.partitions.queued_total() > self.config.fetch.partition_queue_limit() / 2;
-        let awaiting_memory = much || self.fetch.awaits_memory();
-        if awaiting_memory != self.awaiting_memory {
-            self.awaiting_memory = awaiting_memory;
-            out.push(ConsumerAction::AwaitingMemory(awaiting_memory));
+        // While a partition or node waits for bytes to be released, the release of so many bytes wakes the network
+        // thread. All other releases are collected with the next event.
+        let awaited_bytes = self.fetch.awaited_bytes();
+        if awaited_bytes != self.awaited_bytes {
             // A release just before this action took effect woke no thread, so check once more.
-            self.recheck_at = awaiting_memory.then_some(now);
+            self.recheck_at = awaited_bytes.filter(|_| self.awaited_bytes.is_none()).map(|_| now).or(self.recheck_at);
+            self.awaited_bytes = awaited_bytes;
+            out.push(ConsumerAction::AwaitingMemory(awaited_bytes));
         }
         let session = self.session_deadline();
         if session != self.session {

@@ -177,7 +177,7 @@ impl Dispatch {
 
 impl Lane {
     /// Takes back the decode queue from which the job decoded.
-    fn return_decode_queue(&mut self, feed: Option<DecodeQueue>, goes_on: bool, ended: &mut Completion) {
+    fn return_decode_queue(&mut self, feed: Option<Box<DecodeQueue>>, goes_on: bool, ended: &mut Completion) {
         if let Some(feed) = feed {
             ended.released += self.fetch.return_decode_queue(feed, goes_on && ended.corrupt.is_none());
         }

@@ -46,7 +46,7 @@ pub struct Lease {
     /// Index in the job table.
     pub(super) job: usize,
     /// Decode queue of the lane; `None` if the rows are decoded already.
-    pub(super) decode_queue: Option<DecodeQueue>,
+    pub(super) decode_queue: Option<Box<DecodeQueue>>,
     pub(super) rows: Option<RowSlice>,
     /// Rows beyond this job's limits.
     pub(super) leftover: Vec<RowSlice>,
@@ -103,7 +103,7 @@ impl Lease {
             None => self.decode(decoder, pool, max_rows, &mut change),
         };
         self.release += change.released;
-        let left_ms = self.decode_queue.as_ref().and_then(DecodeQueue::oldest);
+        let left_ms = self.decode_queue.as_deref().and_then(DecodeQueue::oldest);
         PrepareResult { change, left_ms, outcome }
     }
 

@@ -64,7 +64,7 @@ mod take;
 mod tests;
 mod transaction;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use dedup::{DedupPolicy, DuplicateFilter, IdSource};
 pub use event_loop_monitor::{EventLoopCheck, EventLoopMonitor};
@@ -90,6 +90,7 @@ pub use status::{LaneState, LaneStatus};
 pub use suspended_jobs::{DeliveryActions, FinishResult};
 pub use transaction::{TransactionDemand, TransactionEnd};
 
+use crate::optional::OptionalNanos;
 use crate::rng::Rng;
 use crate::time::{Nanos, earliest};
 use job::table::JobTable;
@@ -117,7 +118,7 @@ struct Route {
     rate: Option<RateLimit>,
     /// Queue entries that wait until the rate allows more records.
     rate_limited: Vec<(Pool, QueueEntry)>,
-    timer: Option<Nanos>,
+    timer: OptionalNanos,
     jobs: JobLimit,
 }
 
@@ -128,6 +129,10 @@ pub struct Dispatch {
     lanes: Vec<Option<Box<Lane>>>,
     /// Indices in `lanes` that are free.
     free_lanes: Vec<u32>,
+    /// Lanes that are leaving or abandoned.
+    departing: BTreeSet<LaneId>,
+    /// Lanes that wait for the end of an earlier lane of their partition, by that lane.
+    successors: BTreeMap<LaneId, Vec<LaneId>>,
     generation: u32,
     jobs: JobTable,
     suspended: SuspendedJobs,
@@ -152,6 +157,8 @@ impl Dispatch {
         Self {
             lanes: Vec::new(),
             free_lanes: Vec::new(),
+            departing: BTreeSet::new(),
+            successors: BTreeMap::new(),
             generation: 0,
             jobs: JobTable::default(),
             suspended: SuspendedJobs::default(),
@@ -184,7 +191,8 @@ impl Dispatch {
         if policy.rate_limit.is_some() || policy.max_concurrency.is_some() {
             let rate = policy.rate_limit.map(|rate| RateLimit::new(rate, self.now));
             let jobs = JobLimit::new(policy.route, policy.max_concurrency);
-            self.routes.insert(policy.route, Route { rate, rate_limited: Vec::new(), timer: None, jobs });
+            self.routes
+                .insert(policy.route, Route { rate, rate_limited: Vec::new(), timer: OptionalNanos::NONE, jobs });
         }
     }
 
@@ -308,6 +316,10 @@ impl Dispatch {
         }
         self.stats.all()
     }
+}
+
+fn get(lanes: &[Option<Box<Lane>>], id: LaneId) -> Option<&Lane> {
+    lanes.get(id.index as usize)?.as_deref().filter(|lane| lane.id == id)
 }
 
 fn get_mut(lanes: &mut [Option<Box<Lane>>], id: LaneId) -> Option<&mut Lane> {

@@ -14,7 +14,7 @@ use super::queue::ready_queue::{QueueEntry, ReadyKind};
 use super::route_config::Pool;
 use super::transaction::TransactionDemand;
 use super::transaction::output_store::OutputStore;
-use super::{Dispatch, Mode, get_mut};
+use super::{Dispatch, Mode, get, get_mut};
 use crate::fetch::CompletedFetch;
 use crate::ids::{PartitionHandle, TopicPartition};
 use crate::time::Nanos;
@@ -27,8 +27,10 @@ pub(super) struct ClientState {
     pub(super) session_until: Option<Nanos>,
     /// Queue entries that wait for the session to be renewed.
     pub(super) waiting_for_session: Vec<(Pool, QueueEntry)>,
-    /// The fetcher waits for memory, so a release wakes the client.
-    pub(super) awaiting_memory: bool,
+    /// Number of released bytes that wake the client, because the fetcher waits for memory; `None`: none.
+    pub(super) awaited_bytes: Option<usize>,
+    /// Bytes in `outbox.released`.
+    pub(super) released_bytes: usize,
     pub(super) wake_pending: bool,
     /// No job of the client passes a limit before this time; `None`: never.
     pub(super) next_stall_check: Option<Nanos>,
@@ -53,12 +55,13 @@ impl Dispatch {
             u32::try_from(self.lanes.len() - 1).unwrap_or(u32::MAX)
         });
         let id = LaneId { index, generation: self.generation };
-        let predecessor = self.lanes.iter().flatten().find(|lane| {
-            matches!(lane.phase, Phase::Abandoned | Phase::Leaving { .. })
-                && lane.spec.client == spec.client
-                && lane.spec.tp == spec.tp
+        let predecessor = self.departing.iter().copied().find(|other| {
+            let lane = get(&self.lanes, *other);
+            lane.is_some_and(|lane| lane.spec.client == spec.client && lane.spec.tp == spec.tp)
         });
-        let predecessor = predecessor.map(|lane| lane.id);
+        if let Some(predecessor) = predecessor {
+            self.successors.entry(predecessor).or_default().push(id);
+        }
         let tally = self.stats.place(&spec.policy);
         if let Some(outputs) = self.outputs_of(spec.client) {
             outputs.add_lane(id, &spec.tp, spec.assignment_epoch);
@@ -147,6 +150,8 @@ impl Dispatch {
             return false;
         }
         lane.phase = Phase::Leaving { lost };
+        self.departing.insert(id);
+        let Some(lane) = self.lane_mut(id) else { return false };
         lane.offsets.tracker().set_leaving();
         let client = lane.spec.client;
         if lost {
@@ -176,6 +181,7 @@ impl Dispatch {
         lane.offsets.tracker().fence();
         lane.phase = Phase::Abandoned;
         let client = lane.spec.client;
+        self.departing.insert(id);
         let running: Vec<InFlightJob> = self.jobs.of_lane(id).cloned().collect();
         if let Some(outputs) = self.outputs_of(client) {
             outputs.drop_lane(id);
@@ -231,7 +237,7 @@ impl Dispatch {
     /// either way.
     pub fn set_failure(&mut self, id: LaneId, failure: Option<LaneFailure>) {
         if let Some(lane) = self.lane_mut(id) {
-            lane.failure = failure;
+            lane.failure = failure.map(Box::new);
         }
     }
 
@@ -268,20 +274,23 @@ impl Dispatch {
         any
     }
 
-    /// Sets whether the fetcher waits for memory. While set, each release of memory wakes the client.
+    /// Sets how many bytes the fetcher waits for; `None`: it does not wait. The release of so many bytes wakes the
+    /// client.
     ///
-    /// Releases that the client has not yet collected wake it, too. A worker may have completed its job between the
+    /// Releases that the client has not yet collected count, too. A worker may have completed its job between the
     /// client's last check and this call, without waking any thread.
-    pub fn set_awaiting_memory(&mut self, client: ClientId, starved: bool) {
+    pub fn set_awaiting_memory(&mut self, client: ClientId, awaited_bytes: Option<usize>) {
         if let Some(entry) = self.client_mut(client) {
-            entry.awaiting_memory = starved;
-            entry.wake_pending |= starved && !entry.outbox.released.is_empty();
+            entry.awaited_bytes = awaited_bytes;
+            entry.wake_pending |= awaited_bytes.is_some_and(|awaited| entry.released_bytes >= awaited);
         }
     }
 
     /// Takes everything that was collected for the client since the last call.
     pub fn take_outbox(&mut self, client: ClientId) -> Outbox {
-        self.client_mut(client).map(|entry| std::mem::take(&mut entry.outbox)).unwrap_or_default()
+        let Some(entry) = self.client_mut(client) else { return Outbox::default() };
+        entry.released_bytes = 0;
+        std::mem::take(&mut entry.outbox)
     }
 
     /// Returns whether to wake the client, and clears that flag.
@@ -326,7 +335,8 @@ impl Dispatch {
     pub fn release(&mut self, client: ClientId, handle: PartitionHandle, bytes: usize) {
         if let Some(entry) = self.client_mut(client).filter(|_| bytes > 0) {
             entry.outbox.released.push((handle, bytes));
-            entry.wake_pending |= entry.awaiting_memory;
+            entry.released_bytes = entry.released_bytes.saturating_add(bytes);
+            entry.wake_pending |= entry.awaited_bytes.is_some_and(|awaited| entry.released_bytes >= awaited);
         }
     }
 }
@@ -382,6 +392,6 @@ impl Dispatch {
             return;
         };
         let since = lane.failure.as_ref().map_or(since, |failure| failure.since);
-        lane.failure = Some(LaneFailure { reason: HISTORY_FAILED, error: error.into(), since });
+        lane.failure = Some(Box::new(LaneFailure { reason: HISTORY_FAILED, error: error.into(), since }));
     }
 }

@@ -11,6 +11,7 @@ use super::queue::ready_queue::ReadyKind;
 use super::queue::timers::Timer;
 use super::route_config::OffsetPolicy;
 use super::{Dispatch, Mode, get_mut};
+use crate::optional::OptionalNanos;
 use crate::time::{MILLI, Nanos, SECOND};
 
 /// Shortest time between two reports of a lane's pauses, where `stall_after` is off.
@@ -162,7 +163,7 @@ impl Dispatch {
                 }
                 Timer::Rate(route) => {
                     if let Some(route) = self.routes.get_mut(&route) {
-                        route.timer = None;
+                        route.timer = OptionalNanos::NONE;
                         for (pool, place) in route.rate_limited.drain(..) {
                             self.ready.put(pool, place);
                         }
@@ -238,9 +239,11 @@ impl Dispatch {
             *place = None;
             self.free_lanes.push(id.index);
         }
-        let lanes = self.lanes.iter_mut().flatten();
-        let waiting: Vec<LaneId> =
-            lanes.filter_map(|lane| lane.schedule.on_lane_removed(id).then_some(lane.id)).collect();
-        waiting.into_iter().fold(false, |any, lane| self.enqueue_all(lane) | any)
+        self.departing.remove(&id);
+        let waiting = self.successors.remove(&id).unwrap_or_default();
+        waiting.into_iter().fold(false, |any, next| {
+            let waited = self.lane_mut(next).is_some_and(|lane| lane.schedule.on_lane_removed(id));
+            (waited && self.enqueue_all(next)) | any
+        })
     }
 }

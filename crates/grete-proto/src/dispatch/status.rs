@@ -232,7 +232,7 @@ impl Lane {
             in_flight: self.rows.in_flight(),
             unmarked,
             done_ahead,
-            failure: self.failure.clone(),
+            failure: self.failure.as_deref().cloned(),
             paused_until: self.schedule.paused_until().or(waits).or(too_young),
         }
     }

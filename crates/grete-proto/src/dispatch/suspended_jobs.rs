@@ -261,7 +261,7 @@ impl Dispatch {
         let error = "a record that was produced before marks was not written, so these marks do not count, and nothing behind them is \
                      committed; seek to the committed offset, or restart, to process these records again";
         if lane.failure.is_none() {
-            lane.failure = Some(LaneFailure { reason: UNDELIVERED, error: error.into(), since: now });
+            lane.failure = Some(Box::new(LaneFailure { reason: UNDELIVERED, error: error.into(), since: now }));
         }
         let (client, tp, policy) = (lane.spec.client, lane.spec.tp.clone(), Arc::clone(&lane.spec.policy));
         self.emit_lane_event(

@@ -47,6 +47,14 @@ impl Default for FetchConfig {
 }
 
 impl FetchConfig {
+    /// Returns the soft limit of one response, in bytes: `fetch.max.bytes`, but at most about a quarter of the memory
+    /// for queued bytes. While one response is processed, the next ones are on their way, and their buffers are used
+    /// again. The sixteenth less leaves room for the fields of the partitions in a buffer of a power of two.
+    pub fn response_bytes(&self) -> i32 {
+        let quarter = self.queued_bytes / 4;
+        i32::try_from(quarter - quarter / 16).unwrap_or(i32::MAX).clamp(1, self.max_bytes.max(1))
+    }
+
     /// Returns the queue limit of one partition, in bytes. A partition above the limit is not fetched, so that one
     /// stuck lane never starves the others.
     pub fn partition_queue_limit(&self) -> usize {

@@ -23,14 +23,10 @@ pub enum FetchEvent {
     NodeReady(NodeId),
     /// The fetch connection to the node is lost.
     NodeLost(NodeId),
-    /// Bytes of a completed fetch were decoded and are no longer held. If the fetch contains a corrupt batch, this
-    /// event follows its `Refetch`: once a partition holds no bytes, all its batches were valid.
-    Released {
-        /// Partition of the bytes.
-        slot: PartitionHandle,
-        /// Number of bytes.
-        bytes: usize,
-    },
+    /// Bytes of completed fetches were decoded and are no longer held: partitions, and the number of bytes. If a fetch
+    /// contains a corrupt batch, this event follows its `Refetch`: once a partition holds no bytes, all its batches were
+    /// valid.
+    Released(Vec<(PartitionHandle, usize)>),
     /// Further (decompressed) bytes are held for the partition.
     Charged {
         /// Partition of the bytes.
@@ -115,6 +111,8 @@ pub struct RawFetchStats {
     pub fetches: u64,
     /// Requests that named every partition (included in `fetches`).
     pub full_fetches: u64,
+    /// Partitions looked at to plan requests. Within a session these are the partitions that have changed.
+    pub planned: u64,
     /// Responses without an error.
     pub responses: u64,
     /// Responses without any batch.

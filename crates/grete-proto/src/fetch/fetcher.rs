@@ -1,5 +1,7 @@
 //! Planning of Fetch requests: one in flight per node, within a fetch session and the memory budget.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use grete_wire::api::ApiKey;
 
 use crate::cluster::view::ClusterView;
@@ -7,21 +9,19 @@ use crate::ids::{NodeId, PartitionHandle};
 use crate::partition::error::{Corruption, PartitionError, RecoveryPolicy};
 use crate::partition::log_event::FetchLogEvent;
 use crate::partition::table::{FetchState, PartitionTable};
-use crate::position::PositionEvent;
 use crate::request::{Channel, NO_NODE, OutboundRequest, Request, RequestOwner, Target, Token};
 use crate::rng::Rng;
 use crate::time::{Nanos, SECOND, earliest};
 
 use super::config::FetchConfig;
 use super::event::{FetchAction, FetchEvent, RawFetchStats};
-use super::partition::PartitionFetchState;
+use super::partition::{PartitionFetchState, SessionPlace};
+use super::plan::{is_needed, plan_session};
 use super::request;
-use super::session::{FetchSession, PartitionParams, SessionPartition};
+use super::session::{FetchSession, SessionPartition};
 
 /// First Fetch version that identifies topics by id (KIP-516).
 const FIRST_WITH_IDS: i16 = 13;
-/// First Fetch version that checks the epoch of the last fetched record (KIP-595).
-const FIRST_WITH_DIVERGENCE: i16 = 12;
 /// Interval for checking a throttled node again, in case no event reports the end of throttling.
 const THROTTLED_RECHECK_INTERVAL: Nanos = SECOND;
 /// Interval for requesting a missing connection again.
@@ -34,13 +34,15 @@ pub struct Fetcher {
     pub(super) rng: Rng,
     pub(super) partition_states: Vec<PartitionFetchState>,
     pub(super) sessions: Vec<FetchSession>,
+    /// Partitions that have failed since they were last found healthy.
+    pub(super) failing: BTreeSet<PartitionHandle>,
     pub(super) stats: RawFetchStats,
     /// Set within a step; emitted once, at the end of the step.
     pub(super) needs_metadata: bool,
     next_token: u32,
     layout: Option<u64>,
     wake: Option<Nanos>,
-    starving: bool,
+    awaited_bytes: Option<usize>,
     closed: bool,
     spare: Vec<Vec<u8>>,
 }
@@ -53,12 +55,13 @@ impl Fetcher {
             rng,
             partition_states: Vec::new(),
             sessions: Vec::new(),
+            failing: BTreeSet::new(),
             stats: RawFetchStats::default(),
             needs_metadata: false,
             next_token: 0,
             layout: None,
             wake: None,
-            starving: false,
+            awaited_bytes: None,
             closed: false,
             spare: Vec::new(),
         }
@@ -69,11 +72,11 @@ impl Fetcher {
         self.wake
     }
 
-    /// Returns whether a partition or node waits only for a [`FetchEvent::Released`]. A release must then be delivered
-    /// at once.
+    /// Returns how many bytes must be released until a partition or node that waits only for
+    /// [`FetchEvent::Released`] goes on: these releases must be delivered at once. `None`: nothing waits.
     #[must_use]
-    pub fn awaits_memory(&self) -> bool {
-        self.starving
+    pub fn awaited_bytes(&self) -> Option<usize> {
+        self.awaited_bytes
     }
 
     /// Returns the counters since the start.
@@ -113,16 +116,17 @@ impl Fetcher {
                 }
             }
             FetchEvent::NodeLost(node) => self.on_node_lost(now, node),
-            FetchEvent::Released { slot, bytes } => {
-                partitions.release(slot, bytes);
-                if partitions.queued_bytes(slot) == 0 && self.partition_state(slot).verifying_refetch {
-                    self.partition_state(slot).record_recovery();
-                    out.push(FetchAction::Recovered { slot });
+            FetchEvent::Released(released) => {
+                released.into_iter().for_each(|(slot, bytes)| self.on_released(slot, bytes, partitions, out));
+            }
+            FetchEvent::Charged { slot, bytes } => {
+                partitions.charge(slot, bytes);
+                if partitions.queued_bytes(slot) > self.config.partition_queue_limit() {
+                    partitions.touch(slot);
                 }
             }
-            FetchEvent::Charged { slot, bytes } => partitions.charge(slot, bytes),
-            FetchEvent::Pause(slot) => self.partition_state(slot).paused = true,
-            FetchEvent::Resume(slot) => self.partition_state(slot).paused = false,
+            FetchEvent::Pause(slot) => self.set_paused(slot, true, partitions),
+            FetchEvent::Resume(slot) => self.set_paused(slot, false, partitions),
             FetchEvent::Refetch { slot, fetch_generation, offset } => {
                 self.on_refetch(now, slot, (offset, fetch_generation), partitions, out);
             }
@@ -150,6 +154,29 @@ impl Fetcher {
         &mut self.partition_states[index]
     }
 
+    fn on_released(
+        &mut self,
+        slot: PartitionHandle,
+        bytes: usize,
+        partitions: &mut PartitionTable,
+        out: &mut Vec<FetchAction>,
+    ) {
+        partitions.release(slot, bytes);
+        let lane = self.partition_state(slot);
+        if lane.awaits_release {
+            partitions.touch(slot);
+        }
+        if partitions.queued_bytes(slot) == 0 && lane.failure().verifying_refetch {
+            lane.record_recovery();
+            out.push(FetchAction::Recovered { slot });
+        }
+    }
+
+    fn set_paused(&mut self, slot: PartitionHandle, paused: bool, partitions: &mut PartitionTable) {
+        self.partition_state(slot).paused = paused;
+        partitions.touch(slot);
+    }
+
     fn session(&mut self, node: NodeId) -> Option<&mut FetchSession> {
         self.sessions.iter_mut().find(|session| session.node == node)
     }
@@ -164,16 +191,48 @@ impl Fetcher {
             return;
         }
         self.layout = Some(partitions.layout());
+        let mut led: BTreeMap<NodeId, Vec<PartitionHandle>> = BTreeMap::new();
         for &slot in partitions.live() {
-            self.partition_state(slot);
+            self.partition_state(slot).place = SessionPlace::NONE;
             let node = partitions.leader(slot);
-            if node != NO_NODE && self.session(node).is_none() {
-                self.sessions.push(FetchSession::new(node, &self.config));
+            if node != NO_NODE {
+                led.entry(node).or_default().push(slot);
             }
         }
-        for session in &mut self.sessions {
-            session.sync(partitions);
+        for node in led.keys() {
+            if self.session(*node).is_none() {
+                self.sessions.push(FetchSession::new(*node, &self.config));
+            }
         }
+        for at in 0..self.sessions.len() {
+            if let Some(session) = self.sessions.get_mut(at) {
+                session.sync(led.get(&session.node).map_or(&[], Vec::as_slice), partitions);
+            }
+            self.index_session(at);
+        }
+    }
+
+    /// Records the places of the session's entries.
+    fn index_session(&mut self, at: usize) {
+        let Self { sessions, partition_states: lanes, .. } = self;
+        let Some(session) = sessions.get(at) else { return };
+        let number = u32::try_from(at).unwrap_or(u32::MAX);
+        for (index, entry) in (0..).zip(&session.entries).filter(|(_, entry)| entry.is_led_by_node) {
+            if let Some(lane) = lanes.get_mut(entry.slot.index()) {
+                lane.place = SessionPlace { session: number, entry: index };
+            }
+        }
+    }
+
+    /// Tells the sessions which partitions to plan again.
+    fn touch_changed(&mut self, partitions: &mut PartitionTable) {
+        let Self { sessions, partition_states: lanes, .. } = self;
+        partitions.drain_changed(|slot| {
+            let place = lanes.get(slot.index()).map_or(SessionPlace::NONE, |lane| lane.place);
+            if let Some(session) = sessions.get_mut(place.session as usize) {
+                session.touch(place.entry);
+            }
+        });
     }
 
     fn on_node_lost(&mut self, now: Nanos, node: NodeId) {
@@ -202,7 +261,7 @@ impl Fetcher {
         if partitions.fetch_generation(slot) != fetch_generation || partitions.state(slot) != FetchState::Fetching {
             return;
         }
-        let again = self.partition_state(slot).refetched_batch == Some((offset, fetch_generation));
+        let again = self.partition_state(slot).failure().refetched_batch == Some((offset, fetch_generation));
         let error = PartitionError::Corrupt { tp: partitions.name(slot), offset, cause: Corruption::Content };
         if again && self.config.fatal_retry_backoff_max.is_none() {
             self.fail(now, slot, error, partitions, out);
@@ -210,9 +269,10 @@ impl Fetcher {
         }
         partitions.move_to(slot, offset, -1);
         let lane = self.partition_state(slot);
-        lane.refetched_batch = Some((offset, partitions.fetch_generation(slot)));
         lane.draining = false;
-        lane.verifying_refetch = false;
+        let failure = lane.failure_mut();
+        failure.refetched_batch = Some((offset, partitions.fetch_generation(slot)));
+        failure.verifying_refetch = false;
         if again {
             self.fail(now, slot, error, partitions, out);
             return;
@@ -238,6 +298,8 @@ impl Fetcher {
                 if let Some(lane) = lanes.get_mut(slot.index()) {
                     lane.record_fatal_error(now, leader, longest, config, rng);
                 }
+                self.failing.insert(slot);
+                partitions.touch(slot);
             }
             None => {
                 partitions.set_state(slot, FetchState::Failed);
@@ -278,15 +340,26 @@ impl Fetcher {
     ) {
         // The event may have moved partitions (leader hint, failure), so refresh before planning.
         self.refresh(view, partitions, out);
+        self.touch_changed(partitions);
         self.wake = None;
         // Nothing is sent while the memory budget is exceeded; a release plans again.
-        self.starving = !self.closed && partitions.queued_total() >= self.config.queued_bytes;
-        if self.closed || self.starving {
+        self.awaited_bytes = None;
+        if self.closed {
+            return;
+        }
+        if let Some(beyond) = partitions.queued_total().checked_sub(self.config.queued_bytes) {
+            self.awaited_bytes = Some(beyond + 1);
             return;
         }
         for at in 0..self.sessions.len() {
             let Self {
-                sessions, partition_states: lanes, config, spare, needs_metadata: stale_metadata, starving, ..
+                sessions,
+                partition_states: lanes,
+                config,
+                spare,
+                needs_metadata: stale_metadata,
+                awaited_bytes,
+                ..
             } = self;
             let Some(session) = sessions.get_mut(at) else { continue };
             if session.in_flight.is_some() || session.is_idle() {
@@ -297,11 +370,13 @@ impl Fetcher {
                 continue;
             }
             let Some(version) = view.api_version(session.node, Channel::Fetch, ApiKey::Fetch) else {
-                if !needed(session, lanes, partitions) {
+                if !is_needed(session, lanes, partitions) {
                     // A partition that is over its limit or draining needs the connection once its bytes are released.
                     let held =
                         |entry: &SessionPartition| entry.is_led_by_node && partitions.queued_bytes(entry.slot) > 0;
-                    *starving |= session.entries.iter().any(held);
+                    if session.entries.iter().any(held) {
+                        *awaited_bytes = Some(1);
+                    }
                     continue;
                 }
                 if now >= session.connect_retry_at {
@@ -315,14 +390,24 @@ impl Fetcher {
                 self.wake = earliest(self.wake, Some(session.connect_retry_at));
                 continue;
             };
-            let by_id = version >= FIRST_WITH_IDS;
-            let wants = plan_session(now, session, lanes, config, version, partitions, out);
-            self.wake = earliest(self.wake, wants.waits_until);
-            *starving |= wants.starving;
-            let by_id = by_id && wants.all_ids;
-            if !session.prepare(by_id) {
+            let (mut waits_until, planned) = plan_session(now, session, lanes, config, version, partitions, out);
+            self.stats.planned += planned as u64;
+            let by_id = version >= FIRST_WITH_IDS && session.has_all_ids();
+            if session.has_wanted() && by_id != session.by_id {
+                session.reset();
+                session.by_id = by_id;
+                (waits_until, _) = plan_session(now, session, lanes, config, version, partitions, out);
+            }
+            #[cfg(any(test, debug_assertions))]
+            super::full_walk::check(now, at, session, lanes, config, version, partitions);
+            self.wake = earliest(self.wake, waits_until);
+            if session.awaits_release() {
+                *awaited_bytes = Some(1);
+            }
+            if !session.has_wanted() {
                 continue;
             }
+            session.prepare();
             if view.is_muted(session.node, now) {
                 self.wake = earliest(self.wake, Some(now.saturating_add(THROTTLED_RECHECK_INTERVAL)));
                 continue;
@@ -340,8 +425,11 @@ impl Fetcher {
             self.stats.fetches += 1;
             self.stats.full_fetches += u64::from(session.epoch == 0);
             session.version = version;
-            session.on_request_sent(token, |slot| partitions.fetch_generation(slot));
+            let moved = session.on_request_sent(token, |slot| partitions.fetch_generation(slot));
             out.push(FetchAction::Send(outgoing(session.node, version, body, token, config.request_timeout)));
+            if moved {
+                self.index_session(at);
+            }
         }
     }
 }
@@ -354,77 +442,4 @@ fn outgoing(node: NodeId, version: i16, body: Vec<u8>, token: u32, timeout: Nano
         token: Token { owner: RequestOwner::Fetch, id: token },
         timeout,
     }
-}
-
-/// Returns whether any partition is, or will soon be, fetched from this node.
-fn needed(session: &FetchSession, lanes: &[PartitionFetchState], partitions: &PartitionTable) -> bool {
-    session.entries.iter().any(|entry| {
-        entry.is_led_by_node
-            && matches!(partitions.state(entry.slot), FetchState::Resolving | FetchState::Fetching)
-            && lanes.get(entry.slot.index()).is_some_and(|lane| !lane.paused)
-    })
-}
-
-/// Result of planning a session.
-struct SessionPlan {
-    /// Earliest time at which a backoff ends.
-    waits_until: Option<Nanos>,
-    /// Whether a partition waits for its bytes to be released.
-    starving: bool,
-    /// Whether every topic to fetch has an id.
-    all_ids: bool,
-}
-
-/// Decides for each entry whether to fetch it now, and from which offset.
-fn plan_session(
-    now: Nanos,
-    session: &mut FetchSession,
-    lanes: &mut [PartitionFetchState],
-    config: &FetchConfig,
-    version: i16,
-    partitions: &mut PartitionTable,
-    out: &mut Vec<FetchAction>,
-) -> SessionPlan {
-    let mut wants = SessionPlan { waits_until: None, starving: false, all_ids: true };
-    let slot_limit = config.partition_queue_limit();
-    for entry in &mut session.entries {
-        entry.next_params = None;
-        let slot = entry.slot;
-        let Some(lane) = lanes.get_mut(slot.index()).filter(|_| entry.is_led_by_node) else { continue };
-        let queued = partitions.queued_bytes(slot);
-        lane.update_queue_limit(queued, slot_limit);
-        lane.draining &= queued > 0;
-        if partitions.state(slot) != FetchState::Fetching || lane.paused {
-            continue;
-        }
-        if lane.over_queue_limit || lane.draining {
-            wants.starving = true;
-            continue;
-        }
-        let leader_epoch = partitions.leader_epoch(slot);
-        if let Some(until) = lane.backoff_until(now, (partitions.leader(slot), leader_epoch)) {
-            wants.waits_until = earliest(wants.waits_until, Some(until));
-            continue;
-        }
-        let last_fetched_epoch = partitions.last_fetched_epoch(slot);
-        let older = last_fetched_epoch >= 0 && last_fetched_epoch < leader_epoch;
-        if version < FIRST_WITH_DIVERGENCE && older && lane.validated != leader_epoch {
-            // A truncation must not overtake queued data: see `on_position_invalid`.
-            if queued == 0 {
-                lane.validated = leader_epoch;
-                partitions.set_state(slot, FetchState::Resolving);
-                out.push(FetchAction::Position(PositionEvent::Validate { slot }));
-            }
-            wants.starving |= queued > 0;
-            continue;
-        }
-        wants.all_ids &= entry.topic_id != 0;
-        entry.next_params = Some(PartitionParams {
-            current_leader_epoch: leader_epoch,
-            fetch_offset: partitions.fetch_offset(slot),
-            last_fetched_epoch: if version < FIRST_WITH_DIVERGENCE { -1 } else { last_fetched_epoch },
-            max_bytes: lane.partition_bytes(config),
-        });
-    }
-    wants
 }

@@ -11,7 +11,10 @@ mod completed_fetch;
 mod config;
 mod event;
 mod fetcher;
+#[cfg(any(test, debug_assertions))]
+mod full_walk;
 mod partition;
+mod plan;
 mod request;
 mod response;
 mod session;

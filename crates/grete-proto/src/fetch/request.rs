@@ -7,32 +7,34 @@ use grete_wire::fetch::{FetchParams, FetchPartitionEntry, TopicKey};
 use super::config::FetchConfig;
 use super::session::{FetchSession, SessionPartition};
 
-/// Iterator that splits a list of entries into runs of the same topic.
+/// Iterator that splits a list of changes into runs of the same topic.
 struct TopicRuns<'a> {
-    entries: &'a [SessionPartition],
+    session: &'a FetchSession,
     rest: &'a [u32],
     left: usize,
 }
 
-fn same_topic(entries: &[SessionPartition], a: u32, b: u32) -> bool {
-    match (entries.get(a as usize), entries.get(b as usize)) {
-        (Some(a), Some(b)) => a.topic_id == b.topic_id && a.topic == b.topic,
-        _ => false,
-    }
+/// Returns the entry of a change.
+fn entry(session: &FetchSession, change: u32) -> Option<&SessionPartition> {
+    session.entries.get(session.changes.get(change as usize)?.at as usize)
 }
 
-fn topic_runs<'a>(entries: &'a [SessionPartition], list: &'a [u32]) -> TopicRuns<'a> {
-    TopicRuns { entries, rest: list, left: list.chunk_by(|a, b| same_topic(entries, *a, *b)).count() }
+fn same_topic(session: &FetchSession, a: u32, b: u32) -> bool {
+    entry(session, a).zip(entry(session, b)).is_some_and(|(a, b)| a.topic == b.topic)
+}
+
+fn topic_runs<'a>(session: &'a FetchSession, list: &'a [u32]) -> TopicRuns<'a> {
+    TopicRuns { session, rest: list, left: list.chunk_by(|a, b| same_topic(session, *a, *b)).count() }
 }
 
 impl<'a> Iterator for TopicRuns<'a> {
     type Item = (Option<&'a SessionPartition>, &'a [u32]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let run = self.rest.chunk_by(|a, b| same_topic(self.entries, *a, *b)).next()?;
+        let run = self.rest.chunk_by(|a, b| same_topic(self.session, *a, *b)).next()?;
         self.rest = self.rest.get(run.len()..).unwrap_or_default();
         self.left = self.left.saturating_sub(1);
-        Some((run.first().and_then(|at| self.entries.get(*at as usize)), run))
+        Some((run.first().and_then(|change| entry(self.session, *change)), run))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -46,7 +48,7 @@ fn params(config: &FetchConfig, session_id: i32, session_epoch: i32) -> FetchPar
     FetchParams {
         max_wait_ms: config.max_wait_ms,
         min_bytes: config.min_bytes,
-        max_bytes: config.max_bytes,
+        max_bytes: config.response_bytes(),
         isolation_level: i8::from(config.read_committed),
         session_id,
         session_epoch,
@@ -54,10 +56,10 @@ fn params(config: &FetchConfig, session_id: i32, session_epoch: i32) -> FetchPar
     }
 }
 
-fn topic<'a>(session: &FetchSession, first: Option<&'a SessionPartition>) -> TopicKey<'a> {
-    match first {
-        Some(entry) if session.by_id => TopicKey::Id(entry.topic_id),
-        _ => TopicKey::Name(first.map_or("", |entry| &entry.topic)),
+fn topic<'a>(session: &'a FetchSession, first: Option<&'a SessionPartition>) -> TopicKey<'a> {
+    match first.and_then(|entry| session.topic(entry)) {
+        Some(topic) if session.by_id => TopicKey::Id(topic.id),
+        topic => TopicKey::Name(topic.map_or("", |topic| &topic.name)),
     }
 }
 
@@ -68,13 +70,11 @@ pub(super) fn encode_fetch(
     config: &FetchConfig,
     out: &mut Vec<u8>,
 ) -> Result<(), WireError> {
-    let entries = session.entries.as_slice();
-    let topics = topic_runs(entries, &session.order).map(|(first, run)| {
-        let partitions = run.iter().map(|at| {
-            let entry = entries.get(*at as usize);
-            let wanted = entry.and_then(|entry| entry.next_params).unwrap_or_default();
+    let topics = topic_runs(session, &session.order).map(|(first, run)| {
+        let partitions = run.iter().map(|change| {
+            let wanted = session.changes.get(*change as usize).and_then(|change| change.params).unwrap_or_default();
             FetchPartitionEntry {
-                partition: entry.map_or(-1, |entry| entry.partition),
+                partition: entry(session, *change).map_or(-1, |entry| entry.partition),
                 current_leader_epoch: wanted.current_leader_epoch,
                 fetch_offset: wanted.fetch_offset,
                 last_fetched_epoch: wanted.last_fetched_epoch,
@@ -84,8 +84,8 @@ pub(super) fn encode_fetch(
         });
         (topic(session, first), partitions)
     });
-    let forgotten = topic_runs(entries, &session.forgotten).map(|(first, run)| {
-        (topic(session, first), run.iter().map(|at| entries.get(*at as usize).map_or(-1, |entry| entry.partition)))
+    let forgotten = topic_runs(session, &session.forgotten).map(|(first, run)| {
+        (topic(session, first), run.iter().map(|change| entry(session, *change).map_or(-1, |entry| entry.partition)))
     });
     encode_body(version, &params(config, session.id, session.epoch), topics, forgotten, out)
 }

@@ -80,6 +80,9 @@ impl Fetcher {
             self.on_session_error(now, at, head.error_code, out);
             return Ok(());
         }
+        if let Some(session) = self.sessions.get_mut(at) {
+            session.responses = session.responses.wrapping_add(1);
+        }
         let (chunks, before) = (self.stats.chunks, out.len());
         for item in &mut items {
             self.on_partition(now, at, &item?, response, partitions, out);
@@ -97,28 +100,26 @@ impl Fetcher {
     /// Records success for partitions that a response within a session does not name: they are healthy and without
     /// news. This includes partitions that failed before, whose first good response may have arrived too late to count.
     fn on_unnamed_partitions(&mut self, at: usize, partitions: &PartitionTable, out: &mut Vec<FetchAction>) {
-        let Self { partition_states: lanes, sessions, .. } = self;
+        let Self { partition_states: lanes, sessions, failing, .. } = self;
         let Some(session) = sessions.get(at).filter(|session| session.epoch > 0) else { return };
-        if lanes.iter().all(|lane| lane.failures == 0 && lane.fatal_errors == 0) {
-            return;
-        }
-        for entry in
-            session.entries.iter().filter(|entry| entry.is_led_by_node && entry.in_session && !entry.in_response)
-        {
-            let slot = entry.slot;
+        failing.retain(|&slot| {
+            let Some(lane) = lanes.get_mut(slot.index()).filter(|lane| lane.is_failing()) else { return false };
+            let Some(entry) = session.entries.get(lane.place.entry as usize) else { return true };
+            let is_unnamed = lane.place.session as usize == at
+                && entry.is_led_by_node
+                && entry.in_session
+                && entry.named_in != session.responses;
             let current = partitions.state(slot) == FetchState::Fetching
                 && entry.generation == partitions.fetch_generation(slot)
                 && entry.sent_params.fetch_offset == partitions.fetch_offset(slot);
-            let Some(lane) = lanes.get_mut(slot.index()).filter(|lane| current && lane.refetched_batch.is_none())
-            else {
-                continue;
-            };
-            if lane.failures > 0 || lane.fatal_errors > 0 {
-                lane.record_success();
-                lane.record_recovery();
-                out.push(FetchAction::Recovered { slot });
+            if !is_unnamed || !current || lane.failure().refetched_batch.is_some() {
+                return true;
             }
-        }
+            lane.record_success();
+            lane.record_recovery();
+            out.push(FetchAction::Recovered { slot });
+            false
+        });
     }
 
     /// Handles a rejected session or request. A rejected session is replaced at once, by one full request. If the full
@@ -157,8 +158,9 @@ impl Fetcher {
     ) {
         let Some(session) = self.sessions.get_mut(at) else { return };
         let Some(index) = session.find(&item.topic, item.partition) else { return };
+        let responses = session.responses;
         let Some(entry) = session.entries.get_mut(index) else { return };
-        entry.in_response = true;
+        entry.named_in = responses;
         let (slot, asked) = (entry.slot, entry.sent_params);
         // The item is stale if the partition was removed, moved or sought since the request left, if another node leads
         // the partition, or if the response names the partition twice. The broker's fetch offset moves only by the
@@ -212,7 +214,7 @@ impl Fetcher {
                 None if !records.is_empty() => self.raise_max_bytes(context, partitions, out),
                 // A session names a partition without records when its end has moved, or for the first time.
                 None => {
-                    if !self.partition_state(slot).verifying_refetch {
+                    if !self.partition_state(slot).failure().verifying_refetch {
                         self.partition_state(slot).record_recovery();
                     }
                     out.push(FetchAction::CaughtUp { slot, high_watermark: item.high_watermark, readable_end });
@@ -223,11 +225,12 @@ impl Fetcher {
         // Data behind a corrupt batch is fetched again, and then comes first.
         let generation = partitions.fetch_generation(slot);
         let lane = self.partition_state(slot);
-        lane.rejected_batch = None;
-        lane.max_bytes = 0;
-        match lane.refetched_batch {
+        lane.clear_failure(|failure| (failure.rejected_batch, failure.max_bytes) = (None, 0));
+        match lane.failure().refetched_batch {
             // Headers prove nothing about the content.
-            Some((offset, of)) if of == generation => lane.verifying_refetch |= offset == asked.fetch_offset,
+            Some((offset, of)) if of == generation => {
+                lane.failure_mut().verifying_refetch |= offset == asked.fetch_offset;
+            }
             _ => lane.record_recovery(),
         }
         let start = response.frame.offset_in_buffer() + response.body + item.records.start;
@@ -271,11 +274,11 @@ impl Fetcher {
         let (tp, offset) = (partitions.name(slot), asked.fetch_offset);
         let here = Some((offset, asked.current_leader_epoch));
         let lane = self.partition_state(slot);
-        if lane.rejected_batch == here {
+        if lane.failure().rejected_batch == here {
             self.fail(context.now, slot, PartitionError::Corrupt { tp, offset, cause }, partitions, out);
             return;
         }
-        lane.rejected_batch = here;
+        lane.failure_mut().rejected_batch = here;
         if !matches!(cause, Corruption::Beyond { .. }) {
             out.push(FetchAction::LogEvent(FetchLogEvent::CorruptBatch { tp, offset, cause }));
         }
@@ -296,7 +299,8 @@ impl Fetcher {
             self.fail(context.now, slot, error, partitions, out);
             return;
         }
-        self.partition_state(slot).max_bytes = asked.max_bytes.max(1).saturating_mul(2).min(limit);
+        self.partition_state(slot).failure_mut().max_bytes = asked.max_bytes.max(1).saturating_mul(2).min(limit);
+        partitions.touch(slot);
     }
 
     /// Handles the leader's report that the position is not in its log. The position came from headers, so the report
@@ -313,6 +317,7 @@ impl Fetcher {
         let slot = context.slot;
         if partitions.queued_bytes(slot) > 0 {
             self.partition_state(slot).draining = true;
+            partitions.touch(slot);
         } else {
             partitions.set_state(slot, FetchState::Resolving);
             out.push(FetchAction::Position(event));
@@ -342,14 +347,17 @@ impl Fetcher {
             _ => self.needs_metadata = true,
         }
         let leader = (partitions.leader(slot), partitions.leader_epoch(slot));
-        let Self { partition_states: lanes, config, rng, sessions, .. } = self;
+        let Self { partition_states: lanes, config, rng, sessions, failing, .. } = self;
         let Some(lane) = lanes.get_mut(slot.index()) else { return };
         lane.record_failure(context.now, leader, config, rng);
-        lane.last_error = code;
+        lane.failure_mut().last_error = code;
+        failing.insert(slot);
+        partitions.touch(slot);
+        let failures = lane.failure().failures;
         let node = sessions.get(context.session).map_or(leader.0, |session| session.node);
         // A leader change settles within a few retries. Longer failures are logged, at growing intervals.
-        if lane.failures >= 4 && lane.failures.is_power_of_two() {
-            let (tp, failures) = (partitions.name(slot), lane.failures);
+        if failures >= 4 && failures.is_power_of_two() {
+            let tp = partitions.name(slot);
             out.push(FetchAction::LogEvent(FetchLogEvent::Retrying { tp, node, code, failures }));
         }
     }

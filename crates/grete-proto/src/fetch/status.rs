@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use grete_wire::error_code::ErrorCode;
 
 use super::fetcher::Fetcher;
-use super::partition::PartitionFetchState;
 use crate::ids::{NodeId, PartitionHandle};
 use crate::partition::table::PartitionTable;
 
@@ -27,17 +26,18 @@ impl Fetcher {
 
     /// Returns whether a corrupt batch was fetched again and its content is not checked yet.
     pub fn is_verifying_refetch(&self, slot: PartitionHandle) -> bool {
-        self.partition_states.get(slot.index()).is_some_and(|lane| lane.verifying_refetch)
+        self.partition_states.get(slot.index()).is_some_and(|lane| lane.failure().verifying_refetch)
     }
 
     /// Returns whether a broker has the partition in a session without any failure.
     pub fn is_healthy(&self, slot: PartitionHandle) -> bool {
-        let well = |lane: &PartitionFetchState| {
-            lane.failures == 0 && lane.fatal_errors == 0 && !lane.verifying_refetch && lane.max_bytes == 0
-        };
-        let mut healthy = self.sessions.iter().filter(|session| !session.failing && session.epoch > 0);
-        self.partition_states.get(slot.index()).is_some_and(well)
-            && healthy.any(|session| session.entries.iter().any(|e| e.slot == slot && e.is_led_by_node && e.in_session))
+        let Some(lane) = self.partition_states.get(slot.index()) else { return false };
+        let failure = lane.failure();
+        let well = !lane.is_failing() && !failure.verifying_refetch && failure.max_bytes == 0;
+        let session =
+            self.sessions.get(lane.place.session as usize).filter(|session| !session.failing && session.epoch > 0);
+        let entry = session.and_then(|session| session.entries.get(lane.place.entry as usize));
+        well && entry.is_some_and(|entry| entry.slot == slot && entry.is_led_by_node && entry.in_session)
     }
 
     /// Returns the leader that returns no data, and the error code of its last response (`NONE`: no response). `None`:
@@ -46,8 +46,8 @@ impl Fetcher {
         let node = partitions.leader(slot);
         // A partition that this client holds back is no broker's fault.
         let lane = self.partition_states.get(slot.index()).filter(|lane| !lane.paused && !lane.over_queue_limit)?;
-        if lane.failures > 0 {
-            return Some((node, lane.last_error));
+        if lane.failure().failures > 0 {
+            return Some((node, lane.failure().last_error));
         }
         let failing = self.sessions.iter().any(|session| session.node == node && session.failing);
         failing.then_some((node, ErrorCode::NONE))

@@ -5,10 +5,14 @@
 //! dropped. One counter serves all partitions, so a generation never matches another partition's by chance.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::cluster::view::ClusterView;
 use crate::ids::{NodeId, PartitionHandle, TopicPartition};
 use crate::request::NO_NODE;
+
+/// Room that the list of changed partitions keeps.
+const KEPT_CHANGES: usize = 1024;
 
 /// Stage of an assigned partition: which state machine owns the partition now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,18 +29,21 @@ pub enum FetchState {
 }
 
 macro_rules! columns {
-    ($($(#[$doc:meta])* $name:ident: $type:ty = $default:expr, $set:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $default:expr, $set:ident, $planned:literal;)*) => {
         /// Table of partitions, one column per field.
         #[derive(Debug, Default)]
         pub struct PartitionTable {
             tp: Vec<TopicPartition>,
-            by_name: HashMap<TopicPartition, PartitionHandle>,
+            by_name: HashMap<Arc<str>, HashMap<i32, PartitionHandle>>,
             live: Vec<PartitionHandle>,
             recreated: Vec<PartitionHandle>,
             generations: u32,
             layout: u64,
             seen_metadata: Option<u64>,
             queued_total: usize,
+            /// Partitions to plan again, each at most once.
+            changed: Vec<PartitionHandle>,
+            is_changed: Vec<bool>,
             $($name: Vec<$type>,)*
         }
 
@@ -50,7 +57,11 @@ macro_rules! columns {
 
                 #[allow(dead_code, reason = "not every column is set from outside")]
                 pub(crate) fn $set(&mut self, slot: PartitionHandle, value: $type) {
-                    if let Some(cell) = self.$name.get_mut(slot.index()) {
+                    let Some(cell) = self.$name.get_mut(slot.index()) else { return };
+                    if $planned && *cell != value {
+                        *cell = value;
+                        self.touch(slot);
+                    } else {
                         *cell = value;
                     }
                 }
@@ -59,6 +70,7 @@ macro_rules! columns {
             fn push(&mut self, tp: TopicPartition) -> PartitionHandle {
                 let slot = PartitionHandle(u32::try_from(self.tp.len()).unwrap_or(u32::MAX));
                 self.tp.push(tp);
+                self.is_changed.push(false);
                 $(self.$name.push($default);)*
                 slot
             }
@@ -68,32 +80,32 @@ macro_rules! columns {
 
 columns! {
     /// Stage of the partition.
-    state: FetchState = FetchState::Removed, set_state;
+    state: FetchState = FetchState::Removed, set_state, true;
     /// Topic id (KIP-516); 0 when the metadata has none.
-    topic_id: u128 = 0, set_topic_id;
+    topic_id: u128 = 0, set_topic_id, false;
     /// Node id of the leader, or [`NO_NODE`].
-    leader: NodeId = NO_NODE, set_leader_node;
+    leader: NodeId = NO_NODE, set_leader_node, true;
     /// Leader epoch; -1 when unknown.
-    leader_epoch: i32 = -1, set_leader_epoch;
+    leader_epoch: i32 = -1, set_leader_epoch, true;
     /// Next offset to fetch, derived from batch headers; -1 during the first lookup.
-    fetch_offset: i64 = -1, set_fetch_offset;
+    fetch_offset: i64 = -1, set_fetch_offset, true;
     /// Leader epoch of the record before `fetch_offset`; -1 when unknown.
-    last_fetched_epoch: i32 = -1, set_last_fetched_epoch;
+    last_fetched_epoch: i32 = -1, set_last_fetched_epoch, true;
     /// Assignment that created the entry.
-    assignment_epoch: u32 = 0, set_assignment_epoch;
+    assignment_epoch: u32 = 0, set_assignment_epoch, false;
     /// Generation of the position. Each seek, reset and removal changes the generation; data with another one is stale.
-    fetch_generation: u32 = 0, set_fetch_generation;
+    fetch_generation: u32 = 0, set_fetch_generation, true;
     /// First generation of the current topic. Offsets from older generations belong to a deleted topic and are never
     /// committed. 0: the topic was never recreated.
-    first_generation: u32 = 0, set_first_generation;
+    first_generation: u32 = 0, set_first_generation, false;
     /// Bytes fetched or decompressed, and not yet released.
-    queued_bytes: usize = 0, set_queued_bytes;
+    queued_bytes: usize = 0, set_queued_bytes, false;
     /// High watermark of the last response; -1 when unknown.
-    high_watermark: i64 = -1, set_high_watermark;
+    high_watermark: i64 = -1, set_high_watermark, false;
     /// Last stable offset of the last response; -1 when unknown.
-    last_stable_offset: i64 = -1, set_last_stable_offset;
+    last_stable_offset: i64 = -1, set_last_stable_offset, false;
     /// Log start offset of the last response; -1 when unknown.
-    log_start_offset: i64 = -1, set_log_start_offset;
+    log_start_offset: i64 = -1, set_log_start_offset, false;
 }
 
 impl PartitionTable {
@@ -109,7 +121,7 @@ impl PartitionTable {
             self.remove(old);
         }
         let slot = self.push(tp.clone());
-        self.by_name.insert(tp, slot);
+        self.by_name.entry(tp.topic).or_default().insert(tp.partition, slot);
         self.live.push(slot);
         self.set_state(slot, FetchState::Resolving);
         self.set_assignment_epoch(slot, assignment_epoch);
@@ -135,9 +147,13 @@ impl PartitionTable {
             self.set_state(slot, FetchState::Removed);
             self.new_generation(slot);
             if let Some(tp) = self.tp.get(slot.index())
-                && self.by_name.get(tp) == Some(&slot)
+                && let Some(of_topic) = self.by_name.get_mut(&tp.topic)
+                && of_topic.get(&tp.partition) == Some(&slot)
             {
-                self.by_name.remove(tp);
+                of_topic.remove(&tp.partition);
+                if of_topic.is_empty() {
+                    self.by_name.remove(&tp.topic);
+                }
             }
         }
         if removed {
@@ -150,7 +166,7 @@ impl PartitionTable {
     /// Returns the handle of an assigned partition.
     #[must_use]
     pub fn handle(&self, tp: &TopicPartition) -> Option<PartitionHandle> {
-        self.by_name.get(tp).copied()
+        self.by_name.get(&tp.topic)?.get(&tp.partition).copied()
     }
 
     /// Returns the partition's current handle, or else its last one.
@@ -228,6 +244,27 @@ impl PartitionTable {
         let bytes = bytes.min(self.queued_bytes(slot));
         self.set_queued_bytes(slot, self.queued_bytes(slot) - bytes);
         self.queued_total = self.queued_total.saturating_sub(bytes);
+    }
+
+    /// Records that the partition must be planned again: a field of its Fetch requests, or a reason to fetch the
+    /// partition or not, has changed.
+    pub(crate) fn touch(&mut self, slot: PartitionHandle) {
+        if let Some(is_changed) = self.is_changed.get_mut(slot.index())
+            && !std::mem::replace(is_changed, true)
+        {
+            self.changed.push(slot);
+        }
+    }
+
+    /// Passes each partition that was touched since the last call to `plan`.
+    pub(crate) fn drain_changed(&mut self, mut plan: impl FnMut(PartitionHandle)) {
+        for slot in self.changed.drain(..) {
+            if let Some(is_changed) = self.is_changed.get_mut(slot.index()) {
+                *is_changed = false;
+            }
+            plan(slot);
+        }
+        self.changed.shrink_to(KEPT_CHANGES);
     }
 
     /// Returns a counter that grows whenever the set of partitions or a leader changes.

@@ -128,8 +128,8 @@ impl ConsumerSide {
         for (slot, bytes) in outbox.charged {
             self.core.step(now, ConsumerEvent::Charged(slot, bytes), &mut self.core_actions);
         }
-        for (slot, bytes) in outbox.released {
-            self.core.step(now, ConsumerEvent::Released(slot, bytes), &mut self.core_actions);
+        if !outbox.released.is_empty() {
+            self.core.step(now, ConsumerEvent::Released(outbox.released), &mut self.core_actions);
         }
         for drained in outbox.drained {
             self.lanes.remove(&drained.handle);

@@ -124,7 +124,7 @@ fn act(world: &mut Simulator, step: Step) {
             ConsumerEvent::CountPartitions { topic: topic.into(), id }
         }
         Step::Forget(id) => ConsumerEvent::CancelQuery(id),
-        Step::Released(slot, bytes) => ConsumerEvent::Released(PartitionHandle(slot), bytes),
+        Step::Released(slot, bytes) => ConsumerEvent::Released(vec![(PartitionHandle(slot), bytes)]),
         Step::Charged(slot, bytes) => ConsumerEvent::Charged(PartitionHandle(slot), bytes),
         Step::Corrupt(slot, generation, offset) => {
             ConsumerEvent::Corrupt { slot: PartitionHandle(slot), generation, offset }

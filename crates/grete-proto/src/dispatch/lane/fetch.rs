@@ -8,17 +8,19 @@ use crate::dispatch::queue::timers::{Timer, Timers};
 use crate::dispatch::route_config::RouteConfig;
 use crate::dispatch::rows::decode_queue::{DecodeQueue, declared_records};
 use crate::fetch::CompletedFetch;
+use crate::optional::{OptionalI64, OptionalNanos};
 use crate::time::Nanos;
 
 /// Fetched data of a lane, and its latest known offsets of the log.
 #[derive(Debug)]
 pub(in crate::dispatch) struct LaneFetch {
-    decode_queue: DecodeQueue,
+    /// `None`: nothing is queued.
+    decode_queue: Option<Box<DecodeQueue>>,
     /// A lease holds the decode queue; `decode_queue` then collects the data that arrives meanwhile.
     leased: bool,
     /// The next row of the decode queue is too young before this time; 0: no row is.
     not_before: Nanos,
-    timer: Option<Nanos>,
+    timer: OptionalNanos,
     /// Bytes of fetched and decoded data that wait or are processed.
     queued_bytes: usize,
     high_watermark: i64,
@@ -26,13 +28,13 @@ pub(in crate::dispatch) struct LaneFetch {
     readable_end: i64,
     log_start_offset: i64,
     /// Timestamp of the first record that is fetched and not handed out; `None`: there is none, or it is unknown.
-    oldest_queued_ms: Option<i64>,
+    oldest_queued_ms: OptionalI64,
     /// Timestamp of the last fetched record, if known.
-    newest_ms: Option<i64>,
+    newest_ms: OptionalI64,
     /// Generation that fetched data must carry; `None` while the position is unknown.
     generation: Option<u32>,
     /// Offset of a corrupt batch: fetching continues there, and all other state stays.
-    refetch: Option<i64>,
+    refetch: OptionalI64,
     /// Filter of duplicates; `None`: the route has none, or the position is unknown.
     duplicates: Option<Arc<DuplicateFilter>>,
     /// The filter has not learned the records before the position yet: nothing is decoded.
@@ -44,18 +46,18 @@ pub(in crate::dispatch) struct LaneFetch {
 impl Default for LaneFetch {
     fn default() -> Self {
         Self {
-            decode_queue: DecodeQueue::default(),
+            decode_queue: None,
             leased: false,
             not_before: 0,
-            timer: None,
+            timer: OptionalNanos::NONE,
             queued_bytes: 0,
             high_watermark: -1,
             readable_end: -1,
             log_start_offset: -1,
-            oldest_queued_ms: None,
-            newest_ms: None,
+            oldest_queued_ms: OptionalI64::NONE,
+            newest_ms: OptionalI64::NONE,
             generation: None,
-            refetch: None,
+            refetch: OptionalI64::NONE,
             duplicates: None,
             awaits_history: false,
             eof_emitted: false,
@@ -70,53 +72,57 @@ impl LaneFetch {
     pub(in crate::dispatch) fn push(&mut self, now: Nanos, chunk: CompletedFetch, policy: &RouteConfig) {
         self.high_watermark = chunk.high_watermark;
         self.readable_end = chunk.readable_end;
-        self.oldest_queued_ms = self.oldest_queued_ms.or(chunk.timestamps.oldest);
-        self.newest_ms = chunk.timestamps.newest.or(self.newest_ms);
+        self.oldest_queued_ms = self.oldest_queued_ms.get().or(chunk.timestamps.oldest).into();
+        self.newest_ms = chunk.timestamps.newest.or(self.newest_ms.get()).into();
         self.log_start_offset = chunk.log_start_offset;
         self.queued_bytes += chunk.bytes;
         self.eof_emitted = false;
         let records = if policy.max_wait > 0 { declared_records(&chunk) } else { 0 };
-        self.decode_queue.push(chunk, records, now);
+        self.decode_queue.get_or_insert_default().push(chunk, records, now);
     }
 
     /// Leases the decode queue to a job.
-    pub(in crate::dispatch) fn lease_decode_queue(&mut self) -> DecodeQueue {
+    pub(in crate::dispatch) fn lease_decode_queue(&mut self) -> Box<DecodeQueue> {
         self.leased = true;
-        std::mem::take(&mut self.decode_queue)
+        self.decode_queue.take().unwrap_or_default()
     }
 
     /// Takes back the decode queue from a job, and drops its data unless `keep` is set. Returns the released bytes.
-    pub(in crate::dispatch) fn return_decode_queue(&mut self, mut queue: DecodeQueue, keep: bool) -> usize {
+    ///
+    /// An empty queue is freed: thousands of lanes may have had records once.
+    pub(in crate::dispatch) fn return_decode_queue(&mut self, mut queue: Box<DecodeQueue>, keep: bool) -> usize {
         self.leased = false;
         if !keep {
             return queue.clear();
         }
-        queue.append(std::mem::take(&mut self.decode_queue));
-        self.decode_queue = queue;
+        if let Some(later) = self.decode_queue.take() {
+            queue.append(*later);
+        }
+        self.decode_queue = Some(queue).filter(|queue| !queue.is_empty());
         0
     }
 
     /// Records that a job has decoded. `left_ms`: timestamp of the first record left in the job's decode queue.
     pub(in crate::dispatch) fn on_decoded(&mut self, left_ms: Option<i64>) {
-        self.oldest_queued_ms = left_ms.or_else(|| self.decode_queue.oldest());
+        let queued = || self.decode_queue.as_deref().and_then(DecodeQueue::oldest);
+        self.oldest_queued_ms = left_ms.or_else(queued).into();
     }
 
     /// Drops the queued data. Returns the released bytes.
     pub(in crate::dispatch) fn drop_queued(&mut self) -> usize {
-        let bytes = self.decode_queue.clear();
         self.not_before = 0;
-        self.oldest_queued_ms = None;
-        bytes
+        self.oldest_queued_ms = OptionalI64::NONE;
+        self.decode_queue.take().map_or(0, |mut queue| queue.clear())
     }
 
     /// Returns whether no data is queued, apart from data in a leased decode queue.
     pub(in crate::dispatch) fn is_empty(&self) -> bool {
-        self.decode_queue.is_empty()
+        self.decode_queue.as_deref().is_none_or(DecodeQueue::is_empty)
     }
 
     /// Returns whether queued data can be taken, as far as limits allow.
     pub(super) fn has_data(&self) -> bool {
-        !self.leased && !self.awaits_history && !self.decode_queue.is_empty()
+        !self.leased && !self.awaits_history && !self.is_empty()
     }
 
     pub(in crate::dispatch) fn queued_bytes(&self) -> usize {
@@ -153,16 +159,15 @@ impl LaneFetch {
 
     /// Returns whether the decode queue holds enough for a full job, or an error, so that waiting for more is useless.
     fn is_full(&self, policy: &RouteConfig) -> bool {
-        self.decode_queue.has_error()
-            || self.decode_queue.records() >= policy.max_messages
-            || self.queued_bytes >= policy.max_bytes
+        let full = |queue: &DecodeQueue| queue.has_error() || queue.records() >= policy.max_messages;
+        self.decode_queue.as_deref().is_some_and(full) || self.queued_bytes >= policy.max_bytes
     }
 
     /// Returns when the queued data has waited for `max_wait`; `None`: the route has no `max_wait`, or nothing is
     /// queued.
     fn ripe_at(&self, policy: &RouteConfig) -> Option<Nanos> {
         let wait = policy.max_wait;
-        if wait == 0 { None } else { self.decode_queue.since().map(|since| since.saturating_add(wait)) }
+        if wait == 0 { None } else { self.decode_queue.as_deref()?.since().map(|since| since.saturating_add(wait)) }
     }
 
     /// Sets the time until which the next row is too young.
@@ -192,7 +197,7 @@ impl LaneFetch {
     }
 
     pub(in crate::dispatch) fn on_timer(&mut self, now: Nanos) {
-        self.timer = None;
+        self.timer = OptionalNanos::NONE;
         self.not_before = if self.not_before > now { self.not_before } else { 0 };
     }
 
@@ -211,20 +216,20 @@ impl LaneFetch {
     /// was refused already.
     pub(in crate::dispatch) fn refetch(&mut self, offset: i64) -> Option<u32> {
         let generation = self.generation.take()?;
-        self.refetch = Some(offset);
+        self.refetch = Some(offset).into();
         Some(generation)
     }
 
     /// Returns the offset of the last [`LaneFetch::refetch`], and clears it.
     pub(in crate::dispatch) fn take_refetch(&mut self) -> Option<i64> {
-        self.refetch.take()
+        self.refetch.replace(None)
     }
 
     /// Forgets the position: fetched data is refused until the next one is set.
     pub(in crate::dispatch) fn reset_position(&mut self) {
         self.generation = None;
-        self.refetch = None;
-        self.newest_ms = None;
+        self.refetch = OptionalI64::NONE;
+        self.newest_ms = OptionalI64::NONE;
         self.eof_emitted = false;
         self.duplicates = None;
         self.awaits_history = false;
@@ -285,7 +290,7 @@ impl LaneFetch {
     /// Returns about the timestamp of the first record that is not handed out; `None`: unknown. Behind the fetched
     /// data, that is the timestamp of the last fetched record.
     pub(in crate::dispatch) fn oldest_ms(&self) -> Option<i64> {
-        self.oldest_queued_ms.or(self.newest_ms)
+        self.oldest_queued_ms.get().or(self.newest_ms.get())
     }
 
     /// Returns whether the `eof` hook is due at this position.

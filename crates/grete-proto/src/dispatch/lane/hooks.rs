@@ -4,6 +4,7 @@ use crate::dispatch::ids::LaneId;
 use crate::dispatch::job::JobKind;
 use crate::dispatch::queue::timers::{Timer, Timers};
 use crate::dispatch::route_config::RouteConfig;
+use crate::optional::OptionalNanos;
 use crate::time::{MILLI, Nanos};
 
 /// State of a lane's hooks.
@@ -15,12 +16,12 @@ pub(in crate::dispatch) struct LaneHooks {
     skip_end_hook: bool,
     /// End of the last job.
     idle_since: Nanos,
-    tick_timer: Option<Nanos>,
+    tick_timer: OptionalNanos,
 }
 
 impl LaneHooks {
     pub(super) fn new(now: Nanos) -> Self {
-        Self { has_instance: false, skip_end_hook: false, idle_since: now, tick_timer: None }
+        Self { has_instance: false, skip_end_hook: false, idle_since: now, tick_timer: OptionalNanos::NONE }
     }
 
     /// Records the end of a job. `ran`: the handler was called.
@@ -45,7 +46,7 @@ impl LaneHooks {
     }
 
     pub(in crate::dispatch) fn has_tick_timer(&self) -> bool {
-        self.tick_timer.is_some()
+        self.tick_timer.get().is_some()
     }
 
     pub(in crate::dispatch) fn set_tick_timer(&mut self, timers: &mut Timers, lane: LaneId, at: Option<Nanos>) {
@@ -53,6 +54,6 @@ impl LaneHooks {
     }
 
     pub(in crate::dispatch) fn on_tick_timer(&mut self) {
-        self.tick_timer = None;
+        self.tick_timer = OptionalNanos::NONE;
     }
 }

@@ -87,7 +87,7 @@ pub(super) struct Lane {
     pub(super) spec: LaneSpec,
     pub(super) phase: Phase,
     /// Error that keeps the partition from being read now.
-    pub(super) failure: Option<LaneFailure>,
+    pub(super) failure: Option<Box<LaneFailure>>,
     pub(super) fetch: LaneFetch,
     pub(super) rows: LaneRows,
     pub(super) offsets: LaneOffsets,
@@ -355,5 +355,29 @@ impl Lane {
         let (rows, bytes) = self.rows.drop_before(slot, offset);
         self.skip_at_most_once(rows);
         (row, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lane exists for each assigned partition, and there may be ten thousand. State that few lanes have at a time is
+    /// boxed.
+    #[test]
+    fn a_lane_is_small() {
+        let sizes = [
+            size_of::<LaneSpec>(),
+            size_of::<LaneFetch>(),
+            size_of::<LaneRows>(),
+            size_of::<LaneOffsets>(),
+            size_of::<LaneSchedule>(),
+            size_of::<LaneHooks>(),
+            size_of::<UnmarkedPauses>(),
+            size_of::<LaneStats>(),
+        ];
+        assert!(size_of::<Lane>() <= 360, "{} bytes, of which {sizes:?}", size_of::<Lane>());
+        assert!(size_of::<SharedTracker>() <= 120, "{} bytes", size_of::<SharedTracker>());
+        assert!(size_of::<Unit>() <= 56, "{} bytes", size_of::<Unit>());
     }
 }

@@ -9,19 +9,22 @@ use crate::dispatch::offsets::shared_tracker::SharedTracker;
 use crate::dispatch::offsets::tracker::OffsetTracker;
 use crate::dispatch::route_config::{Concurrency, OffsetPolicy, RouteConfig};
 use crate::dispatch::rows::decoded_batch::DecodedBatch;
+use crate::optional::OptionalI64;
 
 /// Position and marks of a lane.
 #[derive(Debug, Default)]
 pub(in crate::dispatch) struct LaneOffsets {
     /// Next offset to hand out.
-    position: Option<i64>,
+    position: OptionalI64,
     /// Generation at the time when the position was set from which all marks in `tracker` count.
     first_generation: Option<u32>,
     /// Offsets beyond the start position that were marked under an earlier assignment of the partition.
     recovered_marks: Option<Arc<OffsetMap>>,
     tracker: Arc<SharedTracker>,
-    /// Offset and marks that were last returned for a commit.
-    committed: Option<(i64, OffsetMap)>,
+    /// Offset that was last returned for a commit.
+    committed: OptionalI64,
+    /// Marks that were last returned with `committed`; `None`: none.
+    committed_map: Option<Box<OffsetMap>>,
 }
 
 /// Offset to commit, and what belongs to it.
@@ -47,12 +50,12 @@ impl LaneOffsets {
     }
 
     pub(in crate::dispatch) fn position(&self) -> Option<i64> {
-        self.position
+        self.position.get()
     }
 
     /// Moves the position forward to this offset.
     pub(in crate::dispatch) fn advance(&mut self, next_offset: i64) {
-        self.position = self.position.max(Some(next_offset));
+        self.position = self.position.get().max(Some(next_offset)).into();
     }
 
     /// Sets the start position. Returns the number of records marked in the tracker up to now.
@@ -64,18 +67,18 @@ impl LaneOffsets {
         recovered_marks: OffsetMap,
         policy: &RouteConfig,
     ) -> u64 {
-        self.position = Some(offset);
+        self.position = Some(offset).into();
         self.first_generation = Some(generation);
         let marked = self.replace_tracker(Arc::new(SharedTracker::new(OffsetTracker::from_offset(offset))));
-        let map = || if policy.offset_map { recovered_marks.clone() } else { OffsetMap::default() };
-        self.committed = committed.then(|| (offset, map()));
+        let map = if policy.offset_map { recovered_marks.clone() } else { OffsetMap::default() };
+        self.set_committed(committed.then_some((offset, map)));
         self.recovered_marks = (!recovered_marks.is_empty()).then(|| Arc::new(recovered_marks));
         marked
     }
 
     /// Forgets the position, and fences the tracker.
     pub(in crate::dispatch) fn reset(&mut self) {
-        self.position = None;
+        self.position = OptionalI64::NONE;
         self.first_generation = None;
         self.recovered_marks = None;
         self.tracker.fence();
@@ -125,16 +128,23 @@ impl LaneOffsets {
         let (offset, leader_epoch) = committable?;
         let map = if map.runs().iter().all(|run| run.end <= offset) { nothing } else { map };
         let metadata = if maps { map.encode(offset, MAX_METADATA) } else { String::new() };
-        let candidate = (offset, map);
-        if !all && self.committed.as_ref() == Some(&candidate) {
+        let unchanged = self.committed.get() == Some(offset)
+            && self.committed_map.as_deref().map_or(map.is_empty(), |committed| *committed == map);
+        if !all && unchanged {
             return None;
         }
-        self.committed = Some(candidate);
+        self.set_committed(Some((offset, map)));
         Some(CommittableOffset { offset, leader_epoch, generation: self.first_generation, metadata })
     }
 
     /// Forgets what was last returned for a commit, so that it is returned again.
     pub(in crate::dispatch) fn forget_committed(&mut self) {
-        self.committed = None;
+        self.set_committed(None);
+    }
+
+    fn set_committed(&mut self, committed: Option<(i64, OffsetMap)>) {
+        let (offset, map) = committed.unzip();
+        self.committed = offset.into();
+        self.committed_map = map.filter(|map| !map.is_empty()).map(Box::new);
     }
 }

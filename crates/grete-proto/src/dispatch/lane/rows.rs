@@ -17,14 +17,21 @@ const MIN_GROUP: usize = 64;
 #[derive(Debug, Default)]
 pub(in crate::dispatch) struct LaneRows {
     units: UnitTable,
-    /// Rows without a key, which any slot may take.
-    unkeyed: VecDeque<RowSlice>,
-    /// Numbers of the handler instances that jobs use, in a lane without a fixed number of slots.
-    instances: NumberSet,
+    /// `None`: the lane has had no such rows and instances.
+    sharded: Option<Box<ShardedRows>>,
     /// Rows that are handed out, or decoded and waiting, and not done.
     in_flight: usize,
     /// Number of units in the ready queue.
     ready_units: usize,
+}
+
+/// Rows and handler instances of a lane whose records run concurrently.
+#[derive(Debug, Default)]
+struct ShardedRows {
+    /// Rows without a key, which any slot may take.
+    unkeyed: VecDeque<RowSlice>,
+    /// Numbers of the handler instances that jobs use, in a lane without a fixed number of slots.
+    instances: NumberSet,
 }
 
 impl LaneRows {
@@ -76,12 +83,14 @@ impl LaneRows {
     /// Returns the handler instance for a job of this slot, in use until [`LaneRows::release_instance`]. Without a
     /// fixed number of slots that is the lowest free one, so that no more instances exist than jobs have run at once.
     pub(in crate::dispatch) fn take_instance(&mut self, slot: u32, policy: &RouteConfig) -> u32 {
-        if policy.is_unit_per_key() { self.instances.take_lowest() } else { slot }
+        if policy.is_unit_per_key() { self.sharded.get_or_insert_default().instances.take_lowest() } else { slot }
     }
 
     pub(in crate::dispatch) fn release_instance(&mut self, instance: u32, policy: &RouteConfig) {
-        if policy.is_unit_per_key() {
-            self.instances.remove(instance);
+        if policy.is_unit_per_key()
+            && let Some(sharded) = &mut self.sharded
+        {
+            sharded.instances.remove(instance);
         }
     }
 
@@ -111,16 +120,23 @@ impl LaneRows {
     // ---- rows without a key
 
     pub(in crate::dispatch) fn has_unkeyed(&self) -> bool {
-        !self.unkeyed.is_empty()
+        self.unkeyed().next().is_some()
+    }
+
+    /// Returns the unkeyed rows, by batch.
+    fn unkeyed(&self) -> impl Iterator<Item = &RowSlice> {
+        self.sharded.iter().flat_map(|sharded| &sharded.unkeyed)
     }
 
     pub(in crate::dispatch) fn add_unkeyed(&mut self, rows: Option<RowSlice>) {
-        self.unkeyed.extend(rows);
+        if rows.is_some() {
+            self.sharded.get_or_insert_default().unkeyed.extend(rows);
+        }
     }
 
     /// Returns how many unkeyed rows one job takes: a fair share, because other jobs may run at the same time.
     pub(in crate::dispatch) fn unkeyed_share(&self, policy: &RouteConfig) -> usize {
-        let front = self.unkeyed.front().map_or(0, RowSlice::len);
+        let front = self.unkeyed().next().map_or(0, RowSlice::len);
         let max = policy.max_messages.max(1);
         if policy.max_wait > 0 {
             return front.min(max); // a route with `max_wait` asks for full jobs
@@ -128,13 +144,13 @@ impl LaneRows {
         if policy.shares == 0 {
             return front.min(1);
         }
-        let rows: usize = self.unkeyed.iter().map(RowSlice::len).sum();
+        let rows: usize = self.unkeyed().map(RowSlice::len).sum();
         front.min(rows.div_ceil(policy.shares as usize)).min(max)
     }
 
     /// Takes the first unkeyed rows of one batch, at most `rows`; `None`: there are none.
     pub(in crate::dispatch) fn take_unkeyed(&mut self, rows: usize) -> Option<RowSlice> {
-        take_front(&mut self.unkeyed, rows)
+        take_front(&mut self.sharded.as_mut()?.unkeyed, rows)
     }
 
     // ---- rows in flight
@@ -163,7 +179,7 @@ impl LaneRows {
     pub(super) fn decode_window(&self, policy: &RouteConfig, idle: bool) -> usize {
         let max = policy.max_in_flight.max(1);
         let open = max.saturating_sub(self.in_flight);
-        let starving = self.ready_units == 0 && self.unkeyed.is_empty();
+        let starving = self.ready_units == 0 && !self.has_unkeyed();
         let enough = match policy.is_unit_per_key() {
             true => open >= max.div_ceil(MIN_GROUP) || (starving && idle),
             false => open >= max.div_ceil(8) || starving,
@@ -176,7 +192,7 @@ impl LaneRows {
     pub(super) fn drop_waiting(&mut self) -> (usize, usize) {
         let waiting = self.units.iter_mut().flat_map(|(_, unit)| unit.clear());
         let (rows, bytes) = waiting
-            .chain(self.unkeyed.drain(..))
+            .chain(self.sharded.iter_mut().flat_map(|sharded| sharded.unkeyed.drain(..)))
             .fold((0, 0), |(rows, bytes), piece| (rows + piece.len(), bytes + piece.memory.release_rows(piece.len())));
         self.remove_in_flight(rows);
         (rows, bytes)
@@ -197,6 +213,6 @@ impl LaneRows {
     /// Returns the timestamp of the record with this offset; `None`: the record does not wait for a job.
     pub(in crate::dispatch) fn timestamp_of(&self, offset: i64) -> Option<i64> {
         let in_units = self.units().find_map(|unit| unit.timestamp_of(offset));
-        in_units.or_else(|| self.unkeyed.iter().find_map(|piece| piece.timestamp_of(offset)))
+        in_units.or_else(|| self.unkeyed().find_map(|piece| piece.timestamp_of(offset)))
     }
 }

@@ -3,6 +3,7 @@
 use crate::dispatch::ids::LaneId;
 use crate::dispatch::job::JobKind;
 use crate::dispatch::queue::timers::{Timer, Timers};
+use crate::optional::OptionalNanos;
 use crate::time::Nanos;
 
 /// Entries and jobs of a lane.
@@ -10,11 +11,11 @@ use crate::time::Nanos;
 pub(in crate::dispatch) struct LaneSchedule {
     pub(super) queued: QueuedKinds,
     /// Jobs in flight, of all kinds.
-    jobs: usize,
+    jobs: u32,
     /// The job in flight is a hook of the whole lane.
     exclusive: bool,
     paused: bool,
-    paused_until: Option<Nanos>,
+    paused_until: OptionalNanos,
     /// Earlier lane of the same partition that must end first.
     predecessor: Option<LaneId>,
     /// No rows are decoded until all decoded ones are done.
@@ -77,7 +78,7 @@ impl LaneSchedule {
 
     /// Returns the end of the user's pause; `None`: no pause, or a pause without end.
     pub(in crate::dispatch) fn paused_until(&self) -> Option<Nanos> {
-        self.paused_until.filter(|_| self.paused)
+        self.paused_until.get().filter(|_| self.paused)
     }
 
     /// Starts a pause until `until`; `None`: without end.
@@ -92,7 +93,7 @@ impl LaneSchedule {
     }
 
     pub(in crate::dispatch) fn on_pause_timer(&mut self) {
-        self.paused_until = None;
+        self.paused_until = OptionalNanos::NONE;
     }
 
     pub(super) fn clear_pause_timer(&mut self, timers: &mut Timers, lane: LaneId) {

@@ -1,13 +1,14 @@
 //! Counters of a lane that are not yet in the counters of its route.
 
 use crate::dispatch::stats::RouteStats;
+use crate::optional::OptionalNanos;
 use crate::time::Nanos;
 
 /// Records of a lane that are done or skipped.
 #[derive(Debug)]
 pub(in crate::dispatch) struct LaneStats {
     /// Index of the route's counters.
-    route: usize,
+    route: u32,
     /// Records done without a mark, or marked in an earlier tracker, that are not yet in the route's counters.
     records: u64,
     /// Records skipped that are not yet in the route's counters.
@@ -15,17 +16,18 @@ pub(in crate::dispatch) struct LaneStats {
     /// Records marked in the current tracker that are in the route's counters already.
     reported_marks: u64,
     /// Last time at which records were done or skipped.
-    progress_at: Option<Nanos>,
+    progress_at: OptionalNanos,
 }
 
 impl LaneStats {
     pub(super) fn new(route: usize) -> Self {
-        Self { route, records: 0, skipped: 0, reported_marks: 0, progress_at: None }
+        let route = u32::try_from(route).unwrap_or(u32::MAX);
+        Self { route, records: 0, skipped: 0, reported_marks: 0, progress_at: OptionalNanos::NONE }
     }
 
     /// Returns the index of the route's counters.
     pub(in crate::dispatch) fn route(&self) -> usize {
-        self.route
+        self.route as usize
     }
 
     /// Counts records that are done without a mark.
@@ -51,17 +53,17 @@ impl LaneStats {
         stats.records += records;
         stats.skipped += std::mem::take(&mut self.skipped);
         if records > 0 {
-            self.progress_at = Some(now);
+            self.progress_at = Some(now).into();
         }
     }
 
     /// Records that records were done or skipped.
     pub(in crate::dispatch) fn on_progress(&mut self, now: Nanos) {
-        self.progress_at = Some(now);
+        self.progress_at = Some(now).into();
     }
 
     /// Returns the last time at which records were done or skipped; `None`: none were.
     pub(in crate::dispatch) fn progress_at(&self) -> Option<Nanos> {
-        self.progress_at
+        self.progress_at.get()
     }
 }

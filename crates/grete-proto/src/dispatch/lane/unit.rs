@@ -8,6 +8,7 @@ use crate::dispatch::retry::failure::{Decision, Failure};
 use crate::dispatch::retry::{NextRun, RetryState};
 use crate::dispatch::route_config::RouteConfig;
 use crate::dispatch::rows::row_slice::RowSlice;
+use crate::optional::OptionalNanos;
 use crate::rng::Rng;
 use crate::time::Nanos;
 
@@ -23,13 +24,13 @@ pub(in crate::dispatch) struct Unit {
     /// The unit runs no more jobs until the lane leaves or its position is reset.
     halted: bool,
     /// End of the backoff after a failure.
-    retry_at: Option<Nanos>,
+    retry_at: OptionalNanos,
 }
 
 impl Unit {
     /// Returns whether the unit has no rows and no state worth keeping.
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && !self.running && !self.queued && !self.halted && self.retry_at.is_none()
+        self.waiting.is_empty() && !self.running && !self.queued && !self.halted && self.retry_at().is_none()
     }
 
     /// Returns whether the unit has rows and may run them now.
@@ -39,7 +40,7 @@ impl Unit {
 
     /// Returns whether the unit may run a job now.
     pub(super) fn is_free(&self) -> bool {
-        !self.running && !self.halted && self.retry_at.is_none()
+        !self.running && !self.halted && self.retry_at().is_none()
     }
 
     pub(super) fn has_rows(&self) -> bool {
@@ -154,7 +155,7 @@ impl Unit {
 
     /// Returns the end of the backoff after a failure; `None`: there is no backoff.
     pub(in crate::dispatch) fn retry_at(&self) -> Option<Nanos> {
-        self.retry_at
+        self.retry_at.get()
     }
 
     /// Sets the end of the backoff, and its timer; `None`: ends the backoff.
@@ -169,7 +170,7 @@ impl Unit {
     }
 
     pub(in crate::dispatch) fn on_retry_timer(&mut self) {
-        self.retry_at = None;
+        self.retry_at = OptionalNanos::NONE;
     }
 }
 

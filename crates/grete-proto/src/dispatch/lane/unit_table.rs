@@ -9,12 +9,21 @@ use std::collections::BTreeMap;
 use super::unit::Unit;
 use crate::dispatch::rows::key_partitioner::FIRST_KEY;
 
-/// Units in use. An idle unit needs no entry.
+/// Units in use. An idle unit needs no entry. A lane without slots has unit 0 alone.
 #[derive(Debug, Default)]
 pub(super) struct UnitTable {
-    /// Units below [`FIRST_KEY`], by number; `None`: not in use.
+    /// Unit 0; `None`: not in use.
+    zero: Option<Box<Unit>>,
+    /// All others; `None`: none was in use.
+    others: Option<Box<OtherUnits>>,
+}
+
+/// Units in use, but unit 0.
+#[derive(Debug, Default)]
+struct OtherUnits {
+    /// Units from 1 up to [`FIRST_KEY`], by number less one; `None`: not in use.
     numbered: Vec<Option<Box<Unit>>>,
-    /// Numbers of the units in `numbered`.
+    /// Numbers of the units in `numbered`, less one.
     used: NumberSet,
     /// Units of keys. Ordered, so that each run of a simulation visits them in the same order.
     keyed: BTreeMap<u32, Box<Unit>>,
@@ -22,38 +31,46 @@ pub(super) struct UnitTable {
 
 impl UnitTable {
     pub(super) fn get(&self, number: u32) -> Option<&Unit> {
-        if number >= FIRST_KEY {
-            return self.keyed.get(&number).map(|unit| &**unit);
+        match number.checked_sub(1) {
+            None => self.zero.as_deref(),
+            Some(_) if number >= FIRST_KEY => self.others.as_ref()?.keyed.get(&number).map(|unit| &**unit),
+            Some(place) => self.others.as_ref()?.numbered.get(place as usize)?.as_deref(),
         }
-        self.numbered.get(number as usize)?.as_deref()
     }
 
     /// Returns the unit, created on first use.
     pub(super) fn get_or_create(&mut self, number: u32) -> &mut Unit {
+        let Some(place) = number.checked_sub(1) else { return self.zero.get_or_insert_default() };
+        let others = self.others.get_or_insert_default();
         if number >= FIRST_KEY {
-            return self.keyed.entry(number).or_default();
+            return others.keyed.entry(number).or_default();
         }
-        let index = number as usize;
-        if self.numbered.len() <= index {
-            self.numbered.resize_with(index + 1, || None);
+        let index = place as usize;
+        if others.numbered.len() <= index {
+            others.numbered.resize_with(index + 1, || None);
         }
-        let place = self.numbered.get_mut(index).unwrap_or_else(|| unreachable!("just made room for it"));
-        place.get_or_insert_with(|| {
-            self.used.insert(number);
+        let unit = others.numbered.get_mut(index).unwrap_or_else(|| unreachable!("just made room for it"));
+        unit.get_or_insert_with(|| {
+            others.used.insert(place);
             Box::default()
         })
     }
 
     /// Frees the memory of a unit that has nothing left.
     pub(super) fn drop_idle(&mut self, number: u32) {
+        let Some(place) = number.checked_sub(1) else {
+            self.zero.take_if(|unit| unit.is_idle());
+            return;
+        };
+        let Some(others) = &mut self.others else { return };
         if number >= FIRST_KEY {
-            if self.keyed.get(&number).is_some_and(|unit| unit.is_idle()) {
-                self.keyed.remove(&number);
+            if others.keyed.get(&number).is_some_and(|unit| unit.is_idle()) {
+                others.keyed.remove(&number);
             }
-        } else if let Some(place) = self.numbered.get_mut(number as usize)
-            && place.take_if(|unit| unit.is_idle()).is_some()
+        } else if let Some(unit) = others.numbered.get_mut(place as usize)
+            && unit.take_if(|unit| unit.is_idle()).is_some()
         {
-            self.used.remove(number);
+            others.used.remove(place);
         }
     }
 
@@ -65,19 +82,29 @@ impl UnitTable {
 
     /// Returns the units with their numbers, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Unit)> {
-        let numbered = (0_u32..).zip(&self.numbered).filter_map(|(number, unit)| Some((number, unit.as_deref()?)));
-        numbered.chain(self.keyed.iter().map(|(number, unit)| (*number, &**unit)))
+        let zero = self.zero.iter().map(|unit| (0, &**unit));
+        zero.chain(self.others.iter().flat_map(|others| {
+            let numbered = (1_u32..).zip(&others.numbered);
+            let numbered = numbered.filter_map(|(number, unit)| Some((number, unit.as_deref()?)));
+            numbered.chain(others.keyed.iter().map(|(number, unit)| (*number, &**unit)))
+        }))
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Unit)> {
-        let numbered = (0_u32..).zip(&mut self.numbered);
-        let numbered = numbered.filter_map(|(number, unit)| Some((number, unit.as_deref_mut()?)));
-        numbered.chain(self.keyed.iter_mut().map(|(number, unit)| (*number, &mut **unit)))
+        let zero = self.zero.iter_mut().map(|unit| (0, &mut **unit));
+        zero.chain(self.others.iter_mut().flat_map(|others| {
+            let numbered = (1_u32..).zip(&mut others.numbered);
+            let numbered = numbered.filter_map(|(number, unit)| Some((number, unit.as_deref_mut()?)));
+            numbered.chain(others.keyed.iter_mut().map(|(number, unit)| (*number, &mut **unit)))
+        }))
     }
 
     /// Returns the lowest number that is not in use.
     pub(super) fn lowest_free(&self) -> u32 {
-        self.used.lowest_absent()
+        match &self.zero {
+            None => 0,
+            Some(_) => 1 + self.others.as_ref().map_or(0, |others| others.used.lowest_absent()),
+        }
     }
 }
 
@@ -147,7 +174,7 @@ mod tests {
             table.drop_idle(number);
         }
         assert_eq!((table.iter().map(|(number, _)| number).collect::<Vec<_>>(), table.lowest_free()), (vec![1], 0));
-        assert!(table.keyed.is_empty());
+        assert!(table.others.is_some_and(|others| others.keyed.is_empty()));
     }
 
     proptest! {

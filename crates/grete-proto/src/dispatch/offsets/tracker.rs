@@ -6,12 +6,13 @@ use std::ops::Range;
 use super::in_flight_range::{InFlightRange, Offsets, is_dense};
 use super::job_outputs::Mark;
 use crate::dispatch::offset_map::OffsetMap;
+use crate::optional::OptionalI64;
 
 /// Offset tracker; a seek gives the lane another one.
 #[derive(Debug, Default)]
 pub(in crate::dispatch) struct OffsetTracker {
     /// All offsets below are done; `None` until the lane's position is known.
-    base: Option<i64>,
+    base: OptionalI64,
     /// Leader epoch of the last record below `base`; -1 if unknown.
     leader_epoch: i32,
     /// Ranges handed out behind `base`, ascending. The first range has an open record.
@@ -36,12 +37,12 @@ pub(in crate::dispatch) enum PendingKind {
 
 impl OffsetTracker {
     pub(in crate::dispatch) fn from_offset(offset: i64) -> Self {
-        Self { base: Some(offset), leader_epoch: -1, ..Self::default() }
+        Self { base: Some(offset).into(), leader_epoch: -1, ..Self::default() }
     }
 
     /// Returns the committable offset, and the leader epoch of the record before it; `None`: the position is unknown.
     pub(in crate::dispatch) fn committable(&self) -> Option<(i64, i32)> {
-        let base = self.base?;
+        let base = self.base.get()?;
         match self.ranges.front().and_then(|span| Some((span.first_open()?, span))) {
             // Some records of the first range may be marked already.
             Some((open, span)) if open > span.first() => Some((open, span.leader_epoch)),
@@ -81,6 +82,9 @@ impl OffsetTracker {
         self.skip(span.first());
         self.open += span.open();
         self.rows += span.len();
+        if self.ranges.capacity() == 0 {
+            self.ranges.reserve_exact(1); // most lanes have one job in flight, and there may be thousands of lanes
+        }
         self.ranges.push_back(span);
     }
 
@@ -96,7 +100,7 @@ impl OffsetTracker {
     pub(in crate::dispatch) fn skip(&mut self, next_offset: i64) {
         match self.ranges.back_mut() {
             Some(last) => last.next_offset = last.next_offset.max(next_offset),
-            None => self.base = Some(self.base.map_or(next_offset, |base| base.max(next_offset))),
+            None => self.base = Some(self.base.get().map_or(next_offset, |base| base.max(next_offset))).into(),
         }
     }
 
@@ -169,7 +173,7 @@ impl OffsetTracker {
 
     /// Returns the offset behind all records that were handed out or skipped.
     pub(in crate::dispatch) fn handed_out_end(&self) -> Option<i64> {
-        self.ranges.back().map_or(self.base, |span| Some(span.next_offset))
+        self.ranges.back().map_or(self.base.get(), |span| Some(span.next_offset))
     }
 
     /// Returns the first open offset, and the timestamp of its range's first record, which bounds its age.
@@ -243,7 +247,7 @@ impl OffsetTracker {
     fn advance(&mut self) {
         while let Some(span) = self.ranges.pop_front_if(|span| span.open() == 0) {
             self.rows -= span.len();
-            self.base = Some(span.next_offset);
+            self.base = Some(span.next_offset).into();
             self.leader_epoch = span.leader_epoch;
         }
     }

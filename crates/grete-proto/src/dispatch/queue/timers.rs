@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::dispatch::ids::LaneId;
+use crate::optional::OptionalNanos;
 use crate::time::Nanos;
 
 /// Kind of a timer.
@@ -41,11 +42,12 @@ pub(in crate::dispatch) struct Timers {
 
 impl Timers {
     /// Sets the timer to `at` (`None`: clears it). `current` holds the timer's previous time and is updated.
-    pub(in crate::dispatch) fn set(&mut self, alarm: Timer, current: &mut Option<Nanos>, at: Option<Nanos>) {
-        if *current == at {
+    pub(in crate::dispatch) fn set(&mut self, alarm: Timer, current: &mut OptionalNanos, at: Option<Nanos>) {
+        let at = OptionalNanos::from(at).get();
+        if current.get() == at {
             return;
         }
-        if let Some(old) = std::mem::replace(current, at) {
+        if let Some(old) = current.replace(at) {
             self.set.remove(&(old, alarm));
         }
         if let Some(at) = at {
@@ -84,7 +86,8 @@ mod tests {
         let lane = LaneId { index: 0, generation: 0 };
         let mut timers = Timers::default();
         for (at, timer) in (5..).zip([Timer::Tick(lane), Timer::Unit(lane, 3), Timer::Decode(lane), Timer::Rate(1)]) {
-            timers.set(timer, &mut None, Some(at));
+            let mut unset = OptionalNanos::NONE;
+            timers.set(timer, &mut unset, Some(at));
         }
         assert_eq!(timers.pending(), PendingTimers { next: Some(5), backoffs: 1, others: 2 });
         while timers.pop(8).is_some() {}

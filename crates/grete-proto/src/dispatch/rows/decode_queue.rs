@@ -92,6 +92,9 @@ impl DecodeQueue {
     /// Adds fetched data. `records`: number of records that its batch headers declare, if the route needs that number;
     /// else 0.
     pub(in crate::dispatch) fn push(&mut self, chunk: CompletedFetch, records: usize, since: Nanos) {
+        if self.chunks.capacity() == 0 {
+            self.chunks.reserve_exact(1); // most queues hold one fetch, and there may be thousands of queues
+        }
         self.records += records;
         self.chunks.push_back(QueuedFetch { chunk, records, since });
     }

@@ -64,7 +64,7 @@ impl Simulator {
         let starved = process_.held_bytes() >= budget;
         if process_.awaiting_memory != starved {
             process_.awaiting_memory = starved;
-            process_.dispatch.set_awaiting_memory(process_.client, starved);
+            process_.dispatch.set_awaiting_memory(process_.client, starved.then_some(1));
         }
         if starved {
             return;

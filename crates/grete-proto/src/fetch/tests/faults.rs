@@ -143,7 +143,7 @@ fn out_of_range_is_believed_only_when_nothing_queued_can_be_corrupt() {
     world.answer(1);
     world.answer(1);
     assert!(world.actions.is_empty() && world.pending.is_empty(), "the lookup waits for the checksum");
-    assert!(world.fetcher.awaits_memory() && world.fetcher.deadline().is_none());
+    assert!(world.fetcher.awaited_bytes().is_some() && world.fetcher.deadline().is_none());
     assert_eq!(world.partitions.state(slot), FetchState::Fetching);
 
     // The worker finds the corruption: the position returns to the old offset.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use grete_wire::error_code::ErrorCode as E;
 use grete_wire::records::iter_batches;
 use proptest::prelude::*;
 
@@ -10,7 +11,7 @@ use crate::fetch::{CompletedFetch, FetchAction, FetchConfig, FetchEvent};
 use crate::ids::{PartitionHandle, TopicPartition};
 use crate::partition::table::FetchState;
 use crate::position::PositionEvent;
-use crate::time::MILLI;
+use crate::time::{MILLI, SECOND};
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -72,11 +73,47 @@ enum Op {
         keep: usize,
     },
     Refetch,
+    /// Fetches that are held grow, because they were decompressed.
+    Charge {
+        bytes: usize,
+    },
+    /// The leader answers with an error.
+    Fail {
+        part: usize,
+        code: E,
+    },
+    Heal {
+        part: usize,
+    },
+    /// The metadata names no leader.
+    LoseLeader {
+        part: usize,
+    },
+    Mute {
+        node: i32,
+    },
+    /// The connection is lost, and there is no other.
+    LoseNode {
+        node: i32,
+    },
+    /// The connection is back, to a broker of another version.
+    FindNode {
+        node: i32,
+        version: i16,
+    },
     Sleep,
 }
 
 const TOPICS: [(&str, i32); 2] = [("clicks", 2), ("orders", 3)];
 const NODES: i32 = 2;
+/// Errors that are retried, with a backoff, and one that moves the position.
+const ERRORS: [E; 5] = [
+    E::KAFKA_STORAGE_ERROR,
+    E::OFFSET_NOT_AVAILABLE,
+    E::NOT_LEADER_OR_FOLLOWER,
+    E::TOPIC_AUTHORIZATION_FAILED,
+    E::OFFSET_OUT_OF_RANGE,
+];
 
 fn op() -> impl Strategy<Value = Op> {
     let (part, node) = (0..5_usize, 1..=NODES);
@@ -92,13 +129,20 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (part.clone(), any::<u8>()).prop_map(|(part, at)| Op::Seek { part, at }),
         1 => part.clone().prop_map(|part| Op::Remove { part }),
         2 => (part.clone(), any::<u8>()).prop_map(|(part, at)| Op::Add { part, at }),
-        1 => (part.clone(), node, any::<bool>())
+        1 => (part.clone(), node.clone(), any::<bool>())
             .prop_map(|(part, node, hear_of_it)| Op::MoveLeader { part, node, hear_of_it }),
-        1 => (part, any::<u8>()).prop_map(|(part, at)| Op::Retention { part, at }),
+        1 => (part.clone(), any::<u8>()).prop_map(|(part, at)| Op::Retention { part, at }),
         1 => (0..2_usize).prop_map(|topic| Op::LoseTopicId { topic }),
         1 => (0..2_usize).prop_map(|topic| Op::FindTopicId { topic }),
         3 => (0..4_usize).prop_map(|keep| Op::ReleaseSome { keep }),
         1 => Just(Op::Refetch),
+        2 => (0..900_usize).prop_map(|bytes| Op::Charge { bytes }),
+        1 => (part.clone(), prop::sample::select(&ERRORS[..])).prop_map(|(part, code)| Op::Fail { part, code }),
+        2 => part.clone().prop_map(|part| Op::Heal { part }),
+        1 => part.clone().prop_map(|part| Op::LoseLeader { part }),
+        1 => node.clone().prop_map(|node| Op::Mute { node }),
+        1 => node.clone().prop_map(|node| Op::LoseNode { node }),
+        2 => (node.clone(), 11_i16..=17).prop_map(|(node, version)| Op::FindNode { node, version }),
         2 => Just(Op::Sleep),
     ]
 }
@@ -112,6 +156,7 @@ struct History {
 }
 
 struct Model {
+    version: i16,
     world: Simulator,
     parts: Vec<TopicPartition>,
     histories: HashMap<(PartitionHandle, u32), History>,
@@ -124,12 +169,17 @@ struct Model {
 
 impl Model {
     fn new(version: i16) -> Self {
-        let config =
-            FetchConfig { max_bytes: 2000, partition_bytes: 600, queued_bytes: 6000, ..FetchConfig::default() };
+        let config = FetchConfig {
+            max_bytes: 2000,
+            partition_bytes: 600,
+            queued_bytes: 6000,
+            fatal_retry_backoff_max: Some(SECOND),
+            ..FetchConfig::default()
+        };
         let world = Simulator::new(&TOPICS, NODES, version, config);
         let parts = world.logs.keys().cloned().collect();
         let (histories, written) = (HashMap::new(), HashMap::new());
-        Self { world, parts, histories, written, held: Vec::new(), assignment: 0, refetched: HashSet::new() }
+        Self { version, world, parts, histories, written, held: Vec::new(), assignment: 0, refetched: HashSet::new() }
     }
 
     /// Returns an offset within the log.
@@ -229,6 +279,28 @@ impl Model {
                 }
             }
             Op::Refetch => self.refetch(),
+            Op::Charge { bytes } => {
+                if let Some(chunk) = self.held.first_mut() {
+                    chunk.bytes += bytes;
+                    let slot = chunk.slot;
+                    self.world.step(FetchEvent::Charged { slot, bytes });
+                }
+            }
+            Op::Fail { part, code } => self.world.log(&self.parts[part].clone()).error = Some(code),
+            Op::Heal { part } => self.world.log(&self.parts[part].clone()).error = None,
+            Op::LoseLeader { part } => {
+                self.world.view.set_leader(&self.parts[part], None);
+                self.world.plan();
+            }
+            Op::Mute { node } => self.world.view.mute_until(node, self.world.now + 5 * MILLI),
+            Op::LoseNode { node } => {
+                self.world.view.set_fetch_version(node, None);
+                self.world.disconnect(node);
+            }
+            Op::FindNode { node, version } => {
+                self.world.view.set_fetch_version(node, Some(version));
+                self.world.disconnect(node);
+            }
             Op::Sleep => self.world.sleep(),
         }
         self.check();
@@ -289,6 +361,7 @@ impl Model {
                 FetchAction::LeaderHint { .. }
                 | FetchAction::LogEvent(_)
                 | FetchAction::NeedNode(_)
+                | FetchAction::Failed { .. }
                 | FetchAction::Recovered { .. } => {}
                 other => panic!("unexpected: {other:?}"),
             }
@@ -312,7 +385,13 @@ impl Model {
     fn finish(&mut self) {
         for part in 0..self.parts.len() {
             self.run(&Op::Resume { part });
+            self.run(&Op::Heal { part });
         }
+        for node in 1..=NODES {
+            self.run(&Op::FindNode { node, version: self.version });
+        }
+        self.world.sync_view();
+        self.world.plan();
         for topic in 0..TOPICS.len() {
             self.run(&Op::FindTopicId { topic });
         }

@@ -65,6 +65,29 @@ fn idling_costs_one_request_per_answer_and_no_timer() {
 }
 
 #[test]
+fn a_request_plans_what_has_changed_however_many_partitions_there_are() {
+    const COUNT: i32 = 1000;
+    let mut world = one_node(COUNT);
+    for partition in 0..COUNT {
+        world.assign(tp("orders", partition), 0);
+    }
+    world.plan();
+    world.answer(1);
+    let before = world.fetcher.stats().planned;
+    for round in 0..10 {
+        world.log(&tp("orders", 7 * round)).append(1, 100);
+        world.answer(1);
+        assert_eq!(named(&world, 1), (vec![7 * round], vec![]));
+        world.release_all();
+    }
+    world.step(FetchEvent::Pause(crate::ids::PartitionHandle(3)));
+    world.answer(1);
+    assert_eq!(named(&world, 1), (vec![], vec![3]));
+    assert_eq!(world.fetcher.stats().planned - before, 11);
+    world.check_sessions();
+}
+
+#[test]
 fn p7_what_a_full_answer_leaves_out_is_named_again() {
     let mut world = one_node(2);
     world.assign(tp("orders", 0), 0);
@@ -115,6 +138,23 @@ fn p9_without_a_topic_id_names_are_sent_and_with_one_a_new_session_starts() {
     assert_eq!(world.brokers[&1].sessions.len(), 1, "the old session was closed by the new");
     world.check_sessions();
     assert_eq!(world.partitions.state(clicks), FetchState::Fetching);
+}
+
+#[test]
+fn a_topic_with_an_id_for_some_of_its_partitions_is_found_by_name() {
+    let mut world = one_node(2);
+    world.assign(tp("orders", 0), 0);
+    world.assign(tp("orders", 1), 0);
+    world.plan();
+    world.answer(1);
+    world.view.set_topic_id("orders", 0);
+    world.assign(tp("orders", 0), 0);
+    world.plan();
+    world.answer(1);
+    assert_eq!((world.request(1).unwrap().0, named(&world, 1).0.len()), (12, 2));
+    world.answer(1);
+    assert_eq!(named(&world, 1), (vec![], vec![]), "the response named both partitions");
+    world.check_sessions();
 }
 
 #[test]
@@ -177,15 +217,15 @@ fn over_the_budget_nothing_is_sent_until_bytes_are_released() {
     world.assign(tp("orders", 0), 0);
     world.assign(tp("orders", 1), 0);
     for _ in 0..10 {
-        world.log(&tp("orders", 0)).append(1, 400);
+        world.log(&tp("orders", 0)).append(1, 1200);
     }
     world.plan();
     world.answer(1);
     assert!(world.partitions.queued_total() > 1000, "a batch is never refused on arrival");
     assert!(world.pending.is_empty());
-    assert_eq!((world.fetcher.deadline(), world.fetcher.awaits_memory()), (None, true));
+    assert_eq!((world.fetcher.deadline(), world.fetcher.awaited_bytes().is_some()), (None, true));
     world.release_all();
-    assert_eq!((world.pending.len(), world.fetcher.awaits_memory()), (1, false));
+    assert_eq!((world.pending.len(), world.fetcher.awaited_bytes().is_some()), (1, false));
 }
 
 #[test]
@@ -204,12 +244,12 @@ fn a_partition_over_its_queue_limit_is_forgotten_until_below_half() {
     }
     assert_eq!(named(&world, 1), (vec![], vec![0]));
     assert_eq!(world.partitions.queued_bytes(slot), 6500);
-    assert!(world.fetcher.awaits_memory());
+    assert!(world.fetcher.awaited_bytes().is_some());
     world.answer(1);
-    world.step(FetchEvent::Released { slot, bytes: 3000 });
+    world.step(FetchEvent::Released(vec![(slot, 3000)]));
     world.answer(1);
     assert_eq!(named(&world, 1), (vec![], vec![]));
-    world.step(FetchEvent::Released { slot, bytes: 500 });
+    world.step(FetchEvent::Released(vec![(slot, 500)]));
     world.answer(1);
     assert_eq!(named(&world, 1), (vec![0], vec![]));
     world.check_sessions();
@@ -359,4 +399,44 @@ fn closing_frees_the_brokers_sessions() {
     assert!(world.brokers[&1].sessions.is_empty());
     world.reply(1, &lost, 17, &grete_wire::messages::FetchResponse::default());
     assert!(world.pending.is_empty());
+}
+
+/// Returns the partitions and their simulator, with a session. A change of which nothing is noted must be found: see
+/// `full_walk`.
+fn in_session() -> (Simulator, crate::ids::PartitionHandle) {
+    let mut world = one_node(2);
+    let slot = world.assign(tp("orders", 0), 0);
+    world.assign(tp("orders", 1), 0);
+    world.plan();
+    world.answer(1);
+    (world, slot)
+}
+
+fn plan_without_the_change(mut world: Simulator) {
+    world.partitions.drain_changed(|_| {});
+    world.answer(1);
+}
+
+#[test]
+#[should_panic(expected = "orders[0] was not planned again")]
+fn a_missed_change_of_a_stage_is_found() {
+    let (mut world, slot) = in_session();
+    world.partitions.set_state(slot, FetchState::Resolving);
+    plan_without_the_change(world);
+}
+
+#[test]
+#[should_panic(expected = "orders[0] was not planned again")]
+fn a_missed_change_of_a_position_is_found() {
+    let (mut world, slot) = in_session();
+    world.partitions.set_fetch_offset(slot, 7);
+    plan_without_the_change(world);
+}
+
+#[test]
+#[should_panic(expected = "orders[0] was not planned again")]
+fn a_missed_change_of_a_generation_is_found() {
+    let (mut world, slot) = in_session();
+    world.partitions.new_generation(slot);
+    plan_without_the_change(world);
 }

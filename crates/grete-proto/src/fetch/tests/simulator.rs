@@ -486,7 +486,7 @@ impl Simulator {
                 .entries
                 .iter()
                 .filter(|entry| entry.in_session)
-                .map(|entry| (tp(&entry.topic, entry.partition), entry.sent_params))
+                .map(|entry| (tp(&session.topic(entry).unwrap().name, entry.partition), entry.sent_params))
                 .collect();
             ours.sort_by(|a, b| a.0.cmp(&b.0));
             let mut parts: Vec<_> = theirs.parts.clone();
@@ -504,7 +504,7 @@ impl Simulator {
 
     /// Releases the bytes of a completed fetch.
     pub fn release(&mut self, chunk: &CompletedFetch) {
-        self.step(FetchEvent::Released { slot: chunk.slot, bytes: chunk.bytes });
+        self.step(FetchEvent::Released(vec![(chunk.slot, chunk.bytes)]));
     }
 
     pub fn release_all(&mut self) {

@@ -132,8 +132,8 @@ impl Member {
         for (slot, bytes) in outbox.charged {
             self.core.step(now, ConsumerEvent::Charged(slot, bytes), &mut self.pending_actions);
         }
-        for (slot, bytes) in outbox.released {
-            self.core.step(now, ConsumerEvent::Released(slot, bytes), &mut self.pending_actions);
+        if !outbox.released.is_empty() {
+            self.core.step(now, ConsumerEvent::Released(outbox.released), &mut self.pending_actions);
         }
         for drained in outbox.drained {
             self.lanes.remove(&drained.handle);
@@ -245,7 +245,7 @@ impl Member {
                 self.dispatch.set_session(self.client, until);
             }
             ConsumerAction::AwaitingMemory(starved) => {
-                self.starved.push(starved);
+                self.starved.push(starved.is_some());
                 self.dispatch.set_awaiting_memory(self.client, starved);
             }
             ConsumerAction::CommitFailed(tps) => {

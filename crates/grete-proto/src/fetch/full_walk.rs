@@ -1,0 +1,79 @@
+//! Comparison of a plan with a walk over all partitions, in builds for tests.
+
+use crate::partition::table::PartitionTable;
+use crate::time::Nanos;
+
+use super::config::FetchConfig;
+use super::partition::{PartitionFetchState, SessionPlace};
+use super::plan::{Decision, decide};
+use super::session::{EntryChange, FetchSession};
+
+/// Panics if the next request of the session would not be the one that a walk over all partitions leads to, because a
+/// change was not noted: such a partition might never be fetched again.
+///
+/// `number`: index of the session.
+pub(super) fn check(
+    now: Nanos,
+    number: usize,
+    session: &FetchSession,
+    lanes: &[PartitionFetchState],
+    config: &FetchConfig,
+    version: i16,
+    partitions: &PartitionTable,
+) {
+    let mut latest: Vec<Option<&EntryChange>> = vec![None; session.entries.len()];
+    for change in &session.changes {
+        if let Some(place) = latest.get_mut(change.at as usize) {
+            *place = Some(change);
+        }
+    }
+    let (mut led, mut wanted, mut without_id, mut awaiting) = (0, 0, 0, 0);
+    for ((index, entry), change) in session.entries.iter().enumerate().zip(latest) {
+        let tp = partitions.name(entry.slot);
+        let mut decision = Decision::Hold;
+        if entry.is_led_by_node {
+            led += 1;
+            let lane = lanes.get(entry.slot.index());
+            let lane = lane.unwrap_or_else(|| panic!("{tp} has a session and no fetch state"));
+            let place = SessionPlace {
+                session: u32::try_from(number).unwrap_or(u32::MAX),
+                entry: u32::try_from(index).unwrap_or(u32::MAX),
+            };
+            assert_eq!(lane.place, place, "a change of {tp} would be noted elsewhere");
+            decision = decide(now, entry, lane, config, version, partitions);
+            let is_awaiting = decision == Decision::AwaitRelease;
+            assert_eq!(lane.awaits_release, is_awaiting, "{tp} was not planned again: {decision:?}");
+        }
+        assert_ne!(decision, Decision::Validate, "{tp} was not planned again, so its position is not validated");
+        let plan = decision.plan();
+        assert_eq!(entry.is_changed, change.is_some(), "{tp} has changed, or not");
+        let planned = match change {
+            Some(change) => change.params,
+            None => entry.in_session.then_some(entry.sent_params),
+        };
+        assert_eq!(
+            planned,
+            plan.params,
+            "{tp} was not planned again: {decision:?}, state {:?}",
+            partitions.state(entry.slot)
+        );
+        if plan.params.is_some() && change.is_none() {
+            let generation = partitions.fetch_generation(entry.slot);
+            assert_eq!(entry.generation, generation, "{tp} was not planned again, so responses with data are refused");
+        }
+        assert_eq!(entry.awaits_release, plan.awaits_release, "{tp} was not planned again: {decision:?}");
+        assert!(entry.is_dirty || !plan.again, "{tp} is not planned again after its backoff");
+        assert_eq!(entry.is_wanted, plan.params.is_some(), "{tp} was not planned again: {decision:?}");
+        wanted += usize::from(entry.is_wanted);
+        without_id += usize::from(entry.is_wanted && session.topic(entry).is_none_or(|topic| topic.id == 0));
+        awaiting += usize::from(plan.awaits_release);
+    }
+    session.check_counts(led, wanted, without_id, awaiting);
+    let leads = |slot| partitions.leader(slot) == session.node;
+    assert_eq!(
+        led,
+        partitions.live().iter().filter(|slot| leads(**slot)).count(),
+        "node {} leads others",
+        session.node
+    );
+}
