@@ -111,7 +111,7 @@ pub struct RawFetchStats {
     pub fetches: u64,
     /// Requests that named every partition (included in `fetches`).
     pub full_fetches: u64,
-    /// Partitions looked at to plan requests. Within a session these are the partitions that have changed.
+    /// Partitions planned for requests. Within a session these are the partitions that have changed.
     pub planned: u64,
     /// Responses without an error.
     pub responses: u64,

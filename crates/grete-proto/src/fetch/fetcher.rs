@@ -163,12 +163,16 @@ impl Fetcher {
     ) {
         partitions.release(slot, bytes);
         let lane = self.partition_state(slot);
-        if lane.awaits_release {
-            partitions.touch(slot);
-        }
+        let awaiting_in = lane.awaits_release.then_some(lane.place.session);
         if partitions.queued_bytes(slot) == 0 && lane.failure().verifying_refetch {
             lane.record_recovery();
             out.push(FetchAction::Recovered { slot });
+        }
+        if let Some(session) = awaiting_in {
+            partitions.touch(slot);
+            if let Some(session) = self.sessions.get_mut(session as usize) {
+                session.on_awaited_release();
+            }
         }
     }
 
@@ -224,7 +228,7 @@ impl Fetcher {
         }
     }
 
-    /// Tells the sessions which partitions to plan again.
+    /// Marks the entries of changed partitions, so that the sessions plan them again.
     fn touch_changed(&mut self, partitions: &mut PartitionTable) {
         let Self { sessions, partition_states: lanes, .. } = self;
         partitions.drain_changed(|slot| {

@@ -1,12 +1,20 @@
 //! Comparison of a plan with a walk over all partitions, in builds for tests.
 
+use std::cell::RefCell;
+
 use crate::partition::table::PartitionTable;
 use crate::time::Nanos;
 
 use super::config::FetchConfig;
 use super::partition::{PartitionFetchState, SessionPlace};
 use super::plan::{Decision, decide};
-use super::session::{EntryChange, FetchSession};
+use super::session::FetchSession;
+
+thread_local! {
+    /// Index of the latest change of each entry, plus one; 0: none. Kept for its capacity, because a step without
+    /// allocations is tested with this check.
+    static LATEST_CHANGES: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Panics if the next request of the session would not be the one that a walk over all partitions leads to, because a
 /// change was not noted: such a partition might never be fetched again.
@@ -21,14 +29,17 @@ pub(super) fn check(
     version: i16,
     partitions: &PartitionTable,
 ) {
-    let mut latest: Vec<Option<&EntryChange>> = vec![None; session.entries.len()];
-    for change in &session.changes {
+    let mut latest = LATEST_CHANGES.take();
+    latest.clear();
+    latest.resize(session.entries.len(), 0);
+    for (number, change) in (1..).zip(&session.changes) {
         if let Some(place) = latest.get_mut(change.at as usize) {
-            *place = Some(change);
+            *place = number;
         }
     }
     let (mut led, mut wanted, mut without_id, mut awaiting) = (0, 0, 0, 0);
-    for ((index, entry), change) in session.entries.iter().enumerate().zip(latest) {
+    for ((index, entry), number_of_change) in session.entries.iter().enumerate().zip(&latest) {
+        let change = number_of_change.checked_sub(1).and_then(|at| session.changes.get(at));
         let tp = partitions.name(entry.slot);
         let mut decision = Decision::Hold;
         if entry.is_led_by_node {
@@ -68,6 +79,7 @@ pub(super) fn check(
         without_id += usize::from(entry.is_wanted && session.topic(entry).is_none_or(|topic| topic.id == 0));
         awaiting += usize::from(plan.awaits_release);
     }
+    LATEST_CHANGES.set(latest);
     session.check_counts(led, wanted, without_id, awaiting);
     let leads = |slot| partitions.leader(slot) == session.node;
     assert_eq!(

@@ -16,7 +16,7 @@ use super::session::{EntryPlan, FetchSession, PartitionParams, SessionPartition}
 /// First Fetch version that checks the epoch of the last fetched record (KIP-595).
 const FIRST_WITH_DIVERGENCE: i16 = 12;
 
-/// What to do with one partition now.
+/// Decision about one partition, for the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
     /// Nothing, until the partition changes.

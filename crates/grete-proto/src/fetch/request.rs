@@ -44,13 +44,13 @@ impl<'a> Iterator for TopicRuns<'a> {
 
 impl ExactSizeIterator for TopicRuns<'_> {}
 
-fn params(config: &FetchConfig, session_id: i32, session_epoch: i32) -> FetchParams<'static> {
+fn params(config: &FetchConfig, session: &FetchSession, session_epoch: i32) -> FetchParams<'static> {
     FetchParams {
-        max_wait_ms: config.max_wait_ms,
+        max_wait_ms: session.wait_ms(config.max_wait_ms),
         min_bytes: config.min_bytes,
         max_bytes: config.response_bytes(),
         isolation_level: i8::from(config.read_committed),
-        session_id,
+        session_id: session.id,
         session_epoch,
         rack_id: "",
     }
@@ -87,7 +87,7 @@ pub(super) fn encode_fetch(
     let forgotten = topic_runs(session, &session.forgotten).map(|(first, run)| {
         (topic(session, first), run.iter().map(|change| entry(session, *change).map_or(-1, |entry| entry.partition)))
     });
-    encode_body(version, &params(config, session.id, session.epoch), topics, forgotten, out)
+    encode_body(version, &params(config, session, session.epoch), topics, forgotten, out)
 }
 
 /// Appends a request that only closes the session. The request has a normal wait time, because some brokers never
@@ -95,5 +95,5 @@ pub(super) fn encode_fetch(
 pub(super) fn encode_close(session: &FetchSession, config: &FetchConfig, out: &mut Vec<u8>) -> Result<(), WireError> {
     let none = std::iter::empty::<(TopicKey<'_>, std::iter::Empty<FetchPartitionEntry>)>();
     let none_forgotten = std::iter::empty::<(TopicKey<'_>, std::iter::Empty<i32>)>();
-    encode_body(session.version, &params(config, session.id, -1), none, none_forgotten, out)
+    encode_body(session.version, &params(config, session, -1), none, none_forgotten, out)
 }

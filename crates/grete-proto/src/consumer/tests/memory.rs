@@ -51,6 +51,37 @@ fn over_the_budget_nothing_is_fetched_and_a_release_sets_it_going_again() {
     }
 }
 
+/// A partition with more data than its queue holds, beside partitions without data on the same node.
+#[test]
+fn a_full_queue_that_empties_does_not_wait_for_data_of_the_other_partitions() {
+    let mut world = Simulator::new(3);
+    for _ in 0..300 {
+        world.append(0, 50);
+    }
+    world.work = Work::Held;
+    let mut config = ConsumerCoreConfig { group: None, auto_commit: None, ..config() };
+    (config.fetch.partition_bytes, config.fetch.queued_bytes) = (2000, 30_000);
+    let m = world.add(config);
+    world.assign(m, &[(0, EARLIEST), (1, EARLIEST), (2, EARLIEST)]);
+    world.advance(5 * SECOND);
+    // A handler that is stuck costs few requests more than the long polls of two nodes, two in each second.
+    let fetches = world.times(m, ApiKey::Fetch).len();
+    world.advance(60 * SECOND);
+    let fetches = world.times(m, ApiKey::Fetch).len() - fetches;
+    assert!((230..=250).contains(&fetches), "{fetches} requests in 60 s");
+
+    let before = world.now;
+    while world.delivered(m, 0).len() < 15_000 || !world.jobs(m).is_empty() {
+        if let Some(&(partition, _)) = world.jobs(m).first() {
+            world.end_job(m, partition, JobOutcome::Done);
+        }
+        world.advance(MILLI);
+        assert!(world.now - before < 20 * SECOND, "{} of 15,000 records", world.delivered(m, 0).len());
+    }
+    let took = (world.now - before) / MILLI;
+    assert!(took < 2000, "{took} ms: the partition waited for the long polls of the others");
+}
+
 #[test]
 fn one_stuck_partition_does_not_starve_the_others() {
     let (mut world, m) = backlog(2000, 30_000);

@@ -68,6 +68,7 @@ impl FetchSession {
     pub fn on_request_sent(&mut self, token: u32, generation: impl Fn(PartitionHandle) -> u32) -> bool {
         self.in_flight = Some(token);
         self.cursor = 0;
+        self.requests_without_release = self.requests_without_release.saturating_add(1);
         let mut has_gone = false;
         for change in &self.changes {
             let Some(entry) = self.entries.get_mut(change.at as usize) else { continue };

@@ -16,6 +16,9 @@ use crate::time::Nanos;
 
 use super::config::FetchConfig;
 
+/// First wait of requests while an entry waits for bytes to be released, in milliseconds.
+const SHORT_WAIT_MS: i32 = 8;
+
 /// Fields of a partition in a Fetch request. A difference from the fields last sent makes the client send the partition
 /// again; this includes the leader epoch (P8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -112,6 +115,8 @@ pub(super) struct FetchSession {
     planned_version: i16,
     /// Entries that wait for bytes to be released.
     awaiting_release: usize,
+    /// Requests since an entry began to wait, or bytes of such an entry were released.
+    requests_without_release: u32,
     /// Entries that this node leads.
     led: usize,
     /// Entries to fetch now, and those of them whose topic has no id.
@@ -147,6 +152,7 @@ impl FetchSession {
             responses: 0,
             planned_version: 0,
             awaiting_release: 0,
+            requests_without_release: 0,
             led: 0,
             wanted: 0,
             wanted_without_id: 0,
@@ -167,6 +173,22 @@ impl FetchSession {
     /// Returns whether a partition is not fetched until bytes are released.
     pub fn awaits_release(&self) -> bool {
         self.awaiting_release > 0
+    }
+
+    /// Returns how long the broker may delay the response to the next request, in milliseconds: `longest`
+    /// (`fetch.max.wait.ms`), but a short time while an entry waits for bytes to be released. One request is in flight
+    /// per node, so only the next one can name the entry again, and its partition would stand still until then if the
+    /// others have no data. Doubles with each request until bytes are released, because a handler may be stuck.
+    pub fn wait_ms(&self, longest: i32) -> i32 {
+        if self.awaiting_release == 0 {
+            return longest;
+        }
+        longest.min(SHORT_WAIT_MS << self.requests_without_release.min(16))
+    }
+
+    /// Records that bytes of an entry that waits for them were released.
+    pub fn on_awaited_release(&mut self) {
+        self.requests_without_release = 0;
     }
 
     /// Returns whether there is a partition to fetch.
@@ -215,6 +237,9 @@ impl FetchSession {
             let EntryPlan { params, again, awaits_release } = plan(entry);
             entry.is_dirty = again;
             let awaited = std::mem::replace(&mut entry.awaits_release, awaits_release);
+            if awaits_release && !awaited {
+                self.requests_without_release = 0;
+            }
             self.awaiting_release = self.awaiting_release + usize::from(awaits_release) - usize::from(awaited);
             let without_id = self.topics.get(entry.topic as usize).is_some_and(|topic| topic.id == 0);
             match (std::mem::replace(&mut entry.is_wanted, params.is_some()), params.is_some()) {
