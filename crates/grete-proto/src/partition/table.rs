@@ -11,9 +11,6 @@ use crate::cluster::view::ClusterView;
 use crate::ids::{NodeId, PartitionHandle, TopicPartition};
 use crate::request::NO_NODE;
 
-/// Room that the list of changed partitions keeps.
-const KEPT_CHANGES: usize = 1024;
-
 /// Stage of an assigned partition: which state machine owns the partition now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FetchState {
@@ -264,7 +261,6 @@ impl PartitionTable {
             }
             plan(slot);
         }
-        self.changed.shrink_to(KEPT_CHANGES);
     }
 
     /// Returns a counter that grows whenever the set of partitions or a leader changes.

@@ -9,6 +9,10 @@ const KEPT_CHANGES: usize = 1024;
 impl FetchSession {
     /// Sorts the changes by entry, and keeps the last change of each.
     pub(super) fn sort_changes(&mut self) {
+        // Responses name partitions in the order of the entries, so most lists are sorted. Sorting allocates.
+        if self.changes.is_sorted_by(|a, b| a.at < b.at) {
+            return;
+        }
         self.changes.sort_by_key(|change| change.at);
         self.changes.dedup_by(|later, earlier| {
             let same = later.at == earlier.at;
@@ -81,11 +85,13 @@ impl FetchSession {
             has_gone |= !entry.in_session && !entry.is_led_by_node;
         }
         self.changes.clear();
-        // The first request names all partitions; others name few.
-        self.changes.shrink_to(KEPT_CHANGES);
-        self.order.shrink_to(KEPT_CHANGES);
-        self.forgotten.shrink_to(KEPT_CHANGES);
-        self.dirty.shrink_to(KEPT_CHANGES);
+        if self.epoch == 0 {
+            // The first request names all partitions; others mostly name few.
+            self.changes.shrink_to(KEPT_CHANGES);
+            self.order.shrink_to(KEPT_CHANGES);
+            self.forgotten.shrink_to(KEPT_CHANGES);
+            self.dirty.shrink_to(KEPT_CHANGES);
+        }
         if has_gone {
             let mut entries = std::mem::take(&mut self.entries);
             entries.retain(|entry| entry.in_session || entry.is_led_by_node);
