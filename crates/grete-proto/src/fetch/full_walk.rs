@@ -8,7 +8,7 @@ use crate::time::Nanos;
 use super::config::FetchConfig;
 use super::partition::{PartitionFetchState, SessionPlace};
 use super::plan::{Decision, decide};
-use super::session::FetchSession;
+use super::session::{FetchNeed, FetchSession};
 
 thread_local! {
     /// Index of the latest change of each entry, plus one; 0: none. Kept for its capacity, because a step without
@@ -57,7 +57,6 @@ pub(super) fn check(
         }
         assert_ne!(decision, Decision::Validate, "{tp} was not planned again, so its position is not validated");
         let plan = decision.plan();
-        assert_eq!(entry.is_changed, change.is_some(), "{tp} has changed, or not");
         let planned = match change {
             Some(change) => change.params,
             None => entry.in_session.then_some(entry.sent_params),
@@ -72,11 +71,11 @@ pub(super) fn check(
             let generation = partitions.fetch_generation(entry.slot);
             assert_eq!(entry.generation, generation, "{tp} was not planned again, so responses with data are refused");
         }
-        assert_eq!(entry.awaits_release, plan.awaits_release, "{tp} was not planned again: {decision:?}");
         assert!(entry.is_dirty || !plan.again, "{tp} is not planned again after its backoff");
-        assert_eq!(entry.is_wanted, plan.params.is_some(), "{tp} was not planned again: {decision:?}");
-        wanted += usize::from(entry.is_wanted);
-        without_id += usize::from(entry.is_wanted && session.topic(entry).is_none_or(|topic| topic.id == 0));
+        assert_eq!(entry.need, plan.need(), "{tp} was not planned again: {decision:?}");
+        let is_wanted = entry.need == FetchNeed::Wanted;
+        wanted += usize::from(is_wanted);
+        without_id += usize::from(is_wanted && session.topic(entry).is_none_or(|topic| topic.id == 0));
         awaiting += usize::from(plan.awaits_release);
     }
     LATEST_CHANGES.set(latest);

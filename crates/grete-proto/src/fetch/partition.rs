@@ -201,7 +201,7 @@ mod tests {
     fn the_state_of_a_partition_is_small() {
         assert!(size_of::<PartitionFetchState>() <= 24, "{} bytes", size_of::<PartitionFetchState>());
         let entry = size_of::<super::super::session::SessionPartition>();
-        assert!(entry <= 56, "{entry} bytes");
+        assert!(entry <= 48, "{entry} bytes");
     }
 
     #[test]

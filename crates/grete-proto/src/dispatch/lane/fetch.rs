@@ -1,5 +1,6 @@
 //! Fetch side of a lane: data that waits for its decoding, and what is known about the partition's log.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::dispatch::dedup::DuplicateFilter;
@@ -32,7 +33,7 @@ pub(in crate::dispatch) struct LaneFetch {
     /// Timestamp of the last fetched record, if known.
     newest_ms: OptionalI64,
     /// Generation that fetched data must carry; `None` while the position is unknown.
-    generation: Option<u32>,
+    generation: Option<NonZeroU32>,
     /// Offset of a corrupt batch: fetching continues there, and all other state stays.
     refetch: OptionalI64,
     /// Filter of duplicates; `None`: the route has none, or the position is unknown.
@@ -204,12 +205,12 @@ impl LaneFetch {
     // ---- position of the fetcher
 
     pub(in crate::dispatch) fn generation(&self) -> Option<u32> {
-        self.generation
+        self.generation.map(NonZeroU32::get)
     }
 
     /// Sets the generation that fetched data must carry from now on.
     pub(in crate::dispatch) fn set_generation(&mut self, generation: u32) {
-        self.generation = Some(generation);
+        self.generation = NonZeroU32::new(generation);
     }
 
     /// Refuses fetched data until the fetcher continues at this offset. Returns the generation up to now; `None`: data
@@ -217,7 +218,7 @@ impl LaneFetch {
     pub(in crate::dispatch) fn refetch(&mut self, offset: i64) -> Option<u32> {
         let generation = self.generation.take()?;
         self.refetch = Some(offset).into();
-        Some(generation)
+        Some(generation.get())
     }
 
     /// Returns the offset of the last [`LaneFetch::refetch`], and clears it.

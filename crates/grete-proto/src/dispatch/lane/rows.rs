@@ -20,9 +20,9 @@ pub(in crate::dispatch) struct LaneRows {
     /// `None`: the lane has had no such rows and instances.
     sharded: Option<Box<ShardedRows>>,
     /// Rows that are handed out, or decoded and waiting, and not done.
-    in_flight: usize,
+    in_flight: u32,
     /// Number of units in the ready queue.
-    ready_units: usize,
+    ready_units: u32,
 }
 
 /// Rows and handler instances of a lane whose records run concurrently.
@@ -156,17 +156,17 @@ impl LaneRows {
     // ---- rows in flight
 
     pub(in crate::dispatch) fn in_flight(&self) -> usize {
-        self.in_flight
+        self.in_flight as usize
     }
 
     /// Counts rows that are decoded and waiting, or handed out.
     pub(in crate::dispatch) fn add_in_flight(&mut self, rows: usize) {
-        self.in_flight += rows;
+        self.in_flight = self.in_flight.saturating_add(u32::try_from(rows).unwrap_or(u32::MAX));
     }
 
     /// Counts rows that are done or dropped.
     pub(in crate::dispatch) fn remove_in_flight(&mut self, rows: usize) {
-        self.in_flight = self.in_flight.saturating_sub(rows);
+        self.in_flight = self.in_flight.saturating_sub(u32::try_from(rows).unwrap_or(u32::MAX));
     }
 
     /// Returns how many rows `max_in_flight` lets the lane decode now; 0: none.
@@ -178,7 +178,7 @@ impl LaneRows {
     /// one part in [`MIN_GROUP`] of `max_in_flight`, and only a lane without a job in flight (`idle`) decodes less.
     pub(super) fn decode_window(&self, policy: &RouteConfig, idle: bool) -> usize {
         let max = policy.max_in_flight.max(1);
-        let open = max.saturating_sub(self.in_flight);
+        let open = max.saturating_sub(self.in_flight());
         let starving = self.ready_units == 0 && !self.has_unkeyed();
         let enough = match policy.is_unit_per_key() {
             true => open >= max.div_ceil(MIN_GROUP) || (starving && idle),

@@ -81,7 +81,6 @@ impl FetchSession {
                 entry.generation = generation(entry.slot);
             }
             entry.in_session = change.params.is_some();
-            entry.is_changed = false;
             has_gone |= !entry.in_session && !entry.is_led_by_node;
         }
         self.changes.clear();

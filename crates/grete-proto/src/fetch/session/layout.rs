@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{FetchSession, PartitionParams, SessionPartition, SessionTopic};
+use super::{FetchNeed, FetchSession, PartitionParams, SessionPartition, SessionTopic};
 use crate::ids::PartitionHandle;
 use crate::partition::table::PartitionTable;
 
@@ -62,10 +62,8 @@ impl FetchSession {
                 named_in: self.responses.wrapping_sub(1),
                 is_led_by_node: true,
                 in_session: false,
-                is_wanted: false,
-                awaits_release: false,
+                need: FetchNeed::Held,
                 is_dirty: false,
-                is_changed: false,
                 sent_params: PartitionParams::default(),
             });
         }

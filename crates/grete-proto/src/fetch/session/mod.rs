@@ -53,19 +53,27 @@ pub(super) struct SessionPartition {
     pub is_led_by_node: bool,
     /// Whether the broker has the partition in the session, as far as the client knows.
     pub in_session: bool,
-    /// Whether to fetch the partition now.
-    pub is_wanted: bool,
-    /// Whether the partition is not fetched until bytes are released.
-    pub awaits_release: bool,
+    /// Whether the partition is to be fetched now.
+    pub need: FetchNeed,
     /// Whether the entry is in `dirty`.
     pub is_dirty: bool,
-    /// Whether the entry is in `changes`.
-    pub is_changed: bool,
     /// Fields of the last request.
     pub sent_params: PartitionParams,
 }
 
-/// Whether to fetch an entry now.
+/// Whether a partition is to be fetched now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum FetchNeed {
+    /// Not now.
+    #[default]
+    Held,
+    /// Not until bytes are released.
+    AwaitsRelease,
+    /// Now.
+    Wanted,
+}
+
+/// Plan of an entry for the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct EntryPlan {
     /// Fields of the next request; `None`: do not fetch the partition now.
@@ -74,6 +82,16 @@ pub(super) struct EntryPlan {
     pub again: bool,
     /// The partition is not fetched until bytes are released.
     pub awaits_release: bool,
+}
+
+impl EntryPlan {
+    pub fn need(self) -> FetchNeed {
+        match self {
+            Self { params: Some(_), .. } => FetchNeed::Wanted,
+            Self { awaits_release: true, .. } => FetchNeed::AwaitsRelease,
+            Self { .. } => FetchNeed::Held,
+        }
+    }
 }
 
 /// Entry as the next request leaves it.
@@ -218,8 +236,8 @@ impl FetchSession {
         self.dirty.clear();
         self.dirty.extend((0..).zip(&self.entries).map(|(at, _): (u32, _)| at));
         for entry in &mut self.entries {
-            (entry.is_dirty, entry.is_changed) = (true, false);
-            (entry.is_wanted, entry.awaits_release) = (false, false);
+            entry.is_dirty = true;
+            entry.need = FetchNeed::Held;
         }
         (self.wanted, self.wanted_without_id, self.awaiting_release) = (0, 0, 0);
     }
@@ -231,33 +249,37 @@ impl FetchSession {
         }
         let mut dirty = std::mem::take(&mut self.dirty);
         let planned = dirty.len();
-        let is_full = self.epoch == 0;
         dirty.retain(|&at| {
             let Some(entry) = self.entries.get_mut(at as usize) else { return false };
-            let EntryPlan { params, again, awaits_release } = plan(entry);
+            let entry_plan = plan(entry);
+            let EntryPlan { params, again, .. } = entry_plan;
             entry.is_dirty = again;
-            let awaited = std::mem::replace(&mut entry.awaits_release, awaits_release);
-            if awaits_release && !awaited {
-                self.requests_without_release = 0;
-            }
-            self.awaiting_release = self.awaiting_release + usize::from(awaits_release) - usize::from(awaited);
-            let without_id = self.topics.get(entry.topic as usize).is_some_and(|topic| topic.id == 0);
-            match (std::mem::replace(&mut entry.is_wanted, params.is_some()), params.is_some()) {
-                (false, true) => {
-                    self.wanted += 1;
-                    self.wanted_without_id += usize::from(without_id);
+            let need = entry_plan.need();
+            let before = std::mem::replace(&mut entry.need, need);
+            if before != need {
+                let without_id = self.topics.get(entry.topic as usize).is_some_and(|topic| topic.id == 0);
+                match before {
+                    FetchNeed::Held => {}
+                    FetchNeed::AwaitsRelease => self.awaiting_release -= 1,
+                    FetchNeed::Wanted => {
+                        self.wanted -= 1;
+                        self.wanted_without_id -= usize::from(without_id);
+                    }
                 }
-                (true, false) => {
-                    self.wanted -= 1;
-                    self.wanted_without_id -= usize::from(without_id);
+                match need {
+                    FetchNeed::Held => {}
+                    FetchNeed::AwaitsRelease => {
+                        self.awaiting_release += 1;
+                        self.requests_without_release = 0;
+                    }
+                    FetchNeed::Wanted => {
+                        self.wanted += 1;
+                        self.wanted_without_id += usize::from(without_id);
+                    }
                 }
-                _ => {}
             }
-            // An entry with equal fields changes, too, if its position has a new generation.
-            if is_full || entry.is_changed || entry.in_session || params.is_some() {
-                entry.is_changed = true;
-                self.changes.push(EntryChange { at, params });
-            }
+            // Even with equal fields: the position may have a new generation.
+            self.changes.push(EntryChange { at, params });
             again
         });
         self.dirty = dirty;
