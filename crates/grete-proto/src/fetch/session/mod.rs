@@ -53,7 +53,7 @@ pub(super) struct SessionPartition {
     pub is_led_by_node: bool,
     /// Whether the broker has the partition in the session, as far as the client knows.
     pub in_session: bool,
-    /// Whether the partition is to be fetched now.
+    /// Whether the next request fetches the partition.
     pub need: FetchNeed,
     /// Whether the entry is in `dirty`.
     pub is_dirty: bool,
@@ -61,7 +61,7 @@ pub(super) struct SessionPartition {
     pub sent_params: PartitionParams,
 }
 
-/// Whether a partition is to be fetched now.
+/// Whether the next request fetches a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum FetchNeed {
     /// Not now.
