@@ -16,6 +16,8 @@ STAMPS := $(VENV)/stamps
 PYTEST = $(BIN)/python -m $(PYTEST_MODULE)
 PYTEST_MODULE ?= pytest
 PYTEST_ARGS ?=
+# Installs packages; uv resolves them in a second, pip in minutes.
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 # So many at a time, each with brokers of its own (Apache Kafka: 1 GB of memory, so it is half as many): most of a test is
 # waiting. A file's tests stay together, for the brokers that they share, and those that take long come first. A process that
 # ends in the middle (see faulthandler_exit_on_timeout) ends the run: its test would only do the same to another one.
@@ -46,11 +48,15 @@ $(STAMPS)/venv:
 	$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(@D) && touch $@
 
+$(STAMPS)/uv: $(STAMPS)/venv
+	$(BIN)/pip install -q uv
+	@touch $@
+
 # What the package needs to be built and to run.
-$(STAMPS)/minimum: $(STAMPS)/venv pyproject.toml
+$(STAMPS)/minimum: $(STAMPS)/uv pyproject.toml
 	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); \
 	    print(*p["project"]["dependencies"], *p["build-system"]["requires"], sep="\n")' > $(STAMPS)/minimum.txt
-	$(BIN)/pip install -q -r $(STAMPS)/minimum.txt
+	$(INSTALL) -r $(STAMPS)/minimum.txt
 	@touch $@
 
 # The dependencies of pyproject.toml without the package itself.
@@ -58,7 +64,7 @@ $(STAMPS)/tools: $(STAMPS)/minimum
 	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	    e = p["optional-dependencies"]; print(*p["dependencies"], *e["test"], *e["docs"], *e["lint"], sep="\n")' \
 	    > $(STAMPS)/requirements.txt
-	$(BIN)/pip install -q -r $(STAMPS)/requirements.txt
+	$(INSTALL) -r $(STAMPS)/requirements.txt
 	@touch $@
 
 .PHONY: tools
@@ -82,9 +88,9 @@ kafka: $(STAMPS)/tools  ## bring Kafka's jars (KAFKA_VERSION)
 	@$(BIN)/python -m tests.kafka --jars
 
 # Apart, because it wants another protobuf than ours.
-$(STAMPS)/agent: $(STAMPS)/venv
+$(STAMPS)/agent: $(STAMPS)/uv
 	$(PYTHON) -m venv $(VENV)/agent
-	$(VENV)/agent/bin/pip install -q "ddapm-test-agent>=1.69"
+	$(BIN)/uv pip install --quiet --python $(VENV)/agent/bin/python "ddapm-test-agent>=1.69"
 	@touch $@
 
 .PHONY: agent
@@ -159,7 +165,7 @@ demo:  ## grete demo: retries, a dead letter, its replay, a killed node; no Kafk
 
 # The peers, with the codecs that they need.
 $(STAMPS)/bench: $(STAMPS)/tools benchmarks/requirements.txt
-	$(BIN)/pip install -q -r benchmarks/requirements.txt
+	$(INSTALL) -r benchmarks/requirements.txt
 	@touch $@
 
 .PHONY: bench
@@ -189,7 +195,7 @@ bench-trace: build $(STAMPS)/bench  ## what spans cost, and agents that do not t
 $(STAMPS)/release: $(STAMPS)/minimum pyproject.toml
 	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	    print(*p["optional-dependencies"]["release"], sep="\n")' > $(STAMPS)/release.txt
-	$(BIN)/pip install -q -r $(STAMPS)/release.txt
+	$(INSTALL) -r $(STAMPS)/release.txt
 	@touch $@
 
 .PHONY: wheels
