@@ -16,6 +16,7 @@ from grete._web.topics import COMMANDS
 from grete.client import Producer
 from tests.integration.app_process import AppRun
 from tests.integration.conftest import RECORDER
+from tests.integration.swarm_process import SwarmRun
 from tests.integration.web.conftest import Web
 from tests.integration.web.test_web_reports import process_of, recorder
 from tests.kafka import KafkaCluster, eventually, fill
@@ -109,6 +110,37 @@ def test_a_paused_partition_stops_and_a_moved_offset_is_processed_from_there(
         assert records(0) == [0], "a quiet process takes nothing"
     eventually(lambda: process_of(signing, group)["state"] == "stopped", 30.0, "its last report")
     assert signing.post(FORM, "/process/plan", id=name, action="quiet").status_code == 404
+
+
+def test_a_node_of_a_swarm_is_restarted_and_other_processes_are_stopped(
+    kafka: KafkaCluster, signing: Web, topic: str, group: str, tmp_path: Path
+) -> None:
+    kafka.create_topic(topic, partitions=2)
+    environment = recorder(kafka, topic, group) | {"GRETE_WEB_COMMANDS_SECRET": SECRET}
+    with SwarmRun(RECORDER, tmp_path, environment) as run:
+
+        def nodes() -> dict[int, dict[str, Any]]:
+            shown = [app for app in signing.json("/processes")["apps"] if app["app"] == group]
+            alive = [one for app in shown for one in app["processes"] if one["is_alive"]]
+            return {one["node"]: one for one in alive if one["lanes"] == 1}
+
+        run.until(lambda: len(nodes()) == 2, 30.0, "both nodes report a partition")
+        before = nodes()
+        name = before[0]["id"]
+        run.until(lambda: signing.json(f"/process?id={name}")["settings"], 30.0, "its settings")
+        page = signing.json(f"/process?id={name}")
+        assert page["commands"]["end"] == "restart"
+        stop = signing.post(f"/process?id={name}", "/process/plan", id=name, action="stop")
+        assert (stop.status_code, "send restart" in stop.text) == (400, True)
+        answer = command(signing, name, "restart")
+        assert (answer["result"], answer["text"]) == ("done", "stops: its supervisor starts the node again")
+        run.until(lambda: len(nodes()) == 2 and nodes()[0]["id"] != name, 30.0, "the node runs again")
+        assert nodes()[1]["id"] == before[1]["id"], "the other node goes on"
+        with Producer(signing.settings) as producer:
+            for partition in (0, 1):
+                producer.produce_sync(topic, b"one", partition=partition)
+        run.until(lambda: sum(node["lag"] or 0 for node in nodes().values()) == 0, 30.0, "both read")
+        assert run.stop() == 0
 
 
 def test_forged_replayed_and_expired_commands_are_refused_and_audited(

@@ -165,7 +165,7 @@ class CommandReceiver:
             return
         self._answer(command, "done", text, detail)
         self._log(logging.INFO, "app.command", command, text)
-        if command.action == "stop":
+        if command.action in ("stop", "restart"):
             # The answer first: the stop closes the connection that it takes.
             self._flush()
             self._control.stop()
@@ -177,7 +177,13 @@ class CommandReceiver:
             self._control.quiet()
             return "is quiet: running handlers go on, and no more records are handed out", ""
         if command.action == "stop":
+            if self._process["node"] is not None:
+                raise GreteError("its supervisor would start the node again: send restart, or stop the supervisor")
             return "stops: running handlers end, and offsets are committed", ""
+        if command.action == "restart":
+            if self._process["node"] is None:
+                raise GreteError("it has no supervisor that would start it again: send stop, and start it by hand")
+            return "stops: its supervisor starts the node again", ""
         if command.action == "dump_stacks":
             return _dump_stacks()
         if command.action == "seek":

@@ -22,6 +22,7 @@ _CONTEXT = b"grete.commands/1\0"
 ACTIONS: Mapping[str, frozenset[str]] = {
     "quiet": frozenset(),
     "stop": frozenset(),
+    "restart": frozenset(),
     "dump_stacks": frozenset(),
     "pause": frozenset({"topic", "partition", "group"}),
     "resume": frozenset({"topic", "partition", "group"}),

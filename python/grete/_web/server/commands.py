@@ -18,6 +18,10 @@ _QUESTIONS = {
         "Running handlers end, offsets are committed, and the process ends.",
         "Stop it",
     ),
+    "restart": (
+        "Running handlers end, offsets are committed, the process ends, and its supervisor starts the node again.",
+        "Restart it",
+    ),
     "dump_stacks": ("The stacks of all threads are written to the log of the process and to the audit.", "Dump stacks"),
     "pause": ("No more records are handed out, until someone resumes, or another process reads it.", "Pause"),
     "resume": ("Records are handed out again.", "Resume"),
@@ -31,6 +35,7 @@ def commands_of(context: Context, process: Process) -> Data:
         "may_send": context.user.may("operator"),
         "obeys": process.is_alive(context.now) and _mode(process) != "off",
         "cure": _cure(context, process),
+        "end": _end(process),
         "lanes": sorted({(lane.group, lane.topic, lane.partition) for lane in process.report.lanes}),
         "topics": sorted({(lane.group, lane.topic) for lane in process.report.lanes}),
     }
@@ -100,6 +105,8 @@ def _wanted(context: Context) -> tuple[Process, str, dict[str, Any]]:
     action = context.form.get("action", "")
     if action not in ACTIONS:
         raise HTTPException(400, f"action is one of {', '.join(ACTIONS)}")
+    if action in ("stop", "restart") and action != _end(found):
+        raise HTTPException(400, f"send {_end(found)}: nodes of a swarm are restarted, other processes are stopped")
     return found, action, _arguments(context, found, action)
 
 
@@ -124,6 +131,11 @@ def _arguments(context: Context, process: Process, action: str) -> dict[str, Any
         if arguments["offset"] is None:
             raise HTTPException(400, "an offset is a whole number, earliest or latest")
     return arguments
+
+
+def _end(process: Process) -> str:
+    """Returns the command that ends the process: a supervisor would start a stopped node again."""
+    return "stop" if process.facts.node is None else "restart"
 
 
 def _mode(process: Process) -> str:
