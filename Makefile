@@ -113,6 +113,16 @@ test-kafka: build kafka agent  ## the tests with brokers again, on Apache Kafka 
 	$(BIN)/python -m tests.kafka.differential --authorizer --seeds 20
 	$(PYTEST) --kafka=apache -m '$(KAFKA_TESTS)' $(call side_by_side,3) $(PYTEST_ARGS)
 
+# The native module is that of .venv: the same Python.
+.PHONY: test-lowest
+test-lowest: build tools  ## the unit tests with the oldest versions of all dependencies that pyproject.toml allows
+	$(PYTHON) -m venv --clear $(VENV)/lowest
+	$(BIN)/uv pip install --quiet --python $(VENV)/lowest/bin/python --resolution lowest-direct \
+	    -r $(STAMPS)/requirements.txt
+	cp -r $(VENV)/lib/python*/site-packages/grete.pth $(VENV)/lib/python*/site-packages/grete-*.dist-info \
+	    $(VENV)/lowest/lib/python*/site-packages/
+	$(VENV)/lowest/bin/python -m pytest tests/unit $(call side_by_side,6) -W ignore::DeprecationWarning $(PYTEST_ARGS)
+
 .PHONY: soak
 soak: build tools kafka agent  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions
 	$(PYTEST) --kafka=apache -m soak --timeout 1800 -o faulthandler_timeout=2000 $(PYTEST_ARGS)

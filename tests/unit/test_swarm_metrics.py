@@ -113,7 +113,7 @@ def test_what_all_nodes_say_is_one_text() -> None:
         b"grete_swarm_supervisor_memory_bytes 1\n",
         b"# TYPE grete_live counter\n# HELP grete_live\n# EOF\n",
         b'grete_jobs_total{handler="\\"} 1\n',
-        os.urandom(10_000),
+        pytest.param(os.urandom(10_000), id="random"),
     ],
 )
 def test_a_mad_node_spoils_nothing(text: bytes) -> None:
