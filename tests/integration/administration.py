@@ -33,10 +33,7 @@ def settings(servers: str, topic: str) -> dict[str, str]:
 
 
 # The group protocols of consumers.
-PROTOCOLS = (
-    "classic",
-    pytest.param("consumer", marks=pytest.mark.apache("embedded brokers have no consumer protocol (KIP-848)")),
-)
+PROTOCOLS = ("classic", "consumer")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848) on Apache Kafka: members come, go, die and stand still; strangers, too."""
+"""Groups of the consumer protocol (KIP-848): members come, go, die and stand still; strangers, too."""
 
 from __future__ import annotations
 
@@ -28,11 +28,7 @@ from tests.kafka import KafkaCluster, eventually, fill, new_cluster
 from tests.kafka.java import JavaConsumer
 from tests.kafka.processes import stands_still
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.apache("embedded brokers have no consumer protocol (KIP-848)"),
-    pytest.mark.timeout(240),
-]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 PARTITIONS = 12
 # Of nodes of a swarm.
 KILLS = int(os.environ.get("SWARM_KILLS", "5"))
@@ -192,6 +188,7 @@ def test_a_static_member_that_is_restarted_moves_nothing(
     Ledger(tmp_path).assert_everything(ends)
 
 
+@pytest.mark.apache("one of the members is Kafka's own consumer")
 def test_a_group_of_three_kinds_of_clients(
     kafka: KafkaCluster, topic: str, group: str, start_recorder: StartRecorder, tmp_path: Path
 ) -> None:
@@ -214,6 +211,7 @@ def test_a_group_of_three_kinds_of_clients(
     assert len(mine) == 4
 
 
+@pytest.mark.apache("embedded brokers do not convert live groups")
 def test_a_live_group_moves_to_the_protocol_and_back(
     kafka: KafkaCluster, topic: str, group: str, start_recorder: StartRecorder, tmp_path: Path
 ) -> None:
@@ -238,6 +236,36 @@ def test_a_live_group_moves_to_the_protocol_and_back(
     ledger = Ledger(tmp_path)
     ledger.assert_everything(ends)
     ledger.assert_one_owner_at_a_time()
+
+
+def test_a_group_that_is_not_converted_is_joined_by_its_own_protocol(
+    topic: str, group: str, start_recorder: StartRecorder, tmp_path: Path
+) -> None:
+    with new_cluster(properties=BROKER | {"group.consumer.migration.policy": "disabled"}) as kafka:
+        kafka.create_topic(topic, partitions=PARTITIONS)
+        first = start_recorder(kafka, topic, group, **MEMBER | {"protocol": "classic"})
+        until_shared(kafka, group, topic, 1)
+        with grete.client.Consumer(
+            {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "group.protocol": "consumer"}
+        ) as refused:
+            refused.subscribe([topic])
+            with pytest.raises(grete.GroupError, match=r"group\.protocol=classic or auto"):
+                refused.poll(timeout=30.0)
+        second = start_recorder(kafka, topic, group, **MEMBER | {"protocol": "auto"})
+        until_shared(kafka, group, topic, 2)
+        fill(kafka.bootstrap_servers, topic, 1200, partitions=PARTITIONS)
+        second.until(lambda: kafka.admin.lag(group, [topic]) == 0, 60.0, "no lag")
+        assert "(consumer protocol)" not in second.output
+        assert first.stop() == 0, first.output
+        assert second.stop() == 0, second.output
+        # The empty group takes the protocol of its next member, and keeps its offsets.
+        committed = kafka.admin.committed(group)
+        third = start_recorder(kafka, topic, group, **MEMBER | {"protocol": "auto"})
+        until_shared(kafka, group, topic, 1)
+        assert "(consumer protocol)" in third.output
+        assert kafka.admin.committed(group) == committed
+        assert third.stop() == 0, third.output
+    assert len(committed) == PARTITIONS
 
 
 def test_a_swarm(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:

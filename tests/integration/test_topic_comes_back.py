@@ -11,10 +11,7 @@ from tests.kafka import KafkaCluster, eventually, fill
 
 pytestmark = pytest.mark.kafka
 
-PROTOCOLS = (
-    "classic",
-    pytest.param("consumer", marks=pytest.mark.apache("embedded brokers have no consumer protocol (KIP-848)")),
-)
+PROTOCOLS = ("classic", "consumer")
 
 
 def reading(kafka: KafkaCluster, topic: str, rows: Rows, protocol: str) -> grete.App:

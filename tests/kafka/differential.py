@@ -29,7 +29,9 @@ DROPPED = (
 TEST = ["cargo", "test", "-p", "grete-broker", "--test", "differential", "--", "--ignored", "--nocapture"]
 
 
-AUTHORIZER = {
+# Grete's broker computes a target assignment at once, and Kafka once a second at most by default.
+SETTINGS: dict[str, object] = {"group.consumer.assignment.interval.ms": 0}
+AUTHORIZER = SETTINGS | {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
@@ -51,7 +53,7 @@ def main() -> int:
     parser.add_argument("--authorizer", action="store_true", help="both brokers have ACLs")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    properties = AUTHORIZER if arguments.authorizer else None
+    properties = AUTHORIZER if arguments.authorizer else SETTINGS
     with DefaultCluster(None, 1, heap="768m", properties=properties) as kafka:
         print(f"Kafka {kafka.version} at {kafka.bootstrap_servers}", flush=True)
         if arguments.serve:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -96,6 +97,10 @@ class EmbeddedCluster(KafkaCluster):
         else:
             self._launch()
         self.nodes[node].stopped = False
+
+    def group_epochs(self, group: str) -> list[int]:
+        found = (re.search(r"epoch (\d+) begins", line) for line in self._group_lines(group))
+        return [int(epoch[1]) for epoch in found if epoch is not None]
 
     def start_all(self) -> None:
         for node in self.nodes.values():

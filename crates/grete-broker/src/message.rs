@@ -65,6 +65,8 @@ messages! {
     LeaveGroup: LeaveGroupRequest<'a>, LeaveGroupResponse<'static>;
     SyncGroup: SyncGroupRequest<'a>, SyncGroupResponse<'static>;
     DescribeGroups: DescribeGroupsRequest<'a>, DescribeGroupsResponse<'static>;
+    ConsumerGroupHeartbeat: ConsumerGroupHeartbeatRequest<'a>, ConsumerGroupHeartbeatResponse<'static>;
+    ConsumerGroupDescribe: ConsumerGroupDescribeRequest<'a>, ConsumerGroupDescribeResponse<'static>;
     ListGroups: ListGroupsRequest<'a>, ListGroupsResponse<'static>;
     ApiVersions: ApiVersionsRequest<'a>, ApiVersionsResponse<'static>;
     SaslHandshake: SaslHandshakeRequest<'a>, SaslHandshakeResponse<'static>;

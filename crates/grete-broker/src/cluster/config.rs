@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::release::Release;
 use crate::acl::AclConfig;
-use crate::group::config::GroupConfig;
+use crate::group::config::{Assignor, ConsumerGroupConfig, GroupConfig};
 use crate::ids::{BrokerId, Millis};
 use crate::sasl::{MECHANISMS, SaslConfig};
 use crate::topics::TopicConfig;
@@ -51,6 +51,8 @@ pub struct ClusterConfig {
     pub group_initial_rebalance_delay_ms: i64,
     /// `group.min.session.timeout.ms`.
     pub group_min_session_timeout_ms: i64,
+    /// Settings of groups of the consumer protocol, `group.consumer.*`.
+    pub consumer_groups: ConsumerGroupConfig,
     /// `connections.max.idle.ms`: time after which a connection without a request is closed. Negative: never.
     pub connections_max_idle_ms: Millis,
     /// `broker.session.timeout.ms`: time after which a broker that hangs loses its partitions.
@@ -85,6 +87,7 @@ impl ClusterConfig {
             max_bytes: 1 << 30,
             group_initial_rebalance_delay_ms: 0,
             group_min_session_timeout_ms: GroupConfig::default().min_session_timeout_ms,
+            consumer_groups: ConsumerGroupConfig::default(),
             connections_max_idle_ms: 600_000,
             broker_session_timeout_ms: 9_000,
             topic_defaults: TopicConfig::default(),
@@ -104,7 +107,27 @@ impl ClusterConfig {
         fn parsed<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
             value.parse().map_err(|_| format!("{name} cannot be {value:?}: give a number or a word as Kafka does"))
         }
+        let groups = &mut self.consumer_groups;
         match name {
+            "group.consumer.session.timeout.ms" => groups.session_timeout_ms = parsed(name, value)?,
+            "group.consumer.min.session.timeout.ms" => groups.min_session_timeout_ms = parsed(name, value)?,
+            "group.consumer.max.session.timeout.ms" => groups.max_session_timeout_ms = parsed(name, value)?,
+            "group.consumer.heartbeat.interval.ms" => groups.heartbeat_interval_ms = parsed(name, value)?,
+            "group.consumer.min.heartbeat.interval.ms" => groups.min_heartbeat_interval_ms = parsed(name, value)?,
+            "group.consumer.max.heartbeat.interval.ms" => groups.max_heartbeat_interval_ms = parsed(name, value)?,
+            "group.consumer.max.size" => groups.max_size = parsed::<std::num::NonZeroU32>(name, value)?.get() as usize,
+            "group.consumer.assignment.interval.ms" => groups.assignment_interval_ms = parsed(name, value)?,
+            "group.consumer.migration.policy" if value.eq_ignore_ascii_case("disabled") => {}
+            "group.consumer.migration.policy" => {
+                return Err(format!("{name} cannot be {value:?}: these brokers convert no live groups (disabled)"));
+            }
+            "group.consumer.assignors" => {
+                let known = value.split(',').map(|name| Assignor::from_name(name.trim())).collect::<Option<_>>();
+                groups.assignors = known.ok_or_else(|| {
+                    let names = Assignor::ALL.map(Assignor::name).join(", ");
+                    format!("{name} cannot be {value:?}: the brokers have {names}")
+                })?;
+            }
             "auto.create.topics.enable" => self.auto_create_topics = parsed(name, value)?,
             "num.partitions" => self.num_partitions = parsed(name, value)?,
             "default.replication.factor" => self.default_replication_factor = Some(parsed(name, value)?),
@@ -164,6 +187,19 @@ mod tests {
         assert_eq!(config.topic_defaults.value("max.message.bytes"), "2000");
         assert!(config.set("num.partitions", "many").unwrap_err().contains("num.partitions"));
         assert!(config.set("message.max.bytes", "-1").is_err());
+        config.set("group.consumer.max.size", "2").unwrap();
+        config.set("group.consumer.migration.policy", "DISABLED").unwrap();
+        assert!(config.set("group.consumer.migration.policy", "upgrade").unwrap_err().contains("no live groups"));
+        config.set("group.consumer.assignors", "range, uniform").unwrap();
+        assert_eq!(config.consumer_groups.default_assignor(), Assignor::Range);
+        assert!(config.set("group.consumer.assignors", "sticky").unwrap_err().contains("uniform, range"));
+        assert_eq!(config.consumer_groups.check(), Ok(()));
+        config.set("group.consumer.session.timeout.ms", "4000").unwrap();
+        let error = config.consumer_groups.check().unwrap_err();
+        assert!(error.contains("group.consumer.min.session.timeout.ms"), "{error}");
+        config.set("group.consumer.min.session.timeout.ms", "1000").unwrap();
+        let error = config.consumer_groups.check().unwrap_err();
+        assert!(error.contains("between two heartbeats"), "{error}");
         assert!(config.set("log.dirs", "/tmp").unwrap_err().contains("log.dirs"));
     }
 }

@@ -73,8 +73,8 @@ impl Cluster {
     /// Returns the id of each member of a group and its `client.id`.
     #[must_use]
     pub fn members(&self, group: &str) -> Vec<(String, String)> {
-        let members = self.groups.describe(LATEST_DESCRIBE, group).members.into_iter();
-        members.map(|member| (member.member_id.into_owned(), member.client_id.into_owned())).collect()
+        let members = self.groups.members(group).into_iter();
+        members.map(|(id, client)| (id.to_string(), client.to_string())).collect()
     }
 
     /// Starts a rebalance of a group.
@@ -102,9 +102,6 @@ impl Cluster {
         if found { Ok(()) } else { Err(format!("group {group} has no member {member}: see members()")) }
     }
 }
-
-/// Version of DescribeGroups by which members are described.
-const LATEST_DESCRIBE: i16 = 6;
 
 #[cfg(test)]
 mod tests {

@@ -112,6 +112,7 @@ impl Cluster {
         let groups = GroupConfig {
             initial_rebalance_delay_ms: config.group_initial_rebalance_delay_ms,
             min_session_timeout_ms: config.group_min_session_timeout_ms,
+            consumer: config.consumer_groups.clone(),
             ..GroupConfig::default()
         };
         Self {

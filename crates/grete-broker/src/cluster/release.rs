@@ -70,6 +70,15 @@ impl Release {
         }
     }
 
+    /// Returns the level of `group.version` that the cluster has finalized: 1 came with 4.0 (KIP-848).
+    #[must_use]
+    pub const fn group_version(self) -> i16 {
+        match self {
+            Self::V3_3 | Self::V3_9 => 0,
+            Self::V4_1 | Self::V4_3 => 1,
+        }
+    }
+
     /// Returns the versions of an API that the brokers answer, or `None` if the release lacks the API.
     #[must_use]
     pub fn versions(self, api: ApiKey) -> Option<RangeInclusive<i16>> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::consumer_group::ConsumerChange;
 use crate::ids::{Millis, TopicPartition};
 
 /// Change of a group, like a record of Kafka's topic `__consumer_offsets`.
@@ -44,6 +45,13 @@ pub enum GroupChange {
     Deleted {
         /// `group.id`.
         group: Arc<str>,
+    },
+    /// A group of the consumer protocol changed.
+    Consumer {
+        /// `group.id`.
+        group: Arc<str>,
+        /// Change.
+        change: ConsumerChange,
     },
 }
 

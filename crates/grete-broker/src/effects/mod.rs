@@ -1,5 +1,6 @@
 //! Effects of a request: responses to send, and durable changes to store before them.
 
+pub mod consumer_group;
 pub mod group;
 
 use serde::{Deserialize, Serialize};

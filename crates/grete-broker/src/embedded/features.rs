@@ -16,8 +16,6 @@ const WITHOUT_MESSAGES: &[&str] = &[
     "AlterReplicaLogDirs",
     "AlterShareGroupOffsets",
     "AlterUserScramCredentials",
-    "ConsumerGroupDescribe",
-    "ConsumerGroupHeartbeat",
     "CreateDelegationToken",
     "DeleteShareGroupOffsets",
     "DescribeClientQuotas",

@@ -1,6 +1,7 @@
 //! Administration: list, describe and delete groups; and faults.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use grete_wire::ErrorCode;
 use grete_wire::messages::describe_groups::{DescribedGroup, DescribedGroupMember};
@@ -8,12 +9,13 @@ use grete_wire::messages::list_groups::ListedGroup;
 
 use super::GroupCoordinator;
 use super::context::{optional_text, text};
-use super::state::{Group, GroupState};
+use super::state::{CONSUMER_PROTOCOL, Group, GroupState};
 use crate::effects::Effects;
 use crate::ids::Millis;
 
-/// Type of all groups here, in ListGroups.
-const GROUP_TYPE: &str = "classic";
+/// Types of groups, in ListGroups.
+const CLASSIC: &str = "classic";
+const CONSUMER: &str = "consumer";
 /// State of a group that does not exist, in DescribeGroups.
 const DEAD: &str = "Dead";
 /// First version of DescribeGroups that reports an unknown group as an error (KIP-1043).
@@ -26,11 +28,8 @@ impl GroupCoordinator {
         let matches = |filter: &[Cow<'_, str>], name: &str| {
             filter.is_empty() || filter.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(name))
         };
-        if !matches(types, GROUP_TYPE) {
-            return Vec::new();
-        }
-        let groups = self.groups.values();
-        let groups = groups.filter(|group| self.is_listed(group) && matches(states, &group.state.to_string()));
+        let groups = self.groups.values().filter(|group| matches(types, group.type_name()));
+        let groups = groups.filter(|group| self.is_listed(group) && matches(states, &group.state_name()));
         groups.map(Group::listed).collect()
     }
 
@@ -38,10 +37,11 @@ impl GroupCoordinator {
         group.has_records || self.records.of(&group.id) > group.created_after
     }
 
-    /// Describes a group. `version`: version of DescribeGroups.
+    /// Describes a group of the classic protocol. Another one does not exist in DescribeGroups. `version`: version of the
+    /// request.
     #[must_use]
     pub fn describe(&self, version: i16, group: &str) -> DescribedGroup<'static> {
-        if let Some(group) = self.groups.get(group).filter(|group| self.is_listed(group)) {
+        if let Some(group) = self.groups.get(group).filter(|group| self.is_listed(group) && group.consumer.is_none()) {
             return group.described();
         }
         let mut dead = DescribedGroup {
@@ -62,7 +62,7 @@ impl GroupCoordinator {
     /// `GROUP_ID_NOT_FOUND`, or `NON_EMPTY_GROUP`: the group has members.
     pub fn delete_group(&mut self, group: &str, effects: &mut Effects) -> Result<(), ErrorCode> {
         let (id, found) = self.groups.get_key_value(group).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
-        if found.state != GroupState::Empty {
+        if !found.has_no_members() {
             return Err(ErrorCode::NON_EMPTY_GROUP);
         }
         let id = id.clone();
@@ -70,21 +70,35 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// Returns the state of a group. `None`: there is no such group.
+    /// Returns the state of a group of the classic protocol. `None`: there is no such group.
     #[must_use]
     pub fn state(&self, group: &str) -> Option<GroupState> {
-        self.groups.get(group).map(|group| group.state)
+        self.groups.get(group).filter(|group| group.consumer.is_none()).map(|group| group.state)
     }
 
-    /// Returns the generation id of a group; 0: no generation has been complete. `None`: there is no such group.
+    /// Returns the generation id of a group of the classic protocol; 0: no generation has been complete. `None`: there is no such group.
     #[must_use]
     pub fn generation(&self, group: &str) -> Option<i32> {
-        self.groups.get(group).map(|group| group.generation)
+        self.groups.get(group).filter(|group| group.consumer.is_none()).map(|group| group.generation)
+    }
+
+    /// Returns member id and `client.id` of each member of a group, of either protocol.
+    #[must_use]
+    pub fn members(&self, group: &str) -> Vec<(Arc<str>, Arc<str>)> {
+        let Some(group) = self.groups.get(group) else { return Vec::new() };
+        if let Some(consumer) = &group.consumer {
+            return consumer.member_names();
+        }
+        group.members.values().map(|member| (Arc::clone(&member.id), Arc::clone(&member.client_id))).collect()
     }
 
     /// Starts a rebalance, as a leader that joins again does. Returns whether the group exists and has members.
     pub fn force_rebalance(&mut self, now: Millis, group: &str, effects: &mut Effects) -> bool {
         let started = self.with_group(now, group, effects, |group, _, ctx| {
+            if let Some(consumer) = group.consumer.as_mut().filter(|consumer| !consumer.is_empty()) {
+                consumer.force_rebalance(ctx);
+                return true;
+            }
             let has_members = !group.members.is_empty();
             if has_members && group.state != GroupState::PreparingRebalance {
                 group.prepare_rebalance(ctx);
@@ -98,6 +112,11 @@ impl GroupCoordinator {
     /// Returns whether the group has such a member.
     pub fn expire_member(&mut self, now: Millis, group: &str, member: &str, effects: &mut Effects) -> bool {
         let removed = self.with_group(now, group, effects, |group, _, ctx| {
+            if let Some(consumer) = &mut group.consumer {
+                let id = consumer.member_named(member);
+                id.iter().for_each(|id| consumer.remove(ctx, id));
+                return id.is_some();
+            }
             let id = group.statics.get(member).or_else(|| group.members.get_key_value(member).map(|(id, _)| id));
             let Some(id) = id.cloned() else { return false };
             group.remove_and_rebalance(ctx, &id);
@@ -108,12 +127,20 @@ impl GroupCoordinator {
 }
 
 impl Group {
+    fn type_name(&self) -> &'static str {
+        if self.consumer.is_some() { CONSUMER } else { CLASSIC }
+    }
+
     fn listed(&self) -> ListedGroup<'static> {
+        let protocol_type = match self.consumer {
+            Some(_) => Cow::Borrowed(CONSUMER_PROTOCOL),
+            None => self.protocol_type.as_ref().map(text).unwrap_or_default(),
+        };
         ListedGroup {
             group_id: text(&self.id),
-            protocol_type: self.protocol_type.as_ref().map(text).unwrap_or_default(),
-            group_state: Cow::Owned(self.state.to_string()),
-            group_type: Cow::Borrowed(GROUP_TYPE),
+            protocol_type,
+            group_state: Cow::Owned(self.state_name()),
+            group_type: Cow::Borrowed(self.type_name()),
         }
     }
 

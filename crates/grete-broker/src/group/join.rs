@@ -44,6 +44,16 @@ impl GroupCoordinator {
             self.create(now, &request.group_id);
         }
         self.with_group(now, &request.group_id, effects, |group, ids, ctx| {
+            if group.consumer.is_some() {
+                if !group.has_no_members() {
+                    return ctx.refuse_join(to, &request.member_id, ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
+                }
+                if !request.member_id.is_empty() {
+                    return ctx.refuse_join(to, &request.member_id, ErrorCode::UNKNOWN_MEMBER_ID);
+                }
+                group.consumer = None;
+                group.store(ctx);
+            }
             group.join(ctx, ids, requester, request);
             // A group that is listed must be listed after a restart, too.
             if (is_new || group.has_records) && group.stored.is_none() && group.offsets.is_empty() {

@@ -66,6 +66,10 @@ impl Group {
 
     fn leave_one(&mut self, ctx: &mut Context<'_>, identity: &MemberIdentity<'_>) -> ErrorCode {
         let instance_id = identity.group_instance_id.as_deref();
+        if let Some(consumer) = &mut self.consumer {
+            let removed = consumer.remove_named(ctx, &identity.member_id, instance_id);
+            return removed.err().unwrap_or(ErrorCode::NONE);
+        }
         if identity.member_id.is_empty() {
             // An administrator removes a static member.
             let Some(id) = instance_id.and_then(|instance_id| self.statics.get(instance_id)).cloned() else {

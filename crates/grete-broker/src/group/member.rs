@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use grete_wire::messages::JoinGroupRequestProtocol;
 
 use crate::effects::group::MemberMetadata;
@@ -136,6 +138,14 @@ impl MemberIds {
             low >> 48,
             low & 0xffff_ffff_ffff
         ))
+    }
+
+    /// Returns the next member id of the consumer protocol: a UUID in base64, as Kafka writes topic ids.
+    pub(super) fn next_uuid(&mut self) -> Arc<str> {
+        let bytes = (u128::from(self.next_u64()) << 64 | u128::from(self.next_u64())).to_be_bytes();
+        let id = URL_SAFE_NO_PAD.encode(bytes);
+        // A hyphen in front would look like an option on a command line.
+        if id.starts_with('-') { self.next_uuid() } else { Arc::from(id) }
     }
 
     /// Advances SplitMix64 by one step.

@@ -1,4 +1,5 @@
-//! Coordinator of classic groups: members, generations and offsets, with the behavior of Kafka 4.3.
+//! Coordinator of groups: members, generations, assignments and offsets, with the behavior of Kafka 4.3. The modules here
+//! are of the classic protocol, and [`consumer`] is of the consumer protocol (KIP-848).
 //!
 //! One coordinator serves all virtual brokers. The caller decides which broker coordinates which group, and sends
 //! `NOT_COORDINATOR` for the others. A response may name a request whose connection no longer exists; the caller drops
@@ -6,8 +7,11 @@
 
 mod admin;
 pub mod api;
+mod claim;
 pub mod config;
+pub mod consumer;
 mod context;
+mod heartbeat;
 mod join;
 mod leave;
 mod member;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use grete_wire::ErrorCode;
 
 use super::GroupCoordinator;
+use super::consumer::ConsumerGroup;
 use super::context::Context;
 use super::state::Group;
 use crate::effects::Effects;
@@ -41,6 +42,15 @@ impl GroupCoordinator {
             GroupChange::Deleted { group } => {
                 self.groups.remove(&group);
             }
+            GroupChange::Consumer { group, change } => {
+                let restored = self.restored(&group, 0);
+                if restored.consumer.is_none() {
+                    restored.become_consumer();
+                }
+                if let Some(consumer) = &mut restored.consumer {
+                    consumer.apply(&change);
+                }
+            }
         }
     }
 
@@ -58,6 +68,9 @@ impl GroupCoordinator {
         for (id, group) in &self.groups {
             if let Some(metadata) = &group.stored {
                 changes.push(GroupChange::Metadata { group: Arc::clone(id), metadata: metadata.clone() });
+            }
+            for change in group.consumer.iter().flat_map(ConsumerGroup::snapshot) {
+                changes.push(GroupChange::Consumer { group: Arc::clone(id), change });
             }
             for (producer_id, offsets) in group.offsets.to_commits() {
                 changes.push(GroupChange::Offsets { group: Arc::clone(id), producer_id, offsets });
@@ -78,6 +91,10 @@ impl GroupCoordinator {
 
 impl Group {
     fn fail_over(&mut self, ctx: &mut Context<'_>) {
+        if let Some(consumer) = &mut self.consumer {
+            // No request waits, and all of the state is durable.
+            return consumer.on_loaded(ctx);
+        }
         for member in self.members.values_mut() {
             if let Some(to) = member.join.take() {
                 ctx.refuse_join(to, &member.id, ErrorCode::NOT_COORDINATOR);

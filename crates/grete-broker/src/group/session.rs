@@ -59,6 +59,9 @@ impl Group {
 
     /// Begins the sessions of all members after the group was loaded, and shrinks a group that is too large now.
     pub(super) fn on_loaded(&mut self, ctx: &mut Context<'_>) {
+        if let Some(consumer) = &mut self.consumer {
+            return consumer.on_loaded(ctx);
+        }
         for member in self.members.values_mut().filter(|member| member.expires.is_none()) {
             member.begin_session(ctx.now);
         }
@@ -69,6 +72,9 @@ impl Group {
 
     /// Fires all timers that are due, the earliest first.
     pub(super) fn tick(&mut self, ctx: &mut Context<'_>) {
+        if let Some(consumer) = &mut self.consumer {
+            return consumer.tick(ctx);
+        }
         while let Some(at) = self.deadline().filter(|at| *at <= ctx.now) {
             if let Some(timer) = self.join_timer.filter(|timer| timer.at == at) {
                 self.on_join_timer(ctx, timer);

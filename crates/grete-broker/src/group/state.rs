@@ -1,4 +1,4 @@
-//! State of a classic group: its members, its generation and its timers.
+//! State of a group: offsets, and the members, generation and timers of the classic protocol.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use grete_wire::messages::{ConsumerProtocolSubscription, JoinGroupRequestProtocol};
 use grete_wire::{ErrorCode, Reader};
 
+use super::consumer::ConsumerGroup;
 use super::member::Member;
 use super::offset_store::OffsetStore;
 use crate::effects::group::GroupMetadata;
@@ -51,7 +52,7 @@ pub(super) struct InitialDelay {
     pub(super) remaining_ms: i64,
 }
 
-/// Classic group.
+/// Group of the classic protocol, unless `consumer` says otherwise.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) id: Arc<str>,
@@ -86,6 +87,9 @@ pub(super) struct Group {
     pub(super) created_after: u64,
     /// Metadata that a restarted coordinator loads. `None`: nothing was stored.
     pub(super) stored: Option<GroupMetadata>,
+    /// Membership of the consumer protocol. `None`: the group is of the classic protocol. Otherwise the classic state is
+    /// that of a group without members.
+    pub(super) consumer: Option<ConsumerGroup>,
 }
 
 impl Group {
@@ -112,7 +116,18 @@ impl Group {
             has_records: false,
             created_after: 0,
             stored: None,
+            consumer: None,
         }
+    }
+
+    /// Returns whether the group has no members, so that it can be deleted, or get members of another protocol.
+    pub(super) fn has_no_members(&self) -> bool {
+        self.state == GroupState::Empty && self.consumer.as_ref().is_none_or(ConsumerGroup::is_empty)
+    }
+
+    /// Returns Kafka's name of the state.
+    pub(super) fn state_name(&self) -> String {
+        self.consumer.as_ref().map_or_else(|| self.state.to_string(), |consumer| consumer.state().to_owned())
     }
 
     pub(super) fn transition(&mut self, now: Millis, state: GroupState) {
@@ -203,6 +218,9 @@ impl Group {
 
     /// Returns whether the members may read the topic. Offsets of such topics are neither deleted nor expired.
     pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
+        if let Some(consumer) = &self.consumer {
+            return consumer.is_subscribed_to(topic);
+        }
         match &self.subscribed {
             Some(topics) => topics.contains(topic),
             None => self.protocol_type.as_deref() == Some(CONSUMER_PROTOCOL),
@@ -213,7 +231,8 @@ impl Group {
     pub(super) fn deadline(&self) -> Option<Millis> {
         let sessions = self.members.values().filter_map(|member| member.expires);
         let timers = self.join_timer.map(|timer| timer.at).into_iter().chain(self.sync_timer);
-        sessions.chain(self.pending.values().copied()).chain(timers).min()
+        let consumer = self.consumer.as_ref().and_then(ConsumerGroup::deadline);
+        sessions.chain(self.pending.values().copied()).chain(timers).chain(consumer).min()
     }
 
     /// Returns the durable state of the group as of now.
@@ -231,6 +250,7 @@ impl Group {
 
     /// Replaces the membership by its durable state. Timers do not run yet.
     pub(super) fn load(&mut self, metadata: GroupMetadata) {
+        self.consumer = None;
         self.state = if metadata.members.is_empty() { GroupState::Empty } else { GroupState::Stable };
         self.previous = None;
         self.state_since = metadata.state_since;

@@ -16,6 +16,7 @@
 //! difference.
 
 mod connection;
+mod consumer_groups;
 mod memory_groups;
 mod message;
 mod normalize;
@@ -130,6 +131,7 @@ fn responses_are_those_of_kafka() {
     // Producer id 0 is also the default of fields without a value: a run must not get it.
     versions::warm_up(&grete);
     memory_groups::compare(&grete, &kafka, &format!("d{:x}-", now()));
+    consumer_groups::compare(&grete, &kafka, &format!("d{:x}-", now()), now());
     let mut brokers = Brokers { grete, kafka, offered, runs: 0 };
     let (first, count) = (variable("GRETE_FIRST_SEED", 0), variable("GRETE_SEEDS", 50));
     let goes_on = std::env::var_os("GRETE_ALL_FAILURES").is_some();

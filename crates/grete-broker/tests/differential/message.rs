@@ -64,6 +64,7 @@ pub fn decode(ask: &Ask, body: &[u8]) -> Tree {
         OffsetDelete OffsetDeleteRequest, DescribeCluster DescribeClusterRequest,
         DescribeProducers DescribeProducersRequest, DescribeTransactions DescribeTransactionsRequest,
         ListTransactions ListTransactionsRequest, DescribeTopicPartitions DescribeTopicPartitionsRequest,
+        ConsumerGroupHeartbeat ConsumerGroupHeartbeatRequest, ConsumerGroupDescribe ConsumerGroupDescribeRequest,
         DescribeAcls DescribeAclsRequest, CreateAcls CreateAclsRequest, DeleteAcls DeleteAclsRequest
     );
     let tree = tree.unwrap_or_else(|error| panic!("{} version {}: {error}: {body:?}", ask.api, ask.version));

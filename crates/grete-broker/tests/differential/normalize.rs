@@ -10,7 +10,7 @@
 //! | times after the start of the run | the two brokers append at different times |
 //! | texts of errors: only whether there is one; empty is none | wording is no protocol |
 //! | texts of errors in Produce: may be there where Kafka has none | Grete's broker says more often why it refuses records |
-//! | order in lists of structs, and of the partitions of a transaction | Kafka's hash maps have none; batches in a partition keep their order |
+//! | order in lists of structs, of subscribed topics, and of the partitions of a transaction | Kafka's hash maps have none; batches in a partition keep their order |
 //! | logs with offset lag -1 in log directories | Kafka deletes the log of a deleted partition a moment later |
 //! | topics, groups, transactions and ACLs of other runs in lists of everything | seeds share one broker |
 //! | incomplete batch at the end of a fetched partition | clients skip it; Kafka cuts a file at the limit |
@@ -73,12 +73,12 @@ fn drop_foreign(api: ApiKey, tree: &mut Tree, side: &Side) {
                 match &**field {
                     "api_keys" => list.retain(|api| {
                         let key = api.number("api_key").unwrap_or(-1);
-                        is_known(key) && ![17, 36, 66, 68, 69].contains(&key)
+                        is_known(key) && ![17, 36, 66].contains(&key)
                     }),
                     _ => list.retain(|feature| {
-                        feature
-                            .text("name")
-                            .is_some_and(|name| ["metadata.version", "transaction.version"].contains(&name))
+                        feature.text("name").is_some_and(|name| {
+                            ["metadata.version", "transaction.version", "group.version"].contains(&name)
+                        })
                     }),
                 }
             }
@@ -163,7 +163,10 @@ fn retain(tree: &mut Tree, list: &str, name: &str, side: &Side) {
 /// Sorts the lists of structs by what is known of them.
 fn sort(tree: &mut Tree, side: &mut Side) {
     match tree {
-        Tree::Struct(fields) => fields.iter_mut().for_each(|(_, value)| sort(value, side)),
+        Tree::Struct(fields) => fields.iter_mut().for_each(|(name, value)| match value {
+            Tree::List(topics) if name == "subscribed_topic_names" => topics.sort(),
+            _ => sort(value, side),
+        }),
         Tree::List(list) => {
             list.iter_mut().for_each(|value| sort(value, side));
             if list.iter().all(|value| matches!(value, Tree::Struct(_))) {

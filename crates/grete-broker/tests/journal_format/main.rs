@@ -3,12 +3,13 @@
 //! A difference means that the encoding of a change is another one. Then raise `FORMAT` in `journal/entry.rs`, and
 //! write a file of the new format: `GRETE_WRITE_GOLDEN=1 cargo test -p grete-broker --test journal_format`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use grete_broker::acl::{Acl, AclChange, Operation, PatternType, Permission, ResourceType};
 use grete_broker::effects::Change;
+use grete_broker::effects::consumer_group::{ConsumerChange, ConsumerMember, MemberState};
 use grete_broker::effects::group::{CommittedOffset, GroupChange, GroupMetadata, MemberMetadata};
 use grete_broker::ids::TopicPartition;
 use grete_broker::journal::{Journal, JournalConfig, SyncPolicy};
@@ -47,6 +48,12 @@ fn kind(change: &Change) -> &'static str {
             GroupChange::OffsetsDeleted { .. } => "offsets deleted",
             GroupChange::TransactionEnded { .. } => "transaction of groups ended",
             GroupChange::Deleted { .. } => "group deleted",
+            GroupChange::Consumer { change, .. } => match change {
+                ConsumerChange::Epoch { .. } => "group epoch",
+                ConsumerChange::Target { .. } => "target assignment",
+                ConsumerChange::Member(_) => "member",
+                ConsumerChange::MemberRemoved { .. } => "member removed",
+            },
         },
         Change::Transaction(change) => match change {
             TransactionChange::ProducerId(_) => "producer id",
@@ -60,7 +67,7 @@ fn kind(change: &Change) -> &'static str {
     }
 }
 /// Number of names in [`kind`].
-const KINDS: usize = 23;
+const KINDS: usize = 27;
 
 fn topic_changes() -> Vec<TopicChange> {
     let overrides = vec![("cleanup.policy".to_owned(), "compact".to_owned())];
@@ -164,6 +171,48 @@ fn group_changes() -> Vec<GroupChange> {
     ]
 }
 
+/// Returns the changes of a group of the consumer protocol.
+fn consumer_changes() -> Vec<GroupChange> {
+    let member = ConsumerMember {
+        member_id: "m1".into(),
+        instance_id: Some("node-1".into()),
+        rack_id: Some("rack".into()),
+        client_id: "a".into(),
+        client_host: "127.0.0.1".into(),
+        rebalance_timeout_ms: 300_000,
+        assignor: Some("range".into()),
+        topics: BTreeSet::from(["orders".into()]),
+        regex: "".into(),
+        epoch: 3,
+        previous_epoch: 2,
+        state: MemberState::UnrevokedPartitions,
+        assigned: BTreeMap::from([(TOPIC, BTreeMap::from([(0, 3)]))]),
+        revoking: BTreeMap::from([(TOPIC, BTreeMap::from([(1, 2)]))]),
+    };
+    let other = ConsumerMember {
+        member_id: "m2".into(),
+        instance_id: None,
+        rack_id: None,
+        assignor: None,
+        state: MemberState::UnreleasedPartitions,
+        ..member.clone()
+    };
+    let stable = ConsumerMember { state: MemberState::Stable, epoch: -2, ..other.clone() };
+    let changes = [
+        ConsumerChange::Epoch { epoch: 3, topics: BTreeMap::from([("orders".into(), (TOPIC, 2))]) },
+        ConsumerChange::Target {
+            epoch: 3,
+            computed_at: NOW,
+            changed: vec![("m1".into(), BTreeMap::from([(TOPIC, BTreeSet::from([0]))]))],
+        },
+        ConsumerChange::Member(member),
+        ConsumerChange::Member(other),
+        ConsumerChange::Member(stable),
+        ConsumerChange::MemberRemoved { member_id: "m2".into() },
+    ];
+    changes.into_iter().map(|change| GroupChange::Consumer { group: "new".into(), change }).collect()
+}
+
 fn transaction_changes() -> Vec<TransactionChange> {
     let state = |state| Transaction {
         producer: Producer { id: 6, epoch: 1 },
@@ -206,6 +255,7 @@ fn steps() -> Vec<Vec<Change>> {
         group_changes().into_iter().map(Change::Group).collect(),
         transaction_changes().into_iter().map(Change::Transaction).collect(),
         acl_changes().into_iter().map(Change::Acl).collect(),
+        consumer_changes().into_iter().map(Change::Group).collect(),
     ]
 }
 

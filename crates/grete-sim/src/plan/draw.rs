@@ -53,6 +53,24 @@ impl Plan {
 }
 
 impl Plan {
+    /// Draws the plan of a seed with a group of the consumer protocol, also for Apps whose jobs are exactly once.
+    #[must_use]
+    pub fn draw_consumer_protocol(seed: u64) -> Self {
+        let rng = &mut Rng::new(seed ^ 0x38_34_38);
+        let mut plan = if chance(rng, 25) { Self::draw_exactly_once(seed) } else { Self::draw(seed) };
+        plan.app.consumer_protocol = true;
+        plan.cluster.release = pick(rng, &[Release::LATEST, Release::LATEST, Release::V4_1]);
+        // The one request of members takes the place of the classic ones.
+        for planned in &mut plan.faults {
+            if let Fault::Requests { api: Some(api), .. } = &mut planned.fault
+                && [ApiKey::JoinGroup, ApiKey::SyncGroup, ApiKey::Heartbeat].contains(api)
+            {
+                *api = ApiKey::ConsumerGroupHeartbeat;
+            }
+        }
+        plan
+    }
+
     /// Draws the plan of a seed with an App whose jobs are exactly once.
     #[must_use]
     pub fn draw_exactly_once(seed: u64) -> Self {
@@ -132,6 +150,7 @@ impl AppPlan {
             max_in_flight: pick(rng, &[1, 2, 5]),
             delivery_timeout: pick(rng, &[PATIENT, PATIENT, PATIENT, 8 * SECOND]),
             exactly_once: None,
+            consumer_protocol: false,
         }
     }
 

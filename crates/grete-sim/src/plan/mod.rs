@@ -103,6 +103,8 @@ pub struct AppPlan {
     pub commit_interval: Nanos,
     /// Whether the group uses the range assignor, which revokes all partitions in each rebalance.
     pub range_assignor: bool,
+    /// Whether the group uses the consumer protocol (KIP-848), with the assignor of the same name.
+    pub consumer_protocol: bool,
     /// Whether processes are static members.
     pub static_members: bool,
     /// `max.partition.fetch.bytes`.

@@ -4,8 +4,8 @@ use grete_proto::cluster::ClusterConfig;
 use grete_proto::consumer::{ConsumerCoreConfig, PartitionRecovery};
 use grete_proto::dispatch::{RetryPolicy, RouteConfig};
 use grete_proto::fetch::FetchConfig;
-use grete_proto::group::GroupConfig;
 use grete_proto::group::assignor::Assignor;
+use grete_proto::group::{GroupConfig, GroupProtocol};
 use grete_proto::position::PositionConfig;
 use grete_proto::producer::{ProduceConfig, ProducerCoreConfig};
 use grete_proto::time::{MILLI, Nanos, SECOND};
@@ -32,6 +32,8 @@ pub(super) fn consumer(plan: &Plan, name: &str) -> ConsumerCoreConfig {
         session_timeout: 10 * SECOND,
         heartbeat_interval: SECOND,
         max_poll_interval: 20 * SECOND,
+        protocol: if app.consumer_protocol { GroupProtocol::Consumer } else { GroupProtocol::Classic },
+        remote_assignor: app.consumer_protocol.then(|| if app.range_assignor { "range" } else { "uniform" }.into()),
         assignors: vec![if app.range_assignor { Assignor::Range } else { Assignor::CooperativeSticky }],
         request_timeout: REQUEST_TIMEOUT,
         commit_timeout: 15 * SECOND,

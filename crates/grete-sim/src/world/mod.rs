@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use grete_broker::cluster::{BrokerAddress, Cluster, ClusterConfig};
 use grete_broker::effects::Change;
+use grete_broker::group::config::ConsumerGroupConfig;
 use grete_broker::ids::Millis;
 use grete_proto::rng::Rng;
 use grete_proto::time::{MILLI, Nanos};
@@ -73,6 +74,10 @@ struct World<'a> {
     is_ending: bool,
 }
 
+/// Session and heartbeat interval of the consumer protocol: those of the classic one in `process::config`.
+const SESSION_MS: i32 = 10_000;
+const HEARTBEAT_MS: i32 = 1000;
+
 /// Runs a plan. `wants_story`: whether the report has a story.
 #[must_use]
 pub fn simulate(plan: &Plan, wants_story: bool) -> Report {
@@ -135,6 +140,11 @@ impl<'a> World<'a> {
             seed: self.plan.seed.wrapping_mul(31).wrapping_add(self.cluster_starts),
             release: self.plan.cluster.release,
             auto_create_topics: false,
+            consumer_groups: ConsumerGroupConfig {
+                session_timeout_ms: SESSION_MS,
+                heartbeat_interval_ms: HEARTBEAT_MS,
+                ..ConsumerGroupConfig::default()
+            },
             ..ClusterConfig::new((1..=self.plan.cluster.brokers).map(broker).collect())
         });
         self.stored.iter().for_each(|change| cluster.restore(change));

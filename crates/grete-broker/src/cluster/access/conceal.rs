@@ -1,6 +1,7 @@
 //! Cuts responses down to what the client may see, and says what the client may do.
 
 use grete_wire::ErrorCode;
+use grete_wire::messages::consumer_group_describe::DescribedGroup;
 
 use crate::acl::{CLUSTER_NAME, Operation, ResourceType};
 use crate::cluster::{Cluster, RequestContext};
@@ -37,6 +38,12 @@ impl Cluster {
             }
             Response::DescribeGroups(described) => {
                 for group in &mut described.groups {
+                    self.limit(context, ResourceType::Group, &group.group_id, &mut group.authorized_operations);
+                }
+            }
+            Response::ConsumerGroupDescribe(described) => {
+                for group in &mut described.groups {
+                    self.conceal_members(&may_describe, group);
                     self.limit(context, ResourceType::Group, &group.group_id, &mut group.authorized_operations);
                 }
             }
@@ -77,6 +84,23 @@ impl Cluster {
             }
             _ => {}
         }
+    }
+
+    /// Hides the members of a group that has topics which the client may not describe.
+    fn conceal_members(&self, may_describe: &dyn Fn(&str) -> bool, group: &mut DescribedGroup<'_>) {
+        let topics = group.members.iter().flat_map(|member| {
+            let assigned = member.assignment.topic_partitions.iter().chain(&member.target_assignment.topic_partitions);
+            assigned.map(|topic| &topic.topic_name).chain(&member.subscribed_topic_names)
+        });
+        if topics.into_iter().all(|topic| may_describe(topic)) {
+            return;
+        }
+        *group = DescribedGroup {
+            group_id: std::mem::take(&mut group.group_id),
+            error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.0,
+            error_message: Some("The group has topics that the client may not describe.".into()),
+            ..DescribedGroup::default()
+        };
     }
 
     /// Leaves the operations that the client may do. The cluster's are shown to those who may describe the cluster.

@@ -105,6 +105,16 @@ impl Cluster {
                 let may = |group: &Cow<'_, str>| self.may_group(context, Operation::Describe, group);
                 refuse_entries!(self, context, DescribeGroups(described).groups, GROUP_AUTHORIZATION_FAILED, may);
             }
+            Request::ConsumerGroupDescribe(described) => {
+                let may = |group: &Cow<'_, str>| self.may_group(context, Operation::Describe, group);
+                refuse_entries!(
+                    self,
+                    context,
+                    ConsumerGroupDescribe(described).group_ids,
+                    GROUP_AUTHORIZATION_FAILED,
+                    may
+                );
+            }
             Request::DeleteGroups(deleted) => {
                 let may = |group: &Cow<'_, str>| self.may_group(context, Operation::Delete, group);
                 refuse_entries!(self, context, DeleteGroups(deleted).groups_names, GROUP_AUTHORIZATION_FAILED, may);
@@ -224,6 +234,11 @@ impl Cluster {
             Request::SyncGroup(request) => read(&request.group_id),
             Request::Heartbeat(request) => read(&request.group_id),
             Request::LeaveGroup(request) => read(&request.group_id),
+            Request::ConsumerGroupHeartbeat(request) => read(&request.group_id).or_else(|| {
+                let mut names = request.subscribed_topic_names.iter().flatten();
+                let may_all = names.all(|name| self.may_topic(context, Operation::Describe, name));
+                (!may_all).then_some(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
+            }),
             Request::OffsetCommit(request) => read(&request.group_id),
             Request::OffsetDelete(request) => {
                 (!self.may_group(context, Operation::Delete, &request.group_id)).then_some(GROUP_FAILED)

@@ -10,9 +10,6 @@ use grete_wire::{ApiKey, ErrorCode};
 
 use crate::cluster::Cluster;
 
-/// APIs with messages that the brokers do not answer: they are not in ApiVersions.
-const NOT_IMPLEMENTED: &[ApiKey] = &[ApiKey::ConsumerGroupDescribe, ApiKey::ConsumerGroupHeartbeat];
-
 /// APIs that only listeners with SASL answer.
 const SASL: &[ApiKey] = &[ApiKey::SaslHandshake, ApiKey::SaslAuthenticate];
 
@@ -35,7 +32,7 @@ impl Cluster {
         if SASL.contains(&api) && self.config.sasl.is_none() {
             return None;
         }
-        let versions = self.config.release.versions(api).filter(|_| !NOT_IMPLEMENTED.contains(&api))?;
+        let versions = self.config.release.versions(api)?;
         // After version 0 of SaslHandshake, the messages of the login have no header: Kafka 0.10 did that.
         let oldest = if api == ApiKey::SaslHandshake { 1 } else { *versions.start() };
         // The pattern of transactional ids in version 2 of ListTransactions (KIP-1152) is not implemented.
@@ -62,6 +59,7 @@ impl Cluster {
         let features = [
             ("metadata.version", self.config.release.min_metadata_version(), self.config.release.metadata_version()),
             ("transaction.version", 0, self.transactions.config().version),
+            ("group.version", 0, self.config.release.group_version()),
         ];
         ApiVersionsResponse {
             api_keys: ApiKey::ALL.iter().filter_map(api).collect(),

@@ -10,11 +10,15 @@ use crate::cluster::placement::coordinator_of;
 use crate::cluster::{Cluster, RequestContext};
 use crate::group::Requester;
 use crate::group::api::{
-    Lookup, commit_offsets, delete_groups, delete_offsets, describe_groups, fetch_offsets, list_groups,
+    Lookup, commit_offsets, consumer_heartbeat, delete_groups, delete_offsets, describe_consumer_groups,
+    describe_groups, fetch_offsets, list_groups,
 };
 use crate::ids::{BrokerId, TopicId};
 use crate::message::{Request, Response};
 use crate::topics::Topics;
+
+/// Level of `group.version` that allows the consumer protocol (KIP-848).
+const CONSUMER_PROTOCOL_VERSION: i16 = 1;
 
 /// Topics and coordinators, from the broker that answers.
 struct View<'a> {
@@ -32,6 +36,11 @@ impl Lookup for View<'_> {
 
     fn topic_name(&self, id: TopicId) -> Option<Arc<str>> {
         self.topics.by_id(id).map(|topic| Arc::clone(&topic.name))
+    }
+
+    fn partition_count(&self, topic: TopicId) -> i32 {
+        let count = self.topics.by_id(topic).map_or(0, |topic| topic.partitions.len());
+        i32::try_from(count).unwrap_or(i32::MAX)
     }
 
     fn has_partition(&self, topic: &str, partition: i32) -> bool {
@@ -59,8 +68,14 @@ impl Cluster {
             Request::SyncGroup(request) => Some(&*request.group_id),
             Request::Heartbeat(request) => Some(&*request.group_id),
             Request::LeaveGroup(request) => Some(&*request.group_id),
+            Request::ConsumerGroupHeartbeat(request) => Some(&*request.group_id),
             _ => None,
         };
+        let is_of_consumer_protocol =
+            matches!(request, Request::ConsumerGroupHeartbeat(_) | Request::ConsumerGroupDescribe(_));
+        if is_of_consumer_protocol && self.config.release.group_version() < CONSUMER_PROTOCOL_VERSION {
+            return self.refuse(context, &request, ErrorCode::UNSUPPORTED_VERSION);
+        }
         if let Some(error) = group.and_then(|group| view.coordinator_error(group)) {
             return self.refuse(context, &request, error);
         }
@@ -75,6 +90,13 @@ impl Cluster {
             Request::SyncGroup(request) => return groups.sync(now, &requester, request, effects),
             Request::Heartbeat(request) => return groups.heartbeat(now, &requester, request, effects),
             Request::LeaveGroup(request) => return groups.leave(now, &requester, request, effects),
+            Request::ConsumerGroupHeartbeat(request) => {
+                let response = consumer_heartbeat(groups, now, &requester, request, &view, effects);
+                Response::ConsumerGroupHeartbeat(response)
+            }
+            Request::ConsumerGroupDescribe(request) => {
+                Response::ConsumerGroupDescribe(describe_consumer_groups(groups, request, &view))
+            }
             Request::OffsetCommit(request) => {
                 Response::OffsetCommit(commit_offsets(groups, now, version, request, &view, effects))
             }

@@ -312,3 +312,39 @@ fn brokers_without_an_authorizer_say_so() {
     });
     assert_eq!((code, message.as_str()), (ErrorCode::SECURITY_DISABLED.0, "No Authorizer is configured."));
 }
+
+#[test]
+fn members_of_the_consumer_protocol_need_the_group_and_all_topics() {
+    let (mut fixture, admin, alice) = prepared();
+    let beat = |fixture: &mut Fixture, conn, topics: &[&'static str]| {
+        let request = ConsumerGroupHeartbeatRequest {
+            group_id: "billing".into(),
+            member_id: "a".into(),
+            rebalance_timeout_ms: 1000,
+            subscribed_topic_names: Some(topics.iter().copied().map(Into::into).collect()),
+            topic_partitions: Some(Vec::new()),
+            ..ConsumerGroupHeartbeatRequest::default()
+        };
+        fixture.call(conn, 1, &request, |response| response.error_code)
+    };
+    let describe = |fixture: &mut Fixture, conn| {
+        let group_ids = vec!["billing".into()];
+        let request = ConsumerGroupDescribeRequest { group_ids, include_authorized_operations: true };
+        fixture.call(conn, 1, &request, |response| {
+            let group = &response.groups[0];
+            (group.error_code, group.members.len(), group.authorized_operations)
+        })
+    };
+    assert_eq!(beat(&mut fixture, alice, &["orders"]), GROUP_FAILED);
+    assert_eq!(describe(&mut fixture, alice), (GROUP_FAILED, 0, i32::MIN));
+    grant(&mut fixture, ResourceType::Group, "billing", Operation::Read);
+    assert_eq!(beat(&mut fixture, alice, &["orders"]), TOPIC_FAILED);
+    grant(&mut fixture, ResourceType::Topic, "orders", Operation::Read);
+    assert_eq!(beat(&mut fixture, alice, &["orders", "secrets"]), TOPIC_FAILED);
+    assert_eq!(beat(&mut fixture, alice, &["orders"]), 0);
+    // READ implies DESCRIBE.
+    assert_eq!(describe(&mut fixture, alice), (0, 1, 1 << 3 | 1 << 8));
+    assert_eq!(beat(&mut fixture, admin, &["orders", "secrets"]), 0);
+    assert_eq!(describe(&mut fixture, alice), (TOPIC_FAILED, 0, i32::MIN));
+    assert_eq!(describe(&mut fixture, admin).1, 1);
+}

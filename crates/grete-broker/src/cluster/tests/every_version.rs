@@ -53,6 +53,15 @@ fn requests() -> Vec<(ApiKey, Body)> {
         body(SyncGroupRequest { group_id: "billing".into(), ..SyncGroupRequest::default() }),
         body(DescribeGroupsRequest { groups: vec!["billing".into()], ..DescribeGroupsRequest::default() }),
         body(ListGroupsRequest::default()),
+        body(ConsumerGroupHeartbeatRequest {
+            group_id: "billing".into(),
+            member_id: "m".into(),
+            rebalance_timeout_ms: 1000,
+            subscribed_topic_names: Some(vec!["orders".into()]),
+            topic_partitions: Some(Vec::new()),
+            ..ConsumerGroupHeartbeatRequest::default()
+        }),
+        body(ConsumerGroupDescribeRequest { group_ids: vec!["billing".into()], ..Default::default() }),
         body(ApiVersionsRequest { client_software_name: "t".into(), client_software_version: "1".into() }),
         body(CreateTopicsRequest {
             topics: vec![CreatableTopic {

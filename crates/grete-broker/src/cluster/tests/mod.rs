@@ -2,6 +2,7 @@
 
 mod access;
 mod admin;
+mod consumer_groups;
 mod every_version;
 mod faults;
 mod fetch;

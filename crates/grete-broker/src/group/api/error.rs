@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use grete_wire::ErrorCode;
 use grete_wire::messages::offset_commit::OffsetCommitResponseTopic;
 use grete_wire::messages::{
-    DeleteGroupsResponse, DescribeGroupsResponse, HeartbeatResponse, LeaveGroupResponse, ListGroupsResponse,
-    OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchRequest, OffsetFetchResponse,
-    SyncGroupResponse,
+    ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse, DeleteGroupsResponse, DescribeGroupsResponse,
+    HeartbeatResponse, LeaveGroupResponse, ListGroupsResponse, OffsetCommitRequest, OffsetCommitResponse,
+    OffsetDeleteResponse, OffsetFetchRequest, OffsetFetchResponse, SyncGroupResponse,
 };
 
 use super::admin::{deletion, describe_error};
 use super::commit::answer;
+use super::consumer::consumer_describe_error;
 use super::fetch::{group_error, single_error};
 use crate::group::context::join_error;
 use crate::message::{Request, Response};
@@ -39,6 +40,17 @@ pub fn error_response(version: i16, request: &Request<'_>, code: ErrorCode) -> O
         Request::DescribeGroups(request) => {
             let groups = request.groups.iter().map(|group| describe_error(group, code)).collect();
             Response::DescribeGroups(DescribeGroupsResponse { groups, ..DescribeGroupsResponse::default() })
+        }
+        Request::ConsumerGroupHeartbeat(_) => Response::ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse {
+            error_code,
+            ..ConsumerGroupHeartbeatResponse::default()
+        }),
+        Request::ConsumerGroupDescribe(request) => {
+            let groups = request.group_ids.iter().map(|group| consumer_describe_error(group, code, None)).collect();
+            Response::ConsumerGroupDescribe(ConsumerGroupDescribeResponse {
+                groups,
+                ..ConsumerGroupDescribeResponse::default()
+            })
         }
         Request::DeleteGroups(request) => {
             let results = request.groups_names.iter().map(|group| deletion(group, code)).collect();

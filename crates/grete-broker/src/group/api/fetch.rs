@@ -35,7 +35,12 @@ pub fn fetch_offsets(
             let topics = group.topics.as_deref();
             match lookup.coordinator_error(&group.group_id) {
                 Some(code) => group_error(&group.group_id, code),
-                None => fetch_group(coordinator, version, &group.group_id, topics, stable, lookup),
+                None => {
+                    match coordinator.validate_fetch(&group.group_id, group.member_id.as_deref(), group.member_epoch) {
+                        Ok(()) => fetch_group(coordinator, version, &group.group_id, topics, stable, lookup),
+                        Err(code) => group_error(&group.group_id, code),
+                    }
+                }
             }
         });
         return OffsetFetchResponse { groups: groups.collect(), ..OffsetFetchResponse::default() };

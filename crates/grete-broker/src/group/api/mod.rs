@@ -5,6 +5,7 @@
 
 mod admin;
 mod commit;
+mod consumer;
 mod error;
 mod fetch;
 
@@ -16,6 +17,7 @@ use crate::ids::TopicId;
 
 pub use admin::{delete_groups, delete_offsets, describe_groups, list_groups};
 pub use commit::commit_offsets;
+pub use consumer::{consumer_heartbeat, describe_consumer_groups};
 pub use error::error_response;
 pub use fetch::fetch_offsets;
 
@@ -26,6 +28,9 @@ pub trait Lookup {
 
     /// Returns the name of a topic. `None`: the topic does not exist.
     fn topic_name(&self, id: TopicId) -> Option<Arc<str>>;
+
+    /// Returns the number of partitions of a topic. 0: the topic does not exist.
+    fn partition_count(&self, topic: TopicId) -> i32;
 
     /// Returns whether the partition exists.
     fn has_partition(&self, topic: &str, partition: i32) -> bool;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use grete_wire::ErrorCode;
 
 use super::GroupCoordinator;
+pub use super::claim::MemberClaim;
 use super::context::Context;
 use super::state::{CONSUMER_PROTOCOL, Group, GroupState};
 use crate::effects::group::{CommittedOffset, GroupChange};
@@ -16,17 +17,13 @@ use crate::ids::{Millis, TopicPartition};
 /// First version of OffsetCommit that names an unknown group as such (KIP-848).
 const FIRST_VERSION_WITH_UNKNOWN_GROUP: i16 = 9;
 
-/// Group and membership that a commit claims.
+/// Source of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MemberClaim<'a> {
-    /// `group.id`.
-    pub group: &'a str,
-    /// Generation id. -1: the client is no member; it assigns its partitions itself.
-    pub generation: i32,
-    /// Member id. Empty: the client is no member.
-    pub member_id: &'a str,
-    /// `group.instance.id` of a static member.
-    pub instance_id: Option<&'a str>,
+pub(super) enum Source {
+    /// OffsetCommit of this version.
+    Version(i16),
+    /// TxnOffsetCommit, in the transaction of this producer.
+    Producer(i64),
 }
 
 /// Outcome of a commit: an error code for each partition, in order, or one for all of them.
@@ -50,7 +47,7 @@ impl GroupCoordinator {
         } else {
             ErrorCode::ILLEGAL_GENERATION
         };
-        self.commit_as(now, claim, None, unknown_group, offsets, effects)
+        self.commit_as(now, claim, Source::Version(version), unknown_group, offsets, effects)
     }
 
     /// Commits offsets, in the transaction of a producer or at once.
@@ -58,7 +55,7 @@ impl GroupCoordinator {
         &mut self,
         now: Millis,
         claim: &MemberClaim<'_>,
-        producer_id: Option<i64>,
+        source: Source,
         unknown_group: ErrorCode,
         offsets: Vec<(TopicPartition, CommittedOffset)>,
         effects: &mut Effects,
@@ -72,7 +69,7 @@ impl GroupCoordinator {
             self.create(now, claim.group);
         }
         let committed =
-            self.with_group(now, claim.group, effects, |group, _, ctx| group.commit(ctx, claim, producer_id, offsets));
+            self.with_group(now, claim.group, effects, |group, _, ctx| group.commit(ctx, claim, source, offsets));
         committed.unwrap_or(Err(unknown_group))
     }
 
@@ -91,6 +88,16 @@ impl GroupCoordinator {
             return Err(ErrorCode::UNSTABLE_OFFSET_COMMIT);
         }
         Ok(group.offsets.get(tp))
+    }
+
+    /// Checks whether a client may fetch the offsets of a group. Only the consumer protocol has members to check.
+    /// `member_id`: `None` with a negative epoch is no member.
+    ///
+    /// # Errors
+    /// `UNKNOWN_MEMBER_ID` or `STALE_MEMBER_EPOCH`.
+    pub fn validate_fetch(&self, group: &str, member_id: Option<&str>, epoch: i32) -> Result<(), ErrorCode> {
+        let consumer = self.groups.get(group).and_then(|group| group.consumer.as_ref());
+        consumer.map_or(Ok(()), |consumer| consumer.validate_fetch(member_id, epoch))
     }
 
     /// Returns the partitions with a committed offset. None: the group does not exist.
@@ -148,7 +155,7 @@ impl GroupCoordinator {
             if group.forget(expired, effects) {
                 self.records.count(&group.id);
             }
-            if group.state == GroupState::Empty && group.offsets.is_empty() {
+            if group.has_no_members() && group.offsets.is_empty() {
                 unused.push(Arc::clone(&group.id));
             }
         }
@@ -163,10 +170,17 @@ impl Group {
         &mut self,
         ctx: &mut Context<'_>,
         claim: &MemberClaim<'_>,
-        producer_id: Option<i64>,
+        source: Source,
         offsets: Vec<(TopicPartition, CommittedOffset)>,
     ) -> CommitResult {
-        self.validate_commit(claim, producer_id.is_some())?;
+        let (version, producer_id) = match source {
+            Source::Version(version) => (Some(version), None),
+            Source::Producer(producer_id) => (None, Some(producer_id)),
+        };
+        match &self.consumer {
+            Some(consumer) => consumer.validate_commit(claim, version, offsets.iter().map(|(tp, _)| tp))?,
+            None => self.validate_commit(claim, producer_id.is_some())?,
+        }
         if producer_id.is_none() && matches!(self.state, GroupState::Stable | GroupState::PreparingRebalance) {
             self.extend_session(ctx.now, claim.member_id);
         }
@@ -228,6 +242,7 @@ impl Group {
         // The retention of a group with members begins again with each commit, unless the topic is subscribed. It
         // begins with the departure of the last member otherwise.
         let since_empty = match (&self.protocol_type, self.state) {
+            // Also groups of the consumer protocol.
             (None, _) => None,
             (Some(_), GroupState::Empty) => Some(self.state_since),
             (Some(name), GroupState::Stable) if &**name == CONSUMER_PROTOCOL && self.subscribed.is_some() => None,

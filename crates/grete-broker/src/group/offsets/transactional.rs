@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grete_wire::ErrorCode;
 
-use super::{CommitResult, MemberClaim};
+use super::{CommitResult, MemberClaim, Source};
 use crate::effects::group::{CommittedOffset, GroupChange};
 use crate::effects::{Change, Effects};
 use crate::group::GroupCoordinator;
@@ -27,7 +27,7 @@ impl GroupCoordinator {
         if claim.group.is_empty() {
             return Err(ErrorCode::INVALID_GROUP_ID);
         }
-        self.commit_as(now, claim, Some(producer_id), ErrorCode::ILLEGAL_GENERATION, offsets, effects)
+        self.commit_as(now, claim, Source::Producer(producer_id), ErrorCode::ILLEGAL_GENERATION, offsets, effects)
     }
 
     /// Returns whether a group has offsets in the open transaction of a producer.

@@ -28,6 +28,10 @@ impl Lookup for Broker {
         (id == ORDERS).then(|| Arc::from("orders"))
     }
 
+    fn partition_count(&self, topic: TopicId) -> i32 {
+        if topic == ORDERS { 2 } else { 0 }
+    }
+
     fn has_partition(&self, topic: &str, partition: i32) -> bool {
         topic == "orders" && (0..2).contains(&partition)
     }
@@ -235,6 +239,12 @@ fn every_request_about_groups_can_be_refused_in_every_version() {
             ApiKey::DescribeGroups => {
                 let groups = vec![Cow::Borrowed(GROUP)];
                 Request::DescribeGroups(DescribeGroupsRequest { groups, ..DescribeGroupsRequest::default() })
+            }
+            ApiKey::ConsumerGroupHeartbeat => Request::ConsumerGroupHeartbeat(ConsumerGroupHeartbeatRequest::default()),
+            ApiKey::ConsumerGroupDescribe => {
+                let group_ids = vec![Cow::Borrowed(GROUP)];
+                let request = ConsumerGroupDescribeRequest { group_ids, ..ConsumerGroupDescribeRequest::default() };
+                Request::ConsumerGroupDescribe(request)
             }
             ApiKey::DeleteGroups => Request::DeleteGroups(DeleteGroupsRequest { groups_names: vec!["g".into()] }),
             _ => return None,

@@ -44,6 +44,10 @@ impl Lookup for TopicIds<'_> {
         self.0.iter().find(|(_, known)| **known == id).map(|(name, _)| (&**name).into())
     }
 
+    fn partition_count(&self, topic: u128) -> i32 {
+        i32::from(self.0.values().any(|known| *known == topic))
+    }
+
     fn has_partition(&self, topic: &str, _: i32) -> bool {
         self.0.is_empty() || self.0.contains_key(topic)
     }
@@ -297,15 +301,13 @@ fn refused_topic(topic: &OffsetCommitRequestTopic<'_>) -> OffsetCommitResponseTo
 /// Returns a response with only an error code, to a request without partitions.
 pub fn failure(to: ReplyTo, code: ErrorCode) -> Vec<u8> {
     let mut out = Vec::new();
-    if to.api == ApiKey::ConsumerGroupHeartbeat {
-        let answer = ConsumerGroupHeartbeatResponse { error_code: code.0, ..ConsumerGroupHeartbeatResponse::default() };
-        answer.encode(to.version, &mut out).expect("responses can be encoded");
-        return out;
-    }
     let request = match to.api {
         ApiKey::JoinGroup => BrokerRequest::JoinGroup(JoinGroupRequest::default()),
         ApiKey::SyncGroup => BrokerRequest::SyncGroup(SyncGroupRequest::default()),
         ApiKey::Heartbeat => BrokerRequest::Heartbeat(HeartbeatRequest::default()),
+        ApiKey::ConsumerGroupHeartbeat => {
+            BrokerRequest::ConsumerGroupHeartbeat(ConsumerGroupHeartbeatRequest::default())
+        }
         ApiKey::LeaveGroup => BrokerRequest::LeaveGroup(LeaveGroupRequest::default()),
         _ => return out,
     };

@@ -1,6 +1,12 @@
 //! Configuration of the group coordinator.
 
-/// Broker options of classic groups, with Kafka's defaults except for the delay of the first rebalance.
+mod assignor;
+mod consumer;
+
+pub use assignor::Assignor;
+pub use consumer::ConsumerGroupConfig;
+
+/// Broker options of groups, with Kafka's defaults except for the delay of the first rebalance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupConfig {
     /// `group.min.session.timeout.ms`. JoinGroup with a shorter session timeout is refused.
@@ -21,6 +27,8 @@ pub struct GroupConfig {
     pub offsets_retention_ms: i64,
     /// `offsets.retention.check.interval.ms`.
     pub offsets_retention_check_interval_ms: i64,
+    /// Options of groups of the consumer protocol.
+    pub consumer: ConsumerGroupConfig,
 }
 
 impl Default for GroupConfig {
@@ -34,6 +42,7 @@ impl Default for GroupConfig {
             offset_metadata_max_bytes: 4096,
             offsets_retention_ms: 7 * 24 * 60 * 60 * 1000,
             offsets_retention_check_interval_ms: 600_000,
+            consumer: ConsumerGroupConfig::default(),
         }
     }
 }
