@@ -69,7 +69,7 @@ pub struct ProcessReport<'a> {
 /// age of its oldest job, time of all jobs, duration below which 99 % of its jobs are]. A job is [handler, topic,
 /// partition, age, limit]. A lane is [group, topic, handler, partition, state, position, committable, high watermark,
 /// lag, age of the oldest record, in flight, queued bytes, attempt, running for, paused for, last progress, stalled,
-/// failure], where the first three are places in `names`.
+/// failure, what it waits for, unmoved for, stall], where the first three are places in `names`.
 #[must_use]
 pub fn encode(from: &ProcessReport<'_>, max_bytes: usize, mut buffer: Vec<u8>) -> Vec<u8> {
     buffer.clear();
@@ -267,7 +267,12 @@ fn write_lanes(json: &mut Json, mut lanes: Vec<LaneState>, max_bytes: usize) {
 
 /// Returns the order of lanes: those that do not move, those that work, those with most lag.
 fn urgency(lane: &LaneState) -> (bool, bool, bool, u64) {
-    (lane.failure.is_some() || lane.stalled, lane.attempt > 1, lane.running_for.is_some(), lane.lag.unwrap_or(u64::MAX))
+    (
+        lane.failure.is_some() || lane.stalled || lane.stall.is_some(),
+        lane.attempt > 1,
+        lane.running_for.is_some(),
+        lane.lag.unwrap_or(u64::MAX),
+    )
 }
 
 fn write_lane(json: &mut Json, lane: &LaneState, places: [usize; 3]) {
@@ -290,6 +295,9 @@ fn write_lane(json: &mut Json, lane: &LaneState, places: [usize; 3]) {
     json.nullable(lane.last_progress.map(millis), Json::number);
     json.number(lane.stalled.into());
     json.nullable(lane.failure, Json::string);
+    json.nullable(lane.waits_for, Json::string);
+    json.number(millis(lane.unmoved_for));
+    json.nullable(lane.stall.as_deref(), Json::text);
     json.close(b']');
 }
 
