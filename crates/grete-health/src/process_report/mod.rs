@@ -69,7 +69,8 @@ pub struct ProcessReport<'a> {
 /// age of its oldest job, time of all jobs, duration below which 99 % of its jobs are]. A job is [handler, topic,
 /// partition, age, limit]. A lane is [group, topic, handler, partition, state, position, committable, high watermark,
 /// lag, age of the oldest record, in flight, queued bytes, attempt, running for, paused for, last progress, stalled,
-/// failure, what it waits for, unmoved for, stall], where the first three are places in `names`.
+/// failure, what it waits for, unmoved for, stall], where the first three are places in `names`, and the last three are
+/// left out of a lane that moves.
 #[must_use]
 pub fn encode(from: &ProcessReport<'_>, max_bytes: usize, mut buffer: Vec<u8>) -> Vec<u8> {
     buffer.clear();
@@ -295,9 +296,12 @@ fn write_lane(json: &mut Json, lane: &LaneState, places: [usize; 3]) {
     json.nullable(lane.last_progress.map(millis), Json::number);
     json.number(lane.stalled.into());
     json.nullable(lane.failure, Json::string);
-    json.nullable(lane.waits_for, Json::string);
-    json.number(millis(lane.unmoved_for));
-    json.nullable(lane.stall.as_deref(), Json::text);
+    // A lane that moves needs no more: a report has little room.
+    if let Some(waits_for) = lane.waits_for.filter(|_| !lane.unmoved_for.is_zero()) {
+        json.string(waits_for);
+        json.number(millis(lane.unmoved_for));
+        json.nullable(lane.stall.as_deref(), Json::text);
+    }
     json.close(b']');
 }
 
