@@ -80,3 +80,26 @@ fn a_deleted_topic_is_named_and_a_pause_of_the_user_goes_first() {
     assert_eq!(waits(&world, m), [(0, "no_topic"), (1, "paused")]);
     assert!(world.members[m].core.fetch_waits(world.now)[0].1.explains_silence());
 }
+
+#[test]
+fn the_lag_of_a_partition_without_room_in_the_memory_still_grows() {
+    let mut world = Simulator::new(2);
+    for _ in 0..60 {
+        world.append(0, 50);
+    }
+    world.work = Work::Held;
+    let mut config = ConsumerCoreConfig { partition_recovery: Some(PartitionRecovery::default()), ..alone() };
+    (config.fetch.partition_bytes, config.fetch.queued_bytes) = (100_000, 20_000);
+    let m = world.add(config);
+    world.assign(m, &[(0, EARLIEST), (1, EARLIEST)]);
+    world.advance(5 * SECOND);
+    assert!(waits(&world, m).contains(&(1, "memory")), "{:?}", waits(&world, m));
+    world.append(1, 7);
+    // The watch of the lanes ticks, because the first partition does not move.
+    for _ in 0..10 {
+        world.advance(SECOND);
+        world.send_event(m, ConsumerEvent::Tick);
+    }
+    world.advance(SECOND);
+    assert_eq!(world.members[m].status(&tp(1)).lag, Some(7));
+}
