@@ -1,4 +1,4 @@
-"""Partitions that do not move: each tells why, wherever one looks, and that it moves again."""
+"""Partitions that do not move: log, probes, statistics and metrics name the reason, and report the end of the stall."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORD = b"x" * 1000
 
 
 class Watched:
-    """An App with one handler per record, which a test may hold; and what the App tells of its partitions."""
+    """An App with one handler per record, which a test may hold; and what the App reports of its partitions."""
 
     def __init__(
         self, kafka: KafkaCluster, topic: str, tuning: Mapping[str, object] | None = None, **settings: Any
@@ -64,7 +64,7 @@ class Watched:
         return found()[0]
 
     def check(self, waits_for: str, text: str, partition: int = 0, *, is_told: bool = True) -> None:
-        """Checks all places that tell of a stalled partition."""
+        """Checks all places that report a stalled partition."""
         now = lane(self.app, partition)
         assert (now["waits_for"], now["unmoved"]) == (waits_for, True)
         assert now["last_progress_seconds"] >= 0.5
@@ -78,7 +78,7 @@ class Watched:
         assert is_told == any(one["partition"] == partition for one in self.stalls)
 
     def moving(self, partition: int = 0) -> None:
-        """Waits until the partition moves again, and is told so once."""
+        """Waits until the partition moves again, and that is reported."""
         eventually(
             lambda: any(one["partition"] == partition for one in self.moves),
             30.0,

@@ -145,7 +145,7 @@ BROKERS: Mapping[str, Entry] = {
     ),
     "partition.stalled": Entry(
         "No record of the partition was handed out or processed for `stall_after` (30 s), although records wait. The "
-        "line says what the partition waits for.",
+        "line names the reason.",
         "[Stalls](../stalls.md) has each reason, and what ends it. `partition.moving` follows when the partition moves "
         "again.",
         "orders[3] has not moved for 30.4 s: attempt 7 at offset 17 begins in 12.3 s; 120 records of charge wait, "

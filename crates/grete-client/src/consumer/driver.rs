@@ -73,9 +73,9 @@ pub(crate) struct Driver {
     min_stall_limit: Option<Nanos>,
     /// Shortest `stall_after` of any route.
     min_stall_after: Option<Nanos>,
-    /// Time before which the lanes are not looked at again.
+    /// Time before which the lanes are not checked again.
     next_watch: Nanos,
-    /// A lane does not move, or something may have changed since the last look at the lanes.
+    /// A lane does not move, or something may have changed since the last check of the lanes.
     is_watch_due: bool,
     /// Status that was published last.
     last_published: Option<MembershipStatus>,
@@ -375,8 +375,8 @@ impl Driver {
         self.deadline = [due, next_look, next_watch].into_iter().flatten().min();
     }
 
-    /// Looks at the lanes if that is due, and reports those that have not moved for `stall_after`. Returns the time of
-    /// the next look; `None`: not before something changes.
+    /// Checks the lanes if that is due, and reports those that have not moved for `stall_after`. Returns the time of
+    /// the next check; `None`: not before something changes.
     fn watch_lanes(&mut self, now: Nanos) -> Option<Nanos> {
         let is_due = self.is_watch_due || self.core.has_failing_partitions();
         if !is_due || now < self.next_watch {

@@ -69,8 +69,8 @@ pub struct ProcessReport<'a> {
 /// age of its oldest job, time of all jobs, duration below which 99 % of its jobs are]. A job is [handler, topic,
 /// partition, age, limit]. A lane is [group, topic, handler, partition, state, position, committable, high watermark,
 /// lag, age of the oldest record, in flight, queued bytes, attempt, running for, paused for, last progress, stalled,
-/// failure, what it waits for, unmoved for, stall], where the first three are places in `names`, and the last three are
-/// left out of a lane that moves.
+/// failure], where the first three are places in `names`. A lane that does not move has three fields more: its reason,
+/// the time for which it has not moved, and its stall.
 #[must_use]
 pub fn encode(from: &ProcessReport<'_>, max_bytes: usize, mut buffer: Vec<u8>) -> Vec<u8> {
     buffer.clear();

@@ -127,7 +127,7 @@ pub struct UnmovedLane {
     pub topic: Arc<str>,
     /// Number of the partition.
     pub partition: u64,
-    /// What the lane waits for, as "retry".
+    /// Reason why the lane waits, as "retry".
     pub waits_for: &'static str,
     /// The same as a sentence about the partition ("it").
     pub text: String,
@@ -215,10 +215,10 @@ pub struct LaneState {
     pub stalled: bool,
     /// Reason why the partition cannot be read, in one word; `None`: it can.
     pub failure: Option<&'static str>,
-    /// What the lane waits for; `None`: all records of the partition are processed.
+    /// Reason why the lane waits; `None`: all records of the partition are processed.
     pub waits_for: Option<&'static str>,
     /// How long the lane has not moved, although records wait.
     pub unmoved_for: Duration,
-    /// What a lane waits for that has not moved for `stall_after`, as a sentence; `None`: it moves.
+    /// Reason as a sentence, for a lane that has not moved for `stall_after`; `None`: the lane moves.
     pub stall: Option<String>,
 }

@@ -14,7 +14,7 @@ use super::queue::ready_queue::{QueueEntry, ReadyKind};
 use super::route_config::Pool;
 use super::transaction::TransactionDemand;
 use super::transaction::output_store::OutputStore;
-use super::waits::watch::LaneWatch;
+use super::waits::unmoved::LaneWatch;
 use super::{Dispatch, Mode, get, get_mut};
 use crate::fetch::CompletedFetch;
 use crate::ids::{PartitionHandle, TopicPartition};

@@ -107,7 +107,7 @@ pub struct LaneStatus {
     pub paused_until: Option<Nanos>,
     /// Error that keeps the partition from being read; `None`: the partition is readable.
     pub failure: Option<LaneFailure>,
-    /// What the lane waits for; `None`: all records of the partition are processed.
+    /// Reason why the lane waits; `None`: all records of the partition are processed.
     pub wait: Option<LaneWait>,
     /// Records that are not processed, as `lag`, and those behind the last stable offset; `None`: unknown.
     pub backlog: Option<u64>,

@@ -1,7 +1,7 @@
 //! Reasons why no data of a partition comes from a broker.
 //!
 //! [`FetchFacts::reason`] is a total function of the facts. Several reasons may hold at once, and the first one in
-//! [`ORDER`] is told: the reason that stays when the later ones go.
+//! [`ORDER`] counts: the reason that stays when the later ones go.
 
 use grete_wire::error_code::ErrorCode;
 
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn another_order_of_the_rules_names_another_reason() {
         let right = names(&ORDER);
-        let reasons: Vec<_> = right.iter().filter(|name| **name != "start_offset").collect(); // one rule tells two
+        let reasons: Vec<_> = right.iter().filter(|name| **name != "start_offset").collect(); // one rule has two
         for at in 0..ORDER.len() {
             let mut order = ORDER.to_vec();
             order.remove(at);

@@ -112,7 +112,7 @@ def work_problems(node: NodeStatus) -> list[Problem]:
     failed = {(partition["topic"], partition["partition"]) for partition in node["failed"]}
     found += [
         _unmoved_problem(node, lane)
-        for lane in node.get("unmoved", ())  # an older supervisor tells none
+        for lane in node.get("unmoved", ())  # an older supervisor has none
         if (lane["topic"], lane["partition"]) not in failed
         and not (lane["waits_for"] == "handler" and f"{lane['topic']}[{lane['partition']}]" in node["stalled"])
     ]

@@ -111,11 +111,11 @@ class Lane:
     failure: str
     """Why the partition cannot be read, in one word; "": it can."""
     waits_for: str = ""
-    """What the partition waits for, in one word; "": all its records are processed, or its Grete is older."""
+    """Reason why the partition waits, in one word; "": all its records are processed, or its Grete is older."""
     unmoved_for: int = 0
     """Time for which no record was handed out or processed, although records wait."""
     stall: str = ""
-    """What a partition waits for that has not moved for `stall_after`, as a sentence; "": it moves."""
+    """Reason as a sentence, for a partition that has not moved for `stall_after`; "": the partition moves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ pub struct LaneReport {
     pub paused_for: Option<f64>,
     /// Reason why the partition cannot be read; `None`: it can.
     pub failure: Option<FailureReport>,
-    /// What the lane waits for; `None`: all records of the partition are processed.
+    /// Reason why the lane waits; `None`: all records of the partition are processed.
     pub wait: Option<WaitReport>,
     /// Seconds since records were last handed out, marked or committed while records wait, to about a second; 0: none
     /// waits, or the lane moves.
@@ -115,7 +115,7 @@ pub struct LaneReport {
     pub is_unmoved: bool,
 }
 
-/// What a lane waits for.
+/// Reason why a lane waits.
 #[derive(Debug, Clone)]
 pub struct WaitReport {
     wait: LaneWait,

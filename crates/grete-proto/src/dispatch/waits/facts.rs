@@ -1,6 +1,6 @@
 //! Reason why a lane waits, as a total function of facts.
 //!
-//! Several reasons may hold at once. The first one in [`ORDER`] is told: the reason that stays when the later ones go.
+//! Several reasons may hold at once. The first one in [`ORDER`] counts: the reason that stays when the later ones go.
 
 use grete_wire::error_code::ErrorCode;
 

@@ -1,13 +1,13 @@
-//! Reasons why lanes do not move, and the watch that reports lanes which have not moved for `stall_after`.
+//! Reasons why lanes do not move.
 //!
 //! - `facts`: the reason as a total function of the states of lane, jobs, route, client and partition
-//! - `watch`: progress of lanes with records that wait, looked at about once a second
+//! - `unmoved`: state of lanes from which the facts come, and their progress since the last check
 //!
-//! No record costs anything here: a reason is computed when someone asks, and the watch compares a few numbers of each
-//! lane.
+//! No record costs anything here: a reason is computed when a caller wants it, and the watch compares a few numbers of
+//! each lane.
 
 pub(super) mod facts;
-pub(super) mod watch;
+pub(super) mod unmoved;
 
 use grete_wire::counted;
 use grete_wire::error_code::ErrorCode;
@@ -16,7 +16,7 @@ use crate::ids::TopicPartition;
 use crate::partition::fetch_wait::FetchWait;
 use crate::time::Nanos;
 
-/// What a lane waits for.
+/// Reason why a lane waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneWait {
     /// The partition is being given up: its jobs and its last hook end first.
@@ -73,7 +73,7 @@ pub enum LaneWait {
     },
     /// The rate limit of the route is used up.
     RateLimit,
-    /// As many jobs of the route run as `max_concurrency` allows.
+    /// The running jobs of the route are as many as `max_concurrency` allows.
     MaxConcurrency,
     /// The waiting records are less than a full batch.
     MaxWait {
