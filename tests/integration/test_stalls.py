@@ -204,7 +204,8 @@ def test_a_stuck_sibling_that_holds_the_memory(kafka: KafkaCluster, topic: str) 
 def test_a_long_backoff(kafka: KafkaCluster, topic: str) -> None:
     kafka.create_topic(topic)
     write(kafka, topic, 5)
-    watched, failures = Watched(kafka, topic), []
+    watched = Watched(kafka, topic)
+    failures: list[grete.Messages] = []
     good = watched.handler
 
     def fail_once(messages: grete.Messages) -> None:
@@ -275,3 +276,30 @@ def test_a_handler_that_runs_for_long_is_told_by_its_own_event(kafka: KafkaClust
         gate.set()
         watched.moving()
     assert watched.stalls == []
+
+
+def test_a_low_level_consumer_names_what_each_partition_waits_for(kafka: KafkaCluster, topic: str) -> None:
+    kafka.create_topic(topic, partitions=2)
+    write(kafka, topic, 5)
+    with grete.client.Consumer({"bootstrap.servers": kafka.bootstrap_servers}) as reader:
+        reader.assign([(topic, 0, "earliest"), (topic, 1, "earliest")])
+
+        def waits() -> list[str | None]:
+            return [one["waits_for"] for one in reader.statistics()["partitions"]]
+
+        eventually(lambda: waits() == ["poll", None], 30.0, lambda: f"records for poll: {waits()}")
+        (first, _) = reader.statistics()["partitions"]
+        assert (first["topic"], first["partition"], first["position"], first["lag"]) == (topic, 0, 0, 5)
+        assert first["wait"] == "its records wait for the next call of poll"
+        reader.pause([(topic, 0)])
+        eventually(lambda: waits() == ["paused", None], 30.0, lambda: f"a pause: {waits()}")
+        reader.resume([(topic, 0)])
+        read: list[int] = []
+
+        def read_all() -> bool:
+            read.extend(one.offset for one in reader.poll(0.1))
+            return len(read) == 5
+
+        eventually(read_all, 30.0, "all records")
+        reader.poll(0)  # the records of the call before are processed now
+        eventually(lambda: waits() == [None, None], 30.0, lambda: f"nothing: {reader.statistics()}")

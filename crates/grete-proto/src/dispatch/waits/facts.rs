@@ -28,6 +28,8 @@ pub(in crate::dispatch) struct LaneFacts {
     pub has_predecessor: bool,
     /// Jobs in flight.
     pub jobs: JobFacts,
+    /// The records go to a caller of `poll`, not to a handler.
+    pub is_polled: bool,
     /// Fetched or decoded records wait in the lane.
     pub has_records: bool,
     /// The dispatcher hands out no records.
@@ -70,7 +72,10 @@ type Rule = fn(&LaneFacts) -> Option<LaneWait>;
 const ORDER: [Rule; 23] = [
     |it| it.leaving.then_some(LaneWait::Leaving),
     |it| it.has_predecessor.then_some(LaneWait::Predecessor),
-    |it| it.jobs.running.map(|(since, attempt)| LaneWait::Handler { since, attempt }),
+    |it| match it.jobs.running {
+        Some(_) if it.is_polled => Some(LaneWait::Poll),
+        running => running.map(|(since, attempt)| LaneWait::Handler { since, attempt }),
+    },
     |it| it.jobs.undelivered.map(|records| LaneWait::Delivery { records }),
     |it| it.jobs.awaits_loop.then_some(LaneWait::EventLoop),
     |it| it.quiet.then_some(LaneWait::Quiet),
@@ -84,7 +89,7 @@ const ORDER: [Rule; 23] = [
     |it| it.rate_limited.then_some(LaneWait::RateLimit),
     |it| it.job_limited.then_some(LaneWait::MaxConcurrency),
     |it| it.ripe_at.map(|until| LaneWait::MaxWait { until }),
-    |it| it.has_records.then_some(LaneWait::Worker),
+    |it| it.has_records.then_some(if it.is_polled { LaneWait::Poll } else { LaneWait::Worker }),
     // A failure that says no more than that no data came has its cause here.
     |it| it.fetch.filter(|wait| wait.explains_silence()).map(LaneWait::Fetch),
     |it| it.failure.map(|reason| LaneWait::Failed { reason }),
@@ -176,6 +181,10 @@ mod tests {
             assert_eq!(facts.reason().map(LaneWait::name), Some(name), "{facts:?}");
         }
         assert_eq!(idle().reason(), None);
+        let jobs = JobFacts { running: Some((5, 1)), ..JobFacts::default() };
+        for polled in [LaneFacts { jobs, ..idle() }, LaneFacts { has_records: true, ..idle() }] {
+            assert_eq!(LaneFacts { is_polled: true, ..polled }.reason(), Some(LaneWait::Poll));
+        }
     }
 
     /// Plants each mistake: two rules change places, or one is missing.
@@ -197,6 +206,7 @@ mod tests {
     #[test]
     fn each_name_is_in_the_list_once_and_each_text_says_something_else() {
         let mut waits: Vec<LaneWait> = scenarios().iter().filter_map(|(facts, _)| facts.reason()).collect();
+        waits.push(LaneWait::Poll);
         let code = ErrorCode::NONE;
         waits.extend(
             [

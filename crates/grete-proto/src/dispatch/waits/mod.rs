@@ -82,6 +82,8 @@ pub enum LaneWait {
     },
     /// A job is ready, and no worker has taken it.
     Worker,
+    /// Records of a low-level consumer wait for the next call of `poll`.
+    Poll,
     /// No data comes from a broker.
     Fetch(FetchWait),
     /// An error keeps the partition from being read.
@@ -95,7 +97,7 @@ pub enum LaneWait {
 
 impl LaneWait {
     /// Names of all reasons.
-    pub const NAMES: [&'static str; 29] = [
+    pub const NAMES: [&'static str; 30] = [
         "leaving",
         "predecessor",
         "handler",
@@ -113,6 +115,7 @@ impl LaneWait {
         "max_concurrency",
         "max_wait",
         "worker",
+        "poll",
         "no_topic",
         "no_leader",
         "coordinator",
@@ -148,6 +151,7 @@ impl LaneWait {
             Self::MaxConcurrency => "max_concurrency",
             Self::MaxWait { .. } => "max_wait",
             Self::Worker => "worker",
+            Self::Poll => "poll",
             Self::Fetch(wait) => wait.name(),
             Self::Failed { .. } => "failed",
             Self::Data => "data",
@@ -209,6 +213,7 @@ impl LaneWait {
             Self::MaxConcurrency => "its handler runs as many jobs as max_concurrency allows".into(),
             Self::MaxWait { until } => format!("its batch waits for more records, for {:.1} s at most", left(until)),
             Self::Worker => "no worker has taken its job".into(),
+            Self::Poll => "its records wait for the next call of poll".into(),
             Self::Fetch(wait) => fetch_text(wait, holder),
             Self::Failed { reason } => format!("it cannot be read ({reason})"),
             Self::Data => "its leader has not sent the next records".into(),

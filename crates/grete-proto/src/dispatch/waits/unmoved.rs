@@ -134,6 +134,7 @@ impl Lane {
         });
         let is_paused = self.schedule.is_paused();
         LaneFacts {
+            is_polled: !self.spec.policy.hooks,
             leaving: !matches!(self.phase, Phase::Active | Phase::Finished),
             has_predecessor: self.schedule.has_predecessor(),
             has_records: has_rows || !self.fetch.is_empty(),
