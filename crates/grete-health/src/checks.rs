@@ -190,7 +190,8 @@ fn find_problems<'a>(snapshot: &'a HealthSnapshot, limits: &Limits) -> Vec<Probl
         }
     });
     found.extend(slow.take(MAX_NAMED));
-    found.extend(unmoved_problems(report).take(MAX_NAMED));
+    let is_loop_blocked = snapshot.loop_wait.is_some_and(|wait| wait >= LOOP_WAIT_WARNING);
+    found.extend(unmoved_problems(report, is_loop_blocked).take(MAX_NAMED));
     let missing = report.missing.iter().take(MAX_NAMED);
     found.extend(missing.map(|topic| Problem { topic: Some(topic), ..Problem::new("topic", topic.text.clone()) }));
     if report.stopping {
@@ -297,17 +298,19 @@ fn stalled_problem<'a>(lane: &str, job: Option<&'a RunningJob>) -> Problem<'a> {
 }
 
 /// Returns the problems of lanes that do not move, without those that another problem names: a job that runs for too
-/// long, and a partition that cannot be read.
-fn unmoved_problems(report: &Report) -> impl Iterator<Item = Problem<'_>> {
+/// long, a partition that cannot be read, and a blocked event loop.
+fn unmoved_problems(report: &Report, is_loop_blocked: bool) -> impl Iterator<Item = Problem<'_>> {
     let is_failed = |lane: &UnmovedLane| {
         report.failed.iter().any(|failed| (&failed.topic, failed.partition) == (&lane.topic, lane.partition))
     };
     let runs = |lane: &UnmovedLane| report.stalled.contains(&format!("{}[{}]", lane.topic, lane.partition));
-    let mut unmoved: Vec<&UnmovedLane> = report
-        .unmoved
-        .iter()
-        .filter(|lane| !(is_failed(lane) || (lane.waits_for == "handler" && runs(lane))))
-        .collect();
+    let is_named = |lane: &UnmovedLane| match lane.waits_for {
+        "handler" => runs(lane),
+        "event_loop" => is_loop_blocked,
+        _ => false,
+    };
+    let mut unmoved: Vec<&UnmovedLane> =
+        report.unmoved.iter().filter(|lane| !(is_failed(lane) || is_named(lane))).collect();
     unmoved.sort_by_key(|lane| Reverse(lane.unmoved_for));
     unmoved.into_iter().map(|lane| {
         let UnmovedLane { topic, partition, text, unmoved_for, .. } = lane;

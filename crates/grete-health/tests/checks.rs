@@ -301,8 +301,15 @@ fn a_partition_that_does_not_move_is_named_with_what_it_waits_for_and_fails_no_p
         unmoved(0, "handler", 41), // the job is named already
         unmoved(1, "open_transaction", 31),
         unmoved(2, "handler", 90), // short runs that fail again and again
+        unmoved(3, "event_loop", 20),
     ];
-    let check = check_readiness(&look, &limits());
+    look.report.event_loop = Some(EventLoop::default());
+    let text_of =
+        |look: &HealthSnapshot| check_readiness(look, &limits()).problems.last().map(|last| last.text.clone());
+    assert!(text_of(&look).is_some_and(|text| text.starts_with("orders[3] has not moved")), "the loop is not blocked");
+    look.loop_wait = Some(seconds(20)); // one problem names the loop for all
+    let mut check = check_readiness(&look, &limits());
+    assert_eq!(check.problems.remove(0).reason, "loop");
     assert!(check.ok && check_liveness(&look, &limits()).ok);
     let texts: Vec<&str> = check.problems.iter().map(|problem| problem.text.as_str()).collect();
     assert_eq!(

@@ -388,7 +388,7 @@ CLIENT = {
         "A partition has not moved for `stall_after`: no record was handed out or processed, although records wait. "
         "`waits_for` is the reason in one word; [Stalls](stalls.md) has all of them. INFO: the program itself asked "
         "for the wait. Not where another event names the reason: `consumer.stalled`, `consumer.undelivered`, "
-        "`consumer.unmarked` or `partition.failed`.",
+        "`consumer.unmarked`, `loop.blocked` or `partition.failed`.",
         f"handler: str, {_PARTITION_FIELDS}, waits_for: str, seconds: float, lag?: int",
     ),
     "partition.moving": EventSpec(

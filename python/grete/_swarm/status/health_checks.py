@@ -115,6 +115,7 @@ def work_problems(node: NodeStatus) -> list[Problem]:
         for lane in node.get("unmoved", ())  # an older supervisor has none
         if (lane["topic"], lane["partition"]) not in failed
         and not (lane["waits_for"] == "handler" and f"{lane['topic']}[{lane['partition']}]" in node["stalled"])
+        and not (lane["waits_for"] == "event_loop" and (node["loop_wait"] or 0.0) >= _native.LOOP_WAIT_WARNING)
     ]
     found += [_failed_partition_problem(node, partition) for partition in node["failed"]]
     found += [problem for group in node["groups"] if group["ready"] and (problem := _refusal_problem(node, group))]

@@ -35,8 +35,8 @@ pub struct StallReport {
     pub wait: Option<LaneWait>,
     /// Partition that holds most of the memory, with its bytes, where the lane waits for memory.
     pub holder: Option<(TopicPartition, usize)>,
-    /// Another report names the reason: a job that runs for too long, records that are not marked, or a partition that
-    /// cannot be read.
+    /// Another report names the reason: a job that runs for too long, records that are not marked, a blocked event loop,
+    /// or a partition that cannot be read.
     pub is_reported_elsewhere: bool,
 }
 
@@ -110,7 +110,7 @@ fn stall_report(now: Nanos, status: LaneStatus) -> Option<StallReport> {
     let wait = status.wait?;
     let is_reported_elsewhere = match wait {
         LaneWait::Handler { .. } | LaneWait::Delivery { .. } => status.stalled,
-        LaneWait::Unmarked { .. } | LaneWait::Failed { .. } => true,
+        LaneWait::Unmarked { .. } | LaneWait::Failed { .. } | LaneWait::EventLoop => true,
         LaneWait::Fetch(_) => status.failure.is_some(),
         _ => false,
     };
