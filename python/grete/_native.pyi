@@ -730,6 +730,10 @@ class _Lane(TypedDict):
     reason: str | None
     error: str | None
     failed_since: float | None
+    waits_for: str | None
+    wait: str | None
+    last_progress_seconds: float
+    unmoved: bool
 
 class _Counts(TypedDict):
     jobs: int

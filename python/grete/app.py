@@ -63,7 +63,7 @@ class App:
         latency (str | float, seconds, default "0s"): how long records may wait at the broker to be fetched together;
             the smallest of a group's routes counts
         stall_after (str | float, seconds, default "30s"): how long a call may take before the log names it with its
-            stack; or "none"
+            stack, and how long a partition may stand still while records wait; or "none"
         handler_timeout (str | float, seconds, default "none"): how long a call may take before it counts as hung; or
             "none"
         shutdown_timeout (str | float, seconds, default "30s"): how long a stop may take before it is forced
@@ -260,7 +260,7 @@ class App:
             latency (str | float, seconds, default that of the App): how long records may wait at the broker to be
                 fetched together; the smallest of a group's routes counts
             stall_after (str | float, seconds, default that of the App): how long a call may take before the log names
-                it with its stack; or "none"
+                it with its stack, and how long a partition may stand still while records wait; or "none"
             handler_timeout (str | float, seconds, default that of the App): how long a call may take before it counts
                 as hung; or "none"
             concurrency (Literal['partition', 'key', 'unordered'], default "partition"): what keeps its order: a
@@ -513,8 +513,11 @@ class App:
         high_watermark (of the partition); in_flight and unmarked (records); queued_bytes; attempt; running_for and
         paused_for (seconds, None if the lane is not running or paused); stalled; lag (records that are not processed);
         lag_seconds (age of the oldest of them); last_progress (when the last one was processed, seconds since 1970).
-        Unknown values are None. A partition that cannot be read is in state "failed". It has a reason (one word), an
-        error (what is wrong, and the cure) and failed_since (seconds since 1970), which are None otherwise.
+        Unknown values are None. waits_for is what the lane waits for, in one word, wait the same as a sentence (None:
+        all records are processed). last_progress_seconds is the time for which no record was handed out or processed
+        while records wait (0 if none waits), and unmoved is whether that is longer than `stall_after`: see
+        docs/stalls.md. A partition that cannot be read is in state "failed". It has a reason (one word), an error (what
+        is wrong, and the cure) and failed_since (seconds since 1970), which are None otherwise.
         - "stalled": a text for each lane whose handler runs longer than `stall_after`: which handler, where, how long.
         - "missing_topics": a text for each topic of a route (read, `publish`, `dead_letter`) that does not exist.
         - "login_failures": for each client whose last login failed, a text with the broker, the reason and the cure.

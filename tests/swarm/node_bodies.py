@@ -24,8 +24,8 @@ REPORT: dict[str, object] = {
     "v": 1, "seq": 0, "uptime": 1.0, "ready": True, "quiet": False, "stopping": False, "gil_wait": 0.0,
     "loop_wait": None, "rss": None, "pss": None, "groups": [],
     "lanes": {"idle": 0, "ready": 0, "running": 0, "paused": 0, "failed": 0, "leaving": 0},
-    "lag": None, "oldest": None, "overdue": [], "stalled": [], "missing": [], "failed": [], "jobs": 0, "records": 0,
-    "failures": 0, "dead_letters": 0, "workers": 1, "dropped": 0,
+    "lag": None, "oldest": None, "overdue": [], "stalled": [], "unmoved": [], "missing": [], "failed": [], "jobs": 0,
+    "records": 0, "failures": 0, "dead_letters": 0, "workers": 1, "dropped": 0,
 }  # fmt: skip
 
 

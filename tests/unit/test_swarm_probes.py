@@ -12,7 +12,7 @@ import pytest
 from grete._swarm.net import probe_server
 from grete._swarm.net.probe_server import ProbeServer
 from grete._swarm.node.metrics_segments import MetricsSegments
-from grete._swarm.node.report import FailedPartition, GroupMembership
+from grete._swarm.node.report import FailedPartition, GroupMembership, UnmovedLane
 from grete._swarm.policy.node_state import NodeState, Phase
 from grete._swarm.status import health_checks
 from grete._swarm.status.snapshot import Status
@@ -121,6 +121,30 @@ def test_a_held_gil_a_stalled_lane_and_a_waiting_group_are_named() -> None:
     waiting.phase, waiting.since = Phase.NOT_READY, 91.0
     (problem,) = health_checks.collect_problems(status(waiting))
     assert problem["text"] == 'node 0 has not been ready for 9.0 s: group "shop" is joining'
+
+
+def test_a_partition_that_does_not_move_is_named_with_what_it_waits_for_once() -> None:
+    def unmoved(partition: int, waits_for: str) -> UnmovedLane:
+        return UnmovedLane("Orders.consume", "orders", partition, waits_for, "a transaction is open", 31.5, 7)
+
+    failed = FailedPartition("Orders.consume", "orders", 2, "no_offset", "it has none", 2.5)
+    lanes = (unmoved(1, "open_transaction"), unmoved(2, "failed"), unmoved(3, "handler"), unmoved(4, "handler"))
+    swarm = status(ready_node(0, stalled=("orders[3]",), unmoved=lanes, failed=(failed,)))
+    call, first, second, unreadable = health_checks.collect_problems(swarm)
+    assert first == {
+        "node": 0,
+        "state": "ready",
+        "reason": "stalled",
+        "handler": "Orders.consume",
+        "topic": "orders",
+        "partition": 1,
+        "waits_for": "open_transaction",
+        "seconds": 31.5,
+        "lag": 7,
+        "text": "node 0: orders[1] has not moved for 31.5 s: a transaction is open",
+    }
+    assert call["text"].startswith("node 0: Orders.consume has run"), "a call that runs for too long is told already"
+    assert (second["partition"], unreadable["reason"]) == (4, "partition")
 
 
 @pytest.mark.parametrize(("name", "reason"), [("login_failure", "login"), ("authorization_failure", "authorization")])

@@ -21,8 +21,19 @@ from grete._swarm.node.report import (
     Report,
     ReportError,
     ReportReader,
+    UnmovedLane,
 )
 from grete.errors import GreteError
+
+UNMOVED = {
+    "handler": "Orders.consume",
+    "topic": "orders",
+    "partition": 5,
+    "waits_for": "memory",
+    "wait": "all partitions hold too much",
+    "seconds": 31.5,
+    "lag": None,
+}
 
 
 def content(**changes: Any) -> dict[str, Any]:
@@ -58,6 +69,7 @@ def content(**changes: Any) -> dict[str, Any]:
             {"handler": "Orders.consume", "topic": "orders", "partition": 3, "seconds": 12.5, "limit": 10.0},
         ],
         "stalled": ["orders[3]"],
+        "unmoved": [UNMOVED],
         "missing": [{"topic": "orders.dlq", "text": "does not exist"}],
         "failed": [
             {
@@ -104,6 +116,7 @@ def test_a_report_says_all_of_it() -> None:
         oldest=OldestJob("Orders.consume", "orders", 3, 12.5, True),
         overdue=(OverdueJob("Orders.consume", "orders", 3, 12.5, 10.0),),
         stalled=("orders[3]",),
+        unmoved=(UnmovedLane("Orders.consume", "orders", 5, "memory", "all partitions hold too much", 31.5, None),),
         missing=(MissingTopic("orders.dlq", "does not exist"),),
         failed=(FailedPartition("Orders.consume", "orders", 4, "no_offset", "it has none", 2.5),),
         jobs=1000,

@@ -50,15 +50,15 @@ pub use consumer::{
 };
 pub use dispatcher::{
     AsyncJobs, BlockingJob, Dispatcher, DispatcherSnapshot, EventLoopStatus, FailureReport, History, Job, JobCounts,
-    JobToken, LaneReport, NextJob, Outcome, RunningJob, Settling, WaitMode, WorkerContext,
+    JobToken, LaneReport, NextJob, Outcome, RunningJob, Settling, WaitMode, WaitReport, WorkerContext,
 };
 pub use error::{ClientError, Subject};
 pub use grete_net::process::{is_subreaper, set_parent_death_signal};
 pub use grete_net::tls::Validity;
 pub use grete_proto::dispatch::{
     Concurrency, Decision, DecodedBatch, DedupPolicy, DurationHistogram, Failure, FailureHistory, FailureKind, Fenced,
-    IdSource, JobKind, OffsetPolicy, PendingTimers, Pool, PooledColumns, RatePolicy, RetryPolicy, RouteConfig,
-    RouteStats, StageError, StalledJob,
+    IdSource, JobKind, LaneWait, OffsetPolicy, PendingTimers, Pool, PooledColumns, RatePolicy, RetryPolicy,
+    RouteConfig, RouteStats, StageError, StalledJob,
 };
 pub use grete_proto::group::MemberIds;
 pub use grete_proto::ids::TopicPartition;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::json::Json;
-use crate::report::{FailedPartition, GroupStatus, MissingTopic, Report, RunningJob};
+use crate::report::{FailedPartition, GroupStatus, MissingTopic, Report, RunningJob, UnmovedLane};
 
 /// Maximum number of problems of one kind, and of jobs in one problem.
 const MAX_NAMED: usize = 20;
@@ -87,6 +87,8 @@ pub struct Problem<'a> {
     pub topic: Option<&'a MissingTopic>,
     /// The group of the membership problem.
     pub group: Option<&'a GroupStatus>,
+    /// The partition that does not move.
+    pub unmoved: Option<&'a UnmovedLane>,
     /// The partition that cannot be read.
     pub failed: Option<&'a FailedPartition>,
     /// Fails the liveness check: a new process would help.
@@ -104,6 +106,7 @@ impl<'a> Problem<'a> {
             jobs: Vec::new(),
             topic: None,
             group: None,
+            unmoved: None,
             failed: None,
             fatal: false,
         }
@@ -187,6 +190,8 @@ fn find_problems<'a>(snapshot: &'a HealthSnapshot, limits: &Limits) -> Vec<Probl
         }
     });
     found.extend(slow.take(MAX_NAMED));
+    let is_loop_blocked = snapshot.loop_wait.is_some_and(|wait| wait >= LOOP_WAIT_WARNING);
+    found.extend(unmoved_problems(report, is_loop_blocked).take(MAX_NAMED));
     let missing = report.missing.iter().take(MAX_NAMED);
     found.extend(missing.map(|topic| Problem { topic: Some(topic), ..Problem::new("topic", topic.text.clone()) }));
     if report.stopping {
@@ -292,6 +297,28 @@ fn stalled_problem<'a>(lane: &str, job: Option<&'a RunningJob>) -> Problem<'a> {
     Problem { seconds: job.map(|job| job.elapsed), job, ..Problem::new("stalled", text) }
 }
 
+/// Returns the problems of lanes that do not move, without those that another problem names: a job that runs for too
+/// long, a partition that cannot be read, and a blocked event loop.
+fn unmoved_problems(report: &Report, is_loop_blocked: bool) -> impl Iterator<Item = Problem<'_>> {
+    let is_failed = |lane: &UnmovedLane| {
+        report.failed.iter().any(|failed| (&failed.topic, failed.partition) == (&lane.topic, lane.partition))
+    };
+    let runs = |lane: &UnmovedLane| report.stalled.contains(&format!("{}[{}]", lane.topic, lane.partition));
+    let is_named = |lane: &UnmovedLane| match lane.waits_for {
+        "handler" => runs(lane),
+        "event_loop" => is_loop_blocked,
+        _ => false,
+    };
+    let mut unmoved: Vec<&UnmovedLane> =
+        report.unmoved.iter().filter(|lane| !(is_failed(lane) || is_named(lane))).collect();
+    unmoved.sort_by_key(|lane| Reverse(lane.unmoved_for));
+    unmoved.into_iter().map(|lane| {
+        let UnmovedLane { topic, partition, text, unmoved_for, .. } = lane;
+        let text = format!("{topic}[{partition}] has not moved for {:.1} s: {text}", unmoved_for.as_secs_f64());
+        Problem { seconds: Some(*unmoved_for), unmoved: Some(lane), ..Problem::new("stalled", text) }
+    })
+}
+
 fn describe_run(job: &RunningJob) -> String {
     format!("{} has run for {:.1} s on {}[{}]", job.handler, job.elapsed.as_secs_f64(), job.topic, job.partition)
 }
@@ -340,6 +367,13 @@ impl Problem<'_> {
         if let Some(group) = self.group {
             json.name("group").string(&group.group);
             json.name("state").string(group.state);
+        }
+        if let Some(lane) = self.unmoved {
+            json.name("handler").string(&lane.handler);
+            json.name("topic").string(&lane.topic);
+            json.name("partition").number(lane.partition);
+            json.name("waits_for").string(lane.waits_for);
+            json.name("lag").nullable(lane.lag, Json::number);
         }
         if let Some(failed) = self.failed {
             json.name("handler").string(&failed.handler);

@@ -58,6 +58,8 @@ pub use metrics::aggregate::{InvalidExposition, MAX_AGGREGATED_BYTES, MetricsAgg
 pub use process_report::JobStack;
 pub use process_report::reporter::{ProcessReporter, ReportSink};
 pub use report::pipe::{Pipe, SendOutcome};
-pub use report::{EventLoop, FailedPartition, GroupStatus, LaneCounts, LaneState, MissingTopic, Report, RunningJob};
+pub use report::{
+    EventLoop, FailedPartition, GroupStatus, LaneCounts, LaneState, MissingTopic, Report, RunningJob, UnmovedLane,
+};
 pub use reporter::{MetricsPublisher, Reporter, exit_orphaned};
 pub use shm::text_segment::{MAX_TEXT, PublishInfo, ReadError, SharedText};

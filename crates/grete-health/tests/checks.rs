@@ -6,6 +6,7 @@ use grete_health::checks::{CheckResult, HealthSnapshot, check_liveness, check_re
 use grete_health::json::Json;
 use grete_health::{
     EventLoop, FailedPartition, FailedPartitionProbe, GroupStatus, Limits, MissingTopic, Report, RunningJob,
+    UnmovedLane,
 };
 
 fn seconds(seconds: u64) -> Duration {
@@ -279,6 +280,52 @@ fn a_stalled_call_is_reported_once() {
             "Orders.consume has run for 40.0 s on orders[0], longer than its stall_after",
             "a call on clicks[7] has run longer than its stall_after",
         ]
+    );
+}
+
+#[test]
+fn a_partition_that_does_not_move_is_named_with_what_it_waits_for_and_fails_no_probe() {
+    let unmoved = |partition: u64, waits_for: &'static str, unmoved_for: u64| UnmovedLane {
+        handler: "Orders.consume".into(),
+        topic: "orders".into(),
+        partition,
+        waits_for,
+        text: "a transaction is open".into(),
+        unmoved_for: seconds(unmoved_for),
+        lag: Some(7),
+    };
+    let mut look = well();
+    look.report.running = vec![job(0, 40, None)];
+    look.report.stalled = vec!["orders[0]".into()];
+    look.report.unmoved = vec![
+        unmoved(0, "handler", 41), // the job is named already
+        unmoved(1, "open_transaction", 31),
+        unmoved(2, "handler", 90), // short runs that fail again and again
+        unmoved(3, "event_loop", 20),
+    ];
+    look.report.event_loop = Some(EventLoop::default());
+    let text_of =
+        |look: &HealthSnapshot| check_readiness(look, &limits()).problems.last().map(|last| last.text.clone());
+    assert!(text_of(&look).is_some_and(|text| text.starts_with("orders[3] has not moved")), "the loop is not blocked");
+    look.loop_wait = Some(seconds(20)); // one problem names the loop for all
+    let mut check = check_readiness(&look, &limits());
+    assert_eq!(check.problems.remove(0).reason, "loop");
+    assert!(check.ok && check_liveness(&look, &limits()).ok);
+    let texts: Vec<&str> = check.problems.iter().map(|problem| problem.text.as_str()).collect();
+    assert_eq!(
+        texts,
+        [
+            "Orders.consume has run for 40.0 s on orders[0], longer than its stall_after",
+            "orders[2] has not moved for 90.0 s: a transaction is open",
+            "orders[1] has not moved for 31.0 s: a transaction is open",
+        ]
+    );
+    let mut json = grete_health::json::Json::default();
+    check.write(&mut json, "shop");
+    let text = String::from_utf8(json.into_bytes()).expect("UTF-8");
+    assert!(
+        text.contains(r#""topic":"orders","partition":1,"waits_for":"open_transaction","lag":7,"text":"orders[1] has"#),
+        "{text}"
     );
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use grete_health::json::{MAX_STRING_BYTES, MAX_TEXT_BYTES};
 use grete_health::report::frame::{self, MAX_FRAME_BYTES, MAX_NAMED, ReporterInfo};
-use grete_health::{EventLoop, FailedPartition, GroupStatus, LaneCounts, MissingTopic, Report, RunningJob};
+use grete_health::{
+    EventLoop, FailedPartition, GroupStatus, LaneCounts, MissingTopic, Report, RunningJob, UnmovedLane,
+};
 use parse::Value;
 use proptest::prelude::*;
 
@@ -62,6 +64,15 @@ fn a_report_in_full() {
             job("Orders.consume", "orders", 12.5, Some(10.0)),
         ],
         stalled: vec!["orders[3]".into()],
+        unmoved: vec![UnmovedLane {
+            handler: "Orders.consume".into(),
+            topic: "orders".into(),
+            partition: 5,
+            waits_for: "open_transaction",
+            text: "a transaction is open".into(),
+            unmoved_for: Duration::from_secs(31),
+            lag: None,
+        }],
         missing: vec![MissingTopic { topic: "dlq".into(), text: "none".into() }],
         failed: vec![FailedPartition {
             handler: "Orders.consume".into(),
@@ -87,7 +98,9 @@ fn a_report_in_full() {
         r#""oldest":{"handler":"Orders.consume","topic":"orders","partition":3,"seconds":12.500000,"overdue":true},"#,
         r#""overdue":[{"handler":"Orders.consume","topic":"orders","partition":3,"seconds":12.500000,"limit":10.000000}],"#,
         r#""groups":[{"group":"shop","state":"stable","since":3.200000,"ready":true,"generation":4,"partitions":3,"instance":"shop","connections":null,"login_failure":null,"authorization_failure":"Read is needed"}],"#,
-        r#""stalled":["orders[3]"],"missing":[{"topic":"dlq","text":"none"}],"#,
+        r#""stalled":["orders[3]"],"#,
+        r#""unmoved":[{"handler":"Orders.consume","topic":"orders","partition":5,"waits_for":"open_transaction","wait":"a transaction is open","seconds":31.000000,"lag":null}],"#,
+        r#""missing":[{"topic":"dlq","text":"none"}],"#,
         r#""failed":[{"handler":"Orders.consume","topic":"orders","partition":4,"failure":"no_offset","error":"it has none","seconds":2.000000}]}"#,
     );
     assert_eq!(text, expected);

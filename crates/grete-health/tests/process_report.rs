@@ -35,6 +35,9 @@ fn lane(partition: u64, lag: u64) -> LaneState {
         last_progress: Some(Duration::from_millis(1_800_000_000_000)),
         stalled: false,
         failure: None,
+        waits_for: None,
+        unmoved_for: Duration::ZERO,
+        stall: None,
     }
 }
 
@@ -102,11 +105,12 @@ fn lanes_that_do_not_move_come_first() {
     let mut lanes: Vec<LaneState> = (0..200).map(|number| lane(number, number)).collect();
     lanes[7].failure = Some("no_offset");
     lanes[8].stalled = true;
+    lanes[11].stall = Some("a transaction is open".into());
     lanes[9].attempt = 2;
     lanes[10].running_for = Some(HOUR);
     let (_, report) = encoded(lanes, &[], &Report::default(), 4096);
     let first: Vec<String> = partitions(&report).into_iter().take(6).collect();
-    assert_eq!(first, ["8", "7", "9", "10", "199", "198"]);
+    assert_eq!(first, ["11", "8", "7", "9", "10", "199"]);
 }
 
 #[test]

@@ -135,6 +135,7 @@ fn full() -> Metrics {
             failed: Some(1),
         }],
         lane_states: Some(LaneCounts { idle: 1, ready: 2, running: 3, paused: 4, failed: 6, leaving: 5 }),
+        stalled_lanes: vec![("retry", 2), ("memory", 0)],
         groups: vec![GroupMetrics {
             group: "".into(),
             partitions: Some(1),
@@ -198,6 +199,8 @@ fn numbers_are_exported_exactly() {
     assert_eq!(scrape.value("grete_live", &[]), Some(1.0));
     assert_eq!(scrape.value("grete_ready", &[]), Some(0.0));
     assert_eq!(scrape.value("grete_lanes", &[("state", "paused")]), Some(4.0));
+    assert_eq!(scrape.value("grete_stalled_lanes", &[("reason", "retry")]), Some(2.0));
+    assert_eq!(scrape.value("grete_stalled_lanes", &[("reason", "memory")]), Some(0.0));
     assert_eq!(scrape.value("grete_process_cpu_seconds_total", &[]), Some(1e-9));
     let text = prometheus::write(full(), Vec::new());
     let text = str::from_utf8(&text).expect("UTF-8");
@@ -327,6 +330,7 @@ proptest! {
             }).collect(),
             process: ProcessMetrics { gil_wait: process.0, cpu_seconds: process.1, open_fds: process.2, ..ProcessMetrics::default() },
             lane_states: None,
+            stalled_lanes: Vec::new(),
         };
         scrape(metrics);
     }

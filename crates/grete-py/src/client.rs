@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use grete_client::{
     ClientError, Consumer, ConsumerConfig, MemberIds, ProducerConfig, SettingPairs, Settling, TopicPartition,
-    Transactional,
+    Transactional, WaitReport,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -263,6 +263,19 @@ impl Client {
         fields.set_item("reconnects", statistics.reconnects)?;
         fields.set_item("queued_bytes", statistics.queued_bytes)?;
         fields.set_item("pinned_bytes", statistics.pinned_bytes)?;
+        let partitions = self.inner.get()?.partition_reports().into_iter().map(|lane| {
+            let fields = PyDict::new(py);
+            fields.set_item("topic", &*lane.topic)?;
+            fields.set_item("partition", lane.partition)?;
+            fields.set_item("position", lane.position)?;
+            fields.set_item("high_watermark", lane.high_watermark)?;
+            fields.set_item("lag", lane.lag)?;
+            fields.set_item("waits_for", lane.wait.as_ref().map(WaitReport::name))?;
+            fields.set_item("wait", lane.wait.as_ref().map(WaitReport::text))?;
+            fields.set_item("last_progress_seconds", lane.unmoved_for)?;
+            Ok(fields)
+        });
+        fields.set_item("partitions", partitions.collect::<PyResult<Vec<_>>>()?)?;
         fields.set_item("login_failure", self.inner.get()?.login_failure().as_deref())?;
         fields.set_item("authorization_failure", self.inner.get()?.authorization_failure().as_deref())?;
         Ok(fields)

@@ -42,7 +42,8 @@ SETTINGS: dict[str, Setting] = {
     "stall_after": Setting(
         parsers.timeout,
         "30s",
-        'how long a call may take before the log names it with its stack; or "none"',
+        "how long a call may take before the log names it with its stack, and how long a partition may stand still "
+        'while records wait; or "none"',
         unit="seconds",
     ),
     "handler_timeout": Setting(

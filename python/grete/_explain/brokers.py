@@ -143,6 +143,14 @@ BROKERS: Mapping[str, Entry] = {
         "topic orders has 4 partitions, numbered from 0, and 7 is not among them: correct the list, or add "
         "partitions to the topic",
     ),
+    "partition.stalled": Entry(
+        "No record of the partition was handed out or processed for `stall_after` (30 s), although records wait. The "
+        "line names the reason.",
+        "[Stalls](../stalls.md) has each reason, and what ends it. `partition.moving` follows when the partition moves "
+        "again.",
+        "orders[3] has not moved for 30.4 s: attempt 7 at offset 17 begins in 12.3 s; 120 records of charge wait, "
+        "other partitions go on",
+    ),
     "partition.failed": Entry(
         "A partition cannot be read. `reason` is one word; the other partitions go on.",
         "Do what the line says. docs/failed-partitions.md lists all reasons and what heals them.",

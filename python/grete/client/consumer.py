@@ -339,6 +339,11 @@ class Consumer:
         """Returns counters: bytes_received, fetches, queued_bytes, pinned_bytes, reconnects. And login_failure: why the
         last login failed, with the cure, or None. And authorization_failure: None here, because a consumer that may not
         use its group raises AuthorizationError.
+
+        And partitions: a list with a dict for each assigned partition: topic, partition, position, high_watermark, lag,
+        waits_for (the reason for which the partition does not move, in one word: see docs/stalls.md; None: all records
+        were returned), wait (the same as a sentence), last_progress_seconds (the time for which poll has returned no
+        record of the partition although records wait; 0: none waits).
         """
         return self._require_open().statistics()
 

@@ -383,6 +383,19 @@ CLIENT = {
         "`seconds` is its duration so far.",
         f"{_PARTITION_FIELDS}, reason: str, error: str, seconds: float",
     ),
+    "partition.stalled": EventSpec(
+        (INFO, WARNING),
+        "A partition has not moved for `stall_after`: no record was handed out or processed, although records wait. "
+        "`waits_for` is the reason in one word; [Stalls](stalls.md) has all of them. INFO: the program itself asked "
+        "for the wait. Not where another event names the reason: `consumer.stalled`, `consumer.undelivered`, "
+        "`consumer.unmarked`, `loop.blocked` or `partition.failed`.",
+        f"handler: str, {_PARTITION_FIELDS}, waits_for: str, seconds: float, lag?: int",
+    ),
+    "partition.moving": EventSpec(
+        (INFO,),
+        "A stalled partition moves again. It had not moved for `seconds`.",
+        f"handler: str, {_PARTITION_FIELDS}, seconds: float",
+    ),
     "partition.recovered": EventSpec(
         (INFO,),
         "A failed partition of an App can be read again after `seconds`.",

@@ -39,6 +39,9 @@ def lane(partition: int = 0, **more: object) -> dict[str, Any]:
         "progress": 1_000_000,
         "stalled": 0,
         "failure": None,
+        "waits_for": None,
+        "unmoved": 0,
+        "stall": None,
     } | more
 
 

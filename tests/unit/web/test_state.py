@@ -100,6 +100,20 @@ def test_counts_are_those_since_the_last_report() -> None:
         ({"lag": 5, "running": 9000}, {"gil_wait": 8000}, "bad", "the GIL of its process has been held for 8.0 s"),
         ({"lag": 5}, {"state": "quiet"}, "wait", "its process is quiet"),
         ({"lag": 5, "state": "paused"}, {}, "wait", "paused"),
+        ({"lag": 5, "waits_for": "no_leader"}, {}, "wait", "has no leader"),
+        ({"lag": 5, "waits_for": "data"}, {}, "busy", "reads"),
+        (
+            {"lag": 0, "waits_for": "open_transaction", "unmoved": 31_400, "stall": "a transaction is open"},
+            {},
+            "bad",
+            "has not moved for 31 s: a transaction is open",
+        ),
+        (
+            {"lag": 5, "waits_for": "paused", "unmoved": 31_400, "stall": "the program has paused it"},
+            {},
+            "wait",
+            "has not moved for 31 s: the program has paused it",
+        ),
     ],
 )
 def test_each_lane_that_does_not_move_has_a_reason(
@@ -110,6 +124,13 @@ def test_each_lane_that_does_not_move_has_a_reason(
     ((process, found),) = fleet.lanes()
     assert stall_reason(process, found, NOW) == (kind, text)
     assert stall_reason(process, found, NOW + 9000)[0] == "bad", "its process is dead"
+
+
+def test_a_report_of_an_older_grete_tells_no_waits() -> None:
+    content = json.loads(report())
+    content["lanes"] = [row[:-3] for row in content["lanes"]]
+    (found,) = parse_report(json.dumps(content).encode()).lanes
+    assert (found.waits_for, found.unmoved_for, found.stall, found.failure) == ("", 0, "", "")
 
 
 def test_counts_are_spread_over_the_time_in_which_they_arose() -> None:

@@ -20,6 +20,7 @@ use super::transactions::{Ended, GroupTransactions, Work};
 use crate::dispatcher::Dispatcher;
 use crate::dispatcher::lane_events;
 use crate::dispatcher::lane_events::LaneEventLog;
+use crate::dispatcher::stall_events;
 use crate::error::ClientError;
 use crate::log_messages;
 use crate::published::Published;
@@ -70,6 +71,12 @@ pub(crate) struct Driver {
     deadline: Option<Nanos>,
     /// Shortest time after which a job of any route is reported as too long.
     min_stall_limit: Option<Nanos>,
+    /// Shortest `stall_after` of any route.
+    min_stall_after: Option<Nanos>,
+    /// Time before which the lanes are not checked again.
+    next_watch: Nanos,
+    /// A lane does not move, or something may have changed since the last check of the lanes.
+    is_watch_due: bool,
     /// Status that was published last.
     last_published: Option<MembershipStatus>,
     reconnects: u64,
@@ -110,6 +117,9 @@ impl Driver {
                 .flat_map(|route| [route.policy.stall_after, route.policy.handler_timeout])
                 .flatten()
                 .min(),
+            min_stall_after: routes.iter().filter_map(|route| route.policy.stall_after).min(),
+            next_watch: 0,
+            is_watch_due: false,
             last_published: None,
             reconnects: 0,
             finished: false,
@@ -258,6 +268,7 @@ impl Driver {
                         }
                     }
                     ConsumerAction::PartitionFailed { slot, error, since, again } => {
+                        self.is_watch_due = true;
                         let failing_for = again.then(|| now.saturating_sub(since));
                         let failed = log_messages::partition_failed(&error, &self.principal, failing_for, self.is_app);
                         log_events.push(failed);
@@ -297,7 +308,10 @@ impl Driver {
                             }
                         }
                     }
-                    lane => self.apply_lane_action(now, &mut state.dispatch, lane),
+                    lane => {
+                        self.is_watch_due = true;
+                        self.apply_lane_action(now, &mut state.dispatch, lane);
+                    }
                 }
             }
             dispatcher.unlock_and_wake_for_jobs(state);
@@ -357,7 +371,23 @@ impl Driver {
         let due = self.dispatcher.run_timers(now, self.client);
         // A job that begins while this thread sleeps stalls no earlier than this.
         let next_look = self.min_stall_limit.filter(|_| !self.lanes.is_empty()).map(|limit| now.saturating_add(limit));
-        self.deadline = [due, next_look].into_iter().flatten().min();
+        let next_watch = self.watch_lanes(now).filter(|_| !self.lanes.is_empty());
+        self.deadline = [due, next_look, next_watch].into_iter().flatten().min();
+    }
+
+    /// Checks the lanes if that is due, and reports those that have not moved for `stall_after`. Returns the time of
+    /// the next check; `None`: not before something changes.
+    fn watch_lanes(&mut self, now: Nanos) -> Option<Nanos> {
+        let is_due = self.is_watch_due || self.core.has_failing_partitions();
+        if !is_due || now < self.next_watch {
+            return is_due.then_some(self.next_watch);
+        }
+        let waits = self.core.fetch_waits(now);
+        let found = self.dispatcher.lock().dispatch.watch_lanes(now, self.client, waits);
+        self.dispatcher.emit(found.reports.iter().filter_map(|report| stall_events::log_event(report, now)).collect());
+        self.is_watch_due = found.again;
+        self.next_watch = now.saturating_add(Dispatch::watch_interval(self.min_stall_after));
+        self.is_watch_due.then_some(self.next_watch)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use grete_proto::group::GroupStats;
 
 use super::Consumer;
+use crate::dispatcher::LaneReport;
 
 /// Counters of one client, as its network thread published them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,6 +50,15 @@ impl Consumer {
             queued_bytes: self.lane_statuses().iter().map(|lane| lane.queued_bytes).sum(),
             pinned_bytes: self.inner.dispatcher.pinned_bytes(),
         }
+    }
+
+    /// Returns the status of each assigned partition, ordered by topic and partition.
+    #[must_use]
+    pub fn partition_reports(&self) -> Vec<LaneReport> {
+        let mut reports = self.inner.dispatcher.lanes();
+        reports.retain(|lane| self.owns_lane(lane));
+        reports.sort_by(|one, other| (&one.topic, one.partition).cmp(&(&other.topic, other.partition)));
+        reports
     }
 
     /// Returns the failure of the last login; `None`: there was none, or a login has succeeded since.

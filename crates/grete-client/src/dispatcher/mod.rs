@@ -39,7 +39,10 @@ use grete_wire::buffer_pool::BufferPool;
 pub use async_jobs::AsyncJobs;
 pub use histories::History;
 pub use job::{Job, JobCounts, JobToken, NextJob, Outcome};
-pub use reports::{BlockingJob, DispatcherSnapshot, EventLoopStatus, FailureReport, LaneReport, RunningJob};
+pub(crate) use reports::stall_events;
+pub use reports::{
+    BlockingJob, DispatcherSnapshot, EventLoopStatus, FailureReport, LaneReport, RunningJob, WaitReport,
+};
 pub(crate) use settling::Condition;
 pub use settling::Settling;
 pub use worker_context::WorkerContext;

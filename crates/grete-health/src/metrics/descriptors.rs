@@ -91,6 +91,8 @@ descriptors! {
     AGGREGATED_LANES = Gauge "grete_aggregated_lanes" []
         "Partitions merged under the label value \"other\", because there are too many.";
     LANES = Gauge "grete_lanes" ["state"] "Partitions by what they do: idle, ready, running, paused or leaving.";
+    STALLED_LANES = Gauge "grete_stalled_lanes" ["reason"]
+        "Partitions that have not moved for stall_after although records wait, by what they wait for.";
 
     PARTITIONS = Gauge "grete_partitions" ["group"] "Partitions that this member of the group has.";
     GROUP_READY = Gauge "grete_group_ready" ["group"] "1: this member has its place in the group; 0: it has not.";

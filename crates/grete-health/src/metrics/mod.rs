@@ -27,6 +27,9 @@ pub struct Metrics {
     pub lanes: Vec<LaneMetrics>,
     /// Number of lanes by state.
     pub lane_states: Option<LaneCounts>,
+    /// Number of lanes that have not moved for `stall_after`, by what they wait for. Each reason once, with 0 if no lane
+    /// waits for it.
+    pub stalled_lanes: Vec<(&'static str, u64)>,
     /// One entry for each consumer group.
     pub groups: Vec<GroupMetrics>,
     /// One entry for each consumer client.

@@ -59,6 +59,9 @@ impl Metrics {
                 visitor.sample(&[Label::Text(state)], Value::Count(count));
             }
         }
+        let stalled = self.stalled_lanes.iter();
+        let stalled = stalled.map(|(reason, count)| ([Label::Text(reason)], Some(Value::Count(*count))));
+        visit_family(visitor, c::STALLED_LANES, stalled);
         groups(&cardinality::limit_by_name(self.groups, MAX_GROUPS), visitor);
         clients(&cardinality::limit_by_name(self.clients, MAX_GROUPS), visitor);
         producers(&cardinality::limit_by_name(self.producers, MAX_GROUPS), visitor);

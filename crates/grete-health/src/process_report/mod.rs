@@ -69,7 +69,8 @@ pub struct ProcessReport<'a> {
 /// age of its oldest job, time of all jobs, duration below which 99 % of its jobs are]. A job is [handler, topic,
 /// partition, age, limit]. A lane is [group, topic, handler, partition, state, position, committable, high watermark,
 /// lag, age of the oldest record, in flight, queued bytes, attempt, running for, paused for, last progress, stalled,
-/// failure], where the first three are places in `names`.
+/// failure], where the first three are places in `names`. A lane that does not move has three fields more: its reason,
+/// the time for which it has not moved, and its stall.
 #[must_use]
 pub fn encode(from: &ProcessReport<'_>, max_bytes: usize, mut buffer: Vec<u8>) -> Vec<u8> {
     buffer.clear();
@@ -267,7 +268,12 @@ fn write_lanes(json: &mut Json, mut lanes: Vec<LaneState>, max_bytes: usize) {
 
 /// Returns the order of lanes: those that do not move, those that work, those with most lag.
 fn urgency(lane: &LaneState) -> (bool, bool, bool, u64) {
-    (lane.failure.is_some() || lane.stalled, lane.attempt > 1, lane.running_for.is_some(), lane.lag.unwrap_or(u64::MAX))
+    (
+        lane.failure.is_some() || lane.stalled || lane.stall.is_some(),
+        lane.attempt > 1,
+        lane.running_for.is_some(),
+        lane.lag.unwrap_or(u64::MAX),
+    )
 }
 
 fn write_lane(json: &mut Json, lane: &LaneState, places: [usize; 3]) {
@@ -290,6 +296,12 @@ fn write_lane(json: &mut Json, lane: &LaneState, places: [usize; 3]) {
     json.nullable(lane.last_progress.map(millis), Json::number);
     json.number(lane.stalled.into());
     json.nullable(lane.failure, Json::string);
+    // A lane that moves needs no more: a report has little room.
+    if let Some(waits_for) = lane.waits_for.filter(|_| !lane.unmoved_for.is_zero()) {
+        json.string(waits_for);
+        json.number(millis(lane.unmoved_for));
+        json.nullable(lane.stall.as_deref(), Json::text);
+    }
     json.close(b']');
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::json::Json;
-use crate::report::{FailedPartition, GroupStatus, Report, RunningJob};
+use crate::report::{FailedPartition, GroupStatus, Report, RunningJob, UnmovedLane};
 
 /// Maximum length of the JSON in bytes.
 pub const MAX_FRAME_BYTES: usize = 65_536;
@@ -67,6 +67,7 @@ pub fn encode(info: &ReporterInfo, report: &Report, mut buffer: Vec<u8>) -> Vec<
     });
     write_list(&mut json, "groups", &report.groups, write_group);
     write_list(&mut json, "stalled", &report.stalled, |json, lane| json.string(lane));
+    write_list(&mut json, "unmoved", &report.unmoved, write_unmoved_lane);
     write_list(&mut json, "missing", &report.missing, |json, missing| {
         json.open(b'{');
         json.name("topic").string(&missing.topic);
@@ -133,6 +134,18 @@ pub(crate) fn write_failed_partition(json: &mut Json, failed: &FailedPartition) 
     json.name("failure").string(failed.reason);
     json.name("error").text(&failed.error);
     json.name("seconds").seconds(failed.failed_for);
+    json.close(b'}');
+}
+
+fn write_unmoved_lane(json: &mut Json, lane: &UnmovedLane) {
+    json.open(b'{');
+    json.name("handler").string(&lane.handler);
+    json.name("topic").string(&lane.topic);
+    json.name("partition").number(lane.partition);
+    json.name("waits_for").string(lane.waits_for);
+    json.name("wait").text(&lane.text);
+    json.name("seconds").seconds(lane.unmoved_for);
+    json.name("lag").nullable(lane.lag, Json::number);
     json.close(b'}');
 }
 

@@ -34,6 +34,8 @@ pub struct Report {
     pub running: Vec<RunningJob>,
     /// Lanes whose job has run longer than `stall_after`, as "topic[partition]".
     pub stalled: Vec<String>,
+    /// Lanes that have not moved for `stall_after`, although records wait.
+    pub unmoved: Vec<UnmovedLane>,
     /// Topics that are needed and do not exist.
     pub missing: Vec<MissingTopic>,
     /// Partitions that cannot be read.
@@ -116,6 +118,25 @@ pub struct FailedPartition {
     pub failed_for: Duration,
 }
 
+/// Lane that has not moved for `stall_after`.
+#[derive(Debug, Clone)]
+pub struct UnmovedLane {
+    /// Name of the handler.
+    pub handler: Arc<str>,
+    /// Name of the topic.
+    pub topic: Arc<str>,
+    /// Number of the partition.
+    pub partition: u64,
+    /// Reason why the lane waits, as "retry".
+    pub waits_for: &'static str,
+    /// The same as a sentence about the partition ("it").
+    pub text: String,
+    /// How long the lane has not moved.
+    pub unmoved_for: Duration,
+    /// Records that are not processed; `None`: unknown.
+    pub lag: Option<u64>,
+}
+
 /// Number of lanes by state.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LaneCounts {
@@ -194,4 +215,10 @@ pub struct LaneState {
     pub stalled: bool,
     /// Reason why the partition cannot be read, in one word; `None`: it can.
     pub failure: Option<&'static str>,
+    /// Reason why the lane waits; `None`: all records of the partition are processed.
+    pub waits_for: Option<&'static str>,
+    /// How long the lane has not moved, although records wait.
+    pub unmoved_for: Duration,
+    /// Reason as a sentence, for a lane that has not moved for `stall_after`; `None`: the lane moves.
+    pub stall: Option<String>,
 }

@@ -1,5 +1,7 @@
-//! Polls the end offsets of partitions that are not fetched (failed, paused or held back), because their lag still
-//! grows.
+//! Polls the end offsets of partitions that are not fetched (failed, paused, held back, or without room in the memory
+//! budget), because their lag still grows.
+
+use std::collections::HashSet;
 
 use super::{ConsumerAction, ConsumerCore};
 use crate::admin::{AdminError, OffsetSpec, Operation, OperationsEvent};
@@ -42,7 +44,9 @@ impl ConsumerCore {
             return;
         }
         self.end_offsets.next_poll = now.saturating_add(healing.ends_every);
-        let served = self.fetch.fetched_partitions();
+        // Over the budget nothing is fetched, whatever the sessions hold: a stuck partition would hide the lag of others.
+        let has_memory = self.partitions.queued_total() < self.config.fetch.queued_bytes;
+        let served = if has_memory { self.fetch.fetched_partitions() } else { HashSet::new() };
         let waits = |slot: &PartitionHandle| {
             let fetched = served.contains(slot) && self.partitions.state(*slot) == FetchState::Fetching;
             (!fetched || self.failures.contains(*slot)) && self.partitions.leader(*slot) != NO_NODE

@@ -13,6 +13,7 @@ mod commit;
 mod config;
 mod end_offsets;
 mod event;
+mod fetch_waits;
 mod partition_failures;
 mod queries;
 mod revocation;

@@ -14,6 +14,8 @@
 //! | `suspended_jobs` | jobs and marks that wait until the records that they produced are written |
 //! | `status`, `settled`, `outbox` | reports about lanes |
 //! | `event_loop_monitor` | reports about event loops |
+//! | `watch` | reports of lanes that have not moved for long |
+//! | `waits` | reasons why lanes do not move |
 //! | `transaction` | exactly-once jobs: staged records, until they are committed with their offsets |
 //! | `lane` | fetched data, waiting rows, position and marks of a lane, and checks of which job may run |
 //! | `stats` | counters of routes |
@@ -63,6 +65,8 @@ mod take;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod waits;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,6 +93,8 @@ pub use stats::{DurationHistogram, RouteStats};
 pub use status::{LaneState, LaneStatus};
 pub use suspended_jobs::{DeliveryActions, FinishResult};
 pub use transaction::{TransactionDemand, TransactionEnd};
+pub use waits::LaneWait;
+pub use watch::{StallReport, WatchResult};
 
 use crate::optional::OptionalNanos;
 use crate::rng::Rng;

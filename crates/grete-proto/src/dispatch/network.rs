@@ -14,6 +14,7 @@ use super::queue::ready_queue::{QueueEntry, ReadyKind};
 use super::route_config::Pool;
 use super::transaction::TransactionDemand;
 use super::transaction::output_store::OutputStore;
+use super::waits::unmoved::LaneWatch;
 use super::{Dispatch, Mode, get, get_mut};
 use crate::fetch::CompletedFetch;
 use crate::ids::{PartitionHandle, TopicPartition};
@@ -37,6 +38,8 @@ pub(super) struct ClientState {
     /// `Some`: jobs of the client are exactly once.
     pub(super) outputs: Option<Box<OutputStore>>,
     pub(super) commit_demand: TransactionDemand,
+    /// Lanes that do not move.
+    pub(super) watch: LaneWatch,
 }
 
 impl ClientState {

@@ -10,7 +10,10 @@ use super::lane::{Lane, LaneFailure, Phase};
 use super::offsets::tracker::PendingKind;
 use super::outbox::{Committable, DrainedLane};
 use super::route_config::RouteConfig;
+use super::waits::LaneWait;
+use super::waits::facts::JobFacts;
 use crate::ids::TopicPartition;
+use crate::partition::fetch_wait::FetchWait;
 use crate::time::{Nanos, earliest};
 
 /// State of a lane, for status displays.
@@ -104,6 +107,17 @@ pub struct LaneStatus {
     pub paused_until: Option<Nanos>,
     /// Error that keeps the partition from being read; `None`: the partition is readable.
     pub failure: Option<LaneFailure>,
+    /// Reason why the lane waits; `None`: all records of the partition are processed.
+    pub wait: Option<LaneWait>,
+    /// Records that are not processed, as `lag`, and those behind the last stable offset; `None`: unknown.
+    pub backlog: Option<u64>,
+    /// Time since which the lane has not moved, although records wait, to about a second; `None`: it moves, or no record
+    /// waits.
+    pub unmoved_since: Option<Nanos>,
+    /// Whether the lane has not moved for `stall_after`.
+    pub is_unmoved: bool,
+    /// Partition that holds most of the memory, with its bytes; only where the lane waits for memory.
+    pub memory_holder: Option<(TopicPartition, usize)>,
 }
 
 impl Dispatch {
@@ -117,6 +131,7 @@ impl Dispatch {
             statuses.iter().enumerate().map(|(at, status)| (status.lane, at)).collect();
         // Timestamps of the first open records, from the jobs that process these records.
         let mut written: Vec<Option<i64>> = vec![None; statuses.len()];
+        let mut jobs = vec![JobFacts::default(); statuses.len()];
         for running in self.jobs.all() {
             let Some(&place) = places.get(&running.unit.lane) else { continue };
             let (Some(status), Some(written)) = (statuses.get_mut(place), written.get_mut(place)) else { continue };
@@ -124,10 +139,25 @@ impl Dispatch {
                 status.running_since = earliest(status.running_since, Some(running.since));
                 status.running_jobs += usize::from(running.kind != JobKind::Decode && running.handled_at.is_none());
             }
+            if let Some(jobs) = jobs.get_mut(place) {
+                jobs.add(running);
+            }
             status.stalled |= running.reported.any();
             status.attempt = status.attempt.max(running.attempt);
             let known = status.first_open.and_then(|open| running.shared.with_batch(|b| b.timestamp_of(open))?);
             *written = known.or(*written);
+        }
+        let waits = self.lane_waits(&lanes, &jobs);
+        let mut holders: HashMap<ClientId, Option<(TopicPartition, usize)>> = HashMap::new();
+        for ((status, lane), wait) in statuses.iter_mut().zip(&lanes).zip(waits) {
+            let watch = self.clients.get(lane.spec.client.0 as usize).map(|client| &client.watch);
+            let unmoved = watch.and_then(|watch| watch.unmoved(lane.id));
+            (status.wait, status.unmoved_since) = (wait, unmoved.map(|(since, _)| since));
+            status.is_unmoved = unmoved.is_some_and(|(_, is_reported)| is_reported);
+            if matches!(wait, Some(LaneWait::Fetch(FetchWait::Memory { .. }))) {
+                let client = lane.spec.client;
+                status.memory_holder = holders.entry(client).or_insert_with(|| self.memory_holder(client)).clone();
+            }
         }
         for ((status, lane), written) in statuses.iter_mut().zip(lanes).zip(written) {
             // A search through all waiting rows is slow, so it is the last resort.
@@ -142,6 +172,13 @@ impl Dispatch {
 }
 
 impl Dispatch {
+    /// Returns the partition of a client that holds most bytes, with its bytes; `None`: no lane holds any.
+    fn memory_holder(&self, client: ClientId) -> Option<(TopicPartition, usize)> {
+        let lanes = self.lanes.iter().flatten().filter(|lane| lane.spec.client == client);
+        let most = lanes.max_by_key(|lane| lane.fetch.queued_bytes())?;
+        Some((most.spec.tp.clone(), most.fetch.queued_bytes())).filter(|(_, bytes)| *bytes > 0)
+    }
+
     /// Returns those of the ascending `offsets` that are done. Empty for a lane that is gone, lost or abandoned.
     #[must_use]
     pub fn done_offsets(&self, id: LaneId, offsets: &[i64]) -> Vec<i64> {
@@ -234,6 +271,11 @@ impl Lane {
             done_ahead,
             failure: self.failure.as_deref().cloned(),
             paused_until: self.schedule.paused_until().or(waits).or(too_young),
+            wait: None,
+            backlog: self.backlog(),
+            unmoved_since: None,
+            is_unmoved: false,
+            memory_holder: None,
         }
     }
 }

@@ -4,9 +4,15 @@ use std::collections::HashSet;
 
 use grete_wire::error_code::ErrorCode;
 
+use grete_wire::api::ApiKey;
+
 use super::fetcher::Fetcher;
+use crate::cluster::view::ClusterView;
 use crate::ids::{NodeId, PartitionHandle};
+use crate::partition::fetch_wait::FetchFacts;
 use crate::partition::table::PartitionTable;
+use crate::request::{Channel, NO_NODE};
+use crate::time::Nanos;
 
 impl Fetcher {
     /// Returns the partitions that a broker has in a session, as far as the client knows: their data is on its way, or
@@ -38,6 +44,46 @@ impl Fetcher {
             self.sessions.get(lane.place.session as usize).filter(|session| !session.failing && session.epoch > 0);
         let entry = session.and_then(|session| session.entries.get(lane.place.entry as usize));
         well && entry.is_some_and(|entry| entry.slot == slot && entry.is_led_by_node && entry.in_session)
+    }
+
+    /// Returns what decides whether data of the partition comes, as far as the fetcher knows: all but the lookup of the
+    /// start position, and the group.
+    pub(crate) fn facts(
+        &self,
+        now: Nanos,
+        slot: PartitionHandle,
+        view: &impl ClusterView,
+        partitions: &PartitionTable,
+    ) -> FetchFacts {
+        let held = self.partition_states.get(slot.index());
+        let leader = Some(partitions.leader(slot)).filter(|node| *node != NO_NODE);
+        let (queued, total) = (partitions.queued_bytes(slot), partitions.queued_total());
+        let limit = self.config.partition_queue_limit();
+        let over_limit =
+            held.is_some_and(|lane| lane.is_over_queue_limit(queued, limit) || (lane.draining && queued > 0));
+        let session = leader.and_then(|node| self.sessions.iter().find(|session| session.node == node));
+        let failure = held.map(|lane| lane.failure()).filter(|failure| failure.failures > 0);
+        let unanswered = session.filter(|session| session.failing).map(|_| ErrorCode::NONE);
+        let (end, stable) = (partitions.high_watermark(slot), partitions.last_stable_offset(slot));
+        let stands =
+            self.config.read_committed && (0..end).contains(&stable) && partitions.fetch_offset(slot) >= stable;
+        let refused = failure.map(|failure| failure.last_error).or(unanswered);
+        FetchFacts {
+            state: partitions.state(slot),
+            paused: held.is_some_and(|lane| lane.paused),
+            // The lookup by name is left out where its result does not count.
+            topic_missing: (leader.is_none() || refused.is_some())
+                && partitions.topic_partition(slot).is_some_and(|tp| view.missing_at(&tp.topic).is_some()),
+            leader,
+            lookup: None,
+            member_state: "",
+            queue_limit: over_limit.then_some((queued, limit)),
+            memory: (total >= self.config.queued_bytes).then_some((total, self.config.queued_bytes)),
+            connected: leader.is_some_and(|node| view.api_version(node, Channel::Fetch, ApiKey::Fetch).is_some()),
+            refused,
+            throttled: leader.is_some_and(|node| view.is_muted(node, now)),
+            last_stable_offset: stands.then_some(stable),
+        }
     }
 
     /// Returns the leader that returns no data, and the error code of its last response (`NONE`: no response). `None`:

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use grete_client::{Failure, FailureKind, JobKind, NextJob, Outcome, WaitMode};
+use grete_client::{Failure, FailureKind, JobKind, NextJob, Outcome, WaitMode, WaitReport};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -337,7 +337,8 @@ impl Dispatcher {
 
     /// Returns the lanes: a list of dicts (topic, partition, route, handler, state, position, committable,
     /// high_watermark, queued_bytes, lag, lag_seconds, last_progress, running, running_for, stalled, attempt,
-    /// in_flight, unmarked, done_ahead, paused_for, reason, error, failed_since).
+    /// in_flight, unmarked, done_ahead, paused_for, reason, error, failed_since, waits_for, wait,
+    /// last_progress_seconds, unmoved).
     fn lanes<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let lanes = self.get()?.lanes();
         lanes
@@ -367,6 +368,10 @@ impl Dispatcher {
                 fields.set_item("reason", lane.failure.as_ref().map(|failure| failure.reason))?;
                 fields.set_item("error", lane.failure.as_ref().map(|failure| &*failure.error))?;
                 fields.set_item("failed_since", lane.failure.as_ref().map(|failure| failure.since))?;
+                fields.set_item("waits_for", lane.wait.as_ref().map(WaitReport::name))?;
+                fields.set_item("wait", lane.wait.as_ref().map(WaitReport::text))?;
+                fields.set_item("last_progress_seconds", lane.unmoved_for)?;
+                fields.set_item("unmoved", lane.is_unmoved)?;
                 Ok(fields)
             })
             .collect()

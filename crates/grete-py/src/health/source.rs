@@ -16,11 +16,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use grete_client::{
-    Consumer, Dispatcher, DurationHistogram, EventLoopStatus, LaneReport, Pool, Producer, RouteStats, TransactionReport,
+    Consumer, Dispatcher, DurationHistogram, EventLoopStatus, LaneReport, LaneWait, Pool, Producer, RouteStats,
+    TransactionReport, WaitReport,
 };
 use grete_health::{
     EventLoop, FailedPartition, GroupStatus, HealthSource, LaneCounts, LaneState, Metrics, MissingTopic, Report,
-    RunningJob, metrics,
+    RunningJob, UnmovedLane, metrics,
 };
 
 /// Duration of a commit from which on the probes name it. A commit takes milliseconds.
@@ -77,6 +78,7 @@ impl HealthSource for ProcessSource {
         report.lag = vitals.lanes.iter().filter_map(|lane| lane.lag).reduce(i64::saturating_add).map(to_u64_or_zero);
         report.failed = vitals.lanes.iter().filter_map(failed_partition).collect();
         report.stalled = vitals.lanes.iter().filter(|lane| lane.stalled).map(fmt_partition).collect();
+        report.unmoved = vitals.lanes.iter().filter_map(unmoved_lane).collect();
         report.missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let counts = vitals.counts();
         report.running = vitals
@@ -120,6 +122,7 @@ impl HealthSource for ProcessSource {
             count_lane_state(&mut states, lane.state);
         }
         metrics.lane_states = Some(states);
+        metrics.stalled_lanes = stalled_lanes(&vitals.lanes);
         if let Some(it) = vitals.event_loop {
             metrics.process.loop_wait = Some(it.loop_lag.max(it.last_loop_lag));
             metrics.process.loop_blocked = Some(it.blocked_count);
@@ -187,7 +190,31 @@ fn lane_state(lane: &LaneReport, group: Arc<str>) -> LaneState {
         last_progress: lane.last_progress.map(duration),
         stalled: lane.stalled,
         failure: lane.failure.as_ref().map(|failure| failure.reason),
+        waits_for: lane.wait.as_ref().map(WaitReport::name),
+        unmoved_for: duration(lane.unmoved_for),
+        stall: lane.wait.as_ref().filter(|_| lane.is_unmoved).map(WaitReport::text),
     }
+}
+
+fn unmoved_lane(lane: &LaneReport) -> Option<UnmovedLane> {
+    let wait = lane.wait.as_ref().filter(|_| lane.is_unmoved)?;
+    Some(UnmovedLane {
+        handler: Arc::clone(&lane.handler),
+        topic: Arc::clone(&lane.topic),
+        partition: to_u64_or_zero(lane.partition),
+        waits_for: wait.name(),
+        text: wait.text(),
+        unmoved_for: duration(lane.unmoved_for),
+        lag: lane.lag.map(to_u64_or_zero),
+    })
+}
+
+/// Returns the number of lanes that do not move, for each reason.
+fn stalled_lanes(lanes: &[LaneReport]) -> Vec<(&'static str, u64)> {
+    let reasons: Vec<&str> =
+        lanes.iter().filter(|lane| lane.is_unmoved).filter_map(|lane| Some(lane.wait.as_ref()?.name())).collect();
+    let count = |name: &str| to_u64_or_zero(reasons.iter().filter(|reason| **reason == name).count());
+    LaneWait::NAMES.into_iter().map(|name| (name, count(name))).collect()
 }
 
 fn lane_metrics(lane: LaneReport) -> metrics::LaneMetrics {

@@ -23,6 +23,7 @@ __all__ = [
     "Report",
     "ReportError",
     "ReportReader",
+    "UnmovedLane",
 ]
 
 VERSION = 1
@@ -111,6 +112,22 @@ class FailedPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class UnmovedLane:
+    """A partition that has not moved for `seconds`, although records wait."""
+
+    handler: str
+    topic: str
+    partition: int
+    waits_for: str
+    """Cause in one word."""
+    wait: str
+    """The same as a sentence about the partition ("it")."""
+    seconds: float
+    lag: int | None
+    """None: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """One report. Times are seconds, memory is bytes; counters start with the node."""
 
@@ -150,6 +167,8 @@ class Report:
     """Reports that found the pipe full."""
     missing: tuple[MissingTopic, ...] = ()
     """Missing topics; long lists are truncated."""
+    unmoved: tuple[UnmovedLane, ...] = ()
+    """Partitions that have not moved for `stall_after`; long lists are truncated."""
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:

@@ -8,7 +8,14 @@ from typing import TypedDict
 
 from grete import _native
 from grete._plural import counted, plural
-from grete._swarm.status.snapshot import FailedPartitionStatus, GroupStatus, NodeStatus, OverdueJobStatus, Status
+from grete._swarm.status.snapshot import (
+    FailedPartitionStatus,
+    GroupStatus,
+    NodeStatus,
+    OverdueJobStatus,
+    Status,
+    UnmovedLaneStatus,
+)
 
 UNKILLABLE_AFTER = 5.0
 """Seconds after the due time of SIGKILL from which a node counts as unkillable."""
@@ -32,6 +39,8 @@ class Problem(TypedDict, total=False):
     partition: int
     failure: str
     error: str
+    waits_for: str
+    lag: int | None
     text: str
 
 
@@ -100,6 +109,14 @@ def work_problems(node: NodeStatus) -> list[Problem]:
     found = [_overdue_problem(node, late) for late in node["overdue"]]
     overdue_lanes = {f"{late['topic']}[{late['partition']}]" for late in node["overdue"]}
     found += [_stalled_problem(node, lane) for lane in node["stalled"] if lane not in overdue_lanes]
+    failed = {(partition["topic"], partition["partition"]) for partition in node["failed"]}
+    found += [
+        _unmoved_problem(node, lane)
+        for lane in node.get("unmoved", ())  # an older supervisor has none
+        if (lane["topic"], lane["partition"]) not in failed
+        and not (lane["waits_for"] == "handler" and f"{lane['topic']}[{lane['partition']}]" in node["stalled"])
+        and not (lane["waits_for"] == "event_loop" and (node["loop_wait"] or 0.0) >= _native.LOOP_WAIT_WARNING)
+    ]
     found += [_failed_partition_problem(node, partition) for partition in node["failed"]]
     found += [problem for group in node["groups"] if group["ready"] and (problem := _refusal_problem(node, group))]
     wait = node["gil_wait"]
@@ -146,6 +163,22 @@ def _overdue_problem(node: NodeStatus, late: OverdueJobStatus) -> Problem:
         f"{late['topic']}[{late['partition']}], and its handler_timeout is {late['limit']:g} s"
     )
     return {**_problem(node, "handler", text), **late}
+
+
+def _unmoved_problem(node: NodeStatus, lane: UnmovedLaneStatus) -> Problem:
+    text = (
+        f"node {node['id']}: {lane['topic']}[{lane['partition']}] has not moved for {lane['seconds']:.1f} s: "
+        f"{lane['wait']}"
+    )
+    return {
+        **_problem(node, "stalled", text),
+        "handler": lane["handler"],
+        "topic": lane["topic"],
+        "partition": lane["partition"],
+        "waits_for": lane["waits_for"],
+        "seconds": lane["seconds"],
+        "lag": lane["lag"],
+    }
 
 
 def _failed_partition_problem(node: NodeStatus, failed: FailedPartitionStatus) -> Problem:

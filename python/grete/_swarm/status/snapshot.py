@@ -61,6 +61,18 @@ class MissingTopicStatus(TypedDict):
     text: str
 
 
+class UnmovedLaneStatus(TypedDict):
+    """Partition that has not moved for `seconds`. `waits_for`: cause in one word; `wait`: as a sentence."""
+
+    handler: str
+    topic: str
+    partition: int
+    waits_for: str
+    wait: str
+    seconds: float
+    lag: int | None
+
+
 class NodeStatus(TypedDict):
     """One node. Times are seconds, memory is bytes, counters start with the node's process.
 
@@ -104,6 +116,7 @@ class NodeStatus(TypedDict):
     overdue: list[OverdueJobStatus]
     stalled: list[str]
     failed: list[FailedPartitionStatus]
+    unmoved: list[UnmovedLaneStatus]
     groups: list[GroupStatus]
     missing: list[MissingTopicStatus]
     waiting: str | None
@@ -261,6 +274,7 @@ def _node_status(node: NodeView, now: float, memory: bool, waits: Mapping[int, s
         "oldest": _oldest_job(report),
         "overdue": [cast(OverdueJobStatus, asdict(job)) for job in report.overdue] if report else [],
         "stalled": list(report.stalled) if report else [],
+        "unmoved": [cast(UnmovedLaneStatus, asdict(lane)) for lane in report.unmoved] if report else [],
         "failed": [cast(FailedPartitionStatus, asdict(partition)) for partition in report.failed] if report else [],
         "groups": [cast(GroupStatus, asdict(group)) for group in report.groups] if report else [],
         "missing": [cast(MissingTopicStatus, asdict(topic)) for topic in report.missing] if report else [],

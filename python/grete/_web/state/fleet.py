@@ -12,6 +12,8 @@ _MAX_PROCESSES = 5_000
 # Milliseconds for which a process that has ended is listed.
 KEPT = 24 * 3_600_000
 _GIL_WAIT = 1_000
+# Reasons for which the program itself asked a partition to wait.
+_INTENDED = frozenset({"paused", "quiet", "leaving", "delay", "rate_limit", "max_wait"})
 
 
 @dataclass(slots=True)
@@ -139,6 +141,9 @@ def stall_reason(process: Process, lane: Lane, now: int) -> tuple[str, str]:
         return "bad", f"the GIL of its process has been held for {report.gil_wait / 1000:.1f} s"
     if lane.stalled and lane.running_for is not None:
         return "bad", f"{lane.handler} has run for {lane.running_for / 1000:.0f} s"
+    if lane.stall:
+        kind = "wait" if lane.waits_for in _INTENDED else "bad"
+        return kind, f"has not moved for {lane.unmoved_for / 1000:.0f} s: {lane.stall}"
     group = next((one for one in report.groups if one.group == lane.group), None)
     if group is not None and not group.ready:
         return "wait", f"the member is {group.state} since {group.since:.0f} s"
@@ -160,9 +165,30 @@ def _work(lane: Lane, report: Report) -> tuple[str, str]:
         return "wait", f"waits for a worker{busy}"
     if lane.lag == 0:
         return "ok", "up to date"
+    if lane.waits_for in _NO_DATA:
+        return "wait", _NO_DATA[lane.waits_for]
     if lane.lag is None:
         return "wait", "has not fetched yet"
     return "busy", "reads"
+
+
+_NO_DATA = {
+    "no_topic": "its topic does not exist any more",
+    "no_leader": "has no leader",
+    "coordinator": "its committed offset is not known yet",
+    "start_offset": "its start offset is not known yet",
+    "queue_limit": "holds as many bytes as one partition may",
+    "memory": "the memory for fetched records is full",
+    "no_connection": "its leader is not connected",
+    "refused": "its leader returns no records",
+    "throttled": "its leader throttles the client",
+    "open_transaction": "a transaction is open",
+    "session": "no heartbeat is acknowledged",
+    "predecessor": "jobs of its former assignment still run",
+    "dedup_history": "the ids of earlier records are being read",
+    "unmarked": "waits for marks",
+    "halted": "a job has ended with an exception that stops the process",
+}
 
 
 def _offset(lane: Lane) -> str:

@@ -110,6 +110,12 @@ class Lane:
     stalled: bool
     failure: str
     """Why the partition cannot be read, in one word; "": it can."""
+    waits_for: str = ""
+    """Reason why the partition waits, in one word; "": all its records are processed, or its Grete is older."""
+    unmoved_for: int = 0
+    """Time for which no record was handed out or processed, although records wait."""
+    stall: str = ""
+    """Reason as a sentence, for a partition that has not moved for `stall_after`; "": the partition moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,9 +330,10 @@ def _handler(one: Sequence[Any]) -> Handler:
 
 def _lane(one: Sequence[Any], names: Sequence[str]) -> Lane:
     group, topic, handler, partition, state, *rest = one
-    position, committable, end, lag, oldest, in_flight, queued, attempt, running, paused, progress, stalled, failure = (
+    position, committable, end, lag, oldest, in_flight, queued, attempt, running, paused, progress, stalled, *later = (
         rest
     )
+    failure, waits_for, unmoved_for, stall, *_ = (*later, None, None, None)  # an older Grete reports less
     return Lane(
         group=names[_n(group)],
         topic=names[_n(topic)],
@@ -346,6 +353,9 @@ def _lane(one: Sequence[Any], names: Sequence[str]) -> Lane:
         last_progress=count(progress),
         stalled=bool(stalled),
         failure=text(failure),
+        waits_for=text(waits_for),
+        unmoved_for=_n(unmoved_for),
+        stall=text(stall),
     )
 
 

@@ -2,11 +2,12 @@
 
 mod loop_status;
 mod snapshot;
+pub(crate) mod stall_events;
 mod status;
 
 pub use loop_status::{BlockingJob, EventLoopStatus};
 pub use snapshot::DispatcherSnapshot;
-pub use status::{FailureReport, LaneReport, RunningJob};
+pub use status::{FailureReport, LaneReport, RunningJob, WaitReport};
 
 use super::Dispatcher;
 use super::job::JobCounts;

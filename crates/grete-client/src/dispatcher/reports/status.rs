@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use grete_proto::dispatch::{ClientId, InFlightJob, JobKind, LaneStatus, Pool};
+use grete_proto::dispatch::{ClientId, InFlightJob, JobKind, LaneStatus, LaneWait, Pool};
+use grete_proto::ids::TopicPartition;
 use grete_proto::time::Nanos;
 
 /// Job in flight.
@@ -105,6 +106,35 @@ pub struct LaneReport {
     pub paused_for: Option<f64>,
     /// Reason why the partition cannot be read; `None`: it can.
     pub failure: Option<FailureReport>,
+    /// Reason why the lane waits; `None`: all records of the partition are processed.
+    pub wait: Option<WaitReport>,
+    /// Seconds since records were last handed out, marked or committed while records wait, to about a second; 0: none
+    /// waits, or the lane moves.
+    pub unmoved_for: f64,
+    /// Whether the lane has not moved for `stall_after`.
+    pub is_unmoved: bool,
+}
+
+/// Reason why a lane waits.
+#[derive(Debug, Clone)]
+pub struct WaitReport {
+    wait: LaneWait,
+    holder: Option<(TopicPartition, usize)>,
+    now: Nanos,
+}
+
+impl WaitReport {
+    /// Returns the reason's name, as "retry": one of [`LaneWait::NAMES`].
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.wait.name()
+    }
+
+    /// Returns the reason as a sentence about the partition ("it"), as of the time of the report.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.wait.text(self.now, self.holder.as_ref())
+    }
 }
 
 /// Reason why a partition cannot be read.
@@ -150,6 +180,9 @@ impl LaneReport {
             unmarked: lane.unmarked,
             done_ahead: lane.done_ahead,
             paused_for: lane.paused_until.map(|until| seconds(until.saturating_sub(now))),
+            wait: lane.wait.map(|wait| WaitReport { wait, holder: lane.memory_holder, now }),
+            unmoved_for: lane.unmoved_since.map_or(0.0, |since| seconds(now.saturating_sub(since))),
+            is_unmoved: lane.is_unmoved,
             failure: lane.failure.map(|failure| {
                 let failing_for = seconds(now.saturating_sub(failure.since));
                 FailureReport {

@@ -13,6 +13,7 @@
 mod assign;
 mod close;
 mod corrupt;
+mod fetch_waits;
 mod lost_partitions;
 mod memory;
 mod no_panic;

@@ -150,7 +150,7 @@ impl LaneFetch {
     }
 
     /// Returns when the queued data becomes due without new data; `None`: now, or never.
-    fn next_due_at(&self, now: Nanos, policy: &RouteConfig) -> Option<Nanos> {
+    pub(in crate::dispatch) fn next_due_at(&self, now: Nanos, policy: &RouteConfig) -> Option<Nanos> {
         if !self.has_data() {
             return None;
         }

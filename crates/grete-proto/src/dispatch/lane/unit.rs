@@ -43,7 +43,7 @@ impl Unit {
         !self.running && !self.halted && self.retry_at().is_none()
     }
 
-    pub(super) fn has_rows(&self) -> bool {
+    pub(in crate::dispatch) fn has_rows(&self) -> bool {
         !self.waiting.is_empty()
     }
 
@@ -151,6 +151,11 @@ impl Unit {
     /// Returns the number of the run that is next, or in flight.
     pub(in crate::dispatch) fn attempt(&self) -> u32 {
         self.retry_state.attempt()
+    }
+
+    /// Returns the offset of the first waiting row; `None`: no row waits.
+    pub(in crate::dispatch) fn first_offset(&self) -> Option<i64> {
+        self.waiting.front()?.offset(0)
     }
 
     /// Returns the end of the backoff after a failure; `None`: there is no backoff.

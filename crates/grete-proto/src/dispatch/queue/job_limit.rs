@@ -50,6 +50,11 @@ impl JobLimit {
         self.released = self.released.saturating_sub(1);
     }
 
+    /// Returns the entries that wait.
+    pub(in crate::dispatch) fn held(&self) -> impl Iterator<Item = &QueueEntry> {
+        self.held.iter().map(|(_, entry)| entry)
+    }
+
     /// Returns the entry that has waited longest, if one more job may start.
     pub(in crate::dispatch) fn release(&mut self) -> Option<(Pool, QueueEntry)> {
         if self.is_reached() {

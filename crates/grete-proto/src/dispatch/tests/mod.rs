@@ -26,6 +26,7 @@ mod stats;
 mod suspended_jobs;
 mod unit_per_key;
 mod units;
+mod waits;
 
 struct Harness {
     dispatch: Dispatch,
