@@ -156,6 +156,12 @@ ROWS: list[tuple[str, list[Panel]]] = [
                 stacked=True,
             ),
             Panel(
+                "Stalled partitions",
+                "Not moved for stall_after although records wait, by reason. The log (partition.stalled) names them.",
+                (Query(f"sum by (reason) ({m('grete_stalled_lanes')}) > 0", "{{reason}}"),),
+                stacked=True,
+            ),
+            Panel(
                 "Worst partitions",
                 "Where the oldest records wait just now.",
                 (Query(f"topk(10, {m('grete_lag_seconds')})"),),
