@@ -10,6 +10,7 @@ use pyo3::types::PyDict;
 /// Fields that are integers. All others are text, even if they look like numbers: a broker's name is no quantity.
 const INTEGER_FIELDS: &[&str] = &[
     "lag",
+    "others",
     "partition",
     "slot",
     "offset",

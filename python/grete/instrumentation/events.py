@@ -387,14 +387,15 @@ CLIENT = {
         (INFO, WARNING),
         "A partition has not moved for `stall_after`: no record was handed out or processed, although records wait. "
         "`waits_for` is the reason in one word; [Stalls](stalls.md) has all of them. INFO: the program itself asked "
-        "for the wait. Not where another event names the reason: `consumer.stalled`, `consumer.undelivered`, "
+        "for the wait. At most ten at a time have the same handler and reason; the last one has the number of the "
+        "`others`. Not where another event names the reason: `consumer.stalled`, `consumer.undelivered`, "
         "`consumer.unmarked`, `loop.blocked` or `partition.failed`.",
-        f"handler: str, {_PARTITION_FIELDS}, waits_for: str, seconds: float, lag?: int",
+        f"handler: str, {_PARTITION_FIELDS}, waits_for: str, seconds: float, lag?: int, others?: int",
     ),
     "partition.moving": EventSpec(
         (INFO,),
-        "A stalled partition moves again. It had not moved for `seconds`.",
-        f"handler: str, {_PARTITION_FIELDS}, seconds: float",
+        "A stalled partition moves again. It had not moved for `seconds`. `others` as in `partition.stalled`.",
+        f"handler: str, {_PARTITION_FIELDS}, seconds: float, others?: int",
     ),
     "partition.recovered": EventSpec(
         (INFO,),

@@ -384,7 +384,7 @@ impl Driver {
         }
         let waits = self.core.fetch_waits(now);
         let found = self.dispatcher.lock().dispatch.watch_lanes(now, self.client, waits);
-        self.dispatcher.emit(found.reports.iter().filter_map(|report| stall_events::log_event(report, now)).collect());
+        self.dispatcher.emit(stall_events::log_events(&found.reports, now));
         self.is_watch_due = found.again;
         self.next_watch = now.saturating_add(Dispatch::watch_interval(self.min_stall_after));
         self.is_watch_due.then_some(self.next_watch)
