@@ -108,7 +108,7 @@ KAFKA_TESTS ?= kafka and not soak
 .PHONY: test-kafka
 test-kafka: build kafka agent  ## the tests with brokers again, on Apache Kafka (KAFKA_VERSION); Kafka reads our bytes
 	libs=$$(KAFKA_VERSION=4.3.0 $(BIN)/python -m tests.kafka --jars) && \
-	    KAFKA_CLASSPATH="$$libs/*" cargo test --quiet -p grete-wire --test messages --test records -- --ignored
+	    KAFKA_CLASSPATH="$$libs/*" cargo test --quiet --workspace --test messages --test records -- --ignored
 	$(BIN)/python -m tests.kafka.differential
 	$(BIN)/python -m tests.kafka.differential --authorizer --seeds 20
 	$(PYTEST) --kafka=apache -m '$(KAFKA_TESTS)' $(call side_by_side,3) $(PYTEST_ARGS)

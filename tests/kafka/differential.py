@@ -26,7 +26,8 @@ DROPPED = (
     "replica.fetch.max.bytes",
     "transaction.state.log.num.partitions",
 )
-TEST = ["cargo", "test", "-p", "grete-broker", "--test", "differential", "--", "--ignored", "--nocapture"]
+# With the whole workspace, whose features are those of the other tests: nothing is compiled again.
+TEST = ["cargo", "test", "--workspace", "--test", "differential", "--", "--ignored", "--nocapture"]
 
 
 # Grete's broker computes a target assignment at once, and Kafka once a second at most by default.
