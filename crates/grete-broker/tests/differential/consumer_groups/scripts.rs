@@ -5,6 +5,8 @@ use grete_wire::messages::*;
 
 use super::{Client, Script, s};
 
+mod offsets;
+
 /// All sequences.
 pub const ALL: [Script; 9] = [
     ("validation", validation),
@@ -14,8 +16,8 @@ pub const ALL: [Script; 9] = [
     ("static", statics),
     ("no-topics", no_topics),
     ("subscriptions", subscriptions),
-    ("offsets", offsets),
-    ("protocols", protocols),
+    ("offsets", offsets::offsets),
+    ("protocols", offsets::protocols),
 ];
 
 type Heartbeat = ConsumerGroupHeartbeatRequest<'static>;
@@ -361,69 +363,4 @@ fn subscriptions(client: &mut Client) {
     client.until_epoch_changes(&request);
     client.beat_owning("a", 7, &[]);
     client.look();
-}
-
-fn offsets(client: &mut Client) {
-    client.create_topic("t", 4);
-    client.commit(9, "", -1, 0);
-    client.commit(9, "a", 3, 0);
-    client.look();
-    client.join("a", &["t"]);
-    client.look();
-    client.fetch(None, -1);
-    client.fetch(Some("a"), 2);
-    client.fetch(Some("a"), 0);
-    client.fetch(Some("a"), 3);
-    client.fetch(Some("b"), 2);
-    client.fetch(Some(""), -1);
-    for (version, member, epoch) in
-        [(9, "a", 2), (9, "a", 3), (9, "a", 0), (9, "b", 2), (9, "", -1), (9, "a", -1), (8, "a", 2), (8, "b", 2)]
-    {
-        client.commit(version, member, epoch, 0);
-    }
-    // An older epoch is good for partitions that the member has had since then (KIP-1251).
-    client.join("b", &["t"]);
-    client.beat("a", 2);
-    client.commit(9, "a", 3, 3);
-    client.beat_owning("a", 2, &[0, 1]);
-    client.beat_owning("b", 3, &[]);
-    for (member, epoch, partition) in [("a", 2, 0), ("a", 2, 3), ("a", 0, 0), ("b", 2, 3), ("b", 3, 3), ("b", 3, 0)] {
-        client.commit(9, member, epoch, partition);
-    }
-    client.delete_offsets();
-    client.beat("a", -1);
-    client.beat("b", -1);
-    client.commit(9, "b", 4, 0);
-    client.commit(9, "b", -1, 0);
-    client.commit(8, "", -1, 0);
-    client.delete_offsets();
-    client.fetch(Some("a"), 2);
-    client.fetch(None, -1);
-    client.delete();
-    client.fetch(Some("a"), 2);
-}
-
-fn protocols(client: &mut Client) {
-    client.create_topic("t", 2);
-    client.join("a", &["t"]);
-    let (group, protocol) = (s(client.name("g")), s("a"));
-    let heartbeat = HeartbeatRequest {
-        group_id: group.clone(),
-        generation_id: 2,
-        member_id: protocol.clone(),
-        group_instance_id: None,
-    };
-    client.tell(4, &heartbeat);
-    let heartbeat = HeartbeatRequest { member_id: s("nobody"), ..heartbeat };
-    client.tell(4, &heartbeat);
-    let sync = SyncGroupRequest { group_id: group, generation_id: 2, member_id: protocol, ..Default::default() };
-    client.tell(3, &sync);
-    client.beat("a", -1);
-    // An empty group takes the protocol of its next member.
-    client.join_classic("nobody");
-    client.look();
-    client.join_classic("");
-    client.look();
-    client.beat("a", 2);
-    client.beat("a", -1);
 }
