@@ -239,7 +239,7 @@ fn moves(client: &mut Client) {
     client.join("d", &["t"]);
     client.beat("a", 3);
     client.beat("b", -1);
-    client.remove("nobody", None);
+    client.remove("unknown", None);
     client.remove("c", None);
     client.remove("d", Some("i"));
     client.beat("d", -1);

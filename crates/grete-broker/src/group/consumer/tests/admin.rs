@@ -100,7 +100,7 @@ fn administrators_remove_members() {
     Client::join(&mut h, "a", &["orders"]);
     let static_member = ConsumerGroupHeartbeatRequest { instance_id: Some("i".into()), ..join("b", &["orders"]) };
     h.send(&static_member).unwrap();
-    assert_eq!(h.remove("nobody", None), ErrorCode::UNKNOWN_MEMBER_ID);
+    assert_eq!(h.remove("unknown", None), ErrorCode::UNKNOWN_MEMBER_ID);
     assert_eq!(h.remove("a", Some("i")), ErrorCode::FENCED_INSTANCE_ID);
     assert_eq!(h.remove("", Some("i")), ErrorCode::NONE);
     assert_eq!(h.remove("a", None), ErrorCode::NONE);
@@ -115,8 +115,8 @@ fn tests_start_rebalances_and_end_sessions() {
     assert_eq!(h.group(), (3, 2, "Assigning"));
     a.beat(&mut h).unwrap();
     assert_eq!(a.epoch, 3);
-    assert!(!h.coordinator.expire_member(h.now, GROUP, "nobody", &mut h.effects));
+    assert!(!h.coordinator.expire_member(h.now, GROUP, "unknown", &mut h.effects));
     assert!(h.coordinator.expire_member(h.now, GROUP, "a", &mut h.effects));
     assert_eq!(a.beat(&mut h).unwrap_err().code, ErrorCode::UNKNOWN_MEMBER_ID);
-    assert!(!h.coordinator.force_rebalance(h.now, GROUP, &mut h.effects), "nobody is there");
+    assert!(!h.coordinator.force_rebalance(h.now, GROUP, &mut h.effects), "the group has no members");
 }

@@ -44,7 +44,7 @@ fn new_partitions_raise_the_epoch_with_the_next_heartbeat() {
     assert_eq!((a.epoch, a.count()), (3, 6));
     h.topics.insert("bills", (BILLS, 9));
     a.beat(&mut h).unwrap();
-    assert_eq!(a.epoch, 3, "nobody subscribes to bills");
+    assert_eq!(a.epoch, 3, "no member subscribes to bills");
 }
 
 #[test]

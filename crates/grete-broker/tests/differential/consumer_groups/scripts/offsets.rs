@@ -55,13 +55,13 @@ pub(super) fn protocols(client: &mut Client) {
         group_instance_id: None,
     };
     client.tell(4, &heartbeat);
-    let heartbeat = HeartbeatRequest { member_id: s("nobody"), ..heartbeat };
+    let heartbeat = HeartbeatRequest { member_id: s("unknown"), ..heartbeat };
     client.tell(4, &heartbeat);
     let sync = SyncGroupRequest { group_id: group, generation_id: 2, member_id: protocol, ..Default::default() };
     client.tell(3, &sync);
     client.beat("a", -1);
     // An empty group takes the protocol of its next member.
-    client.join_classic("nobody");
+    client.join_classic("unknown");
     client.look();
     client.join_classic("");
     client.look();

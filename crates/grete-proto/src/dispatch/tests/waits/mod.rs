@@ -21,7 +21,7 @@ impl Harness {
 }
 
 /// Returns partition and reason of each report; "": the lane moves again.
-fn told(result: &WatchResult) -> Vec<(i32, &'static str)> {
+fn reported(result: &WatchResult) -> Vec<(i32, &'static str)> {
     result.reports.iter().map(|one| (one.tp.partition, one.wait.map_or("", LaneWait::name))).collect()
 }
 
@@ -126,21 +126,21 @@ fn a_lane_is_reported_once_after_stall_after_and_once_more_when_it_moves() {
     world.push(lane, 0, 3);
     let began = world.now;
     assert!(world.watch(0, &[]).again, "records wait");
-    assert_eq!(told(&world.watch(LIMIT - 1, &[])), []);
+    assert_eq!(reported(&world.watch(LIMIT - 1, &[])), []);
     assert!(!world.status(lane).is_unmoved);
     let result = world.watch(1, &[]);
-    assert_eq!(told(&result), [(0, "paused")]);
+    assert_eq!(reported(&result), [(0, "paused")]);
     assert_eq!((result.reports[0].unmoved_for, result.reports[0].lag), (LIMIT, Some(3)));
     let status = world.status(lane);
     assert_eq!((status.is_unmoved, status.unmoved_since), (true, Some(began)));
-    assert_eq!(told(&world.watch(90 * SECOND, &[])), [], "once");
+    assert_eq!(reported(&world.watch(90 * SECOND, &[])), [], "once");
     world.dispatch.resume(lane);
     world.run();
     let result = world.watch(SECOND, &[]);
-    assert_eq!(told(&result), [(0, "")]);
+    assert_eq!(reported(&result), [(0, "")]);
     assert!(!result.again, "no lane has records");
     assert_eq!(world.status(lane).unmoved_since, None);
-    assert_eq!(told(&world.watch(90 * SECOND, &[])), [], "a lane without records is not stalled");
+    assert_eq!(reported(&world.watch(90 * SECOND, &[])), [], "a lane without records is not stalled");
 }
 
 #[test]
@@ -152,16 +152,16 @@ fn each_record_that_is_handed_out_or_marked_is_progress_and_a_retry_is_none() {
     world.watch(0, &[]);
     for _ in 0..5 {
         let job = world.take(world.now).expect("a job");
-        assert_eq!(told(&world.watch(LIMIT * 2 / 3, &[])), []);
+        assert_eq!(reported(&world.watch(LIMIT * 2 / 3, &[])), []);
         world.done(job);
-        assert_eq!(told(&world.watch(LIMIT * 2 / 3, &[])), []);
+        assert_eq!(reported(&world.watch(LIMIT * 2 / 3, &[])), []);
     }
     let mut reports = Vec::new();
     for _ in 0..40 {
         let job = world.take(world.now).expect("a job");
         assert!(world.end(job, failed()).is_some());
         world.advance_to_deadline();
-        reports.extend(told(&world.watch(0, &[])));
+        reports.extend(reported(&world.watch(0, &[])));
     }
     assert_eq!(reports.len(), 1, "{reports:?}");
     assert!(["retry", "worker"].contains(&reports[0].1), "{reports:?}");
@@ -177,10 +177,10 @@ fn what_other_reports_tell_is_marked_so() {
     world.now = LIMIT;
     assert_eq!(world.dispatch.take_stalled_jobs(world.now, world.client).len(), 1);
     let result = world.watch(0, &[]);
-    assert_eq!(told(&result), [(0, "handler")]);
+    assert_eq!(reported(&result), [(0, "handler")]);
     assert!(result.reports[0].is_reported_elsewhere);
     world.done(job);
-    assert_eq!(told(&world.watch(0, &[])), [(0, "")]);
+    assert_eq!(reported(&world.watch(0, &[])), [(0, "")]);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn an_open_transaction_is_a_stall_although_the_lag_is_none() {
     world.watch(0, &waits);
     assert_eq!(world.status(lane).lag, Some(0));
     let result = world.watch(LIMIT, &waits);
-    assert_eq!((told(&result), result.reports[0].lag), (vec![(0, "open_transaction")], Some(5)));
+    assert_eq!((reported(&result), result.reports[0].lag), (vec![(0, "open_transaction")], Some(5)));
 }
 
 #[test]
@@ -225,5 +225,17 @@ fn a_client_that_leaves_watches_nothing() {
     world.watch(0, &[]);
     world.dispatch.stop();
     let result = world.watch(LIMIT, &[]);
-    assert_eq!((told(&result), result.again), (vec![], false));
+    assert_eq!((reported(&result), result.again), (vec![], false));
+}
+
+#[test]
+fn the_page_of_stalls_has_each_reason() {
+    let page = include_str!("../../../../../../docs/stalls.md");
+    let (_, table) = page.split_once("| `waits_for` |").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let mut rows: Vec<_> = table.lines().filter_map(|row| row.strip_prefix("| `")?.split_once('`')).collect();
+    rows.sort_unstable();
+    let mut names = LaneWait::NAMES;
+    names.sort_unstable();
+    assert_eq!(rows.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
 }
