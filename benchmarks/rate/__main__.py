@@ -40,30 +40,54 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def targets(found: Sequence[Result]) -> list[tuple[str, float, float]]:
-    """(what, at most, measured): CPU below every confluent-kafka row, and below a quarter of cold Java.
+# CPU of (a client, over the cheapest of these others): at most this ratio.
+CPU_LIMITS: Sequence[tuple[str, Sequence[str], float]] = (
+    ("grete", ("floor",), 1.4),
+    ("grete-columns", ("floor",), 1.25),
+    ("grete-app", ("floor",), 1.25),
+    *((name, ("confluent-poll", "confluent-consume"), 0.5) for name in ("grete", "grete-columns", "grete-app")),
+    *((name, ("java-warm",), 1 / 4.6) for name in ("grete", "grete-columns", "grete-app")),
+    ("grete-latency", ("confluent-consume",), 0.2),
+)
+LATENCY_P99_US = 115_000
 
-    Where each client has its own producer: latency of a handler below that of each other client.
-    """
-    by_key = {(result.per_second, result.client): result.cpu_percent for result in found}
-    limits = {"confluent-poll": 1.0, "confluent-consume": 1.0, "java": 0.25}
-    handler = next((result for result in found if result.client == "grete-app"), None)
-    if handler is not None:
-        peers = [result for result in found if not result.client.startswith("grete")]
-        return [
-            (f"{name}: handler of an App over {peer.client}", 1.0, getattr(handler, field) / getattr(peer, field))
-            for name, field in (("p50", "p50_us"), ("p99", "p99_us"))
-            for peer in peers
-        ]
+
+def latency_targets(found: Sequence[Result]) -> list[tuple[str, float, float]]:
+    """(what, at most, measured), where each client has its own producer: the App's handler beside the other clients."""
     return [
-        (f"{rate}/s: Grete's CPU over {peer}'s", limit, by_key[rate, "grete"] / by_key[rate, peer])
-        for rate in sorted({rate for rate, _ in by_key})
-        for peer, limit in limits.items()
-        if (rate, "grete") in by_key and (rate, peer) in by_key
+        (f"{name}: handler of an App over {peer.client}", 1.0, getattr(handler, field) / getattr(peer, field))
+        for handler in found
+        if handler.client == "grete-app"
+        for name, field in (("p50", "p50_us"), ("p99", "p99_us"))
+        for peer in found
+        if not peer.client.startswith("grete")
     ]
 
 
-def markdown(facts: Mapping[str, Any], plan: Plan, found: Sequence[Result], failures: Sequence[str]) -> str:
+def rate_targets(found: Sequence[Result]) -> list[tuple[str, float, float]]:
+    """(what, at most, measured): CPU and latency at each rate."""
+    rows: list[tuple[str, float, float]] = []
+    for rate in sorted({result.per_second for result in found}):
+        by_name = {result.client: result for result in found if result.per_second == rate}
+        for name, others, limit in CPU_LIMITS:
+            if name in by_name and all(other in by_name for other in others):
+                peer = min((by_name[other] for other in others), key=lambda result: result.cpu_percent)
+                ratio = by_name[name].cpu_percent / peer.cpu_percent
+                rows.append((f"{rate}/s: CPU of {name} over {peer.client}", limit, ratio))
+        if (peer_poll := by_name.get("confluent-poll")) and (rows_client := by_name.get("grete")):
+            rows.append((f"{rate}/s: p99 of grete over confluent-poll", 1.0, rows_client.p99_us / peer_poll.p99_us))
+        if budget := by_name.get("grete-latency"):
+            rows.append((f"{rate}/s: p99 of grete-latency over 115 ms", 1.0, budget.p99_us / LATENCY_P99_US))
+    return rows
+
+
+def markdown(
+    facts: Mapping[str, Any],
+    plan: Plan,
+    found: Sequence[Result],
+    targets: Sequence[tuple[str, float, float]],
+    failures: Sequence[str],
+) -> str:
     """The whole page."""
     producer = (
         "a producer of the same client, which waits for each record and does not linger,"
@@ -82,7 +106,7 @@ def markdown(facts: Mapping[str, Any], plan: Plan, found: Sequence[Result], fail
         parts += [f"## {rate:,} records per second", table(HEAD, lines)]
     result_rows = [
         (what, f"< {limit:g}", f"{measured:.2f}", "ok" if measured < limit else "MISSED")
-        for what, limit, measured in targets(found)
+        for what, limit, measured in targets
     ]
     if result_rows:
         parts += ["## Targets", table(("target (ratio)", "wanted", "measured", "result"), result_rows)]
@@ -134,9 +158,10 @@ def main() -> int:
                 except ClientFailedError as error:
                     failures.append(f"{client.name} at {rate}/s: {error}")
                     print(f"  FAILED {failures[-1]}", file=sys.stderr, flush=True)
-    page = markdown(facts, plan, found, failures)
+    targets = latency_targets(found) if options.sync else rate_targets(found)
+    page = markdown(facts, plan, found, targets, failures)
     print(page)
-    missed = [what for what, limit, measured in targets(found) if measured >= limit]
+    missed = [what for what, limit, measured in targets if measured >= limit]
     data = {**facts, "results": [asdict(result) for result in found], "missed": missed, "failures": failures}
     results.write(options.out, "latency" if options.sync else "rate", data, page)
     return int(bool(failures or missed) or any(result.wrong for result in found))

@@ -21,13 +21,14 @@ FETCH = "fetch.max.wait.ms=500, fetch.min.bytes=1, max.partition.fetch.bytes=1 M
 @dataclass(frozen=True)
 class Client:
     """One consumer; `words` are NAME=VALUE after the common arguments. `producer`: the same client's, which waits for
-    each record; None: librdkafka's, which lingers."""
+    each record; None: librdkafka's, which lingers. `warm_up`: seconds beyond those of all clients."""
 
     name: str
     title: str
     program: Callable[[], list[str]]
     words: tuple[str, ...] = ()
     producer: Callable[[], list[str]] | None = None
+    warm_up: float = 0.0
 
 
 def _python(module: str) -> Callable[[], list[str]]:
@@ -38,14 +39,20 @@ RDKAFKA = ("fetch.wait.max.ms=500", "fetch.min.bytes=1", "max.partition.fetch.by
 GRETE = ("fetch.max.wait.ms=500", "fetch.min.bytes=1", "max.partition.fetch.bytes=1048576")
 _clients = (
     Client("floor", "floor: raw socket, CRC + parse", lambda: [str(floor_program()), "rate"]),
+    Client("handler", "the Python handler alone, no client", _python("handler_alone")),
     Client("grete", "Grete, poll, rows with .value", _python("grete_poll"), GRETE),
     Client("grete-columns", "Grete, poll, .values()", _python("grete_poll"), (*GRETE, "mode=columns")),
+    Client("grete-app", "Grete, handler of an App", _python("grete_app"), GRETE),
     Client("grete-latency", "Grete, poll, latency=100ms", _python("grete_poll"), (GRETE[2], "latency=100ms")),
+    Client("librdkafka", "librdkafka, C API", lambda: [str(c_program("rate/clients/rate_librdkafka.c"))], RDKAFKA),
     Client("confluent-poll", "confluent-kafka, poll()", _python("confluent"), ("mode=poll", *RDKAFKA)),
     Client(
         "confluent-consume", "confluent-kafka, consume(1000, 0.1)", _python("confluent"), ("mode=consume", *RDKAFKA)
     ),
     Client("java", "Java, cold", lambda: list(java_command("Rate"))),
+    # The just-in-time compiler has seen every path by then.
+    Client("java-warm", "Java, after another minute", lambda: list(java_command("Rate")), warm_up=60.0),
+    Client("franz", "franz-go, PollFetches", lambda: [str(go_program()), "rate"]),
     Client("aiokafka", "aiokafka, getmany", _python("aio")),
 )
 CLIENTS = {client.name: client for client in _clients}
@@ -116,13 +123,14 @@ def measure(broker: Broker, cores: Cores, client: Client, per_second: int, plan:
     topic = f"rate-{per_second}-{client.name}{'-sync' if client.producer else ''}"
     broker.admin.create_topic(topic, 1, 1, {"retention.ms": -1})
     program = client.producer() if client.producer else [c_program("rate/producer.c")]
-    produce = [*program, broker.bootstrap, topic, str(per_second), str(plan.total + 60)]
-    consume = [broker.bootstrap, topic, per_second, plan.warm_up, plan.windows, plan.seconds]
+    length = plan.total + client.warm_up
+    produce = [*program, broker.bootstrap, topic, str(per_second), str(length + 60)]
+    consume = [broker.bootstrap, topic, per_second, plan.warm_up + client.warm_up, plan.windows, plan.seconds]
     words = [*client.program(), *map(str, consume), *client.words]
     with pinned(cores.broker):
         producer = spawn([str(word) for word in produce], stdout=subprocess.DEVNULL)
     try:
-        (line,) = run_client(words, cores.client, plan.total + 60)
+        (line,) = run_client(words, cores.client, length + 60)
         if producer.poll() is not None:
             raise ClientFailedError("the producer ended before the consumer")
     finally:
