@@ -9,7 +9,6 @@ pub(super) mod fetch;
 mod groups;
 mod list_offsets;
 mod metadata;
-mod older_fetch;
 mod produce;
 mod sasl;
 mod topics;

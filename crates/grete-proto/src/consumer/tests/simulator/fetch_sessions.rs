@@ -2,8 +2,9 @@
 //! client, which a broker does not make.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use grete_broker::fetch_session::{FetchSessions, SessionUse, WantedPartition};
+use grete_broker::fetch_session::{FetchSessions, FetchTopicKey, SessionUse, WantedPartition, WantedPartitions};
 use grete_wire::ErrorCode as E;
 use grete_wire::messages::fetch::{
     EpochEndOffset, FetchRequest, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
@@ -35,7 +36,7 @@ pub struct Topics<'a> {
 pub struct PlannedFetch {
     node: NodeId,
     session: SessionUse,
-    wanted: Vec<WantedPartition>,
+    wanted: Arc<WantedPartitions>,
 }
 
 impl Sessions {
@@ -45,7 +46,7 @@ impl Sessions {
     /// The broker refuses the session.
     pub fn begin(&mut self, node: NodeId, version: i16, request: &FetchRequest<'_>) -> Result<PlannedFetch, E> {
         self.check_client(node, request);
-        let (session, wanted) = self.of(node).begin(version, request)?;
+        let (session, wanted) = self.of(node).begin(version, request, |_| None)?;
         Ok(PlannedFetch { node, session, wanted })
     }
 
@@ -63,7 +64,7 @@ impl Sessions {
         };
         for topic in &request.forgotten_topics_data {
             for partition in &topic.partitions {
-                let is_known = known.iter().any(|known| {
+                let is_known = known.iter().any(|(_, known)| {
                     (&*known.topic.name, known.topic.id, known.fetch.partition)
                         == (&*topic.topic, topic.topic_id, *partition)
                 });
@@ -99,7 +100,7 @@ impl Sessions {
         let mut left = usize::try_from(max_bytes).unwrap();
         let mut is_enough = at_end || planned.wanted.is_empty();
         let mut read_partitions = Vec::new();
-        for wanted in &planned.wanted {
+        for (slot, wanted) in planned.wanted.iter() {
             let name = match wanted.topic.id {
                 0 => wanted.topic.name.to_string(),
                 id => topics.names.get(&id).cloned().unwrap_or_else(|| format!("?{id}")),
@@ -109,15 +110,16 @@ impl Sessions {
             let bytes = data.records.as_ref().map_or(0, |records| records.len());
             left = left.saturating_sub(bytes);
             is_enough |= bytes > 0 || data.error_code != 0;
-            read_partitions.push((wanted.clone(), data));
+            read_partitions.push((slot, data));
         }
         if !is_enough {
             return None;
         }
-        let (session_id, sent) = self.of(planned.node).respond(version, planned.session, read_partitions);
-        let topic = |(wanted, data): (WantedPartition, PartitionData<'static>)| FetchableTopicResponse {
-            topic: wanted.topic.name.to_string().into(),
-            topic_id: wanted.topic.id,
+        let wanted = Arc::clone(&planned.wanted);
+        let (session_id, sent) = self.of(planned.node).respond(version, planned.session, wanted, read_partitions);
+        let topic = |(topic, data): (FetchTopicKey, PartitionData<'static>)| FetchableTopicResponse {
+            topic: topic.name.to_string().into(),
+            topic_id: topic.id,
             partitions: vec![data],
         };
         Some(FetchResponse { session_id, responses: sent.into_iter().map(topic).collect(), ..FetchResponse::default() })
