@@ -119,8 +119,8 @@ impl JobToken {
     /// Stages a record: see [`JobState::stage`].
     ///
     /// # Errors
-    /// The record, and why it is not staged.
-    pub fn stage(&self, record: StagedRecord, promised: bool) -> StageResult {
+    /// Why the record is not staged.
+    pub fn stage(&self, record: &StagedRecord<'_>, promised: bool) -> StageResult {
         self.shared.stage(record, promised)
     }
 

@@ -41,7 +41,9 @@ pub use memory::{MemoryCore, MemoryLog, WrittenBatch};
 pub use sender::Sender;
 pub use sender::event::{DropReason, DroppedRecords, SenderAction, SenderEvent, SenderLogEvent, SenderStats};
 
-pub use staged::{RefusedRecord, StagedCommit, StagedCommitResult, StagedOutputs, StagedRecord, StagingBudget};
+pub use staged::{
+    RefusedRecord, StagedCommit, StagedCommitResult, StagedOutputs, StagedRecord, StagedRecords, StagingBudget,
+};
 
 use transaction_part::TransactionPart;
 

@@ -45,6 +45,17 @@ enum Stage {
     Aborting(Arc<TransactionCause>),
 }
 
+/// Records that follow each other in their outputs and in one batch.
+#[derive(Debug)]
+struct AppendedRecords {
+    /// Index of the outputs, and of the first record in them.
+    first: (usize, usize),
+    promise: Arc<BatchPromise>,
+    /// Index of the first record in the batch.
+    index: u32,
+    count: u32,
+}
+
 /// Run in progress.
 #[derive(Debug)]
 pub(in crate::producer) struct StagedRun {
@@ -55,8 +66,9 @@ pub(in crate::producer) struct StagedRun {
     /// Next record: index of the outputs, and of the record in them.
     next: (usize, usize),
     topics: HashMap<Arc<str>, TopicId>,
-    /// Promise of each appended record, with the index of its outputs, and its index in these.
-    appended: Vec<(usize, usize, Arc<BatchPromise>, u32)>,
+    /// Topic of the latest record: most records have the topic of the one before.
+    latest_topic: Option<(Arc<str>, TopicId)>,
+    appended: Vec<AppendedRecords>,
     refused: Vec<RefusedRecord>,
 }
 
@@ -68,6 +80,7 @@ impl StagedRun {
             call,
             next: (0, 0),
             topics: HashMap::new(),
+            latest_topic: None,
             appended: Vec::new(),
             refused: Vec::new(),
         }
@@ -79,16 +92,32 @@ impl StagedRun {
 
     /// Adds the appended records that no broker will ever take.
     fn find_refused(&mut self) {
-        for (outputs, record, promise, index) in &self.appended {
+        for AppendedRecords { first: (outputs, first), promise, index, count } in &self.appended {
             if !promise.has_failures() {
                 continue;
             }
-            let error = promise.result(*index).and_then(|result| result.error);
-            if error.is_some_and(|error| is_permanent(&error)) {
-                let (outputs, record, index) = (*outputs, *record, *index);
-                self.refused.push(RefusedRecord { outputs, record, promise: Arc::clone(promise), index });
+            for (record, index) in (*first..).zip(*index..*index + *count) {
+                let error = promise.result(index).and_then(|result| result.error);
+                if error.is_some_and(|error| is_permanent(&error)) {
+                    let promise = Arc::clone(promise);
+                    self.refused.push(RefusedRecord { outputs: *outputs, record, promise, index });
+                }
             }
         }
+    }
+}
+
+/// Notes that the record at `place`, its outputs and its index in them, was appended to a batch.
+fn note_appended(all: &mut Vec<AppendedRecords>, place: (usize, usize), promise: &Arc<BatchPromise>, index: u32) {
+    match all.last_mut() {
+        Some(last)
+            if (last.first.0, last.first.1 + last.count as usize) == place
+                && last.index + last.count == index
+                && Arc::ptr_eq(&last.promise, promise) =>
+        {
+            last.count += 1;
+        }
+        _ => all.push(AppendedRecords { first: place, promise: Arc::clone(promise), index, count: 1 }),
     }
 }
 
@@ -234,34 +263,39 @@ impl ProducerCore {
         let mut accumulator = lock(&self.accumulator);
         let (mut failure, mut waits, mut count) = (None, false, 0);
         'records: while let Some(outputs) = run.commit.outputs.get(run.next.0) {
-            while let Some(staged) = outputs.records().get(run.next.1) {
+            while run.next.1 < outputs.records().len() {
                 if count >= MAX_RECORDS_PER_STEP {
                     waits = true;
                     break 'records;
                 }
-                let topic = match run.topics.get(staged.topic()) {
-                    Some(topic) => *topic,
-                    None => {
-                        let topic = accumulator.topic(staged.topic());
-                        run.topics.insert(Arc::clone(staged.topic()), topic);
-                        topic
+                let appended = outputs.records().lend(run.next.1, |staged| {
+                    let name = staged.topic;
+                    let topic = match &run.latest_topic {
+                        Some((latest, topic)) if Arc::ptr_eq(latest, name) => *topic,
+                        _ => {
+                            let topic = *run.topics.entry(Arc::clone(name)).or_insert_with(|| accumulator.topic(name));
+                            run.latest_topic = Some((Arc::clone(name), topic));
+                            topic
+                        }
+                    };
+                    match accumulator.append_or_queue(now, topic, staged.partition, staged.record) {
+                        Ok(appended) => {
+                            note_appended(&mut run.appended, run.next, appended.promise, appended.index);
+                            Ok(())
+                        }
+                        Err(error) => Err((Arc::clone(name), error)),
                     }
-                };
-                let appended =
-                    staged.with(|record| match accumulator.append_or_queue(now, topic, staged.partition(), record) {
-                        Ok(appended) => Ok((Arc::clone(appended.promise), appended.index)),
-                        Err(error) => Err(error),
-                    });
+                });
                 match appended {
-                    Ok((promise, index)) => run.appended.push((run.next.0, run.next.1, promise, index)),
+                    None | Some(Ok(())) => {}
                     // Memory becomes free as batches are delivered.
-                    Err(AppendError::BufferFull | AppendError::NoMetadata) => {
+                    Some(Err((_, AppendError::BufferFull | AppendError::NoMetadata))) => {
                         waits = true;
                         break 'records;
                     }
-                    Err(error) => {
-                        if let Some(failed) = append_failure(staged.topic(), &error) {
-                            let promise = Arc::new(BatchPromise::unassigned(Arc::clone(staged.topic())));
+                    Some(Err((topic, error))) => {
+                        if let Some(failed) = append_failure(&topic, &error) {
+                            let promise = Arc::new(BatchPromise::unassigned(topic));
                             let error = Some(Arc::new(failed));
                             let outcome = Outcome::NotWritten;
                             promise

@@ -1,9 +1,11 @@
 //! Records of exactly-once jobs: checked like those of `produce`, and staged in the job.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use grete_client::produce::{AppendError, BatchPromise, StagedRecord};
-use grete_client::{ClientError, JobToken, Producer as ClientProducer, StageError, WaitOutcome};
+use grete_client::{ClientError, Deadline, JobToken, Producer as ClientProducer, StageError, WaitOutcome};
 use grete_wire::records::ProducerRecord;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -19,6 +21,47 @@ use super::typed_topic;
 use crate::errors;
 use crate::ffi::cpython;
 use crate::log_event;
+
+/// Wait of a caller for room for staged records, which a commit makes.
+struct RoomWait<'a> {
+    client: &'a ClientProducer,
+    token: &'a JobToken,
+    max_block: Duration,
+    /// Set by the first refusal.
+    deadline: Option<Deadline>,
+    /// Futex word, and the value to sleep on.
+    sleep: Option<(&'a AtomicU32, u32)>,
+}
+
+impl<'a> RoomWait<'a> {
+    fn new(client: &'a ClientProducer, token: &'a JobToken, max_block: Duration) -> Self {
+        Self { client, token, max_block, deadline: None, sleep: None }
+    }
+
+    /// Registers the caller before a repeated attempt: room that is made after the attempt ends the sleep.
+    fn register(&mut self) {
+        self.sleep = self.deadline.and_then(|_| self.token.staging_budget()).map(|budget| budget.await_room());
+    }
+
+    /// Sleeps after a refused attempt; after the first one, not at all. Raises if no commit makes room in time.
+    fn wait(&mut self, refused: StageError, topic: &Bound<'_, PyAny>) -> PyResult<()> {
+        let has_ended = match refused {
+            StageError::Ended => return Err(errors::no_job()),
+            StageError::Full { has_ended } => has_ended,
+        };
+        let until = *self.deadline.get_or_insert_with(|| self.client.deadline(self.max_block));
+        if !has_ended || self.client.now() >= until {
+            let limit = self.token.staging_budget().map_or(0, |budget| budget.limit());
+            return Err(errors::client(ClientError::StagingFull { topic: topic.to_string(), limit }));
+        }
+        if let Some((word, seen)) = self.sleep
+            && topic.py().detach(|| self.client.wait_for_room(word, seen, until)) == WaitOutcome::Interrupted
+        {
+            log_event::check_interrupted(topic.py())?;
+        }
+        Ok(())
+    }
+}
 
 impl Producer {
     /// Stages a record in the job, and returns its delivery.
@@ -80,7 +123,7 @@ impl Producer {
         if own_time {
             record.timestamp = client.read_clock().millis;
         }
-        let staged = loop {
+        let (name, encoded) = loop {
             let accumulator = client.accumulator();
             let known = accumulator.partitions(going.id);
             let refused = match (known, partition) {
@@ -91,7 +134,7 @@ impl Producer {
                 // In an event loop, the commit waits for the metadata.
                 (None, _) if wait == MetadataWait::Asleep => AppendError::NoMetadata,
                 _ => match (accumulator.check_record_size(record), accumulator.topic_name(going.id)) {
-                    (Ok(bytes), Some(topic)) => break StagedRecord::new(topic, partition, record, bytes),
+                    (Ok(bytes), Some(name)) => break (Arc::clone(name), bytes),
                     (Ok(_), None) => AppendError::NoMetadata,
                     (Err(refused), _) => refused,
                 },
@@ -99,40 +142,12 @@ impl Producer {
             drop(accumulator);
             waiting.wait_or_queue(going.topic, going.id, refused, &mut wait)?;
         };
-        self.stage_in_job(client, token, staged, promised, going.topic)
-    }
-
-    /// Stages a checked record, waiting for room that a commit makes.
-    fn stage_in_job(
-        &self,
-        client: &ClientProducer,
-        token: &JobToken,
-        mut staged: StagedRecord,
-        promised: bool,
-        topic: &Bound<'_, PyAny>,
-    ) -> PyResult<Option<(Arc<BatchPromise>, u32)>> {
-        let mut deadline = None;
+        let mut room = RoomWait::new(client, token, self.max_block);
         loop {
-            // Registered first: room that is made after the attempt ends the sleep.
-            let sleep = deadline.and_then(|_| token.staging_budget()).map(|budget| budget.await_room());
-            let (back, error) = match token.stage(staged, promised) {
+            room.register();
+            match token.stage(&StagedRecord { topic: &name, partition, record, encoded }, promised) {
                 Ok(found) => return Ok(found),
-                Err(refused) => refused,
-            };
-            staged = back;
-            let has_ended = match error {
-                StageError::Ended => return Err(errors::no_job()),
-                StageError::Full { has_ended } => has_ended,
-            };
-            let budget = token.staging_budget();
-            let limit = budget.map_or(0, |budget| budget.limit());
-            let until = *deadline.get_or_insert_with(|| client.deadline(self.max_block));
-            if !has_ended || client.now() >= until {
-                return Err(errors::client(ClientError::StagingFull { topic: topic.to_string(), limit }));
-            }
-            let Some((word, seen)) = sleep else { continue };
-            if topic.py().detach(|| client.wait_for_room(word, seen, until)) == WaitOutcome::Interrupted {
-                log_event::check_interrupted(topic.py())?;
+                Err(refused) => room.wait(refused, going.topic)?,
             }
         }
     }
@@ -148,21 +163,30 @@ impl Producer {
         runs: &mut BatchRuns,
     ) -> PyResult<()> {
         let now = client.read_clock().millis;
+        let name = client.accumulator().topic_name(common.id).map(Arc::clone);
+        let name = name
+            .ok_or_else(|| errors::client(client.append_error(&common.topic.to_string(), AppendError::NoMetadata)))?;
         for index in 0..source.len() {
-            let staged = source.with_record(index, |record, own| {
-                let own_time = Some(record.timestamp).filter(|time| *time != NO_TIMESTAMP);
-                let timestamp = common.timestamp.or(own_time).unwrap_or(now);
-                let record = ProducerRecord { timestamp, key: record.key.or(common.key), ..record };
-                let partition = common.partition.or(own).or_else(|| chosen.get(index).copied());
-                let accumulator = client.accumulator();
-                let bytes = accumulator.check_record_size(&record)?;
-                let topic = accumulator.topic_name(common.id).ok_or(AppendError::NoMetadata)?;
-                Ok(StagedRecord::new(topic, partition, &record, bytes))
-            });
-            let staged =
-                staged.map_err(|refused| errors::client(client.append_error(&common.topic.to_string(), refused)))?;
-            if let Some((promise, index)) = self.stage_in_job(client, token, staged, true, common.topic)? {
-                runs.push(&promise, index);
+            let mut room = RoomWait::new(client, token, self.max_block);
+            loop {
+                room.register();
+                let staged = source.with_record(index, |record, own| {
+                    let own_time = Some(record.timestamp).filter(|time| *time != NO_TIMESTAMP);
+                    let timestamp = common.timestamp.or(own_time).unwrap_or(now);
+                    let record = ProducerRecord { timestamp, key: record.key.or(common.key), ..record };
+                    let partition = common.partition.or(own).or_else(|| chosen.get(index).copied());
+                    let encoded = client.accumulator().check_record_size(&record)?;
+                    Ok(token.stage(&StagedRecord { topic: &name, partition, record: &record, encoded }, true))
+                });
+                let staged = staged
+                    .map_err(|refused| errors::client(client.append_error(&common.topic.to_string(), refused)))?;
+                match staged {
+                    Ok(found) => {
+                        found.into_iter().for_each(|(promise, index)| runs.push(&promise, index));
+                        break;
+                    }
+                    Err(refused) => room.wait(refused, common.topic)?,
+                }
             }
         }
         Ok(())

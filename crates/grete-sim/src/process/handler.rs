@@ -205,6 +205,8 @@ fn stage(
     let key = key.map(|key| format!("key-{key}"));
     let key = key.as_ref().map(String::as_bytes);
     let record = ProducerRecord { timestamp: context.wall_ms(), key, value: Some(value), headers: &[] };
-    let staged = StagedRecord::new(&topic.into(), Some(partition), &record, value.len() + 100);
-    shared.stage(staged, false).map(drop).map_err(|(_, error)| error)
+    let topic = topic.into();
+    let staged =
+        StagedRecord { topic: &topic, partition: Some(partition), record: &record, encoded: value.len() + 100 };
+    shared.stage(&staged, false).map(drop)
 }

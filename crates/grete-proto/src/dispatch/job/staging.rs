@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::dispatch::offsets::job_outputs::{Mark, UndeliveredOutput};
-use crate::producer::{BatchPromise, StagedOutputs, StagedRecord, StagingBudget};
+use crate::producer::{BatchPromise, StagedOutputs, StagedRecord, StagedRecords, StagingBudget};
 
 /// Reason why a record is not staged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub enum StageError {
     Ended,
 }
 
-/// Result of an attempt to stage a record: its promise and its index there, if wanted; or the record, and the reason.
-pub type StageResult = Result<Option<(Arc<BatchPromise>, u32)>, (StagedRecord, StageError)>;
+/// Result of an attempt to stage a record: its promise and its index there, if wanted.
+pub type StageResult = Result<Option<(Arc<BatchPromise>, u32)>, StageError>;
 
 /// Records and marks of one job, shared by the thread that runs the job and the dispatcher.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(in crate::dispatch) struct JobStaging {
 #[derive(Debug, Default)]
 struct State {
     /// Records, and the number of the job's rows that were done before each.
-    records: Vec<StagedRecord>,
+    records: StagedRecords,
     progress: Vec<usize>,
     /// Promises, and the number of records before the first record of each.
     promises: Vec<(usize, Arc<BatchPromise>)>,
@@ -76,15 +76,15 @@ impl JobStaging {
     }
 
     /// Stages a record after `progress` rows. `promised`: the caller wants a promise of the record's outcome.
-    pub(in crate::dispatch) fn stage(&self, record: StagedRecord, progress: usize, promised: bool) -> StageResult {
+    pub(in crate::dispatch) fn stage(&self, record: &StagedRecord<'_>, progress: usize, promised: bool) -> StageResult {
         let mut state = self.lock();
         if state.has_ended {
-            return Err((record, StageError::Ended));
+            return Err(StageError::Ended);
         }
         if !self.budget.take(record.bytes()) {
-            return Err((record, StageError::Full { has_ended: self.budget.ended() > 0 }));
+            return Err(StageError::Full { has_ended: self.budget.ended() > 0 });
         }
-        let promise = promised.then(|| state.promise(&record, progress));
+        let promise = promised.then(|| state.promise(record.topic, progress));
         state.records.push(record);
         state.progress.push(progress);
         Ok(promise)
@@ -138,8 +138,9 @@ impl JobStaging {
             }
             Counts::Nothing => 0,
         };
-        let dropped = state.records.split_off(kept.min(state.records.len()));
-        if !dropped.is_empty() {
+        if kept < state.records.len() {
+            let dropped = state.records.split_off(kept);
+            state.progress.truncate(kept);
             let first = state.promises.partition_point(|(start, _)| *start < kept);
             let promises = state.promises.split_off(first).into_iter().map(|(_, promise)| promise).collect();
             drop(StagedOutputs::new(dropped, promises, &self.budget));
@@ -152,19 +153,17 @@ impl JobStaging {
         if done > 0 && splits {
             // The handler works row by row: each row has its own records.
             let mut promises = state.promises.into_iter().peekable();
-            let mut records = state.records.into_iter().zip(state.progress).enumerate().peekable();
-            while let Some((start, (_, progress))) = records.peek() {
-                let (progress, mut end, mut of_row) = (*progress, *start, Vec::new());
-                while let Some((index, (record, _))) = records.next_if(|(_, (_, at))| *at == progress) {
-                    of_row.push(record);
-                    end = index;
-                }
+            let mut start = 0;
+            for row in state.progress.chunk_by(PartialEq::eq) {
+                let end = start + row.len();
                 let mut of_promises = Vec::new();
-                while let Some((_, promise)) = promises.next_if(|(first, _)| *first <= end) {
+                while let Some((_, promise)) = promises.next_if(|(first, _)| *first < end) {
                     of_promises.push(promise);
                 }
-                let row = offsets.get(progress).or(offsets.last());
-                groups.push((row.map(|at| (*at, *at)), StagedOutputs::new(of_row, of_promises, &self.budget)));
+                let offset = row.first().and_then(|progress| offsets.get(*progress)).or(offsets.last());
+                let of_row = state.records.copy(start..end);
+                groups.push((offset.map(|at| (*at, *at)), StagedOutputs::new(of_row, of_promises, &self.budget)));
+                start = end;
             }
         } else if !state.records.is_empty() {
             let promises = state.promises.into_iter().map(|(_, promise)| promise).collect();
@@ -187,15 +186,15 @@ fn rows_of(offsets: &[i64], marks: &[Mark]) -> Option<(i64, i64)> {
 
 impl State {
     /// Returns a promise for the next record: that of the record before, if both have the same topic and the same row.
-    fn promise(&mut self, record: &StagedRecord, progress: usize) -> (Arc<BatchPromise>, u32) {
+    fn promise(&mut self, topic: &Arc<str>, progress: usize) -> (Arc<BatchPromise>, u32) {
         let is_same_row = self.progress.last() == Some(&progress);
         match (self.promises.last(), self.promised) {
-            (Some((_, last)), Some(index)) if is_same_row && Arc::ptr_eq(last.topic(), record.topic()) => {
+            (Some((_, last)), Some(index)) if is_same_row && Arc::ptr_eq(last.topic(), topic) => {
                 self.promised = Some(index + 1);
                 (Arc::clone(last), index + 1)
             }
             _ => {
-                let promise = Arc::new(BatchPromise::staged(Arc::clone(record.topic())));
+                let promise = Arc::new(BatchPromise::staged(Arc::clone(topic)));
                 self.promises.push((self.records.len(), Arc::clone(&promise)));
                 self.promised = Some(0);
                 (promise, 0)

@@ -237,11 +237,11 @@ impl JobState {
     /// index.
     ///
     /// # Errors
-    /// The record, and why it is not staged.
-    pub fn stage(&self, record: StagedRecord, promised: bool) -> StageResult {
+    /// Why the record is not staged.
+    pub fn stage(&self, record: &StagedRecord<'_>, promised: bool) -> StageResult {
         match &self.staging {
             Some(staging) => staging.stage(record, self.completed_rows(), promised),
-            None => Err((record, StageError::Ended)),
+            None => Err(StageError::Ended),
         }
     }
 

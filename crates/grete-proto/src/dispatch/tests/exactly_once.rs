@@ -18,13 +18,14 @@ struct Transactions {
     number: u32,
 }
 
-fn record(value: &str) -> StagedRecord {
+fn try_stage(job: &JobState, value: &str, promised: bool) -> StageResult {
     let record = ProducerRecord { timestamp: 1, key: None, value: Some(value.as_bytes()), headers: &[] };
-    StagedRecord::new(&"out".into(), None, &record, 100)
+    let topic = "out".into();
+    job.stage(&StagedRecord { topic: &topic, partition: None, record: &record, encoded: 100 }, promised)
 }
 
 fn stage(lease: &Lease, value: &str) -> (Arc<BatchPromise>, u32) {
-    lease.shared.stage(record(value), true).expect("there is room").expect("a promise")
+    try_stage(&lease.shared, value, true).expect("there is room").expect("a promise")
 }
 
 fn aborted(cause: TransactionCause, refused: Vec<RefusedRecord>) -> StagedCommitResult {
@@ -408,21 +409,21 @@ fn memory_is_bounded_and_what_failed_jobs_had_is_free_again() {
     let job = it.world.take(0).expect("a job");
     let mut staged = 0;
     let refused = loop {
-        match job.shared.stage(record("x"), false) {
+        match try_stage(&job.shared, "x", false) {
             Ok(None) => staged += 1,
             other => break other,
         }
     };
-    assert!(staged > 1 && matches!(refused, Err((_, StageError::Full { has_ended: false }))), "{staged}");
+    assert!(staged > 1 && matches!(refused, Err(StageError::Full { has_ended: false })), "{staged}");
     it.world.done(job);
     assert_eq!(it.world.dispatch.take_commit_demand(it.world.client), TransactionDemand::AtOnce);
     let job = it.world.take(0).expect("a job");
-    assert!(matches!(job.shared.stage(record("x"), false), Err((_, StageError::Full { has_ended: true }))));
+    assert!(matches!(try_stage(&job.shared, "x", false), Err(StageError::Full { has_ended: true })));
     assert_eq!(it.commit().1, staged);
-    assert!(job.shared.stage(record("x"), false).is_ok());
+    assert!(try_stage(&job.shared, "x", false).is_ok());
     let shared = Arc::clone(&job.shared);
     it.world.end(job, failed());
-    assert!(matches!(shared.stage(record("late"), false), Err((_, StageError::Ended))));
+    assert!(matches!(try_stage(&shared, "late", false), Err(StageError::Ended)));
     assert_eq!(it.budget.used(), 0);
 }
 

@@ -29,7 +29,6 @@ use grete_wire::records::{BatchBuilder, HEADER_BYTES, ProducerRecord};
 
 pub(in crate::producer) use drain::MetadataUpdate;
 pub(in crate::producer) use incomplete_batches::BatchOwner;
-pub(in crate::producer) use owned_record::OwnedRecord;
 pub(in crate::producer) use partition_queue::UnsentBatch;
 pub(in crate::producer) use unassigned::{AssignmentFailure, UnassignedRecord};
 

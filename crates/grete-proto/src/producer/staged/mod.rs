@@ -6,7 +6,9 @@
 mod budget;
 mod commit;
 mod outputs;
+mod records;
 
 pub use budget::StagingBudget;
 pub use commit::{RefusedRecord, StagedCommit, StagedCommitResult};
-pub use outputs::{StagedOutputs, StagedRecord};
+pub use outputs::StagedOutputs;
+pub use records::{StagedRecord, StagedRecords};
