@@ -13,7 +13,7 @@ def main() -> None:
         consumer.assign([(arguments.topic, 0, 0)])
         windows = Windows(arguments)
         while windows.running():
-            messages = consumer.poll(timeout=0.1, max_messages=1000)
+            messages = consumer.poll(timeout=1.0, max_messages=1000)
             if columns:
                 for value in messages.values():
                     if value is not None:
