@@ -18,6 +18,8 @@ from statistics import median
 import pytest
 
 import grete
+from tests.integration.app_in_process import make as make_app
+from tests.integration.app_in_process import running
 from tests.integration.frame_proxy import FrameAction, FrameProxy, always
 from tests.integration.producers import producer as make
 from tests.kafka import KafkaCluster, eventually, fill
@@ -151,6 +153,37 @@ def test_poll_wakes_no_other_thread(kafka: KafkaCluster, topic: str) -> None:
             sender.join()
         woken = sum(map(switches, threads)) - before
     assert woken < 50, "the network thread sleeps while the caller leads"
+
+
+@pytest.mark.parametrize("workers", [1, 5])
+def test_an_idle_worker_of_an_app_wakes_no_other_thread(kafka: KafkaCluster, topic: str, workers: int) -> None:
+    """One worker leads, and has the job itself. The others sleep on, and so does the network thread."""
+    kafka.create_topic(topic)
+    app = make_app(kafka, topic, workers=workers)
+    handled: list[int] = []
+    seen = threading.Event()
+
+    @app.consumer(topic)
+    def handle(message: grete.Message) -> None:
+        handled.append(threading.get_native_id())
+        seen.set()
+
+    with running(app), make(kafka.bootstrap_servers) as producer:
+        for _ in range(3):
+            producer.produce_sync(topic, b"first", partition=0, timeout=30.0)
+            assert seen.wait(30.0)
+            seen.clear()
+        threads = network_threads("grete-net")
+        before = sum(map(switches, threads))
+        for _ in range(100):
+            # Another thread leads the producer's loop meanwhile; the worker has to be asleep again for the next record.
+            eventually(lambda: any(map(leads, handled[-1:])), 30.0, "the worker leads again")
+            producer.produce_sync(topic, b"x", partition=0, timeout=30.0)
+            assert seen.wait(30.0)
+            seen.clear()
+        woken = sum(map(switches, threads)) - before
+    assert woken < 50, "the network thread sleeps while a worker leads"
+    assert len(handled) == 103
 
 
 def test_an_idle_poll_wakes_with_the_answers_alone(kafka: KafkaCluster, topic: str) -> None:

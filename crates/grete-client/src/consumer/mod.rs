@@ -175,11 +175,7 @@ impl Consumer {
                 .of_principal(config.principal())
                 .with_transactions(transactions.clone())
         });
-        // A thread that polls leads. Workers do not, so an App needs no gate.
-        let event_loop = match dispatcher.is_polled() {
-            true => event_loop.and_then(|event_loop| event_loop.with_gate(GateUse::EachLead)),
-            false => event_loop,
-        };
+        let event_loop = event_loop.and_then(|event_loop| event_loop.with_gate(GateUse::EachLead));
         let event_loop = event_loop.map_err(|e| ClientError::os("opening a poll descriptor", &e))?.with_tls(tls);
         let requests = requests.unwrap_or_else(|| unreachable!("the loop makes its protocol before it returns"));
         requests.set_caller_loop(event_loop.handle());

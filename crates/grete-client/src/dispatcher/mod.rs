@@ -84,7 +84,7 @@ struct DispatcherInner {
     wait: WaitMode,
     /// Futex that interruptible threads sleep on.
     interruptible_futex: Futex,
-    /// Loop of the client whose records an interruptible thread waits for: that thread may lead it.
+    /// Loop of the first client: a thread that waits for its records may lead the loop.
     caller_loop: OnceLock<Box<dyn CallerLoop>>,
     /// Descriptor that an event loop waits for instead.
     poll_fd: PollFd,
@@ -145,6 +145,7 @@ impl Dispatcher {
             leases: HashMap::default(),
             last_job: 0,
             waiters: WaiterList::default(),
+            worker_leads: false,
             interruptible_waiters: 0,
             poll_armed: false,
             settling_waiters: 0,
@@ -222,7 +223,7 @@ impl Dispatcher {
         state.workers = Some(count);
         let above = state.waiters.numbered_above(count);
         drop(state);
-        above.into_iter().for_each(|thread| thread.unpark());
+        self.end_sleeps(above);
     }
 
     /// Stops handing out consume jobs.
@@ -298,11 +299,9 @@ impl Dispatcher {
         self.inner.wait == WaitMode::Interruptible
     }
 
-    /// Lets an interruptible thread lead the loop of the first client while it waits. Workers do not lead.
+    /// Lets a thread that waits lead the loop of the first client. Workers lead while there is no other client.
     pub(crate) fn set_caller_loop(&self, event_loop: impl CallerLoop + 'static) {
-        if self.is_polled() {
-            let _ = self.inner.caller_loop.set(Box::new(event_loop));
-        }
+        let _ = self.inner.caller_loop.set(Box::new(event_loop)); // that of the first client stays
     }
 
     pub(crate) fn emit(&self, events: Vec<LogEvent>) {

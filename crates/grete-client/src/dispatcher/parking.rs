@@ -1,6 +1,7 @@
 //! Sleeps of threads that wait for a job or a deadline, and their wake-ups.
 
-use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use grete_proto::dispatch::{ClientId, Pool};
@@ -9,7 +10,7 @@ use grete_sys::WakeReason;
 
 use super::Dispatcher;
 use super::state::State;
-use super::waiters::WakeList;
+use super::waiters::{Sleep, WakeList};
 use crate::dispatcher::lane_events;
 use crate::dispatcher::worker_context::WorkerContext;
 
@@ -75,7 +76,7 @@ impl Dispatcher {
         if polling {
             self.inner.poll_fd.signal();
         }
-        wakes.threads.into_iter().flatten().for_each(|thread| thread.unpark());
+        self.end_sleeps(wakes.threads.into_iter().flatten());
     }
 
     /// Runs the timers on a client's network thread: reports jobs that run for too long and advances lanes whose
@@ -96,6 +97,11 @@ impl Dispatcher {
     /// Sleeps until woken. The worker is in the list before the lock is released. A thread that changes the state
     /// checks the list under the lock afterwards. An `unpark` before the `park` makes the `park` return at once. So no
     /// wake-up is lost. Spurious wake-ups are harmless, because the caller checks again.
+    ///
+    /// One idle worker leads the client's loop meanwhile, if the dispatcher has one client: it reads the next response
+    /// itself. Its flag is cleared under the lock, before the worker is in the list. A thread that sets the flag has
+    /// found the worker in the list; it does so after it has released the lock, so it may be late and end the next sleep
+    /// instead.
     pub(super) fn park<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -103,7 +109,12 @@ impl Dispatcher {
         now: Nanos,
         deadline: Option<Nanos>,
     ) -> (MutexGuard<'a, State>, WakeReason) {
-        let id = state.waiters.add(worker.pool, worker.number);
+        let led = self.inner.caller_loop.get().filter(|_| state.clients.len() == 1 && !state.worker_leads);
+        if led.is_some() {
+            state.worker_leads = true;
+            worker.lead_over.store(false, Ordering::Release);
+        }
+        let id = state.waiters.add(worker.pool, worker.number, led.map(|_| Arc::clone(&worker.lead_over)));
         let mut until = deadline;
         if let Some(due) = state.unheld_deadline() {
             state.waiters.hold_deadline(id, due);
@@ -115,13 +126,29 @@ impl Dispatcher {
         let others = Pool::ALL.into_iter().filter(|pool| *pool != worker.pool && dispatch.has_ready(*pool));
         let wakes = WakeList { threads: sleepers.next_to_wake_each(others), interruptible: false };
         self.wake(state, wakes);
-        match until {
-            Some(until) => std::thread::park_timeout(Duration::from_nanos(until.saturating_sub(now))),
-            None => std::thread::park(),
+        let left = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
+        let is_over = || worker.lead_over.load(Ordering::Acquire);
+        match led.and_then(|event_loop| event_loop.lead_until(&is_over, left)) {
+            // The thread that set the flag unparks, too.
+            Some(_) if is_over() => std::thread::park_timeout(Duration::ZERO),
+            Some(_) => {}
+            None => match left {
+                Some(left) => std::thread::park_timeout(left),
+                None => std::thread::park(),
+            },
         }
         let mut state = self.lock();
         state.waiters.remove(id);
+        if led.is_some() {
+            state.worker_leads = false;
+        }
         (state, WakeReason::Woken)
+    }
+
+    /// Ends sleeps, without the lock.
+    pub(super) fn end_sleeps(&self, sleeps: impl IntoIterator<Item = Sleep>) {
+        let event_loop = self.inner.caller_loop.get().map(|event_loop| &**event_loop);
+        sleeps.into_iter().for_each(|sleep| sleep.end(event_loop));
     }
 
     /// Leads the client's loop until woken, or sleeps while another caller leads; or until a Unix signal or a log event
@@ -158,7 +185,7 @@ impl Dispatcher {
 
     fn wake_interruptible(&self) {
         self.inner.interruptible_futex.wake();
-        if let Some(event_loop) = self.inner.caller_loop.get() {
+        if let Some(event_loop) = self.inner.caller_loop.get().filter(|_| self.is_polled()) {
             event_loop.notify_leader();
         }
     }
@@ -171,8 +198,8 @@ impl Dispatcher {
 
     pub(super) fn wake_all(&self) {
         // Under the lock, so that no worker is between its check and its sleep.
-        let threads = self.lock().waiters.all();
-        threads.into_iter().for_each(|thread| thread.unpark());
+        let sleeps = self.lock().waiters.all();
+        self.end_sleeps(sleeps);
         self.wake_pollers();
         self.wake_settling();
     }

@@ -23,6 +23,8 @@ pub(crate) struct State {
     pub(super) leases: HashMap<u64, LeasedJob, BuildHasherDefault<IdHasher>>,
     pub(super) last_job: u64,
     pub(super) waiters: WaiterList,
+    /// Whether a worker leads the client's loop, or is about to.
+    pub(super) worker_leads: bool,
     /// Number of interruptible threads that sleep.
     pub(super) interruptible_waiters: usize,
     /// Whether an event loop waits for `poll_fd`, until it is signalled.

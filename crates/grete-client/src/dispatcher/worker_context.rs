@@ -1,5 +1,8 @@
 //! Worker context: state of one worker thread between jobs, such as decoders. No other thread sees it.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use grete_proto::dispatch::Pool;
 use grete_wire::buffer_pool::BufferPool;
 use grete_wire::records::{DecodeLimits, Decoder};
@@ -13,12 +16,21 @@ pub struct WorkerContext {
     pub(crate) pool: Pool,
     pub(crate) decoder: Decoder,
     pub(crate) max_messages: Option<usize>,
+    /// Whether the worker's lead of the client's loop ends.
+    pub(crate) lead_over: Arc<AtomicBool>,
 }
 
 impl WorkerContext {
     pub(super) fn new(name: &str, slabs: BufferPool, number: u32) -> Self {
         let decoder = Decoder::new(slabs, DecodeLimits::default());
-        Self { name: name.to_owned(), number, pool: Pool::Threads, decoder, max_messages: None }
+        Self {
+            name: name.to_owned(),
+            number,
+            pool: Pool::Threads,
+            decoder,
+            max_messages: None,
+            lead_over: Arc::default(),
+        }
     }
 
     /// Creates the context of the decoder thread, which takes an event loop's jobs.
