@@ -33,6 +33,7 @@ WHEEL_ARGS ?=
 AUDIT_ARGS ?=
 SDIST_ARGS ?=
 TARGETS_ARGS ?=
+ACTIONLINT_VERSION ?= v1.7.12
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock rust-toolchain.toml
 PYTHON_PATHS := $(wildcard python tests benchmarks docsite examples release)
@@ -123,12 +124,29 @@ test-lowest: build tools  ## the unit tests with the oldest versions of all depe
 	    $(VENV)/lowest/lib/python*/site-packages/
 	$(VENV)/lowest/bin/python -m pytest tests/unit $(call side_by_side,6) -W ignore::DeprecationWarning $(PYTEST_ARGS)
 
+# In a copy of the workspace, because Cargo.lock changes.
+NEWEST := $(CARGO_TARGET_DIR)/newest
+.PHONY: test-newest
+test-newest:  ## cargo test with the newest stable Rust and the newest versions of all crates that Cargo.toml allows
+	rustup toolchain install stable --profile minimal
+	rm -rf $(NEWEST) && mkdir -p $(NEWEST) && git ls-files -z | xargs -0 cp --parents -t $(NEWEST)
+	cd $(NEWEST) && cargo +stable update --quiet && cargo +stable test --workspace --quiet
+
 .PHONY: soak
-soak: build tools kafka agent  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions
+soak: soak-tests soak-versions soak-fuzz  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions
+
+.PHONY: soak-tests
+soak-tests: build tools kafka agent
 	$(PYTEST) --kafka=apache -m soak --timeout 1800 -o faulthandler_timeout=2000 $(PYTEST_ARGS)
+
+.PHONY: soak-versions
+soak-versions: build tools kafka agent
 	for version in 3.9.1 4.1.0; do \
 	    $(PYTEST) --kafka=apache:$$version -m 'kafka and not soak' $(PYTEST_ARGS) || exit 1; \
 	done
+
+.PHONY: soak-fuzz
+soak-fuzz:
 	fuzz/run.sh $(FUZZ_SECONDS)
 
 .PHONY: lint
@@ -215,6 +233,11 @@ wheels: $(STAMPS)/release  ## wheels for all platforms, in build/wheels (WHEEL_A
 .PHONY: audit
 audit: $(STAMPS)/release  ## known weaknesses, licences and sources of what is linked or installed (AUDIT_ARGS=--required)
 	$(BIN)/python -m release.audit $(AUDIT_ARGS)
+
+# Written in Go, and brought by Go.
+.PHONY: actionlint
+actionlint:  ## look for mistakes in the workflows (needs Go)
+	go run github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
 
 .PHONY: sdist
 sdist: $(STAMPS)/release  ## source distributions in build/sdist, with and without the crates (SDIST_ARGS="--check")

@@ -26,10 +26,22 @@ class Target:
     blocked: str = ""
 
     @property
+    def arch(self) -> str:
+        return self.triple.split("-")[0]
+
+    @property
     def runs_here(self) -> bool:
-        """Whether this machine can load such a wheel."""
-        arch, *_ = self.triple.split("-")
-        return sys.platform == "linux" and arch == platform.machine() and self.triple.endswith("-gnu")
+        """Whether a Python of this machine can import such a wheel."""
+        return self._for_this_kernel and self.triple.endswith("-gnu")
+
+    @property
+    def loads_here(self) -> bool:
+        """Whether musl's loader can load such a wheel, for want of a Python that is linked to musl."""
+        return self._for_this_kernel and self.triple.endswith("-musl")
+
+    @property
+    def _for_this_kernel(self) -> bool:
+        return sys.platform == "linux" and self.arch == platform.machine()
 
 
 _NO_SDK = "the trust store needs Apple's SDK to be linked, and no run on macOS has shown that the client works"

@@ -14,9 +14,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 from .licenses import ROOT, third_party_licenses
+from .musl import loaded_by_musl
 from .targets import PYTHONS, TARGETS, Target
 
 OUT = ROOT / "build" / "wheels"
@@ -127,8 +129,16 @@ def audit(wheel: Path, target: Target) -> str:
 
 
 def smoke(wheel: Path, target: Target, python: str) -> str:
-    """Installs the wheel in an empty environment of its Python, and runs `grete demo` to its summary."""
+    """Installs the wheel in an empty environment of its Python, and runs `grete demo` to its summary.
+
+    The module of a wheel for musl is only loaded, by musl's loader.
+    """
     interpreter = shutil.which(f"python{python}")
+    if target.loads_here:
+        with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(wheel) as packed:
+            (name,) = (name for name in packed.namelist() if name.endswith(".so"))
+            reason = loaded_by_musl(Path(packed.extract(name, scratch)), target.arch)
+        return f"not loaded: {reason}" if reason else "loaded by musl"
     if not target.runs_here:
         return "not run: another platform"
     if interpreter is None:

@@ -190,6 +190,34 @@ app.start()
     assert "Traceback" not in done.stderr
 
 
+def test_hooks_of_the_stop_run_when_the_interpreter_ends(tmp_path: Path) -> None:
+    script = f"""
+import grete
+app = grete.App("stop", kafka={NOWHERE!r})
+app.consumer("orders")(lambda messages: None)
+@app.on_shutdown
+def plain():
+    print("plain")
+@app.on_shutdown
+async def asynchronous():
+    print("asynchronous")
+app.start()
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (0, "asynchronous\nplain\n"), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_thread_is_left_of_a_stop_in_time() -> None:
+    app = grete.App("threads", kafka=NOWHERE)
+    app.consumer("orders")(asynchronous)
+    app.on_shutdown(lambda: None)
+    before = alive()
+    with app.running():
+        assert "grete-standby" in alive()
+    assert alive() == before
+
+
 async def asynchronous(_messages: grete.Messages) -> None:
     """Nothing."""
 

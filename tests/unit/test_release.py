@@ -1,9 +1,14 @@
 """What goes into a wheel beside the package."""
 
 import json
+import platform
 from pathlib import Path
 
+import pytest
+
+import grete._native
 from release.licenses import ROOT, linked_crates, third_party_licenses
+from release.musl import symbols_of_python
 from release.targets import TARGETS
 from release.wheels import settle_sbom
 
@@ -41,3 +46,17 @@ def test_platforms_without_a_wheel_say_why() -> None:
         "macos-x86_64",
         "windows-x86_64",
     }
+
+
+def test_each_wheel_of_linux_is_run_or_loaded_by_one_machine_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    for machine in ("x86_64", "aarch64"):
+        monkeypatch.setattr(platform, "machine", lambda machine=machine: machine)
+        run = [name for name, target in TARGETS.items() if target.runs_here]
+        loaded = [name for name, target in TARGETS.items() if target.loads_here]
+        assert (run, loaded) == ([f"manylinux-{machine}"], [f"musllinux-{machine}"])
+
+
+def test_what_the_module_expects_of_an_interpreter() -> None:
+    names = symbols_of_python(Path(grete._native.__file__))
+    assert {"PyExc_ValueError", "PyObject_Call", "Py_IsInitialized"} & set(names)
+    assert len(names) > 50

@@ -163,12 +163,16 @@ class LifecycleRun:
     # Stop
 
     def begin_stop(
-        self, before: Callable[[], None], on_exit: Callable[[threading.Thread], None], limit: Callable[[], float]
+        self,
+        before: Callable[[], None],
+        on_exit: Callable[[threading.Thread], None],
+        limit: Callable[[], float],
+        start_thread: Callable[[Callable[[], None], str], threading.Thread],
     ) -> threading.Thread:
         """Begins the hooks of the stop in a thread, which is returned. Errors are logged, and in `errors`.
 
         The thread first calls `before`, and `on_exit` at its end. `limit`: seconds that are left for asynchronous
-        hooks.
+        hooks. `start_thread` returns a thread that runs the function, under the name.
         """
         stops = list(reversed(self._hooks.shutdown)) if self._any_started else []
         lifespan = self._lifespan
@@ -177,15 +181,14 @@ class LifecycleRun:
         self._left = stops
 
         def run() -> None:
+            self._stop_thread = threading.current_thread()
             try:
                 before()
                 self._run_stop(limit)
             finally:
                 on_exit(threading.current_thread())
 
-        self._stop_thread = thread = threading.Thread(target=run, name="grete-lifecycle", daemon=True)
-        thread.start()
-        return thread
+        return start_thread(run, "grete-lifecycle")
 
     def _run_stop(self, limit: Callable[[], float]) -> None:
         while self._left:

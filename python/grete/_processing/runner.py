@@ -243,6 +243,8 @@ class Runner:
     def start(self) -> None:
         """Starts clients and workers. Connections are made later, and logged."""
         exit_hooks.close_before_exit(self)
+        if self._embedded:
+            self._shutdown.prepare(hooks=self._lifecycle is not None)
         health = self._open_health()
         for parental in (self._main_loop, health):
             forks.register(parental)
@@ -343,6 +345,7 @@ class Runner:
         finally:
             # After any error: no worker waits for a job that never comes.
             self._dispatcher.release_workers()
+            self._shutdown.release()
             self._stop.finish()
             exit_hooks.forget(self)
             health, self._health = self._health, None

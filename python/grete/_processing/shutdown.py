@@ -52,6 +52,24 @@ class ShutdownSequence:
         self._emit = functools.partial(log_and_emit, monitor, logger)
         self._exited: set[JobThread] = set()
         self._errors: list[Exception] = []
+        self._standby: list[_StandbyThread] = []
+
+    def prepare(self, hooks: bool) -> None:
+        """Starts the threads that the stop will need, because it may begin when the interpreter ends.
+
+        `hooks`: whether hooks of the stop need a thread, too.
+        """
+        for _ in range(1 + hooks):
+            thread = _StandbyThread()
+            self._standby.append(thread)
+            thread.start()
+
+    def release(self) -> None:
+        """Ends the threads that the stop has not needed."""
+        for thread in self._standby:
+            thread.begin(_nothing, thread.name)
+            thread.join()
+        self._standby.clear()
 
     def on_exit(self, thread: JobThread) -> None:
         """Handles a job thread that is about to return."""
@@ -88,8 +106,7 @@ class ShutdownSequence:
             self._report_done_ahead(engine)
         # A worker without a handler has nothing to wait for any more, and must get no further job.
         self._dispatcher.release_workers()
-        closer = threading.Thread(target=self._close, args=(engine, before_leave), name="grete-close", daemon=True)
-        closer.start()
+        closer = self._start_thread(lambda: self._close(engine, before_leave), "grete-close")
         self._join_all([closer], lambda left: left.everything - _REPORT_TIME)
         self._join_all(threads, lambda left: left.everything - _REPORT_TIME)
         # Handlers that have ended only now, or were cancelled when their time was up.
@@ -133,7 +150,16 @@ class ShutdownSequence:
             left = _remaining(self._stop)
             return left.handlers or left.everything / 2
 
-        return [lifecycle.begin_stop(flush, self.on_exit, limit)]
+        return [lifecycle.begin_stop(flush, self.on_exit, limit, self._start_thread)]
+
+    def _start_thread(self, function: Callable[[], None], name: str) -> threading.Thread:
+        if self._standby:
+            standby = self._standby.pop()
+            standby.begin(function, name)
+            return standby
+        thread = threading.Thread(target=function, name=name, daemon=True)
+        thread.start()
+        return thread
 
     def _report_done_ahead(self, engine: Engine) -> None:
         """Logs how many processed records will be processed again, and how to avoid that."""
@@ -230,6 +256,34 @@ class ShutdownSequence:
         except Exception as error:
             self._emit(logging.ERROR, "app.stop_failed", "running handlers cannot be described", error=error)
             return []
+
+
+class _StandbyThread(threading.Thread):
+    """Thread that exists from the start of a run, and waits for its function.
+
+    From Python 3.12 on, no thread can be started once the interpreter has begun to end. The stop of an App in the
+    background may begin only then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="grete-standby", daemon=True)
+        self._function: Callable[[], None] = _nothing
+        self._begun = threading.Event()
+
+    def run(self) -> None:
+        """Runs the function of `begin`."""
+        self._begun.wait()
+        self._function()
+
+    def begin(self, function: Callable[[], None], name: str) -> None:
+        """Lets the thread run a function under a name."""
+        self.name = name
+        self._function = function
+        self._begun.set()
+
+
+def _nothing() -> None:
+    pass
 
 
 class _Remaining:

@@ -138,6 +138,8 @@ pub(crate) fn is_python_function(function: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Returns the exception that is propagating through the frames of this thread, as an object.
+// Python 3.11 has no other functions than those which 3.12 deprecates; `PyErr::take` would raise a panic again.
+#[allow(deprecated)]
 pub(crate) fn current_exception(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     // SAFETY: the fetched exception is restored, and the object is borrowed from it before that.
     unsafe {
