@@ -260,6 +260,77 @@ def test_a_pause(kafka: KafkaCluster, topic: str, caplog: pytest.LogCaptureFixtu
     assert line.levelname == "INFO", "the program wanted it"
 
 
+def test_what_a_partition_waits_for_after_a_pause_is_told_too(kafka: KafkaCluster, topic: str) -> None:
+    kafka.create_topic(topic, partitions=2)
+    resume: list[Callable[[], None]] = []
+    busy = threading.Event()
+
+    class Pausing(grete.Consumer):
+        def consume(self) -> None:
+            if self.messages[0].partition:
+                assert busy.wait(60)
+            elif not resume:
+                resume.append(self.resume)
+                self.pause()
+
+    app = make(kafka, topic, {"auto.offset.reset": "earliest"}, stall_after="500ms", workers=1)
+    stalls = events(app, "partition.stalled")
+    app.consumer(topic)(Pausing)
+    with running(app):
+        write(kafka, topic, 1)
+        eventually(lambda: bool(resume), 30.0, "the pause")
+        write(kafka, topic, 1)
+        eventually(lambda: [one["waits_for"] for one in stalls] == ["paused"], 30.0, lambda: f"the pause: {stalls}")
+        write(kafka, topic, 1, partition=1)
+        eventually(lambda: app.statistics()["busy"] == 1, 30.0, "the only worker is busy")
+        resume[0]()
+        eventually(
+            lambda: [one["waits_for"] for one in stalls if one["partition"] == 0] == ["paused", "worker"],
+            30.0,
+            lambda: f"the worker: {stalls}",
+        )
+        busy.set()
+        eventually(lambda: all(one["lag"] == 0 for one in app.statistics()["lanes"]), 30.0, "all records")
+
+
+def test_marks_that_are_missing_although_nothing_is_paused(kafka: KafkaCluster, topic: str) -> None:
+    kafka.create_topic(topic)
+    write(kafka, topic, 5)
+    watched = Watched(kafka, topic)
+    seen: list[tuple[grete.Consumer, grete.Message]] = []
+
+    class Forgetful(grete.Consumer):
+        def consume(self) -> None:
+            seen.extend((self, message) for message in self.messages)
+
+    watched.app = make(kafka, topic, {"auto.offset.reset": "earliest"}, probes=watched.probes, stall_after="500ms")
+    watched.stalls, watched.moves = events(watched.app, "partition.stalled"), events(watched.app, "partition.moving")
+    pauses = events(watched.app, "consumer.unmarked")
+    watched.app.consumer(topic, offsets="manual")(Forgetful)
+    with running(watched.app):
+        watched.stalled("unmarked")
+        watched.check("unmarked", "5 records from offset 0 on wait for a mark")
+        assert pauses == [], "no other line names the reason"
+        for instance, message in seen:
+            instance.mark(message)
+        watched.moving()
+
+
+def test_a_partition_that_is_lost_and_assigned_again_has_an_end(kafka: KafkaCluster, topic: str) -> None:
+    """A fetch session of the broker tells it nothing new."""
+    kafka.create_topic(topic, partitions=2)
+    write(kafka, topic, 5)
+    watched = Watched(kafka, topic, {"group.instance.id": topic})
+    losses = events(watched.app, "group.lost")
+    with running(watched.app):
+        eventually(lambda: [one["lag"] for one in lanes(watched)] == [0, 0], 30.0, lambda: f"all: {lanes(watched)}")
+        with admin(kafka) as at:
+            at.remove_members(topic, [topic])
+        eventually(lambda: bool(losses), 60.0, "the coordinator has removed the member")
+        eventually(lambda: [one["lag"] for one in lanes(watched)] == [0, 0], 30.0, lambda: f"again: {lanes(watched)}")
+        assert [one["waits_for"] for one in lanes(watched)] == [None, None]
+
+
 def test_a_handler_that_runs_for_long_is_told_by_its_own_event(kafka: KafkaCluster, topic: str) -> None:
     kafka.create_topic(topic)
     write(kafka, topic, 5)

@@ -160,3 +160,9 @@ def test_a_refused_record_of_many_has_its_index() -> None:
         with pytest.raises(grete.RecordTooLargeError) as caught:
             producer.produce("orders", b"x" * 4000)
         assert caught.value.index is None
+
+
+@pytest.mark.parametrize("topics", [["^orders.*"], ["orders", "^"]])
+def test_a_subscription_by_a_pattern_is_refused(topics: list[str]) -> None:
+    with Consumer(NOWHERE) as consumer, pytest.raises(grete.NotSupportedError, match="topic patterns like"):
+        consumer.subscribe(topics)

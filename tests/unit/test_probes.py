@@ -385,7 +385,7 @@ health.close()
 """
 
 
-@pytest.mark.parametrize("room", [0, 2])
+@pytest.mark.parametrize("room", [0, 1, 2])
 def test_few_descriptors_are_no_end_and_no_reason_to_burn_the_cpu(room: int) -> None:
     command = [sys.executable, "-c", CROWDED, str(room)]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -411,6 +411,21 @@ def test_few_descriptors_are_no_end_and_no_reason_to_burn_the_cpu(room: int) -> 
         assert send_probe(address, "/livez").status == 200
     finally:
         process.communicate("\n", timeout=60)
+    assert process.returncode == 0
+
+
+def test_the_last_descriptor_is_enough_for_one_probe_after_the_other() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", CROWDED, "1"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    try:
+        address = process.stdout.readline().strip()
+        assert process.stdout.readline() == "crowded\n"
+        # The search for a descriptor for the next connection fails, and nobody waits for one.
+        assert [send_probe(address, "/livez").status for _ in range(5)] == [200] * 5
+    finally:
+        process.communicate("\n\n", timeout=60)
     assert process.returncode == 0
 
 

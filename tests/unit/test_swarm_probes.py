@@ -108,7 +108,7 @@ def test_a_late_handler_is_named_with_its_place() -> None:
 def test_a_held_gil_a_stalled_lane_and_a_waiting_group_are_named() -> None:
     swarm = status(ready_node(0, gil_wait=7.25, stalled=("orders[1]", "orders[3]")))
     other, oldest, gil = health_checks.collect_problems(swarm)
-    assert other["text"] == "node 0: a call on orders[1] has run longer than its stall_after"
+    assert other["text"] == "node 0: a job on orders[1] has taken longer than its stall_after"
     assert oldest["text"] == "node 0: Orders.consume has run for 12.5 s on orders[3], longer than its stall_after"
     assert (oldest["handler"], oldest["topic"], oldest["partition"]) == ("Orders.consume", "orders", 3)
     assert gil["text"] == "node 0: one thread has held the GIL for 7.2 s"
@@ -144,6 +144,9 @@ def test_a_partition_that_does_not_move_is_named_with_what_it_waits_for_once() -
         "text": "node 0: orders[1] has not moved for 31.5 s: a transaction is open",
     }
     assert call["text"].startswith("node 0: Orders.consume has run"), "a call that runs for too long is told already"
+    returned = ready_node(0, stalled=("orders[5]",), unmoved=(unmoved(5, "delivery"),))
+    (problem,) = health_checks.collect_problems(status(returned))
+    assert problem["waits_for"] == "delivery", "a call that has returned is not named as one that runs"
     assert (second["partition"], unreadable["reason"]) == (4, "partition")
 
 

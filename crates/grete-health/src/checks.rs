@@ -186,6 +186,8 @@ fn find_problems<'a>(snapshot: &'a HealthSnapshot, limits: &Limits) -> Vec<Probl
         let job = running.iter().find(|job| *lane == format!("{}[{}]", job.topic, job.partition));
         match job {
             Some(job) if job.is_overdue() => None, // the handler problem says more
+            // What the partition waits for says more: the call has returned.
+            None if report.unmoved.iter().any(|unmoved| unmoved.waits_for == "delivery" && unmoved.is_at(lane)) => None,
             job => Some(stalled_problem(lane, job.copied())),
         }
     });
@@ -292,7 +294,7 @@ fn partition_problem<'a>(failed: &'a FailedPartition, limits: &Limits) -> Proble
 fn stalled_problem<'a>(lane: &str, job: Option<&'a RunningJob>) -> Problem<'a> {
     let text = match job {
         Some(job) => format!("{}, longer than its stall_after", describe_run(job)),
-        None => format!("a call on {lane} has run longer than its stall_after"),
+        None => format!("a job on {lane} has taken longer than its stall_after"),
     };
     Problem { seconds: job.map(|job| job.elapsed), job, ..Problem::new("stalled", text) }
 }
@@ -303,7 +305,7 @@ fn unmoved_problems(report: &Report, is_loop_blocked: bool) -> impl Iterator<Ite
     let is_failed = |lane: &UnmovedLane| {
         report.failed.iter().any(|failed| (&failed.topic, failed.partition) == (&lane.topic, lane.partition))
     };
-    let runs = |lane: &UnmovedLane| report.stalled.contains(&format!("{}[{}]", lane.topic, lane.partition));
+    let runs = |lane: &UnmovedLane| report.stalled.iter().any(|stalled| lane.is_at(stalled));
     let is_named = |lane: &UnmovedLane| match lane.waits_for {
         "handler" => runs(lane),
         "event_loop" => is_loop_blocked,

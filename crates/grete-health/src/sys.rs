@@ -68,6 +68,12 @@ pub(crate) fn poll_all(fds: &mut [libc::pollfd], timeout: Duration) -> io::Resul
     }
 }
 
+/// Returns whether something waits to be read or accepted, or an error does.
+pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [pollfd(Some(fd), libc::POLLIN)];
+    poll_all(&mut fds, Duration::ZERO).is_err() || fds[0].revents != 0
+}
+
 /// Closes the descriptor if it still is the file `expected`.
 pub(crate) fn close_if_same_file(fd: RawFd, expected: FileId) {
     // SAFETY: borrowed for fstat only; nothing is read, written or closed.

@@ -278,7 +278,7 @@ fn a_stalled_call_is_reported_once() {
         [
             "Orders.consume has run for 50.0 s on orders[1], and its handler_timeout is 45 s",
             "Orders.consume has run for 40.0 s on orders[0], longer than its stall_after",
-            "a call on clicks[7] has run longer than its stall_after",
+            "a job on clicks[7] has taken longer than its stall_after",
         ]
     );
 }
@@ -320,6 +320,12 @@ fn a_partition_that_does_not_move_is_named_with_what_it_waits_for_and_fails_no_p
             "orders[1] has not moved for 31.0 s: a transaction is open",
         ]
     );
+    let mut returned = well();
+    returned.report.stalled = vec!["orders[5]".into()]; // the handler has returned, so no job runs
+    returned.report.unmoved = vec![unmoved(5, "delivery", 31)];
+    let problems = check_readiness(&returned, &limits()).problems;
+    let texts: Vec<&str> = problems.iter().map(|problem| problem.text.as_str()).collect();
+    assert_eq!(texts, ["orders[5] has not moved for 31.0 s: a transaction is open"]);
     let mut json = grete_health::json::Json::default();
     check.write(&mut json, "shop");
     let text = String::from_utf8(json.into_bytes()).expect("UTF-8");

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use grete_health::probes::{
-    Connection, KEEP_ALIVE_TIMEOUT, MAX_HEAD_BYTES, REQUEST_TIMEOUT, Request, Response, Stream,
+    Connection, FIRST_REQUEST_GRACE, KEEP_ALIVE_TIMEOUT, MAX_HEAD_BYTES, REQUEST_TIMEOUT, Request, Response, Stream,
 };
 use proptest::prelude::*;
 
@@ -194,7 +194,12 @@ fn those_who_get_an_answer_stay_longest() {
     idle.step(now, &mut echo);
     let mut writing = Connection::new(Peer { takes: 0, ..peer(&[GET]) }, now);
     writing.step(now, &mut echo);
-    let order = [&old, &new, &idle, &writing].map(Connection::eviction_priority);
+    let at = now + Duration::from_secs(1) + FIRST_REQUEST_GRACE;
+    let order = [&old, &new, &idle, &writing].map(|connection| connection.eviction_priority(at));
+    assert!(order.is_sorted_by(|one, two| one > two), "{order:?}");
+    // The first request of a new connection may be on the way.
+    let at = now + Duration::from_secs(1);
+    let order = [&old, &idle, &new, &writing].map(|connection| connection.eviction_priority(at));
     assert!(order.is_sorted_by(|one, two| one > two), "{order:?}");
 }
 

@@ -148,8 +148,7 @@ BROKERS: Mapping[str, Entry] = {
         "line names the reason.",
         "[Stalls](../stalls.md) has each reason, and what ends it. `partition.moving` follows when the partition moves "
         "again.",
-        "orders[3] has not moved for 30.4 s: attempt 7 at offset 17 begins in 12.3 s; 120 records of charge wait, "
-        "other partitions go on",
+        "orders[3] has not moved for 30.4 s: attempt 7 at offset 17 begins in 12.3 s; 120 records of charge wait",
     ),
     "partition.failed": Entry(
         "A partition cannot be read. `reason` is one word; the other partitions go on.",

@@ -19,7 +19,7 @@ from grete.client import arguments
 from grete.client._calls import CallThreads, awaitable
 from grete.client._settings import from_configuration
 from grete.client.groups import GroupMetadata, Membership
-from grete.errors import ClosedError, ConfigError, ForkedClientError, GroupError
+from grete.errors import ClosedError, ConfigError, ForkedClientError, GroupError, NotSupportedError
 from grete.instrumentation.emit import log_native_events
 
 if TYPE_CHECKING:
@@ -196,7 +196,12 @@ class Consumer:
         """Joins the group (`group.id`) for these topics; the group's members share the partitions."""
         if isinstance(topics, str):
             raise ConfigError(f'subscribe takes a list of topics: subscribe(["{topics}"])', setting="topic")
-        self._require_open().subscribe(list(topics))
+        names = list(topics)
+        for topic in names:
+            if topic.startswith("^"):
+                message = f'topic patterns like "{topic}" are not built yet: name each topic'
+                raise NotSupportedError(message, setting="topic")
+        self._require_open().subscribe(names)
 
     def assign(self, partitions: Iterable[tuple[str, int, StartOffset]]) -> None:
         """Reads exactly these partitions, without a group: (topic, partition, offset). Replaces the assignment."""

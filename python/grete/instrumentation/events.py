@@ -388,8 +388,9 @@ CLIENT = {
         "A partition has not moved for `stall_after`: no record was handed out or processed, although records wait. "
         "`waits_for` is the reason in one word; [Stalls](stalls.md) has all of them. INFO: the program itself asked "
         "for the wait. At most ten at a time have the same handler and reason; the last one has the number of the "
-        "`others`. Not where another event names the reason: `consumer.stalled`, `consumer.undelivered`, "
-        "`consumer.unmarked`, `loop.blocked` or `partition.failed`.",
+        "`others`. Once more, as a WARNING, if the partition then waits for another `stall_after`, for something that "
+        "the program did not ask for. Not where another event names the reason: `consumer.stalled`, "
+        "`consumer.undelivered`, `consumer.unmarked`, `loop.blocked` or `partition.failed`.",
         f"handler: str, {_PARTITION_FIELDS}, waits_for: str, seconds: float, lag?: int, others?: int",
     ),
     "partition.moving": EventSpec(

@@ -13,6 +13,8 @@ use super::response::Response;
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two requests. Prometheus scrapes four times a minute by default.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(75);
+/// Time for a new connection to send its first request before another one may have its descriptor.
+pub const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(100);
 /// Time after the last response for the peer to hang up.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum bytes read and discarded after a refused request.
@@ -49,6 +51,8 @@ pub struct Connection<S> {
     stream: S,
     state: State,
     deadline: Instant,
+    /// End of the time in which the connection is not evicted, because its first request may be on the way.
+    spared_until: Instant,
     http: HttpProtocol,
     response: Vec<u8>,
     written: usize,
@@ -61,6 +65,7 @@ impl<S: Stream> Connection<S> {
             stream,
             state: State::Idle,
             deadline: now + REQUEST_TIMEOUT,
+            spared_until: now + FIRST_REQUEST_GRACE,
             http: HttpProtocol::new(true),
             response: Vec::new(),
             written: 0,
@@ -97,10 +102,16 @@ impl<S: Stream> Connection<S> {
         self.deadline
     }
 
+    /// Returns the end of the time in which the connection should not be evicted.
+    pub fn spared_until(&self) -> Instant {
+        self.spared_until
+    }
+
     /// Returns the order of eviction: the greatest goes first. Connections without a response in progress go before the
-    /// others, and among them those that have had the most time.
-    pub fn eviction_priority(&self) -> (bool, std::cmp::Reverse<Instant>) {
-        (!self.wants_write(), std::cmp::Reverse(self.deadline))
+    /// others, among them those whose first request is not on the way, and among these those that have had the most
+    /// time.
+    pub fn eviction_priority(&self, now: Instant) -> (bool, bool, std::cmp::Reverse<Instant>) {
+        (!self.wants_write(), self.spared_until <= now, std::cmp::Reverse(self.deadline))
     }
 
     /// Does what can be done without waiting, and at most one request, so that no connection starves the others.
@@ -172,6 +183,7 @@ impl<S: Stream> Connection<S> {
         let keep_alive = self.http.encode(*status, content_type, body, &mut self.response);
         self.state = State::Responding { keep_alive };
         self.deadline = now + REQUEST_TIMEOUT;
+        self.spared_until = now;
         self.write(now);
     }
 

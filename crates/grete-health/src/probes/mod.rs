@@ -16,7 +16,7 @@ use crate::collector::HealthCollector;
 use crate::json::Json;
 use crate::metrics::prometheus;
 
-pub use connection::{Connection, KEEP_ALIVE_TIMEOUT, REQUEST_TIMEOUT, Stream};
+pub use connection::{Connection, FIRST_REQUEST_GRACE, KEEP_ALIVE_TIMEOUT, REQUEST_TIMEOUT, Stream};
 pub use protocol::HttpProtocol;
 pub use request::{MAX_HEAD_BYTES, ParseOutcome, Request, parse};
 pub use response::Response;

@@ -195,11 +195,11 @@ impl ServerLoop {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // The peer has gone before its connection was accepted.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                    // Most likely no descriptor is left. The open connections have their turn before the next one is
-                    // accepted.
+                    // Most likely no descriptor is left. accept looks for one before it looks for a peer, so it fails
+                    // also if nobody waits. The open connections have their turn before the next one is accepted.
                     Err(_) => {
-                        if !self.evict_above(0) {
-                            self.accept_paused_until = Some(now + ACCEPT_BACKOFF);
+                        if sys::is_readable(listener.as_fd()) {
+                            self.make_room(now);
                         }
                         break;
                     }
@@ -209,24 +209,35 @@ impl ServerLoop {
     }
 
     fn add_connection(&mut self, peer: Peer, now: Instant) {
-        self.evict_above(MAX_CONNECTIONS - 1);
+        if self.connections.len() >= MAX_CONNECTIONS
+            && let Some(at) = self.victim(now)
+        {
+            self.evict(at);
+        }
         if let Some(socket) = peer.0.get() {
             self.thread_fds.register(socket);
         }
         self.connections.push(Connection::new(peer, now));
     }
 
-    /// Evicts one connection if there are more than `max`. Returns whether it did.
-    fn evict_above(&mut self, max: usize) -> bool {
-        if self.connections.len() <= max {
-            return false;
+    /// Gets a descriptor for the next peer: evicts a connection, at once or when it has had the time for a request.
+    fn make_room(&mut self, now: Instant) {
+        let victim = self.victim(now).and_then(|at| Some((at, self.connections.get(at)?.spared_until())));
+        match victim {
+            Some((at, spared_until)) if spared_until <= now => self.evict(at),
+            Some((_, spared_until)) => self.accept_paused_until = Some(spared_until),
+            None => self.accept_paused_until = Some(now + ACCEPT_BACKOFF),
         }
-        let victim =
-            (0..self.connections.len()).max_by_key(|at| self.connections.get(*at).map(Connection::eviction_priority));
-        if let Some(at) = victim {
-            self.connections.swap_remove(at).stream().shutdown(&self.thread_fds);
-        }
-        victim.is_some()
+    }
+
+    /// Returns the connection that can best be spared; `None`: there is none.
+    fn victim(&self, now: Instant) -> Option<usize> {
+        let order = |at: &usize| self.connections.get(*at).map(|connection| connection.eviction_priority(now));
+        (0..self.connections.len()).max_by_key(order)
+    }
+
+    fn evict(&mut self, at: usize) {
+        self.connections.swap_remove(at).stream().shutdown(&self.thread_fds);
     }
 }
 

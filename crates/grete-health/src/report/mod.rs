@@ -137,6 +137,14 @@ pub struct UnmovedLane {
     pub lag: Option<u64>,
 }
 
+impl UnmovedLane {
+    /// Returns whether this is the lane with the text "TOPIC[PARTITION]".
+    #[must_use]
+    pub fn is_at(&self, lane: &str) -> bool {
+        lane == format!("{}[{}]", self.topic, self.partition)
+    }
+}
+
 /// Number of lanes by state.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LaneCounts {

@@ -394,6 +394,7 @@ impl Fetcher {
                 self.wake = earliest(self.wake, Some(session.connect_retry_at));
                 continue;
             };
+            session.reset_for_new_handles();
             let (mut waits_until, planned) = plan_session(now, session, lanes, config, version, partitions, out);
             self.stats.planned += planned as u64;
             let by_id = version >= FIRST_WITH_IDS && session.has_all_ids();

@@ -107,8 +107,11 @@ def collect_problems(status: Status) -> list[Problem]:
 def work_problems(node: NodeStatus) -> list[Problem]:
     """Returns the problems of the node's work, which its state does not show."""
     found = [_overdue_problem(node, late) for late in node["overdue"]]
-    overdue_lanes = {f"{late['topic']}[{late['partition']}]" for late in node["overdue"]}
-    found += [_stalled_problem(node, lane) for lane in node["stalled"] if lane not in overdue_lanes]
+    named_lanes = {f"{late['topic']}[{late['partition']}]" for late in node["overdue"]}
+    named_lanes |= {
+        f"{lane['topic']}[{lane['partition']}]" for lane in node.get("unmoved", ()) if lane["waits_for"] == "delivery"
+    }
+    found += [_stalled_problem(node, lane) for lane in node["stalled"] if lane not in named_lanes]
     failed = {(partition["topic"], partition["partition"]) for partition in node["failed"]}
     found += [
         _unmoved_problem(node, lane)
@@ -219,7 +222,7 @@ def _longest_failed_partition(status: Status) -> str | None:
 def _stalled_problem(node: NodeStatus, lane: str) -> Problem:
     job = node["oldest"]
     if job is None or lane != f"{job['topic']}[{job['partition']}]":
-        text = f"node {node['id']}: a call on {lane} has run longer than its stall_after"
+        text = f"node {node['id']}: a job on {lane} has taken longer than its stall_after"
         return _problem(node, "stalled", text)
     text = (
         f"node {node['id']}: {job['handler']} has run for {job['seconds']:.1f} s on {lane}, longer than its stall_after"

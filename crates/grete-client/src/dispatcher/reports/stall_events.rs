@@ -59,13 +59,11 @@ fn log_event(report: &StallReport, now: Nanos) -> Option<LogEvent> {
     }
     fields.push(("waits_for", wait.name().to_owned()));
     fields.extend(report.lag.map(|lag| ("lag", lag.to_string())));
-    let lag = report.lag.map_or("an unknown number of records".to_owned(), |lag| {
-        counted(usize::try_from(lag).unwrap_or(usize::MAX), "record")
+    let lag = report.lag.map_or(format!("an unknown number of records of {handler} wait"), |lag| {
+        format!("{} of {handler} {}", counted(lag, "record"), if lag == 1 { "waits" } else { "wait" })
     });
-    let message = format!(
-        "{place} has not moved for {seconds:.1} s: {}; {lag} of {handler} wait, other partitions go on",
-        wait.text(now, report.holder.as_ref())
-    );
+    let message =
+        format!("{place} has not moved for {seconds:.1} s: {}; {lag}", wait.text(now, report.holder.as_ref()));
     let level = if wait.is_intended() { Level::Info } else { Level::Warning };
     Some(LogEvent { level, name: "partition.stalled", message, fields })
 }
@@ -108,5 +106,17 @@ mod tests {
             last.contains("orders[9]") && last.ends_with("; the same holds for 990 other partitions of bill"),
             "{last}"
         );
+    }
+
+    #[test]
+    fn one_record_waits_and_more_wait() {
+        let told = |lag| {
+            let events = log_events(&[StallReport { lag, ..report("bill", 3, Some(LaneWait::Worker)) }], 0);
+            events.into_iter().map(|event| event.message).collect::<String>()
+        };
+        let start = "orders[3] has not moved for 30.0 s: no worker has taken its job; ";
+        assert_eq!(told(Some(7)), format!("{start}7 records of bill wait"));
+        assert_eq!(told(Some(1)), format!("{start}1 record of bill waits"));
+        assert_eq!(told(None), format!("{start}an unknown number of records of bill wait"));
     }
 }

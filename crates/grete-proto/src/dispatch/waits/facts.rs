@@ -83,7 +83,7 @@ const ORDER: [Rule; 23] = [
     |it| it.paused.map(|until| LaneWait::Paused { until }),
     |it| it.retry.map(|(attempt, offset, at)| LaneWait::Retry { attempt, offset, at }),
     |it| it.halted.then_some(LaneWait::Halted),
-    |it| it.blocking_unmarked.map(|(records, first)| LaneWait::Unmarked { records, first }),
+    |it| it.blocking_unmarked.map(|(records, first)| LaneWait::Unmarked { records, first, blocks: true }),
     |it| it.awaits_history.then_some(LaneWait::DedupHistory),
     |it| it.delay.map(|until| LaneWait::Delay { until }),
     |it| it.rate_limited.then_some(LaneWait::RateLimit),
@@ -94,7 +94,7 @@ const ORDER: [Rule; 23] = [
     |it| it.fetch.filter(|wait| wait.explains_silence()).map(LaneWait::Fetch),
     |it| it.failure.map(|reason| LaneWait::Failed { reason }),
     |it| it.fetch.map(LaneWait::Fetch),
-    |it| it.unmarked.map(|(records, first)| LaneWait::Unmarked { records, first }),
+    |it| it.unmarked.map(|(records, first)| LaneWait::Unmarked { records, first, blocks: false }),
     |it| (!it.has_position).then_some(LaneWait::Fetch(FetchWait::StartOffset { code: ErrorCode::NONE })),
     |it| (it.backlog != Some(0)).then_some(LaneWait::Data),
 ];

@@ -63,6 +63,8 @@ pub enum LaneWait {
         records: usize,
         /// Offset of the first of them.
         first: i64,
+        /// The lane takes no more records before some are marked; false: it has handed out all records.
+        blocks: bool,
     },
     /// The ids of the records before the position are being read.
     DedupHistory,
@@ -202,7 +204,7 @@ impl LaneWait {
                 format!("attempt {attempt}{offset} begins in {:.1} s", left(at))
             }
             Self::Halted => "a job has ended with an exception that stops the process".into(),
-            Self::Unmarked { records, first } => {
+            Self::Unmarked { records, first, .. } => {
                 format!("{} from offset {first} on wait for a mark", counted(records, "record"))
             }
             Self::DedupHistory => "the ids of the records before its position are being read".into(),

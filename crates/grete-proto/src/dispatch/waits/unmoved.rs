@@ -30,6 +30,8 @@ pub(in crate::dispatch) struct UnmovedLane {
     pub(in crate::dispatch) since: Nanos,
     /// The lane was reported.
     pub(in crate::dispatch) is_reported: bool,
+    /// The lane was reported with a wait that the program asked for: time of the last check that found such a wait.
+    pub(in crate::dispatch) intended_at: Option<Nanos>,
 }
 
 /// Numbers of which one changes whenever a lane moves.

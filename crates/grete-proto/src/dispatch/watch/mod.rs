@@ -35,8 +35,8 @@ pub struct StallReport {
     pub wait: Option<LaneWait>,
     /// Partition that holds most of the memory, with its bytes, where the lane waits for memory.
     pub holder: Option<(TopicPartition, usize)>,
-    /// Another report names the reason: a job that runs for too long, records that are not marked, a blocked event loop,
-    /// or a partition that cannot be read.
+    /// Another report names the reason: a job that runs for too long, records without marks that pause the lane, a blocked
+    /// event loop, or a partition that cannot be read.
     pub is_reported_elsewhere: bool,
 }
 
@@ -68,6 +68,7 @@ impl Dispatch {
         let Some(entry) = self.clients.get_mut(client.0 as usize) else { return WatchResult::default() };
         let mut before = std::mem::take(&mut entry.watch.unmoved);
         let (mut after, mut result, mut late) = (BTreeMap::new(), WatchResult::default(), Vec::new());
+        let mut waits_as_intended = false;
         for lane in self.lanes.iter().flatten().filter(|lane| lane.spec.client == client && !stopping) {
             let known = before.remove(&lane.id);
             let (progress, has_backlog) = (lane.progress(), lane.backlog() != Some(0));
@@ -86,23 +87,45 @@ impl Dispatch {
             if !has_backlog {
                 continue;
             }
-            let mut unmoved =
-                known.filter(|_| !moved).unwrap_or(UnmovedLane { progress, since: now, is_reported: false });
+            let mut unmoved = known.filter(|_| !moved).unwrap_or(UnmovedLane {
+                progress,
+                since: now,
+                is_reported: false,
+                intended_at: None,
+            });
             let limit = lane.spec.policy.stall_after.filter(|_| !unmoved.is_reported);
             if limit.is_some_and(|limit| now.saturating_sub(unmoved.since) >= limit) {
                 unmoved.is_reported = true;
                 late.push(lane.id);
             }
+            waits_as_intended |= unmoved.intended_at.is_some();
             after.insert(lane.id, unmoved);
         }
         result.again = !after.is_empty() || fetch_waits.iter().any(|(_, wait)| wait.explains_silence());
         (entry.watch.unmoved, entry.watch.fetch_waits) = (after, fetch_waits);
-        if !late.is_empty() {
-            let statuses = self.lane_statuses(Some(client));
-            let found = statuses.into_iter().filter(|status| late.binary_search(&status.lane).is_ok());
-            result.reports.extend(found.filter_map(|status| stall_report(now, status)));
+        if !late.is_empty() || waits_as_intended {
+            let mut statuses = self.lane_statuses(Some(client));
+            statuses.retain(|status| self.is_report_due(now, client, status, late.binary_search(&status.lane).is_ok()));
+            result.reports.extend(statuses.into_iter().filter_map(|status| stall_report(now, status)));
         }
         result
+    }
+
+    /// Returns whether a lane is to be reported: because it is late, or because it has waited for another `stall_after`
+    /// for something that the program has not asked for, after a report of what the program had asked for.
+    fn is_report_due(&mut self, now: Nanos, client: ClientId, status: &LaneStatus, is_late: bool) -> bool {
+        let watch = self.clients.get_mut(client.0 as usize).map(|entry| &mut entry.watch);
+        let Some(unmoved) = watch.and_then(|watch| watch.unmoved.get_mut(&status.lane)) else { return false };
+        let limit = status.policy.stall_after.unwrap_or(Nanos::MAX);
+        let is_due = is_late || unmoved.intended_at.is_some_and(|at| now.saturating_sub(at) >= limit);
+        if !status.wait.is_some_and(LaneWait::is_intended) {
+            unmoved.intended_at = unmoved.intended_at.filter(|_| !is_due);
+            return is_due;
+        }
+        if is_late || unmoved.intended_at.is_some() {
+            unmoved.intended_at = Some(now);
+        }
+        is_late
     }
 }
 
@@ -110,7 +133,8 @@ fn stall_report(now: Nanos, status: LaneStatus) -> Option<StallReport> {
     let wait = status.wait?;
     let is_reported_elsewhere = match wait {
         LaneWait::Handler { .. } | LaneWait::Delivery { .. } => status.stalled,
-        LaneWait::Unmarked { .. } | LaneWait::Failed { .. } | LaneWait::EventLoop => true,
+        LaneWait::Unmarked { blocks, .. } => blocks,
+        LaneWait::Failed { .. } | LaneWait::EventLoop => true,
         LaneWait::Fetch(_) => status.failure.is_some(),
         _ => false,
     };

@@ -16,7 +16,8 @@ impl FetchSession {
     ///
     /// A partition that was removed and assigned again has a new handle but is the same to the broker. The entry
     /// therefore passes to the new handle, because a request must not forget and fetch the same partition. The entry's
-    /// generation is cleared, so that a response for the old handle is ignored.
+    /// generation is cleared, so that a response for the old handle is ignored. A response within the session names only
+    /// partitions with news, and the new handle knows nothing yet, so the session starts over.
     pub fn sync(&mut self, led: &[PartitionHandle], partitions: &PartitionTable) {
         let mut topics = std::mem::take(&mut self.topics);
         let mut entries = std::mem::take(&mut self.entries);
@@ -49,6 +50,7 @@ impl FetchSession {
                 if entry.slot != slot {
                     entry.slot = slot;
                     entry.generation = 0;
+                    self.has_new_handle = true;
                 }
                 entry.topic = *number;
                 entry.is_led_by_node = true;

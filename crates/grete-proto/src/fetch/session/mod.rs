@@ -140,6 +140,8 @@ pub(super) struct FetchSession {
     /// Entries to fetch now, and those of them whose topic has no id.
     wanted: usize,
     wanted_without_id: usize,
+    /// An entry has passed to another handle, which needs all that the broker knows of the partition.
+    has_new_handle: bool,
     /// Entries to plan again.
     dirty: Vec<u32>,
     /// Changes for the next request. A later change of an entry replaces an earlier one.
@@ -174,6 +176,7 @@ impl FetchSession {
             led: 0,
             wanted: 0,
             wanted_without_id: 0,
+            has_new_handle: false,
             dirty: Vec::new(),
             changes: Vec::new(),
             rotation: 0,
@@ -331,6 +334,13 @@ impl FetchSession {
     pub fn reset(&mut self) {
         self.epoch = 0;
         self.plan_all();
+    }
+
+    /// Starts over if an entry has passed to another handle. Must run while no request is in flight.
+    pub fn reset_for_new_handles(&mut self) {
+        if std::mem::take(&mut self.has_new_handle) {
+            self.reset();
+        }
     }
 
     /// Returns the topic of an entry.

@@ -298,6 +298,25 @@ fn p30_a_response_to_the_old_assignment_is_ignored() {
 }
 
 #[test]
+fn a_partition_that_is_assigned_again_learns_where_its_log_ends() {
+    let mut world = one_node(2);
+    let old = world.assign(tp("orders", 0), 0);
+    world.assign(tp("orders", 1), 0);
+    world.log(&tp("orders", 0)).append(5, 10);
+    world.plan();
+    world.settle();
+    world.step(FetchEvent::PartitionsRemoved(vec![old]));
+    let new = world.assign(tp("orders", 0), 5);
+    world.plan();
+    world.answer(1); // to the request that was in flight
+    world.answer(1);
+    // The broker has no news of the partition: the end is as it told the old handle.
+    let is_told = |action: &FetchAction| matches!(action, FetchAction::CaughtUp { slot, high_watermark: 5, readable_end: 5 } if *slot == new);
+    assert!(world.actions.iter().any(is_told), "{:?}", world.actions);
+    assert_eq!(world.partitions.high_watermark(new), 5);
+}
+
+#[test]
 fn p30_nor_is_an_answer_to_an_earlier_seek_to_the_same_offset() {
     let mut world = one_node(1);
     let slot = world.assign(tp("orders", 0), 0);

@@ -79,9 +79,9 @@ fn a_lane_names_limits_of_its_route() {
     assert_eq!(world.status(full).wait, Some(LaneWait::MaxWait { until: 5 * SECOND }));
     assert!(matches!(world.status(delayed).wait, Some(LaneWait::Delay { until }) if until > 0));
     // All records are handed out, and none is marked.
-    assert_eq!(world.status(manual).wait, Some(LaneWait::Unmarked { records: 2, first: 0 }));
+    assert_eq!(world.status(manual).wait, Some(LaneWait::Unmarked { records: 2, first: 0, blocks: false }));
     world.push(manual, 2, 2);
-    assert_eq!(world.status(manual).wait, Some(LaneWait::Unmarked { records: 2, first: 0 }));
+    assert_eq!(world.status(manual).wait, Some(LaneWait::Unmarked { records: 2, first: 0, blocks: true }));
 }
 
 #[test]
@@ -181,6 +181,50 @@ fn what_other_reports_tell_is_marked_so() {
     assert!(result.reports[0].is_reported_elsewhere);
     world.done(job);
     assert_eq!(reported(&world.watch(0, &[])), [(0, "")]);
+}
+
+#[test]
+fn missing_marks_are_told_by_one_report() {
+    let mut world = Harness::new();
+    let manual = |route| RouteConfig { offsets: OffsetPolicy::Manual, max_unmarked: 1, route, ..watched() };
+    let lane = world.lane_with(manual(0));
+    world.push(lane, 0, 2);
+    world.run();
+    world.watch(0, &[]);
+    // All records are handed out, so the lane takes no pause that another report would name.
+    let result = world.watch(LIMIT, &[]);
+    assert_eq!((reported(&result), result.reports[0].is_reported_elsewhere), (vec![(0, "unmarked")], false));
+    let other = world.lane_with(manual(1));
+    world.push(other, 0, 2);
+    world.run();
+    world.push(other, 2, 2);
+    world.watch(0, &[]);
+    let result = world.watch(LIMIT, &[]);
+    assert_eq!((reported(&result), result.reports[0].is_reported_elsewhere), (vec![(1, "unmarked")], true));
+}
+
+#[test]
+fn a_wait_that_follows_one_that_the_program_asked_for_is_reported_too() {
+    let mut world = Harness::new();
+    let lane = world.lane_with(watched());
+    world.dispatch.pause(lane, None);
+    world.push(lane, 0, 3);
+    let began = world.now;
+    world.watch(0, &[]);
+    assert_eq!(reported(&world.watch(LIMIT, &[])), [(0, "paused")]);
+    assert_eq!(reported(&world.watch(10 * LIMIT, &[])), [], "the pause goes on");
+    world.dispatch.resume(lane);
+    assert_eq!(reported(&world.watch(SECOND, &[])), []);
+    assert_eq!(reported(&world.watch(LIMIT - 2 * SECOND, &[])), []);
+    let result = world.watch(SECOND, &[]);
+    assert_eq!(reported(&result), [(0, "worker")], "no worker takes the job");
+    assert_eq!(result.reports[0].unmoved_for, world.now - began);
+    assert!(world.status(lane).is_unmoved);
+    world.dispatch.pause(lane, None);
+    assert_eq!(reported(&world.watch(10 * LIMIT, &[])), [], "what was a warning is not followed by less");
+    world.dispatch.resume(lane);
+    world.run();
+    assert_eq!(reported(&world.watch(SECOND, &[])), [(0, "")]);
 }
 
 #[test]

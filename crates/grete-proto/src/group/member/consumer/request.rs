@@ -25,7 +25,8 @@ pub(super) type Partitions = BTreeMap<u128, BTreeSet<i32>>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Report {
     topics: BTreeSet<Arc<str>>,
-    owned: Partitions,
+    /// `None`: the target has changed since.
+    pub owned: Option<Partitions>,
 }
 
 /// Purpose of a request.
@@ -60,7 +61,7 @@ impl ConsumerMember {
             _ => Purpose::Heartbeat,
         };
         let is_static = ctx.config().instance_id.is_some();
-        let report = Report { topics: self.topics.clone(), owned: self.owned(reconciler) };
+        let report = Report { topics: self.topics.clone(), owned: Some(self.owned(reconciler)) };
         let known = self.reported.as_ref().filter(|_| purpose == Purpose::Heartbeat);
         let config = ctx.config();
         let mut request = ConsumerGroupHeartbeatRequest {
@@ -92,8 +93,8 @@ impl ConsumerMember {
                 let names = report.topics.iter().map(|topic| Cow::Owned(topic.to_string()));
                 request.subscribed_topic_names = Some(names.collect());
             }
-            if known.is_none_or(|known| known.owned != report.owned) {
-                let topics = report.owned.iter().map(|(&topic_id, partitions)| {
+            if known.is_none_or(|known| self.is_owned_due(known, &report)) {
+                let topics = report.owned.iter().flatten().map(|(&topic_id, partitions)| {
                     let partitions = partitions.iter().copied().collect();
                     ConsumerGroupHeartbeatRequestTopicPartitions { topic_id, partitions }
                 });
@@ -107,6 +108,16 @@ impl ConsumerMember {
         self.is_known |= purpose != Purpose::ReleasePredecessor;
         self.has_released = false;
         self.in_flight = Some(InFlight { token, located, sent_at: ctx.now, purpose, report });
+    }
+
+    /// Returns whether a request says what is owned: after a change, and in any case when all that is owned belongs to a
+    /// new target. The coordinator may wait for partitions that it has assigned and taken back before this member took
+    /// them, so that what is owned has not changed.
+    fn is_owned_due(&self, known: &Report, report: &Report) -> bool {
+        match (&known.owned, &report.owned) {
+            (None, Some(owned)) => self.target.contains(owned),
+            (known, owned) => known != owned,
+        }
     }
 
     /// Returns the owned partitions by topic id, with those in revocation.

@@ -99,7 +99,11 @@ impl ConsumerMember {
         self.reported = Some(flight.report);
         if let Some(assignment) = &answer.assignment {
             let topics = assignment.topic_partitions.iter();
-            changed |= self.target.set(topics.map(|topic| (topic.topic_id, topic.partitions.as_slice())));
+            let is_new = self.target.set(topics.map(|topic| (topic.topic_id, topic.partitions.as_slice())));
+            changed |= is_new;
+            if let Some(reported) = self.reported.as_mut().filter(|_| is_new) {
+                reported.owned = None;
+            }
         }
         self.target.refresh_due = true;
         // A change is rarely alone: partitions that other members give up come with one of the next answers.

@@ -39,6 +39,11 @@ impl Target {
         self.open = true;
         changed
     }
+
+    /// Returns whether all these partitions belong to the target.
+    pub fn contains(&self, owned: &Partitions) -> bool {
+        owned.iter().all(|(id, indexes)| self.partitions.get(id).is_some_and(|target| indexes.is_subset(target)))
+    }
 }
 
 /// Next step from the owned partitions toward the target.

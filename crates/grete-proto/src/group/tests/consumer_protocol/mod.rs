@@ -402,6 +402,24 @@ fn a_new_subscription_goes_out_at_once() {
     assert_eq!(beat(&changed).rebalance_timeout_ms, -1);
 }
 
+/// The coordinator takes back what it has assigned, and waits until the member says that it does not own it.
+#[test]
+fn each_new_target_is_acknowledged_although_what_is_owned_is_the_same() {
+    const OTHER: u128 = TOPIC + 1; // no name is known for it yet
+    let mut rig = consumer(GroupConfig::new("g"));
+    rig.join_consumer(&[]);
+    let next = rig.beat();
+    rig.answer_beat(&next, 2, Some(&[(OTHER, &[0])]));
+    rig.step(GroupEvent::Subscribe { topics: vec!["u".into()] });
+    let changed = rig.take(BEAT);
+    assert_eq!((beat(&changed).member_epoch, owned(&changed)), (2, Some(vec![])));
+    rig.answer_beat(&changed, 2, Some(&[]));
+    let next = rig.beat();
+    assert_eq!(owned(&next), Some(vec![]));
+    rig.answer_beat(&next, 3, None);
+    assert_eq!(owned(&rig.beat()), None, "once");
+}
+
 /// A process that was killed has left a static member behind; its place ends with its session.
 #[test]
 fn a_static_member_waits_for_the_place_of_its_predecessor() {
