@@ -32,7 +32,7 @@ PARTITIONS = 12
 RECORDS = 2400
 # Records per second, while members come and go.
 PACE = 500
-# What each client is asked for; None: the consumer protocol. Ours are Apps without a setting of groups, but for `assignor`.
+# Assignor of the classic protocol; None: the consumer protocol. An App has no setting of groups then.
 Strategy = str | None
 Span = tuple[int, int, str]
 
@@ -137,7 +137,7 @@ def play(kafka: KafkaCluster, name: str, directory: Path, kinds: list[str], stra
             one.until_shared(len(kinds))
             written = load.finish()
             ends = {partition: RECORDS // PARTITIONS + count for partition, count in written.items()}
-            eventually(lambda: kafka.admin.lag(name, [name]) == 0, 60.0, lambda: f"no lag: {kafka.admin.lag(name, [name])}")
+            eventually(lambda: kafka.admin.lag(name, [name]) == 0, 60.0, "no lag")
             for kind in kinds:
                 one.leave(kind)
         return one.check(ends)
@@ -156,7 +156,9 @@ def play_rounds(kafka: KafkaCluster, group: str, tmp_path: Path) -> Play:
             lead = number % len(kinds)
             turned = kinds[lead:] + kinds[:lead]
             repeated += play(kafka, f"{group}-{number}", tmp_path / str(number), turned, strategy, ours)
-            print(f"round {number + 1} of {ROUNDS}, {turned[0]} first: {repeated} records came twice so far", flush=True)
+            print(
+                f"round {number + 1} of {ROUNDS}, {turned[0]} first: {repeated} records came twice so far", flush=True
+            )
 
     return rounds
 

@@ -6,7 +6,6 @@ from grete.broker import Broker
 from grete.testing._kafka.cluster import Cluster
 from grete.testing._records import Record
 
-
 # Members hear soon of a change of their group.
 _SETTINGS = {"group.consumer.heartbeat.interval.ms": 100, "group.consumer.min.heartbeat.interval.ms": 100}
 

@@ -170,7 +170,8 @@ fn an_app_waits_for_its_acls() {
 /// Checks that a topic without an ACL keeps no other topic from being read: the coordinator refuses a request as a whole.
 #[test]
 fn an_app_leaves_out_the_topics_that_it_may_not_describe() {
-    let config = crate::group::GroupConfig { retry_authorization_failures: true, ..crate::group::GroupConfig::new("g") };
+    let config =
+        crate::group::GroupConfig { retry_authorization_failures: true, ..crate::group::GroupConfig::new("g") };
     let names = |request: &crate::request::OutboundRequest| {
         let names = beat(request).subscribed_topic_names.as_ref()?;
         Some(names.iter().map(ToString::to_string).collect::<Vec<_>>())

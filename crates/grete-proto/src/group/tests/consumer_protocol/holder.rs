@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use grete_wire::messages::consumer_group_describe::{DescribedGroup, Member};
 use grete_wire::messages::ConsumerGroupDescribeResponse;
+use grete_wire::messages::consumer_group_describe::{DescribedGroup, Member};
 use grete_wire::{ApiKey, ErrorCode};
 
 use super::super::harness::*;
