@@ -1,7 +1,7 @@
 """Groups of different clients, in rounds: each kind of member comes first once, one leaves, and one comes back.
 
-`MIXED_ROUNDS`: rounds of each case; `MIXED_SEED`. In a round, nothing is lost, no partition has two owners at a time, and
-no committed offset goes back.
+`MIXED_ROUNDS`: rounds of each case; `MIXED_SEED`. In a round, nothing is lost, no partition has two owners at a time,
+and no committed offset goes back.
 """
 
 from __future__ import annotations
