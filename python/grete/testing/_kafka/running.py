@@ -391,13 +391,13 @@ class RunningTestApp:
         return [] if runner is None else [client.membership() for client in runner.clients.values()]
 
 
-def _is_classic(kafka: Mapping[str, Any]) -> bool:
+def _is_classic(kafka: Mapping[str, layers.SettingValue]) -> bool:
     """Returns whether these settings select the classic protocol of groups on all brokers."""
-    match kafka.get("group.protocol", "auto"):
-        case "auto":
-            return "group.remote.assignor" not in kafka and not _CLASSIC_SETTINGS.isdisjoint(kafka)
-        case protocol:
-            return str(protocol).lower() == "classic"
+    chosen = kafka.get("group.protocol")
+    protocol = "auto" if chosen is None else str(chosen.value).lower()
+    if protocol == "auto":
+        return "group.remote.assignor" not in kafka and not _CLASSIC_SETTINGS.isdisjoint(kafka)
+    return protocol == "classic"
 
 
 def _left(deadline: float) -> float:
