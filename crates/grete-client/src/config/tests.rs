@@ -313,7 +313,7 @@ fn the_consumer_protocol_has_settings_of_its_own() {
 fn the_cluster_decides_the_group_protocol_unless_a_setting_of_the_classic_one_is_given() {
     let default = parse(&[]).expect("fits");
     assert_eq!((default.group_protocol(), default.classic_setting()), (GroupProtocol::Auto, None));
-    // A default is no wish: the settings of the classic protocol have defaults, too.
+    // A default selects nothing: the settings of the classic protocol have defaults, too.
     let unrelated = parse(&[("max.poll.interval.ms", "60000"), ("group.instance.id", "i")]).expect("fits");
     assert_eq!(unrelated.classic_setting(), None);
     let own = [

@@ -193,7 +193,7 @@ fn an_app_leaves_out_the_topics_that_it_may_not_describe() {
     let next = rig.beat();
     assert_eq!(names(&next), None);
     rig.answer_beat(&next, 1, None);
-    // The ACL is there: the coordinator hears of the topic at once.
+    // The ACL is there: the next request names the topic, at once.
     rig.view.3.clear();
     rig.step(GroupEvent::MetadataChanged);
     assert_eq!(names(&rig.take(BEAT)), Some(vec!["secret".to_owned(), "t".to_owned()]));
