@@ -183,7 +183,10 @@ def start_worker(
     route: Mapping[str, object] | None = None,
     **environment: object,
 ) -> SwarmRun:
-    """A swarm of `apps.swarm_worker`, whose group has the topic's name. Its limits are short unless given."""
+    """A swarm of `apps.swarm_worker`, whose group has the topic's name. Its limits are short unless given.
+
+    The short session makes the group a classic one. A setting of None is left out.
+    """
     quick: dict[str, object] = {
         "session.timeout.ms": 1500,
         "heartbeat.interval.ms": 200,
@@ -197,7 +200,7 @@ def start_worker(
         "SWARM_SERVERS": kafka.bootstrap_servers,
         "SWARM_TOPIC": topic,
         "SWARM_GROUP": topic.split(maxsplit=1)[0],
-        "SWARM_KAFKA": json.dumps(quick | dict(kafka_settings or {})),
+        "SWARM_KAFKA": json.dumps({k: v for k, v in (quick | dict(kafka_settings or {})).items() if v is not None}),
         "SWARM_APP": json.dumps(settings),
         "SWARM_ROUTE": json.dumps({"max_messages": 50, **(route or {})}),
     }

@@ -481,6 +481,36 @@ def test_an_app_may_start_before_the_right_to_its_group_and_stops_at_once_withou
     admin.delete_acls([AclFilter(name=topic)])
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_topic_without_a_right_keeps_no_other_from_being_read(protocol: str) -> None:
+    """Brokers refuse a member of the consumer protocol as a whole."""
+
+    def settings(broker: Broker, user: str) -> dict[str, Any]:
+        login = {"sasl.username": user, "sasl.password": user}
+        return {"bootstrap.servers": broker.bootstrap_servers, **LOGIN, **login, "metadata.max.age.ms": 500}
+
+    users = {"admin": "admin", "alice": "alice"}
+    with (
+        Broker(sasl=users, super_users=["admin"], topics=["orders", "secret"]) as broker,
+        Admin(settings(broker, "admin")) as admin,
+        Producer(settings(broker, "admin")) as producer,
+    ):
+        admin.create_acls([topic_acl("orders"), AclBinding(ResourceType.GROUP, "g", "User:alice", AclOperation.READ)])
+        seen: list[bytes] = []
+        app = grete.App("g", kafka={**settings(broker, "alice"), "group.protocol": protocol})
+
+        @app.consumer("orders", "secret")
+        def note(value: bytes) -> None:
+            seen.append(value)
+
+        for topic in ("orders", "secret"):
+            producer.produce_sync(topic, topic.encode())
+        with running(app):
+            eventually(lambda: seen == [b"orders"], 30.0, "the record that may be read")
+            admin.create_acls([topic_acl("secret")])
+            eventually(lambda: seen == [b"orders", b"secret"], 30.0, "the other record")
+
+
 def test_an_app_without_a_right_to_its_dead_letter_topic_says_so_before_it_needs_it() -> None:
     def settings(broker: Broker, user: str) -> dict[str, Any]:
         login = {"sasl.username": user, "sasl.password": user}

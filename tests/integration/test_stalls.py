@@ -103,12 +103,17 @@ def full(app: grete.App) -> bool:
     return bool(lanes) and 2 * 20_000 < lanes[0]["queued_bytes"] < 300 * len(RECORD)
 
 
-def with_backlog(kafka: KafkaCluster, topic: str, meanwhile: Callable[[Watched], None]) -> Watched:
+def with_backlog(
+    kafka: KafkaCluster,
+    topic: str,
+    meanwhile: Callable[[Watched], None],
+    settings: Mapping[str, object] | None = None,
+) -> Watched:
     """Runs `meanwhile` while the only partition has more records than the memory holds and its handler is held. The
     handler goes on afterwards: it processes what was fetched.
     """
     write(kafka, topic, 300)
-    watched = Watched(kafka, topic, {"max.partition.fetch.bytes": 20_000}, queued_bytes=BUDGET)
+    watched = Watched(kafka, topic, {"max.partition.fetch.bytes": 20_000, **(settings or {})}, queued_bytes=BUDGET)
     gate = watched.gates[0] = threading.Event()
     watched.app.start()
     eventually(lambda: full(watched.app), 30.0, "the partition holds as much as it may")
@@ -151,8 +156,28 @@ def test_a_topic_that_is_deleted(kafka: KafkaCluster, topic: str) -> None:
         with admin(kafka) as at:
             at.delete_topics([topic])
 
-    watched = with_backlog(kafka, topic, delete)
+    # Classic: the coordinator of the consumer protocol takes the partitions of a deleted topic away (below).
+    watched = with_backlog(kafka, topic, delete, {"group.protocol": "classic"})
     with_end(watched, lambda: watched.check("no_topic", "its topic does not exist any more"), "no_topic")
+
+
+def test_a_deleted_topic_without_partitions_is_named(kafka: KafkaCluster, topic: str) -> None:
+    if kafka.version.startswith("3."):
+        pytest.skip("the consumer protocol is there from Kafka 4.0 on")
+    kafka.create_topic(topic)
+
+    def delete(_: Watched) -> None:
+        with admin(kafka) as at:
+            at.delete_topics([topic])
+
+    watched = with_backlog(kafka, topic, delete, {"group.protocol": "consumer"})
+    try:
+        eventually(lambda: not lanes(watched), 30.0, "no partition is left")
+        eventually(lambda: topic in str(watched.app.statistics()["missing_topics"]), 30.0, "a missing topic")
+        eventually(lambda: topic in str(send_probe(watched.probes, "/readyz").body), 30.0, "a problem")
+        assert watched.app.error is None
+    finally:
+        watched.app.stop()
 
 
 def lanes(watched: Watched) -> list[dict[str, Any]]:

@@ -150,6 +150,9 @@ class ApacheCluster(KafkaCluster):
             "group.initial.rebalance.delay.ms": 0,
             # Tests of dead members do not want to wait 6 s or more for the session to end.
             "group.min.session.timeout.ms": 500,
+            # And members hear soon of a change of their group.
+            "group.consumer.heartbeat.interval.ms": 300,
+            "group.consumer.min.heartbeat.interval.ms": 100,
             # A broker that was killed registers again only after its old session has ended (9 s if left alone).
             "broker.session.timeout.ms": 3000,
             "broker.heartbeat.interval.ms": 500,

@@ -28,6 +28,8 @@ SETTINGS: dict[str, object] = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 500,
+    "group.consumer.heartbeat.interval.ms": 300,
+    "group.consumer.min.heartbeat.interval.ms": 100,
     "broker.session.timeout.ms": 3000,
     "message.max.bytes": 64 << 20,
     "log.retention.ms": -1,

@@ -17,6 +17,8 @@ FAMILIES = {name.split(".")[0] for name in EVENTS}
 OTHERS = {"swarm.cpus", "swarm.max_rss", "swarm.deaths", "swarm.restarts", "error.type"}
 # Second names of settings.
 OTHERS |= {"fetch.message.max.bytes", "fetch.wait.max.ms"}
+# Settings of brokers.
+OTHERS |= {"group.consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms"}
 
 
 def settings() -> set[str]:

@@ -218,6 +218,42 @@ def test_async_handlers_run_on_the_loop_of_the_test(brokers: testing.Kafka) -> N
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("settings", "protocol"),
+    [
+        ({}, "consumer"),
+        ({"group.protocol": "consumer"}, "consumer"),
+        ({"group.protocol": "classic"}, "classic"),
+        ({"session.timeout.ms": 6000}, "classic"),
+        ({"session.timeout.ms": 6000, "group.remote.assignor": "range"}, "consumer"),
+    ],
+)
+def test_two_apps_of_a_group_share_its_partitions_soon_in_either_protocol(
+    brokers: testing.Kafka, settings: dict[str, object], protocol: str
+) -> None:
+    seen: list[bytes | None] = []
+    apps = [grete.App("shop", kafka=settings) for _ in range(2)]
+    for app in apps:
+
+        @app.consumer("orders")
+        def handle(message: grete.Message) -> None:
+            seen.append(message.value)
+
+    brokers.create_topics({"orders": 2})
+    with brokers.run(apps[0]) as first, brokers.run(apps[1]) as second:
+        eventually(lambda: [len(t.app.statistics()["lanes"]) for t in (first, second)] == [1, 1], 30.0, "a share each")
+        # Soon: a tenth of a second, of this setting or of the brokers.
+        for t in (first, second):
+            heartbeat = t.app.settings().kafka.get("heartbeat.interval.ms")
+            assert (None if heartbeat is None else str(heartbeat.value)) == ("100" if protocol == "classic" else None)
+        with grete.client.Admin({"bootstrap.servers": brokers.bootstrap_servers}) as admin:
+            assert admin.describe_group("shop").protocol == protocol
+        brokers.produce("orders", b"1", partition=0)
+        brokers.produce("orders", b"2", partition=1)
+        brokers.settle()
+    assert sorted(seen, key=str) == [b"1", b"2"]
+
+
 def test_a_schedule_depends_on_its_seed_alone() -> None:
     assert str(FaultSchedule(3, 5)) == str(FaultSchedule(3, 5)) != str(FaultSchedule(4, 5))
 

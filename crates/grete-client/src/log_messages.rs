@@ -381,13 +381,20 @@ fn group_event(notice: &GroupLogEvent, principal: &Principal) -> LogEvent {
             format!("generation {generation} assigns {} to this member", fmt_partitions(tps)),
             vec![("generation", generation.to_string()), ("partitions", fmt_partitions(tps))],
         ),
-        GroupLogEvent::PredecessorReleased { member_id } => log_event(
+        GroupLogEvent::PredecessorReleased { member_id, is_dead } => log_event(
             Level::Info,
             "group.predecessor_released",
-            format!(
-                "left in the name of member {member_id}, whose process is dead: its partitions need not wait for the \
-                 end of its session"
-            ),
+            if *is_dead {
+                format!(
+                    "left in the name of member {member_id}, whose process is dead: its partitions need not wait for \
+                     the end of its session"
+                )
+            } else {
+                format!(
+                    "left in the name of member {member_id}, which had the group.instance.id of this one: its \
+                     partitions need not wait for the end of its session; if its process is alive, it is fenced"
+                )
+            },
             vec![("member_id", member_id.to_string())],
         ),
         GroupLogEvent::RemainedInGroup { instance, session_ms } => log_event(

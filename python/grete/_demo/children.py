@@ -61,8 +61,7 @@ class Swarm:
         self._control = directory / "control.sock"
         words = ["swarm", TARGET, "--bootstrap", bootstrap_servers, "--nodes", str(NODES)]
         words += ["--control", str(self._control), "--shutdown-timeout", f"{SHUTDOWN_TIMEOUT}s"]
-        # A short start: members hear of a rebalance with their next heartbeat. And few repeated orders after a kill.
-        words += ["-k", "heartbeat.interval.ms=500", "-k", "auto.commit.interval.ms=1000"]
+        words += ["-k", "auto.commit.interval.ms=1000"]  # few repeated orders after a kill
         with (directory / "swarm-app.log").open("wb") as log:
             self._process = spawn(words, directory, subprocess.PIPE, log.fileno(), settings)
         assert self._process.stdout is not None

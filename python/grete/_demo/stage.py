@@ -30,6 +30,8 @@ TOPICS = {orders.TOPIC: 4, invoices.TOPIC: 4, DEAD_LETTERS: 1}
 STORY_SECONDS = 50.0
 """Time of all steps together. With the stop afterwards the demo ends within a minute."""
 _FRAME_SECONDS = 0.1
+# A short start: members hear of new partitions with their next heartbeat.
+_SETTINGS = {"group.consumer.heartbeat.interval.ms": 500, "group.consumer.min.heartbeat.interval.ms": 500}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -56,7 +58,7 @@ class Stage:
             self.directory = Path(tempfile.mkdtemp(prefix="grete-demo-"))
             stack.callback(self._remove_directory)
             self._log_to_file(stack)
-            self.broker = stack.enter_context(Broker(topics=TOPICS, auto_create_topics=False))
+            self.broker = stack.enter_context(Broker(topics=TOPICS, auto_create_topics=False, settings=_SETTINGS))
             self.picture.bootstrap_servers = self.broker.bootstrap_servers
             self.picture.note(f"a broker listens on {self.picture.bootstrap_servers}")
             self._view.draw(self.picture)

@@ -104,7 +104,7 @@ class Consumer:
         sasl.kerberos.keytab (str, default not set).
         group.id (str, default not set).
         group.instance.id (str, default not set).
-        group.protocol (str, default classic).
+        group.protocol (str, default auto).
         group.remote.assignor (str, default not set).
         auto.offset.reset (str, default earliest).
         enable.auto.commit (bool, default false).

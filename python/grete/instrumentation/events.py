@@ -242,7 +242,7 @@ GROUP = {
     "group.classic_protocol": EventSpec(
         (INFO,),
         "With `group.protocol=auto`: this client uses the classic protocol, because the cluster or the group does not "
-        "offer the consumer protocol (KIP-848).",
+        "offer the consumer protocol (KIP-848), or because a setting was given that only the classic one has.",
         "reason: str",
     ),
     "group.assigned": EventSpec(
@@ -266,8 +266,8 @@ GROUP = {
     ),
     "group.predecessor_released": EventSpec(
         (INFO,),
-        "A node of a swarm has left its group in the name of the process before, which is dead, so that nothing waits "
-        "for the end of its session (`group.protocol=consumer`).",
+        "This client has left its group in the name of the process before, so that nothing waits for the end of its "
+        "session (KIP-848). That process was a node of the swarm that is dead, or had the same `group.instance.id`.",
         "member_id: str",
     ),
     "group.not_authorized": EventSpec(

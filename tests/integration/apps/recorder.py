@@ -15,20 +15,27 @@ WORK = float(os.environ.get("RECORDER_WORK", "0"))
 # After so many records each batch takes a second, so that something is left for a stop in the middle; 0: never.
 SLOW_AFTER = int(os.environ.get("RECORDER_SLOW_AFTER", "0"))
 PROTOCOL = os.environ.get("RECORDER_PROTOCOL", "classic")
-KAFKA = {
-    "bootstrap.servers": os.environ["RECORDER_SERVERS"],
+OF_GROUP = {
     "group.protocol": PROTOCOL,
     "session.timeout.ms": os.environ.get("RECORDER_SESSION_MS", "6000"),
+    "heartbeat.interval.ms": "" if PROTOCOL == "consumer" else os.environ.get("RECORDER_HEARTBEAT_MS", "500"),
+    "partition.assignment.strategy": "",
+    "group.remote.assignor": "",
+}
+if PROTOCOL == "consumer":
+    OF_GROUP["group.remote.assignor"] = os.environ.get("RECORDER_ASSIGNOR", "")
+else:
+    OF_GROUP["partition.assignment.strategy"] = os.environ.get("RECORDER_ASSIGNOR", "cooperative-sticky")
+if PROTOCOL == "auto" and OF_GROUP["session.timeout.ms"]:
+    OF_GROUP["group.remote.assignor"] = "uniform"  # the settings are for either protocol
+KAFKA = {
+    "bootstrap.servers": os.environ["RECORDER_SERVERS"],
     "auto.commit.interval.ms": os.environ.get("RECORDER_COMMIT_MS", "1000"),
     "group.instance.id": os.environ.get("RECORDER_INSTANCE", ""),
     "metadata.max.age.ms": os.environ.get("RECORDER_METADATA_MS", "300000"),
     "isolation.level": os.environ.get("RECORDER_ISOLATION", "read_uncommitted"),
+    **{name: value for name, value in OF_GROUP.items() if value},  # "": left out
 }
-if PROTOCOL == "consumer":
-    KAFKA["group.remote.assignor"] = os.environ.get("RECORDER_ASSIGNOR", "")
-else:
-    KAFKA["partition.assignment.strategy"] = os.environ.get("RECORDER_ASSIGNOR", "cooperative-sticky")
-    KAFKA["heartbeat.interval.ms"] = os.environ.get("RECORDER_HEARTBEAT_MS", "500")
 
 app = grete.App(
     os.environ["RECORDER_GROUP"],

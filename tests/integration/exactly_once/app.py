@@ -7,6 +7,8 @@ import time
 
 import grete
 
+# Classic, because processes are killed and the session shall be short on all brokers.
+PROTOCOL = os.environ.get("EOS_PROTOCOL", "classic")
 TOPIC = os.environ["EOS_TOPIC"]
 
 app = grete.App(
@@ -14,9 +16,9 @@ app = grete.App(
     kafka={
         "bootstrap.servers": os.environ["EOS_SERVERS"],
         "session.timeout.ms": int(os.environ.get("EOS_SESSION", "6000")),
-        "heartbeat.interval.ms": 500,
         "transaction.timeout.ms": int(os.environ.get("EOS_TRANSACTION_TIMEOUT", "10000")),
-        "group.protocol": os.environ.get("EOS_PROTOCOL", "classic"),
+        "group.protocol": PROTOCOL,
+        **({"heartbeat.interval.ms": 500} if PROTOCOL == "classic" else {}),
     },
     workers=2,
     exactly_once=True,

@@ -3,11 +3,13 @@ import java.util.Arrays;
 import java.util.Collection;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
@@ -61,7 +63,7 @@ public final class JavaConsumer {
                     print(partition, records.records(partition));
                 }
                 if (!records.isEmpty()) {
-                    consumer.commitSync();
+                    commit(consumer);
                 }
             }
         } catch (WakeupException stop) {
@@ -69,7 +71,21 @@ public final class JavaConsumer {
         } finally {
             consumer.close();
         }
-        line("{\"event\": \"closed\"}");
+        line("{\"event\": \"closed\"" + at());
+    }
+
+    /** A rebalance refuses the commit: the next owner reads the records again. */
+    private static void commit(KafkaConsumer<?, ?> consumer) {
+        try {
+            consumer.commitSync();
+        } catch (RebalanceInProgressException | CommitFailedException refused) {
+            line("{\"event\": \"uncommitted\"" + at());
+        }
+    }
+
+    /** The time of an event, on the clock of Python's time.monotonic_ns. */
+    private static String at() {
+        return ", \"at\": " + System.nanoTime() + "}";
     }
 
     /** Runs of consecutive offsets, as [first, last] pairs. */
@@ -89,7 +105,7 @@ public final class JavaConsumer {
         }
         runs.append(runs.length() == 0 ? "" : ", ").append("[" + first + ", " + last + "]");
         line("{\"event\": \"records\", \"topic\": \"" + partition.topic() + "\", \"partition\": "
-            + partition.partition() + ", \"runs\": [" + runs + "]}");
+            + partition.partition() + ", \"runs\": [" + runs + "]" + at());
     }
 
     private static void say(String event, Collection<TopicPartition> partitions, KafkaConsumer<?, ?> consumer) {
@@ -97,7 +113,7 @@ public final class JavaConsumer {
             .map(partition -> "[\"" + partition.topic() + "\", " + partition.partition() + "]")
             .collect(Collectors.joining(", "));
         line("{\"event\": \"" + event + "\", \"partitions\": [" + list + "], \"generation\": "
-            + consumer.groupMetadata().generationId() + "}");
+            + consumer.groupMetadata().generationId() + at());
     }
 
     private static void line(String text) {

@@ -15,6 +15,10 @@ const CLASSIC_ONLY: &[(&str, &str)] = &[
     ),
 ];
 
+/// Only the classic protocol sends this setting to the brokers. With group.protocol=consumer it is accepted as the time
+/// after which the client gives its partitions up by itself.
+const SESSION_TIMEOUT: &str = "session.timeout.ms";
+
 /// Start position without a committed offset, or when the offset is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OffsetReset {
@@ -87,9 +91,20 @@ impl ConsumerConfig {
     pub fn group_protocol(&self) -> GroupProtocol {
         match self.text("group.protocol") {
             "consumer" => GroupProtocol::Consumer,
-            "auto" => GroupProtocol::Auto,
-            _ => GroupProtocol::Classic,
+            "classic" => GroupProtocol::Classic,
+            _ => GroupProtocol::Auto,
         }
+    }
+
+    /// Returns a setting that was given and makes `group.protocol=auto` select the classic protocol, because brokers
+    /// decide what it says in the consumer protocol; `None`: there is none. A `group.remote.assignor` beside it says
+    /// that the settings are for either protocol.
+    pub fn classic_setting(&self) -> Option<&'static str> {
+        if self.group_protocol() != GroupProtocol::Auto || self.remote_assignor().is_some() {
+            return None;
+        }
+        let names = CLASSIC_ONLY.iter().map(|(name, _)| *name).chain([SESSION_TIMEOUT]);
+        names.into_iter().find(|name| self.explicit(name).is_some())
     }
 
     /// Returns `group.remote.assignor`; `None`: not set.

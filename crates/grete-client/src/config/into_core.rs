@@ -77,6 +77,7 @@ impl ConsumerConfig {
             GroupConfig {
                 instance_id: self.instance_id().map(Into::into),
                 protocol: self.group_protocol(),
+                classic_setting: self.classic_setting(),
                 remote_assignor: self.remote_assignor().map(Into::into),
                 member_ids: self.member_ids().cloned(),
                 session_timeout: ms("session.timeout.ms"),

@@ -67,13 +67,13 @@ const RESET: &[(&str, &str)] = &[
 const PROTOCOLS: &[(&str, &str)] = &[("classic", "classic"), ("consumer", "consumer"), ("auto", "auto")];
 const ISOLATION: &[(&str, &str)] = &[("read_uncommitted", "read_uncommitted"), ("read_committed", "read_committed")];
 
-/// Settings of the consumer. The defaults that differ from Kafka's are auto.offset.reset (earliest), enable.auto.commit
-/// (false), the assignor (cooperative-sticky) and max.partition.fetch.bytes (2 MiB). 2 MiB means fewer round trips on a
+/// Settings of the consumer. The defaults that differ from Kafka's are group.protocol (auto), auto.offset.reset
+/// (earliest), enable.auto.commit (false), the assignor (cooperative-sticky) and max.partition.fetch.bytes (2 MiB). 2 MiB means fewer round trips on a
 /// backlog, and is still small enough to stay in the CPU cache.
 static CONSUMER: &[Setting] = &[
     supported("group.id", &[], "", Kind::Text),
     supported("group.instance.id", &[], "", Kind::Text),
-    supported("group.protocol", &[], "classic", Kind::Choice(PROTOCOLS)),
+    supported("group.protocol", &[], "auto", Kind::Choice(PROTOCOLS)),
     supported("group.remote.assignor", &[], "", Kind::Text),
     supported("auto.offset.reset", &[], "earliest", Kind::Choice(RESET)),
     supported("enable.auto.commit", &[], "false", Kind::Flag),

@@ -295,18 +295,46 @@ fn settings_of_tls_that_would_have_no_effect_are_refused() {
 
 #[test]
 fn the_consumer_protocol_has_settings_of_its_own() {
-    assert_eq!(parse(&[]).expect("fits").group_protocol(), GroupProtocol::Classic);
     let config = parse(&[("group.protocol", "CONSUMER"), ("group.remote.assignor", "range")]).expect("fits");
     assert_eq!((config.group_protocol(), config.remote_assignor()), (GroupProtocol::Consumer, Some("range")));
     // The coordinator decides these, so nothing is ignored.
     for (name, value) in [("partition.assignment.strategy", "range"), ("heartbeat.interval.ms", "300")] {
         let message = refused(&[("group.protocol", "consumer"), (name, value)]).1;
         assert!(message.contains(name) && message.contains("group.protocol=consumer"), "{message}");
-        let auto = parse(&[("group.protocol", "auto"), (name, value)]).expect("either protocol may be used");
-        assert_eq!(auto.group_protocol(), GroupProtocol::Auto);
     }
     // Its heartbeat interval is the coordinator's, so the default of the classic one does not limit the session.
     assert!(parse(&[("group.protocol", "consumer"), ("session.timeout.ms", "2000")]).is_ok());
-    assert!(refused(&[("group.remote.assignor", "range")]).1.contains("group.protocol=classic"));
+    let classic = [("group.protocol", "classic"), ("group.remote.assignor", "range")];
+    assert!(refused(&classic).1.contains("group.protocol=classic"));
     assert!(refused(&[("group.protocol", "streams")]).1.contains("classic, consumer, auto"));
+}
+
+#[test]
+fn the_cluster_decides_the_group_protocol_unless_a_setting_of_the_classic_one_is_given() {
+    let default = parse(&[]).expect("fits");
+    assert_eq!((default.group_protocol(), default.classic_setting()), (GroupProtocol::Auto, None));
+    // A default selects nothing: the settings of the classic protocol have defaults, too.
+    let unrelated = parse(&[("max.poll.interval.ms", "60000"), ("group.instance.id", "i")]).expect("fits");
+    assert_eq!(unrelated.classic_setting(), None);
+    let own = [
+        ("partition.assignment.strategy", "cooperative-sticky"),
+        ("heartbeat.interval.ms", "300"),
+        ("session.timeout.ms", "6000"),
+    ];
+    for (name, value) in own {
+        for protocol in [None, Some(("group.protocol", "auto"))] {
+            let pairs: Vec<_> = protocol.into_iter().chain([(name, value)]).collect();
+            let config = parse(&pairs).expect("fits");
+            assert_eq!((config.group_protocol(), config.classic_setting()), (GroupProtocol::Auto, Some(name)));
+            let group = parse(&[&pairs[..], &[("group.id", "g")]].concat()).expect("fits").to_core(false);
+            assert_eq!(group.expect("fits").group.expect("is a member").classic_setting, Some(name));
+        }
+        // Settings of both protocols are for either of them.
+        let both = parse(&[(name, value), ("group.remote.assignor", "range")]).expect("fits");
+        assert_eq!(both.classic_setting(), None);
+        let classic = parse(&[(name, value), ("group.protocol", "classic")]).expect("fits");
+        assert_eq!((classic.group_protocol(), classic.classic_setting()), (GroupProtocol::Classic, None));
+    }
+    let consumer = parse(&[("group.protocol", "consumer"), ("session.timeout.ms", "6000")]).expect("fits");
+    assert_eq!(consumer.classic_setting(), None);
 }

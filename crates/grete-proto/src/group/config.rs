@@ -13,8 +13,8 @@ pub enum GroupProtocol {
     Classic,
     /// ConsumerGroupHeartbeat (KIP-848): the coordinator assigns.
     Consumer,
-    /// The consumer protocol if the cluster has finalized `group.version` 1 and the group allows it, else the classic
-    /// one.
+    /// The consumer protocol if the cluster has finalized `group.version` 1, the group allows it, and no setting needs
+    /// the classic one ([`GroupConfig::classic_setting`]); else the classic one.
     Auto,
 }
 
@@ -39,6 +39,9 @@ pub struct GroupConfig {
     pub instance_id: Option<Arc<str>>,
     /// `group.protocol`.
     pub protocol: GroupProtocol,
+    /// Setting that the user has given and that only the classic protocol has: with [`GroupProtocol::Auto`], the member
+    /// uses that protocol. `None`: the cluster and the group decide.
+    pub classic_setting: Option<&'static str>,
     /// `group.remote.assignor`: assignor of the coordinator in the consumer protocol; `None`: the first one that the
     /// brokers are configured with.
     pub remote_assignor: Option<Arc<str>>,
@@ -76,6 +79,7 @@ impl GroupConfig {
             group_id: group_id.into(),
             instance_id: None,
             protocol: GroupProtocol::Classic,
+            classic_setting: None,
             remote_assignor: None,
             member_ids: None,
             session_timeout: 45 * SECOND,

@@ -12,8 +12,8 @@ pub enum GroupError {
     /// No assignor is common to all members.
     #[error(
         "group {group}: this member offers {assignors}, and no assignor is common to all members of the group: set \
-         partition.assignment.strategy to what the others use (librdkafka: range,roundrobin; Java: range,cooperative-sticky), \
-         or group.protocol=auto if they use the consumer protocol"
+         partition.assignment.strategy to what the others use (librdkafka: range,roundrobin; Java: range,cooperative-sticky); \
+         if they have the consumer protocol, as `grete groups describe` shows, set group.protocol=consumer"
     )]
     InconsistentProtocol {
         /// `group.id`.

@@ -286,10 +286,12 @@ pub enum GroupLogEvent {
         /// All partitions of this member.
         tps: Vec<TopicPartition>,
     },
-    /// The member gave up the place of a dead process in its name.
+    /// The member gave up the place of the process before, in its name.
     PredecessorReleased {
-        /// Member id of the dead process.
+        /// Member id of the process before.
         member_id: Arc<str>,
+        /// Whether its supervisor has reaped it; otherwise it had the `group.instance.id` of this member.
+        is_dead: bool,
     },
     /// A static member closed without LeaveGroup: the coordinator keeps its place for the session timeout.
     RemainedInGroup {

@@ -43,6 +43,8 @@ class Container:
             "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
             "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
             "KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS": "1",
+            "KAFKA_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS": "100",
+            "KAFKA_GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS": "100",
         }
         options = [part for name, value in environment.items() for part in ("--env", f"{name}={value}")]
         publish = ["--publish", f"{self.bootstrap_servers}:9092"]

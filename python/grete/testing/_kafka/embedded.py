@@ -6,12 +6,15 @@ from grete.broker import Broker
 from grete.testing._kafka.cluster import Cluster
 from grete.testing._records import Record
 
+# Members hear soon of a change of their group.
+_SETTINGS = {"group.consumer.heartbeat.interval.ms": 100, "group.consumer.min.heartbeat.interval.ms": 100}
+
 
 class EmbeddedCluster(Cluster):
     """Brokers in this process that live as long as the test: no other test sees its topics and faults."""
 
     def __init__(self, brokers: int = 1) -> None:
-        self.broker = Broker(brokers=brokers).start()
+        self.broker = Broker(brokers=brokers, settings=_SETTINGS).start()
         self.bootstrap_servers = self.broker.bootstrap_servers
 
     def create_topics(self, topics: Mapping[str, int]) -> None:

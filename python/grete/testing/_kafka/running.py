@@ -28,11 +28,13 @@ Clock: TypeAlias = Literal["real", "virtual"]
 
 # Settings for tests, where the App has none: quick reactions, and topics that handlers write to without ado.
 _DEFAULTS = {
-    "heartbeat.interval.ms": 100,
     "reconnect.backoff.ms": 10,
     "retry.backoff.ms": 20,
     "allow.auto.create.topics": True,
 }
+# The same for the classic protocol of groups. Without a setting that needs that protocol, the brokers decide.
+_CLASSIC_DEFAULTS = {"heartbeat.interval.ms": 100}
+_CLASSIC_SETTINGS = frozenset({"session.timeout.ms", "partition.assignment.strategy"})
 # Seconds in which brokers answer a commit, at least, even if the time of `settle` is up.
 _COMMIT_TIMEOUT = 1.0
 # Seconds until a commit that failed is tried again.
@@ -180,7 +182,8 @@ class RunningTestApp:
         try:
             app._command_line = self._layer({**self._kafka, **place})  # noqa: SLF001
             resolved = app.settings()
-            defaults = {name: value for name, value in _DEFAULTS.items() if name not in resolved.kafka}
+            quick = _DEFAULTS | (_CLASSIC_DEFAULTS if _is_classic(resolved.kafka) else {})
+            defaults = {name: value for name, value in quick.items() if name not in resolved.kafka}
             plain = {"security.protocol": "PLAINTEXT"} if "security.protocol" in resolved.kafka else {}
             app._command_line = self._layer({**defaults, **plain, **self._kafka, **place})  # noqa: SLF001
             self.groups = {
@@ -386,6 +389,15 @@ class RunningTestApp:
     def _memberships(self) -> list[dict[str, Any]]:
         runner = self._runner()
         return [] if runner is None else [client.membership() for client in runner.clients.values()]
+
+
+def _is_classic(kafka: Mapping[str, layers.SettingValue]) -> bool:
+    """Returns whether these settings select the classic protocol of groups on all brokers."""
+    chosen = kafka.get("group.protocol")
+    protocol = "auto" if chosen is None else str(chosen.value).lower()
+    if protocol == "auto":
+        return "group.remote.assignor" not in kafka and not _CLASSIC_SETTINGS.isdisjoint(kafka)
+    return protocol == "classic"
 
 
 def _left(deadline: float) -> float:

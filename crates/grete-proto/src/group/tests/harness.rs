@@ -1,7 +1,7 @@
 //! Test harness for one group; the test plays the coordinator.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grete_wire::frame::Frame;
@@ -18,8 +18,13 @@ use crate::request::{OutboundRequest, Reply, Request, RequestError, Response};
 use crate::rng::Rng;
 use crate::time::{Nanos, SECOND};
 
-/// Partition counts by name, names by id, and the finalized `group.version`.
-pub struct FakeTopicMetadata(pub BTreeMap<String, i32>, pub BTreeMap<u128, String>, pub Option<i16>);
+/// Partition counts by name, names by id, the finalized `group.version`, and concealed topics.
+pub struct FakeTopicMetadata(
+    pub BTreeMap<String, i32>,
+    pub BTreeMap<u128, String>,
+    pub Option<i16>,
+    pub BTreeSet<&'static str>,
+);
 
 impl TopicMetadataView for FakeTopicMetadata {
     fn partition_count(&self, topic: &str) -> Option<i32> {
@@ -38,8 +43,8 @@ impl TopicMetadataView for FakeTopicMetadata {
         self.2
     }
 
-    fn is_concealed(&self, _topic: &str) -> bool {
-        false
+    fn is_concealed(&self, topic: &str) -> bool {
+        self.3.contains(topic)
     }
 }
 
@@ -74,7 +79,7 @@ impl Harness {
         Self {
             group: ConsumerGroup::new(config, Rng::new(1)),
             now: 1000 * SECOND,
-            view: FakeTopicMetadata([("t".to_owned(), 4)].into(), BTreeMap::new(), None),
+            view: FakeTopicMetadata([("t".to_owned(), 4)].into(), BTreeMap::new(), None, BTreeSet::new()),
             actions: Vec::new(),
             sent: Vec::new(),
             generation: 0,

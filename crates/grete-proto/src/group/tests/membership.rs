@@ -197,7 +197,7 @@ fn a_long_join_does_not_cost_the_session() {
 fn refusals_that_no_retry_cures_are_fatal_and_say_what_helps() {
     for (code, advice) in [
         (ErrorCode::INCONSISTENT_GROUP_PROTOCOL, "partition.assignment.strategy"),
-        (ErrorCode::INCONSISTENT_GROUP_PROTOCOL, "group.protocol=auto if they use the consumer protocol"),
+        (ErrorCode::INCONSISTENT_GROUP_PROTOCOL, "set group.protocol=consumer"),
         (ErrorCode::INVALID_SESSION_TIMEOUT, "group.min.session.timeout.ms"),
         (
             ErrorCode::GROUP_AUTHORIZATION_FAILED,

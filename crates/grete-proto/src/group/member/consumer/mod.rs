@@ -23,14 +23,17 @@
 //!   name, and joins again.
 //! - The session expired on this side only. The member continues with its epoch and claims nothing; the coordinator
 //!   answers with its partitions, or fences it.
-//! - The previous process was killed. Its place ends with its session, so the join is retried for that long. A place
-//!   that is refused for longer belongs to a living process.
+//! - Another process has the place, killed as a rule. A member that has not been in the group yet takes the place over,
+//!   as in the classic protocol: it asks the coordinator for the member id that holds the instance id, and gives the
+//!   place up in that name ([`holder`]). The coordinator then fences a process that is alive after all. Where the
+//!   question is refused, the join is retried until the session of the dead process must have ended.
 //!
 //! **A predecessor whose death is certain**
 //! ([`MemberIds::predecessor`](crate::group::MemberIds)). The first request leaves in the name of the dead member: a
 //! static place is given up (epoch -2), a dynamic member is removed (epoch -1). Its answer does not matter, because the
 //! join that follows finds out. Both change no epoch of a static group, so the other members notice nothing.
 
+mod holder;
 mod request;
 mod response;
 mod target;
@@ -63,6 +66,9 @@ const FIRST_INTERVAL: Nanos = 5 * SECOND;
 pub(in crate::group) struct ConsumerMember {
     state: State,
     topics: BTreeSet<Arc<str>>,
+    /// Topics that requests leave out, because an App has no Describe on them: the coordinator would refuse the others
+    /// with them.
+    concealed: BTreeSet<Arc<str>>,
     member_id: String,
     /// Epoch from the coordinator; -1 if the coordinator does not count the member in.
     epoch: i32,
@@ -72,8 +78,12 @@ pub(in crate::group) struct ConsumerMember {
     unheard_join: bool,
     /// Whether the next request gives up the instance id in this member's name.
     releases_instance: bool,
-    /// Member whose place the next request gives up, because its process is dead.
-    predecessor: Option<Arc<str>>,
+    /// Member whose place the next request gives up.
+    predecessor: Option<Predecessor>,
+    /// Whether the next request asks who has the instance id.
+    seeks_holder: bool,
+    /// Whether the member may take the place of another process: until it was in the group, and once.
+    may_take_over: bool,
     /// Whether the coordinator may know this member id.
     is_known: bool,
     in_flight: Option<InFlight>,
@@ -100,17 +110,31 @@ pub(in crate::group) struct ConsumerMember {
     remain_in_group: bool,
 }
 
+/// Member whose place its successor gives up.
+#[derive(Debug, Clone)]
+struct Predecessor {
+    member_id: Arc<str>,
+    /// Whether a supervisor knows that the process is dead; otherwise it has the instance id of this member.
+    is_dead: bool,
+}
+
 impl ConsumerMember {
     pub fn new(config: &GroupConfig) -> Self {
         Self {
             state: State::Unjoined,
             topics: BTreeSet::new(),
+            concealed: BTreeSet::new(),
             member_id: String::new(),
             epoch: NO_EPOCH,
             join_epoch: 0,
             unheard_join: false,
             releases_instance: false,
-            predecessor: config.member_ids.as_ref().and_then(|ids| ids.predecessor.clone()),
+            predecessor: config.member_ids.as_ref().and_then(|ids| {
+                let member_id = ids.predecessor.clone()?;
+                Some(Predecessor { member_id, is_dead: true })
+            }),
+            seeks_holder: false,
+            may_take_over: true,
             is_known: false,
             in_flight: None,
             next_request: 0,
@@ -203,6 +227,7 @@ impl ConsumerMember {
         self.target = Target::default();
         self.owned_ids.clear();
         self.has_released = false;
+        self.seeks_holder = false;
         self.unreleased_since = None;
         self.pace = ctx.config().retry_backoff;
         self.next_request = not_before;
@@ -292,6 +317,9 @@ impl ConsumerMember {
 
     /// Sends the request that is due.
     pub fn tick(&mut self, ctx: &mut Context<'_>, view: &dyn TopicMetadataView, reconciler: &Reconciler) {
+        if ctx.config().retry_authorization_failures {
+            self.update_concealed(ctx.now, view);
+        }
         let Some(located) = ctx.coordinator else { return };
         self.set_coordinator(located);
         let may_send = match self.state {
@@ -303,13 +331,20 @@ impl ConsumerMember {
             return;
         }
         if self.state == State::Joining && ctx.config().protocol == GroupProtocol::Auto && !self.is_known {
-            let finalized = view.group_version();
-            if finalized.is_none_or(|version| version < 1) {
-                self.fall_back = Some("the cluster has not finalized group.version 1 (KIP-848)".to_owned());
+            self.fall_back = reason_for_classic(ctx.config(), view);
+            if self.fall_back.is_some() {
                 return;
             }
         }
         self.send(ctx, located, reconciler);
+    }
+
+    /// Follows the ACLs of the topics, as the metadata shows them.
+    fn update_concealed(&mut self, now: Nanos, view: &dyn TopicMetadataView) {
+        if self.topics.iter().any(|topic| view.is_concealed(topic) != self.concealed.contains(topic)) {
+            self.concealed = self.topics.iter().filter(|topic| view.is_concealed(topic)).cloned().collect();
+            self.expedite_heartbeat(now);
+        }
     }
 
     /// Gives up a request to a node that is no longer the coordinator. If a lookup finds the same node again, the
@@ -345,6 +380,15 @@ impl ConsumerMember {
         self.on_heartbeat(ctx, flight, result);
         true
     }
+}
+
+/// Returns why `group.protocol=auto` selects the classic protocol, before the coordinator was asked; `None`: it does not.
+fn reason_for_classic(config: &GroupConfig, view: &dyn TopicMetadataView) -> Option<String> {
+    if view.group_version().is_none_or(|version| version < 1) {
+        return Some("the cluster has not finalized group.version 1 (KIP-848)".to_owned());
+    }
+    let setting = config.classic_setting?;
+    Some(format!("{setting} is set, which only this protocol has: leave it out to use the consumer protocol (KIP-848)"))
 }
 
 /// Returns a new member id: a UUID of version 4 as text. It need not be a secret, only unique.

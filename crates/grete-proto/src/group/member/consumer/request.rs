@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use grete_wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatRequestTopicPartitions};
 
-use super::{ConsumerMember, State};
+use super::{ConsumerMember, State, holder};
 use crate::group::context::{Context, CoordinatorRef};
 use crate::group::member::classic::millis;
 use crate::group::reconciler::Reconciler;
@@ -21,7 +21,7 @@ const LEAVE_STATIC_EPOCH: i32 = -2;
 /// Partitions by topic id.
 pub(super) type Partitions = BTreeMap<u128, BTreeSet<i32>>;
 
-/// Fields of a request that the next one leaves out if they have not changed.
+/// Fields of a request that the next one leaves out if they have not changed. `topics`: without those that are concealed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Report {
     topics: BTreeSet<Arc<str>>,
@@ -39,6 +39,8 @@ pub(super) enum Purpose {
     ReleaseInstance,
     /// Gives up the place of the process before, in its name.
     ReleasePredecessor,
+    /// Asks which member has the instance id.
+    FindHolder,
 }
 
 /// Request in flight.
@@ -53,21 +55,44 @@ pub(super) struct InFlight {
 
 impl ConsumerMember {
     pub(super) fn send(&mut self, ctx: &mut Context<'_>, located: CoordinatorRef, reconciler: &Reconciler) {
+        let topics = self.topics.difference(&self.concealed).cloned().collect();
+        let report = Report { topics, owned: Some(self.owned(reconciler)) };
         let purpose = match self.state {
             State::Leaving => Purpose::Leave,
             State::Joining if self.predecessor.is_some() => Purpose::ReleasePredecessor,
             State::Joining if self.releases_instance => Purpose::ReleaseInstance,
+            State::Joining if self.seeks_holder => Purpose::FindHolder,
             State::Joining => Purpose::Join,
             _ => Purpose::Heartbeat,
         };
+        let request = if purpose == Purpose::FindHolder {
+            holder::request(&ctx.config().group_id)
+        } else {
+            Request::ConsumerGroupHeartbeat(self.heartbeat(ctx, purpose, &report))
+        };
+        // Three heartbeats may time out within one session.
+        let config = ctx.config();
+        let timeout = (config.session_timeout / 3).max(2 * self.interval).min(config.request_timeout);
+        let token = ctx.send(Target::Node(located.node), Channel::Control, request, timeout);
+        self.is_known |= !matches!(purpose, Purpose::ReleasePredecessor | Purpose::FindHolder);
+        self.has_released = false;
+        self.in_flight = Some(InFlight { token, located, sent_at: ctx.now, purpose, report });
+    }
+
+    /// Returns a heartbeat, with the fields that the coordinator does not know yet.
+    fn heartbeat(
+        &self,
+        ctx: &Context<'_>,
+        purpose: Purpose,
+        report: &Report,
+    ) -> ConsumerGroupHeartbeatRequest<'static> {
         let is_static = ctx.config().instance_id.is_some();
-        let report = Report { topics: self.topics.clone(), owned: Some(self.owned(reconciler)) };
         let known = self.reported.as_ref().filter(|_| purpose == Purpose::Heartbeat);
         let config = ctx.config();
         let mut request = ConsumerGroupHeartbeatRequest {
             group_id: Cow::Owned(config.group_id.to_string()),
             member_id: Cow::Owned(match &self.predecessor {
-                Some(predecessor) if purpose == Purpose::ReleasePredecessor => predecessor.to_string(),
+                Some(before) if purpose == Purpose::ReleasePredecessor => before.member_id.to_string(),
                 _ => self.member_id.clone(),
             }),
             member_epoch: match purpose {
@@ -77,6 +102,7 @@ impl ConsumerMember {
                 Purpose::ReleasePredecessor if is_static => LEAVE_STATIC_EPOCH,
                 Purpose::Leave | Purpose::ReleasePredecessor => LEAVE_EPOCH,
                 Purpose::ReleaseInstance => LEAVE_STATIC_EPOCH,
+                Purpose::FindHolder => 0, // another request
             },
             instance_id: ctx.instance_id(),
             rebalance_timeout_ms: -1,
@@ -93,7 +119,7 @@ impl ConsumerMember {
                 let names = report.topics.iter().map(|topic| Cow::Owned(topic.to_string()));
                 request.subscribed_topic_names = Some(names.collect());
             }
-            if known.is_none_or(|known| self.is_owned_due(known, &report)) {
+            if known.is_none_or(|known| self.is_owned_due(known, report)) {
                 let topics = report.owned.iter().flatten().map(|(&topic_id, partitions)| {
                     let partitions = partitions.iter().copied().collect();
                     ConsumerGroupHeartbeatRequestTopicPartitions { topic_id, partitions }
@@ -101,13 +127,7 @@ impl ConsumerMember {
                 request.topic_partitions = Some(topics.collect());
             }
         }
-        // Three heartbeats may time out within one session.
-        let timeout = (config.session_timeout / 3).max(2 * self.interval).min(config.request_timeout);
-        let request = Request::ConsumerGroupHeartbeat(request);
-        let token = ctx.send(Target::Node(located.node), Channel::Control, request, timeout);
-        self.is_known |= purpose != Purpose::ReleasePredecessor;
-        self.has_released = false;
-        self.in_flight = Some(InFlight { token, located, sent_at: ctx.now, purpose, report });
+        request
     }
 
     /// Returns whether a request says what is owned: after a change, and in any case when all that is owned belongs to a

@@ -4,11 +4,11 @@ use grete_wire::ErrorCode;
 use grete_wire::messages::ConsumerGroupHeartbeatResponse;
 
 use super::request::{InFlight, Purpose};
-use super::{ConsumerMember, State};
+use super::{ConsumerMember, Predecessor, State};
 use crate::group::config::GroupProtocol;
 use crate::group::context::{Context, Effect, ErrorClass};
 use crate::group::error::GroupError;
-use crate::group::event::{GroupLogEvent, LostReason};
+use crate::group::event::{GroupAction, GroupLogEvent, LostReason};
 use crate::request::{RequestError, Response};
 use crate::time::{MILLI, Nanos};
 
@@ -26,6 +26,12 @@ impl ConsumerMember {
         flight: InFlight,
         result: &Result<Response, RequestError>,
     ) {
+        if flight.purpose == Purpose::FindHolder {
+            if let Err(error) = result {
+                ctx.on_request_failed(flight.located.lookup, error);
+            }
+            return self.on_described(ctx, result);
+        }
         let answer = match result {
             Ok(response) => response.decode(ConsumerGroupHeartbeatResponse::decode).map_err(RequestError::Protocol),
             Err(error) => Err(error.clone()),
@@ -50,8 +56,8 @@ impl ConsumerMember {
             }
             (ErrorClass::Ok | ErrorClass::Error(_), Purpose::ReleasePredecessor) => {
                 let predecessor = self.predecessor.take().filter(|_| code == ErrorCode::NONE);
-                if let Some(member_id) = predecessor {
-                    ctx.log_event(GroupLogEvent::PredecessorReleased { member_id });
+                if let Some(Predecessor { member_id, is_dead }) = predecessor {
+                    ctx.log_event(GroupLogEvent::PredecessorReleased { member_id, is_dead });
                 }
                 self.next_request = ctx.now;
             }
@@ -82,6 +88,7 @@ impl ConsumerMember {
             return self.retry_later(ctx, format!("the coordinator answered with epoch {}", answer.member_epoch));
         }
         self.backoff.reset();
+        self.may_take_over = false;
         self.last_ack = self.last_ack.max(flight.sent_at);
         self.interval = self.interval_of(ctx, answer.heartbeat_interval_ms);
         (self.unheard_join, self.unreleased_since, self.join_epoch) = (false, None, 0);
@@ -128,6 +135,9 @@ impl ConsumerMember {
                 self.join(ctx, 0, ctx.now);
             }
             ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::FENCED_MEMBER_EPOCH => {
+                // The coordinator has this member under another epoch, and refuses its instance id until it is released.
+                let has_place = code == ErrorCode::FENCED_MEMBER_EPOCH && !joining;
+                self.releases_instance |= has_place && ctx.config().instance_id.is_some();
                 self.fence(ctx, LostReason::Fenced(code));
             }
             // The group was deleted, or is one of another kind.
@@ -163,16 +173,27 @@ impl ConsumerMember {
                 let names: Vec<&str> = self.topics.iter().map(AsRef::as_ref).collect();
                 self.fail(ctx, GroupError::TopicAuthorization { topic: names.join(", ").into() });
             }
+            // With the metadata, the topics are known that the next request leaves out.
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
+                ctx.actions.push(GroupAction::RefreshMetadata);
+                self.retry_later(ctx, code.to_string());
+            }
             // Includes GROUP_MAX_SIZE_REACHED: there is room again when another member leaves.
             _ => self.retry_later(ctx, message.map_or_else(|| code.to_string(), |text| format!("{code}: {text}"))),
         }
     }
 
     /// Handles a `group.instance.id` that another member has, or this one: the coordinator may have executed a join of
-    /// this member that was not answered.
+    /// this member that was not answered. A member that was in the group takes no place over: two processes with one
+    /// instance id would take it from each other again and again.
     fn on_unreleased(&mut self, ctx: &mut Context<'_>, code: ErrorCode) {
         if std::mem::take(&mut self.unheard_join) {
             self.releases_instance = true;
+            self.next_request = ctx.now;
+            return;
+        }
+        if std::mem::take(&mut self.may_take_over) {
+            self.seeks_holder = true;
             self.next_request = ctx.now;
             return;
         }

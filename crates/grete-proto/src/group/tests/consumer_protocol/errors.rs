@@ -4,7 +4,7 @@ use grete_wire::{ApiKey, ErrorCode};
 
 use super::super::harness::*;
 use super::{TOPIC, beat, static_member};
-use crate::group::GroupEvent;
+use crate::group::{GroupAction, GroupEvent};
 use crate::time::SECOND;
 
 const BEAT: ApiKey = ApiKey::ConsumerGroupHeartbeat;
@@ -29,6 +29,10 @@ enum Then {
     Lookup,
     /// Gives everything up and joins with epoch 0.
     Join,
+    /// Gives everything up, and its instance id, and joins with epoch 0.
+    Release,
+    /// Asks who has its instance id.
+    Describe,
     Fail,
     Left,
 }
@@ -41,9 +45,9 @@ const TABLE: &[(ErrorCode, [Then; 5])] = &[
     (ErrorCode::COORDINATOR_NOT_AVAILABLE, [Then::Lookup; 5]),
     (ErrorCode::COORDINATOR_LOAD_IN_PROGRESS, [Then::Retry; 5]),
     (ErrorCode::UNKNOWN_MEMBER_ID, [Then::Join, Then::Join, Then::Join, Then::Join, Then::Left]),
-    (ErrorCode::FENCED_MEMBER_EPOCH, [Then::Join, Then::Join, Then::Join, Then::Join, Then::Left]),
+    (ErrorCode::FENCED_MEMBER_EPOCH, [Then::Join, Then::Join, Then::Release, Then::Release, Then::Left]),
     (ErrorCode::GROUP_ID_NOT_FOUND, [Then::Fail, Then::Join, Then::Join, Then::Join, Then::Left]),
-    (ErrorCode::UNRELEASED_INSTANCE_ID, [Then::Retry, Then::Retry, Then::Fail, Then::Fail, Then::Left]),
+    (ErrorCode::UNRELEASED_INSTANCE_ID, [Then::Describe, Then::Retry, Then::Fail, Then::Fail, Then::Left]),
     (ErrorCode::FENCED_INSTANCE_ID, [Then::Fail, Then::Fail, Then::Fail, Then::Fail, Then::Left]),
     (ErrorCode::UNSUPPORTED_ASSIGNOR, [Then::Fail, Then::Fail, Then::Fail, Then::Fail, Then::Left]),
     (ErrorCode::UNSUPPORTED_VERSION, [Then::Fail, Then::Fail, Then::Fail, Then::Fail, Then::Left]),
@@ -117,6 +121,18 @@ fn every_error_in_every_state() {
                     assert_eq!(beat(&rig.take(BEAT)).member_epoch, 0, "{what}");
                     assert_eq!(lost, owns, "{what}");
                 }
+                Then::Release => {
+                    rig.advance(2 * SECOND);
+                    let release = rig.take(BEAT);
+                    assert_eq!(beat(&release).member_epoch, -2, "{what}");
+                    rig.refuse(&release, ErrorCode::UNKNOWN_MEMBER_ID);
+                    assert_eq!(beat(&rig.take(BEAT)).member_epoch, 0, "{what}");
+                    assert!(lost, "{what}");
+                }
+                Then::Describe => {
+                    rig.take(ApiKey::ConsumerGroupDescribe);
+                    rig.sends_no(BEAT);
+                }
                 Then::Fail => {
                     assert_eq!(rig.group.state_name(), "failed", "{what}");
                     assert_eq!((lost, rig.group.assignment().count()), (owns, 0), "{what}");
@@ -149,6 +165,38 @@ fn an_app_waits_for_its_acls() {
         rig.answer_beat(&next, 1, None);
         assert!(rig.log_texts().is_empty());
     }
+}
+
+/// Checks that a topic without an ACL keeps no other topic from being read: the coordinator refuses a request as a whole.
+#[test]
+fn an_app_leaves_out_the_topics_that_it_may_not_describe() {
+    let config =
+        crate::group::GroupConfig { retry_authorization_failures: true, ..crate::group::GroupConfig::new("g") };
+    let names = |request: &crate::request::OutboundRequest| {
+        let names = beat(request).subscribed_topic_names.as_ref()?;
+        Some(names.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let mut rig = super::consumer(config);
+    rig.step(GroupEvent::Subscribe { topics: vec!["t".into(), "secret".into()] });
+    rig.locate(NODE);
+    let join = rig.take(BEAT);
+    assert_eq!(names(&join), Some(vec!["secret".to_owned(), "t".to_owned()]));
+    rig.actions.clear();
+    rig.refuse(&join, ErrorCode::TOPIC_AUTHORIZATION_FAILED);
+    assert!(rig.actions.iter().any(|action| matches!(action, GroupAction::RefreshMetadata)));
+    rig.view.3.insert("secret");
+    rig.advance(2 * SECOND);
+    let join = rig.take(BEAT);
+    assert_eq!((beat(&join).member_epoch, names(&join)), (0, Some(vec!["t".to_owned()])));
+    rig.answer_beat(&join, 1, Some(&[(TOPIC, &[0])]));
+    rig.load(&[]);
+    let next = rig.beat();
+    assert_eq!(names(&next), None);
+    rig.answer_beat(&next, 1, None);
+    // The ACL is there: the next request names the topic, at once.
+    rig.view.3.clear();
+    rig.step(GroupEvent::MetadataChanged);
+    assert_eq!(names(&rig.take(BEAT)), Some(vec!["secret".to_owned(), "t".to_owned()]));
 }
 
 /// P35: a refused join does not spin.

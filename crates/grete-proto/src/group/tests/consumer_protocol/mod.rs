@@ -1,6 +1,7 @@
 //! Membership in the consumer protocol (KIP-848): joining, moving partitions, leaving.
 
 mod errors;
+mod holder;
 mod predecessor;
 
 use std::borrow::Cow;
@@ -420,46 +421,6 @@ fn each_new_target_is_acknowledged_although_what_is_owned_is_the_same() {
     assert_eq!(owned(&rig.beat()), None, "once");
 }
 
-/// A process that was killed has left a static member behind; its place ends with its session.
-#[test]
-fn a_static_member_waits_for_the_place_of_its_predecessor() {
-    let mut rig = static_member();
-    rig.start();
-    rig.locate(NODE);
-    let started = rig.now;
-    let mut refused = 0;
-    while rig.now < started + 44 * SECOND {
-        if let Some(join) = rig.try_take(BEAT) {
-            assert_eq!((beat(&join).member_epoch, beat(&join).instance_id.as_deref()), (0, Some("i")));
-            rig.refuse(&join, ErrorCode::UNRELEASED_INSTANCE_ID);
-            refused += 1;
-        }
-        rig.advance(SECOND);
-    }
-    assert!((25..60).contains(&refused), "{refused}");
-    assert!(rig.log_texts().is_empty());
-    let join = rig.beat();
-    rig.answer_beat(&join, 3, Some(&[(TOPIC, &[0])]));
-    assert_eq!(rig.log_texts(), ["assign 0"]);
-}
-
-#[test]
-fn an_instance_id_that_is_refused_for_two_sessions_belongs_to_a_living_process() {
-    let mut rig = static_member();
-    rig.start();
-    rig.locate(NODE);
-    let started = rig.now;
-    while rig.group.state_name() != "failed" {
-        assert!(rig.now < started + 100 * SECOND);
-        if let Some(join) = rig.try_take(BEAT) {
-            rig.refuse(&join, ErrorCode::UNRELEASED_INSTANCE_ID);
-        }
-        rig.advance(SECOND);
-    }
-    assert!(rig.now > started + 89 * SECOND);
-    assert!(rig.log_texts().last().is_some_and(|text| text.contains("group.instance.id=i")));
-}
-
 /// P29: the member's own join, executed and not answered, does not stand in its way.
 #[test]
 fn p29_a_join_of_our_own_without_an_answer_is_released() {
@@ -490,6 +451,26 @@ fn auto_uses_what_the_cluster_has_finalized() {
     rig.locate(NODE);
     rig.take(BEAT);
     rig.sends_no(ApiKey::JoinGroup);
+    // A setting of the classic protocol selects it, and so does a cluster without the other one, which is named first.
+    for (version, reason) in [(Some(1), "session.timeout.ms is set"), (Some(0), "group.version")] {
+        let config = GroupConfig {
+            protocol: GroupProtocol::Auto,
+            classic_setting: Some("session.timeout.ms"),
+            ..GroupConfig::new("g")
+        };
+        let mut rig = consumer(config);
+        rig.view.2 = version;
+        rig.start();
+        rig.locate(NODE);
+        rig.advance(1);
+        rig.take(ApiKey::JoinGroup);
+        rig.sends_no(BEAT);
+        let said = rig.actions.iter().filter_map(|action| match action {
+            GroupAction::LogEvent(GroupLogEvent::ClassicProtocol { reason }) => Some(reason.as_str()),
+            _ => None,
+        });
+        assert!(said.collect::<String>().contains(reason));
+    }
     // The API versions of brokers say nothing: only the finalized feature counts.
     for version in [Some(0), None] {
         let mut rig = auto();

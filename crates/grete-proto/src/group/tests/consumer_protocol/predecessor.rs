@@ -80,6 +80,9 @@ fn a_fenced_member_does_not_ask_for_the_dead_again() {
     rig.answer_beat(&join, 5, Some(&[]));
     let next = rig.beat();
     rig.refuse(&next, ErrorCode::FENCED_MEMBER_EPOCH);
+    let (own, what) = sent(&mut rig);
+    assert_eq!(what, ("new".to_owned(), -2, Some("i".to_owned())));
+    rig.answer_beat(&own, -2, None);
     assert_eq!(sent(&mut rig).1, ("new".to_owned(), 0, Some("i".to_owned())));
 }
 
