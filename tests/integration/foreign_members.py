@@ -17,7 +17,7 @@ from tests.kafka import KafkaCluster
 from tests.kafka.admin import QUIET
 from tests.kafka.java import JavaConsumer
 
-# Of librdkafka and aiokafka, in milliseconds. Java commits after each poll. Sessions suit a busy machine, because no member dies.
+# Of librdkafka and aiokafka, in milliseconds. Java commits after each poll. Sessions suit a busy machine.
 COMMIT_MS = 200
 SESSION_MS = 30_000
 HEARTBEAT_MS = 300
