@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -17,9 +17,9 @@ from tests.kafka import KafkaCluster
 from tests.kafka.admin import QUIET
 from tests.kafka.java import JavaConsumer
 
-# Of librdkafka and aiokafka, in milliseconds. Java commits after each poll.
+# Of librdkafka and aiokafka, in milliseconds. Java commits after each poll. Sessions suit a busy machine.
 COMMIT_MS = 200
-SESSION_MS = 6000
+SESSION_MS = 30_000
 HEARTBEAT_MS = 300
 JAVA = "org.apache.kafka.clients.consumer."
 JAVA_ASSIGNORS = {
@@ -215,6 +215,3 @@ class JavaMember:
 
     def kill(self) -> None:
         self._consumer.__exit__()
-
-    def __enter__(self) -> Self:
-        return self

@@ -57,7 +57,7 @@ class Round:
             settings |= {"GROUP": self.name, "COMMIT_MS": 200, "SESSION_MS": "", "HEARTBEAT_MS": "", "ASSIGNOR": ""}
             settings["PROTOCOL"] = "auto"
             if self._ours is not None:
-                settings |= {"PROTOCOL": "classic", "ASSIGNOR": self._ours, "SESSION_MS": 6000, "HEARTBEAT_MS": 300}
+                settings |= {"PROTOCOL": "classic", "ASSIGNOR": self._ours, "SESSION_MS": 30_000, "HEARTBEAT_MS": 300}
             environment = {f"RECORDER_{name}": value for name, value in settings.items()}
             self.apps.append(self._stack.enter_context(AppRun(RECORDER, self.directory, environment)))
             return
