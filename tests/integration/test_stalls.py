@@ -342,7 +342,7 @@ def test_marks_that_are_missing_although_nothing_is_paused(kafka: KafkaCluster, 
 
 
 def test_a_partition_that_is_lost_and_assigned_again_has_an_end(kafka: KafkaCluster, topic: str) -> None:
-    """A fetch session of the broker tells it nothing new."""
+    """A fetch session of the broker has no news for the new handle."""
     kafka.create_topic(topic, partitions=2)
     write(kafka, topic, 5)
     watched = Watched(kafka, topic, {"group.instance.id": topic})

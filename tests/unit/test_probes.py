@@ -422,7 +422,7 @@ def test_the_last_descriptor_is_enough_for_one_probe_after_the_other() -> None:
     try:
         address = process.stdout.readline().strip()
         assert process.stdout.readline() == "crowded\n"
-        # The search for a descriptor for the next connection fails, and nobody waits for one.
+        # The search for a descriptor for the next connection fails, and no peer waits for one.
         assert [send_probe(address, "/livez").status for _ in range(5)] == [200] * 5
     finally:
         process.communicate("\n\n", timeout=60)

@@ -196,7 +196,7 @@ impl ServerLoop {
                     // The peer has gone before its connection was accepted.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     // Most likely no descriptor is left. accept looks for one before it looks for a peer, so it fails
-                    // also if nobody waits. The open connections have their turn before the next one is accepted.
+                    // also if no peer waits. The open connections have their turn before the next one is accepted.
                     Err(_) => {
                         if sys::is_readable(listener.as_fd()) {
                             self.make_room(now);

@@ -111,7 +111,7 @@ impl Dispatch {
         result
     }
 
-    /// Returns whether a lane is to be reported: because it is late, or because it has waited for another `stall_after`
+    /// Returns whether a report of a lane is due: because it is late, or because it has waited for another `stall_after`
     /// for something that the program has not asked for, after a report of what the program had asked for.
     fn is_report_due(&mut self, now: Nanos, client: ClientId, status: &LaneStatus, is_late: bool) -> bool {
         let watch = self.clients.get_mut(client.0 as usize).map(|entry| &mut entry.watch);

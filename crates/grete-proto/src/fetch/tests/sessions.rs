@@ -310,7 +310,7 @@ fn a_partition_that_is_assigned_again_learns_where_its_log_ends() {
     world.plan();
     world.answer(1); // to the request that was in flight
     world.answer(1);
-    // The broker has no news of the partition: the end is as it told the old handle.
+    // The broker has no news of the partition: the end is that which the old handle had.
     assert!(world.ends.contains(&(new, 5)), "{:?}", world.ends);
     assert_eq!(world.partitions.high_watermark(new), 5);
 }
