@@ -27,8 +27,13 @@ Rows = list[tuple[int, int]]
 
 
 def reading(kafka: KafkaCluster, topic: str, rows: Rows, reset: str, **settings: Any) -> grete.App:
-    """An App that notes partition and offset of each record."""
-    app = make(kafka, topic, {"auto.offset.reset": reset, "metadata.max.age.ms": 1000}, **settings)
+    """An App that notes partition and offset of each record.
+
+    The classic protocol knows topics by name, so that a partition keeps its old offset when a topic of the same name
+    comes; `test_topic_comes_back.py` has both protocols.
+    """
+    kafka_settings = {"auto.offset.reset": reset, "metadata.max.age.ms": 1000, "group.protocol": "classic"}
+    app = make(kafka, topic, kafka_settings, **settings)
 
     @app.consumer(topic)
     def note(message: grete.Message) -> None:

@@ -9,7 +9,8 @@ from tests.integration.apps import app_log
 
 SERVERS, TOPIC = os.environ["IDLER_SERVERS"], os.environ["IDLER_TOPIC"]
 
-app = grete.App("idler", kafka={"bootstrap.servers": SERVERS})
+# Brokers of tests ask members of the consumer protocol for three heartbeats a second.
+app = grete.App("idler", kafka={"bootstrap.servers": SERVERS, "group.protocol": "classic"})
 
 
 @app.consumer(TOPIC, group=f"{TOPIC}-threads", handler_timeout="60s")
