@@ -31,7 +31,11 @@ TEST = ["cargo", "test", "--workspace", "--test", "differential", "--", "--ignor
 
 
 # Grete's broker computes a target assignment at once, and Kafka once a second at most by default.
-SETTINGS: dict[str, object] = {"group.consumer.assignment.interval.ms": 0}
+SETTINGS: dict[str, object] = {
+    "group.consumer.assignment.interval.ms": 0,
+    "group.consumer.heartbeat.interval.ms": 5000,
+    "group.consumer.min.heartbeat.interval.ms": 5000,
+}
 AUTHORIZER = SETTINGS | {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
