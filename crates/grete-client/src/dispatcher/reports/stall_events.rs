@@ -110,13 +110,13 @@ mod tests {
 
     #[test]
     fn one_record_waits_and_more_wait() {
-        let told = |lag| {
+        let message_for = |lag| {
             let events = log_events(&[StallReport { lag, ..report("bill", 3, Some(LaneWait::Worker)) }], 0);
             events.into_iter().map(|event| event.message).collect::<String>()
         };
         let start = "orders[3] has not moved for 30.0 s: no worker has taken its job; ";
-        assert_eq!(told(Some(7)), format!("{start}7 records of bill wait"));
-        assert_eq!(told(Some(1)), format!("{start}1 record of bill waits"));
-        assert_eq!(told(None), format!("{start}an unknown number of records of bill wait"));
+        assert_eq!(message_for(Some(7)), format!("{start}7 records of bill wait"));
+        assert_eq!(message_for(Some(1)), format!("{start}1 record of bill waits"));
+        assert_eq!(message_for(None), format!("{start}an unknown number of records of bill wait"));
     }
 }
