@@ -101,7 +101,7 @@ impl Dispatcher {
     /// One idle worker leads the client's loop meanwhile, if the dispatcher has one client: it reads the next response
     /// itself. Its flag is cleared under the lock, before the worker is in the list. A thread that sets the flag has
     /// found the worker in the list; it does so after it has released the lock, so it may be late and end the next sleep
-    /// instead.
+    /// instead. A worker that cannot lead, because another caller does, is parked, and no other worker tries meanwhile.
     pub(super) fn park<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,

@@ -123,11 +123,7 @@ fn a_member_that_was_in_the_group_takes_no_place_over() {
 /// Without the description, the place of a process that was killed ends with its session.
 #[test]
 fn a_static_member_waits_for_the_place_of_its_predecessor() {
-    let mut rig = static_member();
-    rig.start();
-    rig.locate(NODE);
-    let join = rig.take(BEAT);
-    rig.refuse(&join, ErrorCode::UNRELEASED_INSTANCE_ID);
+    let (mut rig, _) = refused();
     describe(&mut rig, ErrorCode::GROUP_AUTHORIZATION_FAILED, &[]);
     let started = rig.now;
     let mut refused = 0;
@@ -148,11 +144,7 @@ fn a_static_member_waits_for_the_place_of_its_predecessor() {
 
 #[test]
 fn an_instance_id_that_is_refused_for_two_sessions_belongs_to_a_living_process() {
-    let mut rig = static_member();
-    rig.start();
-    rig.locate(NODE);
-    let join = rig.take(BEAT);
-    rig.refuse(&join, ErrorCode::UNRELEASED_INSTANCE_ID);
+    let (mut rig, _) = refused();
     describe(&mut rig, ErrorCode::GROUP_AUTHORIZATION_FAILED, &[]);
     let started = rig.now;
     while rig.group.state_name() != "failed" {
