@@ -12,41 +12,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 
 import pytest
 
 import grete
-from tests.integration.app_in_process import make as make_app
-from tests.integration.app_in_process import running
 from tests.integration.frame_proxy import FrameAction, FrameProxy, always
+from tests.integration.native_threads import leads, network_threads, switches
 from tests.integration.producers import producer as make
 from tests.kafka import KafkaCluster, eventually, fill
 from tests.kafka.jars import ROOT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 HEARTBEAT = 12
-# epoll_wait, epoll_pwait and epoll_pwait2, on x86_64 and on aarch64.
-EPOLL_WAITS = {"232", "281", "22", "441"}
-
-
-def switches(thread: int) -> int:
-    """How often a thread of ours has gone to sleep so far."""
-    status = Path(f"/proc/self/task/{thread}/status").read_text()
-    return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
-
-
-def network_threads(name: str) -> list[int]:
-    """The native threads of open clients."""
-    tasks = Path("/proc/self/task").iterdir()
-    return [int(task.name) for task in tasks if (task / "comm").read_text().strip() == name]
-
-
-def leads(thread: int | None) -> bool:
-    """Whether the thread sleeps in a selector."""
-    call = Path(f"/proc/self/task/{thread}/syscall").read_text().split()
-    return call[0] in EPOLL_WAITS
 
 
 @contextmanager
@@ -153,37 +131,6 @@ def test_poll_wakes_no_other_thread(kafka: KafkaCluster, topic: str) -> None:
             sender.join()
         woken = sum(map(switches, threads)) - before
     assert woken < 50, "the network thread sleeps while the caller leads"
-
-
-@pytest.mark.parametrize("workers", [1, 5])
-def test_an_idle_worker_of_an_app_wakes_no_other_thread(kafka: KafkaCluster, topic: str, workers: int) -> None:
-    """One worker leads, and has the job itself. The others sleep on, and so does the network thread."""
-    kafka.create_topic(topic)
-    app = make_app(kafka, topic, workers=workers)
-    handled: list[int] = []
-    seen = threading.Event()
-
-    @app.consumer(topic)
-    def handle(message: grete.Message) -> None:
-        handled.append(threading.get_native_id())
-        seen.set()
-
-    with running(app), make(kafka.bootstrap_servers) as producer:
-        for _ in range(3):
-            producer.produce_sync(topic, b"first", partition=0, timeout=30.0)
-            assert seen.wait(30.0)
-            seen.clear()
-        threads = network_threads("grete-net")
-        before = sum(map(switches, threads))
-        for _ in range(100):
-            # Another thread leads the producer's loop meanwhile; the worker has to be asleep again for the next record.
-            eventually(lambda: any(map(leads, handled[-1:])), 30.0, "the worker leads again")
-            producer.produce_sync(topic, b"x", partition=0, timeout=30.0)
-            assert seen.wait(30.0)
-            seen.clear()
-        woken = sum(map(switches, threads)) - before
-    assert woken < 50, "the network thread sleeps while a worker leads"
-    assert len(handled) == 103
 
 
 def test_an_idle_poll_wakes_with_the_answers_alone(kafka: KafkaCluster, topic: str) -> None:

@@ -2,6 +2,7 @@
 
 mod async_jobs;
 mod key_concurrency;
+mod leading_worker;
 mod settling;
 mod snapshot;
 mod virtual_time;
