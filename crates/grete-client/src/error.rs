@@ -351,6 +351,16 @@ impl ClientError {
         }
     }
 
+    /// Returns the error for an error code of a broker. `operation`: what was refused.
+    pub(crate) fn kafka(operation: &str, code: ErrorCode) -> Self {
+        Self::Kafka {
+            operation: operation.to_owned(),
+            code: code.0,
+            name: code.name(),
+            message: code.message().to_owned(),
+        }
+    }
+
     /// Returns the error for a panic of the network thread.
     pub(crate) fn network_thread_panicked() -> Self {
         Self::Os {

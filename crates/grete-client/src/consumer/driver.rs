@@ -14,6 +14,7 @@ use grete_proto::principal::Principal;
 use grete_proto::time::Nanos;
 
 use super::Route;
+use super::errors;
 use super::membership::PublishedMembership;
 use super::statistics::ConsumerNetStats;
 use super::transactions::{Ended, GroupTransactions, Work};
@@ -277,9 +278,7 @@ impl Driver {
                             state.dispatch.set_failure(*id, Some(LaneFailure { reason, error: text, since }));
                         }
                         let principal = &self.principal;
-                        if let Some(fatal) =
-                            log_messages::fatal_partition_error(&error, principal, self.is_app, self.stops)
-                        {
+                        if let Some(fatal) = errors::fatal_partition_error(&error, principal, self.is_app, self.stops) {
                             drop(state);
                             dispatcher.fail_partition(error.partition().clone(), fatal);
                             state = dispatcher.lock();
@@ -293,7 +292,7 @@ impl Driver {
                     }
                     ConsumerAction::Fatal(error) => {
                         drop(state);
-                        dispatcher.fail(log_messages::fatal_error(&error, &self.principal));
+                        dispatcher.fail(errors::fatal_error(&error, &self.principal));
                         self.commands.fail_all(); // after the failure is stored, so that callers find it
                         state = dispatcher.lock();
                     }

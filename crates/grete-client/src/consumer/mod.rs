@@ -2,6 +2,7 @@
 
 mod close;
 mod driver;
+mod errors;
 mod membership;
 mod statistics;
 mod transactions;
@@ -29,7 +30,6 @@ use crate::admin;
 use crate::config::{ConsumerConfig, ProducerConfig};
 use crate::dispatcher::{Condition, Dispatcher, JobToken, LaneReport, Settling};
 use crate::error::{ClientError, Subject};
-use crate::log_messages;
 use crate::random_seed;
 use crate::request_queue::{RequestAborted, RequestQueue};
 use crate::thread_guard::spawn_network_thread;
@@ -272,9 +272,9 @@ impl Consumer {
         match self.request("commit", timeout, |id| ConsumerEvent::Commit { offsets, id })? {
             // A failed client owns no partitions any more, so the reason of the failure is the better answer.
             ConsumerReply::Commit(results) => {
-                log_messages::commit_result(results).map_err(|error| self.inner.dispatcher.fatal().unwrap_or(error))
+                errors::commit_result(results).map_err(|error| self.inner.dispatcher.fatal().unwrap_or(error))
             }
-            other => Err(log_messages::wrong_reply_type(&other)),
+            other => Err(errors::wrong_reply_type(&other)),
         }
     }
 
@@ -286,8 +286,8 @@ impl Consumer {
         self.check()?;
         let Some(offset) = self.inner.dispatcher.committable(token)? else { return Ok(()) };
         match self.request("commit", timeout, |id| ConsumerEvent::Commit { offsets: vec![offset], id })? {
-            ConsumerReply::Commit(results) => log_messages::job_commit_result(results),
-            other => Err(log_messages::wrong_reply_type(&other)),
+            ConsumerReply::Commit(results) => errors::job_commit_result(results),
+            other => Err(errors::wrong_reply_type(&other)),
         }
     }
 
@@ -316,7 +316,7 @@ impl Consumer {
                     |tp: &TopicPartition| found.iter().find(|(other, _)| other == tp).and_then(|(_, offset)| *offset);
                 Ok(tps.iter().map(offset_of).collect())
             }
-            other => Err(log_messages::wrong_reply_type(&other)),
+            other => Err(errors::wrong_reply_type(&other)),
         }
     }
 
@@ -381,7 +381,7 @@ impl Consumer {
             ConsumerReply::Partitions(Err(code)) => {
                 Err(admin::refused_error("partitions", None, Subject::Topic(topic.to_owned()), code, None))
             }
-            other => Err(log_messages::wrong_reply_type(&other)),
+            other => Err(errors::wrong_reply_type(&other)),
         }
     }
 
@@ -417,7 +417,7 @@ impl Consumer {
         let found =
             match self.request("list_offsets", timeout, |id| ConsumerEvent::ListOffsets { starts: requested, id })? {
                 ConsumerReply::Offsets(found) => found.into_iter().zip(subjects),
-                other => return Err(log_messages::wrong_reply_type(&other)),
+                other => return Err(errors::wrong_reply_type(&other)),
             };
         // In the order of the request, because a partition may occur twice.
         let found =

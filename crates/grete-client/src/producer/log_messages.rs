@@ -187,7 +187,7 @@ pub(super) fn fatal_error(error: &FatalError, principal: &Principal) -> ClientEr
     match error {
         FatalError::Unusable(fault) => ClientError::unusable(fault),
         FatalError::Transaction(error) => transaction_error(error, principal),
-        FatalError::ProducerId(code) => log_messages::kafka_error("asking for a producer id", *code),
+        FatalError::ProducerId(code) => ClientError::kafka("asking for a producer id", *code),
         other => ClientError::Invalid(other.to_string()),
     }
 }
@@ -211,7 +211,7 @@ pub(super) fn topic_error(topic: &str, code: ErrorCode, principal: &Principal) -
             let needed = NeededAcl { operation: "Write", kind: "topic", name: topic, user: user.as_deref() };
             ClientError::Authorization(format!("topic {topic:?}: not allowed ({}): {needed}", code.name()))
         }
-        code => log_messages::kafka_error(&format!("topic {topic:?}"), code),
+        code => ClientError::kafka(&format!("topic {topic:?}"), code),
     }
 }
 
