@@ -458,7 +458,12 @@ PRODUCER = {
         (DEBUG,), "Records that were not acknowledged end with their aborted transaction.", _BATCH_FIELDS
     ),
     "transaction.failed": EventSpec((WARNING,), "A transaction can only be aborted, because of an error."),
-    "transaction.pending": EventSpec((INFO,), "A request of a transaction has not succeeded yet; it is repeated."),
+    "transaction.pending": EventSpec(
+        (INFO,),
+        "A request of a transaction has not succeeded yet; it is repeated. With exactly-once jobs: once for each "
+        "transaction, with `transactional_id`.",
+        "transactional_id: str",
+    ),
     "producer.failed": EventSpec((ERROR,), "A producer failed permanently."),
     "producer.undelivered": EventSpec((ERROR,), "A producer was closed before all its records were delivered."),
     "producer.close_timeout": EventSpec((ERROR,), "The network thread of a producer did not end in time."),

@@ -19,9 +19,12 @@ from tests.integration.app_process import AppRun
 from tests.integration.exactly_once.reading import committed, fill
 from tests.integration.exactly_once.test_more_jobs import value_of
 from tests.integration.exactly_once.test_processes import APP, COUNT, VALUES, check_output, environment, progress
+from tests.integration.frame_proxy import FrameAction, FrameProxy, always
+from tests.integration.test_failed_partitions import events
 from tests.kafka import KafkaCluster, eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+END_TXN = 26
 
 
 @pytest.mark.parametrize("concurrency", ["partition", "key", "unordered"])
@@ -209,3 +212,25 @@ def test_a_route_without_exactly_once_asks_for_no_transaction() -> None:
             assert bool(states) == exactly_once
     assert asked[False] == set()
     assert asked[True] >= {"TxnOffsetCommit", "EndTxn"}
+
+
+def test_a_commit_that_does_not_end_has_one_line(broker: KafkaCluster, proxy: FrameProxy, topic: str) -> None:
+    """Each EndTxn request ends its connection. The line says which request is repeated, and why, before one succeeds."""
+    source = f"{topic}-source"
+    target = fill(broker, source, [b"a"])
+    app = make(broker, topic, exactly_once=True, transaction_interval="10ms")
+    pending = events(app, "transaction.pending")
+
+    @app.consumer(source)
+    def copy(message: grete.Message) -> None:
+        app.producer.produce(target, message.value)
+
+    proxy.treat(requests=always(FrameAction.DISCONNECT), api=END_TXN)
+    with running(app):
+        proxy.wait_requests(4)
+        assert len(pending) == 1
+        assert pending[0]["transactional_id"]
+        proxy.treat()
+        until_done(broker, app, source)
+        assert len(pending) == 1
+    assert committed(broker, target) == [b"a"]

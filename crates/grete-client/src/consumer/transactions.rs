@@ -6,7 +6,7 @@
 //! one gets another epoch of the same `transactional.id`, by which the coordinator ends what was left open.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -106,6 +106,8 @@ pub(super) struct GroupTransactions {
     aborted: AtomicU64,
     records: AtomicU64,
     last_error: Published<Option<Arc<str>>>,
+    /// The present transaction has its line about a request that is repeated.
+    is_pending_logged: Arc<AtomicBool>,
     /// Results that the client's network thread has not taken yet.
     finished: Mutex<Vec<Finished>>,
 }
@@ -136,6 +138,7 @@ impl GroupTransactions {
             aborted: AtomicU64::new(0),
             records: AtomicU64::new(0),
             last_error: Published::new(None),
+            is_pending_logged: Arc::default(),
             finished: Mutex::default(),
         };
         made.replace_producer()?;
@@ -145,10 +148,18 @@ impl GroupTransactions {
     /// Starts another producer, and closes the one before.
     fn replace_producer(&self) -> Result<(), ClientError> {
         let dispatcher = self.dispatcher.clone();
-        let forward = move |events: Vec<LogEvent>| {
-            // The ends of transactions are logged here, with what they had.
-            let others = events.into_iter().filter(|event| !event.name.starts_with("transaction."));
-            dispatcher.emit(others.collect());
+        let (is_pending_logged, id) = (Arc::clone(&self.is_pending_logged), self.transactional_id.to_string());
+        let forward = move |mut events: Vec<LogEvent>| {
+            // The ends of transactions are logged in `end_commit`, with what they had. A transaction that does not move
+            // has one line, although each request is repeated many times.
+            events.retain(|event| match event.name {
+                "transaction.pending" => !is_pending_logged.swap(true, Ordering::Relaxed),
+                name => !name.starts_with("transaction."),
+            });
+            for event in events.iter_mut().filter(|event| event.name == "transaction.pending") {
+                event.fields.push(("transactional_id", id.clone()));
+            }
+            dispatcher.emit(events);
         };
         let producer = Producer::start_forwarding(&self.config, Box::new(forward))?;
         if let Some(before) = lock(&self.producer).replace(producer) {
@@ -278,6 +289,7 @@ impl GroupTransactions {
         let mut progress = lock(&self.progress);
         let took = progress.began_at.take().map_or(Duration::ZERO, |began| began.elapsed());
         let (records, partitions) = (progress.records, progress.partitions);
+        self.is_pending_logged.store(false, Ordering::Relaxed);
         let mut events = Vec::new();
         match &finished.result {
             StagedCommitResult::Committed => {
