@@ -182,7 +182,11 @@ class AiokafkaMember:
 
 
 class JavaMember:
-    """Kafka's own consumer. `assignor` None: the consumer protocol."""
+    """Kafka's own consumer. `assignor` None: the consumer protocol.
+
+    A classic member that leaves while its group rebalances calls `onPartitionsLost`, not `onPartitionsRevoked`
+    (`ConsumerCoordinator.onLeavePrepare`), so partitions that are lost after `leave` are given up, like revoked ones.
+    """
 
     def __init__(self, kafka: KafkaCluster, group: str, topic: str, assignor: str | None) -> None:
         self.history = History()
@@ -196,6 +200,7 @@ class JavaMember:
         self._consumer = JavaConsumer(kafka, group, topic, **settings)
 
     def leave(self) -> None:
+        leaves_at = time.monotonic_ns()
         self._consumer.leave()
         for event in self._consumer.events:
             match event["event"]:
@@ -204,7 +209,7 @@ class JavaMember:
                 case "revoked":
                     self.history.revoked([index for _, index in event["partitions"]], event["at"])
                 case "lost":
-                    self.history.lost = True
+                    self.history.lost |= event["at"] < leaves_at
                     self.history.revoked([index for _, index in event["partitions"]], event["at"])
                 case "records":
                     for first, last in event["runs"]:
