@@ -49,8 +49,9 @@ class Retry:
         attempts: runs in all, the first one included; then the record goes to the route's dead letter topic. None: no
             limit. Without a dead letter topic the retries go on after the last attempt, at the longest wait.
         backoff: the wait before the second attempt and the longest wait, "200ms..30s"; it doubles in between. One
-            duration, "5s", is a constant wait.
-        jitter: the random share of each wait, 0.0 to 1.0, so that failures do not come back in step.
+            duration, "5s", is the same wait each time.
+        jitter: the random share of each wait, 0.0 to 1.0, so that failures do not come back in step. The longest wait
+            includes the jitter: with 0.2, a backoff of "60s" is 40 to 60 s, and with 0.0 60 s.
         on: the exceptions that are retried; records with other exceptions go to the dead letter topic at once. A
             DecodeError is retried only if `on` names it, because a value that does not decode will not the next time.
         never: exceptions that are not retried, although `on` has them.

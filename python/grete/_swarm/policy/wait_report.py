@@ -14,6 +14,7 @@ FIRST_REPORT_AFTER = 5.0
 """Seconds for which a node may wait before its wait is logged: most rebalances are shorter."""
 REPEAT_REPORT_AFTER = 15.0
 """Seconds until a wait that goes on is logged again."""
+_SESSION = "session.timeout.ms, or group.consumer.session.timeout.ms of the brokers"
 
 
 class WaitReporter:
@@ -76,7 +77,7 @@ def wait_cause(now: float, node: NodeState, nodes: Sequence[NodeState], limits: 
 
 
 def _group_wait_cause(now: float, group: "GroupMembership", nodes: Sequence[NodeState], limits: Limits) -> str:
-    session = f"{limits.session_timeout:g} s at most (session.timeout.ms)"
+    session = f"{limits.session_timeout:g} s at most ({_SESSION})"
     work = f"{limits.rebalance_timeout:g} s at most (max.poll.interval.ms)"
     failure = group.login_failure or group.authorization_failure
     if failure is not None:
@@ -114,7 +115,7 @@ def _stale_members(now: float, nodes: Sequence[NodeState], limits: Limits) -> st
     ]
     return ", ".join(
         f"the member of process {node.stale_member_pid} (node {node.id}), which died without leaving: it is held for "
-        f"{until - now:.1f} s more at most (session.timeout.ms)"
+        f"{until - now:.1f} s more at most ({_SESSION})"
         for node, until in kept
         if until > now
     )
