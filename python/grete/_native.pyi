@@ -487,6 +487,8 @@ class Messages(Sequence[Message[_P_co]], Generic[_P_co]):
         """Exports the records through the Arrow PyCapsule interface."""
     def __arrow_c_schema__(self) -> object:
         """Returns the schema that `__arrow_c_array__` exports, through the Arrow PyCapsule interface."""
+    def _repr_html_(self) -> str:
+        """Returns a table of the first and last records for notebooks."""
 
 @final
 class _Emptiness:

@@ -276,6 +276,11 @@ impl Messages {
         buffers::schema_capsule(py, ColumnLayouts::default().schema())
     }
 
+    /// Returns a table for notebooks.
+    fn _repr_html_(slf: &Bound<'_, Self>) -> PyResult<String> {
+        slf.py().import("grete._html")?.call_method1("messages", (slf,))?.extract()
+    }
+
     fn __repr__(&self) -> String {
         match self.offset_bounds() {
             Some((first, last, _)) => format!(
