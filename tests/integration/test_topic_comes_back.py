@@ -34,7 +34,7 @@ def test_a_topic_is_away_for_a_while(kafka: KafkaCluster, topic: str, protocol: 
     fill(kafka.bootstrap_servers, topic, 200, partitions=2)
     rows: Rows = []
     app = reading(kafka, topic, rows, protocol)
-    said = events(app, "topic.error")
+    said, resets = events(app, "topic.error"), events(app, "offset.reset")
     with running(app), admin(kafka) as at:
         until_done(kafka, app, topic)
         at.delete_topics([topic])
@@ -48,6 +48,9 @@ def test_a_topic_is_away_for_a_while(kafka: KafkaCluster, topic: str, protocol: 
             lambda: f"the new topic's records: {len(rows) - 200} {app.statistics()}",
         )
         until_done(kafka, app, topic)
+    # A partition that only the new topic has is read from its beginning, like any other one.
+    said_of = {(int(reset["partition"]), int(reset["from"]), int(reset["to"])) for reset in resets}
+    assert said_of == {(partition, 100, 0) for partition in range(min(2, partitions))}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -57,6 +57,7 @@ impl ConsumerCore {
         self.unknown_partitions.set_assigned(&self.topics.assigned);
         self.update_metadata_topics(now);
         let (mut starts, mut load, mut owned) = (Vec::new(), Vec::new(), Vec::new());
+        self.partitions.reserve(partitions.len());
         for (tp, start) in partitions {
             let slot = self.partitions.add(tp.clone(), epoch);
             out.push(ConsumerAction::AddPartition { slot, tp: tp.clone(), assignment_epoch: epoch });
@@ -85,8 +86,17 @@ impl ConsumerCore {
         epoch: u32,
         out: &mut Vec<ConsumerAction>,
     ) {
+        self.partitions.reserve(tps.len());
         for tp in tps {
+            let before = self.partitions.last_handle(&tp);
             let slot = self.partitions.add(tp.clone(), epoch);
+            if let Some(before) = before {
+                self.failures.note_predecessor(
+                    slot,
+                    self.partitions.topic_id(before),
+                    self.partitions.fetch_offset(before),
+                );
+            }
             out.push(ConsumerAction::AddPartition { slot, tp, assignment_epoch: epoch });
         }
     }

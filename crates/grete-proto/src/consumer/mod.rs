@@ -440,6 +440,7 @@ impl ConsumerCore {
                     && self.partitions.assignment_epoch(slot) == epoch
                     && !self.failures.is_commit_outdated(slot)
                 {
+                    self.on_committed_offset(slot, start);
                     let at = start.map_or(StartPosition::Reset, StartPosition::Offset);
                     if let Some(offset) = start {
                         self.committed_positions.insert(slot, (offset, metadata));

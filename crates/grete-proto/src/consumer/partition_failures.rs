@@ -10,6 +10,8 @@ use grete_wire::error_code::ErrorCode;
 
 use super::config::PartitionRecovery;
 use super::{ConsumerAction, ConsumerCore, ConsumerLogEvent};
+use crate::cluster::NO_TOPIC_ID;
+use crate::group::TopicMetadataView;
 use crate::ids::PartitionHandle;
 use crate::partition::error::{Corruption, PartitionError, RecoveryPolicy};
 use crate::partition::table::FetchState;
@@ -30,6 +32,9 @@ pub(super) struct PartitionFailures {
     recreated: BTreeSet<PartitionHandle>,
     /// Position in the old topic, for partitions that wait for a position in the new topic.
     resetting_from: BTreeMap<PartitionHandle, i64>,
+    /// Topic id and position of the same partition when it last was assigned here, until the group's committed offset is
+    /// known.
+    predecessors: BTreeMap<PartitionHandle, (u128, i64)>,
     next_check: Nanos,
 }
 
@@ -54,7 +59,15 @@ impl PartitionFailures {
         self.failed.remove(&slot);
         self.unserved_since.remove(&slot);
         self.resetting_from.remove(&slot);
+        self.predecessors.remove(&slot);
         self.recreated.remove(&slot);
+    }
+
+    /// Notes the topic id and the position that the partition had before this assignment.
+    pub(super) fn note_predecessor(&mut self, slot: PartitionHandle, topic_id: u128, position: i64) {
+        if topic_id != NO_TOPIC_ID && position >= 0 {
+            self.predecessors.insert(slot, (topic_id, position));
+        }
     }
 
     /// Marks the next committed offset as valid: the group reads it (again), so it belongs to the new topic.
@@ -93,6 +106,18 @@ impl ConsumerCore {
             }
         }
         self.fail_partition(now, slot, error, out);
+    }
+
+    /// Handles the group's committed offset of an assigned partition; `None`: there is none. In the consumer protocol the
+    /// group takes the partitions of a deleted topic away, and the coordinator deletes their offsets: the new topic's
+    /// partitions are new to the group. The position in the old topic is then in the log event of the new position.
+    pub(super) fn on_committed_offset(&mut self, slot: PartitionHandle, committed: Option<i64>) {
+        let Some((old, position)) = self.failures.predecessors.remove(&slot) else { return };
+        let topic =
+            self.partitions.topic_partition(slot).and_then(|tp| TopicMetadataView::topic_id(&self.cluster, &tp.topic));
+        if committed.is_none() && self.config.position.reset != ResetPolicy::None && topic.is_some_and(|id| id != old) {
+            self.failures.resetting_from.insert(slot, position);
+        }
     }
 
     /// Invalidates the position: fetched data and finished work beyond it belong to a deleted topic.

@@ -64,6 +64,15 @@ macro_rules! columns {
                 }
             )*
 
+            /// Makes room for partitions that will be added. Thousands come at once, so room for twice as many would be
+            /// most of their memory.
+            pub(crate) fn reserve(&mut self, additional: usize) {
+                self.tp.reserve_exact(additional);
+                self.is_changed.reserve_exact(additional);
+                self.live.reserve_exact(additional);
+                $(self.$name.reserve_exact(additional);)*
+            }
+
             fn push(&mut self, tp: TopicPartition) -> PartitionHandle {
                 let slot = PartitionHandle(u32::try_from(self.tp.len()).unwrap_or(u32::MAX));
                 self.tp.push(tp);
@@ -143,15 +152,6 @@ impl PartitionTable {
             removed = true;
             self.set_state(slot, FetchState::Removed);
             self.new_generation(slot);
-            if let Some(tp) = self.tp.get(slot.index())
-                && let Some(of_topic) = self.by_name.get_mut(&tp.topic)
-                && of_topic.get(&tp.partition) == Some(&slot)
-            {
-                of_topic.remove(&tp.partition);
-                if of_topic.is_empty() {
-                    self.by_name.remove(&tp.topic);
-                }
-            }
         }
         if removed {
             let states = &self.state;
@@ -163,15 +163,18 @@ impl PartitionTable {
     /// Returns the handle of an assigned partition.
     #[must_use]
     pub fn handle(&self, tp: &TopicPartition) -> Option<PartitionHandle> {
-        self.by_name.get(&tp.topic)?.get(&tp.partition).copied()
+        self.last_handle(tp).filter(|slot| self.is_live(*slot))
     }
 
     /// Returns the partition's current handle, or else its last one.
     #[must_use]
     pub fn last_handle(&self, tp: &TopicPartition) -> Option<PartitionHandle> {
-        let had =
-            || self.tp.iter().rposition(|other| other == tp).and_then(|at| u32::try_from(at).ok()).map(PartitionHandle);
-        self.handle(tp).or_else(had)
+        self.by_name.get(&tp.topic)?.get(&tp.partition).copied()
+    }
+
+    /// Returns the number of handles, those of removed partitions included.
+    pub(crate) fn handle_count(&self) -> usize {
+        self.tp.len()
     }
 
     /// Returns the topic and partition of a handle, also after removal.

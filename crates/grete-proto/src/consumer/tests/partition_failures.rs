@@ -48,6 +48,31 @@ fn a_topic_that_was_created_again_is_read_by_auto_offset_reset() {
     }
 }
 
+/// In the consumer protocol the group takes the partitions of a deleted topic away, and assigns those of the new one.
+#[test]
+fn a_topic_that_was_created_again_while_it_was_not_assigned_is_named() {
+    for recreated in [true, false] {
+        let mut world = Simulator::new(1);
+        world.append(0, 50);
+        let m = app(&mut world, healing());
+        assert_eq!(world.committed(0), Some(50));
+        world.unsubscribe(m);
+        world.advance(3 * SECOND);
+        if recreated {
+            world.delete_topic();
+            world.create_topic(1);
+        } else {
+            world.brokers.coordinator.set_offset(&tp(0), 50, -1, None);
+        }
+        world.append(0, 20);
+        world.subscribe(m);
+        world.advance(10 * SECOND);
+        assert_eq!(world.delivered(m, 0)[50..], (if recreated { 0..20 } else { 50..70 }).collect::<Vec<_>>());
+        let named = |notice: &ConsumerLogEvent| matches!(notice, ConsumerLogEvent::TopicRecreated { from: 50, to: 0, tp: at } if *at == tp(0));
+        assert_eq!(world.members[m].notices.iter().filter(|notice| named(notice)).count(), usize::from(recreated));
+    }
+}
+
 #[test]
 fn without_a_reset_policy_a_topic_that_was_created_again_waits_for_a_seek() {
     let mut world = Simulator::new(1);

@@ -165,6 +165,11 @@ impl Simulator {
         self.send_event(m, ConsumerEvent::Subscribe(vec!["orders".into()]));
     }
 
+    /// Leaves the group; the member may subscribe again.
+    pub fn unsubscribe(&mut self, m: usize) {
+        self.send_event(m, ConsumerEvent::Subscribe(Vec::new()));
+    }
+
     pub fn assign(&mut self, m: usize, starts: &[(i32, StartOffset)]) {
         let partitions = starts.iter().map(|&(partition, start)| (tp(partition), start)).collect();
         self.send_event(m, ConsumerEvent::Assign { partitions, id: 1 });
