@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -45,14 +46,16 @@ HEAD = (
     "records/s",
     "first record, ms",
     "memory, bytes/partition",
+    "with the allocator's free memory",
     "rebalance, ms",
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """Medians of one number of partitions and brokers. `rebalance_seconds`: from the start of the second member until
-    both own half; None: not measured."""
+    """Medians of one number of partitions and brokers. `memory`, `memory_with_free`: bytes, see
+    `benchmarks.scale.memory`; the second one with the allocator's defaults. `rebalance_seconds`: from the start of the
+    second member until both own half; None: not measured."""
 
     partitions: int
     brokers: int
@@ -62,6 +65,7 @@ class Row:
     records_per_second: float
     first_record_seconds: float
     memory: float
+    memory_with_free: float
     rebalance_seconds: float | None
 
     def cells(self) -> tuple[str, ...]:
@@ -75,6 +79,7 @@ class Row:
             f"{self.records_per_second:,.0f}",
             f"{1e3 * self.first_record_seconds:.0f}",
             f"{self.memory / self.partitions:,.0f}",
+            f"{self.memory_with_free / self.partitions:,.0f}",
             "" if self.rebalance_seconds is None else f"{1e3 * self.rebalance_seconds:.0f}",
         )
 
@@ -128,6 +133,17 @@ def consume(bootstrap: str, partitions: int, records: int, idle: float, core: in
     return line
 
 
+def memory(bootstrap: str, partitions: int, core: int, *, trimmed: bool) -> float:
+    """Returns the bytes by which a consumer's process grows. `trimmed`: glibc keeps no free memory."""
+    environment = os.environ | ({"MALLOC_TRIM_THRESHOLD_": "131072"} if trimmed else {})
+    command = (sys.executable, "-m", "benchmarks.scale.memory", bootstrap, TOPIC, str(partitions))
+    with pinned(core):
+        found = subprocess.run(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, timeout=600, check=True
+        )
+    return float(found.stdout)
+
+
 class Member:
     """A member of a group, in a process of its own."""
 
@@ -175,7 +191,10 @@ def measure(partitions: int, count: int, options: argparse.Namespace) -> Row:
         say(f"{partitions:,} partitions, {count} brokers, round {number + 1}")
         with brokers(count, partitions, options.broker_core) as bootstrap:
             records = fill(bootstrap, partitions, options.records)
-            rounds.append(consume(bootstrap, partitions, records, options.idle, options.client_core))
+            found = consume(bootstrap, partitions, records, options.idle, options.client_core)
+            found["memory"] = memory(bootstrap, partitions, options.client_core, trimmed=True)
+            found["memory_with_free"] = memory(bootstrap, partitions, options.client_core, trimmed=False)
+            rounds.append(found)
             if partitions > 1:
                 rebalances.append(rebalance(bootstrap, partitions, f"g{number}", options.client_core))
     middle = {name: median(one[name] for one in rounds) for name in rounds[0]}
@@ -230,7 +249,8 @@ def main() -> int:
         f"Embedded brokers in one process on core {cores.broker}, one consumer on core {cores.client}, which is "
         f"assigned all partitions of a topic and reads {options.records:,} records of 100 bytes, then waits "
         f"{options.idle:g} s at the end of all partitions. Memory is the growth of the resident set from one assigned "
-        f"partition to all, before records are fetched. Rebalance: from the first poll of a second member until each "
+        f"partition to all, before records are fetched, with MALLOC_TRIM_THRESHOLD_=131072 and with glibc's "
+        f"defaults, which keep free memory. Rebalance: from the first poll of a second member until each "
         f"of two owns its half; a member learns of a rebalance with its next heartbeat, within 3 s. Medians of "
         f"{options.rounds} rounds."
     )

@@ -548,14 +548,14 @@ class App:
 
     def _repr_html_(self) -> str:
         """Returns a table of the routes for notebooks; with partitions and lag while the App runs."""
-        from grete import _html
+        from grete import _notebook
 
         try:
             groups = {route.id: group for group, routes in self.groups(self.settings()).items() for route in routes}
         except GreteError:  # invalid settings are reported by what uses them
             groups = {}
         runner = self._current_runner()
-        return _html.app(self.name, self.routes, groups, runner.statistics() if runner is not None else None)
+        return _notebook.app(self.name, self.routes, groups, runner.statistics() if runner is not None else None)
 
     def _make_runner(
         self,

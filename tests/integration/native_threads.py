@@ -21,6 +21,9 @@ def network_threads(name: str) -> list[int]:
 
 
 def leads(thread: int | None) -> bool:
-    """Whether the thread sleeps in a selector."""
-    call = Path(f"/proc/self/task/{thread}/syscall").read_text().split()
+    """Whether the thread sleeps in a selector; one that has ended does not."""
+    try:
+        call = Path(f"/proc/self/task/{thread}/syscall").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
     return call[0] in EPOLL_WAITS

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -70,8 +71,9 @@ def leading_worker() -> threading.Thread:
     return found[0]
 
 
-def app_with(kafka: KafkaCluster, topic: str, deliveries: Deliveries, **settings: object) -> grete.App:
+def app_with(kafka: KafkaCluster, topic: str, deliveries: Deliveries, **settings: Any) -> grete.App:
     """An App that has read the one record of a topic of one partition is about to lead."""
+    kafka.create_topic(topic)
     fill(kafka.bootstrap_servers, topic, 1)
     app = make_app(kafka, topic, **settings)
     app.consumer(topic, retry=grete.Retry(attempts=3, backoff="300ms", jitter=0.0))(deliveries.handle)
@@ -197,7 +199,7 @@ def test_an_exception_in_a_worker_that_leads_ends_the_app_and_loses_no_record(ka
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident or 0), ctypes.py_object(Interruption))
     fill(kafka.bootstrap_servers, topic, 1)
     eventually(lambda: app.error is not None, 30.0, "the App ends")
-    with pytest.raises(Interruption):
+    with pytest.raises(grete.GreteError, match="Interruption"):
         app.stop()
     assert len(deliveries.values) == 1
     again = make_app(kafka, topic)
@@ -215,7 +217,7 @@ app = grete.App(topic, kafka={"bootstrap.servers": servers}, workers=2)
 read, ends = [], threading.Event()
 
 @app.consumer(topic)
-def handle(message):
+def handle(message: grete.Message):
     read.append(int(message.value))
     if len(read) == 1:
         print("ready", flush=True)
@@ -230,7 +232,7 @@ print(json.dumps(read), flush=True)
 
 
 def test_stops_of_the_process_at_any_time_lose_nothing(kafka: KafkaCluster, topic: str) -> None:
-    """SIGSTOP at 40 moments of an App that gets a record each millisecond: while a worker leads, steps and runs Python."""
+    """SIGSTOP at 40 moments of an App that gets a record each millisecond: its worker leads, steps, or runs Python."""
     count = 4000
     kafka.create_topic(topic)
     command = [sys.executable, "-c", STOPPED, kafka.bootstrap_servers, topic, str(count)]

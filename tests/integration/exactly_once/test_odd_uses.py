@@ -215,7 +215,7 @@ def test_a_route_without_exactly_once_asks_for_no_transaction() -> None:
 
 
 def test_a_commit_that_does_not_end_has_one_line(broker: KafkaCluster, proxy: FrameProxy, topic: str) -> None:
-    """Each EndTxn request ends its connection. The line says which request is repeated, and why, before one succeeds."""
+    """Each EndTxn request ends its connection. The line says which request is repeated, before one succeeds."""
     source = f"{topic}-source"
     target = fill(broker, source, [b"a"])
     app = make(broker, topic, exactly_once=True, transaction_interval="10ms")

@@ -278,7 +278,7 @@ impl Messages {
 
     /// Returns a table for notebooks.
     fn _repr_html_(slf: &Bound<'_, Self>) -> PyResult<String> {
-        slf.py().import("grete._html")?.call_method1("messages", (slf,))?.extract()
+        slf.py().import("grete._notebook")?.call_method1("messages", (slf,))?.extract()
     }
 
     fn __repr__(&self) -> String {

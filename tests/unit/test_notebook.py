@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import grete
-import grete.testing
 from grete.broker import Broker
 
 
-def read(values: list[tuple[bytes | None, bytes | None]]) -> grete.Messages:
+def read(values: Sequence[tuple[bytes | None, bytes | None]]) -> grete.Messages:
     """Messages of a real fetch."""
     with Broker(topics={"orders": 1}) as broker:
         settings = {"bootstrap.servers": broker.bootstrap_servers}
@@ -19,7 +20,8 @@ def read(values: list[tuple[bytes | None, bytes | None]]) -> grete.Messages:
 
 
 def test_a_few_messages_are_all_shown_and_escaped() -> None:
-    html = read([(b"<b>", b"<script>alert(1)</script>"), (None, b"\xff\x00"), (b"k", "gr\u00fc\u00dfe\u202e".encode())])._repr_html_()
+    values = [(b"<b>", b"<script>alert(1)</script>"), (None, b"\xff\x00"), (b"k", "gr\u00fc\u00dfe\u202e".encode())]
+    html = read(values)._repr_html_()
     assert "orders[0]: 3 messages, offsets 0 to 2, high watermark 3" in html
     assert "<script>" not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
@@ -37,8 +39,9 @@ def test_many_messages_are_cut_in_the_middle() -> None:
 
 
 def test_a_long_value_is_cut() -> None:
-    html = read([(None, "\u20ac".encode() * 1000)])._repr_html_()
-    assert f"{'\u20ac' * 120}... (3,000 bytes)" in html
+    euro = "\u20ac"
+    html = read([(None, euro.encode() * 1000)])._repr_html_()
+    assert f"{euro * 120}... (3,000 bytes)" in html
     assert len(html) < 1000
 
 

@@ -89,6 +89,4 @@ def _bytes_text(data: bytes | None) -> str:
 def _table(title: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     cells = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return (
-        f"<table><caption>{escape(title)}</caption><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
-    )
+    return f"<table><caption>{escape(title)}</caption><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
