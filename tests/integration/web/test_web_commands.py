@@ -99,6 +99,12 @@ def test_a_paused_partition_stops_and_a_moved_offset_is_processed_from_there(
         moved = command(signing, name, "seek", place=f"{group} {topic} 1", offset=0)
         assert (moved["result"], moved["text"]) == ("done", f"{topic}[1] goes on from 0")
         run.until(lambda: records(1) == [0, 0], 30.0, "it is processed again")
+        scaled = command(signing, name, "scale", workers=7)
+        assert (scaled["result"], scaled["text"]) == ("done", "7 workers from now on; surplus ones end after their job")
+        run.until(lambda: process_of(signing, group)["workers"] == 7, 30.0, "its report has the workers")
+        for refused in ("0", "10001", "-1", "many", ""):
+            answer = signing.post(f"/process?id={name}", "/process/plan", id=name, action="scale", workers=refused)
+            assert answer.status_code == 400, refused
         stacks = command(signing, name, "dump_stacks")
         assert "grete-commands" not in stacks["detail"]
         assert "MainThread" in stacks["detail"]

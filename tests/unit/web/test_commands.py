@@ -132,6 +132,12 @@ def test_without_a_secret_a_signature_does_not_matter() -> None:
         {"arguments": {"topic": "orders", "group": 5}},
         {"arguments": {"topic": "orders", "shell": "rm"}},
         {"action": "stop"},
+        {"action": "scale", "arguments": {}},
+        {"action": "scale", "arguments": {"workers": 0}},
+        {"action": "scale", "arguments": {"workers": 10_001}},
+        {"action": "scale", "arguments": {"workers": "7"}},
+        {"action": "scale", "arguments": {"workers": True}},
+        {"action": "scale", "arguments": {"workers": 7, "topic": "orders"}},
     ],
 )
 def test_what_is_no_command_is_refused(more: dict[str, object]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
+from grete._plural import counted
 from grete._process import stacks
 from grete._processing.commands.verification import (
     MAX_LIFETIME,
@@ -69,6 +70,9 @@ class Control(Protocol):
 
     def quiet(self) -> None:
         """Hands out no more records."""
+
+    def scale(self, workers: int) -> None:
+        """Sets the number of worker threads."""
 
     def seek(self, topic: str, partition: int, offset: int | str | datetime, group: str | None) -> None:
         """Moves the position of a partition."""
@@ -186,6 +190,9 @@ class CommandReceiver:
             return "stops: its supervisor starts the node again", ""
         if command.action == "dump_stacks":
             return _dump_stacks()
+        if command.action == "scale":
+            self._control.scale(given["workers"])
+            return f"{counted(given['workers'], 'worker')} from now on; surplus ones end after their job", ""
         if command.action == "seek":
             place = f"{given['topic']}[{given['partition']}]"
             self._control.seek(given["topic"], given["partition"], given["offset"], given.get("group"))

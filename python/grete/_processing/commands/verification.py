@@ -27,8 +27,11 @@ ACTIONS: Mapping[str, frozenset[str]] = {
     "pause": frozenset({"topic", "partition", "group"}),
     "resume": frozenset({"topic", "partition", "group"}),
     "seek": frozenset({"topic", "partition", "group", "offset"}),
+    "scale": frozenset({"workers"}),
 }
 """Arguments of each action. `partition` None: all partitions of the topic; `group` None: the only group."""
+MAX_WORKERS = 10_000
+"""Most worker threads of a process, as of the setting `workers`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +155,15 @@ def _check_arguments(command: Command) -> None:
     if known is None:
         raise RefusedError("its action is unknown to this version", command)
     given = command.arguments
-    topic, partition, group, offset = (given.get(name) for name in ("topic", "partition", "group", "offset"))
+    names = ("topic", "partition", "group", "offset", "workers")
+    topic, partition, group, offset, workers = (given.get(name) for name in names)
     is_valid = (
         given.keys() <= known
         and ("topic" not in known or _is_name(topic))
         and (partition is None or (type(partition) is int and 0 <= partition < 2**31))
         and (group is None or _is_name(group))
         and ("offset" not in known or (partition is not None and _is_offset(offset)))
+        and ("workers" not in known or (type(workers) is int and 1 <= workers <= MAX_WORKERS))
     )
     if not is_valid:
         raise RefusedError(f"its arguments are none of {command.action}", command)

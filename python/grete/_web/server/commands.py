@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 
-from grete._processing.commands.verification import ACTIONS
+from grete._processing.commands.verification import ACTIONS, MAX_WORKERS
 from grete._web.kafka.commands import LIFETIME
 from grete._web.server.context import Context, Data
 from grete._web.state.fleet import Process
@@ -25,6 +25,10 @@ _QUESTIONS = {
     "dump_stacks": ("The stacks of all threads are written to the log of the process and to the audit.", "Dump stacks"),
     "pause": ("No more records are handed out, until someone resumes, or another process reads it.", "Pause"),
     "resume": ("Records are handed out again.", "Resume"),
+    "scale": (
+        "Handlers run in so many threads until the process starts again. Surplus threads end after their job.",
+        "Set the workers",
+    ),
     "seek": ("The process goes on from another offset: records are processed again, or left out.", "Move the offset"),
 }
 
@@ -50,7 +54,7 @@ def plan(context: Context) -> Data:
         "name": f"{found.facts.app} {found.facts.host}:{found.facts.pid}",
         "action": action,
         "arguments": {name: str(value) for name, value in arguments.items()},
-        "fields": {name: context.form[name] for name in ("place", "offset") if context.form.get(name)},
+        "fields": {name: context.form[name] for name in ("place", "offset", "workers") if context.form.get(name)},
         "question": question,
         "button": button,
         "seconds": LIFETIME // 1000,
@@ -113,6 +117,11 @@ def _wanted(context: Context) -> tuple[Process, str, dict[str, Any]]:
 def _arguments(context: Context, process: Process, action: str) -> dict[str, Any]:
     if not ACTIONS[action]:
         return {}
+    if action == "scale":
+        workers = context.form_number("workers", least=1, most=MAX_WORKERS)
+        if workers is None:
+            raise HTTPException(400, f"workers is a number from 1 to {MAX_WORKERS}")
+        return {"workers": workers}
     # The form names what the report has: nothing else can be sent.
     place = context.form.get("place", "")
     lanes = {f"{lane.group} {lane.topic} {lane.partition}": lane for lane in process.report.lanes}
