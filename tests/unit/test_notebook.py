@@ -70,5 +70,5 @@ def test_an_app_shows_its_routes_and_when_it_runs_its_lag() -> None:
 def test_an_app_with_invalid_settings_is_shown() -> None:
     app = grete.App("shop", kafka={"bootstrap.servers": "localhost:1"})
     app.consumer("orders", exactly_once=True)(lambda messages: None)
-    app.consumer("orders", exactly_once=False)(lambda messages: None)
+    app.consumer("invoices", exactly_once=False)(lambda messages: None)
     assert "shop: does not run" in app._repr_html_()
