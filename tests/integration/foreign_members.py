@@ -31,13 +31,22 @@ AIOKAFKA_ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinP
 
 
 class History:
-    """What one member has read, and owned: (partition, from, until) on the monotonic clock, in nanoseconds."""
+    """What one member has read, and owned: (partition, from, until) on the monotonic clock, in nanoseconds.
+
+    `lost_at`: when the member said that it had lost partitions; `leaves_at`: when it was asked to leave.
+    """
 
     def __init__(self) -> None:
         self.seen: dict[int, Counter[int]] = {}
         self.spans: list[tuple[int, int, int]] = []
-        self.lost = False
+        self.lost_at: list[int] = []
+        self.leaves_at: int | None = None
         self._since: dict[int, int] = {}
+
+    def lost_before_leaving(self) -> list[str]:
+        """When the member lost partitions, before it was asked to leave; in milliseconds from then."""
+        until = self.leaves_at or 0
+        return [f"{(at - until) / 1e6:.1f} ms" for at in self.lost_at if at < until]
 
     def read(self, partition: int, first: int, last: int) -> None:
         self.seen.setdefault(partition, Counter()).update(range(first, last + 1))
@@ -95,7 +104,7 @@ class ConfluentMember:
             history.revoked([tp.partition for tp in tps], time.monotonic_ns())
 
         def lost(_: Consumer, tps: list[Any]) -> None:
-            history.lost = True
+            history.lost_at.append(time.monotonic_ns())
             revoked(_, tps)
 
         self._consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked, on_lost=lost)
@@ -109,11 +118,13 @@ class ConfluentMember:
         history.end(leaves_at)
 
     def leave(self) -> None:
+        self.history.leaves_at = time.monotonic_ns()
+        self.kill()
+
+    def kill(self) -> None:
         self._stop.set()
         self._thread.join(60.0)
         assert not self._thread.is_alive(), "confluent-kafka does not close"
-
-    kill = leave
 
 
 class AiokafkaMember:
@@ -185,7 +196,7 @@ class JavaMember:
     """Kafka's own consumer. `assignor` None: the consumer protocol.
 
     A classic member that leaves while its group rebalances calls `onPartitionsLost`, not `onPartitionsRevoked`
-    (`ConsumerCoordinator.onLeavePrepare`), so partitions that are lost after `leave` are given up, like revoked ones.
+    (`ConsumerCoordinator.onLeavePrepare`).
     """
 
     def __init__(self, kafka: KafkaCluster, group: str, topic: str, assignor: str | None) -> None:
@@ -200,7 +211,7 @@ class JavaMember:
         self._consumer = JavaConsumer(kafka, group, topic, **settings)
 
     def leave(self) -> None:
-        leaves_at = time.monotonic_ns()
+        self.history.leaves_at = time.monotonic_ns()
         self._consumer.leave()
         for event in self._consumer.events:
             match event["event"]:
@@ -209,7 +220,7 @@ class JavaMember:
                 case "revoked":
                     self.history.revoked([index for _, index in event["partitions"]], event["at"])
                 case "lost":
-                    self.history.lost |= event["at"] < leaves_at
+                    self.history.lost_at.append(event["at"])
                     self.history.revoked([index for _, index in event["partitions"]], event["at"])
                 case "records":
                     for first, last in event["runs"]:

@@ -102,7 +102,7 @@ class Round:
         for batch in ledger.batches:
             spans[batch.partition].append((batch.begin, batch.end, f"grete-{batch.pid}"))
         for name, history in self.histories:
-            assert not history.lost, f"{name} has lost partitions before it left"
+            assert not (lost := history.lost_before_leaving()), f"{name} has lost partitions before it left: {lost}"
             for partition, counter in history.seen.items():
                 seen[partition] += counter
             for partition, since, until in history.spans:
