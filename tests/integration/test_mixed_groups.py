@@ -92,8 +92,13 @@ class Round:
 
         eventually(lambda: owned(self.kafka, self.name, self.name) == shares, 60.0, state)
 
-    def check(self, ends: dict[int, int]) -> int:
-        """Returns how many records came twice."""
+    def check(self, ends: dict[int, int], *, is_converted: bool) -> int:
+        """Returns how many records came twice. `is_converted`: brokers have converted the group for the App.
+
+        A classic member of such a group whose request meets a newer epoch is refused with ILLEGAL_GENERATION, and
+        librdkafka then says that its partitions are lost: it happens when two others leave within 50 ms. What holds
+        for records and owners holds all the same.
+        """
         ledger = Ledger(self.directory)
         seen: dict[int, Counter[int]] = {partition: Counter() for partition in range(PARTITIONS)}
         for partition, counter in ledger.times_seen().items():
@@ -102,7 +107,9 @@ class Round:
         for batch in ledger.batches:
             spans[batch.partition].append((batch.begin, batch.end, f"grete-{batch.pid}"))
         for name, history in self.histories:
-            assert not (lost := history.lost_before_leaving()), f"{name} has lost partitions before it left: {lost}"
+            assert is_converted or not (lost := history.lost_before_leaving()), (
+                f"{name} has lost partitions before it left: {lost}"
+            )
             for partition, counter in history.seen.items():
                 seen[partition] += counter
             for partition, since, until in history.spans:
@@ -140,7 +147,7 @@ def play(kafka: KafkaCluster, name: str, directory: Path, kinds: list[str], stra
             eventually(lambda: kafka.admin.lag(name, [name]) == 0, 60.0, "no lag")
             for kind in kinds:
                 one.leave(kind)
-        return one.check(ends)
+        return one.check(ends, is_converted=ours is None and strategy is not None)
 
 
 Play = Callable[[list[str], Strategy, Strategy], None]
