@@ -15,6 +15,18 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
+CA_USAGE = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+"""Use of an authority's key, which Python checks from 3.13 on (RFC 5280)."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +48,7 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(self._name, self._key.public_key(), NOW - DAY, NOW + 30 * DAY)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        certificate = builder.sign(self._key, hashes.SHA256())
+        certificate = builder.add_extension(CA_USAGE, critical=True).sign(self._key, hashes.SHA256())
         self.file = directory / "ca.pem"
         self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
@@ -90,7 +102,17 @@ class Authority:
     ) -> x509.CertificateBuilder:
         builder = x509.CertificateBuilder().subject_name(subject).issuer_name(self._name).public_key(key)
         builder = builder.serial_number(x509.random_serial_number())
-        return builder.not_valid_before(not_before).not_valid_after(not_after)
+        builder = builder.not_valid_before(not_before).not_valid_after(not_after)
+        return with_key_ids(builder, key, self._key.public_key())
+
+
+def with_key_ids(
+    builder: x509.CertificateBuilder, key: ec.EllipticCurvePublicKey, issuer: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
+    """Adds the identifiers of both keys, which Python checks from 3.13 on (RFC 5280)."""
+    own = x509.SubjectKeyIdentifier.from_public_key(key)
+    of_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer)
+    return builder.add_extension(own, critical=False).add_extension(of_issuer, critical=False)
 
 
 def _general_name(host: str) -> x509.GeneralName:
