@@ -140,32 +140,32 @@ class Driver:
         app = self._target.app
         before, app._offline_producer = app._offline_producer, self._producer  # noqa: SLF001
         try:
-            return await self._run_to_end()
+            await self._run_to_end()
+            return self._run
         finally:
             app._offline_producer = before  # noqa: SLF001
             # Reference cycles with instances and failures would keep descriptors until the next garbage collection.
             vars(self).clear()
 
-    async def _run_to_end(self) -> Run:
-        run = self._run
+    async def _run_to_end(self) -> None:
+        # The run is no local variable: this frame is part of the tracebacks of its failures, a reference cycle.
         try:
             self._push(self._records)
             await self._process()
-            run.waited = self._stepper.time
-            await self._pass_time(run.waited + self._idle)
+            self._run.waited = self._stepper.time
+            await self._pass_time(self._run.waited + self._idle)
             self._sample_marks()
             if self._route.style == "class":
-                run.consumers = [instance.consumer for instance in self._parts.instances.all()]
+                self._run.consumers = [instance.consumer for instance in self._parts.instances.all()]
             await self._finish()
         finally:
             self._topics.close()
         error = self._control.error
-        if error is not None and (isinstance(error, KeyboardInterrupt) or error not in run.errors):
+        if error is not None and (isinstance(error, KeyboardInterrupt) or error not in self._run.errors):
             raise error
-        sort_written(self._topics.take(), self._route.dead_letter, run, self._value_decoders())
+        sort_written(self._topics.take(), self._route.dead_letter, self._run, self._value_decoders())
         self._set_marks()
-        self._check_refusals(run)
-        return run
+        self._check_refusals(self._run)
 
     def _check_refusals(self, run: Run) -> None:
         """Raises GreteError for a topic of `fail_delivery` that got no record: it may be misspelt."""
