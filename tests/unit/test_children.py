@@ -99,7 +99,8 @@ def test_an_embedded_app_leaves_signals_alone_in_parent_and_child() -> None:
     said = play("fork", "embedded")
     assert said["during"] == said["before"]["actions"]
     assert said["scene"]["actions"] == said["before"]["actions"]
-    assert said["scene"]["wakeup"] == said["before"]["wakeup"], "the user's own"
+    # From Python 3.12 on, asyncio itself takes it away in a child.
+    assert said["scene"]["wakeup"] == (said["before"]["wakeup"] if sys.version_info < (3, 12) else -1), "the user's own"
     assert said["scene"]["open"].items() <= said["before"]["open"].items()
 
 
