@@ -57,7 +57,6 @@ impl ConsumerCore {
         self.unknown_partitions.set_assigned(&self.topics.assigned);
         self.update_metadata_topics(now);
         let (mut starts, mut load, mut owned) = (Vec::new(), Vec::new(), Vec::new());
-        self.partitions.reserve(partitions.len());
         for (tp, start) in partitions {
             let slot = self.partitions.add(tp.clone(), epoch);
             out.push(ConsumerAction::AddPartition { slot, tp: tp.clone(), assignment_epoch: epoch });
@@ -86,17 +85,9 @@ impl ConsumerCore {
         epoch: u32,
         out: &mut Vec<ConsumerAction>,
     ) {
-        self.partitions.reserve(tps.len());
         for tp in tps {
-            let before = self.partitions.last_handle(&tp);
             let slot = self.partitions.add(tp.clone(), epoch);
-            if let Some(before) = before {
-                self.failures.note_predecessor(
-                    slot,
-                    self.partitions.topic_id(before),
-                    self.partitions.fetch_offset(before),
-                );
-            }
+            self.note_former_position(slot, &tp);
             out.push(ConsumerAction::AddPartition { slot, tp, assignment_epoch: epoch });
         }
     }
@@ -122,6 +113,9 @@ impl ConsumerCore {
     /// The fetcher copies the layout of all partitions after each of its events, so all that leave together are one
     /// event.
     pub(super) fn remove_partitions(&mut self, now: Nanos, slots: Vec<PartitionHandle>) {
+        if self.group.is_some() {
+            self.failures.note_given_up(&slots, &self.partitions);
+        }
         for slot in &slots {
             self.committed_positions.remove(slot);
             self.failures.forget(*slot);

@@ -5,6 +5,7 @@
 //! leader, no response).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use grete_wire::error_code::ErrorCode;
 
@@ -12,9 +13,9 @@ use super::config::PartitionRecovery;
 use super::{ConsumerAction, ConsumerCore, ConsumerLogEvent};
 use crate::cluster::NO_TOPIC_ID;
 use crate::group::TopicMetadataView;
-use crate::ids::PartitionHandle;
+use crate::ids::{PartitionHandle, TopicPartition};
 use crate::partition::error::{Corruption, PartitionError, RecoveryPolicy};
-use crate::partition::table::FetchState;
+use crate::partition::table::{FetchState, PartitionTable};
 use crate::position::{PositionEvent, ResetPolicy, StartPosition};
 use crate::request::NO_NODE;
 use crate::time::{Nanos, SECOND};
@@ -32,10 +33,19 @@ pub(super) struct PartitionFailures {
     recreated: BTreeSet<PartitionHandle>,
     /// Position in the old topic, for partitions that wait for a position in the new topic.
     resetting_from: BTreeMap<PartitionHandle, i64>,
-    /// Topic id and position of the same partition when it last was assigned here, until the group's committed offset is
-    /// known.
-    predecessors: BTreeMap<PartitionHandle, (u128, i64)>,
+    /// Partitions that were given up last, by topic: a topic that was created again may have come meanwhile.
+    given_up: BTreeMap<Arc<str>, GivenUp>,
+    /// Position in the old topic, until the group's committed offset in the new topic is known.
+    former_positions: BTreeMap<PartitionHandle, i64>,
     next_check: Nanos,
+}
+
+/// Partitions of a topic that were given up together, with their positions. What was given up earlier is not among them:
+/// another member may have read on.
+#[derive(Debug)]
+struct GivenUp {
+    topic_id: u128,
+    positions: BTreeMap<i32, i64>,
 }
 
 #[derive(Debug)]
@@ -59,15 +69,40 @@ impl PartitionFailures {
         self.failed.remove(&slot);
         self.unserved_since.remove(&slot);
         self.resetting_from.remove(&slot);
-        self.predecessors.remove(&slot);
+        self.former_positions.remove(&slot);
         self.recreated.remove(&slot);
     }
 
-    /// Notes the topic id and the position that the partition had before this assignment.
-    pub(super) fn note_predecessor(&mut self, slot: PartitionHandle, topic_id: u128, position: i64) {
-        if topic_id != NO_TOPIC_ID && position >= 0 {
-            self.predecessors.insert(slot, (topic_id, position));
+    /// Notes the positions of partitions that leave together.
+    pub(super) fn note_given_up(&mut self, slots: &[PartitionHandle], partitions: &PartitionTable) {
+        let mut given_up: BTreeMap<Arc<str>, GivenUp> = BTreeMap::new();
+        for &slot in slots {
+            let Some(tp) = partitions.topic_partition(slot) else { continue };
+            let topic_id = partitions.topic_id(slot);
+            let of_topic = given_up
+                .entry(Arc::clone(&tp.topic))
+                .or_insert_with(|| GivenUp { topic_id, positions: BTreeMap::new() });
+            let position = partitions.fetch_offset(slot);
+            if topic_id != NO_TOPIC_ID && topic_id == of_topic.topic_id && position >= 0 {
+                of_topic.positions.insert(tp.partition, position);
+            }
         }
+        self.given_up.extend(given_up);
+    }
+
+    /// Takes the position that a partition had in a topic of this name before `topic_id`; `None`: it is not known, or the
+    /// topic is the same, so that the other partitions that were given up belong to other members now.
+    fn take_former_position(&mut self, tp: &TopicPartition, topic_id: u128) -> Option<i64> {
+        let of_topic = self.given_up.get_mut(&tp.topic)?;
+        if topic_id == of_topic.topic_id {
+            self.given_up.remove(&tp.topic);
+            return None;
+        }
+        let position = of_topic.positions.remove(&tp.partition);
+        if of_topic.positions.is_empty() {
+            self.given_up.remove(&tp.topic);
+        }
+        position
     }
 
     /// Marks the next committed offset as valid: the group reads it (again), so it belongs to the new topic.
@@ -108,14 +143,20 @@ impl ConsumerCore {
         self.fail_partition(now, slot, error, out);
     }
 
-    /// Handles the group's committed offset of an assigned partition; `None`: there is none. In the consumer protocol the
-    /// group takes the partitions of a deleted topic away, and the coordinator deletes their offsets: the new topic's
-    /// partitions are new to the group. The position in the old topic is then in the log event of the new position.
+    /// Notes the position in the old topic, if the partition belongs to a topic that was created again. In the consumer
+    /// protocol the group takes the partitions of a deleted topic away, and assigns those of the new one.
+    pub(super) fn note_former_position(&mut self, slot: PartitionHandle, tp: &TopicPartition) {
+        let Some(topic_id) = TopicMetadataView::topic_id(&self.cluster, &tp.topic) else { return };
+        if let Some(position) = self.failures.take_former_position(tp, topic_id) {
+            self.failures.former_positions.insert(slot, position);
+        }
+    }
+
+    /// Handles the group's committed offset of an assigned partition; `None`: there is none, because coordinators delete
+    /// the offsets of a deleted topic. The position in the old topic is then in the log event of the new position.
     pub(super) fn on_committed_offset(&mut self, slot: PartitionHandle, committed: Option<i64>) {
-        let Some((old, position)) = self.failures.predecessors.remove(&slot) else { return };
-        let topic =
-            self.partitions.topic_partition(slot).and_then(|tp| TopicMetadataView::topic_id(&self.cluster, &tp.topic));
-        if committed.is_none() && self.config.position.reset != ResetPolicy::None && topic.is_some_and(|id| id != old) {
+        let Some(position) = self.failures.former_positions.remove(&slot) else { return };
+        if committed.is_none() && self.config.position.reset != ResetPolicy::None {
             self.failures.resetting_from.insert(slot, position);
         }
     }

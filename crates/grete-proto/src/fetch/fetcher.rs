@@ -195,8 +195,6 @@ impl Fetcher {
             return;
         }
         self.layout = Some(partitions.layout());
-        let new = partitions.handle_count().saturating_sub(self.partition_states.len());
-        self.partition_states.reserve_exact(new);
         let mut led: BTreeMap<NodeId, Vec<PartitionHandle>> = BTreeMap::new();
         for &slot in partitions.live() {
             self.partition_state(slot).place = SessionPlace::NONE;

@@ -64,15 +64,6 @@ macro_rules! columns {
                 }
             )*
 
-            /// Makes room for partitions that will be added. Thousands come at once, so room for twice as many would be
-            /// most of their memory.
-            pub(crate) fn reserve(&mut self, additional: usize) {
-                self.tp.reserve_exact(additional);
-                self.is_changed.reserve_exact(additional);
-                self.live.reserve_exact(additional);
-                $(self.$name.reserve_exact(additional);)*
-            }
-
             fn push(&mut self, tp: TopicPartition) -> PartitionHandle {
                 let slot = PartitionHandle(u32::try_from(self.tp.len()).unwrap_or(u32::MAX));
                 self.tp.push(tp);
@@ -170,11 +161,6 @@ impl PartitionTable {
     #[must_use]
     pub fn last_handle(&self, tp: &TopicPartition) -> Option<PartitionHandle> {
         self.by_name.get(&tp.topic)?.get(&tp.partition).copied()
-    }
-
-    /// Returns the number of handles, those of removed partitions included.
-    pub(crate) fn handle_count(&self) -> usize {
-        self.tp.len()
     }
 
     /// Returns the topic and partition of a handle, also after removal.

@@ -68,9 +68,44 @@ fn a_topic_that_was_created_again_while_it_was_not_assigned_is_named() {
         world.subscribe(m);
         world.advance(10 * SECOND);
         assert_eq!(world.delivered(m, 0)[50..], (if recreated { 0..20 } else { 50..70 }).collect::<Vec<_>>());
-        let named = |notice: &ConsumerLogEvent| matches!(notice, ConsumerLogEvent::TopicRecreated { from: 50, to: 0, tp: at } if *at == tp(0));
-        assert_eq!(world.members[m].notices.iter().filter(|notice| named(notice)).count(), usize::from(recreated));
+        assert_eq!(resets(&world, m), if recreated { vec![(0, 50, 0)] } else { vec![] });
     }
+}
+
+/// Returns partition, old and new position of each partition whose topic was created again, as the member names them.
+fn resets(world: &Simulator, m: usize) -> Vec<(i32, i64, i64)> {
+    let reset = |notice: &ConsumerLogEvent| match notice {
+        ConsumerLogEvent::TopicRecreated { tp, from, to } => Some((tp.partition, *from, *to)),
+        _ => None,
+    };
+    world.members[m].notices.iter().filter_map(reset).collect()
+}
+
+/// Another member has read the partition on since, so the position that this member once had says nothing.
+#[test]
+fn the_position_of_an_earlier_assignment_is_not_named() {
+    let mut world = Simulator::new(2);
+    world.append(0, 50);
+    world.append(1, 50);
+    let first = app(&mut world, healing());
+    let second = app(&mut world, healing());
+    world.advance(10 * SECOND);
+    world.append(0, 30);
+    world.append(1, 30);
+    world.advance(5 * SECOND);
+    let kept: Vec<i32> = (0..2).filter(|partition| world.delivered(first, *partition).contains(&79)).collect();
+    assert_eq!(kept.len(), 1, "each member has a partition");
+    world.unsubscribe(first);
+    world.unsubscribe(second);
+    world.advance(3 * SECOND);
+    world.delete_topic();
+    world.create_topic(2);
+    world.append(0, 20);
+    world.append(1, 20);
+    world.subscribe(first);
+    world.advance(10 * SECOND);
+    assert_eq!((world.committed(0), world.committed(1)), (Some(20), Some(20)));
+    assert_eq!(resets(&world, first), [(kept[0], 80, 0)]);
 }
 
 #[test]

@@ -95,7 +95,6 @@ impl FetchSession {
         entries.sort_unstable_by_key(|entry| (entry.topic, entry.partition));
         self.topics = sorted.into_iter().map(|(topic, _)| topic).collect();
         self.led = entries.iter().filter(|entry| entry.is_led_by_node).count();
-        entries.shrink_to_fit();
         self.entries = entries;
         self.cursor = 0;
         self.plan_all();
