@@ -554,8 +554,11 @@ class App:
             groups = {route.id: group for group, routes in self.groups(self.settings()).items() for route in routes}
         except GreteError:  # invalid settings are reported by what uses them
             groups = {}
-        runner = self._current_runner()
-        return _notebook.app(self.name, self.routes, groups, runner.statistics() if runner is not None else None)
+        try:
+            statistics = self.statistics()
+        except GreteError:  # it does not run, or begins to
+            statistics = None
+        return _notebook.app(self.name, self.routes, groups, statistics)
 
     def _make_runner(
         self,

@@ -18,7 +18,7 @@ import pytest
 
 import grete
 from tests.integration.frame_proxy import FrameAction, FrameProxy, always
-from tests.integration.native_threads import leads, network_threads, switches
+from tests.integration.native_threads import leads, network_threads, stop_at_many_moments, switches
 from tests.integration.producers import producer as make
 from tests.kafka import KafkaCluster, eventually, fill
 from tests.kafka.jars import ROOT
@@ -316,12 +316,7 @@ def test_stops_at_any_time_lose_nothing(kafka: KafkaCluster, topic: str) -> None
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    for number in range(40):
-        # The moments are what is tested: any of them will do.
-        threading.Event().wait(0.02 + number * 0.0013)
-        process.send_signal(signal.SIGSTOP)
-        threading.Event().wait(0.05)
-        process.send_signal(signal.SIGCONT)
+    stop_at_many_moments(process)
     output, _ = process.communicate(timeout=90.0)
     sent, read, equal = json.loads(output)
     assert equal, (sent, read)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ import grete
 from tests.integration.app_in_process import make as make_app
 from tests.integration.app_in_process import running, until_done
 from tests.integration.frame_proxy import FrameProxy
-from tests.integration.native_threads import leads, network_threads, switches
+from tests.integration.native_threads import is_parked, leads, network_threads, stop_at_many_moments, switches
 from tests.integration.producers import producer as make
 from tests.kafka import KafkaCluster, eventually, fill
 from tests.kafka.jars import ROOT
@@ -117,7 +116,6 @@ def test_a_worker_keeps_the_deadline_of_a_retry_while_it_leads(kafka: KafkaClust
     with running(app_with(kafka, topic, deliveries, workers=1)):
         deliveries.wait(1)
     first, second, third = deliveries.attempts
-    # A lost deadline would wait for the next heartbeat's answer (3 s) at least.
     assert 0.2 < second - first < 2.0
     assert 0.2 < third - second < 2.0
 
@@ -252,12 +250,7 @@ def test_stops_of_the_process_at_any_time_lose_nothing(kafka: KafkaCluster, topi
         sender = threading.Thread(target=produce)
         sender.start()
         assert process.stdout.readline() == "ready\n"
-        for number in range(40):
-            # The moments are what is tested: any of them will do.
-            threading.Event().wait(0.02 + number * 0.0013)
-            process.send_signal(signal.SIGSTOP)
-            threading.Event().wait(0.05)
-            process.send_signal(signal.SIGCONT)
+        stop_at_many_moments(process)
         stopped.set()
         sender.join(60.0)
         read = json.loads(process.communicate(timeout=90.0)[0])
@@ -274,4 +267,4 @@ def test_an_app_with_two_groups_leaves_the_sockets_to_the_network_threads(kafka:
         deliveries.wait(2)
         workers = [thread for thread in threading.enumerate() if thread.name.startswith("grete-worker")]
         assert workers
-        assert not any(leads(worker.native_id) for worker in workers)
+        eventually(lambda: all(is_parked(worker.native_id) for worker in workers), 30.0, "no worker leads")

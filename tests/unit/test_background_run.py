@@ -124,6 +124,22 @@ def test_quiet_and_scale_are_for_apps_that_run() -> None:
         app.quiet()
 
 
+def test_scale_during_the_start_says_that_there_are_no_workers_yet() -> None:
+    app = make(workers=1)
+    refused: list[grete.GreteError] = []
+
+    @app.on_startup
+    def scale() -> None:
+        with pytest.raises(grete.GreteError, match="has no workers yet") as raised:
+            app.scale(7)
+        refused.append(raised.value)
+        assert "does not run" in app._repr_html_()
+
+    with app.running():
+        assert len(refused) == 1
+        assert "grete-worker-2" not in alive()
+
+
 def test_an_error_that_ends_it_is_there_to_be_seen_and_raised_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 

@@ -15,6 +15,7 @@ from grete._processing.engine.engine import Engine
 from grete._processing.engine.worker import Worker
 from grete._processing.instances.shared_producer import SharedProducer
 from grete._routing.routes import make_route
+from grete.errors import GreteError
 from tests.kafka import eventually
 from tests.unit.fake_jobs import FakeClient, FakeControl, FakeDecision, FakeDispatcher, FakeJob, some
 from tests.unit.test_hook_runner import Rig
@@ -156,6 +157,57 @@ def test_a_worker_that_was_dismissed_is_replaced_when_it_is_wanted_again(
         dispatcher.set_workers(2)
     eventually(lambda: dispatcher.inside == {1, 2}, 30.0, "two workers again")
     assert names(engine) == ["grete-worker-1", "grete-worker-2"]
+
+
+class RefusedThreads:
+    """A system that refuses to start workers from a number on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, refused_from: int) -> None:
+        self.refused_from = refused_from
+        start = Worker.start
+
+        def limited(worker: Worker) -> None:
+            if worker.number >= self.refused_from:
+                raise RuntimeError("can't start new thread")
+            start(worker)
+
+        monkeypatch.setattr(Worker, "start", limited)
+
+
+def test_a_worker_that_cannot_start_is_not_counted_and_starts_later(
+    engine: Engine, dispatcher: WaitingDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.start()
+    system = RefusedThreads(monkeypatch, refused_from=4)
+    with pytest.raises(GreteError, match=r"3 of 6 workers run, because the system refuses another thread .*ulimit -u"):
+        engine.scale(6)
+    assert names(engine) == ["grete-worker-1", "grete-worker-2", "grete-worker-3"]
+    system.refused_from = 100
+    engine.scale(6)
+    eventually(lambda: dispatcher.inside == {1, 2, 3, 4, 5, 6}, 30.0, "six workers")
+    engine.scale(2)
+    eventually(lambda: names(engine) == ["grete-worker-1", "grete-worker-2"], 30.0, "four have ended")
+
+
+def test_a_worker_that_cannot_be_replaced_is_named_and_starts_later(
+    engine: Engine,
+    dispatcher: WaitingDispatcher,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    engine.start()
+    eventually(lambda: dispatcher.inside == {1, 2}, 30.0, "two workers")
+    system = RefusedThreads(monkeypatch, refused_from=2)
+    with engine._lock:  # the one that ends cannot say so yet
+        dispatcher.set_workers(1)
+        engine._retiring.add(2)
+        eventually(lambda: dispatcher.inside == {1}, 30.0, "one worker")
+        dispatcher.set_workers(2)
+    eventually(lambda: names(engine) == ["grete-worker-1"], 30.0, "one worker is left")
+    eventually(lambda: "worker 2 ended and cannot be started again" in caplog.text, 30.0, "the line")
+    system.refused_from = 100
+    engine.scale(2)
+    eventually(lambda: dispatcher.inside == {1, 2}, 30.0, "two workers again")
 
 
 def test_a_stop_replaces_no_worker(engine: Engine, dispatcher: WaitingDispatcher) -> None:

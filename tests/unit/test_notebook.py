@@ -45,6 +45,21 @@ def test_a_long_value_is_cut() -> None:
     assert len(html) < 1000
 
 
+def test_a_timestamp_beyond_the_calendar_is_a_number() -> None:
+    """Microseconds that a producer took for milliseconds."""
+    with Broker() as broker:
+        settings = {"bootstrap.servers": broker.bootstrap_servers}
+        with grete.client.Admin(settings) as admin:
+            admin.create_topic("orders", partitions=1, config={"message.timestamp.after.max.ms": str(2**63 - 1)})
+        with grete.client.Producer(settings) as producer:
+            producer.produce_sync("orders", b"x", timestamp=1_795_000_000_000_000, timeout=30.0)
+        with grete.client.Consumer(settings) as consumer:
+            consumer.assign([("orders", 0, 0)])
+            html = consumer.poll(30.0)._repr_html_()
+    assert "<td>1,795,000,000,000,000 ms since 1970</td>" in html
+    assert "orders[0]: 1 message, offsets 0 to 0" in html
+
+
 def test_no_messages() -> None:
     assert grete.Messages.empty()._repr_html_() == "<p>no messages</p>"
 

@@ -9,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from grete import _native
+from grete._plural import plural
 
 if TYPE_CHECKING:
     from grete._native import Message, Messages
@@ -25,8 +26,8 @@ def messages(shown: Messages[Any]) -> str:
     if len(shown) == 0:
         return f"<p>no messages{f' of {escape(shown.topic)}[{shown.partition}]' if shown.topic else ''}</p>"
     title = (
-        f"{shown.topic}[{shown.partition}]: {len(shown):,} messages, offsets {shown.first_offset:,} to "
-        f"{shown.last_offset:,}, high watermark {shown.high_watermark:,}"
+        f"{shown.topic}[{shown.partition}]: {len(shown):,} {plural(len(shown), 'message')}, offsets "
+        f"{shown.first_offset:,} to {shown.last_offset:,}, high watermark {shown.high_watermark:,}"
     )
     half = _ROWS // 2
     if len(shown) <= _ROWS:
@@ -68,9 +69,16 @@ def app(name: str, routes: Sequence[Route], group_of: dict[int, str], statistics
 
 
 def _message_row(message: Message) -> list[str]:
-    at = message.timestamp
-    time = datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] if at >= 0 else ""
-    return [f"{message.offset:,}", time, _bytes_text(message.key), _bytes_text(message.value)]
+    return [f"{message.offset:,}", _time_text(message.timestamp), _bytes_text(message.key), _bytes_text(message.value)]
+
+
+def _time_text(at: int) -> str:
+    if at < 0:
+        return ""
+    try:
+        return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except (ValueError, OverflowError):  # beyond the year 9999: microseconds, say
+        return f"{at:,} ms since 1970"
 
 
 def _bytes_text(data: bytes | None) -> str:

@@ -146,11 +146,14 @@ class Runner:
     def scale(self, workers: int) -> None:
         """Sets the number of worker threads."""
         engine = self._engine
-        if engine is not None:
-            engine.scale(workers)
-            self._emit(
-                logging.INFO, "app.scaled", "%s from now on", counted(workers, "worker"), fields={"workers": workers}
+        if engine is None:
+            raise GreteError(
+                f'App "{self._name}" has no workers yet, or no more: set workers= for its start, or scale it later'
             )
+        engine.scale(workers)
+        self._emit(
+            logging.INFO, "app.scaled", "%s from now on", counted(workers, "worker"), fields={"workers": workers}
+        )
 
     def statistics(self) -> dict[str, Any]:
         """See `App.statistics`."""

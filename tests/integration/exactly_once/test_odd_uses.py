@@ -228,7 +228,7 @@ def test_a_commit_that_does_not_end_has_one_line(broker: KafkaCluster, proxy: Fr
     proxy.treat(requests=always(FrameAction.DISCONNECT), api=END_TXN)
     with running(app):
         proxy.wait_requests(4)
-        assert len(pending) == 1
+        eventually(lambda: len(pending) == 1, 30.0, "the line")
         assert pending[0]["transactional_id"]
         proxy.treat()
         until_done(broker, app, source)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from grete._config.parsers import MAX_WORKERS
+
 VERSION = 1
 SIGNATURE = "grete-signature"
 """Header with the signature."""
@@ -30,8 +32,6 @@ ACTIONS: Mapping[str, frozenset[str]] = {
     "scale": frozenset({"workers"}),
 }
 """Arguments of each action. `partition` None: all partitions of the topic; `group` None: the only group."""
-MAX_WORKERS = 10_000
-"""Most worker threads of a process, as of the setting `workers`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Everything between the dispatcher and the handlers: threads, instances, and reports of running jobs."""
 
+import logging
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grete import _native
 from grete._config.layers import Config
+from grete._plural import counted
 from grete._processing.engine.job_parts import JobParts
 from grete._processing.engine.run_control import JobThread, RunControl
 from grete._processing.engine.worker import Worker
@@ -14,6 +16,7 @@ from grete._processing.instances.background import BackgroundThread, join_all
 from grete._processing.instances.shared_producer import SharedProducer
 from grete._processing.instances.teardown import log_unfinished
 from grete._routing.routes import Route
+from grete.errors import GreteError
 from grete.instrumentation.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from grete._processing.engine.host_loop import HostLoop
     from grete._processing.engine.loop_thread import LoopThread
     from grete._processing.engine.running_jobs import RunningJob
+
+logger = logging.getLogger("grete")
 
 
 class Engine:
@@ -95,16 +100,30 @@ class Engine:
         return LoopThread(*common, self._config["loop"], self._monitor)
 
     def scale(self, workers: int) -> None:
-        """Sets the number of worker threads; surplus workers end after their job."""
+        """Sets the number of worker threads; surplus workers end after their job.
+
+        Raises GreteError when the system refuses a thread. Those that were started stay.
+        """
         if workers < 1:
             raise ValueError(f"an App has one worker at least, not {workers}")
         with self._lock:
-            self._target_workers = workers
-            self._dispatcher.set_workers(workers)
-            self._retiring.update(number for number in self._workers if number > workers)
+            self._set_target(workers)
             for number in range(1, workers + 1):
-                if number not in self._workers:
+                if number in self._workers:
+                    continue
+                try:
                     self._start_worker(number)
+                except RuntimeError as error:
+                    self._set_target(max(number - 1, 1))
+                    raise GreteError(
+                        f"{number - 1} of {counted(workers, 'worker')} run, because the system refuses another thread "
+                        f"({error}): raise its limit (ulimit -u, or pids.max of the container), or lower workers"
+                    ) from error
+
+    def _set_target(self, workers: int) -> None:
+        self._target_workers = workers
+        self._dispatcher.set_workers(workers)
+        self._retiring.update(number for number in self._workers if number > workers)
 
     def _start_worker(self, number: int) -> None:
         # Workers must not refer to the engine: a cycle would keep descriptors until the next garbage collection.
@@ -115,8 +134,8 @@ class Engine:
                 found._on_worker_exit(worker)  # noqa: SLF001
 
         worker = Worker(number, self._dispatcher, self._hook_runner, self._failures, self._control, on_exit)
+        worker.start()  # before it is counted: the system may be out of threads
         self._workers[number] = worker
-        worker.start()
 
     def _on_worker_exit(self, worker: Worker) -> None:
         """Handles a worker that takes no more jobs. Called in its thread.
@@ -130,7 +149,16 @@ class Engine:
             self._retiring.discard(worker.number)
             del self._workers[worker.number]
             if worker.number <= self._target_workers:
-                self._start_worker(worker.number)
+                try:
+                    self._start_worker(worker.number)
+                except RuntimeError as error:
+                    self._set_target(max(worker.number - 1, 1))
+                    logger.warning(
+                        "worker %d ended and cannot be started again, because the system refuses a thread (%s): the "
+                        "App goes on with fewer workers, until it is scaled",
+                        worker.number,
+                        error,
+                    )
 
     @property
     def threads(self) -> Sequence[JobThread]:

@@ -5,7 +5,8 @@ from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 
-from grete._processing.commands.verification import ACTIONS, MAX_WORKERS
+from grete._config.parsers import MAX_WORKERS
+from grete._processing.commands.verification import ACTIONS
 from grete._web.kafka.commands import LIFETIME
 from grete._web.server.context import Context, Data
 from grete._web.state.fleet import Process
