@@ -113,7 +113,7 @@ def test_an_idle_worker_of_an_app_wakes_no_other_thread(kafka: KafkaCluster, top
 
 
 def test_a_worker_keeps_the_deadline_of_a_retry_while_it_leads(kafka: KafkaCluster, topic: str) -> None:
-    """No record arrives, and no heartbeat is due. A Fetch response after 500 ms would be the next to show a lost deadline."""
+    """No record arrives, and no heartbeat is due: a lost deadline would be found with a Fetch response after 500 ms."""
     deliveries = Deliveries(failures=10)
     rare = {"group.protocol": "classic", "heartbeat.interval.ms": 15_000, "session.timeout.ms": 45_000}
     with running(app_with(kafka, topic, deliveries, workers=1, tuning=rare | {"auto.commit.interval.ms": 60_000})):

@@ -121,6 +121,8 @@ pub(crate) struct FakeCluster {
     pub(crate) down: BTreeSet<(String, u16)>,
     /// Error code of metadata responses.
     pub(crate) metadata_error: ErrorCode,
+    /// Brokers answer a SaslHandshake by themselves, as listeners that expect no login.
+    pub(crate) answers_probes: bool,
     pub(crate) connects: VecDeque<(ConnId, (Arc<str>, u16))>,
     /// Address of each open connection.
     pub(crate) open: BTreeMap<ConnId, (Arc<str>, u16)>,
@@ -150,6 +152,7 @@ impl FakeCluster {
             max_versions: BTreeMap::new(),
             down: BTreeSet::new(),
             metadata_error: ErrorCode::NONE,
+            answers_probes: false,
             connects: VecDeque::new(),
             open: BTreeMap::new(),
             requests: VecDeque::new(),
@@ -266,10 +269,11 @@ impl FakeCluster {
     fn is_auto_answered(&self, index: usize) -> bool {
         let asked = &self.requests[index];
         let first = self.requests.iter().take(index).all(|earlier| earlier.conn != asked.conn);
-        first && matches!(asked.api, ApiKey::ApiVersions | ApiKey::Metadata)
+        let is_probe = asked.api == ApiKey::SaslHandshake && self.answers_probes;
+        first && (is_probe || matches!(asked.api, ApiKey::ApiVersions | ApiKey::Metadata))
     }
 
-    /// Sends the scripted response to ApiVersions or Metadata; does nothing if the connection is closed.
+    /// Sends the scripted response to ApiVersions, Metadata or a probe for logins; does nothing if the connection is closed.
     pub(crate) fn auto_respond(&mut self, asked: &ReceivedRequest) {
         if !self.open.contains_key(&asked.conn) {
             return;
@@ -277,6 +281,8 @@ impl FakeCluster {
         let frame = if asked.api == ApiKey::ApiVersions {
             let answer = api_versions(&self.max_versions);
             asked.encode_response(|version, out| answer.encode(version, out))
+        } else if asked.api == ApiKey::SaslHandshake {
+            asked.encode_response(|version, out| no_login().encode(version, out))
         } else {
             let question = MetadataRequest::decode(asked.version, &mut Reader::new(&asked.body)).unwrap();
             let answer = self.metadata(&question);

@@ -110,7 +110,7 @@ fn act(fake: &mut FakeCluster, step: Step, sent: &mut u32) {
         Step::Answer(index) => {
             if let Some(asked) = pick(fake.requests.clone().into_iter(), index) {
                 fake.requests.retain(|other| *other != asked);
-                if matches!(asked.api, ApiKey::ApiVersions | ApiKey::Metadata) {
+                if matches!(asked.api, ApiKey::ApiVersions | ApiKey::Metadata | ApiKey::SaslHandshake) {
                     fake.auto_respond(&asked);
                 } else {
                     let throttle_time_ms = asked.correlation % 3 * 700;
@@ -180,6 +180,7 @@ proptest! {
             ..Default::default()
         };
         let mut fake = FakeCluster::with_config(config, seed);
+        fake.answers_probes = true;
         fake.brokers = (0..3).map(|id| (id, (format!("b{id}"), 9092))).collect();
         fake.set_topic("orders", 7, &[(0, 3), (1, 4), (2, 0)]);
         fake.set_topic("clicks", 9, &[(1, 0)]);
