@@ -146,6 +146,20 @@ apis! {
     ConsumerGroupDescribe = 69, valid 0..=1, flexible 0, ours 0..=1;
     /// Returns the partitions of topics, page by page (KIP-966).
     DescribeTopicPartitions = 75, valid 0..=0, flexible 0, ours NONE;
+    /// Joins a share group (KIP-932), stays in it and leaves it. Version 0 was an early access of Kafka 4.0.
+    ShareGroupHeartbeat = 76, valid 1..=1, flexible 0, ours 1..=1;
+    /// Describes share groups.
+    ShareGroupDescribe = 77, valid 1..=1, flexible 0, ours 1..=1;
+    /// Acquires records for a member of a share group. Version 2 renews locks (KIP-1222).
+    ShareFetch = 78, valid 1..=2, flexible 0, ours 1..=2;
+    /// Acknowledges records that a member of a share group has acquired.
+    ShareAcknowledge = 79, valid 1..=2, flexible 0, ours 1..=2;
+    /// Returns the start offsets and lags of share groups.
+    DescribeShareGroupOffsets = 90, valid 0..=1, flexible 0, ours 0..=1;
+    /// Moves the start offsets of a share group.
+    AlterShareGroupOffsets = 91, valid 0..=0, flexible 0, ours 0..=0;
+    /// Deletes the start offsets of a share group.
+    DeleteShareGroupOffsets = 92, valid 0..=0, flexible 0, ours 0..=0;
 }
 
 impl ApiKey {

@@ -16,12 +16,14 @@ mod admin;
 mod connection;
 mod data;
 mod group;
+mod share;
 mod transaction;
 
 pub use admin::*;
 pub use connection::*;
 pub use data::*;
 pub use group::*;
+pub use share::*;
 pub use transaction::*;
 
 /// Calls a macro with the name of every message, in camel case and in snake case, for tests and fuzz targets.
@@ -102,6 +104,20 @@ macro_rules! for_each_message {
             OffsetFetchResponse offset_fetch_response,
             SyncGroupRequest sync_group_request,
             SyncGroupResponse sync_group_response,
+            AlterShareGroupOffsetsRequest alter_share_group_offsets_request,
+            AlterShareGroupOffsetsResponse alter_share_group_offsets_response,
+            DeleteShareGroupOffsetsRequest delete_share_group_offsets_request,
+            DeleteShareGroupOffsetsResponse delete_share_group_offsets_response,
+            DescribeShareGroupOffsetsRequest describe_share_group_offsets_request,
+            DescribeShareGroupOffsetsResponse describe_share_group_offsets_response,
+            ShareAcknowledgeRequest share_acknowledge_request,
+            ShareAcknowledgeResponse share_acknowledge_response,
+            ShareFetchRequest share_fetch_request,
+            ShareFetchResponse share_fetch_response,
+            ShareGroupDescribeRequest share_group_describe_request,
+            ShareGroupDescribeResponse share_group_describe_response,
+            ShareGroupHeartbeatRequest share_group_heartbeat_request,
+            ShareGroupHeartbeatResponse share_group_heartbeat_response,
             AddOffsetsToTxnRequest add_offsets_to_txn_request,
             AddOffsetsToTxnResponse add_offsets_to_txn_response,
             AddPartitionsToTxnRequest add_partitions_to_txn_request,

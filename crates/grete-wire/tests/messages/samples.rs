@@ -2248,6 +2248,534 @@ pub fn sync_group_response(version: i16, v: &mut Values) -> messages::sync_group
     this
 }
 
+pub fn alter_share_group_offsets_request(
+    version: i16,
+    v: &mut Values,
+) -> messages::alter_share_group_offsets::AlterShareGroupOffsetsRequest<'static> {
+    let mut this = messages::alter_share_group_offsets::AlterShareGroupOffsetsRequest::default();
+    this.group_id = v.string();
+    this.topics = v.vec(|v| alter_share_group_offsets_request_alter_share_group_offsets_request_topic(version, v));
+    this
+}
+
+fn alter_share_group_offsets_request_alter_share_group_offsets_request_topic(
+    version: i16,
+    v: &mut Values,
+) -> messages::alter_share_group_offsets::AlterShareGroupOffsetsRequestTopic<'static> {
+    let mut this = messages::alter_share_group_offsets::AlterShareGroupOffsetsRequestTopic::default();
+    this.topic_name = v.string();
+    this.partitions =
+        v.vec(|v| alter_share_group_offsets_request_alter_share_group_offsets_request_partition(version, v));
+    this
+}
+
+fn alter_share_group_offsets_request_alter_share_group_offsets_request_partition(
+    _version: i16,
+    v: &mut Values,
+) -> messages::alter_share_group_offsets::AlterShareGroupOffsetsRequestPartition {
+    let mut this = messages::alter_share_group_offsets::AlterShareGroupOffsetsRequestPartition::default();
+    this.partition_index = v.i32();
+    this.start_offset = v.i64();
+    this
+}
+
+pub fn alter_share_group_offsets_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::alter_share_group_offsets::AlterShareGroupOffsetsResponse<'static> {
+    let mut this = messages::alter_share_group_offsets::AlterShareGroupOffsetsResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this.responses = v.vec(|v| alter_share_group_offsets_response_alter_share_group_offsets_response_topic(version, v));
+    this
+}
+
+fn alter_share_group_offsets_response_alter_share_group_offsets_response_topic(
+    version: i16,
+    v: &mut Values,
+) -> messages::alter_share_group_offsets::AlterShareGroupOffsetsResponseTopic<'static> {
+    let mut this = messages::alter_share_group_offsets::AlterShareGroupOffsetsResponseTopic::default();
+    this.topic_name = v.string();
+    this.topic_id = v.uuid();
+    this.partitions =
+        v.vec(|v| alter_share_group_offsets_response_alter_share_group_offsets_response_partition(version, v));
+    this
+}
+
+fn alter_share_group_offsets_response_alter_share_group_offsets_response_partition(
+    _version: i16,
+    v: &mut Values,
+) -> messages::alter_share_group_offsets::AlterShareGroupOffsetsResponsePartition<'static> {
+    let mut this = messages::alter_share_group_offsets::AlterShareGroupOffsetsResponsePartition::default();
+    this.partition_index = v.i32();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this
+}
+
+pub fn delete_share_group_offsets_request(
+    version: i16,
+    v: &mut Values,
+) -> messages::delete_share_group_offsets::DeleteShareGroupOffsetsRequest<'static> {
+    let mut this = messages::delete_share_group_offsets::DeleteShareGroupOffsetsRequest::default();
+    this.group_id = v.string();
+    this.topics = v.vec(|v| delete_share_group_offsets_request_delete_share_group_offsets_request_topic(version, v));
+    this
+}
+
+fn delete_share_group_offsets_request_delete_share_group_offsets_request_topic(
+    _version: i16,
+    v: &mut Values,
+) -> messages::delete_share_group_offsets::DeleteShareGroupOffsetsRequestTopic<'static> {
+    let mut this = messages::delete_share_group_offsets::DeleteShareGroupOffsetsRequestTopic::default();
+    this.topic_name = v.string();
+    this
+}
+
+pub fn delete_share_group_offsets_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::delete_share_group_offsets::DeleteShareGroupOffsetsResponse<'static> {
+    let mut this = messages::delete_share_group_offsets::DeleteShareGroupOffsetsResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this.responses =
+        v.vec(|v| delete_share_group_offsets_response_delete_share_group_offsets_response_topic(version, v));
+    this
+}
+
+fn delete_share_group_offsets_response_delete_share_group_offsets_response_topic(
+    _version: i16,
+    v: &mut Values,
+) -> messages::delete_share_group_offsets::DeleteShareGroupOffsetsResponseTopic<'static> {
+    let mut this = messages::delete_share_group_offsets::DeleteShareGroupOffsetsResponseTopic::default();
+    this.topic_name = v.string();
+    this.topic_id = v.uuid();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this
+}
+
+pub fn describe_share_group_offsets_request(
+    version: i16,
+    v: &mut Values,
+) -> messages::describe_share_group_offsets::DescribeShareGroupOffsetsRequest<'static> {
+    let mut this = messages::describe_share_group_offsets::DescribeShareGroupOffsetsRequest::default();
+    this.groups =
+        v.vec(|v| describe_share_group_offsets_request_describe_share_group_offsets_request_group(version, v));
+    this
+}
+
+fn describe_share_group_offsets_request_describe_share_group_offsets_request_group(
+    version: i16,
+    v: &mut Values,
+) -> messages::describe_share_group_offsets::DescribeShareGroupOffsetsRequestGroup<'static> {
+    let mut this = messages::describe_share_group_offsets::DescribeShareGroupOffsetsRequestGroup::default();
+    this.group_id = v.string();
+    this.topics = v.option(|v| {
+        v.vec(|v| describe_share_group_offsets_request_describe_share_group_offsets_request_topic(version, v))
+    });
+    this
+}
+
+fn describe_share_group_offsets_request_describe_share_group_offsets_request_topic(
+    _version: i16,
+    v: &mut Values,
+) -> messages::describe_share_group_offsets::DescribeShareGroupOffsetsRequestTopic<'static> {
+    let mut this = messages::describe_share_group_offsets::DescribeShareGroupOffsetsRequestTopic::default();
+    this.topic_name = v.string();
+    this.partitions = v.vec(|v| v.i32());
+    this
+}
+
+pub fn describe_share_group_offsets_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::describe_share_group_offsets::DescribeShareGroupOffsetsResponse<'static> {
+    let mut this = messages::describe_share_group_offsets::DescribeShareGroupOffsetsResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.groups =
+        v.vec(|v| describe_share_group_offsets_response_describe_share_group_offsets_response_group(version, v));
+    this
+}
+
+fn describe_share_group_offsets_response_describe_share_group_offsets_response_group(
+    version: i16,
+    v: &mut Values,
+) -> messages::describe_share_group_offsets::DescribeShareGroupOffsetsResponseGroup<'static> {
+    let mut this = messages::describe_share_group_offsets::DescribeShareGroupOffsetsResponseGroup::default();
+    this.group_id = v.string();
+    this.topics =
+        v.vec(|v| describe_share_group_offsets_response_describe_share_group_offsets_response_topic(version, v));
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this
+}
+
+fn describe_share_group_offsets_response_describe_share_group_offsets_response_topic(
+    version: i16,
+    v: &mut Values,
+) -> messages::describe_share_group_offsets::DescribeShareGroupOffsetsResponseTopic<'static> {
+    let mut this = messages::describe_share_group_offsets::DescribeShareGroupOffsetsResponseTopic::default();
+    this.topic_name = v.string();
+    this.topic_id = v.uuid();
+    this.partitions =
+        v.vec(|v| describe_share_group_offsets_response_describe_share_group_offsets_response_partition(version, v));
+    this
+}
+
+fn describe_share_group_offsets_response_describe_share_group_offsets_response_partition(
+    version: i16,
+    v: &mut Values,
+) -> messages::describe_share_group_offsets::DescribeShareGroupOffsetsResponsePartition<'static> {
+    let mut this = messages::describe_share_group_offsets::DescribeShareGroupOffsetsResponsePartition::default();
+    this.partition_index = v.i32();
+    this.start_offset = v.i64();
+    this.leader_epoch = v.i32();
+    if version == 1 {
+        this.lag = v.i64();
+    }
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this
+}
+
+pub fn share_acknowledge_request(
+    version: i16,
+    v: &mut Values,
+) -> messages::share_acknowledge::ShareAcknowledgeRequest<'static> {
+    let mut this = messages::share_acknowledge::ShareAcknowledgeRequest::default();
+    this.group_id = v.option(|v| v.string());
+    this.member_id = v.option(|v| v.string());
+    this.share_session_epoch = v.i32();
+    if version == 2 {
+        this.is_renew_ack = v.bool();
+    }
+    this.topics = v.vec(|v| share_acknowledge_request_acknowledge_topic(version, v));
+    this
+}
+
+fn share_acknowledge_request_acknowledge_topic(
+    version: i16,
+    v: &mut Values,
+) -> messages::share_acknowledge::AcknowledgeTopic {
+    let mut this = messages::share_acknowledge::AcknowledgeTopic::default();
+    this.topic_id = v.uuid();
+    this.partitions = v.vec(|v| share_acknowledge_request_acknowledge_partition(version, v));
+    this
+}
+
+fn share_acknowledge_request_acknowledge_partition(
+    version: i16,
+    v: &mut Values,
+) -> messages::share_acknowledge::AcknowledgePartition {
+    let mut this = messages::share_acknowledge::AcknowledgePartition::default();
+    this.partition_index = v.i32();
+    this.acknowledgement_batches = v.vec(|v| share_acknowledge_request_acknowledgement_batch(version, v));
+    this
+}
+
+fn share_acknowledge_request_acknowledgement_batch(
+    _version: i16,
+    v: &mut Values,
+) -> messages::share_acknowledge::AcknowledgementBatch {
+    let mut this = messages::share_acknowledge::AcknowledgementBatch::default();
+    this.first_offset = v.i64();
+    this.last_offset = v.i64();
+    this.acknowledge_types = v.vec(|v| v.i8());
+    this
+}
+
+pub fn share_acknowledge_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::share_acknowledge::ShareAcknowledgeResponse<'static> {
+    let mut this = messages::share_acknowledge::ShareAcknowledgeResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    if version == 2 {
+        this.acquisition_lock_timeout_ms = v.i32();
+    }
+    this.responses = v.vec(|v| share_acknowledge_response_share_acknowledge_topic_response(version, v));
+    this.node_endpoints = v.vec(|v| share_acknowledge_response_node_endpoint(version, v));
+    this
+}
+
+fn share_acknowledge_response_share_acknowledge_topic_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::share_acknowledge::ShareAcknowledgeTopicResponse<'static> {
+    let mut this = messages::share_acknowledge::ShareAcknowledgeTopicResponse::default();
+    this.topic_id = v.uuid();
+    this.partitions = v.vec(|v| share_acknowledge_response_partition_data(version, v));
+    this
+}
+
+fn share_acknowledge_response_partition_data(
+    version: i16,
+    v: &mut Values,
+) -> messages::share_acknowledge::PartitionData<'static> {
+    let mut this = messages::share_acknowledge::PartitionData::default();
+    this.partition_index = v.i32();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this.current_leader = share_acknowledge_response_leader_id_and_epoch(version, v);
+    this
+}
+
+fn share_acknowledge_response_leader_id_and_epoch(
+    _version: i16,
+    v: &mut Values,
+) -> messages::share_acknowledge::LeaderIdAndEpoch {
+    let mut this = messages::share_acknowledge::LeaderIdAndEpoch::default();
+    this.leader_id = v.i32();
+    this.leader_epoch = v.i32();
+    this
+}
+
+fn share_acknowledge_response_node_endpoint(
+    _version: i16,
+    v: &mut Values,
+) -> messages::share_acknowledge::NodeEndpoint<'static> {
+    let mut this = messages::share_acknowledge::NodeEndpoint::default();
+    this.node_id = v.i32();
+    this.host = v.string();
+    this.port = v.i32();
+    this.rack = v.option(|v| v.string());
+    this
+}
+
+pub fn share_fetch_request(version: i16, v: &mut Values) -> messages::share_fetch::ShareFetchRequest<'static> {
+    let mut this = messages::share_fetch::ShareFetchRequest::default();
+    this.group_id = v.option(|v| v.string());
+    this.member_id = v.option(|v| v.string());
+    this.share_session_epoch = v.i32();
+    this.max_wait_ms = v.i32();
+    this.min_bytes = v.i32();
+    this.max_bytes = v.i32();
+    this.max_records = v.i32();
+    this.batch_size = v.i32();
+    if version == 2 {
+        this.share_acquire_mode = v.i8();
+        this.is_renew_ack = v.bool();
+    }
+    this.topics = v.vec(|v| share_fetch_request_fetch_topic(version, v));
+    this.forgotten_topics_data = v.vec(|v| share_fetch_request_forgotten_topic(version, v));
+    this
+}
+
+fn share_fetch_request_fetch_topic(version: i16, v: &mut Values) -> messages::share_fetch::FetchTopic {
+    let mut this = messages::share_fetch::FetchTopic::default();
+    this.topic_id = v.uuid();
+    this.partitions = v.vec(|v| share_fetch_request_fetch_partition(version, v));
+    this
+}
+
+fn share_fetch_request_fetch_partition(version: i16, v: &mut Values) -> messages::share_fetch::FetchPartition {
+    let mut this = messages::share_fetch::FetchPartition::default();
+    this.partition_index = v.i32();
+    this.acknowledgement_batches = v.vec(|v| share_fetch_request_acknowledgement_batch(version, v));
+    this
+}
+
+fn share_fetch_request_acknowledgement_batch(
+    _version: i16,
+    v: &mut Values,
+) -> messages::share_fetch::AcknowledgementBatch {
+    let mut this = messages::share_fetch::AcknowledgementBatch::default();
+    this.first_offset = v.i64();
+    this.last_offset = v.i64();
+    this.acknowledge_types = v.vec(|v| v.i8());
+    this
+}
+
+fn share_fetch_request_forgotten_topic(_version: i16, v: &mut Values) -> messages::share_fetch::ForgottenTopic {
+    let mut this = messages::share_fetch::ForgottenTopic::default();
+    this.topic_id = v.uuid();
+    this.partitions = v.vec(|v| v.i32());
+    this
+}
+
+pub fn share_fetch_response(version: i16, v: &mut Values) -> messages::share_fetch::ShareFetchResponse<'static> {
+    let mut this = messages::share_fetch::ShareFetchResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this.acquisition_lock_timeout_ms = v.i32();
+    this.responses = v.vec(|v| share_fetch_response_share_fetchable_topic_response(version, v));
+    this.node_endpoints = v.vec(|v| share_fetch_response_node_endpoint(version, v));
+    this
+}
+
+fn share_fetch_response_share_fetchable_topic_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::share_fetch::ShareFetchableTopicResponse<'static> {
+    let mut this = messages::share_fetch::ShareFetchableTopicResponse::default();
+    this.topic_id = v.uuid();
+    this.partitions = v.vec(|v| share_fetch_response_partition_data(version, v));
+    this
+}
+
+fn share_fetch_response_partition_data(version: i16, v: &mut Values) -> messages::share_fetch::PartitionData<'static> {
+    let mut this = messages::share_fetch::PartitionData::default();
+    this.partition_index = v.i32();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this.acknowledge_error_code = v.i16();
+    this.acknowledge_error_message = v.option(|v| v.string());
+    this.current_leader = share_fetch_response_leader_id_and_epoch(version, v);
+    this.records = v.bytes();
+    this.acquired_records = v.vec(|v| share_fetch_response_acquired_records(version, v));
+    this
+}
+
+fn share_fetch_response_leader_id_and_epoch(_version: i16, v: &mut Values) -> messages::share_fetch::LeaderIdAndEpoch {
+    let mut this = messages::share_fetch::LeaderIdAndEpoch::default();
+    this.leader_id = v.i32();
+    this.leader_epoch = v.i32();
+    this
+}
+
+fn share_fetch_response_acquired_records(_version: i16, v: &mut Values) -> messages::share_fetch::AcquiredRecords {
+    let mut this = messages::share_fetch::AcquiredRecords::default();
+    this.first_offset = v.i64();
+    this.last_offset = v.i64();
+    this.delivery_count = v.i16();
+    this
+}
+
+fn share_fetch_response_node_endpoint(_version: i16, v: &mut Values) -> messages::share_fetch::NodeEndpoint<'static> {
+    let mut this = messages::share_fetch::NodeEndpoint::default();
+    this.node_id = v.i32();
+    this.host = v.string();
+    this.port = v.i32();
+    this.rack = v.option(|v| v.string());
+    this
+}
+
+pub fn share_group_describe_request(
+    _version: i16,
+    v: &mut Values,
+) -> messages::share_group_describe::ShareGroupDescribeRequest<'static> {
+    let mut this = messages::share_group_describe::ShareGroupDescribeRequest::default();
+    this.group_ids = v.vec(|v| v.string());
+    this.include_authorized_operations = v.bool();
+    this
+}
+
+pub fn share_group_describe_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::share_group_describe::ShareGroupDescribeResponse<'static> {
+    let mut this = messages::share_group_describe::ShareGroupDescribeResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.groups = v.vec(|v| share_group_describe_response_described_group(version, v));
+    this
+}
+
+fn share_group_describe_response_described_group(
+    version: i16,
+    v: &mut Values,
+) -> messages::share_group_describe::DescribedGroup<'static> {
+    let mut this = messages::share_group_describe::DescribedGroup::default();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this.group_id = v.string();
+    this.group_state = v.string();
+    this.group_epoch = v.i32();
+    this.assignment_epoch = v.i32();
+    this.assignor_name = v.string();
+    this.members = v.vec(|v| share_group_describe_response_member(version, v));
+    this.authorized_operations = v.i32();
+    this
+}
+
+fn share_group_describe_response_member(
+    version: i16,
+    v: &mut Values,
+) -> messages::share_group_describe::Member<'static> {
+    let mut this = messages::share_group_describe::Member::default();
+    this.member_id = v.string();
+    this.rack_id = v.option(|v| v.string());
+    this.member_epoch = v.i32();
+    this.client_id = v.string();
+    this.client_host = v.string();
+    this.subscribed_topic_names = v.vec(|v| v.string());
+    this.assignment = share_group_describe_response_assignment(version, v);
+    this
+}
+
+fn share_group_describe_response_topic_partitions(
+    _version: i16,
+    v: &mut Values,
+) -> messages::share_group_describe::TopicPartitions<'static> {
+    let mut this = messages::share_group_describe::TopicPartitions::default();
+    this.topic_id = v.uuid();
+    this.topic_name = v.string();
+    this.partitions = v.vec(|v| v.i32());
+    this
+}
+
+fn share_group_describe_response_assignment(
+    version: i16,
+    v: &mut Values,
+) -> messages::share_group_describe::Assignment<'static> {
+    let mut this = messages::share_group_describe::Assignment::default();
+    this.topic_partitions = v.vec(|v| share_group_describe_response_topic_partitions(version, v));
+    this
+}
+
+pub fn share_group_heartbeat_request(
+    _version: i16,
+    v: &mut Values,
+) -> messages::share_group_heartbeat::ShareGroupHeartbeatRequest<'static> {
+    let mut this = messages::share_group_heartbeat::ShareGroupHeartbeatRequest::default();
+    this.group_id = v.string();
+    this.member_id = v.string();
+    this.member_epoch = v.i32();
+    this.rack_id = v.option(|v| v.string());
+    this.subscribed_topic_names = v.option(|v| v.vec(|v| v.string()));
+    this
+}
+
+pub fn share_group_heartbeat_response(
+    version: i16,
+    v: &mut Values,
+) -> messages::share_group_heartbeat::ShareGroupHeartbeatResponse<'static> {
+    let mut this = messages::share_group_heartbeat::ShareGroupHeartbeatResponse::default();
+    this.throttle_time_ms = v.i32();
+    this.error_code = v.i16();
+    this.error_message = v.option(|v| v.string());
+    this.member_id = v.option(|v| v.string());
+    this.member_epoch = v.i32();
+    this.heartbeat_interval_ms = v.i32();
+    this.assignment = v.option(|v| share_group_heartbeat_response_assignment(version, v));
+    this
+}
+
+fn share_group_heartbeat_response_assignment(
+    version: i16,
+    v: &mut Values,
+) -> messages::share_group_heartbeat::Assignment {
+    let mut this = messages::share_group_heartbeat::Assignment::default();
+    this.topic_partitions = v.vec(|v| share_group_heartbeat_response_topic_partitions(version, v));
+    this
+}
+
+fn share_group_heartbeat_response_topic_partitions(
+    _version: i16,
+    v: &mut Values,
+) -> messages::share_group_heartbeat::TopicPartitions {
+    let mut this = messages::share_group_heartbeat::TopicPartitions::default();
+    this.topic_id = v.uuid();
+    this.partitions = v.vec(|v| v.i32());
+    this
+}
+
 pub fn add_offsets_to_txn_request(
     _version: i16,
     v: &mut Values,

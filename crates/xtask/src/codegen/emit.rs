@@ -50,7 +50,10 @@ pub fn module(files: &[MessageFile]) -> String {
 pub fn family(family: &str, all: &[MessageFile]) -> String {
     let mut out = format!("//! Messages of the family `{family}`.\n\n") + &header();
     let mut uses = BTreeMap::<&str, usize>::new();
-    for known in all.iter().flat_map(|file| &file.messages).flat_map(|message| &message.structs) {
+    let exported = all.iter().flat_map(|file| file.messages.iter().map(move |message| (file, message)));
+    let exported = exported
+        .flat_map(|(file, message)| message.structs.iter().filter(move |known| is_exported(file, message, known)));
+    for known in exported {
         *uses.entry(&known.name).or_default() += 1;
     }
     let files = || all.iter().filter(|file| file.family == family);
@@ -60,15 +63,23 @@ pub fn family(family: &str, all: &[MessageFile]) -> String {
     out.push('\n');
     for file in files() {
         let names = file.messages.iter().flat_map(|message| {
-            message.structs.iter().map(|known| match uses.get(known.name.as_str()) {
-                Some(1) => known.name.clone(),
-                // Several files have a struct of this name; the message's name as prefix makes it unique.
-                _ => format!("{} as {}{}", known.name, message.name, known.name),
+            message.structs.iter().filter(|known| is_exported(file, message, known)).map(|known| {
+                match uses.get(known.name.as_str()) {
+                    Some(1) => known.name.clone(),
+                    // Several files have a struct of this name; the message's name as prefix makes it unique.
+                    _ => format!("{} as {}{}", known.name, message.name, known.name),
+                }
             })
         });
         let _ = writeln!(out, "pub use {}::{{{}}};", file.module, names.collect::<Vec<_>>().join(", "));
     }
     out
+}
+
+/// Returns whether the family exports the struct by its name alone. Of share groups only the messages are: their parts
+/// have the names of others, and are found in their modules.
+fn is_exported(file: &MessageFile, message: &Message, known: &Struct) -> bool {
+    file.family != "share" || known.name == message.structs[0].name
 }
 
 /// Returns `messages/<family>/<module>.rs`.

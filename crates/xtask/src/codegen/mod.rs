@@ -60,6 +60,18 @@ const FAMILIES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "share",
+        &[
+            "AlterShareGroupOffsets",
+            "DeleteShareGroupOffsets",
+            "DescribeShareGroupOffsets",
+            "ShareAcknowledge",
+            "ShareFetch",
+            "ShareGroupDescribe",
+            "ShareGroupHeartbeat",
+        ],
+    ),
+    (
         "transaction",
         &[
             "AddOffsetsToTxn",

@@ -215,7 +215,7 @@ impl Message {
             return Err("a field that is tagged in some versions only is not generated yet".into());
         }
         let default = match &field.default {
-            None if field.type_ == "records" => Default::Null,
+            None if field.type_ == "records" && !nullable.is_empty() => Default::Null,
             None => Default::Empty,
             Some(value) => default(value)?,
         };
