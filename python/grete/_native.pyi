@@ -666,6 +666,7 @@ class Route:
         max_wait: float = 0.0,
         max_in_flight: int | None = None,
         offsets: str = "auto",
+        queue: bool = False,
         max_unmarked: int | None = None,
         offset_map: bool = False,
         attempts: int | None = ...,
@@ -685,7 +686,7 @@ class Route:
         """`pool`: "threads" or "loop". `concurrency`: "partition", "key" or "unordered" (with `key_slots` units; 0: one
         for each key that has records). `shares`: number of jobs that share the waiting records without a key; 0: each
         record has a job of its own. `max_concurrency`: most jobs at once; None for no limit.
-        `offsets`: "auto", "manual" or "at_most_once". `attempts`: None for no limit. `backoff`: first and longest wait.
+        `offsets`: "auto", "manual" or "at_most_once". `queue`: a share group hands out the records. `attempts`: None for no limit. `backoff`: first and longest wait.
         `jitter`: a share of the wait. `rate_limit`: number of records, and the seconds that they may take. Raises
         ValueError for invalid values.
         """
@@ -884,12 +885,16 @@ class Client:
         stop_on_failed_partition: bool = False,
         transactional: tuple[Sequence[tuple[str, str]], float] | None = None,
         member_ids: tuple[str, str | None] | None = None,
+        queue: int | None = None,
     ) -> Client:
         """`routes` empty: a low-level consumer, without hooks. `stop_on_failed_partition`: an unreadable partition of a
         route is an error of the dispatcher. `transactional`: jobs are exactly once; settings of the producer, and the
         interval of transactions in seconds. `member_ids`: id of this member, and that of a dead process whose place it
-        takes over, for groups with the consumer protocol.
+        takes over, for groups with the consumer protocol. `queue`: the group is a share group, of which this member
+        processes so many records at once; None: it is none.
         """
+    def set_concurrency(self, records: int) -> None:
+        """Sets how many records of a share group this member processes at once."""
     def transactions(self) -> dict[str, Any] | None:
         """Returns the state of the client's transactions; None: its jobs are at least once."""
     def commit_marks(self, job: Job, timeout: float) -> None:

@@ -276,6 +276,8 @@ class App:
             retry (Retry, default grete.Retry()): what happens after a failure
             dead_letter (str | Topic[Any, Any], default not set): the topic that takes records whose attempts are used
                 up
+            queue (bool, default False): whether a share group (KIP-932) hands out the records one by one, to more
+                workers than there are partitions: see docs/queues.md
             offsets (Literal['auto', 'manual', 'at_most_once'], default "auto"): who marks records as processed, and
                 when
             max_unmarked (int, default 100000): records without a mark (offsets="manual"), or since the first one not
@@ -399,6 +401,7 @@ class App:
                 route_checks.check_compatible(other, route, route.group or default)
             members.append(route)
         for group, members in groups.items():
+            route_checks.check_one_kind(group, members)
             route_checks.check_one_guarantee(group, members, resolved)
         return groups
 

@@ -62,6 +62,7 @@ impl TestLane {
             log_start_offset: 0,
             leader_epoch: 0,
             timestamps: times,
+            acquired: None,
         };
         self.position = next_offset;
         let now = self.dispatcher.now();

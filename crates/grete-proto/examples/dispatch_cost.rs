@@ -93,6 +93,7 @@ fn run(policy: &RouteConfig) -> (f64, usize) {
                 log_start_offset: 0,
                 leader_epoch: 0,
                 timestamps: TimestampRange::from_batches(&frame),
+                acquired: None,
             };
             dispatch.push(now, *lane, chunk);
         }

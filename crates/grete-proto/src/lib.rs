@@ -37,6 +37,7 @@ pub mod request;
 pub mod rng;
 pub mod sasl;
 pub mod secret;
+pub mod share;
 #[cfg(test)]
 mod test_util;
 pub mod tls_failure;

@@ -90,6 +90,8 @@ pub enum RequestOwner {
     Transaction,
     /// The admin client.
     Admin,
+    /// The acquirer of a share group.
+    Share,
     /// A caller of the client API.
     Client,
 }
@@ -238,6 +240,8 @@ impl Request {
                 | ApiKey::LeaveGroup
                 | ApiKey::OffsetCommit
                 | ApiKey::ConsumerGroupHeartbeat
+                | ApiKey::ShareGroupHeartbeat
+                | ApiKey::ShareAcknowledge
         )
     }
 

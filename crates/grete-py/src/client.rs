@@ -60,9 +60,11 @@ impl Client {
     /// `config`: Kafka's settings as pairs. `routes` empty: a low-level consumer, without hooks.
     /// `stop_on_failed_partition`: an unreadable partition of a route is an error of the dispatcher. `transactional`: jobs
     /// are exactly once; settings of the producer, and the interval of transactions in seconds. `member_ids`: id of this
-    /// member, and that of a dead process whose place it takes over, for groups with the consumer protocol.
+    /// member, and that of a dead process whose place it takes over, for groups with the consumer protocol. `queue`: the
+    /// group is a share group, of which this member processes so many records at once; `None`: it is none.
     #[new]
-    #[pyo3(signature = (config, dispatcher, routes, *, stop_on_failed_partition=false, transactional=None, member_ids=None))]
+    #[pyo3(signature = (config, dispatcher, routes, *, stop_on_failed_partition=false, transactional=None, member_ids=None, queue=None))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         config: Vec<(String, String)>,
@@ -71,6 +73,7 @@ impl Client {
         stop_on_failed_partition: bool,
         transactional: Option<(Vec<(String, String)>, f64)>,
         member_ids: Option<(String, Option<String>)>,
+        queue: Option<usize>,
     ) -> PyResult<Self> {
         let config = SettingPairs::from(config);
         let member_ids =
@@ -89,9 +92,14 @@ impl Client {
         let routes = routes.iter().map(|route| route.get().clone()).collect::<Vec<_>>();
         let dispatcher = dispatcher.get()?;
         let consumer = py
-            .detach(|| Consumer::start_app(config, dispatcher, routes, stop_on_failed_partition, transactional))
+            .detach(|| Consumer::start_app(config, dispatcher, routes, stop_on_failed_partition, transactional, queue))
             .map_err(errors::client)?;
         Ok(Self { inner: ForkGuarded::new(consumer) })
+    }
+
+    /// Sets how many records of a share group this member processes at once.
+    fn set_concurrency(&self, records: usize) -> PyResult<()> {
+        self.inner.get()?.set_concurrency(records).map_err(errors::client)
     }
 
     fn subscribe(&self, py: Python<'_>, topics: Vec<String>) -> PyResult<()> {

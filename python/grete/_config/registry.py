@@ -149,6 +149,12 @@ ROUTE_SETTINGS: dict[str, Setting] = {
     "publish": Setting(parsers.publish, None, "the topic that takes what the handler returns"),
     "retry": Setting(parsers.retry, Retry(), "what happens after a failure"),
     "dead_letter": Setting(parsers.topic_name, None, "the topic that takes records whose attempts are used up"),
+    "queue": Setting(
+        parsers.flag,
+        False,
+        "whether a share group (KIP-932) hands out the records one by one, to more workers than there are partitions: "
+        "see docs/queues.md",
+    ),
     "offsets": Setting(
         parsers.one_of("auto", "manual", "at_most_once"), "auto", "who marks records as processed, and when"
     ),

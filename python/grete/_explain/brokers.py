@@ -54,6 +54,26 @@ BROKERS: Mapping[str, Entry] = {
         "instead.",
         "orders[3]: offset 17 is not in the log, which reaches from 1000 to 5000; auto.offset.reset continues at 1000",
     ),
+    "queue.locks_lost": Entry(
+        "A handler ran longer than the lock of its record and the lock could not be renewed, or the leader of the "
+        "partition was restarted or moved: locks are not replicated.",
+        "One line after a broker restart is harmless, if handlers may see a record twice. If it goes on: raise "
+        "`share.record.lock.duration.ms` of the group, and look for handlers that hold the GIL.",
+        "tasks[1]: the lock of 1 record from offset 17 on had ended before the acknowledgement, so it is delivered "
+        "again; handlers may run longer than share.record.lock.duration.ms, or the leader was restarted",
+    ),
+    "queue.no_renewal": Entry(
+        "Brokers before Kafka 4.2 cannot renew the lock of a record, and a handler has run for half of its time.",
+        "Raise `share.record.lock.duration.ms` of the group above the longest run of a handler, or upgrade the brokers.",
+        "broker 1 cannot renew the locks of records (Kafka 4.2 can): a record whose handler runs longer than 30 s is "
+        "delivered again meanwhile; raise share.record.lock.duration.ms of the group, or upgrade the brokers",
+    ),
+    "queue.bad_response": Entry(
+        "A broker or a proxy sends responses that contradict themselves.",
+        "Look for the version and the log of the broker. The records are delivered again when their locks end.",
+        "a ShareFetch response of broker 1 names acquired records that overlap or are too many; it is ignored, and the "
+        "records are delivered again when their locks end",
+    ),
     "broker.disconnected": Entry(
         "A connection to a broker broke: the broker restarts, or the network or a proxy cut it.",
         "One line is harmless: the client connects again. Many lines: see the log of the broker and the idle "

@@ -151,6 +151,9 @@ class Runner:
                 f'App "{self._name}" has no workers yet, or no more: set workers= for its start, or scale it later'
             )
         engine.scale(workers)
+        for group, members in self._groups.items():
+            if members[0].queue and group in self._clients:
+                self._clients[group].set_concurrency(_queue_concurrency(members, workers))
         self._emit(
             logging.INFO, "app.scaled", "%s from now on", counted(workers, "worker"), fields={"workers": workers}
         )
@@ -396,7 +399,8 @@ class Runner:
             route_configs,
             stop_on_failed_partition=self._config["on_failed_partition"] == "stop",
             transactional=transactional,
-            member_ids=self._node.member_ids if self._node is not None else None,
+            member_ids=self._node.member_ids if self._node is not None and not members[0].queue else None,
+            queue=_queue_concurrency(members, self._config["workers"]) if members[0].queue else None,
         )
 
     def _transactional(self, group: str, instance: str | None) -> tuple[list[tuple[str, str]], float]:
@@ -529,3 +533,9 @@ def _is_current_loop(loop: "asyncio.AbstractEventLoop") -> bool:
     from grete._processing.engine.host_loop import is_current_loop
 
     return is_current_loop(loop)
+
+
+def _queue_concurrency(members: Sequence[Route], workers: int) -> int:
+    """Returns how many records the routes of a share group handle at once: worker threads are common to all of them."""
+    threads = max((route.queue_concurrency(workers) for route in members if not route.is_async), default=0)
+    return threads + sum(route.queue_concurrency(workers) for route in members if route.is_async)

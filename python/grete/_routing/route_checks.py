@@ -99,11 +99,25 @@ def check_one_guarantee(group: str, routes: "Sequence[Route]", config: "Config")
         )
 
 
+def check_one_kind(group: str, routes: "Sequence[Route]") -> None:
+    """Refuses a group of which only some routes are queues: a share group is a group of another type."""
+    queue = next((route for route in routes if route.queue), None)
+    other = next((route for route in routes if not route.queue), None)
+    if queue is not None and other is not None:
+        raise ConfigError(
+            f'group "{group}" would be a share group for {queue.name}, which is a queue, and a consumer group for '
+            f"{other.name}, which is none: give one of them another group=",
+            setting="queue",
+        )
+
+
 def check_combinations(values: Mapping[str, Any], topics: tuple[str, ...], shape: HandlerSignature) -> None:
     """Refuses settings that are valid alone and contradict each other, or the handler."""
     _check_concurrency(values)
     _check_offsets(values, shape)
     _check_tick(values, shape)
+    if values.get("queue"):
+        _check_queue(values)
     if values.get("exactly_once"):
         check_exactly_once(values)
     if "nodes" in values and isinstance(values.get("partitions"), Mapping):
@@ -157,6 +171,36 @@ def check_exactly_once(values: Mapping[str, Any]) -> None:
             "exactly_once needs the group's generations, which fence a process that was replaced, and partitions= "
             "reads without them: leave one of the two out",
             setting="exactly_once",
+        )
+
+
+# Settings that a queue has no use for, with the reason.
+_NOT_IN_QUEUES = {
+    "exactly_once": "a share group acknowledges records outside of transactions",
+    "offset_map": "each record is acknowledged, and no offset is committed",
+    "max_unmarked": "each record is acknowledged, and no offset is committed",
+    "dedup": "the brokers hand out records in any order, and ids count in the order of the log",
+    "delay": "a record that waits is locked meanwhile; raise grete.RetryLater in the handler instead",
+    "partitions": "the brokers decide which member gets which records",
+}
+
+
+def _check_queue(values: Mapping[str, Any]) -> None:
+    """Refuses settings of a queue that would have no effect."""
+    for name, reason in _NOT_IN_QUEUES.items():
+        if values.get(name):
+            raise ConfigError(f"{name} does not work in a queue: {reason}; leave one of the two out", setting=name)
+    if values.get("offsets", "auto") != "auto":
+        raise ConfigError(
+            f'offsets="{values["offsets"]}" does not work in a queue: each record is acknowledged when its call ends, '
+            "and no offset is committed; leave offsets out",
+            setting="offsets",
+        )
+    if values.get("concurrency") != "unordered":
+        raise ConfigError(
+            f'concurrency="{values["concurrency"]}" keeps an order, and a queue has none: members get records as they '
+            "come; leave concurrency out",
+            setting="concurrency",
         )
 
 

@@ -35,6 +35,9 @@ Partitions = tuple[int, ...] | Mapping[int, tuple[int, ...]]
 # Key slots per worker thread: enough that two busy keys seldom share one.
 _SLOTS_PER_WORKER = 64
 
+# Records that an asynchronous handler of a queue processes at once, unless max_in_flight says so.
+_ASYNC_QUEUE = 100
+
 # Parts into which the records that wait are split for an asynchronous handler of batches.
 _ASYNC_SHARES = 64
 
@@ -83,6 +86,7 @@ class Route:
     retry: Retry = field(default_factory=Retry)
     dead_letter: str | None = None
     offsets: str = "auto"
+    queue: bool = False
     max_unmarked: int = 100_000
     offset_map: bool = False
     rate_limit: tuple[int, float] | None = None
@@ -153,6 +157,11 @@ class Route:
             return {"key_slots": 0, "shares": _ASYNC_SHARES if self.takes_batches else 0}
         return {"key_slots": _SLOTS_PER_WORKER * workers, "shares": workers}
 
+    def queue_concurrency(self, workers: int) -> int:
+        """Returns how many records of a queue this process handles at once."""
+        calls = self.max_in_flight if self.is_async else workers * (self.max_messages or 1)
+        return calls if self.max_concurrency is None else min(calls, self.max_concurrency * (self.max_messages or 1))
+
     def latency_budget(self, config: Config) -> float:
         """Returns how long the route's records may wait to be fetched together, in seconds."""
         budget: float = config["latency"] if self.latency is None else self.latency
@@ -186,11 +195,12 @@ class Route:
             "concurrency": self.concurrency,
             **self._units(config["workers"]),
             "max_concurrency": self.max_concurrency,
-            "max_messages": own_or_app("max_messages"),
+            "max_messages": (self.max_messages or 1) if self.queue else own_or_app("max_messages"),
             "max_bytes": own_or_app("max_bytes"),
             "max_wait": self._max_wait(config),
             "max_in_flight": self.max_in_flight,
             "offsets": self.offsets,
+            "queue": self.queue,
             "max_unmarked": self.max_unmarked,
             "offset_map": self.offset_map,
             "attempts": 1 if self.offsets == "at_most_once" else self.retry.attempts,
@@ -235,6 +245,10 @@ def make_route(
     shape = signatures.inspect_handler(handler, names or {}, app_class, has_payload=has_payload)
     where = f"consumer {shape.name.removesuffix('.consume')}"
     values = check_settings(settings, where)
+    if values.get("queue"):
+        values.setdefault("concurrency", "unordered")
+        if shape.is_async:
+            values.setdefault("max_in_flight", _ASYNC_QUEUE)
     publish = values.pop("publish", None)
     try:
         check_combinations(values, checked, shape)

@@ -73,6 +73,7 @@ class RouteSettings(TypedDict, total=False):
     publish: str | Topic[Any, Any]
     retry: Retry
     dead_letter: str | Topic[Any, Any]
+    queue: bool
     offsets: Literal["auto", "manual", "at_most_once"]
     max_unmarked: int
     offset_map: bool

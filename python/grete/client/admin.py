@@ -40,7 +40,7 @@ OffsetSpec = Literal["earliest", "latest"] | datetime
 none).
 """
 
-ResourceKind = Literal["topic", "broker"]
+ResourceKind = Literal["topic", "broker", "group"]
 
 _TIMEOUT: float | None = 60.0
 _SETTINGS_EXAMPLE = '{"retention.ms": 60000}'
@@ -261,7 +261,7 @@ class Admin(TransactionAdmin):
     def configs(
         self, kind: ResourceKind, name: str | int, *, timeout: float | None = _TIMEOUT
     ) -> dict[str, ConfigEntry]:
-        """Returns all settings of a "topic", or of a "broker" by its id ("": those that all brokers share), by name."""
+        """Returns all settings of a "topic", a "group", or a "broker" by its id ("": those that all brokers share)."""
         with self._logged() as native:
             return {entry[0]: ConfigEntry(*entry) for entry in native.config(kind, str(name), timeout)}
 
@@ -290,7 +290,10 @@ class Admin(TransactionAdmin):
         validate_only: bool = False,
         timeout: float | None = _TIMEOUT,
     ) -> None:
-        """Same as `alter_config`, for a "topic" or a "broker" by its id ("": all brokers)."""
+        """Same as `alter_config`, for a "topic", a "group", or a "broker" by its id ("": all brokers).
+
+        A group has settings from Kafka 4.0 on: `alter_configs("group", "tasks", {"share.auto.offset.reset": "earliest"})`.
+        """
         back = arguments.names("delete", delete, what="setting")
         values = config_texts(arguments.settings_mapping("alter_config", set, _SETTINGS_EXAMPLE))
         with self._logged() as native:

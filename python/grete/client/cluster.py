@@ -27,7 +27,8 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting. `source`: "topic", "dynamic-broker", "dynamic-default", "static-broker", "default" or "other".
+    """One setting. `source`: "topic", "dynamic-broker", "dynamic-default", "static-broker", "default", "group" or
+    "other".
 
     `value` is None for sensitive settings, which brokers do not return.
     """

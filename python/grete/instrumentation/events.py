@@ -299,9 +299,25 @@ GROUP = {
         "An offset is not in the log, or the topic was created again. `auto.offset.reset` moved the position.",
         f"{_PARTITION_FIELDS}, from: int, to: int",
     ),
+    "queue.locks_lost": EventSpec(
+        (WARNING, INFO),
+        "The locks of records of a queue had ended before they were acknowledged: the records are delivered again. INFO: "
+        "an acknowledgement was repeated, and the broker had executed the first one or not.",
+        f"{_PARTITION_FIELDS}, offset: int, records: int",
+    ),
+    "queue.no_renewal": EventSpec(
+        (WARNING,),
+        "The broker cannot renew the locks of records of a queue (before Kafka 4.2). `seconds` is the duration of a "
+        "lock.",
+        "broker: str, seconds: str",
+    ),
 }
 
 CLIENT = {
+    "queue.session_lost": EventSpec((DEBUG,), "A broker has ended a share session; a new one begins.", "broker: str"),
+    "queue.bad_response": EventSpec(
+        (ERROR,), "A ShareFetch response names acquired records that it cannot have.", "broker: str"
+    ),
     "broker.connected": EventSpec(
         (DEBUG,),
         'A connection to a broker was established. `broker` is "bootstrap" for an address of bootstrap.servers.',

@@ -9,6 +9,7 @@ fn resource_subject(resource: &ConfigResource) -> Subject {
     match resource {
         ConfigResource::Topic(name) => Subject::Topic(name.to_string()),
         ConfigResource::Broker(node) => Subject::Other(format!("broker {node}")),
+        ConfigResource::Group(name) => Subject::Group(name.to_string()),
         ConfigResource::AllBrokers => Subject::Other("all brokers".into()),
     }
 }

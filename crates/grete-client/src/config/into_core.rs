@@ -7,10 +7,11 @@ use grete_proto::admin::{AdminCoreConfig, OperationsConfig};
 use grete_proto::cluster::ClusterConfig;
 use grete_proto::consumer::ConsumerCoreConfig;
 use grete_proto::fetch::FetchConfig;
-use grete_proto::group::{Assignor, GroupConfig, GroupConfigError};
+use grete_proto::group::{Assignor, GroupConfig, GroupConfigError, GroupProtocol};
 use grete_proto::position::{PositionConfig, ResetPolicy};
 use grete_proto::producer::ProduceConfig;
 use grete_proto::producer::ProducerCoreConfig;
+use grete_proto::share::ShareConfig;
 use grete_proto::time::Nanos;
 use grete_wire::records::Compression;
 
@@ -129,8 +130,34 @@ impl ConsumerConfig {
             auto_commit: commits.then(|| ms("auto.commit.interval.ms")),
             transactional: false,
             group,
+            share: None,
             partition_recovery: None,
         })
+    }
+
+    /// Returns the core configuration of a member of a share group, which processes `concurrency` records at once.
+    ///
+    /// # Errors
+    /// Fails without `group.id`, or if settings contradict each other.
+    pub(crate) fn to_share_core(&self, concurrency: usize) -> Result<ConsumerCoreConfig, ConfigError> {
+        let mut core = self.to_core(false)?;
+        let Some(group) = &mut core.group else {
+            return Err(invalid("group.id", "a queue needs group.id: its members share the records".to_owned()));
+        };
+        // Members of share groups have neither places to come back to nor another protocol.
+        (group.protocol, group.instance_id, group.classic_setting) = (GroupProtocol::Share, None, None);
+        core.share = Some(ShareConfig {
+            concurrency,
+            max_wait: nanos(self.millis("fetch.max.wait.ms")),
+            min_bytes: core.fetch.min_bytes,
+            max_bytes: core.fetch.max_bytes,
+            queued_bytes: core.fetch.queued_bytes,
+            request_timeout: core.fetch.request_timeout,
+            retry_backoff: core.fetch.retry_backoff,
+            retry_backoff_max: core.fetch.retry_backoff_max,
+            ..ShareConfig::new(Arc::clone(&group.group_id))
+        });
+        Ok(core)
     }
 }
 

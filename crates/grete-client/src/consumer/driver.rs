@@ -59,6 +59,8 @@ pub(crate) struct Driver {
     routes: HashMap<String, Arc<RouteConfig>>,
     /// Settings for topics without a route, which a low-level consumer reads.
     low_level_policy: Arc<RouteConfig>,
+    /// The dispatcher hands out no more records, and the core of a share group knows.
+    is_quiet: bool,
     is_app: bool,
     /// Principal of the client, for errors.
     principal: Principal,
@@ -97,6 +99,7 @@ impl Driver {
         let by_topic = |route: &Route| {
             route.topics.iter().map(|topic| (topic.clone(), Arc::clone(&route.policy))).collect::<Vec<_>>()
         };
+        let low_level_policy = Arc::new(RouteConfig { queue: core.is_shared(), ..RouteConfig::for_polling() });
         Self {
             core,
             dispatcher,
@@ -105,7 +108,8 @@ impl Driver {
             transactions: None,
             counters,
             routes: routes.iter().flat_map(by_topic).collect(),
-            low_level_policy: Arc::new(RouteConfig::for_polling()),
+            low_level_policy,
+            is_quiet: false,
             is_app: !routes.is_empty(),
             principal: Principal::default(),
             stops,
@@ -163,7 +167,16 @@ impl Driver {
         let outbox = state.dispatch.take_outbox(self.client);
         state.dispatch.take_pending_wake(self.client);
         let demand = state.dispatch.take_commit_demand(self.client);
+        let delayed = if outbox.acks.is_empty() { 0 } else { state.dispatch.delayed_records(self.client) };
+        let is_quiet = self.core.is_shared() && state.dispatch.is_quiet();
         drop(state);
+        if is_quiet && !std::mem::replace(&mut self.is_quiet, true) {
+            // What is acquired from now on would go back, and count as a delivery.
+            self.core.step(now, ConsumerEvent::Concurrency(0), &mut self.core_actions);
+        }
+        if !outbox.acks.is_empty() {
+            self.core.step(now, ConsumerEvent::Acknowledge { acks: outbox.acks, delayed }, &mut self.core_actions);
+        }
         let log_events =
             outbox.lane_events.iter().filter_map(|remark| self.lane_events.log_event(remark, now)).collect();
         self.dispatcher.emit(log_events);
@@ -331,7 +344,10 @@ impl Driver {
             }
             ConsumerAction::Push(chunk) => match lane(&chunk.slot) {
                 Some(id) => drop(dispatch.push(now, id, chunk)),
-                None => dispatch.release(self.client, chunk.slot, chunk.bytes),
+                None => {
+                    dispatch.give_back(self.client, &chunk);
+                    dispatch.release(self.client, chunk.slot, chunk.bytes);
+                }
             },
             ConsumerAction::HighWatermark { slot, high_watermark, readable_end } => {
                 if let Some(id) = lane(&slot) {
@@ -359,6 +375,7 @@ impl Driver {
                 }
             }
             ConsumerAction::Session(until) => drop(dispatch.set_session(self.client, until)),
+            ConsumerAction::AwaitsAcknowledgements(awaits) => dispatch.set_awaiting_acks(self.client, awaits),
             ConsumerAction::AwaitingMemory(starved) => dispatch.set_awaiting_memory(self.client, starved),
             ConsumerAction::CommitFailed(tps) => dispatch.on_commit_failed(self.client, &tps),
             _ => {}

@@ -126,11 +126,12 @@ impl Consumer {
     /// # Errors
     /// Fails if the system has no thread, descriptor or random numbers left, or if the settings contradict each other.
     pub fn start(config: ConsumerConfig, dispatcher: &Dispatcher, routes: Vec<Route>) -> Result<Self, ClientError> {
-        Self::start_app(config, dispatcher, routes, false, None)
+        Self::start_app(config, dispatcher, routes, false, None, None)
     }
 
     /// Starts a client of an App: a partition that cannot be read recovers by itself if possible, or ends the App if
-    /// `stops`. `transactional`: its jobs are exactly once; `None`: at least once.
+    /// `stops`. `transactional`: its jobs are exactly once; `None`: at least once. `queue`: the group is a share group
+    /// (KIP-932), and this member processes so many records at once.
     ///
     /// # Errors
     /// The same as [`Consumer::start`].
@@ -140,12 +141,16 @@ impl Consumer {
         routes: Vec<Route>,
         stops: bool,
         transactional: Option<Transactional>,
+        queue: Option<usize>,
     ) -> Result<Self, ClientError> {
         dispatcher.check_fork()?;
         // An App commits the processed offsets of its handlers; a low-level consumer commits only with
         // `enable.auto.commit`.
         let commits = !routes.is_empty() || config.flag("enable.auto.commit");
-        let mut core_config = config.to_core(commits)?;
+        let mut core_config = match queue {
+            Some(concurrency) => config.to_share_core(concurrency)?,
+            None => config.to_core(commits)?,
+        };
         core_config.partition_recovery = (!routes.is_empty()).then(|| recovery_config(&routes));
         if let Some(transactional) = &transactional {
             core_config.transactional = true;
@@ -198,6 +203,17 @@ impl Consumer {
                 fork_generation: grete_sys::fork::generation(),
             }),
         })
+    }
+
+    /// Sets how many records of a share group this member processes at once. No other member gets records that this one
+    /// has acquired, so it acquires no more than that, and what it finishes within half a second.
+    ///
+    /// # Errors
+    /// Fails after the close, and in a forked child.
+    pub fn set_concurrency(&self, records: usize) -> Result<(), ClientError> {
+        self.check()?;
+        self.inner.requests.send(ConsumerEvent::Concurrency(records));
+        Ok(())
     }
 
     /// Subscribes to topics as a member of the group.

@@ -3,6 +3,7 @@
 mod cluster;
 mod group;
 mod partition;
+mod share;
 
 use std::sync::Arc;
 
@@ -39,6 +40,7 @@ pub(crate) fn consumer_event(notice: &ConsumerLogEvent, principal: &Principal) -
         ConsumerLogEvent::Fetch(notice) => Some(partition::fetch_event(notice)),
         ConsumerLogEvent::Group(notice) => Some(group::group_event(notice, principal)),
         // Logged with the handler's name where the lane is abandoned.
+        ConsumerLogEvent::Share(notice) => Some(share::share_event(notice)),
         ConsumerLogEvent::JobAbandoned(_) => None,
         ConsumerLogEvent::TopicRecreated { tp, from, to } => Some(log_event(
             Level::Warning,

@@ -148,6 +148,8 @@ pub enum ConfigResource {
     Broker(NodeId),
     /// Dynamic defaults of all brokers.
     AllBrokers,
+    /// Settings of a group: of the consumer protocol or a share group (KIP-848, KIP-932).
+    Group(Arc<str>),
 }
 
 /// Source of a setting's value.
@@ -163,6 +165,8 @@ pub enum ConfigSource {
     StaticBroker,
     /// Kafka's default.
     Default,
+    /// Dynamic setting of a group.
+    Group,
     /// Any other source.
     Other,
 }
@@ -177,6 +181,7 @@ impl ConfigSource {
             Self::DynamicDefault => "dynamic-default",
             Self::StaticBroker => "static-broker",
             Self::Default => "default",
+            Self::Group => "group",
             Self::Other => "other",
         }
     }

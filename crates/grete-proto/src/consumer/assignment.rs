@@ -11,6 +11,7 @@ use crate::fetch::FetchEvent;
 use crate::group::{GroupEvent, TopicMetadataView};
 use crate::ids::{PartitionHandle, TopicPartition};
 use crate::position::{PositionEvent, StartPosition};
+use crate::share::ShareEvent;
 use crate::time::Nanos;
 
 /// Topics whose metadata the consumer needs.
@@ -87,6 +88,11 @@ impl ConsumerCore {
     ) {
         for tp in tps {
             let slot = self.partitions.add(tp.clone(), epoch);
+            if self.is_shared() {
+                out.push(ConsumerAction::AddPartition { slot, tp, assignment_epoch: epoch });
+                self.start_shared(slot, out);
+                continue;
+            }
             self.note_former_position(slot, &tp);
             out.push(ConsumerAction::AddPartition { slot, tp, assignment_epoch: epoch });
         }
@@ -113,6 +119,10 @@ impl ConsumerCore {
     /// The fetcher copies the layout of all partitions after each of its events, so all that leave together are one
     /// event.
     pub(super) fn remove_partitions(&mut self, now: Nanos, slots: Vec<PartitionHandle>) {
+        if self.is_shared() {
+            slots.iter().for_each(|slot| self.failures.forget(*slot));
+            return self.share(now, ShareEvent::PartitionsRemoved(slots));
+        }
         if self.group.is_some() {
             self.failures.note_given_up(&slots, &self.partitions);
         }

@@ -5,6 +5,7 @@ use crate::dispatch::Committable;
 use crate::fetch::FetchEvent;
 use crate::group::{CommitError, CommitOffset, CommitOutcome, GroupEvent, GroupLogEvent, TransactionResult};
 use crate::ids::{PartitionHandle, TopicPartition};
+use crate::share::ShareEvent;
 use crate::time::Nanos;
 
 /// First id of the client's own requests; smaller ids belong to users' requests.
@@ -166,7 +167,10 @@ impl ConsumerCore {
             self.config.auto_commit = None; // leaving revokes the lanes, and they would commit their own offsets
         }
         let offsets = offsets.unwrap_or_default();
-        self.fetch(now, FetchEvent::Close);
+        match self.is_shared() {
+            true => self.share(now, ShareEvent::Quiesce),
+            false => self.fetch(now, FetchEvent::Close),
+        }
         self.group(now, GroupEvent::Closing);
         if deadline <= now || self.group.is_none() {
             self.finish(out);
@@ -184,9 +188,14 @@ impl ConsumerCore {
         self.group(now, GroupEvent::Leave { deadline, remain_in_group: self.remain_in_group });
     }
 
-    pub(super) fn on_group_left(&mut self, _now: Nanos, out: &mut Vec<ConsumerAction>) {
-        if self.closing.is_some() {
-            self.finish(out);
+    pub(super) fn on_group_left(&mut self, now: Nanos, out: &mut Vec<ConsumerAction>) {
+        match self.closing {
+            Some(_) if self.is_shared() => {
+                self.left = true;
+                self.close_shared(now);
+            }
+            Some(_) => self.finish(out),
+            None => {}
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::cluster::ClusterConfig;
 use crate::fetch::FetchConfig;
 use crate::group::GroupConfig;
 use crate::position::PositionConfig;
+use crate::share::ShareConfig;
 use crate::time::{Nanos, SECOND};
 
 /// Settings of each state machine of the consumer.
@@ -17,6 +18,9 @@ pub struct ConsumerCoreConfig {
     pub position: PositionConfig,
     /// Consumer group; `None`: no group.
     pub group: Option<GroupConfig>,
+    /// `Some`: the group is a share group (KIP-932), and its protocol is
+    /// [`GroupProtocol::Share`](crate::group::GroupProtocol::Share).
+    pub share: Option<ShareConfig>,
     /// `auto.commit.interval.ms`, in nanoseconds; `None`: only explicit commits.
     pub auto_commit: Option<Nanos>,
     /// Whether offsets are committed in transactions. `auto_commit` is then the time from the first work that is not

@@ -18,6 +18,7 @@ use crate::position::StartPosition;
 use crate::producer::GroupMetadata;
 use crate::request::AddressFault;
 use crate::sasl::GssResult;
+use crate::share::{Acknowledgement, ShareLogEvent};
 use crate::time::Nanos;
 use crate::transport::TransportAction;
 
@@ -105,6 +106,15 @@ pub enum ConsumerEvent {
     Released(Vec<(PartitionHandle, usize)>),
     /// Further (decompressed) bytes of a partition are held.
     Charged(PartitionHandle, usize),
+    /// Records of a share group are done or given back.
+    Acknowledge {
+        /// Acknowledgements by partition.
+        acks: Vec<(PartitionHandle, Vec<Acknowledgement>)>,
+        /// Number of held records that wait for a later attempt.
+        delayed: usize,
+    },
+    /// Number of records of a share group that can be processed at once from now on.
+    Concurrency(usize),
     /// A batch failed its check.
     Corrupt {
         /// Partition of the batch.
@@ -211,6 +221,8 @@ pub enum ConsumerAction {
     CommitFailed(Vec<TopicPartition>),
     /// Number of bytes whose release the fetcher waits for; `None`: the fetcher does not wait for memory.
     AwaitingMemory(Option<usize>),
+    /// Whether an acknowledgement can be sent at once, so that it wakes the network thread.
+    AwaitsAcknowledgements(bool),
 
     /// Answer to the request with this id.
     Reply(u32, ConsumerReply),
@@ -269,6 +281,8 @@ pub enum ConsumerLogEvent {
     Fetch(FetchLogEvent),
     /// Membership and commits.
     Group(GroupLogEvent),
+    /// Records of share groups.
+    Share(ShareLogEvent),
     /// A topic was deleted and created again. `auto.offset.reset` gave its partition a new position.
     TopicRecreated {
         /// Topic and partition.

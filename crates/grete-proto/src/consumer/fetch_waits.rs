@@ -12,6 +12,9 @@ impl ConsumerCore {
     /// The call visits all partitions. It is meant for a timer, not for each event.
     #[must_use]
     pub fn fetch_waits(&self, now: Nanos) -> Vec<(PartitionHandle, FetchWait)> {
+        if self.is_shared() {
+            return Vec::new(); // how many records are left only the leaders know
+        }
         let mut waits: Vec<_> =
             self.partitions.live().iter().filter_map(|slot| Some((*slot, self.fetch_wait(now, *slot)?))).collect();
         waits.sort_unstable_by_key(|(slot, _)| *slot);

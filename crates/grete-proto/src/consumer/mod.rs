@@ -17,6 +17,7 @@ mod fetch_waits;
 mod partition_failures;
 mod queries;
 mod revocation;
+mod share_group;
 #[cfg(test)]
 mod tests;
 mod unknown_partitions;
@@ -41,6 +42,7 @@ use crate::position::{OffsetResolver, PositionAction, PositionEvent, StartPositi
 use crate::producer::GroupMetadata;
 use crate::request::{Channel, Reply, RequestOwner};
 use crate::rng::Rng;
+use crate::share::{ShareAcquirer, ShareAction, ShareEvent};
 use crate::time::{Nanos, earliest};
 use commit::CommitScheduler;
 use end_offsets::EndOffsetPoller;
@@ -59,6 +61,7 @@ enum PendingAction {
     Fetch(FetchAction),
     Position(PositionAction),
     Group(GroupAction),
+    Share(ShareAction),
 }
 
 /// Consumer without I/O; see the module documentation.
@@ -69,6 +72,8 @@ pub struct ConsumerCore {
     fetch: Fetcher,
     positions: OffsetResolver,
     group: Option<ConsumerGroup>,
+    /// `Some`: the group is a share group, and `fetch` and `positions` do nothing.
+    share: Option<ShareAcquirer>,
     config: ConsumerCoreConfig,
     topics: assignment::MetadataTopics,
     /// Committed offset and its metadata, for partitions whose position came from the group's commits.
@@ -88,6 +93,8 @@ pub struct ConsumerCore {
     recheck_at: Option<Nanos>,
     session: Option<Nanos>,
     closing: Option<Nanos>,
+    /// A closing member of a share group has left the group.
+    left: bool,
     /// Whether a static member closes without LeaveGroup.
     remain_in_group: bool,
     finished: bool,
@@ -95,6 +102,7 @@ pub struct ConsumerCore {
     fetch_actions: Vec<FetchAction>,
     position_actions: Vec<PositionAction>,
     group_actions: Vec<GroupAction>,
+    share_actions: Vec<ShareAction>,
 }
 
 impl ConsumerCore {
@@ -111,6 +119,9 @@ impl ConsumerCore {
         if let Some(group) = &mut config.group {
             group.retry_authorization_failures = retry_failed.is_some();
             group.transactional = config.transactional;
+            if config.share.is_some() {
+                share_group::adapt(group);
+            }
         }
         let mut fork = || Rng::new(rng.next_u64());
         Self {
@@ -119,6 +130,7 @@ impl ConsumerCore {
             fetch: Fetcher::new(config.fetch.clone(), fork()),
             positions: OffsetResolver::new(config.position.clone(), fork()),
             group: config.group.clone().map(|group| ConsumerGroup::new(group, fork())),
+            share: config.share.clone().map(|share| ShareAcquirer::new(share, fork())),
             queries: PendingQueries::new(&config, fork()),
             commits: CommitScheduler::new(config.auto_commit, config.transactional),
             config,
@@ -136,12 +148,14 @@ impl ConsumerCore {
             recheck_at: None,
             session: None,
             closing: None,
+            left: false,
             remain_in_group: true,
             finished: false,
             cluster_actions: Vec::new(),
             fetch_actions: Vec::new(),
             position_actions: Vec::new(),
             group_actions: Vec::new(),
+            share_actions: Vec::new(),
         }
     }
 
@@ -164,7 +178,14 @@ impl ConsumerCore {
             ConsumerEvent::Seek(tp, start) => self.seek(now, &tp, start),
             ConsumerEvent::Pause(tp, paused) => {
                 if let Some(slot) = self.partitions.handle(&tp) {
-                    self.fetch(now, if paused { FetchEvent::Pause(slot) } else { FetchEvent::Resume(slot) });
+                    match self.is_shared() {
+                        true => {
+                            self.share(now, if paused { ShareEvent::Pause(slot) } else { ShareEvent::Resume(slot) })
+                        }
+                        false => {
+                            self.fetch(now, if paused { FetchEvent::Pause(slot) } else { FetchEvent::Resume(slot) })
+                        }
+                    }
                 }
             }
             ConsumerEvent::Commit { offsets, id } => self.commit(now, offsets, id, out),
@@ -172,6 +193,17 @@ impl ConsumerCore {
             ConsumerEvent::ListOffsets { starts, id } => self.query_offsets(now, starts, id, out),
             ConsumerEvent::CountPartitions { topic, id } => self.query_partition_count(now, topic, id, out),
             ConsumerEvent::CancelQuery(id) => self.cancel_query(now, id, out),
+            ConsumerEvent::Released(released) if self.is_shared() => self.share(now, ShareEvent::Released(released)),
+            ConsumerEvent::Charged(slot, bytes) if self.is_shared() => {
+                self.share(now, ShareEvent::Charged { slot, bytes });
+            }
+            // The lane has given the records back.
+            ConsumerEvent::Corrupt { .. } if self.is_shared() => {}
+            ConsumerEvent::Acknowledge { acks, delayed } => {
+                self.share(now, ShareEvent::Delayed(delayed));
+                self.share(now, ShareEvent::Acknowledge(acks));
+            }
+            ConsumerEvent::Concurrency(records) => self.share(now, ShareEvent::Concurrency(records)),
             ConsumerEvent::Released(released) => self.fetch(now, FetchEvent::Released(released)),
             ConsumerEvent::Charged(slot, bytes) => self.fetch(now, FetchEvent::Charged { slot, bytes }),
             ConsumerEvent::Corrupt { slot, generation, offset } => {
@@ -203,9 +235,10 @@ impl ConsumerCore {
     pub fn deadline(&self) -> Option<Nanos> {
         let machines = earliest(self.cluster.deadline(), earliest(self.fetch.deadline(), self.positions.deadline()));
         let group = self.group.as_ref().and_then(ConsumerGroup::deadline);
+        let machines = earliest(machines, self.share.as_ref().and_then(ShareAcquirer::deadline));
         let questions = self.queries.deadline();
         let own = earliest(self.recheck_at, earliest(self.commits.deadline(), self.closing));
-        let own = earliest(own, self.failures.deadline().filter(|_| self.closing.is_none()));
+        let own = earliest(own, self.failures.deadline().filter(|_| self.closing.is_none() && self.share.is_none()));
         earliest(earliest(machines, group), earliest(questions, own))
     }
 
@@ -239,7 +272,7 @@ impl ConsumerCore {
 
     /// Returns the counters of the fetcher.
     pub fn fetch_stats(&self) -> crate::fetch::RawFetchStats {
-        self.fetch.stats()
+        self.share_stats().map_or_else(|| self.fetch.stats(), Self::share_fetch_stats)
     }
 
     /// Returns the counters of the group; `None` without a group.
@@ -285,10 +318,14 @@ impl ConsumerCore {
         self.cluster(now, ClusterEvent::Tick);
         self.group(now, GroupEvent::Tick);
         self.positions(now, PositionEvent::Tick);
-        self.fetch(now, FetchEvent::Tick);
         self.step_queries(now, OperationsEvent::Tick, out);
-        self.check_partitions(now, out);
-        self.poll_end_offsets(now, out);
+        if self.is_shared() {
+            self.share(now, ShareEvent::Tick);
+        } else {
+            self.fetch(now, FetchEvent::Tick);
+            self.check_partitions(now, out);
+            self.poll_end_offsets(now, out);
+        }
         if self.commits.poll_due(now) {
             out.push(ConsumerAction::CollectOffsets);
         }
@@ -305,13 +342,17 @@ impl ConsumerCore {
                 Some(PendingAction::Fetch(action)) => self.on_fetch(now, action, out),
                 Some(PendingAction::Position(action)) => self.on_position(now, action, out),
                 Some(PendingAction::Group(action)) => self.on_group(now, action, out),
+                Some(PendingAction::Share(action)) => self.on_share(now, action, out),
                 None if !self.pending_starts.is_empty() => {
                     let starts = std::mem::take(&mut self.pending_starts);
                     self.positions(now, PositionEvent::StartMany(starts));
                 }
                 None if self.plan => {
                     self.plan = false;
-                    self.fetch(now, FetchEvent::Plan);
+                    match self.is_shared() {
+                        true => self.share(now, ShareEvent::Plan),
+                        false => self.fetch(now, FetchEvent::Plan),
+                    }
                 }
                 None => break,
             }
@@ -354,6 +395,10 @@ impl ConsumerCore {
                 self.check_unknown_partitions(now, out);
                 self.step_queries(now, OperationsEvent::MetadataRefreshed, out);
             }
+            ClusterAction::NodeReady { node, .. } if self.is_shared() => self.share(now, ShareEvent::NodeReady(node)),
+            ClusterAction::NodeLost { node, channel } if self.is_shared() => {
+                self.share(now, ShareEvent::NodeLost(node, channel));
+            }
             ClusterAction::NodeReady { node, channel: Channel::Fetch } => self.fetch(now, FetchEvent::NodeReady(node)),
             ClusterAction::NodeLost { node, channel: Channel::Fetch } => self.fetch(now, FetchEvent::NodeLost(node)),
             ClusterAction::NodeReady { .. } | ClusterAction::NodeLost { .. } => {}
@@ -372,6 +417,7 @@ impl ConsumerCore {
             RequestOwner::Fetch => self.fetch(now, FetchEvent::Reply(reply)),
             RequestOwner::Position => self.positions(now, PositionEvent::Reply(reply)),
             RequestOwner::Group => self.group(now, GroupEvent::Reply(reply)),
+            RequestOwner::Share => self.share(now, ShareEvent::Reply(reply)),
             RequestOwner::Client => self.step_queries(now, OperationsEvent::Reply(reply), out),
             // A consumer has no such state machines.
             RequestOwner::Cluster | RequestOwner::Produce | RequestOwner::Transaction | RequestOwner::Admin => {}
@@ -477,7 +523,7 @@ impl ConsumerCore {
     /// Returns the time until which the coordinator counts this member in, as far as the client knows. A coordinator
     /// removes a member without heartbeats for a session timeout, and a member that does not join a rebalance in time.
     fn session_deadline(&self) -> Option<Nanos> {
-        let group = self.group.as_ref().filter(|group| group.generation() >= 0)?;
+        let group = self.group.as_ref().filter(|group| group.generation() >= 0 && self.share.is_none())?;
         let session = group.last_heartbeat_ack() + group.config().session_timeout;
         earliest(Some(session), group.revocation_deadline())
     }

@@ -16,6 +16,8 @@ use crate::time::Nanos;
 #[derive(Debug, Default)]
 pub(super) struct Revocations {
     open: Vec<Revocation>,
+    /// Lanes of a share group that have not drained.
+    pub(super) draining: BTreeSet<PartitionHandle>,
 }
 
 #[derive(Debug)]
@@ -32,14 +34,22 @@ impl ConsumerCore {
     pub(super) fn revoke(&mut self, now: Nanos, tps: Vec<TopicPartition>, epoch: u32, out: &mut Vec<ConsumerAction>) {
         let slots: Vec<PartitionHandle> = tps.iter().filter_map(|tp| self.partitions.handle(tp)).collect();
         out.extend(slots.iter().map(|&slot| ConsumerAction::RevokePartition { slot, lost: false }));
-        let undrained = slots.iter().copied().collect();
+        let undrained: BTreeSet<PartitionHandle> = slots.iter().copied().collect();
         self.remove_partitions(now, slots);
+        if self.is_shared() {
+            // Other members may have the partition at the same time: nobody waits for the jobs of this one.
+            self.revocations.draining.extend(undrained);
+            return self.group(now, GroupEvent::RevocationAcked { epoch });
+        }
         self.revocations.open.push(Revocation { epoch, slots: undrained, offsets: Vec::new(), commit: None });
         self.advance_revocations(now);
     }
 
     /// Records that a lane has drained, with the offset that it had left to commit.
     pub(super) fn on_lane_drained(&mut self, now: Nanos, slot: PartitionHandle, offset: Option<Committable>) {
+        if self.revocations.draining.remove(&slot) {
+            return self.close_shared(now);
+        }
         // Without auto commit, users commit explicitly or not at all.
         let offset = offset.filter(|_| self.config.auto_commit.is_some());
         let offset = offset.map(|offset| self.to_commit_offset(Some(slot), offset));
@@ -83,8 +93,14 @@ impl ConsumerCore {
     /// Drops lost partitions: their handlers are notified, nothing is committed, and nothing waits for their jobs.
     pub(super) fn on_partitions_lost(&mut self, now: Nanos, tps: &[TopicPartition], out: &mut Vec<ConsumerAction>) {
         let slots: Vec<PartitionHandle> = tps.iter().filter_map(|tp| self.partitions.handle(tp)).collect();
-        out.extend(slots.iter().map(|&slot| ConsumerAction::RevokePartition { slot, lost: true }));
-        self.remove_partitions(now, slots);
+        // A member of a share group may acknowledge what it has acquired, whether it is in the group or not.
+        let lost = !self.is_shared();
+        out.extend(slots.iter().map(|&slot| ConsumerAction::RevokePartition { slot, lost }));
+        self.remove_partitions(now, slots.clone());
+        if !lost {
+            self.revocations.draining.extend(slots);
+            return;
+        }
         // Partitions in revocation are no longer in the table; their hooks must learn of the loss, too.
         let leaving = std::mem::take(&mut self.revocations.open).into_iter().flat_map(|revocation| revocation.slots);
         out.extend(leaving.map(|slot| ConsumerAction::RevokePartition { slot, lost: true }));

@@ -111,9 +111,11 @@ impl Dispatch {
         if let Some(staged) = staged {
             self.deposit(id, client, staged);
         }
+        self.collect_acks(id, ended.wait.is_some());
         self.release_bytes(id, ended.released);
         if let Some((offset, error)) = ended.corrupt.take() {
             self.request_refetch(id, offset, error);
+            self.collect_acks(id, false);
         }
         self.enqueue_next(id, kind, slot, &ended.filled);
         (client, ended.decision.filter(|_| !yielded))
@@ -123,7 +125,15 @@ impl Dispatch {
     fn request_refetch(&mut self, id: LaneId, offset: i64, error: RecordError) {
         let Some(lane) = get_mut(&mut self.lanes, id) else { return };
         let bytes = lane.fetch.drop_queued();
-        let Some(generation) = lane.fetch.refetch(offset) else { return };
+        let generation = match lane.spec.policy.queue {
+            // The records go back to their leader, which sends them again.
+            true => {
+                lane.release_undecoded();
+                lane.fetch.generation()
+            }
+            false => lane.fetch.refetch(offset),
+        };
+        let Some(generation) = generation else { return };
         let (client, handle, tp) = (lane.spec.client, lane.spec.handle, lane.spec.tp.clone());
         self.release_bytes(id, bytes);
         if let Some(entry) = self.client_mut(client) {
@@ -178,7 +188,8 @@ impl Dispatch {
 impl Lane {
     /// Takes back the decode queue from which the job decoded.
     fn return_decode_queue(&mut self, feed: Option<Box<DecodeQueue>>, goes_on: bool, ended: &mut Completion) {
-        if let Some(feed) = feed {
+        if let Some(mut feed) = feed {
+            self.finish_acquired(feed.take_acks());
             ended.released += self.fetch.return_decode_queue(feed, goes_on && ended.corrupt.is_none());
         }
     }
@@ -206,6 +217,7 @@ impl Lane {
         let rows = batch.rows.len();
         if !goes_on {
             ended.released += parcel.release_rows(rows);
+            self.release_acquired(batch.offsets().iter().copied());
             return;
         }
         self.schedule.set_barrier(false);
@@ -249,6 +261,7 @@ impl Lane {
             if goes_on {
                 self.rows.unit_mut(slot).put_back(piece);
             } else {
+                self.release_acquired(piece.offsets());
                 dropped += piece.len();
                 ended.released += piece.memory.release_rows(piece.len());
             }
@@ -276,6 +289,7 @@ impl Lane {
             JobOutcome::Failed(_) if !goes_on => {
                 // The lane is leaving: its next owner processes the unmarked records.
                 ended.decision = Some(Decision::Halt);
+                self.release_acquired(batch.offsets().iter().copied());
                 let done = self.count_done_at_most_once(lease, batch.rows.len());
                 self.skip_at_most_once(batch.rows.len() - done);
                 None
@@ -329,7 +343,8 @@ impl Lane {
             open.unwrap_or_default()
         };
         let unmarked = offsets.iter().zip(&open).filter(|(_, open)| **open).map(|(offset, _)| *offset);
-        let decision = self.rows.unit_mut(lease.slot).on_failure(unmarked, failure, &policy, rng);
+        let earlier = self.earlier_deliveries(batch.offsets().first().copied());
+        let decision = self.rows.unit_mut(lease.slot).on_failure(unmarked, failure, &policy, rng, earlier);
         if let Decision::Retry { wait, .. } | Decision::RetryLater { wait } = decision {
             ended.wait = Some(wait).filter(|wait| *wait > 0);
         }

@@ -130,7 +130,8 @@ impl Lease {
         change: &mut DecodeEffects,
     ) -> Option<JobOutcome> {
         let feed = self.decode_queue.as_mut()?;
-        let source = DecodeSource { tp: &self.tp, high_watermark: self.high_watermark, pool };
+        let source =
+            DecodeSource { tp: &self.tp, high_watermark: self.high_watermark, pool, acknowledges: self.policy.queue };
         let spreads = self.kind == JobKind::Decode;
         let limits = RowLimits {
             rows: if spreads {

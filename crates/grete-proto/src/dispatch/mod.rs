@@ -12,6 +12,7 @@
 //! | `network` | calls of the network thread |
 //! | `take`, `lease`, `complete`, `scheduler` | life cycle of a job, and the jobs that its end makes ready |
 //! | `suspended_jobs` | jobs and marks that wait until the records that they produced are written |
+//! | `queue_lanes` | lanes of share groups: acknowledgements instead of offsets |
 //! | `status`, `settled`, `outbox` | reports about lanes |
 //! | `event_loop_monitor` | reports about event loops |
 //! | `watch` | reports of lanes that have not moved for long |
@@ -51,6 +52,7 @@ mod offset_map;
 mod offsets;
 mod outbox;
 mod queue;
+mod queue_lanes;
 mod retry;
 mod route_config;
 mod rows;
@@ -230,10 +232,17 @@ impl Dispatch {
         self.timers.pending()
     }
 
-    /// Stops handing out jobs of records. Jobs in flight end normally.
+    /// Stops handing out jobs of records. Jobs in flight end normally. Records of share groups that wait go back, so that
+    /// other members get them.
     pub fn quiet(&mut self) {
-        if self.mode == Mode::Running {
-            self.mode = Mode::Quiet;
+        if self.mode != Mode::Running {
+            return;
+        }
+        self.mode = Mode::Quiet;
+        let queues = self.lanes.iter().flatten().filter(|lane| lane.spec.policy.queue);
+        let queues: Vec<LaneId> = queues.map(|lane| lane.id).collect();
+        for id in queues {
+            self.drop_rows(id);
         }
     }
 

@@ -38,6 +38,8 @@ pub(super) struct ClientState {
     /// `Some`: jobs of the client are exactly once.
     pub(super) outputs: Option<Box<OutputStore>>,
     pub(super) commit_demand: TransactionDemand,
+    /// An acknowledgement wakes the client, because it can be sent at once.
+    pub(super) awaits_acks: bool,
     /// Lanes that do not move.
     pub(super) watch: LaneWatch,
 }
@@ -86,14 +88,21 @@ impl Dispatch {
     /// it.
     pub fn push(&mut self, now: Nanos, id: LaneId, chunk: CompletedFetch) -> bool {
         self.now = self.now.max(now);
+        let quiet = self.is_quiet();
         let Some(lane) = self.lane_mut(id) else { return false };
         // A stopped lane keeps its data: the memory budget then stops the fetcher.
-        let gone = matches!(lane.phase, Phase::Leaving { .. } | Phase::Abandoned);
+        let gone = match lane.spec.policy.queue {
+            true => lane.phase != Phase::Active, // another member may have the records
+            false => matches!(lane.phase, Phase::Leaving { .. } | Phase::Abandoned),
+        };
+        let gone = gone || (lane.spec.policy.queue && quiet);
         if gone || lane.fetch.generation() != Some(chunk.fetch_generation) {
             let (client, handle, bytes) = (lane.spec.client, lane.spec.handle, chunk.bytes);
+            self.give_back(client, &chunk);
             self.release(client, handle, bytes);
             return false;
         }
+        lane.acquire(&chunk);
         lane.fetch.push(now, chunk, &lane.spec.policy);
         self.enqueue_decode(id)
     }

@@ -9,6 +9,7 @@ use super::ids::LaneId;
 use super::route_config::RouteConfig;
 use crate::ids::{PartitionHandle, TopicPartition};
 use crate::producer::StagedOutputs;
+use crate::share::Acknowledgement;
 
 /// Results collected since the network thread last took the outbox.
 #[derive(Debug, Default)]
@@ -17,6 +18,9 @@ pub struct Outbox {
     pub released: Vec<(PartitionHandle, usize)>,
     /// Bytes that decompression added, per partition. They are released with the rest.
     pub charged: Vec<(PartitionHandle, usize)>,
+    /// Acknowledgements of records of share groups, per partition. An empty list only says that records wait for a later
+    /// attempt.
+    pub acks: Vec<(PartitionHandle, Vec<Acknowledgement>)>,
     /// Lanes that have ended after a revocation, with their last committable offset.
     pub drained: Vec<DrainedLane>,
     /// Batches that failed their check.

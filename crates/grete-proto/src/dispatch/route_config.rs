@@ -108,6 +108,8 @@ pub struct RouteConfig {
     pub max_in_flight: usize,
     /// Event by which records count as processed.
     pub offsets: OffsetPolicy,
+    /// Whether a share group hands out the records (KIP-932): each is acknowledged, and no offset is committed.
+    pub queue: bool,
     /// Number of records after which a lane pauses. With slots, all records from the first open record on count, done
     /// or not. Without slots, open records count, and only with [`OffsetPolicy::Manual`].
     pub max_unmarked: usize,
@@ -154,6 +156,7 @@ impl Default for RouteConfig {
             max_wait: 0,
             max_in_flight: 4096,
             offsets: OffsetPolicy::Auto,
+            queue: false,
             max_unmarked: 100_000,
             offset_map: false,
             retry: RetryPolicy::default(),

@@ -191,6 +191,9 @@ impl Dispatch {
         if lane.end_hook_due() || lane.phase == Phase::Active {
             return self.enqueue(id, ReadyKind::LaneHook);
         }
+        lane.release_all_acquired();
+        self.collect_acks(id, false);
+        let Some(lane) = get_mut(&mut self.lanes, id) else { return false };
         match lane.phase {
             Phase::Leaving { lost } => {
                 let (client, mut drained) = (lane.spec.client, lane.drain_result(lost));
@@ -214,6 +217,7 @@ impl Dispatch {
         let Some(lane) = get_mut(&mut self.lanes, id) else { return };
         let bytes = lane.drop_rows(&mut self.timers);
         self.release_bytes(id, bytes);
+        self.collect_acks(id, false);
     }
 
     /// Releases bytes that the lane held.

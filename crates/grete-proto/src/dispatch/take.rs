@@ -169,6 +169,10 @@ impl Dispatch {
         {
             route.jobs.on_job_started();
         }
+        let attempt = match work.rows.as_ref().filter(|_| policy.queue) {
+            Some(rows) => work.attempt.saturating_add(lane.earlier_runs(rows.offset(0), work.slot)),
+            None => work.attempt,
+        };
         let staging = self.clients.get(lane.spec.client.0 as usize).and_then(ClientState::new_staging);
         let shared = Arc::new(JobState::new(lane.offsets.tracker(), &policy, staging));
         let running = InFlightJob {
@@ -177,7 +181,7 @@ impl Dispatch {
             unit: UnitId { lane: id, slot: work.slot },
             instance,
             policy: Arc::clone(&policy),
-            attempt: work.attempt,
+            attempt,
             kind: work.kind,
             worker: worker.to_owned(),
             since: now,
@@ -210,7 +214,7 @@ impl Dispatch {
             client: lane.spec.client,
             tp: lane.spec.tp.clone(),
             kind: work.kind,
-            attempt: work.attempt,
+            attempt,
             shared,
             high_watermark: lane.fetch.high_watermark(),
             failure_history: work.failure_history,

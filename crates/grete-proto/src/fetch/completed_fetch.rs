@@ -1,10 +1,12 @@
 //! Output of the fetcher: whole batches of one partition, not yet decoded.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use grete_wire::buffer_pool::PooledBuf;
 use grete_wire::records::AbortedTransaction;
 
+use super::acquired::AcquiredRange;
 use super::timestamp_range::TimestampRange;
 use crate::ids::PartitionHandle;
 
@@ -41,4 +43,7 @@ pub struct CompletedFetch {
     pub leader_epoch: i32,
     /// Timestamps of the records, from the batch headers.
     pub timestamps: TimestampRange,
+    /// Records that a share group has acquired for this member, ascending: the others are not for it. `None`: all
+    /// records are.
+    pub acquired: Option<Arc<[AcquiredRange]>>,
 }

@@ -7,6 +7,7 @@
 //!   session. Otherwise the broker would answer at once, again and again, with unwanted data or errors.
 //! - The next offset comes from batch headers, decoded or not (P1, P2).
 
+pub(crate) mod acquired;
 mod completed_fetch;
 mod config;
 mod event;
@@ -24,8 +25,10 @@ mod tests;
 mod timestamp_range;
 mod validate;
 
+pub use acquired::AcquiredRange;
 pub use completed_fetch::CompletedFetch;
 pub use config::FetchConfig;
 pub use event::{FetchAction, FetchEvent, RawFetchStats};
 pub use fetcher::Fetcher;
 pub use timestamp_range::TimestampRange;
+pub(crate) use validate::validate_batches;

@@ -250,6 +250,7 @@ impl Fetcher {
             bytes: validated.bytes,
             leader_epoch: validated.leader_epoch,
             timestamps: validated.timestamps,
+            acquired: None,
         }));
         partitions.charge(slot, validated.bytes);
         partitions.set_fetch_offset(slot, validated.next_offset);

@@ -13,6 +13,9 @@ pub enum GroupProtocol {
     Classic,
     /// ConsumerGroupHeartbeat (KIP-848): the coordinator assigns.
     Consumer,
+    /// ShareGroupHeartbeat (KIP-932): a share group, whose members have partitions in common. Its requests are those of
+    /// the consumer protocol with fewer fields: no owned partitions, no offsets, no static members.
+    Share,
     /// The consumer protocol if the cluster has finalized `group.version` 1, the group allows it, and no setting needs
     /// the classic one ([`GroupConfig::classic_setting`]); else the classic one.
     Auto,
@@ -109,7 +112,7 @@ impl GroupConfig {
         if self.assignors.is_empty() {
             return Err(GroupConfigError::NoAssignors);
         }
-        if self.protocol == GroupProtocol::Consumer {
+        if matches!(self.protocol, GroupProtocol::Consumer | GroupProtocol::Share) {
             return Ok(()); // the coordinator names the interval
         }
         if self.heartbeat_interval == 0 || self.heartbeat_interval >= self.session_timeout {

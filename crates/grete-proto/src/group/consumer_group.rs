@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use grete_wire::ErrorCode;
 
 use super::assignor;
-use super::config::GroupConfig;
+use super::config::{GroupConfig, GroupProtocol};
 use super::context::{Context, Effect, GroupShared, TopicMetadataView};
 use super::coordinator::Coordinator;
 use super::event::{GroupAction, GroupEvent, GroupLogEvent, GroupStats, LostReason};
@@ -313,7 +313,10 @@ impl ConsumerGroup {
             member.on_step(assigned.as_ref().map_or(&[], |(tps, _)| tps), &step);
         }
         if let Some((tps, epoch)) = assigned {
-            self.offset_fetcher.fetch(&tps, epoch);
+            // The leaders of a share group's partitions know which records are due.
+            if self.shared.config.protocol != GroupProtocol::Share {
+                self.offset_fetcher.fetch(&tps, epoch);
+            }
             out.push(GroupAction::Assign { tps, epoch });
         }
     }

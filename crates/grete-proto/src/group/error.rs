@@ -101,6 +101,26 @@ pub enum GroupError {
         /// Error code of the response.
         code: ErrorCode,
     },
+    /// A group of another type has the name.
+    #[error(
+        "group {group} exists, and is no share group: give the queue a group.id of its own, or delete the group ({group}) \
+         if nothing uses it"
+    )]
+    NotAShareGroup {
+        /// `group.id`.
+        group: Arc<str>,
+    },
+    /// The cluster has no share groups (KIP-932).
+    #[error(
+        "group {group}: the cluster has no share groups ({reason}): they need brokers of Kafka 4.2 or newer with \
+         share.version=1 (kafka-features.sh upgrade --feature share.version=1)"
+    )]
+    NoShareGroups {
+        /// `group.id`.
+        group: Arc<str>,
+        /// Error of the request.
+        reason: String,
+    },
     /// The broker supports no version of a request that this client supports.
     #[error("group {group}: {reason}")]
     Unsupported {

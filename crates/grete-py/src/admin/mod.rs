@@ -402,7 +402,10 @@ fn resource(kind: &str, name: &str) -> PyResult<ConfigResource> {
             Ok(node) => Ok(ConfigResource::Broker(node)),
             Err(_) => Err(PyValueError::new_err(format!("a broker is named by its number, not {name:?}"))),
         },
-        _ => Err(PyValueError::new_err(format!("settings belong to a \"topic\" or a \"broker\", not to a {kind:?}"))),
+        ("group", name) => Ok(ConfigResource::Group(name.into())),
+        _ => Err(PyValueError::new_err(format!(
+            "settings belong to a \"topic\", a \"broker\" or a \"group\", not to a {kind:?}"
+        ))),
     }
 }
 

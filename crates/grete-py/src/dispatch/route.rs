@@ -26,7 +26,7 @@ impl Route {
     #[new]
     #[pyo3(signature = (
         *, id, name, topics, pool="threads", concurrency="partition", key_slots=0, shares=1, max_concurrency=None, max_messages=None, max_bytes=None,
-        max_wait=0.0, max_in_flight=None, offsets="auto", max_unmarked=None, offset_map=false, attempts=Some(5),
+        max_wait=0.0, max_in_flight=None, offsets="auto", queue=false, max_unmarked=None, offset_map=false, attempts=Some(5),
         backoff=(0.2, 30.0), jitter=0.2, dead_letter=false, priority=0, rate_limit=None, delay=None, max_age=None, dedup=None, eof=false,
         tick=None, stall_after=None, handler_timeout=None
     ))]
@@ -46,6 +46,7 @@ impl Route {
         max_wait: f64,
         max_in_flight: Option<usize>,
         offsets: &str,
+        queue: bool,
         max_unmarked: Option<usize>,
         offset_map: bool,
         attempts: Option<u32>,
@@ -115,6 +116,7 @@ impl Route {
                     ("at_most_once", OffsetPolicy::AtMostOnce),
                 ],
             )?,
+            queue,
             max_unmarked: max_unmarked.unwrap_or(defaults.max_unmarked),
             offset_map,
             retry: RetryPolicy {

@@ -70,6 +70,7 @@ fn push_records(dispatcher: &Dispatcher, lane: LaneId, partition: u32, base: i64
         log_start_offset: 0,
         leader_epoch: 0,
         timestamps: times,
+        acquired: None,
     };
     let mut state = dispatcher.lock();
     state.dispatch.push(dispatcher.clock().now(), lane, chunk);

@@ -15,6 +15,7 @@ use crate::request::Request;
 
 const RESOURCE_TYPE_TOPIC: i8 = 2;
 const RESOURCE_TYPE_BROKER: i8 = 4;
+const RESOURCE_TYPE_GROUP: i8 = 32;
 const OPERATION_SET: i8 = 0;
 const OPERATION_DELETE: i8 = 1;
 
@@ -23,12 +24,13 @@ impl ConfigResource {
         match self {
             Self::Topic(_) => RESOURCE_TYPE_TOPIC,
             Self::Broker(_) | Self::AllBrokers => RESOURCE_TYPE_BROKER,
+            Self::Group(_) => RESOURCE_TYPE_GROUP,
         }
     }
 
     fn name(&self) -> String {
         match self {
-            Self::Topic(name) => name.to_string(),
+            Self::Topic(name) | Self::Group(name) => name.to_string(),
             Self::Broker(node) => node.to_string(),
             Self::AllBrokers => String::new(),
         }
@@ -38,6 +40,7 @@ impl ConfigResource {
         match resource_type {
             RESOURCE_TYPE_TOPIC => Some(Self::Topic(name.into())),
             RESOURCE_TYPE_BROKER if name.is_empty() => Some(Self::AllBrokers),
+            RESOURCE_TYPE_GROUP => Some(Self::Group(name.into())),
             RESOURCE_TYPE_BROKER => name.parse().ok().map(Self::Broker),
             _ => None,
         }
@@ -52,6 +55,7 @@ impl ConfigSource {
             3 => Self::DynamicDefault,
             4 => Self::StaticBroker,
             5 => Self::Default,
+            8 => Self::Group,
             _ => Self::Other,
         }
     }

@@ -153,7 +153,7 @@ impl OperationItem for LoneTransactionalId {
     }
 }
 
-/// Topic or broker with what happens to its settings.
+/// Topic, broker or group with what happens to its settings.
 impl<T: std::fmt::Debug + Send> OperationItem for (ConfigResource, T) {
     type Key = ConfigResource;
 
@@ -164,7 +164,7 @@ impl<T: std::fmt::Debug + Send> OperationItem for (ConfigResource, T) {
     fn lookup_strategy(&self) -> LookupStrategy<'_> {
         match self.0 {
             ConfigResource::Broker(node) => LookupStrategy::Node(node),
-            ConfigResource::Topic(_) | ConfigResource::AllBrokers => LookupStrategy::Any,
+            ConfigResource::Topic(_) | ConfigResource::AllBrokers | ConfigResource::Group(_) => LookupStrategy::Any,
         }
     }
 
@@ -173,6 +173,7 @@ impl<T: std::fmt::Debug + Send> OperationItem for (ConfigResource, T) {
             ConfigResource::Topic(name) => format!("topic {name}"),
             ConfigResource::Broker(node) => format!("broker {node}"),
             ConfigResource::AllBrokers => "all brokers".to_owned(),
+            ConfigResource::Group(name) => format!("group {name}"),
         }
     }
 }

@@ -334,6 +334,11 @@ impl Lane {
     /// Drops fetched rows and rows that wait for units, and clears the timers of both. Returns the released bytes.
     pub(super) fn drop_rows(&mut self, timers: &mut Timers) -> usize {
         let fetched = self.fetch.drop_queued();
+        if self.policy().queue {
+            let waiting: Vec<i64> = self.rows.waiting_offsets().collect();
+            self.release_acquired(waiting.into_iter());
+            self.release_undecoded();
+        }
         let (rows, waiting) = self.rows.drop_waiting();
         self.skip_at_most_once(rows);
         self.fetch.clear_timer(timers, self.id);

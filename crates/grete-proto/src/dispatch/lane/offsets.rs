@@ -69,7 +69,8 @@ impl LaneOffsets {
     ) -> u64 {
         self.position = Some(offset).into();
         self.first_generation = Some(generation);
-        let marked = self.replace_tracker(Arc::new(SharedTracker::new(OffsetTracker::from_offset(offset))));
+        let tracker = if policy.queue { OffsetTracker::of_acquired() } else { OffsetTracker::from_offset(offset) };
+        let marked = self.replace_tracker(Arc::new(SharedTracker::new(tracker)));
         let map = if policy.offset_map { recovered_marks.clone() } else { OffsetMap::default() };
         self.set_committed(committed.then_some((offset, map)));
         self.recovered_marks = (!recovered_marks.is_empty()).then(|| Arc::new(recovered_marks));

@@ -187,6 +187,18 @@ impl LaneRows {
         if enough { open } else { 0 }
     }
 
+    /// Returns how many rows wait for the end of a backoff.
+    pub(in crate::dispatch) fn delayed_rows(&self) -> usize {
+        let delayed = self.units().filter(|unit| unit.retry_at().is_some());
+        delayed.map(|unit| unit.waiting_offsets().count()).sum()
+    }
+
+    /// Returns the offsets of all rows that wait for units.
+    pub(super) fn waiting_offsets(&self) -> impl Iterator<Item = i64> {
+        let in_units = self.units().flat_map(Unit::waiting_offsets);
+        in_units.chain(self.unkeyed().flat_map(RowSlice::offsets))
+    }
+
     /// Takes all rows that wait for units, and resets the retry state of the units. Returns the number of rows and the
     /// released bytes.
     pub(super) fn drop_waiting(&mut self) -> (usize, usize) {

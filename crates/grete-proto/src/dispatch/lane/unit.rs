@@ -114,6 +114,11 @@ impl Unit {
         self.waiting.pop_front_if(|piece| piece.offset(0).is_some_and(|first| first < offset))
     }
 
+    /// Returns the offsets of the waiting rows.
+    pub(super) fn waiting_offsets(&self) -> impl Iterator<Item = i64> {
+        self.waiting.iter().flat_map(RowSlice::offsets)
+    }
+
     /// Takes all waiting rows, and resets the retry state.
     pub(super) fn clear(&mut self) -> impl Iterator<Item = RowSlice> {
         self.retry_state.reset();
@@ -135,14 +140,17 @@ impl Unit {
         next
     }
 
-    /// Applies a failure of the unit's job: see [`RetryState::on_failure`].
+    /// Applies a failure of the unit's job: see [`RetryState::on_failure`]. `earlier`: runs of the first record in other
+    /// processes.
     pub(in crate::dispatch) fn on_failure(
         &mut self,
         unmarked: impl Iterator<Item = i64>,
         failure: Failure,
         policy: &RouteConfig,
         rng: &mut Rng,
+        earlier: u32,
     ) -> Decision {
+        self.retry_state.set_earlier_runs(earlier, failure.at_ms);
         let decision = self.retry_state.on_failure(unmarked, failure, policy, rng);
         self.halted |= decision == Decision::Halt;
         decision

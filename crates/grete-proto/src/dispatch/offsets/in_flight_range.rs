@@ -50,6 +50,11 @@ impl Offsets {
         }
     }
 
+    /// Returns the offsets.
+    pub(in crate::dispatch) fn iter(&self) -> impl Iterator<Item = i64> {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
     /// Returns how many offsets are below `offset`.
     fn below(&self, offset: i64) -> usize {
         match self {

@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::acquired_records::AcquiredRecords;
 use super::in_flight_range::{InFlightRange, Offsets, is_dense};
 use super::job_outputs::Mark;
 use crate::dispatch::offset_map::OffsetMap;
 use crate::optional::OptionalI64;
+use crate::share::AckType;
 
 /// Offset tracker; a seek gives the lane another one.
 #[derive(Debug, Default)]
@@ -24,6 +26,9 @@ pub(in crate::dispatch) struct OffsetTracker {
     marked_records: u64,
     /// The lane waits until at most this many records count.
     resume_below: Option<(PendingKind, usize)>,
+    /// `Some`: the records belong to a share group. They come in any order, and each is acknowledged; there is no
+    /// committable offset.
+    acquired: Option<Box<AcquiredRecords>>,
 }
 
 /// Count of records that the dispatcher limits.
@@ -40,6 +45,16 @@ impl OffsetTracker {
         Self { base: Some(offset).into(), leader_epoch: -1, ..Self::default() }
     }
 
+    /// Creates the tracker of a share group's records.
+    pub(in crate::dispatch) fn of_acquired() -> Self {
+        Self { acquired: Some(Box::default()), ..Self::default() }
+    }
+
+    /// Returns the records of a share group; `None`: the lane's records belong to no share group.
+    pub(in crate::dispatch) fn acquired(&mut self) -> Option<&mut AcquiredRecords> {
+        self.acquired.as_deref_mut()
+    }
+
     /// Returns the committable offset, and the leader epoch of the record before it; `None`: the position is unknown.
     pub(in crate::dispatch) fn committable(&self) -> Option<(i64, i32)> {
         let base = self.base.get()?;
@@ -52,6 +67,9 @@ impl OffsetTracker {
 
     /// Returns how many records count.
     pub(in crate::dispatch) fn pending_records(&self, kind: PendingKind) -> usize {
+        if let Some(acquired) = &self.acquired {
+            return acquired.open_count();
+        }
         let marked = || self.ranges.front().map_or(0, InFlightRange::leading_marked);
         match kind {
             PendingKind::Unmarked => self.open,
@@ -61,6 +79,9 @@ impl OffsetTracker {
 
     /// Returns the first open offset.
     pub(in crate::dispatch) fn first_open(&self) -> Option<i64> {
+        if let Some(acquired) = &self.acquired {
+            return acquired.first_open();
+        }
         self.ranges.front().and_then(InFlightRange::first_open)
     }
 
@@ -75,6 +96,9 @@ impl OffsetTracker {
         leader_epoch: i32,
         timestamp: i64,
     ) {
+        if let Some(acquired) = &mut self.acquired {
+            return acquired.open(offsets.iter());
+        }
         let Some(span) = InFlightRange::new(offsets, next_offset, leader_epoch, timestamp) else {
             return self.skip(next_offset);
         };
@@ -98,6 +122,9 @@ impl OffsetTracker {
 
     /// Records that there is no visible record from the end of the last range up to `next_offset`.
     pub(in crate::dispatch) fn skip(&mut self, next_offset: i64) {
+        if self.acquired.is_some() {
+            return;
+        }
         match self.ranges.back_mut() {
             Some(last) => last.next_offset = last.next_offset.max(next_offset),
             None => self.base = Some(self.base.get().map_or(next_offset, |base| base.max(next_offset))).into(),
@@ -106,6 +133,11 @@ impl OffsetTracker {
 
     /// Marks the handed-out records of `first..=last`. Returns how many records were open.
     pub(in crate::dispatch) fn mark(&mut self, first: i64, last: i64) -> usize {
+        if let Some(acquired) = &mut self.acquired {
+            let new = acquired.finish_open(first, last, AckType::Accept);
+            self.marked_records += new as u64;
+            return new;
+        }
         let start = self.ranges.partition_point(|span| span.last() < first);
         let mut new = 0;
         for span in self.ranges.range_mut(start..) {
@@ -131,6 +163,9 @@ impl OffsetTracker {
     /// Returns how many records [`OffsetTracker::apply`] would mark.
     pub(in crate::dispatch) fn count_open(&self, mark: &Mark) -> usize {
         match mark {
+            Mark::Range(first, last) if self.acquired.is_some() => {
+                self.acquired.as_ref().map_or(0, |acquired| acquired.count_open(*first, *last))
+            }
             Mark::Range(first, last) => {
                 let start = self.ranges.partition_point(|span| span.last() < *first);
                 let spans = self.ranges.range(start..).take_while(|span| span.first() <= *last);
@@ -142,6 +177,12 @@ impl OffsetTracker {
 
     /// Marks records that went to a dead letter topic. They do not count as done.
     pub(in crate::dispatch) fn mark_dead_lettered(&mut self, offsets: &[i64]) {
+        if let Some(acquired) = &mut self.acquired {
+            for offset in offsets {
+                acquired.finish_open(*offset, *offset, AckType::Reject);
+            }
+            return;
+        }
         let done = self.marked_records;
         self.mark_offsets(offsets);
         self.marked_records = done;
@@ -154,6 +195,9 @@ impl OffsetTracker {
 
     /// Marks these offsets, ascending; offsets between them are not marked. Returns how many records were open.
     pub(in crate::dispatch) fn mark_offsets(&mut self, offsets: &[i64]) -> usize {
+        if self.acquired.is_some() {
+            return offsets.iter().map(|offset| self.mark(*offset, *offset)).sum();
+        }
         let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else { return 0 };
         let start = self.ranges.partition_point(|span| span.last() < *first);
         // The two common cases, a whole range or offsets without gaps, need no check of each record.
@@ -184,6 +228,9 @@ impl OffsetTracker {
 
     /// Returns whether the record is handed out and not marked.
     pub(in crate::dispatch) fn is_open(&self, offset: i64) -> bool {
+        if let Some(acquired) = &self.acquired {
+            return acquired.is_open(offset);
+        }
         let at = self.ranges.partition_point(|span| span.last() < offset);
         self.ranges.get(at).is_some_and(|span| span.is_open(offset))
     }

@@ -21,6 +21,8 @@ use crate::rng::Rng;
 use crate::time::Nanos;
 use failure::{Decision, Failure, FailureHistory, FailureKind};
 
+/// First offset of an episode that has only runs in other processes.
+const EARLIER: i64 = -1;
 /// Most characters kept of an exception's class.
 const CLASS_CHARS: usize = 200;
 /// Most characters kept of an exception's message.
@@ -169,6 +171,18 @@ impl RetryState {
         decision
     }
 
+    /// Counts runs of the record in other processes, before its first failure in this one: a share group delivers a
+    /// record again after the end of its lock.
+    pub fn set_earlier_runs(&mut self, runs: u32, at_ms: i64) {
+        if runs > 0 && self.0.is_none() {
+            let (class, message) = (String::new(), String::new());
+            let history = FailureHistory { attempts: runs, class, message, first_at_ms: at_ms, last_at_ms: at_ms };
+            // No offset is negative: the first failure does not count as one of these rows.
+            let stage = Stage::Retrying { first: EARLIER, through: EARLIER };
+            self.0 = Some(Box::new(FailureEpisode { stage, history }));
+        }
+    }
+
     /// Resets the state, because the position has moved.
     pub fn reset(&mut self) {
         self.0 = None;
@@ -204,7 +218,7 @@ impl RetryState {
     /// Counts a failure. Returns how often the rows have failed.
     fn count(&mut self, rows: &FailedRows, failure: Failure) -> u32 {
         let goes_on = match self.stage() {
-            Some(Stage::Retrying { first, .. }) => first == rows.first,
+            Some(Stage::Retrying { first, .. }) => first == rows.first || first == EARLIER,
             Some(Stage::Bisecting { through }) => rows.last <= through,
             _ => false,
         };

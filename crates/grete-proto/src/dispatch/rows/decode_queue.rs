@@ -11,8 +11,9 @@ use grete_wire::records::{
 use super::batch_memory::BatchMemory;
 use super::decoded_batch::{ColumnPool, DecodedBatch};
 use super::filter::{FilterResult, RowFilter, SkippedRows};
-use crate::fetch::{CompletedFetch, TimestampRange};
+use crate::fetch::{CompletedFetch, TimestampRange, acquired};
 use crate::ids::TopicPartition;
+use crate::share::{AckType, Acknowledgement};
 use crate::time::Nanos;
 
 /// Decoded bytes after which decoding pauses, whatever the number of rows. Limits the memory that one job keeps alive.
@@ -32,6 +33,10 @@ pub struct DecodeQueue {
     /// Rows that did not fit into the last job.
     remainder: Option<Remainder>,
     error: Option<DecodeQueueError>,
+    /// Acknowledgements of records of a share group that no handler gets.
+    acks: Vec<Acknowledgement>,
+    /// Acquired offsets of the first fetch below this one were decoded, or have no record. No offset is below 0.
+    acquired_through: i64,
 }
 
 #[derive(Debug)]
@@ -136,7 +141,13 @@ impl DecodeQueue {
     /// Appends data that arrived while a job had this queue.
     pub(in crate::dispatch) fn append(&mut self, mut later: DecodeQueue) {
         self.records += later.records;
+        self.acks.append(&mut later.acks);
         self.chunks.append(&mut later.chunks);
+    }
+
+    /// Takes the acknowledgements of records that no handler gets.
+    pub(in crate::dispatch) fn take_acks(&mut self) -> Vec<Acknowledgement> {
+        std::mem::take(&mut self.acks)
     }
 
     /// Drops everything. Returns the released bytes.
@@ -198,13 +209,18 @@ impl DecodeQueue {
                 self.remainder = None;
             }
             let (next_offset, rows) = (head.next_offset, head.rows.len());
+            let offsets = if source.acknowledges { head.offsets().to_vec() } else { Vec::new() };
             match filter.apply(head, &mut change.skipped) {
                 FilterResult::All(batch) => return Ok(DecodeOutcome::Rows(batch, parcel)),
                 FilterResult::Partial(batch) => {
+                    let gone = offsets.iter().filter(|offset| batch.offsets().binary_search(offset).is_err());
+                    self.acks.extend(gone.map(|offset| Acknowledgement::one(*offset, AckType::Reject)));
                     change.released += parcel.release_rows(rows - batch.rows.len());
                     return Ok(DecodeOutcome::Rows(batch, parcel));
                 }
                 FilterResult::Empty => {
+                    let gone = offsets.iter().map(|offset| Acknowledgement::one(*offset, AckType::Reject));
+                    self.acks.extend(gone);
                     change.released += parcel.release_rows(rows);
                     skipped = Some(next_offset);
                 }
@@ -235,6 +251,8 @@ impl DecodeQueue {
             let bytes = chunk.frame.get(start..chunk.range.end).unwrap_or_default();
             let Some(Ok((header, range))) = iter_batches(bytes).next() else {
                 // The network thread queues whole batches only, so this is the end of the fetched data.
+                self.acks.extend(acquired_acks(chunk, self.acquired_through, i64::MAX, &[], AckType::Release));
+                self.acquired_through = 0;
                 next = Some(chunk.next_offset);
                 released += chunk.bytes.saturating_sub(self.consumed_bytes);
                 self.records = self.records.saturating_sub(*records);
@@ -248,8 +266,16 @@ impl DecodeQueue {
                 .aborted_filter
                 .get_or_insert_with(|| AbortedTransactionFilter::new(chunk.aborted_transactions.clone()));
             let batch = start + range.start..start + range.end;
+            let rows_before = columns.len();
             match decode_batch(chunk, batch, &header, filter, decoder, &mut columns) {
                 Ok(unpacked) => {
+                    if chunk.acquired.is_some() {
+                        retain_acquired(chunk, rows_before, source.pool, &mut columns);
+                        let through = header.next_offset();
+                        let rows = columns.offsets.get(rows_before..).unwrap_or_default();
+                        self.acks.extend(acquired_acks(chunk, self.acquired_through, through, rows, AckType::Gap));
+                        self.acquired_through = self.acquired_through.max(through);
+                    }
                     charged += unpacked;
                     decoded += unpacked.max(range.len());
                 }
@@ -313,6 +339,29 @@ pub(in crate::dispatch) struct DecodeSource<'a> {
     pub(in crate::dispatch) tp: &'a TopicPartition,
     pub(in crate::dispatch) high_watermark: i64,
     pub(in crate::dispatch) pool: &'a ColumnPool,
+    /// Rows that are left out are acknowledged, because a share group has acquired them.
+    pub(in crate::dispatch) acknowledges: bool,
+}
+
+/// Drops the rows from `from` on that a share group has not acquired for this member.
+fn retain_acquired(chunk: &CompletedFetch, from: usize, pool: &ColumnPool, columns: &mut Columns) {
+    let Some(acquired) = &chunk.acquired else { return };
+    let is_kept = |row: &usize| {
+        *row < from || columns.offsets.get(*row).is_some_and(|offset| acquired::contains(acquired, *offset))
+    };
+    let kept: Vec<u32> = (0..columns.len()).filter(is_kept).filter_map(|row| u32::try_from(row).ok()).collect();
+    if kept.len() < columns.len() {
+        let mut rest = pool.take();
+        columns.gather_into(&kept, &mut rest);
+        pool.give(std::mem::replace(columns, rest));
+    }
+}
+
+/// Returns acknowledgements of the acquired offsets of `from..through` that are not in `rows`.
+fn acquired_acks(chunk: &CompletedFetch, from: i64, through: i64, rows: &[i64], kind: AckType) -> Vec<Acknowledgement> {
+    let ranges = chunk.acquired.iter().flat_map(|acquired| acquired.iter());
+    let due = ranges.flat_map(|range| range.first.max(from)..=range.last.min(through.saturating_sub(1)));
+    due.filter(|offset| rows.binary_search(offset).is_err()).map(|offset| Acknowledgement::one(offset, kind)).collect()
 }
 
 /// Appends the records of one batch, if they are visible. Returns the decompressed size in bytes; 0: the batch is not

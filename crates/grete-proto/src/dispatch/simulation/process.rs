@@ -249,6 +249,7 @@ impl Process {
             log_start_offset: 0,
             leader_epoch: 0,
             timestamps: times,
+            acquired: None,
         };
         *self.held.entry(seat.slot).or_default() += bytes as i64;
         if seat.oracle.stage == Stage::Gone {

@@ -94,6 +94,7 @@ impl Route {
             max_wait: pick(rng, &[0, 0, 0, 300 * MILLI]),
             max_in_flight: pick(rng, &[1, 8, 100, 4096]),
             offsets,
+            queue: false,
             max_unmarked: pick(rng, &[5, 100_000]),
             offset_map: concurrency != Concurrency::Partition && chance(rng, 50),
             dead_letter: retry.attempts.is_some() && chance(rng, 60),

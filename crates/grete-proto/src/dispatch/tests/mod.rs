@@ -115,6 +115,7 @@ impl Harness {
             log_start_offset: 0,
             leader_epoch: 0,
             timestamps: times,
+            acquired: None,
         };
         self.held += chunk.bytes;
         self.dispatch.push(self.now, lane, chunk)

@@ -48,7 +48,9 @@ impl Member {
         let (first, longest) = (config.retry_backoff, config.retry_backoff_max);
         match config.protocol {
             GroupProtocol::Classic => Self::Classic(Box::new(ClassicMember::new(first, longest))),
-            GroupProtocol::Consumer | GroupProtocol::Auto => Self::Consumer(Box::new(ConsumerMember::new(config))),
+            GroupProtocol::Consumer | GroupProtocol::Share | GroupProtocol::Auto => {
+                Self::Consumer(Box::new(ConsumerMember::new(config)))
+            }
         }
     }
 

@@ -4,9 +4,12 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use grete_wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatRequestTopicPartitions};
+use grete_wire::messages::{
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatRequestTopicPartitions, ShareGroupHeartbeatRequest,
+};
 
 use super::{ConsumerMember, State, holder};
+use crate::group::config::GroupProtocol;
 use crate::group::context::{Context, CoordinatorRef};
 use crate::group::member::classic::millis;
 use crate::group::reconciler::Reconciler;
@@ -65,10 +68,10 @@ impl ConsumerMember {
             State::Joining => Purpose::Join,
             _ => Purpose::Heartbeat,
         };
-        let request = if purpose == Purpose::FindHolder {
-            holder::request(&ctx.config().group_id)
-        } else {
-            Request::ConsumerGroupHeartbeat(self.heartbeat(ctx, purpose, &report))
+        let request = match ctx.config().protocol {
+            _ if purpose == Purpose::FindHolder => holder::request(&ctx.config().group_id),
+            GroupProtocol::Share => Request::from_message(share_heartbeat(self.heartbeat(ctx, purpose, &report))),
+            _ => Request::ConsumerGroupHeartbeat(self.heartbeat(ctx, purpose, &report)),
         };
         // Three heartbeats may time out within one session.
         let config = ctx.config();
@@ -149,5 +152,17 @@ impl ConsumerMember {
             }
         }
         owned
+    }
+}
+
+/// Returns the heartbeat of a share group: what a member owns does not matter there, because members own partitions in
+/// common.
+fn share_heartbeat(heartbeat: ConsumerGroupHeartbeatRequest<'static>) -> ShareGroupHeartbeatRequest<'static> {
+    ShareGroupHeartbeatRequest {
+        group_id: heartbeat.group_id,
+        member_id: heartbeat.member_id,
+        member_epoch: heartbeat.member_epoch,
+        rack_id: heartbeat.rack_id,
+        subscribed_topic_names: heartbeat.subscribed_topic_names,
     }
 }

@@ -1,7 +1,10 @@
 //! ConsumerGroupHeartbeat: the response, and what each error means in each state.
 
 use grete_wire::ErrorCode;
-use grete_wire::messages::ConsumerGroupHeartbeatResponse;
+use grete_wire::messages::{
+    ConsumerGroupHeartbeatResponse, ConsumerGroupHeartbeatResponseAssignment,
+    ConsumerGroupHeartbeatResponseTopicPartitions, ShareGroupHeartbeatResponse,
+};
 
 use super::request::{InFlight, Purpose};
 use super::{ConsumerMember, Predecessor, State};
@@ -33,6 +36,9 @@ impl ConsumerMember {
             return self.on_described(ctx, result);
         }
         let answer = match result {
+            Ok(response) if ctx.config().protocol == GroupProtocol::Share => {
+                response.decode(ShareGroupHeartbeatResponse::decode).map(share_answer).map_err(RequestError::Protocol)
+            }
             Ok(response) => response.decode(ConsumerGroupHeartbeatResponse::decode).map_err(RequestError::Protocol),
             Err(error) => Err(error.clone()),
         };
@@ -100,7 +106,10 @@ impl ConsumerMember {
                 generation: self.epoch,
                 leader: false,
                 member_id: self.member_id.clone(),
-                protocol: "consumer protocol",
+                protocol: match ctx.config().protocol {
+                    GroupProtocol::Share => "share group",
+                    _ => "consumer protocol",
+                },
             });
         }
         self.reported = Some(flight.report);
@@ -141,13 +150,11 @@ impl ConsumerMember {
                 self.fence(ctx, LostReason::Fenced(code));
             }
             // The group was deleted, or is one of another kind.
-            ErrorCode::GROUP_ID_NOT_FOUND if joining && self.join_epoch == 0 => {
-                if ctx.config().protocol == GroupProtocol::Auto {
-                    self.fall_back = Some(code.to_string());
-                } else {
-                    self.fail(ctx, GroupError::NotAConsumerGroup { group });
-                }
-            }
+            ErrorCode::GROUP_ID_NOT_FOUND if joining && self.join_epoch == 0 => match ctx.config().protocol {
+                GroupProtocol::Auto => self.fall_back = Some(code.to_string()),
+                GroupProtocol::Share => self.fail(ctx, GroupError::NotAShareGroup { group }),
+                _ => self.fail(ctx, GroupError::NotAConsumerGroup { group }),
+            },
             ErrorCode::GROUP_ID_NOT_FOUND => self.fence(ctx, LostReason::Fenced(code)),
             ErrorCode::UNRELEASED_INSTANCE_ID if joining => self.on_unreleased(ctx, code),
             ErrorCode::UNRELEASED_INSTANCE_ID | ErrorCode::FENCED_INSTANCE_ID => {
@@ -212,7 +219,11 @@ impl ConsumerMember {
             self.fall_back = Some(reason);
         } else {
             let group = ctx.config().group_id.clone();
-            self.fail(ctx, GroupError::Unsupported { group, reason });
+            let error = match ctx.config().protocol {
+                GroupProtocol::Share => GroupError::NoShareGroups { group, reason },
+                _ => GroupError::Unsupported { group, reason },
+            };
+            self.fail(ctx, error);
         }
     }
 
@@ -229,5 +240,24 @@ impl ConsumerMember {
 
     fn fail(&mut self, ctx: &mut Context<'_>, error: GroupError) {
         ctx.push_effect(Effect::Fatal(error));
+    }
+}
+
+/// Returns the answer of a share group as one of the consumer protocol, which has all of its fields.
+fn share_answer(answer: ShareGroupHeartbeatResponse<'_>) -> ConsumerGroupHeartbeatResponse<'_> {
+    let assignment = answer.assignment.map(|assignment| {
+        let topics = assignment.topic_partitions.into_iter().map(|topic| {
+            ConsumerGroupHeartbeatResponseTopicPartitions { topic_id: topic.topic_id, partitions: topic.partitions }
+        });
+        ConsumerGroupHeartbeatResponseAssignment { topic_partitions: topics.collect() }
+    });
+    ConsumerGroupHeartbeatResponse {
+        throttle_time_ms: answer.throttle_time_ms,
+        error_code: answer.error_code,
+        error_message: answer.error_message,
+        member_id: answer.member_id,
+        member_epoch: answer.member_epoch,
+        heartbeat_interval_ms: answer.heartbeat_interval_ms,
+        assignment,
     }
 }

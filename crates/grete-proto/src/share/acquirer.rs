@@ -1,0 +1,526 @@
+//! State machine that acquires records from the leaders, and acknowledges them.
+
+use std::collections::BTreeMap;
+
+use grete_wire::api::ApiKey;
+
+use super::acknowledgement::{AckType, Acknowledgement};
+use super::config::ShareConfig;
+use super::event::{ShareAction, ShareEvent, ShareLogEvent, ShareStats};
+use super::partition::{AckGroup, PartitionKey, SharePartition};
+use super::request;
+use super::session::{CLOSE_EPOCH, InFlight, OVERTAKE_AFTER, ShareSession};
+use crate::cluster::view::ClusterView;
+use crate::ids::{NodeId, PartitionHandle};
+use crate::partition::table::PartitionTable;
+use crate::request::{Channel, NO_NODE, OutboundRequest, Request, RequestOwner, Target, Token};
+use crate::rng::Rng;
+use crate::time::{MILLI, Nanos, SECOND, earliest};
+
+/// Most records that a member holds beyond those that it can process at once.
+const MAX_RESERVE: usize = 2000;
+/// Half of the time whose finished records are held in reserve.
+const RESERVE_SPAN: Nanos = 250 * MILLI;
+/// Most records in one acknowledgement request.
+const MAX_ACKS: usize = 20_000;
+/// Interval for requesting a missing connection again, and for looking at a throttled node again.
+const RECHECK_INTERVAL: Nanos = SECOND;
+/// First version of ShareAcknowledge that renews locks.
+const FIRST_WITH_RENEW: i16 = 2;
+/// Duration of a lock before a broker has named one: Kafka's default.
+const DEFAULT_LOCK: Nanos = 30 * SECOND;
+
+/// State machine that acquires records for one member of a share group.
+#[derive(Debug)]
+pub struct ShareAcquirer {
+    pub(super) config: ShareConfig,
+    pub(super) rng: Rng,
+    pub(super) partitions: BTreeMap<PartitionKey, SharePartition>,
+    pub(super) sessions: Vec<ShareSession>,
+    pub(super) stats: ShareStats,
+    /// Duration of a lock, as the brokers say.
+    pub(super) lock: Nanos,
+    /// Set within a step; emitted once, at the end of the step.
+    pub(super) needs_metadata: bool,
+    /// Number of held records.
+    pub(super) held: usize,
+    delayed: usize,
+    finished: FinishedRecords,
+    next_token: u32,
+    /// Metadata version and layout of the partitions that `sync` has seen.
+    seen: Option<(u64, u64)>,
+    wake: Option<Nanos>,
+    awaits: bool,
+    quiesced: bool,
+    closing: bool,
+    closed: bool,
+}
+
+/// Number of records that were finished lately.
+#[derive(Debug, Default)]
+struct FinishedRecords {
+    since: Nanos,
+    current: usize,
+    before: usize,
+}
+
+impl FinishedRecords {
+    fn turn(&mut self, now: Nanos) {
+        let spans = now.saturating_sub(self.since) / RESERVE_SPAN;
+        if spans > 0 {
+            self.before = if spans == 1 { self.current } else { 0 };
+            (self.current, self.since) = (0, now);
+        }
+    }
+
+    fn add(&mut self, now: Nanos, records: usize) {
+        self.turn(now);
+        self.current += records;
+    }
+
+    fn recent(&mut self, now: Nanos) -> usize {
+        self.turn(now);
+        self.current + self.before
+    }
+}
+
+impl ShareAcquirer {
+    /// Creates an acquirer without sessions.
+    pub fn new(config: ShareConfig, rng: Rng) -> Self {
+        Self {
+            config,
+            rng,
+            partitions: BTreeMap::new(),
+            sessions: Vec::new(),
+            stats: ShareStats::default(),
+            lock: DEFAULT_LOCK,
+            needs_metadata: false,
+            held: 0,
+            delayed: 0,
+            finished: FinishedRecords::default(),
+            next_token: 0,
+            seen: None,
+            wake: None,
+            awaits: false,
+            quiesced: false,
+            closing: false,
+            closed: false,
+        }
+    }
+
+    /// Returns the time at which the next `Tick` is due; `None`: no timer.
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.wake
+    }
+
+    /// Returns the counters since the start.
+    pub fn stats(&self) -> ShareStats {
+        ShareStats { held: self.held as u64, ..self.stats }
+    }
+
+    /// Processes one event and appends the resulting actions. `member_id`: id in the group; empty: not a member yet.
+    pub fn step(
+        &mut self,
+        now: Nanos,
+        event: ShareEvent,
+        member_id: &str,
+        view: &impl ClusterView,
+        table: &mut PartitionTable,
+        out: &mut Vec<ShareAction>,
+    ) {
+        if self.closed {
+            return;
+        }
+        self.sync(view, table);
+        match event {
+            ShareEvent::Tick | ShareEvent::Plan => {}
+            ShareEvent::Reply(reply) => self.on_reply(now, &reply, table, out),
+            ShareEvent::NodeReady(node) => {
+                if let Some(session) = self.session(node) {
+                    session.connect_retry_at = 0;
+                }
+            }
+            ShareEvent::NodeLost(node, channel) => self.on_node_lost(now, node, channel),
+            ShareEvent::Acknowledge(all) => {
+                for (slot, acks) in all {
+                    self.acknowledge(now, key_of(slot, table), &acks);
+                }
+            }
+            ShareEvent::Released(released) => {
+                released.into_iter().for_each(|(slot, bytes)| table.release(slot, bytes));
+            }
+            ShareEvent::Charged { slot, bytes } => table.charge(slot, bytes),
+            ShareEvent::Concurrency(records) => self.config.concurrency = records,
+            ShareEvent::Delayed(records) => self.delayed = records,
+            ShareEvent::Pause(slot) => self.set_paused(slot, true, table),
+            ShareEvent::Resume(slot) => self.set_paused(slot, false, table),
+            ShareEvent::PartitionsRemoved(slots) => {
+                table.remove_all(&slots);
+                for partition in self.partitions.values_mut() {
+                    partition.slot.take_if(|slot| slots.contains(slot));
+                }
+                self.seen = None;
+            }
+            ShareEvent::Quiesce => self.quiesced = true,
+            ShareEvent::Close => (self.quiesced, self.closing) = (true, true),
+        }
+        self.sync(view, table);
+        self.plan(now, member_id, view, table, out);
+        if std::mem::take(&mut self.needs_metadata) {
+            out.push(ShareAction::RefreshMetadata);
+        }
+    }
+
+    fn session(&mut self, node: NodeId) -> Option<&mut ShareSession> {
+        self.sessions.iter_mut().find(|session| session.node == node)
+    }
+
+    fn set_paused(&mut self, slot: PartitionHandle, paused: bool, table: &PartitionTable) {
+        if let Some(partition) = self.partitions.get_mut(&key_of(slot, table)) {
+            partition.paused = paused;
+        }
+    }
+
+    /// Copies leaders and topic ids from the metadata, and assigns partitions to sessions.
+    fn sync(&mut self, view: &impl ClusterView, table: &mut PartitionTable) {
+        table.refresh(view);
+        table.take_recreated(); // the coordinator assigns by topic id: the old topic is revoked
+        let seen = (view.metadata_version(), table.layout());
+        if self.seen == Some(seen) {
+            return;
+        }
+        self.seen = Some(seen);
+        for &slot in table.live() {
+            let key = key_of(slot, table);
+            if key.0 != 0 {
+                let new = || SharePartition::new(table.name(slot), &self.config);
+                self.partitions.entry(key).or_insert_with(new).slot = Some(slot);
+            }
+        }
+        self.partitions.retain(|_, partition| !partition.is_over());
+        for session in &mut self.sessions {
+            session.led.clear();
+        }
+        for (key, partition) in &mut self.partitions {
+            let current = view.topic_id(&partition.tp.topic) == Some(key.0);
+            let leader = view.leader(&partition.tp).filter(|_| current);
+            (partition.node, partition.leader_epoch) = leader.unwrap_or((NO_NODE, -1));
+            if partition.node == NO_NODE {
+                continue;
+            }
+            let at = self.sessions.iter().position(|session| session.node == partition.node);
+            let at = at.unwrap_or_else(|| {
+                self.sessions.push(ShareSession::new(partition.node, &self.config));
+                self.sessions.len() - 1
+            });
+            if let Some(session) = self.sessions.get_mut(at) {
+                session.led.insert(*key);
+            }
+        }
+    }
+
+    /// Queues acknowledgements of records that are held.
+    fn acknowledge(&mut self, now: Nanos, key: PartitionKey, acks: &[Acknowledgement]) {
+        let Some(partition) = self.partitions.get_mut(&key) else { return };
+        for ack in acks {
+            let mut finished = 0;
+            for offset in ack.offsets() {
+                let Some(locked) = partition.held.remove(offset) else { continue };
+                finished += 1;
+                if locked {
+                    partition.acknowledge(Acknowledgement::one(offset, ack.kind));
+                }
+            }
+            self.held = self.held.saturating_sub(finished);
+            let count = finished as u64;
+            match ack.kind {
+                AckType::Accept => {
+                    self.finished.add(now, finished);
+                    self.stats.accepted += count;
+                }
+                AckType::Release => self.stats.released += count,
+                AckType::Reject => self.stats.rejected += count,
+                AckType::Gap | AckType::Renew => {}
+            }
+        }
+    }
+
+    fn on_node_lost(&mut self, now: Nanos, node: NodeId, channel: Channel) {
+        let Self { rng, sessions, needs_metadata, .. } = self;
+        let Some(session) = sessions.iter_mut().find(|session| session.node == node) else { return };
+        session.connect_retry_at = 0;
+        if channel == Channel::Fetch {
+            // The session ends with its connection. The reply to the request in flight comes as an error.
+            session.reset();
+        }
+        if !session.is_idle() {
+            session.not_before = now.saturating_add(session.backoff.next_delay(rng));
+            *needs_metadata = true;
+        }
+    }
+
+    /// Returns how many more records may be acquired.
+    fn room(&mut self, now: Nanos, table: &PartitionTable) -> usize {
+        if self.quiesced || self.config.concurrency == 0 || table.queued_total() >= self.config.queued_bytes {
+            return 0;
+        }
+        let reserve = self.finished.recent(now).min(MAX_RESERVE);
+        (self.config.concurrency + reserve + self.delayed).saturating_sub(self.held)
+    }
+
+    fn plan(
+        &mut self,
+        now: Nanos,
+        member_id: &str,
+        view: &impl ClusterView,
+        table: &PartitionTable,
+        out: &mut Vec<ShareAction>,
+    ) {
+        self.wake = None;
+        let mut awaits = false;
+        let room = self.room(now, table);
+        let wanted = |session: &ShareSession, partitions: &BTreeMap<PartitionKey, SharePartition>| {
+            session.led.iter().any(|key| partitions.get(key).is_some_and(|partition| partition.is_wanted(now)))
+        };
+        let fetching = self.sessions.iter().filter(|session| session.fetch.is_none());
+        let idle = fetching.filter(|session| wanted(session, &self.partitions)).count();
+        let share = room.div_ceil(idle.max(1));
+        for at in 0..self.sessions.len() {
+            self.plan_session(now, at, member_id, share, view, table, out);
+            awaits |= self.sessions.get(at).is_some_and(|session| session.acknowledge.is_none());
+        }
+        if awaits != self.awaits {
+            self.awaits = awaits;
+            out.push(ShareAction::AwaitsAcknowledgements(awaits));
+        }
+        if self.closing && self.sessions.iter().all(|session| session.closed) {
+            self.closed = true;
+            self.wake = None;
+            out.push(ShareAction::Closed);
+        }
+    }
+
+    fn plan_session(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        member_id: &str,
+        room: usize,
+        view: &impl ClusterView,
+        table: &PartitionTable,
+        out: &mut Vec<ShareAction>,
+    ) {
+        let closing = self.closing;
+        let Some(session) = self.sessions.get_mut(at) else { return };
+        if session.closed || session.acknowledge.is_some() {
+            return;
+        }
+        if session.epoch == 0 && closing {
+            // Nothing can be acknowledged without a session, and opening one would acquire records.
+            session.closed = session.fetch.is_none();
+            return;
+        }
+        if now < session.not_before {
+            self.wake = earliest(self.wake, Some(session.not_before));
+            return;
+        }
+        let (mut has_acks, mut is_wanted, mut retry_at, mut oldest) = (false, false, None, None);
+        for key in &session.led {
+            let Some(partition) = self.partitions.get(key) else { continue };
+            has_acks |= partition.has_acks();
+            is_wanted |= partition.is_wanted(now);
+            if partition.not_before > now {
+                retry_at = earliest(retry_at, Some(partition.not_before));
+            }
+            oldest = earliest(oldest, partition.held.oldest_lock());
+        }
+        self.wake = earliest(self.wake, retry_at);
+        let node = session.node;
+        let renews = view.api_version(node, Channel::Control, ApiKey::ShareAcknowledge);
+        let can_renew = renews.is_none_or(|version| version >= FIRST_WITH_RENEW);
+        let renew_at = oldest.map(|oldest| oldest.saturating_add(self.lock / 2));
+        let renews_now = renew_at.is_some_and(|at| at <= now) && session.epoch > 0;
+        if renews_now && !can_renew && !session.warned {
+            session.warned = true;
+            out.push(ShareAction::LogEvent(ShareLogEvent::NoRenewal { node, lock: self.lock }));
+        }
+        let renews_now = renews_now && can_renew;
+        if !renews_now && can_renew {
+            self.wake = earliest(self.wake, renew_at.filter(|_| session.epoch > 0));
+        }
+        let overtakes = session.fetch.as_ref().map(|fetch| fetch.sent_at.saturating_add(OVERTAKE_AFTER));
+        let can_fetch = session.fetch.is_none() && is_wanted && room > 0 && !closing && !member_id.is_empty();
+        let closes = closing && session.fetch.is_none();
+        if session.epoch == 0 && has_acks && !is_wanted && session.fetch.is_none() {
+            // No request will open a session again, and the locks have ended with the last one.
+            return self.drop_acks(at, out);
+        }
+        let acknowledges = session.epoch > 0 && (renews_now || closes || (has_acks && !can_fetch));
+        if acknowledges {
+            match overtakes.filter(|at| *at > now) {
+                Some(at) => self.wake = earliest(self.wake, Some(at)),
+                None if self.is_connected(now, at, Channel::Control, ApiKey::ShareAcknowledge, view, out) => {
+                    self.send_acknowledge(now, at, member_id, renews_now, closes, out);
+                }
+                None => {}
+            }
+            return;
+        }
+        if can_fetch && self.is_connected(now, at, Channel::Fetch, ApiKey::ShareFetch, view, out) {
+            self.send_fetch(now, at, member_id, room, table, out);
+        }
+    }
+
+    /// Drops acknowledgements that cannot be delivered.
+    fn drop_acks(&mut self, at: usize, out: &mut Vec<ShareAction>) {
+        let Some(session) = self.sessions.get(at) else { return };
+        for key in &session.led {
+            let Some(partition) = self.partitions.get_mut(key) else { continue };
+            let first = partition.first_ack();
+            let records = partition.drop_acks();
+            if let Some(first) = first {
+                self.stats.locks_lost += records as u64;
+                let tp = partition.tp.clone();
+                out.push(ShareAction::LogEvent(ShareLogEvent::LocksLost { tp, records, first, uncertain: false }));
+            }
+        }
+        self.seen = None;
+    }
+
+    /// Returns whether requests can be sent to the node over this channel. If not, asks for the connection.
+    fn is_connected(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        channel: Channel,
+        api: ApiKey,
+        view: &impl ClusterView,
+        out: &mut Vec<ShareAction>,
+    ) -> bool {
+        let Some(session) = self.sessions.get_mut(at) else { return false };
+        if view.api_version(session.node, channel, api).is_some() {
+            if !view.is_muted(session.node, now) || channel == Channel::Control {
+                return true;
+            }
+            self.wake = earliest(self.wake, Some(now.saturating_add(RECHECK_INTERVAL)));
+            return false;
+        }
+        if now >= session.connect_retry_at {
+            self.needs_metadata |= session.connect_retry_at > 0;
+            session.connect_retry_at = now.saturating_add(RECHECK_INTERVAL);
+            out.push(ShareAction::NeedNode(session.node, channel));
+        }
+        self.wake = earliest(self.wake, Some(session.connect_retry_at));
+        false
+    }
+
+    /// Takes the acknowledgements of the session's partitions that go with the next request.
+    fn take_acks(&mut self, at: usize) -> Vec<(PartitionKey, AckGroup)> {
+        let Some(session) = self.sessions.get(at) else { return Vec::new() };
+        let (mut acks, mut records) = (Vec::new(), 0);
+        for key in &session.led {
+            let Some(partition) = self.partitions.get_mut(key).filter(|_| records < MAX_ACKS) else { continue };
+            if let Some(group) = partition.take_acks() {
+                records += group.records();
+                acks.push((*key, group));
+            }
+        }
+        acks
+    }
+
+    fn send_fetch(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        member_id: &str,
+        room: usize,
+        table: &PartitionTable,
+        out: &mut Vec<ShareAction>,
+    ) {
+        // A session cannot begin with acknowledgements.
+        let opens = self.sessions.get(at).is_some_and(|session| session.epoch == 0);
+        let acks = if opens { Vec::new() } else { self.take_acks(at) };
+        let left = self.config.queued_bytes.saturating_sub(table.queued_total());
+        let Some(session) = self.sessions.get_mut(at) else { return };
+        let partitions = &self.partitions;
+        let is_wanted = |key: &&PartitionKey| partitions.get(*key).is_some_and(|partition| partition.is_wanted(now));
+        let added: Vec<PartitionKey> =
+            session.led.iter().filter(is_wanted).filter(|key| !session.known.contains(*key)).copied().collect();
+        let is_gone = |key: &&PartitionKey| !(session.led.contains(*key) && is_wanted(key));
+        let forgotten: Vec<PartitionKey> = session.known.iter().filter(is_gone).copied().collect();
+        session.known.extend(&added);
+        // An acknowledged partition is added to the session by the request; it is forgotten with the next one.
+        session.known.extend(acks.iter().map(|(key, _)| key));
+        forgotten.iter().filter(|key| acks.iter().all(|(acked, _)| acked != *key)).for_each(|key| {
+            session.known.remove(key);
+        });
+        let forgotten: Vec<PartitionKey> =
+            forgotten.into_iter().filter(|key| acks.iter().all(|(acked, _)| acked != key)).collect();
+        let fields = request::FetchFields {
+            member_id,
+            epoch: session.next_epoch(),
+            max_records: room,
+            max_bytes: left,
+            added: &added,
+            forgotten: &forgotten,
+            acks: &acks,
+        };
+        let request = request::fetch(&self.config, &fields);
+        let token = self.next_token;
+        self.next_token = token.wrapping_add(1);
+        session.fetch = Some(InFlight { token, sent_at: now, session: session.number, acks, closes: false });
+        self.stats.fetches += 1;
+        let timeout = self.config.request_timeout.saturating_add(self.config.max_wait);
+        out.push(ShareAction::Send(outgoing(session.node, Channel::Fetch, request, token, timeout)));
+    }
+
+    fn send_acknowledge(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        member_id: &str,
+        renews: bool,
+        closes: bool,
+        out: &mut Vec<ShareAction>,
+    ) {
+        let mut acks = self.take_acks(at);
+        let Some(session) = self.sessions.get_mut(at) else { return };
+        if renews && !closes {
+            let before = now.saturating_sub(self.lock / 2);
+            for key in &session.led {
+                let Some(partition) = self.partitions.get_mut(key) else { continue };
+                // Locks of a group that is sent alone wait for the next request.
+                if acks.iter().any(|(acked, _)| acked == key) {
+                    continue;
+                }
+                let renewals = partition.held.renew(before, now, |_| false);
+                if !renewals.is_empty() {
+                    partition.on_sent();
+                    acks.push((*key, AckGroup { acks: renewals, uncertain: false }));
+                }
+            }
+        }
+        if acks.is_empty() && !closes {
+            return;
+        }
+        let epoch = if closes { CLOSE_EPOCH } else { session.next_epoch() };
+        let request = request::acknowledge(&self.config, member_id, epoch, &acks);
+        session.known.extend(acks.iter().map(|(key, _)| key));
+        let token = self.next_token;
+        self.next_token = token.wrapping_add(1);
+        session.acknowledge = Some(InFlight { token, sent_at: now, session: session.number, acks, closes });
+        self.stats.acknowledges += 1;
+        let timeout = self.config.request_timeout;
+        out.push(ShareAction::Send(outgoing(session.node, Channel::Control, request, token, timeout)));
+    }
+}
+
+/// Returns the key of a partition, assigned or not. The topic id is 0 while the metadata has none.
+pub(super) fn key_of(slot: PartitionHandle, table: &PartitionTable) -> PartitionKey {
+    (table.topic_id(slot), table.topic_partition(slot).map_or(-1, |tp| tp.partition))
+}
+
+fn outgoing(node: NodeId, channel: Channel, request: Request, token: u32, timeout: Nanos) -> OutboundRequest {
+    let token = Token { owner: RequestOwner::Share, id: token };
+    OutboundRequest { target: Target::Node(node), channel, request, token, timeout }
+}

@@ -1,0 +1,86 @@
+//! Share session of this member with one leader.
+
+use std::collections::BTreeSet;
+
+use super::config::ShareConfig;
+use super::partition::{AckGroup, PartitionKey};
+use crate::backoff::Backoff;
+use crate::ids::NodeId;
+use crate::time::{MILLI, Nanos};
+
+/// Epoch that ends a session.
+pub(super) const CLOSE_EPOCH: i32 = -1;
+/// Time after a ShareFetch at which an acknowledgement may be sent over another connection: the broker has received the
+/// ShareFetch by then.
+pub const OVERTAKE_AFTER: Nanos = 20 * MILLI;
+
+/// Request in flight.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub(super) token: u32,
+    pub(super) sent_at: Nanos,
+    /// Number of the session that the request belongs to.
+    pub(super) session: u32,
+    pub(super) acks: Vec<(PartitionKey, AckGroup)>,
+    pub(super) closes: bool,
+}
+
+/// Session with one leader, and its requests.
+#[derive(Debug)]
+pub(super) struct ShareSession {
+    pub(super) node: NodeId,
+    /// Epoch of the next request; 0: there is no session.
+    pub(super) epoch: i32,
+    /// Number of this session: late responses to an earlier one do not count.
+    pub(super) number: u32,
+    /// Partitions that the leader knows to be in the session.
+    pub(super) known: BTreeSet<PartitionKey>,
+    /// Partitions that the node leads.
+    pub(super) led: BTreeSet<PartitionKey>,
+    pub(super) fetch: Option<InFlight>,
+    pub(super) acknowledge: Option<InFlight>,
+    pub(super) not_before: Nanos,
+    pub(super) connect_retry_at: Nanos,
+    pub(super) backoff: Backoff,
+    /// The session was closed, or there is nothing to close.
+    pub(super) closed: bool,
+    /// The log says that the broker cannot renew.
+    pub(super) warned: bool,
+}
+
+impl ShareSession {
+    pub(super) fn new(node: NodeId, config: &ShareConfig) -> Self {
+        Self {
+            node,
+            epoch: 0,
+            number: 0,
+            known: BTreeSet::new(),
+            led: BTreeSet::new(),
+            fetch: None,
+            acknowledge: None,
+            not_before: 0,
+            connect_retry_at: 0,
+            backoff: Backoff::new(config.retry_backoff, config.retry_backoff_max),
+            closed: false,
+            warned: false,
+        }
+    }
+
+    /// Begins a new session with the next ShareFetch.
+    pub(super) fn reset(&mut self) {
+        self.epoch = 0;
+        self.number = self.number.wrapping_add(1);
+        self.known.clear();
+    }
+
+    /// Returns the epoch of a request, and counts it.
+    pub(super) fn next_epoch(&mut self) -> i32 {
+        let epoch = self.epoch;
+        self.epoch = epoch.checked_add(1).unwrap_or(1);
+        epoch
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.fetch.is_none() && self.acknowledge.is_none()
+    }
+}

@@ -1,0 +1,212 @@
+//! The acquirer against a leader that answers as it is told.
+
+use grete_wire::ErrorCode;
+
+use super::leader::{Answer, Harness, Sent, acked, acquired, handed_out};
+use crate::request::{Channel, RequestError};
+use crate::share::{AckType, ShareEvent, ShareLogEvent};
+
+const ACCEPT: i8 = 1;
+const RELEASE: i8 = 2;
+const RENEW: i8 = 4;
+
+fn planned(partitions: i32, concurrency: usize) -> Harness {
+    let mut h = Harness::new(partitions, concurrency);
+    h.step(ShareEvent::Plan);
+    h
+}
+
+#[test]
+fn no_more_records_are_acquired_than_can_be_processed_at_once() {
+    let mut h = planned(1, 4);
+    let first = h.next();
+    let Sent::Fetch(_, 1, request) = &first else { panic!("{first:?}") };
+    assert_eq!((request.share_session_epoch, request.max_records, request.share_acquire_mode), (0, 4, 1));
+    assert_eq!(request.topics[0].partitions[0].partition_index, 0);
+    h.answer(&first, &[acquired(0, &[(10, 12, 1)])]);
+    assert_eq!(handed_out(&h.data), [(10, 1), (11, 1), (12, 1)]);
+    let second = h.next();
+    let Sent::Fetch(_, 1, request) = &second else { panic!("{second:?}") };
+    // The session knows the partition.
+    assert_eq!((request.share_session_epoch, request.max_records, request.topics.len()), (1, 1, 0));
+    h.answer(&second, &[acquired(0, &[(13, 13, 1)])]);
+    assert!(h.sent.is_empty(), "nothing can be processed: {:?}", h.sent);
+    // What was finished lately may be held in reserve.
+    h.acknowledge(0, 10, 11, AckType::Accept);
+    let third = h.next();
+    let Sent::Fetch(_, 1, request) = &third else { panic!("{third:?}") };
+    assert_eq!((request.max_records, third.acks()), (4, vec![(0, 10, 11, ACCEPT)]));
+}
+
+#[test]
+fn an_acknowledgement_does_not_wait_behind_a_fetch() {
+    let mut h = planned(1, 2);
+    let first = h.next();
+    h.answer(&first, &[acquired(0, &[(0, 0, 1)])]);
+    let waiting = h.next();
+    h.acknowledge(0, 0, 0, AckType::Release);
+    assert!(h.sent.is_empty(), "the broker may not have the ShareFetch yet");
+    h.advance(25);
+    let ack = h.next();
+    assert!(matches!(ack, Sent::Acknowledge(..)), "{ack:?}");
+    assert_eq!((waiting.epoch(), ack.epoch(), ack.acks()), (1, 2, vec![(0, 0, 0, RELEASE)]));
+    h.answer(&ack, &[acked(0)]);
+    h.answer(&waiting, &[]);
+    assert_eq!(h.next().epoch(), 3);
+}
+
+#[test]
+fn locks_are_renewed_after_half_of_their_time() {
+    let mut h = planned(1, 2);
+    let first = h.next();
+    h.answer(&first, &[acquired(0, &[(0, 1, 1)])]);
+    h.acknowledge(0, 1, 1, AckType::Accept);
+    let second = h.next();
+    h.answer(&second, &[acked(0)]);
+    let waiting = h.next();
+    h.advance(510);
+    let renewal = h.next();
+    assert_eq!(renewal.acks(), [(0, 0, 0, RENEW)]);
+    let Sent::Acknowledge(_, _, request) = &renewal else { panic!("{renewal:?}") };
+    assert!(request.is_renew_ack);
+    // The lock had ended all the same: the handler goes on, and its end is of no use.
+    h.answer(&renewal, &[Answer { ack_error: ErrorCode::INVALID_RECORD_STATE.0, ..acked(0) }]);
+    assert!(
+        matches!(h.log[..], [ShareLogEvent::LocksLost { first: 0, records: 1, uncertain: false, .. }]),
+        "{:?}",
+        h.log
+    );
+    h.acknowledge(0, 0, 0, AckType::Accept);
+    h.answer(&waiting, &[]);
+    let next = h.next();
+    assert_eq!(next.acks(), []);
+}
+
+#[test]
+fn a_refused_acknowledgement_takes_no_other_with_it() {
+    let mut h = planned(1, 8);
+    let first = h.next();
+    h.answer(&first, &[acquired(0, &[(0, 7, 1)])]);
+    h.acknowledge(0, 0, 7, AckType::Accept);
+    let (mut accepted, mut asked) = (Vec::new(), Vec::new());
+    for _ in 0..12 {
+        if h.sent.is_empty() {
+            h.advance(600);
+        }
+        if h.sent.is_empty() {
+            break;
+        }
+        let request = h.next();
+        let acks = request.acks();
+        let offsets: Vec<i64> = acks.iter().flat_map(|(_, first, last, _)| *first..=*last).collect();
+        asked.push(offsets.clone());
+        if offsets.contains(&3) {
+            h.answer(&request, &[Answer { ack_error: ErrorCode::INVALID_RECORD_STATE.0, ..acked(0) }]);
+        } else {
+            accepted.extend(offsets);
+            h.answer(&request, &[acked(0)]);
+        }
+    }
+    accepted.sort_unstable();
+    assert_eq!(accepted, [0, 1, 2, 4, 5, 6, 7], "{asked:?}");
+    assert!(matches!(h.log[..], [ShareLogEvent::LocksLost { first: 3, records: 1, .. }]), "{:?}", h.log);
+}
+
+#[test]
+fn a_lost_session_is_opened_again_and_the_acknowledgements_go_along() {
+    let mut h = planned(1, 4);
+    let first = h.next();
+    h.answer(&first, &[acquired(0, &[(0, 1, 1)])]);
+    let second = h.next();
+    h.acknowledge(0, 0, 0, AckType::Accept);
+    h.answer_with(&second, ErrorCode::SHARE_SESSION_NOT_FOUND, &[]);
+    let opening = h.next();
+    assert_eq!((opening.epoch(), opening.acks()), (0, vec![]));
+    // The leader hands out what the lost session held; the handler of 1 still runs, and does not get it twice.
+    h.answer(&opening, &[acquired(0, &[(1, 1, 2), (2, 2, 1)])]);
+    assert_eq!(handed_out(&h.data), [(0, 1), (1, 1), (2, 1)]);
+    let next = h.next();
+    assert_eq!((next.epoch(), next.acks()), (1, vec![(0, 0, 0, ACCEPT)]));
+}
+
+#[test]
+fn a_request_without_an_answer_is_repeated() {
+    let mut h = planned(1, 1);
+    let first = h.next();
+    h.answer(&first, &[acquired(0, &[(0, 0, 1)])]);
+    h.acknowledge(0, 0, 0, AckType::Accept);
+    let second = h.next();
+    assert_eq!(second.acks(), [(0, 0, 0, ACCEPT)]);
+    h.fail(&second, RequestError::Disconnected);
+    h.step(ShareEvent::NodeLost(1, Channel::Fetch));
+    h.advance(300);
+    let opening = h.next();
+    h.answer(&opening, &[acked(0)]);
+    let again = h.next();
+    assert_eq!(again.acks(), [(0, 0, 0, ACCEPT)]);
+    // The broker had executed the first one.
+    h.answer(&again, &[Answer { ack_error: ErrorCode::INVALID_RECORD_STATE.0, ..acked(0) }]);
+    assert!(matches!(h.log[..], [ShareLogEvent::LocksLost { uncertain: true, .. }]), "{:?}", h.log);
+}
+
+#[test]
+fn the_close_sends_what_is_left_and_ends_the_sessions() {
+    let mut h = planned(2, 2);
+    let (one, two) = (h.next(), h.next());
+    assert_eq!((one.node(), two.node()), (1, 2));
+    h.answer(&one, &[acquired(0, &[(0, 0, 1)])]);
+    h.answer(&two, &[]);
+    let waiting = std::mem::take(&mut h.sent);
+    h.acknowledge(0, 0, 0, AckType::Accept);
+    h.step(ShareEvent::Close);
+    h.advance(30);
+    // A waiting fetch may still acquire: the session ends behind its answer.
+    let ack = h.next();
+    assert_eq!((ack.node(), ack.acks()), (1, vec![(0, 0, 0, ACCEPT)]));
+    h.answer(&ack, &[acked(0)]);
+    for request in &waiting {
+        h.answer(request, &[acquired(i32::from(request.node() == 2), &[(5, 5, 1)])]);
+    }
+    for _ in 0..2 {
+        let end = h.next();
+        assert_eq!(end.epoch(), -1);
+        assert!(!h.closed);
+        h.answer(&end, &[]);
+    }
+    assert!(h.closed && h.sent.is_empty());
+}
+
+#[test]
+fn what_a_revoked_partition_still_holds_is_acknowledged() {
+    let mut h = planned(1, 2);
+    let first = h.next();
+    h.answer(&first, &[acquired(0, &[(0, 1, 1)])]);
+    let slot = h.slots[0];
+    h.step(ShareEvent::PartitionsRemoved(vec![slot]));
+    h.acknowledge(0, 0, 0, AckType::Accept);
+    h.acknowledge(0, 1, 1, AckType::Release);
+    let mut acks = Vec::new();
+    for _ in 0..3 {
+        if h.sent.is_empty() {
+            h.advance(100);
+        }
+        if h.sent.is_empty() {
+            break;
+        }
+        let request = h.next();
+        acks.extend(request.acks());
+        h.answer(&request, &[acked(0)]);
+    }
+    assert_eq!(acks, [(0, 0, 0, ACCEPT), (0, 1, 1, RELEASE)]);
+}
+
+#[test]
+fn a_hostile_response_reserves_nothing() {
+    for ranges in [vec![(0, i64::MAX, 1)], vec![(5, 4, 1)], vec![(0, 5, 1), (3, 8, 1)], vec![(-1, 3, 1)]] {
+        let mut h = planned(1, 2);
+        let first = h.next();
+        h.answer_hostile(&first, &ranges);
+        assert!(matches!(h.log[..], [ShareLogEvent::ImplausibleResponse { node: 1 }]), "{ranges:?}: {:?}", h.log);
+        assert!(h.data.is_empty());
+    }
+}
