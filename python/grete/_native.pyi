@@ -624,6 +624,14 @@ class Job:
         """Marks `x` as processed; with `through` also all records before it. Returns how many records were not marked
         before. Raises RevokedError when the partition no longer belongs to this job.
         """
+    def acknowledge(self, x: Message | Messages, kind: str) -> int:
+        """Acknowledges records of a share group: "accept", "release" or "reject". Returns how many records were not
+        acknowledged before. Raises RevokedError when the lane is gone.
+        """
+    def deliveries(self, offset: int) -> int | None:
+        """Returns how often the record of a share group was delivered, this delivery included; None: it is
+        acknowledged.
+        """
     def mark_all(self) -> int:
         """Marks all records of this job as processed. Returns how many were not marked before. Raises RevokedError."""
 
@@ -893,6 +901,8 @@ class Client:
         takes over, for groups with the consumer protocol. `queue`: the group is a share group, of which this member
         processes so many records at once; None: it is none.
         """
+    def flush_acks(self, timeout: float | None) -> None:
+        """Waits until the leaders have answered all acknowledgements of a share group."""
     def set_concurrency(self, records: int) -> None:
         """Sets how many records of a share group this member processes at once."""
     def transactions(self) -> dict[str, Any] | None:

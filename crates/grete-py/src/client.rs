@@ -97,6 +97,12 @@ impl Client {
         Ok(Self { inner: ForkGuarded::new(consumer) })
     }
 
+    /// Waits until the leaders have answered all acknowledgements of a share group.
+    fn flush_acks(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let (consumer, timeout) = (self.inner.get()?, timeout_or_forever(timeout)?);
+        call_blocking(py, || consumer.flush_acks(timeout))
+    }
+
     /// Sets how many records of a share group this member processes at once.
     fn set_concurrency(&self, records: usize) -> PyResult<()> {
         self.inner.get()?.set_concurrency(records).map_err(errors::client)

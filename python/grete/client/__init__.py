@@ -14,6 +14,7 @@ from grete.client.groups import (
     Reset,
 )
 from grete.client.producer import Deliveries, Delivery, Producer, Undelivered
+from grete.client.share_consumer import ShareConsumer
 from grete.client.topic_reader import TopicReader, read_topic
 from grete.client.topics import NewTopic, PartitionDescription, TopicDescription
 from grete.client.transaction_admin import (
@@ -50,6 +51,7 @@ __all__ = [
     "Producer",
     "Reset",
     "ResourceType",
+    "ShareConsumer",
     "TopicDescription",
     "TopicReader",
     "Transaction",

@@ -294,6 +294,15 @@ impl Consumer {
         }
     }
 
+    /// Sends the acknowledgements of a share group's records, and waits until the leaders have answered.
+    ///
+    /// # Errors
+    /// Fails if a leader does not answer in time.
+    pub fn flush_acks(&self, timeout: Duration) -> Result<(), ClientError> {
+        self.check()?;
+        self.request("commit", timeout, |id| ConsumerEvent::FlushAcks { id }).map(drop)
+    }
+
     /// Commits the marked records of the job's partition and waits for the broker's response.
     ///
     /// # Errors

@@ -87,6 +87,12 @@ impl JobToken {
         self.lane.as_u64()
     }
 
+    /// Returns how often the record of a share group was delivered, this delivery included; `None`: it is acknowledged, or
+    /// belongs to no share group.
+    pub fn deliveries(&self, offset: i64) -> Option<u32> {
+        self.shared.deliveries(offset)
+    }
+
     /// Reports that the first `rows` rows of the job are processed.
     #[inline]
     pub fn progress(&self, rows: usize) {

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use grete_proto::dispatch::{Committable, MarkError};
+use grete_proto::share::AckType;
 
 use super::Dispatcher;
 use super::job::JobToken;
@@ -28,6 +29,20 @@ impl Dispatcher {
         self.check_fork()?;
         let marked = token.shared.mark_rows(offsets);
         self.after_mark(token, marked)
+    }
+
+    /// Acknowledges records of a share group with these offsets before the end of their job. Returns how many were not
+    /// acknowledged before.
+    ///
+    /// # Errors
+    /// The same as [`Dispatcher::mark`].
+    pub fn acknowledge(&self, token: &JobToken, offsets: &[i64], kind: AckType) -> Result<u64, ClientError> {
+        self.check_fork()?;
+        let finished = token.shared.acknowledge(offsets, kind).map_err(|_| ClientError::Revoked)?;
+        let mut state = self.lock();
+        state.dispatch.on_acknowledged(token.lane);
+        self.unlock_and_wake(state);
+        Ok(finished)
     }
 
     fn after_mark(&self, token: &JobToken, marked: Result<u64, MarkError>) -> Result<u64, ClientError> {

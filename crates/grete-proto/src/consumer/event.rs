@@ -113,6 +113,11 @@ pub enum ConsumerEvent {
         /// Number of held records that wait for a later attempt.
         delayed: usize,
     },
+    /// Send what is acknowledged. The reply, an empty [`ConsumerReply::Commit`], comes when the leaders have answered.
+    FlushAcks {
+        /// Request id of the caller.
+        id: u32,
+    },
     /// Number of records of a share group that can be processed at once from now on.
     Concurrency(usize),
     /// A batch failed its check.

@@ -93,6 +93,8 @@ pub struct ConsumerCore {
     recheck_at: Option<Nanos>,
     session: Option<Nanos>,
     closing: Option<Nanos>,
+    /// Callers that wait until no acknowledgement is left.
+    flushes: Vec<u32>,
     /// A closing member of a share group has left the group.
     left: bool,
     /// Whether a static member closes without LeaveGroup.
@@ -148,6 +150,7 @@ impl ConsumerCore {
             recheck_at: None,
             session: None,
             closing: None,
+            flushes: Vec::new(),
             left: false,
             remain_in_group: true,
             finished: false,
@@ -203,6 +206,7 @@ impl ConsumerCore {
                 self.share(now, ShareEvent::Delayed(delayed));
                 self.share(now, ShareEvent::Acknowledge(acks));
             }
+            ConsumerEvent::FlushAcks { id } => self.flushes.push(id),
             ConsumerEvent::Concurrency(records) => self.share(now, ShareEvent::Concurrency(records)),
             ConsumerEvent::Released(released) => self.fetch(now, FetchEvent::Released(released)),
             ConsumerEvent::Charged(slot, bytes) => self.fetch(now, FetchEvent::Charged { slot, bytes }),
@@ -357,6 +361,7 @@ impl ConsumerCore {
                 None => break,
             }
         }
+        self.reply_flushed(out);
         // An assignment of thousands of partitions fills the queues once; other steps need few entries.
         self.pending_actions.shrink_to(KEPT_ACTIONS);
         self.fetch_actions.shrink_to(KEPT_ACTIONS);
@@ -395,9 +400,11 @@ impl ConsumerCore {
                 self.check_unknown_partitions(now, out);
                 self.step_queries(now, OperationsEvent::MetadataRefreshed, out);
             }
-            ClusterAction::NodeReady { node, .. } if self.is_shared() => self.share(now, ShareEvent::NodeReady(node)),
-            ClusterAction::NodeLost { node, channel } if self.is_shared() => {
-                self.share(now, ShareEvent::NodeLost(node, channel));
+            ClusterAction::NodeReady { node, channel: Channel::Fetch } if self.is_shared() => {
+                self.share(now, ShareEvent::NodeReady(node));
+            }
+            ClusterAction::NodeLost { node, channel: Channel::Fetch } if self.is_shared() => {
+                self.share(now, ShareEvent::NodeLost(node));
             }
             ClusterAction::NodeReady { node, channel: Channel::Fetch } => self.fetch(now, FetchEvent::NodeReady(node)),
             ClusterAction::NodeLost { node, channel: Channel::Fetch } => self.fetch(now, FetchEvent::NodeLost(node)),

@@ -3,13 +3,14 @@
 //!
 //! A partition has no position here. Its lane gets position 0 at once, which only says that records may be handed out.
 
-use super::{ConsumerAction, ConsumerCore, ConsumerLogEvent, PendingAction};
+use super::{ConsumerAction, ConsumerCore, ConsumerLogEvent, ConsumerReply, PendingAction};
 use crate::cluster::ClusterEvent;
 use crate::dispatch::OffsetMap;
 use crate::fetch::RawFetchStats;
 use crate::group::GroupConfig;
 use crate::ids::PartitionHandle;
-use crate::share::{ShareAction, ShareEvent, ShareStats};
+use crate::request::Channel;
+use crate::share::{ShareAcquirer, ShareAction, ShareEvent, ShareStats};
 use crate::time::{Nanos, SECOND};
 
 /// Time without heartbeats after which a member of a share group would give everything up: never. Locks, not the
@@ -51,10 +52,18 @@ impl ConsumerCore {
         }
     }
 
+    /// Answers the callers that wait for acknowledgements, once all are settled.
+    pub(super) fn reply_flushed(&mut self, out: &mut Vec<ConsumerAction>) {
+        if !self.flushes.is_empty() && self.share.as_ref().is_none_or(ShareAcquirer::is_settled) {
+            let waiting = std::mem::take(&mut self.flushes);
+            out.extend(waiting.into_iter().map(|id| ConsumerAction::Reply(id, ConsumerReply::Commit(Vec::new()))));
+        }
+    }
+
     pub(super) fn on_share(&mut self, now: Nanos, action: ShareAction, out: &mut Vec<ConsumerAction>) {
         match action {
             ShareAction::Send(outgoing) => self.cluster(now, ClusterEvent::Send(outgoing)),
-            ShareAction::NeedNode(node, channel) => self.cluster(now, ClusterEvent::NeedNode(node, channel)),
+            ShareAction::NeedNode(node) => self.cluster(now, ClusterEvent::NeedNode(node, Channel::Fetch)),
             ShareAction::Data(chunk) => out.push(ConsumerAction::Push(chunk)),
             ShareAction::RefreshMetadata => self.cluster(now, ClusterEvent::RefreshMetadata),
             ShareAction::LeaderHint { tp, leader, epoch, endpoint } => {

@@ -26,6 +26,11 @@ impl Dispatch {
         }
     }
 
+    /// Collects the acknowledgements that a job has made before its end.
+    pub fn on_acknowledged(&mut self, id: LaneId) {
+        self.collect_acks(id, false);
+    }
+
     /// Gives back the records of a fetch that no lane takes.
     pub fn give_back(&mut self, client: ClientId, chunk: &CompletedFetch) {
         let Some(acquired) = &chunk.acquired else { return };

@@ -9,7 +9,7 @@ use super::config::ShareConfig;
 use super::event::{ShareAction, ShareEvent, ShareLogEvent, ShareStats};
 use super::partition::{AckGroup, PartitionKey, SharePartition};
 use super::request;
-use super::session::{CLOSE_EPOCH, InFlight, OVERTAKE_AFTER, ShareSession};
+use super::session::{CLOSE_EPOCH, InFlight, RequestKind, ShareSession};
 use crate::cluster::view::ClusterView;
 use crate::ids::{NodeId, PartitionHandle};
 use crate::partition::table::PartitionTable;
@@ -21,6 +21,8 @@ use crate::time::{MILLI, Nanos, SECOND, earliest};
 const MAX_RESERVE: usize = 2000;
 /// Half of the time whose finished records are held in reserve.
 const RESERVE_SPAN: Nanos = 250 * MILLI;
+/// Longest wait of a broker for records, while the member holds some: acknowledgements wait behind it.
+pub const BUSY_WAIT: Nanos = 100 * MILLI;
 /// Most records in one acknowledgement request.
 const MAX_ACKS: usize = 20_000;
 /// Interval for requesting a missing connection again, and for looking at a throttled node again.
@@ -34,6 +36,8 @@ const DEFAULT_LOCK: Nanos = 30 * SECOND;
 #[derive(Debug)]
 pub struct ShareAcquirer {
     pub(super) config: ShareConfig,
+    /// Member id of the last membership: acknowledgements carry it after the group was left, too.
+    member_id: String,
     pub(super) rng: Rng,
     pub(super) partitions: BTreeMap<PartitionKey, SharePartition>,
     pub(super) sessions: Vec<ShareSession>,
@@ -89,6 +93,7 @@ impl ShareAcquirer {
     pub fn new(config: ShareConfig, rng: Rng) -> Self {
         Self {
             config,
+            member_id: String::new(),
             rng,
             partitions: BTreeMap::new(),
             sessions: Vec::new(),
@@ -113,6 +118,12 @@ impl ShareAcquirer {
         self.wake
     }
 
+    /// Returns whether every acknowledgement was answered.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.partitions.values().all(SharePartition::is_settled)
+    }
+
     /// Returns the counters since the start.
     pub fn stats(&self) -> ShareStats {
         ShareStats { held: self.held as u64, ..self.stats }
@@ -132,6 +143,9 @@ impl ShareAcquirer {
             return;
         }
         self.sync(view, table);
+        if !member_id.is_empty() && member_id != self.member_id {
+            member_id.clone_into(&mut self.member_id);
+        }
         match event {
             ShareEvent::Tick | ShareEvent::Plan => {}
             ShareEvent::Reply(reply) => self.on_reply(now, &reply, table, out),
@@ -140,7 +154,7 @@ impl ShareAcquirer {
                     session.connect_retry_at = 0;
                 }
             }
-            ShareEvent::NodeLost(node, channel) => self.on_node_lost(now, node, channel),
+            ShareEvent::NodeLost(node) => self.on_node_lost(now, node),
             ShareEvent::Acknowledge(all) => {
                 for (slot, acks) in all {
                     self.acknowledge(now, key_of(slot, table), &acks);
@@ -245,15 +259,13 @@ impl ShareAcquirer {
         }
     }
 
-    fn on_node_lost(&mut self, now: Nanos, node: NodeId, channel: Channel) {
+    fn on_node_lost(&mut self, now: Nanos, node: NodeId) {
         let Self { rng, sessions, needs_metadata, .. } = self;
         let Some(session) = sessions.iter_mut().find(|session| session.node == node) else { return };
         session.connect_retry_at = 0;
-        if channel == Channel::Fetch {
-            // The session ends with its connection. The reply to the request in flight comes as an error.
-            session.reset();
-        }
-        if !session.is_idle() {
+        // The session ends with its connection. The reply to the request in flight comes as an error.
+        session.reset();
+        if session.in_flight.is_some() {
             session.not_before = now.saturating_add(session.backoff.next_delay(rng));
             *needs_metadata = true;
         }
@@ -282,12 +294,12 @@ impl ShareAcquirer {
         let wanted = |session: &ShareSession, partitions: &BTreeMap<PartitionKey, SharePartition>| {
             session.led.iter().any(|key| partitions.get(key).is_some_and(|partition| partition.is_wanted(now)))
         };
-        let fetching = self.sessions.iter().filter(|session| session.fetch.is_none());
+        let fetching = self.sessions.iter().filter(|session| session.in_flight.is_none());
         let idle = fetching.filter(|session| wanted(session, &self.partitions)).count();
         let share = room.div_ceil(idle.max(1));
         for at in 0..self.sessions.len() {
-            self.plan_session(now, at, member_id, share, view, table, out);
-            awaits |= self.sessions.get(at).is_some_and(|session| session.acknowledge.is_none());
+            self.plan_session(now, at, !member_id.is_empty(), share, view, table, out);
+            awaits |= self.sessions.get(at).is_some_and(|session| session.in_flight.is_none());
         }
         if awaits != self.awaits {
             self.awaits = awaits;
@@ -300,11 +312,12 @@ impl ShareAcquirer {
         }
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn plan_session(
         &mut self,
         now: Nanos,
         at: usize,
-        member_id: &str,
+        is_member: bool,
         room: usize,
         view: &impl ClusterView,
         table: &PartitionTable,
@@ -312,12 +325,12 @@ impl ShareAcquirer {
     ) {
         let closing = self.closing;
         let Some(session) = self.sessions.get_mut(at) else { return };
-        if session.closed || session.acknowledge.is_some() {
+        if session.closed || session.in_flight.is_some() {
             return;
         }
         if session.epoch == 0 && closing {
             // Nothing can be acknowledged without a session, and opening one would acquire records.
-            session.closed = session.fetch.is_none();
+            session.closed = true;
             return;
         }
         if now < session.not_before {
@@ -329,46 +342,48 @@ impl ShareAcquirer {
             let Some(partition) = self.partitions.get(key) else { continue };
             has_acks |= partition.has_acks();
             is_wanted |= partition.is_wanted(now);
-            if partition.not_before > now {
-                retry_at = earliest(retry_at, Some(partition.not_before));
-            }
+            retry_at = earliest(retry_at, Some(partition.not_before).filter(|at| *at > now));
             oldest = earliest(oldest, partition.held.oldest_lock());
         }
         self.wake = earliest(self.wake, retry_at);
-        let node = session.node;
-        let renews = view.api_version(node, Channel::Control, ApiKey::ShareAcknowledge);
-        let can_renew = renews.is_none_or(|version| version >= FIRST_WITH_RENEW);
-        let renew_at = oldest.map(|oldest| oldest.saturating_add(self.lock / 2));
-        let renews_now = renew_at.is_some_and(|at| at <= now) && session.epoch > 0;
-        if renews_now && !can_renew && !session.warned {
-            session.warned = true;
-            out.push(ShareAction::LogEvent(ShareLogEvent::NoRenewal { node, lock: self.lock }));
-        }
-        let renews_now = renews_now && can_renew;
-        if !renews_now && can_renew {
-            self.wake = earliest(self.wake, renew_at.filter(|_| session.epoch > 0));
-        }
-        let overtakes = session.fetch.as_ref().map(|fetch| fetch.sent_at.saturating_add(OVERTAKE_AFTER));
-        let can_fetch = session.fetch.is_none() && is_wanted && room > 0 && !closing && !member_id.is_empty();
-        let closes = closing && session.fetch.is_none();
-        if session.epoch == 0 && has_acks && !is_wanted && session.fetch.is_none() {
+        if session.epoch == 0 && has_acks && !is_wanted {
             // No request will open a session again, and the locks have ended with the last one.
             return self.drop_acks(at, out);
         }
-        let acknowledges = session.epoch > 0 && (renews_now || closes || (has_acks && !can_fetch));
-        if acknowledges {
-            match overtakes.filter(|at| *at > now) {
-                Some(at) => self.wake = earliest(self.wake, Some(at)),
-                None if self.is_connected(now, at, Channel::Control, ApiKey::ShareAcknowledge, view, out) => {
-                    self.send_acknowledge(now, at, member_id, renews_now, closes, out);
-                }
-                None => {}
+        let renews = session.epoch > 0 && self.renewal_is_due(now, at, oldest, view, out);
+        let can_fetch = is_wanted && room > 0 && !closing && is_member;
+        let has_session = self.sessions.get(at).is_some_and(|session| session.epoch > 0);
+        if has_session && (renews || closing || (has_acks && !can_fetch)) {
+            if self.is_connected(now, at, ApiKey::ShareAcknowledge, view, out) {
+                self.send_acknowledge(now, at, renews, out);
             }
-            return;
+        } else if can_fetch && self.is_connected(now, at, ApiKey::ShareFetch, view, out) {
+            self.send_fetch(now, at, room, table, out);
         }
-        if can_fetch && self.is_connected(now, at, Channel::Fetch, ApiKey::ShareFetch, view, out) {
-            self.send_fetch(now, at, member_id, room, table, out);
+    }
+
+    /// Returns whether locks are old enough to be renewed. If not, sets the timer. `oldest`: time of the oldest lock.
+    fn renewal_is_due(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        oldest: Option<Nanos>,
+        view: &impl ClusterView,
+        out: &mut Vec<ShareAction>,
+    ) -> bool {
+        let (Some(session), Some(oldest)) = (self.sessions.get_mut(at), oldest) else { return false };
+        let due_at = oldest.saturating_add(self.lock / 2);
+        let version = view.api_version(session.node, Channel::Fetch, ApiKey::ShareAcknowledge);
+        let can_renew = version.is_none_or(|version| version >= FIRST_WITH_RENEW);
+        if due_at > now {
+            self.wake = earliest(self.wake, Some(due_at));
+            return false;
         }
+        if !can_renew && !std::mem::replace(&mut session.warned, true) {
+            let node = session.node;
+            out.push(ShareAction::LogEvent(ShareLogEvent::NoRenewal { node, lock: self.lock }));
+        }
+        can_renew
     }
 
     /// Drops acknowledgements that cannot be delivered.
@@ -387,19 +402,19 @@ impl ShareAcquirer {
         self.seen = None;
     }
 
-    /// Returns whether requests can be sent to the node over this channel. If not, asks for the connection.
+    /// Returns whether a request can be sent to the node. If not, asks for the connection.
     fn is_connected(
         &mut self,
         now: Nanos,
         at: usize,
-        channel: Channel,
         api: ApiKey,
         view: &impl ClusterView,
         out: &mut Vec<ShareAction>,
     ) -> bool {
         let Some(session) = self.sessions.get_mut(at) else { return false };
-        if view.api_version(session.node, channel, api).is_some() {
-            if !view.is_muted(session.node, now) || channel == Channel::Control {
+        if view.api_version(session.node, Channel::Fetch, api).is_some() {
+            // A fetch quota must cost no lock.
+            if !view.is_muted(session.node, now) || api == ApiKey::ShareAcknowledge {
                 return true;
             }
             self.wake = earliest(self.wake, Some(now.saturating_add(RECHECK_INTERVAL)));
@@ -408,7 +423,7 @@ impl ShareAcquirer {
         if now >= session.connect_retry_at {
             self.needs_metadata |= session.connect_retry_at > 0;
             session.connect_retry_at = now.saturating_add(RECHECK_INTERVAL);
-            out.push(ShareAction::NeedNode(session.node, channel));
+            out.push(ShareAction::NeedNode(session.node));
         }
         self.wake = earliest(self.wake, Some(session.connect_retry_at));
         false
@@ -428,15 +443,7 @@ impl ShareAcquirer {
         acks
     }
 
-    fn send_fetch(
-        &mut self,
-        now: Nanos,
-        at: usize,
-        member_id: &str,
-        room: usize,
-        table: &PartitionTable,
-        out: &mut Vec<ShareAction>,
-    ) {
+    fn send_fetch(&mut self, now: Nanos, at: usize, room: usize, table: &PartitionTable, out: &mut Vec<ShareAction>) {
         // A session cannot begin with acknowledgements.
         let opens = self.sessions.get(at).is_some_and(|session| session.epoch == 0);
         let acks = if opens { Vec::new() } else { self.take_acks(at) };
@@ -456,9 +463,11 @@ impl ShareAcquirer {
         });
         let forgotten: Vec<PartitionKey> =
             forgotten.into_iter().filter(|key| acks.iter().all(|(acked, _)| acked != key)).collect();
+        let max_wait = if self.held > 0 { self.config.max_wait.min(BUSY_WAIT) } else { self.config.max_wait };
         let fields = request::FetchFields {
-            member_id,
+            member_id: &self.member_id,
             epoch: session.next_epoch(),
+            max_wait,
             max_records: room,
             max_bytes: left,
             added: &added,
@@ -468,31 +477,22 @@ impl ShareAcquirer {
         let request = request::fetch(&self.config, &fields);
         let token = self.next_token;
         self.next_token = token.wrapping_add(1);
-        session.fetch = Some(InFlight { token, sent_at: now, session: session.number, acks, closes: false });
+        session.in_flight = Some(InFlight { token, kind: RequestKind::Fetch, session: session.number, acks });
         self.stats.fetches += 1;
         let timeout = self.config.request_timeout.saturating_add(self.config.max_wait);
-        out.push(ShareAction::Send(outgoing(session.node, Channel::Fetch, request, token, timeout)));
+        out.push(ShareAction::Send(outgoing(session.node, request, token, timeout)));
     }
 
-    fn send_acknowledge(
-        &mut self,
-        now: Nanos,
-        at: usize,
-        member_id: &str,
-        renews: bool,
-        closes: bool,
-        out: &mut Vec<ShareAction>,
-    ) {
+    fn send_acknowledge(&mut self, now: Nanos, at: usize, renews: bool, out: &mut Vec<ShareAction>) {
+        let closes = self.closing;
         let mut acks = self.take_acks(at);
         let Some(session) = self.sessions.get_mut(at) else { return };
         if renews && !closes {
             let before = now.saturating_sub(self.lock / 2);
             for key in &session.led {
-                let Some(partition) = self.partitions.get_mut(key) else { continue };
-                // Locks of a group that is sent alone wait for the next request.
-                if acks.iter().any(|(acked, _)| acked == key) {
-                    continue;
-                }
+                // The locks of a partition with acknowledgements wait for the next request: these may be refused.
+                let has_acks = acks.iter().any(|(acked, _)| acked == key);
+                let Some(partition) = self.partitions.get_mut(key).filter(|_| !has_acks) else { continue };
                 let renewals = partition.held.renew(before, now, |_| false);
                 if !renewals.is_empty() {
                     partition.on_sent();
@@ -503,15 +503,17 @@ impl ShareAcquirer {
         if acks.is_empty() && !closes {
             return;
         }
-        let epoch = if closes { CLOSE_EPOCH } else { session.next_epoch() };
-        let request = request::acknowledge(&self.config, member_id, epoch, &acks);
+        let (kind, epoch) = match closes {
+            true => (RequestKind::Close, CLOSE_EPOCH),
+            false => (RequestKind::Acknowledge, session.next_epoch()),
+        };
+        let request = request::acknowledge(&self.config, &self.member_id, epoch, &acks);
         session.known.extend(acks.iter().map(|(key, _)| key));
         let token = self.next_token;
         self.next_token = token.wrapping_add(1);
-        session.acknowledge = Some(InFlight { token, sent_at: now, session: session.number, acks, closes });
+        session.in_flight = Some(InFlight { token, kind, session: session.number, acks });
         self.stats.acknowledges += 1;
-        let timeout = self.config.request_timeout;
-        out.push(ShareAction::Send(outgoing(session.node, Channel::Control, request, token, timeout)));
+        out.push(ShareAction::Send(outgoing(session.node, request, token, self.config.request_timeout)));
     }
 }
 
@@ -520,7 +522,7 @@ pub(super) fn key_of(slot: PartitionHandle, table: &PartitionTable) -> Partition
     (table.topic_id(slot), table.topic_partition(slot).map_or(-1, |tp| tp.partition))
 }
 
-fn outgoing(node: NodeId, channel: Channel, request: Request, token: u32, timeout: Nanos) -> OutboundRequest {
+fn outgoing(node: NodeId, request: Request, token: u32, timeout: Nanos) -> OutboundRequest {
     let token = Token { owner: RequestOwner::Share, id: token };
-    OutboundRequest { target: Target::Node(node), channel, request, token, timeout }
+    OutboundRequest { target: Target::Node(node), channel: Channel::Fetch, request, token, timeout }
 }

@@ -4,7 +4,7 @@ use super::acknowledgement::Acknowledgement;
 use crate::fetch::CompletedFetch;
 use crate::ids::{NodeId, PartitionHandle, TopicPartition};
 use crate::partition::error::PartitionError;
-use crate::request::{Channel, OutboundRequest, Reply};
+use crate::request::{OutboundRequest, Reply};
 use crate::time::Nanos;
 
 /// Input of [`ShareAcquirer::step`](super::ShareAcquirer::step).
@@ -19,7 +19,7 @@ pub enum ShareEvent {
     /// A connection to the node is ready.
     NodeReady(NodeId),
     /// A connection to the node is lost. The broker releases the records of its sessions when their connection ends.
-    NodeLost(NodeId, Channel),
+    NodeLost(NodeId),
     /// These records are done, or given back. Those that the member does not hold any more are ignored.
     Acknowledge(Vec<(PartitionHandle, Vec<Acknowledgement>)>),
     /// Bytes of completed fetches are no longer held.
@@ -53,7 +53,7 @@ pub enum ShareAction {
     /// Send a request through the cluster.
     Send(OutboundRequest),
     /// A connection to the node is needed and missing.
-    NeedNode(NodeId, Channel),
+    NeedNode(NodeId),
     /// Decode the acquired records of these batches.
     Data(CompletedFetch),
     /// The metadata is stale.

@@ -16,12 +16,11 @@
 //! [`GroupProtocol::Share`](crate::group::GroupProtocol::Share).
 //!
 //! Not obvious:
-//! - **Sessions count requests.** ShareFetch and ShareAcknowledge of one member at one leader carry an epoch that grows by
-//!   one with each request. A ShareFetch may wait at the broker. An acknowledgement that comes up meanwhile goes over the
-//!   control connection: the broker has counted the waiting request when it received it. To make sure that it has, the
-//!   acknowledgement is sent [`OVERTAKE_AFTER`](session::OVERTAKE_AFTER) after the ShareFetch at the earliest. Should the
-//!   epochs cross all the same, the broker refuses the session, and a new one continues: acknowledgements name the member,
-//!   not the session.
+//! - **One request in flight for each leader.** ShareFetch and ShareAcknowledge of one member carry an epoch that grows by
+//!   one with each request. A ShareFetch may wait at the broker, and Kafka refuses its answer, with the records in it, if
+//!   the epoch has grown meanwhile. An acknowledgement that comes up waits for that answer. A member that holds records
+//!   therefore lets the broker wait [`BUSY_WAIT`](acquirer::BUSY_WAIT) at most. Without records to be had, that bounds the
+//!   delay of an acknowledgement; with records, or without room for more, no request waits.
 //! - **No more records than handlers need.** What one member holds no other member gets. The member holds as many
 //!   records as it can run at once, and beyond that as many as it has finished within half a second: slow handlers keep
 //!   nothing in reserve, fast ones never wait for a response.

@@ -93,9 +93,14 @@ impl SharePartition {
         self.slot.is_some() && !self.paused && self.not_before <= now
     }
 
+    /// Returns whether no acknowledgement waits or is in flight.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.has_acks() && self.in_flight == 0
+    }
+
     /// Returns whether nothing is left to do for a partition that is not assigned.
     pub(super) fn is_over(&self) -> bool {
-        self.slot.is_none() && self.held.is_empty() && !self.has_acks() && self.in_flight == 0
+        self.slot.is_none() && self.held.is_empty() && self.is_settled()
     }
 
     /// Adds an acknowledgement of held records, which are held no more.

@@ -9,7 +9,7 @@ use super::acknowledgement::{AckType, Acknowledgement};
 use super::config::ShareConfig;
 use super::partition::{AckGroup, PartitionKey};
 use crate::request::Request;
-use crate::time::MILLI;
+use crate::time::{MILLI, Nanos};
 
 /// Acquires at most the number of records that is asked for (KIP-1206), instead of whole batches.
 const RECORD_LIMIT: i8 = 1;
@@ -22,6 +22,7 @@ pub(super) type Acks = [(PartitionKey, AckGroup)];
 pub(super) struct FetchFields<'a> {
     pub(super) member_id: &'a str,
     pub(super) epoch: i32,
+    pub(super) max_wait: Nanos,
     pub(super) max_records: usize,
     pub(super) max_bytes: usize,
     /// Partitions that are new in the session.
@@ -62,7 +63,7 @@ pub(super) fn fetch(config: &ShareConfig, fields: &FetchFields<'_>) -> Request {
         group_id: Some(Cow::Owned(config.group_id.to_string())),
         member_id: Some(Cow::Owned(fields.member_id.to_owned())),
         share_session_epoch: fields.epoch,
-        max_wait_ms: i32::try_from(config.max_wait / MILLI).unwrap_or(i32::MAX),
+        max_wait_ms: i32::try_from(fields.max_wait / MILLI).unwrap_or(i32::MAX),
         min_bytes: config.min_bytes,
         max_bytes: i32::try_from(fields.max_bytes).unwrap_or(i32::MAX).min(config.max_bytes),
         max_records,

@@ -10,7 +10,7 @@ use super::acknowledgement::{AckType, Acknowledgement};
 use super::acquirer::ShareAcquirer;
 use super::event::{ShareAction, ShareLogEvent};
 use super::partition::{AckGroup, PartitionKey};
-use super::session::InFlight;
+use super::session::{InFlight, RequestKind};
 use crate::fetch::acquired::retain;
 use crate::fetch::{AcquiredRange, CompletedFetch, validate_batches};
 use crate::ids::NodeId;
@@ -37,12 +37,11 @@ impl ShareAcquirer {
         let of = |flight: &mut InFlight| flight.token == id;
         for at in 0..self.sessions.len() {
             let Some(session) = self.sessions.get_mut(at) else { continue };
-            if let Some(flight) = session.fetch.take_if(of) {
-                return self.on_fetched(now, at, flight, &reply.result, table, out);
-            }
-            if let Some(flight) = session.acknowledge.take_if(of) {
-                return self.on_acknowledged(now, at, flight, &reply.result, out);
-            }
+            let Some(flight) = session.in_flight.take_if(of) else { continue };
+            return match flight.kind {
+                RequestKind::Fetch => self.on_fetched(now, at, flight, &reply.result, table, out),
+                _ => self.on_acknowledged(now, at, flight, &reply.result, out),
+            };
         }
     }
 
@@ -108,7 +107,7 @@ impl ShareAcquirer {
             Ok(response) => response.decode(ShareAcknowledgeResponse::decode).map_err(RequestError::Protocol),
             Err(error) => Err(error.clone()),
         };
-        if flight.closes {
+        if flight.kind == RequestKind::Close {
             if let Some(session) = self.sessions.get_mut(at) {
                 session.closed = true; // whatever the answer: the locks end by themselves
             }

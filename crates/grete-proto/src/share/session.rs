@@ -6,23 +6,27 @@ use super::config::ShareConfig;
 use super::partition::{AckGroup, PartitionKey};
 use crate::backoff::Backoff;
 use crate::ids::NodeId;
-use crate::time::{MILLI, Nanos};
+use crate::time::Nanos;
 
 /// Epoch that ends a session.
 pub(super) const CLOSE_EPOCH: i32 = -1;
-/// Time after a ShareFetch at which an acknowledgement may be sent over another connection: the broker has received the
-/// ShareFetch by then.
-pub const OVERTAKE_AFTER: Nanos = 20 * MILLI;
-
 /// Request in flight.
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) token: u32,
-    pub(super) sent_at: Nanos,
+    pub(super) kind: RequestKind,
     /// Number of the session that the request belongs to.
     pub(super) session: u32,
     pub(super) acks: Vec<(PartitionKey, AckGroup)>,
-    pub(super) closes: bool,
+}
+
+/// Kind of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    Fetch,
+    Acknowledge,
+    /// Acknowledges, and ends the session.
+    Close,
 }
 
 /// Session with one leader, and its requests.
@@ -37,8 +41,7 @@ pub(super) struct ShareSession {
     pub(super) known: BTreeSet<PartitionKey>,
     /// Partitions that the node leads.
     pub(super) led: BTreeSet<PartitionKey>,
-    pub(super) fetch: Option<InFlight>,
-    pub(super) acknowledge: Option<InFlight>,
+    pub(super) in_flight: Option<InFlight>,
     pub(super) not_before: Nanos,
     pub(super) connect_retry_at: Nanos,
     pub(super) backoff: Backoff,
@@ -56,8 +59,7 @@ impl ShareSession {
             number: 0,
             known: BTreeSet::new(),
             led: BTreeSet::new(),
-            fetch: None,
-            acknowledge: None,
+            in_flight: None,
             not_before: 0,
             connect_retry_at: 0,
             backoff: Backoff::new(config.retry_backoff, config.retry_backoff_max),
@@ -78,9 +80,5 @@ impl ShareSession {
         let epoch = self.epoch;
         self.epoch = epoch.checked_add(1).unwrap_or(1);
         epoch
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        self.fetch.is_none() && self.acknowledge.is_none()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use grete_client::produce::BatchPromise;
-use grete_client::{ClientError, Dispatcher as ClientDispatcher, FailureHistory, JobKind, JobToken};
+use grete_client::{AckType, ClientError, Dispatcher as ClientDispatcher, FailureHistory, JobKind, JobToken};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -397,6 +397,38 @@ impl Job {
             Err(_) => dispatcher.mark_rows(token, &[first]),
         };
         marked.map_err(|error| self.mark_error(error))
+    }
+
+    /// Acknowledges `x` (a message, or messages) of a share group: "accept", "release" or "reject". Returns how many
+    /// records were not acknowledged before. Raises `RevokedError` when the lane is gone.
+    fn acknowledge(&self, x: &Bound<'_, PyAny>, kind: &str) -> PyResult<u64> {
+        let kind = match kind {
+            "accept" => AckType::Accept,
+            "release" => AckType::Release,
+            "reject" => AckType::Reject,
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "a record is acknowledged with \"accept\", \"release\" or \"reject\", not {other:?}"
+                )));
+            }
+        };
+        let offsets = if let Ok(message) = x.cast::<Message>() {
+            vec![message.get().offset()]
+        } else if let Ok(messages) = x.cast::<Messages>() {
+            messages.get().row_offsets()
+        } else {
+            return Err(PyTypeError::new_err(format!(
+                "acknowledge takes a grete.Message or grete.Messages, not {}",
+                x.get_type().name()?
+            )));
+        };
+        let (dispatcher, token) = self.token.get()?;
+        dispatcher.acknowledge(token, &offsets, kind).map_err(errors::client)
+    }
+
+    /// Returns how often the record of a share group was delivered, this delivery included; None: it is acknowledged.
+    fn deliveries(&self, offset: i64) -> PyResult<Option<u32>> {
+        Ok(self.token()?.deliveries(offset))
     }
 
     /// Marks all records of this job as processed. Returns how many were not marked before.

@@ -9,6 +9,7 @@ use crate::dispatch::offsets::shared_tracker::{MarkError, SharedTracker};
 use crate::dispatch::route_config::{Concurrency, OffsetPolicy, RouteConfig};
 use crate::dispatch::rows::decoded_batch::DecodedBatch;
 use crate::producer::{BatchPromise, StagedRecord, StagingBudget};
+use crate::share::AckType;
 
 /// Rows, marks and outputs of a job.
 #[derive(Debug)]
@@ -167,6 +168,29 @@ impl JobState {
         let own = rows.batch.as_ref().map_or(&*rows.finished_offsets, DecodedBatch::offsets);
         let meant = offsets.iter().copied().filter(|offset| own.binary_search(offset).is_ok()).collect();
         self.apply_or_hold(Mark::Rows(meant))
+    }
+
+    /// Acknowledges records of a share group that were handed out and are not acknowledged, whatever job has them. Returns
+    /// how many there were.
+    ///
+    /// # Errors
+    /// [`MarkError::Fenced`] if the lane was lost.
+    pub fn acknowledge(&self, offsets: &[i64], kind: AckType) -> Result<u64, MarkError> {
+        let finished = self.tracker.with(|tracker| {
+            let records = tracker.acquired()?;
+            Some(offsets.iter().map(|offset| records.finish_open(*offset, *offset, kind)).sum::<usize>())
+        })?;
+        Ok(finished.unwrap_or(0) as u64)
+    }
+
+    /// Returns how often a record of a share group was delivered, this delivery included; `None`: it is acknowledged, or
+    /// belongs to no share group.
+    pub fn deliveries(&self, offset: i64) -> Option<u32> {
+        let found = self.tracker.with(|tracker| {
+            let is_open = tracker.is_open(offset);
+            tracker.acquired().filter(|_| is_open).map(|records| records.deliveries(offset))
+        });
+        found.ok().flatten()
     }
 
     fn apply_or_hold(&self, mark: Mark) -> Result<u64, MarkError> {

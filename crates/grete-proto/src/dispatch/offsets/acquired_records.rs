@@ -62,7 +62,7 @@ impl AcquiredRecords {
     }
 
     /// Acknowledges open records of `first..=last`. Returns their number.
-    pub(super) fn finish_open(&mut self, first: i64, last: i64, kind: AckType) -> usize {
+    pub(in crate::dispatch) fn finish_open(&mut self, first: i64, last: i64, kind: AckType) -> usize {
         if first > last {
             return 0;
         }

@@ -269,7 +269,7 @@ fn decode(request: &OutboundRequest) -> Sent {
         (ApiKey::ShareFetch, Channel::Fetch) => {
             Sent::Fetch(request.token, node, ShareFetchRequest::decode(2, &mut Reader::new(bytes)).unwrap())
         }
-        (ApiKey::ShareAcknowledge, Channel::Control) => {
+        (ApiKey::ShareAcknowledge, Channel::Fetch) => {
             Sent::Acknowledge(request.token, node, ShareAcknowledgeRequest::decode(2, &mut Reader::new(bytes)).unwrap())
         }
         other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 use grete_wire::ErrorCode;
 
 use super::leader::{Answer, Harness, Sent, acked, acquired, handed_out};
-use crate::request::{Channel, RequestError};
+use crate::request::RequestError;
 use crate::share::{AckType, ShareEvent, ShareLogEvent};
 
 const ACCEPT: i8 = 1;
@@ -39,20 +39,24 @@ fn no_more_records_are_acquired_than_can_be_processed_at_once() {
 }
 
 #[test]
-fn an_acknowledgement_does_not_wait_behind_a_fetch() {
+fn one_request_is_in_flight_and_a_busy_member_lets_no_broker_wait_for_long() {
     let mut h = planned(1, 2);
     let first = h.next();
+    let wait = |sent: &Sent| match sent {
+        Sent::Fetch(_, _, request) => request.max_wait_ms,
+        Sent::Acknowledge(..) => panic!("{sent:?}"),
+    };
+    assert_eq!(wait(&first), 500);
     h.answer(&first, &[acquired(0, &[(0, 0, 1)])]);
     let waiting = h.next();
+    assert_eq!(wait(&waiting), 100);
     h.acknowledge(0, 0, 0, AckType::Release);
-    assert!(h.sent.is_empty(), "the broker may not have the ShareFetch yet");
-    h.advance(25);
-    let ack = h.next();
-    assert!(matches!(ack, Sent::Acknowledge(..)), "{ack:?}");
-    assert_eq!((waiting.epoch(), ack.epoch(), ack.acks()), (1, 2, vec![(0, 0, 0, RELEASE)]));
-    h.answer(&ack, &[acked(0)]);
+    h.advance(90);
+    assert!(h.sent.is_empty(), "the broker would refuse the answer to the waiting request");
     h.answer(&waiting, &[]);
-    assert_eq!(h.next().epoch(), 3);
+    let next = h.next();
+    assert_eq!((waiting.epoch(), next.epoch(), next.acks()), (1, 2, vec![(0, 0, 0, RELEASE)]));
+    assert_eq!(wait(&next), 500, "nothing is held");
 }
 
 #[test]
@@ -64,7 +68,11 @@ fn locks_are_renewed_after_half_of_their_time() {
     let second = h.next();
     h.answer(&second, &[acked(0)]);
     let waiting = h.next();
+    h.answer(&waiting, &[]);
+    let waiting = h.next();
     h.advance(510);
+    assert!(h.sent.is_empty());
+    h.answer(&waiting, &[]);
     let renewal = h.next();
     assert_eq!(renewal.acks(), [(0, 0, 0, RENEW)]);
     let Sent::Acknowledge(_, _, request) = &renewal else { panic!("{renewal:?}") };
@@ -77,7 +85,6 @@ fn locks_are_renewed_after_half_of_their_time() {
         h.log
     );
     h.acknowledge(0, 0, 0, AckType::Accept);
-    h.answer(&waiting, &[]);
     let next = h.next();
     assert_eq!(next.acks(), []);
 }
@@ -138,7 +145,7 @@ fn a_request_without_an_answer_is_repeated() {
     let second = h.next();
     assert_eq!(second.acks(), [(0, 0, 0, ACCEPT)]);
     h.fail(&second, RequestError::Disconnected);
-    h.step(ShareEvent::NodeLost(1, Channel::Fetch));
+    h.step(ShareEvent::NodeLost(1));
     h.advance(300);
     let opening = h.next();
     h.answer(&opening, &[acked(0)]);
@@ -159,17 +166,15 @@ fn the_close_sends_what_is_left_and_ends_the_sessions() {
     let waiting = std::mem::take(&mut h.sent);
     h.acknowledge(0, 0, 0, AckType::Accept);
     h.step(ShareEvent::Close);
-    h.advance(30);
     // A waiting fetch may still acquire: the session ends behind its answer.
-    let ack = h.next();
-    assert_eq!((ack.node(), ack.acks()), (1, vec![(0, 0, 0, ACCEPT)]));
-    h.answer(&ack, &[acked(0)]);
+    assert!(h.sent.is_empty());
     for request in &waiting {
         h.answer(request, &[acquired(i32::from(request.node() == 2), &[(5, 5, 1)])]);
     }
     for _ in 0..2 {
         let end = h.next();
         assert_eq!(end.epoch(), -1);
+        assert_eq!(end.acks(), if end.node() == 1 { vec![(0, 0, 0, ACCEPT)] } else { vec![] });
         assert!(!h.closed);
         h.answer(&end, &[]);
     }

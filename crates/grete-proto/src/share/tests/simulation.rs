@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use grete_wire::ErrorCode;
 
 use super::leader::{Answer, Harness, LOCK_MS, Sent, handed_out};
-use crate::request::{Channel, RequestError};
+use crate::request::RequestError;
 use crate::rng::Rng;
 use crate::share::{AckType, ShareEvent};
 use crate::test_util::for_each_seed;
@@ -224,12 +224,13 @@ fn run(seed: u64, trace: bool) {
                 let node = 1 + world.pick(2) as i32;
                 world.leaders.end_session(node);
                 for request in std::mem::take(&mut world.h.sent) {
-                    match request {
-                        Sent::Fetch(_, at, _) if at == node => world.h.fail(&request, RequestError::Disconnected),
-                        other => world.h.sent.push(other),
+                    if request.node() == node {
+                        world.h.fail(&request, RequestError::Disconnected);
+                    } else {
+                        world.h.sent.push(request);
                     }
                 }
-                world.h.step(ShareEvent::NodeLost(node, Channel::Fetch));
+                world.h.step(ShareEvent::NodeLost(node));
             }
             _ => {
                 let records = 1 + world.pick(12) as usize;

@@ -1,0 +1,333 @@
+"""Queues on share groups (KIP-932): more workers than partitions, acknowledgements, locks, kills, strangers."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import grete
+from grete.client import Admin, Producer, ShareConsumer
+from tests.integration.app_process import AppRun
+from tests.kafka import KafkaCluster, eventually, new_cluster
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.apache("the brokers of the tests have no share groups yet"),
+    pytest.mark.timeout(180),
+]
+
+LOCK = 2.0
+BROKER = {
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 3,
+    "group.share.min.record.lock.duration.ms": 1000,
+    "group.share.record.lock.duration.ms": int(LOCK * 1000),
+    "group.share.min.heartbeat.interval.ms": 100,
+    "group.share.heartbeat.interval.ms": 300,
+    "group.share.min.session.timeout.ms": 1000,
+    "group.share.session.timeout.ms": 5000,
+}
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[KafkaCluster]:
+    """A broker whose locks are short."""
+    with new_cluster(properties=BROKER) as cluster:
+        if cluster.version.startswith(("3.", "4.0", "4.1")):
+            pytest.skip("share groups are there from Kafka 4.2 on")
+        yield cluster
+
+
+class Queue:
+    """A topic, and a share group that reads it from its first record on."""
+
+    def __init__(self, kafka: KafkaCluster, name: str, partitions: int = 1) -> None:
+        self.kafka, self.topic, self.group = kafka, name, f"{name}-group"
+        kafka.create_topic(name, partitions)
+        with Admin(self.settings) as admin:
+            admin.alter_configs("group", self.group, {"share.auto.offset.reset": "earliest"})
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {"bootstrap.servers": self.kafka.bootstrap_servers}
+
+    def fill(self, values: list[str]) -> None:
+        with Producer(self.settings) as producer:
+            for value in values:
+                producer.produce(self.topic, value.encode())
+            producer.flush()
+
+    def app(self, workers: int = 4) -> grete.App:
+        return grete.App(f"{self.topic}-app", kafka=self.settings, group=self.group, workers=workers)
+
+    def consumer(self, **options: int) -> ShareConsumer:
+        consumer = ShareConsumer({**self.settings, "group.id": self.group}, **options)
+        consumer.subscribe([self.topic])
+        return consumer
+
+    def left(self) -> list[str]:
+        """What another member gets within a few seconds."""
+        found = []
+        with self.consumer() as consumer:
+            until = time.monotonic() + LOCK + 2
+            while time.monotonic() < until:
+                found += [(message.value or b"").decode() for message in consumer.poll(0.2)]
+            consumer.commit()
+        return found
+
+
+def numbers(count: int, prefix: str = "v") -> list[str]:
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+def test_more_workers_than_partitions_work_at_the_same_time(kafka: KafkaCluster) -> None:
+    queue = Queue(kafka, "wide")
+    queue.fill(numbers(48))
+    app, seen, busy, most = queue.app(workers=12), Counter[str](), 0, 0
+    lock = threading.Lock()
+
+    @app.consumer(queue.topic, queue=True)
+    def work(message: grete.Message) -> None:
+        nonlocal busy, most
+        with lock:
+            busy += 1
+            most = max(most, busy)
+        time.sleep(0.1)
+        with lock:
+            busy -= 1
+            seen[(message.value or b"").decode()] += 1
+
+    app.start()
+    eventually(lambda: len(seen) == 48, 60, lambda: f"{len(seen)} of 48")
+    app.stop()
+    assert most > 8
+    assert seen == Counter(numbers(48)), "no record may come twice while nothing fails"
+    assert queue.left() == []
+
+
+def test_async_handlers_of_a_queue_run_at_the_same_time(kafka: KafkaCluster) -> None:
+    import asyncio
+
+    queue = Queue(kafka, "async", partitions=2)
+    queue.fill(numbers(200))
+    app, seen = queue.app(), Counter[str]()
+
+    @app.consumer(queue.topic, queue=True, max_in_flight=50)
+    async def work(message: grete.Message) -> None:
+        await asyncio.sleep(0.1)
+        seen[(message.value or b"").decode()] += 1
+
+    app.start()
+    begin = time.monotonic()
+    eventually(lambda: len(seen) == 200, 60, lambda: f"{len(seen)} of 200")
+    assert time.monotonic() - begin < 15, "200 calls of 0.1 s"
+    app.stop()
+    assert seen == Counter(numbers(200))
+    assert queue.left() == []
+
+
+def test_a_record_that_keeps_failing_is_dead_lettered_and_the_others_go_on(kafka: KafkaCluster) -> None:
+    queue = Queue(kafka, "failing")
+    kafka.create_topic("failing-dead", 1)
+    queue.fill(["good0", "bad", "good1"])
+    app, attempts, done = queue.app(), list[int](), list[str]()
+
+    @app.consumer(queue.topic, queue=True, dead_letter="failing-dead", retry=grete.Retry(attempts=3, backoff="50ms"))
+    def work(message: grete.Message, attempt: grete.Attempt) -> None:
+        if message.value == b"bad":
+            attempts.append(int(attempt))
+            raise ValueError("bad")
+        done.append((message.value or b"").decode())
+
+    app.start()
+    with grete.client.Consumer({**queue.settings, "auto.offset.reset": "earliest"}) as reader:
+        reader.assign([("failing-dead", 0, "earliest")])
+        letters = []
+        eventually(lambda: letters.extend(reader.poll(0.1)) or letters, 60, "a dead letter")
+    app.stop()
+    assert (attempts, sorted(done)) == ([1, 2, 3], ["good0", "good1"])
+    assert letters[0].value == b"bad"
+    assert queue.left() == []
+
+
+def test_a_handler_that_outlasts_the_lock_keeps_its_record(kafka: KafkaCluster) -> None:
+    queue = Queue(kafka, "slow")
+    queue.fill(["slow"])
+    app, runs = queue.app(), list[float]()
+
+    @app.consumer(queue.topic, queue=True)
+    def work(message: grete.Message) -> None:
+        runs.append(time.monotonic())
+        time.sleep(3 * LOCK)
+
+    app.start()
+    eventually(lambda: runs, 30, "the handler runs")
+    assert queue.left() == [], "another member got the record while its handler ran"
+    app.stop()
+    assert len(runs) == 1
+    assert queue.left() == []
+
+
+def test_the_stop_gives_back_what_no_handler_has_begun(kafka: KafkaCluster) -> None:
+    queue = Queue(kafka, "stopped")
+    queue.fill(numbers(40))
+    app, begun = queue.app(workers=2), list[str]()
+
+    @app.consumer(queue.topic, queue=True)
+    def work(message: grete.Message) -> None:
+        begun.append((message.value or b"").decode())
+        time.sleep(0.3)
+
+    app.start()
+    eventually(lambda: len(begun) >= 4, 30, "handlers run")
+    app.stop()
+    left = queue.left()
+    assert sorted([*begun, *left]) == sorted(numbers(40)), "each record once, here or there"
+
+
+def test_later_is_later(kafka: KafkaCluster) -> None:
+    queue = Queue(kafka, "later")
+    queue.fill(numbers(6))
+    app, runs = queue.app(workers=2), list[tuple[str, float]]()
+
+    @app.consumer(queue.topic, queue=True)
+    def work(message: grete.Message) -> None:
+        value = (message.value or b"").decode()
+        first = all(name != value for name, _ in runs)
+        runs.append((value, time.monotonic()))
+        if first and value == "v0":
+            raise grete.RetryLater("1s")
+
+    app.start()
+    eventually(lambda: len(runs) == 7, 30, lambda: str(runs))
+    app.stop()
+    times = [at for name, at in runs if name == "v0"]
+    assert 0.9 < times[1] - times[0] < 3
+    assert queue.left() == []
+
+
+def test_killed_workers_lose_nothing(kafka: KafkaCluster, tmp_path: Path) -> None:
+    """Three processes of eight workers on four partitions; one is killed again and again."""
+    queue = Queue(kafka, "killed", partitions=4)
+    values = numbers(1500)
+    environment = {
+        "BOOTSTRAP": kafka.bootstrap_servers,
+        "GROUP": queue.group,
+        "TOPIC": queue.topic,
+        "WORK": 0.02,
+    }
+    rng = random.Random(7)
+    target = "tests.integration.apps.queue_worker"
+
+    def start(number: int) -> AppRun:
+        return AppRun(target, tmp_path / str(number), environment)
+
+    runs = [start(number) for number in range(3)]
+    kills = 0
+    try:
+        queue.fill(values[:750])
+        until = time.monotonic() + 12
+        while time.monotonic() < until:
+            threading.Event().wait(rng.uniform(0.3, 1.0))
+            at = rng.randrange(3)
+            os.kill(runs[at].pid, signal.SIGKILL)
+            runs[at].wait(10)
+            kills += 1
+            runs[at] = start(at + 3 * kills)
+        queue.fill(values[750:])
+
+        def done() -> Counter[str]:
+            found = Counter[str]()
+            for path in tmp_path.rglob("*.jsonl"):
+                for line in path.read_text().splitlines():
+                    if '"done"' in line:
+                        found[json.loads(line)["value"]] += 1
+            return found
+
+        eventually(lambda: set(done()) == set(values), 60, lambda: f"{sorted(set(values) - set(done()))[:20]} are left")
+    finally:
+        for run in runs:
+            run.__exit__(None)
+    assert kills > 5
+    again = sum(done().values()) - len(values)
+    assert again < 24 * kills, f"{again} records twice after {kills} kills"
+
+
+def test_a_group_of_another_kind_is_named(kafka: KafkaCluster) -> None:
+    queue = Queue(kafka, "other-kind")
+    queue.fill(["v"])
+    with grete.client.Consumer({**queue.settings, "group.id": queue.group, "group.protocol": "consumer"}) as consumer:
+        consumer.subscribe([queue.topic])
+        eventually(lambda: len(consumer.poll(0.1)), 30, "a record")
+        with queue.consumer() as shared, pytest.raises(grete.GreteError, match="is no share group"):
+            eventually(lambda: shared.poll(0.2) and False, 20, "an error")
+
+
+class TestShareConsumer:
+    """The low-level client."""
+
+    def test_records_are_accepted_released_and_rejected(self, kafka: KafkaCluster) -> None:
+        queue = Queue(kafka, "low")
+        queue.fill(["accept", "release", "reject"])
+        counts: dict[str, list[int]] = {}
+        with queue.consumer() as consumer:
+            until = time.monotonic() + 30
+            while len(counts.get("release", [])) < 3 and time.monotonic() < until:
+                for message in consumer.poll(0.2):
+                    value = (message.value or b"").decode()
+                    counts.setdefault(value, []).append(consumer.delivery_count(message))
+                    how = "accept" if len(counts[value]) == 3 else value
+                    assert consumer.acknowledge(message, how) == 1  # type: ignore[arg-type]
+                    assert consumer.acknowledge(message, how) == 0  # type: ignore[arg-type]
+                consumer.commit()
+        assert counts == {"accept": [1], "release": [1, 2, 3], "reject": [1]}
+        assert queue.left() == []
+
+    def test_the_next_poll_accepts_and_the_close_gives_back(self, kafka: KafkaCluster) -> None:
+        queue = Queue(kafka, "given-back")
+        queue.fill(numbers(4))
+        with queue.consumer(max_records=2) as consumer:
+            first = []
+            eventually(lambda: first.extend(consumer.poll(0.2)) or len(first) >= 2, 30, "records")
+            rest = []
+            eventually(lambda: rest.extend(consumer.poll(0.2)) or rest, 30, "records")
+        done = {(message.value or b"").decode() for message in first}
+        assert set(queue.left()) == set(numbers(4)) - done
+
+    def test_two_members_share_a_partition(self, kafka: KafkaCluster) -> None:
+        queue = Queue(kafka, "two")
+        with queue.consumer(max_records=5) as one, queue.consumer(max_records=5) as two:
+            eventually(lambda: one.poll(0.1) or (one.assignment() and two.assignment()), 30, "both are members")
+            queue.fill(numbers(40))
+            seen: dict[int, list[str]] = {1: [], 2: []}
+            until = time.monotonic() + 30
+            while sum(map(len, seen.values())) < 40 and time.monotonic() < until:
+                for number, consumer in ((1, one), (2, two)):
+                    seen[number] += [(message.value or b"").decode() for message in consumer.poll(0.1)]
+            one.commit()
+            two.commit()
+        assert sorted([*seen[1], *seen[2]]) == sorted(numbers(40))
+        assert len(seen[1]) > 5
+        assert len(seen[2]) > 5
+
+    def test_wrong_arguments_are_named(self, kafka: KafkaCluster) -> None:
+        queue = Queue(kafka, "wrong")
+        with pytest.raises(grete.ConfigError, match="needs group.id"):
+            ShareConsumer(queue.settings)
+        with queue.consumer() as consumer:
+            with pytest.raises(ValueError, match="the last poll has returned no records"):
+                consumer.acknowledge(grete.Messages.empty())
+            with pytest.raises(grete.ConfigError, match="a list of topics"):
+                consumer.subscribe("wrong")
+        with pytest.raises(grete.ClosedError):
+            consumer.poll(0)
