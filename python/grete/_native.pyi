@@ -901,6 +901,8 @@ class Client:
         takes over, for groups with the consumer protocol. `queue`: the group is a share group, of which this member
         processes so many records at once; None: it is none.
         """
+    def queue(self) -> dict[str, int] | None:
+        """Returns the counters of a share group by name; None: the group is none."""
     def flush_acks(self, timeout: float | None) -> None:
         """Waits until the leaders have answered all acknowledgements of a share group."""
     def set_concurrency(self, records: int) -> None:

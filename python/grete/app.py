@@ -525,6 +525,8 @@ class App:
         - "missing_topics": a text for each topic of a route (read, `publish`, `dead_letter`) that does not exist.
         - "login_failures": for each client whose last login failed, a text with the broker, the reason and the cure.
         - "authorization_failures": for each group that the App may not use, a text with the ACL that is missing.
+        - "queues": for each share group, a dict: group, held, acquired, redelivered, accepted, released, rejected,
+        renewed, locks_lost (numbers of records). See docs/queues.md.
         - "transactions": for each group whose jobs are exactly once, a dict: group, transactional_id, state ("idle",
         "committing", "failed"), committing_for (seconds, or None), committed and aborted (transactions), records,
         staged_bytes, last_error (since the last commit, or None). See docs/transactions.md.

@@ -268,6 +268,25 @@ impl Client {
         Ok(Some(fields))
     }
 
+    /// Returns the counters of a share group by name; `None`: the group is none.
+    fn queue<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(counts) = self.inner.get()?.net_stats().share else { return Ok(None) };
+        let fields = PyDict::new(py);
+        for (name, count) in [
+            ("held", counts.held),
+            ("acquired", counts.acquired),
+            ("redelivered", counts.redelivered),
+            ("accepted", counts.accepted),
+            ("released", counts.released),
+            ("rejected", counts.rejected),
+            ("renewed", counts.renewed),
+            ("locks_lost", counts.locks_lost),
+        ] {
+            fields.set_item(name, count)?;
+        }
+        Ok(Some(fields))
+    }
+
     /// Returns counters by name.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let statistics = self.inner.get()?.statistics();

@@ -172,6 +172,8 @@ class Runner:
             for group, client in by_group.items()
             if (state := client.transactions()) is not None
         ]
+        counts = {group: client.queue() for group, client in by_group.items()}
+        found["queues"] = [{"group": group} | queue for group, queue in counts.items() if queue is not None]
         for name in ("login_failure", "authorization_failure"):
             found[f"{name}s"] = [client[name] for client in clients if client[name]]
         return {"app": self._name, "node": self._node_id} | engine.statistics() | found

@@ -161,6 +161,12 @@ class ShareConsumer:
         """Returns the partitions of which this consumer takes records; other members may take records of them, too."""
         return self._require_open().assignment()
 
+    def statistics(self) -> dict[str, int]:
+        """Returns counters of records: held (now), acquired (each delivery counts), redelivered, accepted, released,
+        rejected, renewed (locks) and locks_lost (acknowledgements that came after the end of a lock).
+        """
+        return self._require_open().queue() or {}
+
     def close(self, timeout: float | None = 30.0) -> None:
         """Gives back the records that are not acknowledged, leaves the group and ends the network thread. Idempotent."""
         if self._closed:

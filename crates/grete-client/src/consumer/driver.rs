@@ -233,6 +233,7 @@ impl Driver {
             reconnects: self.reconnects,
             connections: self.core.connections(),
             group: self.core.group_stats(),
+            share: self.core.share_stats(),
         });
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use grete_proto::group::GroupStats;
+use grete_proto::share::ShareStats;
 
 use super::Consumer;
 use crate::dispatcher::LaneReport;
@@ -22,6 +23,8 @@ pub struct ConsumerNetStats {
     pub connections: usize,
     /// Counters of the group membership; `None`: no group.
     pub group: Option<GroupStats>,
+    /// Counters of a share group; `None`: the group is none.
+    pub share: Option<ShareStats>,
 }
 
 /// Statistics of one client.

@@ -86,7 +86,7 @@ impl Dispatch {
     ///
     /// Data of an older assignment, or of a position that a seek has left, is dropped here before any worker decodes
     /// it.
-    pub fn push(&mut self, now: Nanos, id: LaneId, chunk: CompletedFetch) -> bool {
+    pub fn push(&mut self, now: Nanos, id: LaneId, mut chunk: CompletedFetch) -> bool {
         self.now = self.now.max(now);
         let quiet = self.is_quiet();
         let Some(lane) = self.lane_mut(id) else { return false };
@@ -102,7 +102,7 @@ impl Dispatch {
             self.release(client, handle, bytes);
             return false;
         }
-        lane.acquire(&chunk);
+        lane.acquire(&mut chunk);
         lane.fetch.push(now, chunk, &lane.spec.policy);
         self.enqueue_decode(id)
     }

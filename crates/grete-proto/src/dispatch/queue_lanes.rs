@@ -60,8 +60,12 @@ impl Dispatch {
 }
 
 impl Lane {
-    /// Adds the acquired records of a fetch.
-    pub(super) fn acquire(&mut self, chunk: &CompletedFetch) {
+    /// Adds the acquired records of a fetch: all of them, if the fetch names none (tests of handlers have no leader).
+    pub(super) fn acquire(&mut self, chunk: &mut CompletedFetch) {
+        if self.spec.policy.queue && chunk.acquired.is_none() {
+            let all = AcquiredRange { first: chunk.fetch_offset, last: chunk.next_offset - 1, deliveries: 1 };
+            chunk.acquired = Some([all].into());
+        }
         if let Some(ranges) = &chunk.acquired {
             self.with_acquired(|records| records.acquire(ranges));
         }

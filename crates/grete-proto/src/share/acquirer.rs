@@ -290,7 +290,7 @@ impl ShareAcquirer {
     ) {
         self.wake = None;
         let mut awaits = false;
-        let room = self.room(now, table);
+        let room = if member_id.is_empty() { 0 } else { self.room(now, table) };
         let wanted = |session: &ShareSession, partitions: &BTreeMap<PartitionKey, SharePartition>| {
             session.led.iter().any(|key| partitions.get(key).is_some_and(|partition| partition.is_wanted(now)))
         };
@@ -298,7 +298,7 @@ impl ShareAcquirer {
         let idle = fetching.filter(|session| wanted(session, &self.partitions)).count();
         let share = room.div_ceil(idle.max(1));
         for at in 0..self.sessions.len() {
-            self.plan_session(now, at, !member_id.is_empty(), share, view, table, out);
+            self.plan_session(now, at, share, view, table, out);
             awaits |= self.sessions.get(at).is_some_and(|session| session.in_flight.is_none());
         }
         if awaits != self.awaits {
@@ -312,12 +312,11 @@ impl ShareAcquirer {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// `room`: number of records that may be acquired from the node; 0: none, or this client is no member.
     fn plan_session(
         &mut self,
         now: Nanos,
         at: usize,
-        is_member: bool,
         room: usize,
         view: &impl ClusterView,
         table: &PartitionTable,
@@ -351,7 +350,7 @@ impl ShareAcquirer {
             return self.drop_acks(at, out);
         }
         let renews = session.epoch > 0 && self.renewal_is_due(now, at, oldest, view, out);
-        let can_fetch = is_wanted && room > 0 && !closing && is_member;
+        let can_fetch = is_wanted && room > 0 && !closing;
         let has_session = self.sessions.get(at).is_some_and(|session| session.epoch > 0);
         if has_session && (renews || closing || (has_acks && !can_fetch)) {
             if self.is_connected(now, at, ApiKey::ShareAcknowledge, view, out) {

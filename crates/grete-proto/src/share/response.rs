@@ -25,6 +25,16 @@ const MAX_ACQUIRED: usize = 1 << 20;
 /// Result of a request for one partition: error codes of its acknowledgements.
 type AckResults = BTreeMap<PartitionKey, ErrorCode>;
 
+/// Part of a ShareFetch response, about one partition.
+struct AnswerPart<'a> {
+    now: Nanos,
+    /// Index of the session.
+    at: usize,
+    key: PartitionKey,
+    response: &'a Response,
+    data: &'a share_fetch::PartitionData<'a>,
+}
+
 impl ShareAcquirer {
     pub(super) fn on_reply(
         &mut self,
@@ -90,7 +100,8 @@ impl ShareAcquirer {
                     let endpoints = answer.node_endpoints.iter();
                     set_leader_endpoint(out, endpoints.map(|node| (node.node_id, node.host.as_ref(), node.port)));
                 }
-                self.on_partition(now, at, key, partition, response, table, out);
+                let part = AnswerPart { now, at, key, response, data: partition };
+                self.on_partition(&part, table, out);
             }
         }
     }
@@ -107,10 +118,10 @@ impl ShareAcquirer {
             Ok(response) => response.decode(ShareAcknowledgeResponse::decode).map_err(RequestError::Protocol),
             Err(error) => Err(error.clone()),
         };
-        if flight.kind == RequestKind::Close {
-            if let Some(session) = self.sessions.get_mut(at) {
-                session.closed = true; // whatever the answer: the locks end by themselves
-            }
+        if flight.kind == RequestKind::Close
+            && let Some(session) = self.sessions.get_mut(at)
+        {
+            session.closed = true; // whatever the answer: the locks end by themselves
         }
         let answer = match answer {
             Ok(answer) => answer,
@@ -220,16 +231,8 @@ impl ShareAcquirer {
         }
     }
 
-    fn on_partition(
-        &mut self,
-        now: Nanos,
-        at: usize,
-        key: PartitionKey,
-        data: &share_fetch::PartitionData<'_>,
-        response: &Response,
-        table: &mut PartitionTable,
-        out: &mut Vec<ShareAction>,
-    ) {
+    fn on_partition(&mut self, part: &AnswerPart<'_>, table: &mut PartitionTable, out: &mut Vec<ShareAction>) {
+        let AnswerPart { now, key, data, .. } = *part;
         let code = ErrorCode(data.error_code);
         if code != ErrorCode::NONE {
             return self.on_partition_error(now, key, code, out);
@@ -243,20 +246,12 @@ impl ShareAcquirer {
             }
         }
         if !data.acquired_records.is_empty() {
-            self.on_acquired(now, at, key, data, response, table, out);
+            self.on_acquired(part, table, out);
         }
     }
 
-    fn on_acquired(
-        &mut self,
-        now: Nanos,
-        at: usize,
-        key: PartitionKey,
-        data: &share_fetch::PartitionData<'_>,
-        response: &Response,
-        table: &mut PartitionTable,
-        out: &mut Vec<ShareAction>,
-    ) {
+    fn on_acquired(&mut self, part: &AnswerPart<'_>, table: &mut PartitionTable, out: &mut Vec<ShareAction>) {
+        let AnswerPart { now, at, key, response, data } = *part;
         let Some(partition) = self.partitions.get_mut(&key) else { return };
         let Some(ranges) = acquired_ranges(&data.acquired_records) else {
             let node = self.sessions.get(at).map_or(-1, |session| session.node);
