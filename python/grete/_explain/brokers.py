@@ -64,7 +64,8 @@ BROKERS: Mapping[str, Entry] = {
     ),
     "queue.no_renewal": Entry(
         "Brokers before Kafka 4.2 cannot renew the lock of a record, and a handler has run for half of its time.",
-        "Raise `share.record.lock.duration.ms` of the group above the longest run of a handler, or upgrade the brokers.",
+        "Raise `share.record.lock.duration.ms` of the group above the longest run of a handler, or upgrade the "
+        "brokers.",
         "broker 1 cannot renew the locks of records (Kafka 4.2 can): a record whose handler runs longer than 30 s is "
         "delivered again meanwhile; raise share.record.lock.duration.ms of the group, or upgrade the brokers",
     ),

@@ -292,7 +292,7 @@ class Admin(TransactionAdmin):
     ) -> None:
         """Same as `alter_config`, for a "topic", a "group", or a "broker" by its id ("": all brokers).
 
-        A group has settings from Kafka 4.0 on: `alter_configs("group", "tasks", {"share.auto.offset.reset": "earliest"})`.
+        A group has settings from Kafka 4.0 on, like `{"share.auto.offset.reset": "earliest"}`.
         """
         back = arguments.names("delete", delete, what="setting")
         values = config_texts(arguments.settings_mapping("alter_config", set, _SETTINGS_EXAMPLE))

@@ -213,5 +213,7 @@ class ShareConsumer:
     def _last_job(self) -> _native.Job:
         self._require_open()
         if self._job is None:
-            raise ValueError("the last poll has returned no records: acknowledge what poll returns before the next poll")
+            raise ValueError(
+                "the last poll has returned no records: acknowledge what poll returns before the next poll"
+            )
         return self._job

@@ -37,7 +37,7 @@ impl ConsumerCore {
         let undrained: BTreeSet<PartitionHandle> = slots.iter().copied().collect();
         self.remove_partitions(now, slots);
         if self.is_shared() {
-            // Other members may have the partition at the same time: nobody waits for the jobs of this one.
+            // Other members may have the partition at the same time: no member waits for the jobs of this one.
             self.revocations.draining.extend(undrained);
             return self.group(now, GroupEvent::RevocationAcked { epoch });
         }

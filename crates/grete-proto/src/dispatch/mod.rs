@@ -12,7 +12,7 @@
 //! | `network` | calls of the network thread |
 //! | `take`, `lease`, `complete`, `scheduler` | life cycle of a job, and the jobs that its end makes ready |
 //! | `suspended_jobs` | jobs and marks that wait until the records that they produced are written |
-//! | `queue_lanes` | lanes of share groups: acknowledgements instead of offsets |
+//! | `acquisition` | lanes of share groups: acknowledgements instead of offsets |
 //! | `status`, `settled`, `outbox` | reports about lanes |
 //! | `event_loop_monitor` | reports about event loops |
 //! | `watch` | reports of lanes that have not moved for long |
@@ -40,6 +40,7 @@
 //!   tracker.
 //! - A corrupt batch invalidates the *fetched* data and nothing else. Rows in slots and open offsets stay.
 
+mod acquisition;
 mod complete;
 mod dedup;
 mod event_loop_monitor;
@@ -52,7 +53,6 @@ mod offset_map;
 mod offsets;
 mod outbox;
 mod queue;
-mod queue_lanes;
 mod retry;
 mod route_config;
 mod rows;

@@ -1,4 +1,4 @@
-//! State of one partition: what is held, and which acknowledgements are to be sent.
+//! State of one partition: what is held, and which acknowledgements wait for a request.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -50,6 +50,7 @@ pub(super) fn consumer(plan: &Plan, name: &str) -> ConsumerCoreConfig {
         cluster: cluster(plan, name),
         fetch,
         position: PositionConfig { request_timeout: REQUEST_TIMEOUT, ..PositionConfig::default() },
+        share: None,
         group: Some(group),
         auto_commit: Some(app.exactly_once.as_ref().map_or(app.commit_interval, |own| own.interval)),
         transactional: app.exactly_once.is_some(),

@@ -1,4 +1,4 @@
-//! Tests of the acquirer, against a leader that answers as it is told, and against one that keeps locks.
+//! Tests of the acquirer, against scripted leaders, and against leaders that keep locks.
 
 mod leader;
 mod scripted;

@@ -1,4 +1,4 @@
-//! The acquirer against a leader that answers as it is told.
+//! The acquirer against a leader whose answers a test writes.
 
 use grete_wire::ErrorCode;
 

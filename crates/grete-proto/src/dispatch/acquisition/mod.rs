@@ -73,7 +73,7 @@ impl Lane {
 
     fn with_acquired<R>(
         &self,
-        act: impl FnOnce(&mut super::offsets::acquired_records::AcquiredRecords) -> R,
+        act: impl FnOnce(&mut crate::dispatch::offsets::acquired_records::AcquiredRecords) -> R,
     ) -> Option<R> {
         if !self.spec.policy.queue {
             return None;
