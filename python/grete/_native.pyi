@@ -694,7 +694,7 @@ class Route:
         """`pool`: "threads" or "loop". `concurrency`: "partition", "key" or "unordered" (with `key_slots` units; 0: one
         for each key that has records). `shares`: number of jobs that share the waiting records without a key; 0: each
         record has a job of its own. `max_concurrency`: most jobs at once; None for no limit.
-        `offsets`: "auto", "manual" or "at_most_once". `queue`: a share group hands out the records. `attempts`: None for
+        `offsets`: "auto", "manual" or "at_most_once". `queue`: a share group hands out records. `attempts`: None for
         no limit. `backoff`: first and longest wait. `jitter`: a share of the wait. `rate_limit`: number of records, and
         the seconds that they may take. Raises ValueError for invalid values.
         """

@@ -168,7 +168,7 @@ class ShareConsumer:
         return self._require_open().queue() or {}
 
     def close(self, timeout: float | None = 30.0) -> None:
-        """Gives back the records that are not acknowledged, leaves the group and ends the network thread. Idempotent."""
+        """Gives back what is not acknowledged, leaves the group and ends the network thread. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -213,7 +213,5 @@ class ShareConsumer:
     def _last_job(self) -> _native.Job:
         self._require_open()
         if self._job is None:
-            raise ValueError(
-                "the last poll has returned no records: acknowledge what poll returns before the next poll"
-            )
+            raise ValueError("the last poll has returned no records: acknowledge what a poll returns before the next")
         return self._job

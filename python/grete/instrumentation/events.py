@@ -301,8 +301,8 @@ GROUP = {
     ),
     "queue.locks_lost": EventSpec(
         (WARNING, INFO),
-        "The locks of records of a queue had ended before they were acknowledged: the records are delivered again. INFO: "
-        "an acknowledgement was repeated, and the broker had executed the first one or not.",
+        "The locks of records of a queue had ended before they were acknowledged: the records are delivered again. "
+        "INFO: an acknowledgement was repeated, and the broker had executed the first one or not.",
         f"{_PARTITION_FIELDS}, offset: int, records: int",
     ),
     "queue.no_renewal": EventSpec(

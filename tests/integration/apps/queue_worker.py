@@ -16,12 +16,10 @@ app = grete.App(
 )
 
 
-@app.consumer(os.environ["TOPIC"], queue=True, dead_letter=os.environ.get("DEAD_LETTER"))
+@app.consumer(os.environ["TOPIC"], queue=True)
 def work(message: grete.Message, attempt: grete.Attempt) -> None:
     """Does the work."""
     value = (message.value or b"").decode()
     app_log.write("begun", value=value, attempt=int(attempt))
     time.sleep(WORK)
-    if value.startswith("bad"):
-        raise ValueError(value)
     app_log.write("done", value=value, attempt=int(attempt))
