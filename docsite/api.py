@@ -50,7 +50,7 @@ PAGES: Mapping[str, ApiPage] = {
         "Consumers and producers",
         "Look up the low-level clients that read and write records without an App.",
         "grete.client",
-        ("Consumer", "Producer", "Deliveries", "Delivery", "Undelivered", "TopicReader", "read_topic"),
+        ("Consumer", "ShareConsumer", "Producer", "Deliveries", "Delivery", "Undelivered", "TopicReader", "read_topic"),
     ),
     "admin": ApiPage(
         "Admin client",

@@ -239,6 +239,7 @@ def test_a_route_without_settings_is_what_the_app_says() -> None:
         "max_wait": 0.0,
         "max_in_flight": 4096,
         "offsets": "auto",
+        "queue": False,
         "max_unmarked": 100_000,
         "offset_map": False,
         "attempts": 5,
