@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -11,13 +12,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Empty
 
+import confluent_kafka
 import pytest
 
 import grete
 from grete.client import Admin, Producer, ShareConsumer
 from tests.integration.app_process import AppRun
 from tests.kafka import KafkaCluster, eventually, new_cluster
+from tests.kafka.java import JavaShareConsumer
 
 pytestmark = [
     pytest.mark.kafka,
@@ -109,7 +113,12 @@ def test_more_workers_than_partitions_work_at_the_same_time(kafka: KafkaCluster)
 
     app.start()
     eventually(lambda: len(seen) == 48, 60, lambda: f"{len(seen)} of 48")
+    eventually(lambda: app.statistics()["queues"][0]["held"] == 0, 10, lambda: str(app.statistics()["queues"]))
+    counts = app.statistics()["queues"][0]
+    with pytest.raises(grete.GreteError, match="a queue has none"):
+        app.seek(queue.topic, 0, "earliest")
     app.stop()
+    assert (counts["group"], counts["accepted"], counts["redelivered"], counts["locks_lost"]) == (queue.group, 48, 0, 0)
     assert most > 8
     assert seen == Counter(numbers(48)), "no record may come twice while nothing fails"
     assert queue.left() == []
@@ -194,6 +203,29 @@ def test_the_stop_gives_back_what_no_handler_has_begun(kafka: KafkaCluster) -> N
     assert sorted([*begun, *left]) == sorted(numbers(40)), "each record once, here or there"
 
 
+def test_partitions_that_are_added_are_read_at_once(kafka: KafkaCluster) -> None:
+    queue = Queue(kafka, "growing")
+    queue.fill(["before"])
+    app, done = queue.app(), list[bytes]()
+
+    @app.consumer(queue.topic, queue=True, stall_after="2s")
+    def work(message: grete.Message) -> None:
+        done.append(message.value or b"")
+
+    app.start()
+    eventually(lambda: done, 30, "the first record")
+    with Admin(queue.settings) as admin:
+        admin.create_partitions(queue.topic, 3)
+    with Producer(queue.settings) as producer:
+        for partition in range(3):
+            producer.produce(queue.topic, str(partition).encode(), partition=partition)
+        producer.flush()
+    eventually(lambda: len(done) == 4, 20, lambda: f"only {done}")
+    threading.Event().wait(4)  # twice stall_after: an idle queue is no stall
+    assert not any(lane["unmoved"] or lane["waits_for"] for lane in app.statistics()["lanes"])
+    app.stop()
+
+
 def test_later_is_later(kafka: KafkaCluster) -> None:
     queue = Queue(kafka, "later")
     queue.fill(numbers(6))
@@ -270,6 +302,41 @@ def test_a_group_of_another_kind_is_named(kafka: KafkaCluster) -> None:
         eventually(lambda: len(consumer.poll(0.1)), 30, "a record")
         with queue.consumer() as shared, pytest.raises(grete.GreteError, match="is no share group"):
             eventually(lambda: shared.poll(0.2) and False, 20, "an error")
+
+
+def test_members_of_other_clients_share_the_queue(kafka: KafkaCluster) -> None:
+    """An App, Kafka's Java client and confluent-kafka: each record goes to one of them."""
+    queue = Queue(kafka, "strangers", partitions=2)
+    app, own = queue.app(), list[str]()
+
+    @app.consumer(queue.topic, queue=True)
+    def work(message: grete.Message) -> None:
+        own.append((message.value or b"").decode())
+        time.sleep(0.02)
+
+    java, confluent = list[str](), list[str]()
+    foreign = confluent_kafka.ShareConsumer({**queue.settings, "group.id": queue.group})
+    with JavaShareConsumer(kafka, queue.group, queue.topic, max_poll_records="5") as other:
+        app.start()
+        foreign.subscribe([queue.topic])
+
+        def drain() -> int:
+            for message in foreign.poll(0.05):
+                assert message.error() is None
+                confluent.append((message.value() or b"").decode())
+            with contextlib.suppress(Empty):
+                while row := other.next(0.01):
+                    java.extend(row.get("values", []))
+            return len({*own, *java, *confluent})
+
+        eventually(lambda: drain() or app.statistics()["lanes"], 60, "the App has a partition")
+        for number in range(20):
+            queue.fill(numbers(20, f"r{number}-"))
+            eventually(lambda expected=20 * (number + 1): drain() == expected, 60, lambda: f"{drain()} arrived")  # type: ignore[misc]
+        app.stop()
+        foreign.close()
+    assert sorted([*own, *java, *confluent]) == sorted(f"r{turn}-{at}" for turn in range(20) for at in range(20))
+    assert min(len(own), len(java), len(confluent)) > 0, (len(own), len(java), len(confluent))
 
 
 class TestShareConsumer:

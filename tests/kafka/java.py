@@ -121,9 +121,12 @@ def judge(
 class JavaConsumer:
     """A running JavaConsumer.java; its JSON lines come as dictionaries, in order."""
 
+    program = "JavaConsumer"
+    options: Mapping[str, object] = {}
+
     def __init__(self, cluster: KafkaCluster, group: str, *topics: str, **settings: object) -> None:
         kafka = {"group.id": group, **{name.replace("_", "."): value for name, value in settings.items()}}
-        line = command(cluster, "JavaConsumer", kafka, {"topics": ",".join(topics)})
+        line = command(cluster, self.program, kafka, {"topics": ",".join(topics), **self.options})
         self.process = spawn(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.events: list[dict[str, Any]] = []
         self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -189,3 +192,10 @@ class JavaConsumer:
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 stream.close()
+
+
+class JavaShareConsumer(JavaConsumer):
+    """A running JavaShareConsumer.java: a line for each poll with records, with their values."""
+
+    program = "JavaShareConsumer"
+    options: Mapping[str, object] = {"values": "true"}

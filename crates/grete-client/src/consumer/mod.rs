@@ -106,6 +106,8 @@ struct ConsumerInner {
     transactions: Option<Arc<GroupTransactions>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     closed: AtomicBool,
+    /// Whether the group is a share group, whose partitions have no position.
+    is_queue: bool,
     /// Whether a static member leaves the group on close.
     leave_on_close: AtomicBool,
     mode: Mutex<AssignmentMode>,
@@ -198,6 +200,7 @@ impl Consumer {
                 transactions,
                 thread: Mutex::new(Some(thread)),
                 closed: AtomicBool::new(false),
+                is_queue: queue.is_some(),
                 leave_on_close: AtomicBool::new(false),
                 mode: Mutex::new(AssignmentMode::Undecided),
                 fork_generation: grete_sys::fork::generation(),
@@ -239,9 +242,10 @@ impl Consumer {
     /// Assigns exactly these partitions, without the group's rebalancing.
     ///
     /// # Errors
-    /// Fails if a start is the committed offset and there is no group.
+    /// Fails if a start is the committed offset and there is no group, or if the group is a share group.
     pub fn assign(&self, partitions: Vec<(String, i32, Start)>) -> Result<(), ClientError> {
         self.check()?;
+        self.check_position("assign")?;
         let committed = partitions.iter().any(|(_, _, start)| *start == Start::Committed);
         if committed && self.inner.config.group_id().is_none() {
             return Err(ClientError::Invalid(
@@ -351,6 +355,7 @@ impl Consumer {
     /// Fails if the partition is not assigned.
     pub fn seek(&self, topic: &str, partition: i32, to: Start) -> Result<(), ClientError> {
         self.check()?;
+        self.check_position("seek")?;
         let status = self.lane(topic, partition)?;
         self.inner.dispatcher.clear_partition_failure(&status.tp);
         self.inner.dispatcher.lock().dispatch.reset_lane(status.lane);
@@ -546,6 +551,17 @@ impl Consumer {
             return Err(ClientError::Closed { what: "consumer" });
         }
         Ok(())
+    }
+
+    /// Refuses an operation on positions, which a share group does not have.
+    fn check_position(&self, operation: &str) -> Result<(), ClientError> {
+        if !self.inner.is_queue {
+            return Ok(());
+        }
+        Err(ClientError::Invalid(format!(
+            "{operation} needs a position, and a queue has none: its brokers know which records are due; move the start of \
+             an empty group with kafka-share-groups.sh --reset-offsets"
+        )))
     }
 
     fn set_mode(&self, mode: AssignmentMode) -> Result<(), ClientError> {

@@ -4,6 +4,7 @@ use super::ConsumerCore;
 use crate::group::ConsumerGroup;
 use crate::ids::PartitionHandle;
 use crate::partition::fetch_wait::FetchWait;
+use crate::request::NO_NODE;
 use crate::time::Nanos;
 
 impl ConsumerCore {
@@ -13,7 +14,12 @@ impl ConsumerCore {
     #[must_use]
     pub fn fetch_waits(&self, now: Nanos) -> Vec<(PartitionHandle, FetchWait)> {
         if self.is_shared() {
-            return Vec::new(); // how many records are left only the leaders know
+            // How many records are left only the leaders know.
+            let live = self.partitions.live().iter();
+            let leaderless = live.filter(|slot| self.partitions.leader(**slot) == NO_NODE);
+            let mut waits: Vec<_> = leaderless.map(|slot| (*slot, FetchWait::NoLeader)).collect();
+            waits.sort_unstable_by_key(|(slot, _)| *slot);
+            return waits;
         }
         let mut waits: Vec<_> =
             self.partitions.live().iter().filter_map(|slot| Some((*slot, self.fetch_wait(now, *slot)?))).collect();

@@ -51,6 +51,8 @@ pub struct ShareAcquirer {
     delayed: usize,
     finished: FinishedRecords,
     next_token: u32,
+    /// An assigned partition has no leader, as far as is known: time from which new metadata may be requested.
+    leaderless: Option<Nanos>,
     /// Metadata version and layout of the partitions that `sync` has seen.
     seen: Option<(u64, u64)>,
     wake: Option<Nanos>,
@@ -104,6 +106,7 @@ impl ShareAcquirer {
             delayed: 0,
             finished: FinishedRecords::default(),
             next_token: 0,
+            leaderless: None,
             seen: None,
             wake: None,
             awaits: false,
@@ -204,13 +207,16 @@ impl ShareAcquirer {
             return;
         }
         self.seen = Some(seen);
+        let mut leaderless = false;
         for &slot in table.live() {
             let key = key_of(slot, table);
+            leaderless |= key.0 == 0 || table.leader(slot) == NO_NODE;
             if key.0 != 0 {
                 let new = || SharePartition::new(table.name(slot), &self.config);
                 self.partitions.entry(key).or_insert_with(new).slot = Some(slot);
             }
         }
+        self.leaderless = if leaderless { Some(self.leaderless.unwrap_or(0)) } else { None };
         self.partitions.retain(|_, partition| !partition.is_over());
         for session in &mut self.sessions {
             session.led.clear();
@@ -289,6 +295,14 @@ impl ShareAcquirer {
         out: &mut Vec<ShareAction>,
     ) {
         self.wake = None;
+        // The coordinator may assign a partition before the metadata has it.
+        if let Some(at) = &mut self.leaderless {
+            if *at <= now {
+                *at = now.saturating_add(RECHECK_INTERVAL);
+                self.needs_metadata = true;
+            }
+            self.wake = earliest(self.wake, Some(*at));
+        }
         let mut awaits = false;
         let room = if member_id.is_empty() { 0 } else { self.room(now, table) };
         let wanted = |session: &ShareSession, partitions: &BTreeMap<PartitionKey, SharePartition>| {

@@ -13,6 +13,17 @@ use crate::cluster::Cluster;
 /// APIs that only listeners with SASL answer.
 const SASL: &[ApiKey] = &[ApiKey::SaslHandshake, ApiKey::SaslAuthenticate];
 
+/// APIs of share groups (KIP-932), which the brokers do not have.
+const SHARE_GROUPS: &[ApiKey] = &[
+    ApiKey::ShareGroupHeartbeat,
+    ApiKey::ShareGroupDescribe,
+    ApiKey::ShareFetch,
+    ApiKey::ShareAcknowledge,
+    ApiKey::DescribeShareGroupOffsets,
+    ApiKey::AlterShareGroupOffsets,
+    ApiKey::DeleteShareGroupOffsets,
+];
+
 /// First version whose features may begin with version 0.
 const FIRST_VERSION_WITH_ZERO: i16 = 4;
 
@@ -30,6 +41,9 @@ impl Cluster {
     #[must_use]
     pub fn offered_versions(&self, api: ApiKey) -> Option<RangeInclusive<i16>> {
         if SASL.contains(&api) && self.config.sasl.is_none() {
+            return None;
+        }
+        if SHARE_GROUPS.contains(&api) {
             return None;
         }
         let versions = self.config.release.versions(api)?;

@@ -81,6 +81,11 @@ impl Lane {
         self.offsets.tracker().with(|tracker| tracker.acquired().map(act)).ok().flatten()
     }
 
+    /// Returns how many records are acquired and not acknowledged; `None`: the lane has no queue.
+    pub(in crate::dispatch) fn acquired_records(&self) -> Option<u64> {
+        self.with_acquired(|records| records.len() as u64)
+    }
+
     /// Acknowledges records that no handler gets.
     pub(super) fn finish_acquired(&mut self, acks: Vec<Acknowledgement>) {
         self.with_acquired(|records| acks.into_iter().for_each(|ack| records.finish(ack)));

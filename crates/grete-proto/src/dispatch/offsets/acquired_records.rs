@@ -57,6 +57,16 @@ impl AcquiredRecords {
         self.records.get(&offset).is_some_and(|record| record.is_open)
     }
 
+    /// Returns the number of records that are not acknowledged.
+    pub(in crate::dispatch) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Returns whether the record is not acknowledged.
+    pub(super) fn contains(&self, offset: i64) -> bool {
+        self.records.contains_key(&offset)
+    }
+
     pub(super) fn count_open(&self, first: i64, last: i64) -> usize {
         if first > last { 0 } else { self.records.range(first..=last).filter(|(_, record)| record.is_open).count() }
     }

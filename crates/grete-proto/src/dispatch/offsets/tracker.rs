@@ -270,6 +270,9 @@ impl OffsetTracker {
 
     /// Returns those of the offsets that are done.
     pub(in crate::dispatch) fn done_among(&self, offsets: &[i64]) -> Vec<i64> {
+        if let Some(acquired) = &self.acquired {
+            return offsets.iter().copied().filter(|offset| !acquired.contains(*offset)).collect();
+        }
         let end = self.handed_out_end().unwrap_or(i64::MIN);
         offsets.iter().copied().filter(|offset| *offset < end && !self.is_open(*offset)).collect()
     }

@@ -112,6 +112,9 @@ impl Lane {
     /// Returns the number of records of the log that are not processed, those of open transactions included; `None`:
     /// unknown.
     pub(in crate::dispatch) fn backlog(&self) -> Option<u64> {
+        if let Some(acquired) = self.acquired_records() {
+            return Some(acquired); // what else is due only the leader knows
+        }
         let (unmarked, reach) = self
             .offsets
             .tracker()

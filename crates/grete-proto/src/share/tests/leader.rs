@@ -95,6 +95,7 @@ pub(super) struct Harness {
     pub(super) data: Vec<CompletedFetch>,
     pub(super) log: Vec<ShareLogEvent>,
     pub(super) closed: bool,
+    pub(super) refreshes: usize,
 }
 
 impl Harness {
@@ -119,6 +120,7 @@ impl Harness {
             data: Vec::new(),
             log: Vec::new(),
             closed: false,
+            refreshes: 0,
         }
     }
 
@@ -131,6 +133,7 @@ impl Harness {
                 ShareAction::Data(chunk) => self.data.push(chunk),
                 ShareAction::LogEvent(event) => self.log.push(event),
                 ShareAction::Closed => self.closed = true,
+                ShareAction::RefreshMetadata => self.refreshes += 1,
                 _ => {}
             }
         }

@@ -3,6 +3,7 @@
 use grete_wire::ErrorCode;
 
 use super::leader::{Answer, Harness, Sent, acked, acquired, handed_out};
+use crate::ids::TopicPartition;
 use crate::request::RequestError;
 use crate::share::{AckType, ShareEvent, ShareLogEvent};
 
@@ -214,4 +215,23 @@ fn a_hostile_response_reserves_nothing() {
         assert!(matches!(h.log[..], [ShareLogEvent::ImplausibleResponse { node: 1 }]), "{ranges:?}: {:?}", h.log);
         assert!(h.data.is_empty());
     }
+}
+
+#[test]
+fn a_partition_that_the_metadata_lacks_is_looked_up_until_it_is_there() {
+    let mut h = planned(1, 4);
+    let first = h.next();
+    assert_eq!(h.refreshes, 0);
+    let new = TopicPartition::new("t", 1);
+    let slot = h.table.add(new.clone(), 2);
+    h.slots.push(slot);
+    h.step(ShareEvent::Plan);
+    h.advance(2500);
+    assert_eq!(h.refreshes, 3, "at once, and after a second each");
+    h.view.set_leader(&new, Some((1, 0)));
+    h.answer(&first, &[]);
+    h.advance(2000);
+    let second = h.next();
+    let Sent::Fetch(_, 1, request) = &second else { panic!("{second:?}") };
+    assert_eq!((request.topics[0].partitions[0].partition_index, h.refreshes), (1, 3));
 }
