@@ -306,7 +306,7 @@ def test_a_group_of_another_kind_is_named(kafka: KafkaCluster) -> None:
 
 def test_members_of_other_clients_share_the_queue(kafka: KafkaCluster) -> None:
     """An App, Kafka's Java client and confluent-kafka: each record goes to one of them."""
-    queue = Queue(kafka, "strangers", partitions=2)
+    queue = Queue(kafka, "strangers")
     app, own = queue.app(), list[str]()
 
     @app.consumer(queue.topic, queue=True)

@@ -73,7 +73,10 @@ impl Topic {
                 self.available.push(index);
             }
         }
-        if first || self.available.binary_search(&self.sticky).is_err() {
+        if first {
+            self.sticky = u32::MAX; // no partition yet: the first one may be any
+        }
+        if self.available.binary_search(&self.sticky).is_err() {
             self.switch_sticky_partition(rng);
         }
     }
@@ -99,6 +102,18 @@ impl Topic {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_records_of_many_producers_go_to_all_partitions() {
+        let mut rng = Rng::new(1);
+        let mut seen = [0_u32; 4];
+        for _ in 0..4000 {
+            let mut topic = Topic::new("orders".into());
+            topic.set_leaders([true; 4].into_iter(), &mut rng);
+            seen[topic.sticky as usize] += 1;
+        }
+        assert!(seen.iter().all(|count| (900..1100).contains(count)), "{seen:?}");
+    }
 
     #[test]
     fn only_partitions_with_a_leader_get_records_without_a_key() {
