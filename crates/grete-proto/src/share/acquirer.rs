@@ -352,11 +352,11 @@ impl ShareAcquirer {
         }
         let (mut has_acks, mut is_wanted, mut retry_at, mut oldest) = (false, false, None, None);
         for key in &session.led {
-            let Some(partition) = self.partitions.get(key) else { continue };
+            let Some(partition) = self.partitions.get_mut(key) else { continue };
             has_acks |= partition.has_acks();
             is_wanted |= partition.is_wanted(now);
             retry_at = earliest(retry_at, Some(partition.not_before).filter(|at| *at > now));
-            oldest = earliest(oldest, partition.held.oldest_lock());
+            oldest = earliest(oldest, partition.held.oldest_lock(now.saturating_sub(self.lock / 2)));
         }
         self.wake = earliest(self.wake, retry_at);
         if session.epoch == 0 && has_acks && !is_wanted {

@@ -56,9 +56,16 @@ impl HeldRecords {
         }
     }
 
-    /// Returns a lower bound of the time of the oldest lock; `None`: nothing is held.
-    pub(super) fn oldest_lock(&self) -> Option<Nanos> {
+    /// Returns the time of the oldest lock; `None`: no lock lasts. A time after `after` may be too early.
+    pub(super) fn oldest_lock(&mut self, after: Nanos) -> Option<Nanos> {
+        if self.oldest.is_some_and(|oldest| oldest <= after) {
+            self.oldest = self.locks().min();
+        }
         self.oldest
+    }
+
+    fn locks(&self) -> impl Iterator<Item = Nanos> {
+        self.locked_at.values().copied().filter(|locked_at| *locked_at != LOST)
     }
 
     /// Returns the renewals of the locks from before `before` whose records are not in `except`, and counts them as
@@ -74,7 +81,7 @@ impl HeldRecords {
                 renewals.push(Acknowledgement::one(*offset, AckType::Renew));
             }
         }
-        self.oldest = self.locked_at.values().copied().min().filter(|oldest| *oldest != LOST);
+        self.oldest = self.locks().min();
         merged(renewals)
     }
 }

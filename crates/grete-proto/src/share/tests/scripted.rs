@@ -235,3 +235,20 @@ fn a_partition_that_the_metadata_lacks_is_looked_up_until_it_is_there() {
     let Sent::Fetch(_, 1, request) = &second else { panic!("{second:?}") };
     assert_eq!((request.topics[0].partitions[0].partition_index, h.refreshes), (1, 3));
 }
+
+#[test]
+fn an_old_lock_that_is_gone_keeps_nothing_from_being_acquired() {
+    let mut h = planned(1, 2);
+    let first = h.next();
+    h.answer(&first, &[acquired(0, &[(0, 0, 1)])]);
+    let second = h.next();
+    h.advance(400);
+    h.answer(&second, &[acquired(0, &[(1, 1, 1)])]);
+    // Both are held: nothing is asked for. The older one ends.
+    assert!(h.sent.is_empty());
+    h.acknowledge(0, 0, 0, AckType::Accept);
+    let third = h.next();
+    h.advance(150);
+    h.answer(&third, &[acked(0)]);
+    let Sent::Fetch(..) = h.next() else { panic!("half of the first lock is over, and that record is done") };
+}
