@@ -240,6 +240,7 @@ fn a_partition_that_the_metadata_lacks_is_looked_up_until_it_is_there() {
 fn an_old_lock_that_is_gone_keeps_nothing_from_being_acquired() {
     let mut h = planned(1, 2);
     let first = h.next();
+    h.advance(50);
     h.answer(&first, &[acquired(0, &[(0, 0, 1)])]);
     let second = h.next();
     h.advance(400);
