@@ -19,6 +19,7 @@ mod invariants;
 mod lag;
 mod lanes;
 mod manual_offsets;
+mod queues;
 mod retries;
 mod revocation;
 mod settled;
