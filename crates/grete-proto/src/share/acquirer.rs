@@ -350,10 +350,11 @@ impl ShareAcquirer {
             self.wake = earliest(self.wake, Some(session.not_before));
             return;
         }
-        let (mut has_acks, mut is_wanted, mut retry_at, mut oldest) = (false, false, None, None);
+        let (mut has_acks, mut of_others, mut is_wanted, mut retry_at, mut oldest) = (false, false, false, None, None);
         for key in &session.led {
             let Some(partition) = self.partitions.get_mut(key) else { continue };
             has_acks |= partition.has_acks();
+            of_others |= partition.has_acks() && !partition.is_wanted(now);
             is_wanted |= partition.is_wanted(now);
             retry_at = earliest(retry_at, Some(partition.not_before).filter(|at| *at > now));
             oldest = earliest(oldest, partition.held.oldest_lock(now.saturating_sub(self.lock / 2)));
@@ -366,7 +367,8 @@ impl ShareAcquirer {
         let renews = session.epoch > 0 && self.renewal_is_due(now, at, oldest, view, out);
         let can_fetch = is_wanted && room > 0 && !closing;
         let has_session = self.sessions.get(at).is_some_and(|session| session.epoch > 0);
-        if has_session && (renews || closing || (has_acks && !can_fetch)) {
+        // A ShareFetch with an acknowledgement takes the partition into the session, and acquires records of it.
+        if has_session && (renews || closing || (has_acks && (of_others || !can_fetch))) {
             if self.is_connected(now, at, ApiKey::ShareAcknowledge, view, out) {
                 self.send_acknowledge(now, at, renews, out);
             }
@@ -469,13 +471,7 @@ impl ShareAcquirer {
         let is_gone = |key: &&PartitionKey| !(session.led.contains(*key) && is_wanted(key));
         let forgotten: Vec<PartitionKey> = session.known.iter().filter(is_gone).copied().collect();
         session.known.extend(&added);
-        // An acknowledged partition is added to the session by the request; it is forgotten with the next one.
-        session.known.extend(acks.iter().map(|(key, _)| key));
-        forgotten.iter().filter(|key| acks.iter().all(|(acked, _)| acked != *key)).for_each(|key| {
-            session.known.remove(key);
-        });
-        let forgotten: Vec<PartitionKey> =
-            forgotten.into_iter().filter(|key| acks.iter().all(|(acked, _)| acked != key)).collect();
+        session.known.retain(|key| !forgotten.contains(key));
         let max_wait = if self.held > 0 { self.config.max_wait.min(BUSY_WAIT) } else { self.config.max_wait };
         let fields = request::FetchFields {
             member_id: &self.member_id,
@@ -521,7 +517,6 @@ impl ShareAcquirer {
             false => (RequestKind::Acknowledge, session.next_epoch()),
         };
         let request = request::acknowledge(&self.config, &self.member_id, epoch, &acks);
-        session.known.extend(acks.iter().map(|(key, _)| key));
         let token = self.next_token;
         self.next_token = token.wrapping_add(1);
         session.in_flight = Some(InFlight { token, kind, session: session.number, acks });

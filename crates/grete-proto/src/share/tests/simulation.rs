@@ -28,8 +28,8 @@ enum Record {
 /// Leaders of all partitions.
 struct Leaders {
     records: Vec<Vec<Record>>,
-    /// Epoch that each node expects; `None`: no session.
-    sessions: BTreeMap<i32, Option<i32>>,
+    /// Epoch that each node expects, and the partitions of the session; `None`: no session.
+    sessions: BTreeMap<i32, Option<(i32, BTreeSet<usize>)>>,
     accepted: Vec<BTreeSet<i64>>,
 }
 
@@ -67,16 +67,18 @@ impl Leaders {
     fn execute(&mut self, now: Nanos, request: &Sent) -> (ErrorCode, Vec<Answer>) {
         self.expire(now);
         let (node, epoch) = (request.node(), request.epoch());
-        let expected = self.sessions.get(&node).copied().flatten();
+        let expected = self.sessions.get(&node).cloned().flatten().map(|(expected, _)| expected);
         match (epoch, expected) {
             (0, _) => {
                 self.end_session(node);
-                self.sessions.insert(node, Some(1));
+                self.sessions.insert(node, Some((1, BTreeSet::new())));
             }
             (_, None) => return (ErrorCode::SHARE_SESSION_NOT_FOUND, Vec::new()),
             (-1, Some(_)) => {}
             (given, Some(expected)) if given == expected => {
-                self.sessions.insert(node, Some(expected + 1));
+                if let Some(Some((epoch, _))) = self.sessions.get_mut(&node) {
+                    *epoch = expected + 1;
+                }
             }
             _ => return (ErrorCode::INVALID_SHARE_SESSION_EPOCH, Vec::new()),
         }
@@ -107,7 +109,13 @@ impl Leaders {
         }
         if let Sent::Fetch(_, _, fetch) = request {
             let mut left = fetch.max_records as usize;
-            for partition in (0..PARTITIONS).filter(|partition| node_of(*partition) == node) {
+            let Some(Some((_, members))) = self.sessions.get_mut(&node) else { unreachable!() };
+            let named = fetch.topics.iter().flat_map(|topic| &topic.partitions);
+            members.extend(named.map(|partition| partition.partition_index as usize));
+            for forgotten in fetch.forgotten_topics_data.iter().flat_map(|topic| &topic.partitions) {
+                members.remove(&(*forgotten as usize));
+            }
+            for partition in members.clone() {
                 let answer = answers.get_mut(&(partition as i32)).unwrap();
                 for (offset, record) in self.records[partition].iter_mut().enumerate() {
                     if left == 0 {
@@ -141,6 +149,8 @@ struct World {
     /// Records whose handlers run, by partition and offset.
     running: BTreeSet<(usize, i64)>,
     finished: BTreeSet<(usize, i64)>,
+    /// Whether each partition is paused.
+    paused: [bool; PARTITIONS],
     trace: bool,
 }
 
@@ -173,6 +183,12 @@ impl World {
             self.finished.insert((partition, offset));
         }
         self.h.acknowledge(partition, offset, offset, kind);
+    }
+
+    fn pause(&mut self, partition: usize, paused: bool) {
+        self.paused[partition] = paused;
+        let slot = self.h.slots[partition];
+        self.h.step(if paused { ShareEvent::Pause(slot) } else { ShareEvent::Resume(slot) });
     }
 
     /// Answers the oldest request of a node: executed or lost, and then answered or not.
@@ -209,6 +225,7 @@ fn run(seed: u64, trace: bool) {
         rng,
         running: BTreeSet::new(),
         finished: BTreeSet::new(),
+        paused: [false; PARTITIONS],
         trace,
     };
     world.h.step(ShareEvent::Plan);
@@ -216,7 +233,12 @@ fn run(seed: u64, trace: bool) {
         match world.pick(20) {
             0..=7 => world.answer_one(true),
             8..=13 => world.end_one(),
-            14..=17 => {
+            14 => {
+                let partition = world.pick(PARTITIONS as u64) as usize;
+                let paused = world.paused[partition];
+                world.pause(partition, !paused);
+            }
+            15..=17 => {
                 let ms = [1, 10, 30, 200, 600][world.pick(5) as usize];
                 world.h.advance(ms);
             }
@@ -239,6 +261,7 @@ fn run(seed: u64, trace: bool) {
         }
         world.start();
     }
+    (0..PARTITIONS).for_each(|partition| world.pause(partition, false));
     // The faults end: all handlers end, the rest of the records is processed, and the member closes.
     for _ in 0..4000 {
         world.answer_one(false);
