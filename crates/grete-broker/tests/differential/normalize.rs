@@ -73,7 +73,8 @@ fn drop_foreign(api: ApiKey, tree: &mut Tree, side: &Side) {
                 match &**field {
                     "api_keys" => list.retain(|api| {
                         let key = api.number("api_key").unwrap_or(-1);
-                        is_known(key) && ![17, 36, 66].contains(&key)
+                        // Logins, and share groups, which Grete's broker does not have.
+                        is_known(key) && ![17, 36, 66, 76, 77, 78, 79, 90, 91, 92].contains(&key)
                     }),
                     _ => list.retain(|feature| {
                         feature.text("name").is_some_and(|name| {
