@@ -395,7 +395,8 @@ impl Model {
         for topic in 0..TOPICS.len() {
             self.run(&Op::FindTopicId { topic });
         }
-        for round in 0..400 {
+        // After answers that were lost for 30 s each, four hundred rounds were too few.
+        for round in 0..4000 {
             let ends = self.world.partitions.live().iter().all(|slot| {
                 let tp = self.world.partitions.topic_partition(*slot).unwrap();
                 self.world.partitions.fetch_offset(*slot) == self.world.logs[tp].end()
