@@ -192,6 +192,24 @@ fn named_partitions(
                 );
             }
         }
+        Request::ShareFetch(request) => {
+            for topic in &request.topics {
+                let indexes = topic.partitions.iter().map(|partition| partition.partition_index);
+                let name = topic_name(topic.topic_id);
+                named.extend(
+                    name.into_iter().flat_map(|name| indexes.clone().map(move |index| (name.clone(), Some(index)))),
+                );
+            }
+        }
+        Request::ShareAcknowledge(request) => {
+            for topic in &request.topics {
+                let indexes = topic.partitions.iter().map(|partition| partition.partition_index);
+                let name = topic_name(topic.topic_id);
+                named.extend(
+                    name.into_iter().flat_map(|name| indexes.clone().map(move |index| (name.clone(), Some(index)))),
+                );
+            }
+        }
         Request::ListOffsets(request) => {
             for topic in &request.topics {
                 let name: Arc<str> = (&*topic.name).into();

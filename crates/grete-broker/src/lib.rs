@@ -33,5 +33,6 @@ pub mod message;
 pub mod rng;
 pub mod sasl;
 pub mod server;
+pub mod share;
 pub mod topics;
 pub mod transaction;

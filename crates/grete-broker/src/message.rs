@@ -67,6 +67,13 @@ messages! {
     DescribeGroups: DescribeGroupsRequest<'a>, DescribeGroupsResponse<'static>;
     ConsumerGroupHeartbeat: ConsumerGroupHeartbeatRequest<'a>, ConsumerGroupHeartbeatResponse<'static>;
     ConsumerGroupDescribe: ConsumerGroupDescribeRequest<'a>, ConsumerGroupDescribeResponse<'static>;
+    ShareGroupHeartbeat: ShareGroupHeartbeatRequest<'a>, ShareGroupHeartbeatResponse<'static>;
+    ShareGroupDescribe: ShareGroupDescribeRequest<'a>, ShareGroupDescribeResponse<'static>;
+    ShareFetch: ShareFetchRequest<'a>, ShareFetchResponse<'static>;
+    ShareAcknowledge: ShareAcknowledgeRequest<'a>, ShareAcknowledgeResponse<'static>;
+    DescribeShareGroupOffsets: DescribeShareGroupOffsetsRequest<'a>, DescribeShareGroupOffsetsResponse<'static>;
+    AlterShareGroupOffsets: AlterShareGroupOffsetsRequest<'a>, AlterShareGroupOffsetsResponse<'static>;
+    DeleteShareGroupOffsets: DeleteShareGroupOffsetsRequest<'a>, DeleteShareGroupOffsetsResponse<'static>;
     ListGroups: ListGroupsRequest<'a>, ListGroupsResponse<'static>;
     ApiVersions: ApiVersionsRequest<'a>, ApiVersionsResponse<'static>;
     SaslHandshake: SaslHandshakeRequest<'a>, SaslHandshakeResponse<'static>;
@@ -102,8 +109,16 @@ impl Response {
     /// Returns the length of all records in the response, so that its buffer is allocated once.
     #[must_use]
     pub fn records_len(&self) -> usize {
-        let Self::Fetch(response) = self else { return 0 };
-        let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
-        partitions.map(|partition| partition.records.as_ref().map_or(0, |records| records.len())).sum()
+        match self {
+            Self::Fetch(response) => {
+                let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+                partitions.map(|partition| partition.records.as_ref().map_or(0, |records| records.len())).sum()
+            }
+            Self::ShareFetch(response) => {
+                let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+                partitions.map(|partition| partition.records.len()).sum()
+            }
+            _ => 0,
+        }
     }
 }

@@ -7,11 +7,15 @@ use crate::acl::AclConfig;
 use crate::group::config::{Assignor, ConsumerGroupConfig, GroupConfig};
 use crate::ids::{BrokerId, Millis};
 use crate::sasl::{MECHANISMS, SaslConfig};
+use crate::share::config::ShareGroupConfig;
 use crate::topics::TopicConfig;
 use crate::topics::config::TOPIC_SETTINGS;
 
 /// Kafka's authorizer, whose decisions these brokers make, too.
 const STANDARD_AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+
+/// First part of the names of settings of share groups.
+const SHARE_PREFIX: &str = "group.share.";
 
 /// Address of a virtual broker, as clients get it in Metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub struct ClusterConfig {
     pub group_min_session_timeout_ms: i64,
     /// Settings of groups of the consumer protocol, `group.consumer.*`.
     pub consumer_groups: ConsumerGroupConfig,
+    /// Settings of share groups, `group.share.*`.
+    pub share_groups: ShareGroupConfig,
     /// `connections.max.idle.ms`: time after which a connection without a request is closed. Negative: never.
     pub connections_max_idle_ms: Millis,
     /// `broker.session.timeout.ms`: time after which a broker that hangs loses its partitions.
@@ -88,6 +94,7 @@ impl ClusterConfig {
             group_initial_rebalance_delay_ms: 0,
             group_min_session_timeout_ms: GroupConfig::default().min_session_timeout_ms,
             consumer_groups: ConsumerGroupConfig::default(),
+            share_groups: ShareGroupConfig::default(),
             connections_max_idle_ms: 600_000,
             broker_session_timeout_ms: 9_000,
             topic_defaults: TopicConfig::default(),
@@ -157,6 +164,14 @@ impl ClusterConfig {
                 let unknown = || format!("{name} cannot be {value:?}: the brokers have {}", MECHANISMS.join(", "));
                 self.sasl(name)?.mechanisms = value.split(',').map(known).collect::<Option<_>>().ok_or_else(unknown)?;
             }
+            _ if name.starts_with(SHARE_PREFIX) => {
+                let short = name.strip_prefix(SHARE_PREFIX).unwrap_or_default();
+                if !self.share_groups.set(short, value)? {
+                    return Err(format!("these brokers do not have the setting {name}"));
+                }
+            }
+            // The states of share groups are no topic here.
+            _ if name.starts_with("share.coordinator.") => {}
             _ => {
                 let setting = TOPIC_SETTINGS.iter().find(|setting| setting.broker_name == name);
                 let setting = setting.ok_or_else(|| format!("these brokers do not have the setting {name}"))?;
@@ -200,6 +215,9 @@ mod tests {
         config.set("group.consumer.min.session.timeout.ms", "1000").unwrap();
         let error = config.consumer_groups.check().unwrap_err();
         assert!(error.contains("between two heartbeats"), "{error}");
+        config.set("group.share.delivery.count.limit", "3").unwrap();
+        assert_eq!(config.share_groups.defaults.delivery_count_limit, 3);
+        assert!(config.set("group.share.colour", "3").unwrap_err().contains("group.share.colour"));
         assert!(config.set("log.dirs", "/tmp").unwrap_err().contains("log.dirs"));
     }
 }

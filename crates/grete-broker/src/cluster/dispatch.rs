@@ -195,6 +195,13 @@ impl Cluster {
             | Request::WriteTxnMarkers(_)
             | Request::ListTransactions(_)
             | Request::DescribeTransactions(_)) => self.handle_transaction_request(context, request),
+            request @ (Request::ShareGroupHeartbeat(_)
+            | Request::ShareGroupDescribe(_)
+            | Request::ShareFetch(_)
+            | Request::ShareAcknowledge(_)
+            | Request::DescribeShareGroupOffsets(_)
+            | Request::AlterShareGroupOffsets(_)
+            | Request::DeleteShareGroupOffsets(_)) => self.handle_share_request(context, request),
             request => self.handle_group_request(context, request),
         }
     }

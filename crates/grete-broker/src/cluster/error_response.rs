@@ -213,7 +213,10 @@ pub(super) fn error_response(request: &Request<'_>, version: i16, error: ErrorCo
             let filter_results = request.filters.iter().map(result).collect();
             Response::DeleteAcls(DeleteAclsResponse { filter_results, ..DeleteAclsResponse::default() })
         }
-        request => return group::api::error_response(version, request, error),
+        request => {
+            return super::api::share::error_response(request, error)
+                .or_else(|| group::api::error_response(version, request, error));
+        }
     })
 }
 

@@ -67,6 +67,7 @@ impl Cluster {
     #[must_use]
     pub fn groups(&self) -> Vec<(String, String)> {
         let groups = self.groups.list(&[], &[]).into_iter();
+        let groups = groups.chain(self.share.list(&[], &[]));
         groups.map(|group| (group.group_id.into_owned(), group.group_state.into_owned())).collect()
     }
 
@@ -74,7 +75,10 @@ impl Cluster {
     #[must_use]
     pub fn members(&self, group: &str) -> Vec<(String, String)> {
         let members = self.groups.members(group).into_iter();
-        members.map(|(id, client)| (id.to_string(), client.to_string())).collect()
+        let mut members: Vec<_> = members.map(|(id, client)| (id.to_string(), client.to_string())).collect();
+        let shares = self.share.group(group).into_iter().flat_map(|group| group.members());
+        members.extend(shares.map(|member| (member.member_id.to_string(), member.client_id.to_string())));
+        members
     }
 
     /// Starts a rebalance of a group.
@@ -95,8 +99,10 @@ impl Cluster {
         let of_client = |(_, client): &(String, String)| client == member || member.is_empty();
         let ids: Vec<String> = self.members(group).into_iter().filter(of_client).map(|(id, _)| id).collect();
         let mut found = self.groups.expire_member(self.now, group, member, &mut self.effects);
+        found |= self.share.expire_member(group, member, &mut self.effects);
         for id in ids {
             found |= self.groups.expire_member(self.now, group, &id, &mut self.effects);
+            found |= self.share.expire_member(group, &id, &mut self.effects);
         }
         self.settle(actions);
         if found { Ok(()) } else { Err(format!("group {group} has no member {member}: see members()")) }

@@ -92,6 +92,7 @@ impl Cluster {
         }
         changes.extend(self.groups.snapshot().into_iter().map(Change::Group));
         changes.extend(self.transactions.snapshot().into_iter().map(Change::Transaction));
+        changes.extend(self.share.snapshot().into_iter().map(Change::Share));
         let acl = |acl: &crate::acl::Acl| Change::Acl(AclChange::Created(acl.clone()));
         changes.extend(self.authorizer.all().into_iter().map(acl));
         changes

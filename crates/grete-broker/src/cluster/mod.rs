@@ -20,13 +20,15 @@ mod request_log;
 mod suspension;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use grete_wire::Frame;
 
-use self::api::fetch::WaitingFetches;
+use self::api::fetch::WaitingFetch;
+use self::api::share::WaitingShareFetch;
 pub use self::config::{BrokerAddress, ClusterConfig};
 use self::connection::Connection;
 pub use self::connection::{MAX_QUEUED_BYTES, MAX_QUEUED_CONNECTION_BYTES, MAX_QUEUED_REQUESTS, RequestContext};
@@ -35,6 +37,7 @@ pub use self::release::Release;
 pub use self::request_log::LoggedRequest;
 use self::request_log::RequestLog;
 use self::suspension::Suspensions;
+use self::waiting::WaitingRequests;
 use crate::acl::Authorizer;
 use crate::effects::{Change, Effects};
 use crate::fault::{FaultAction, FaultRule, Faults};
@@ -45,6 +48,7 @@ use crate::ids::{BrokerId, ConnId, Millis, RequestId, TopicId};
 use crate::log::Codecs;
 use crate::message::Response;
 use crate::rng::Rng;
+use crate::share::ShareCoordinator;
 use crate::topics::Topics;
 use crate::transaction::{TransactionConfig, TransactionCoordinator};
 
@@ -70,6 +74,7 @@ pub struct Cluster {
     ready: VecDeque<ConnId>,
     topics: Topics,
     groups: GroupCoordinator,
+    share: ShareCoordinator,
     transactions: TransactionCoordinator,
     authorizer: Authorizer,
     /// Refused parts of requests in progress, which wait for the response of the rest.
@@ -87,7 +92,8 @@ pub struct Cluster {
     /// Brokers by which the coordinators are moved.
     coordinator_shift: usize,
     fetch_sessions: BTreeMap<BrokerId, FetchSessions>,
-    waiting_fetches: WaitingFetches,
+    waiting_fetches: WaitingRequests<WaitingFetch>,
+    waiting_share_fetches: WaitingRequests<WaitingShareFetch>,
     request_log: RequestLog,
     effects: Effects,
     /// Bytes of record batches in all partitions.
@@ -127,6 +133,7 @@ impl Cluster {
             ready: VecDeque::new(),
             topics: Topics::new(config.topic_defaults.clone()),
             groups: GroupCoordinator::new(groups, rng.next_u64()),
+            share: ShareCoordinator::new(config.share_groups.clone()),
             authorizer: Authorizer::default(),
             refusals: HashMap::new(),
             codecs: Codecs::new(),
@@ -141,7 +148,8 @@ impl Cluster {
                 version: config.release.transaction_version(),
                 ..TransactionConfig::default()
             }),
-            waiting_fetches: WaitingFetches::default(),
+            waiting_fetches: WaitingRequests::default(),
+            waiting_share_fetches: WaitingRequests::default(),
             request_log: RequestLog::new(config.max_logged_requests),
             effects: Effects::default(),
             log_bytes: 0,
@@ -178,8 +186,10 @@ impl Cluster {
         let delayed = self.delayed.keys().next().map(|(due, _)| *due);
         let timers = [
             self.groups.deadline(),
+            self.share.deadline(),
             self.transactions.deadline(),
             self.waiting_fetches.deadline(),
+            self.waiting_share_fetches.deadline(),
             self.suspensions.deadline(),
             self.next_cleaning,
             self.next_idle_check,
@@ -198,6 +208,7 @@ impl Cluster {
             Change::Group(change) => self.groups.restore(change.clone()),
             Change::Transaction(change) => self.transactions.restore(change.clone()),
             Change::Acl(change) => self.authorizer.apply(change),
+            Change::Share(change) => self.share.restore(change.clone()),
         }
     }
 
@@ -257,11 +268,15 @@ impl Cluster {
     /// joins stays a member until its session times out.
     fn forget_connection(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.remove(&conn) else { return };
+        for session in self.share.disconnect(conn) {
+            self.release_session(&session);
+        }
         self.queued_bytes = self.queued_bytes.saturating_sub(connection.queued_bytes);
         if let Some(request) = connection.in_progress {
             self.requests.remove(&request);
             self.refusals.remove(&request);
             self.waiting_fetches.remove(request);
+            self.waiting_share_fetches.remove(request);
             self.delayed.retain(|(_, delayed), _| *delayed != request);
         }
     }
@@ -275,7 +290,11 @@ impl Cluster {
         self.close_idle(actions);
         self.fence_suspended();
         self.groups.tick(self.now, &mut self.effects);
+        for (topic, partition) in self.share.tick(self.now, &mut self.effects) {
+            self.complete_share_fetches(topic, partition, false);
+        }
         self.expire_fetches();
+        self.expire_share_fetches();
         self.expire_transactions();
         self.begin_delayed();
         if self.next_cleaning.is_some_and(|due| due <= self.now) {

@@ -5,6 +5,17 @@ use std::ops::RangeInclusive;
 
 use grete_wire::ApiKey;
 
+/// APIs of share groups (KIP-932).
+const SHARE_GROUPS: &[ApiKey] = &[
+    ApiKey::ShareGroupHeartbeat,
+    ApiKey::ShareGroupDescribe,
+    ApiKey::ShareFetch,
+    ApiKey::ShareAcknowledge,
+    ApiKey::DescribeShareGroupOffsets,
+    ApiKey::AlterShareGroupOffsets,
+    ApiKey::DeleteShareGroupOffsets,
+];
+
 /// Release of Apache Kafka, by its API versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Release {
@@ -79,9 +90,21 @@ impl Release {
         }
     }
 
+    /// Returns the level of `share.version` that the cluster has finalized: 1 came with 4.2 (KIP-932).
+    #[must_use]
+    pub const fn share_version(self) -> i16 {
+        match self {
+            Self::V3_3 | Self::V3_9 | Self::V4_1 => 0,
+            Self::V4_3 => 1,
+        }
+    }
+
     /// Returns the versions of an API that the brokers answer, or `None` if the release lacks the API.
     #[must_use]
     pub fn versions(self, api: ApiKey) -> Option<RangeInclusive<i16>> {
+        if self.share_version() == 0 && SHARE_GROUPS.contains(&api) {
+            return None;
+        }
         let newest = match (self, api) {
             (Self::V4_3, _) => *api.valid().end(),
             (Self::V4_1, api) => max_version_4_1(api),

@@ -2,10 +2,12 @@
 
 pub mod consumer_group;
 pub mod group;
+pub mod share_group;
 
 use serde::{Deserialize, Serialize};
 
 use self::group::GroupChange;
+use self::share_group::ShareChange;
 use crate::acl::AclChange;
 use crate::ids::{RequestId, TopicId};
 use crate::log::LogChange;
@@ -34,6 +36,8 @@ pub enum Change {
     Transaction(TransactionChange),
     /// Change of the ACLs.
     Acl(AclChange),
+    /// Change of a share group.
+    Share(ShareChange),
 }
 
 /// Responses and changes of a step, in order.

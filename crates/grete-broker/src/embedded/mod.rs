@@ -129,6 +129,7 @@ pub fn start(config: EmbeddedConfig) -> Result<EmbeddedBroker, EmbeddedError> {
         cluster_config.set(name, value).map_err(EmbeddedError::Config)?;
     }
     cluster_config.consumer_groups.check().map_err(EmbeddedError::Config)?;
+    cluster_config.share_groups.check().map_err(EmbeddedError::Config)?;
     if needs_logins && cluster_config.sasl.as_ref().is_some_and(|sasl| sasl.mechanisms.contains(&UNSECURED)) {
         return Err(EmbeddedError::Config(format!(
             "sasl.enabled.mechanisms has {UNSECURED}, whose unsecured tokens everyone can make who can reach {}; leave \

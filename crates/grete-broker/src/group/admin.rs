@@ -33,6 +33,12 @@ impl GroupCoordinator {
         groups.map(Group::listed).collect()
     }
 
+    /// Returns whether there is a group of this id, of either protocol.
+    #[must_use]
+    pub fn contains(&self, group: &str) -> bool {
+        self.groups.contains_key(group)
+    }
+
     fn is_listed(&self, group: &Group) -> bool {
         group.has_records || self.records.of(&group.id) > group.created_after
     }

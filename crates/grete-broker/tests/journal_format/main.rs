@@ -11,6 +11,7 @@ use grete_broker::acl::{Acl, AclChange, Operation, PatternType, Permission, Reso
 use grete_broker::effects::Change;
 use grete_broker::effects::consumer_group::{ConsumerChange, ConsumerMember, MemberState};
 use grete_broker::effects::group::{CommittedOffset, GroupChange, GroupMetadata, MemberMetadata};
+use grete_broker::effects::share_group::{ShareChange, ShareGroupChange, ShareMember, StoredRange};
 use grete_broker::ids::TopicPartition;
 use grete_broker::journal::{Journal, JournalConfig, SyncPolicy};
 use grete_broker::log::{AppendChecks, Codecs, LogChange, LogConfig, PartitionLog};
@@ -64,10 +65,19 @@ fn kind(change: &Change) -> &'static str {
             AclChange::Created(_) => "ACL created",
             AclChange::Deleted(_) => "ACL deleted",
         },
+        Change::Share(change) => match &change.change {
+            ShareGroupChange::Epoch(_) => "share group epoch",
+            ShareGroupChange::Member(_) => "share member",
+            ShareGroupChange::MemberRemoved { .. } => "share member removed",
+            ShareGroupChange::Deleted => "share group deleted",
+            ShareGroupChange::Configured(_) => "share group configured",
+            ShareGroupChange::Partition { .. } => "share partition",
+            ShareGroupChange::PartitionDeleted { .. } => "share partition deleted",
+        },
     }
 }
 /// Number of names in [`kind`].
-const KINDS: usize = 27;
+const KINDS: usize = 34;
 
 fn topic_changes() -> Vec<TopicChange> {
     let overrides = vec![("cleanup.policy".to_owned(), "compact".to_owned())];
@@ -247,6 +257,34 @@ fn acl_changes() -> Vec<AclChange> {
     vec![AclChange::Created(acl), AclChange::Created(denied.clone()), AclChange::Deleted(denied)]
 }
 
+fn share_changes() -> Vec<ShareChange> {
+    let member = ShareMember {
+        member_id: "m".into(),
+        rack_id: Some("eu-1".into()),
+        client_id: "app".into(),
+        client_host: "127.0.0.1".into(),
+        topics: BTreeSet::from(["orders".into()]),
+        epoch: 3,
+        previous_epoch: 2,
+        assigned: BTreeMap::from([(TOPIC, BTreeSet::from([0, 1]))]),
+    };
+    let ranges = vec![
+        StoredRange { first: 7, last: 8, deliveries: Some(2) },
+        StoredRange { first: 9, last: 9, deliveries: None },
+    ];
+    let changes = [
+        ShareGroupChange::Configured(vec![("share.auto.offset.reset".to_owned(), "earliest".to_owned())]),
+        ShareGroupChange::Member(ShareMember { rack_id: None, ..member.clone() }),
+        ShareGroupChange::Member(member),
+        ShareGroupChange::Epoch(3),
+        ShareGroupChange::Partition { topic: TOPIC, partition: 1, start: 5, ranges },
+        ShareGroupChange::PartitionDeleted { topic: TOPIC, partition: 1 },
+        ShareGroupChange::MemberRemoved { member_id: "m".into() },
+        ShareGroupChange::Deleted,
+    ];
+    changes.into_iter().map(|change| ShareChange { group: "tasks".into(), change }).collect()
+}
+
 fn steps() -> Vec<Vec<Change>> {
     let log = |change| Change::Log { topic: TOPIC, partition: 1, change };
     vec![
@@ -256,6 +294,7 @@ fn steps() -> Vec<Vec<Change>> {
         transaction_changes().into_iter().map(Change::Transaction).collect(),
         acl_changes().into_iter().map(Change::Acl).collect(),
         consumer_changes().into_iter().map(Change::Group).collect(),
+        share_changes().into_iter().map(Change::Share).collect(),
     ]
 }
 

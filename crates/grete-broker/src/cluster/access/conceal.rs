@@ -13,6 +13,9 @@ const NOT_ASKED: i32 = i32::MIN;
 /// First version of CreateTopics whose response has the settings of the topic (KIP-525).
 const FIRST_VERSION_WITH_CONFIGS: i16 = 5;
 
+/// Text of a group that has topics which the client may not describe.
+const HIDDEN_TOPICS: &str = "The group has topics that the client may not describe.";
+
 impl Cluster {
     /// Removes topics, groups and transactions that the client may not describe from the lists of a response, and
     /// the operations that the client may not do from the fields of allowed operations.
@@ -44,6 +47,17 @@ impl Cluster {
             Response::ConsumerGroupDescribe(described) => {
                 for group in &mut described.groups {
                     self.conceal_members(&may_describe, group);
+                    self.limit(context, ResourceType::Group, &group.group_id, &mut group.authorized_operations);
+                }
+            }
+            Response::ShareGroupDescribe(described) => {
+                for group in &mut described.groups {
+                    let topics = group.members.iter().flat_map(|member| &member.subscribed_topic_names);
+                    if !topics.into_iter().all(|topic| may_describe(topic)) {
+                        group.error_code = ErrorCode::TOPIC_AUTHORIZATION_FAILED.0;
+                        group.error_message = Some(HIDDEN_TOPICS.into());
+                        group.members.clear();
+                    }
                     self.limit(context, ResourceType::Group, &group.group_id, &mut group.authorized_operations);
                 }
             }
@@ -98,7 +112,7 @@ impl Cluster {
         *group = DescribedGroup {
             group_id: std::mem::take(&mut group.group_id),
             error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.0,
-            error_message: Some("The group has topics that the client may not describe.".into()),
+            error_message: Some(HIDDEN_TOPICS.into()),
             ..DescribedGroup::default()
         };
     }

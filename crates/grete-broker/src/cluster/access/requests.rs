@@ -18,6 +18,7 @@ use crate::message::{Request, Response};
 
 /// Types of a resource with settings.
 const TOPIC: i8 = 2;
+const GROUP_RESOURCE: i8 = 32;
 
 /// Type of a coordinator's key.
 const GROUP: i8 = 0;
@@ -115,6 +116,27 @@ impl Cluster {
                     may
                 );
             }
+            Request::ShareGroupDescribe(described) => {
+                let may = |group: &Cow<'_, str>| self.may_group(context, Operation::Describe, group);
+                refuse_entries!(
+                    self,
+                    context,
+                    ShareGroupDescribe(described).group_ids,
+                    GROUP_AUTHORIZATION_FAILED,
+                    may
+                );
+            }
+            Request::DescribeShareGroupOffsets(described) => {
+                type Group<'a> = describe_share_group_offsets::DescribeShareGroupOffsetsRequestGroup<'a>;
+                let may = |group: &Group<'_>| self.may_group(context, Operation::Describe, &group.group_id);
+                refuse_entries!(
+                    self,
+                    context,
+                    DescribeShareGroupOffsets(described).groups,
+                    GROUP_AUTHORIZATION_FAILED,
+                    may
+                );
+            }
             Request::DeleteGroups(deleted) => {
                 let may = |group: &Cow<'_, str>| self.may_group(context, Operation::Delete, group);
                 refuse_entries!(self, context, DeleteGroups(deleted).groups_names, GROUP_AUTHORIZATION_FAILED, may);
@@ -161,7 +183,14 @@ impl Cluster {
                 };
                 refuse_entries!(self, context, DescribeConfigs(described).resources, TOPIC_AUTHORIZATION_FAILED, may);
                 let may_cluster = self.may_cluster(context, Operation::DescribeConfigs);
-                let may = |resource: &DescribeConfigsResource<'_>| is_topic(resource) || may_cluster;
+                let may = |resource: &DescribeConfigsResource<'_>| match resource.resource_type {
+                    GROUP_RESOURCE => self.may_group(context, Operation::DescribeConfigs, &resource.resource_name),
+                    _ => true,
+                };
+                refuse_entries!(self, context, DescribeConfigs(described).resources, GROUP_AUTHORIZATION_FAILED, may);
+                let may = |resource: &DescribeConfigsResource<'_>| {
+                    [TOPIC, GROUP_RESOURCE].contains(&resource.resource_type) || may_cluster
+                };
                 refuse_entries!(self, context, DescribeConfigs(described).resources, CLUSTER_AUTHORIZATION_FAILED, may);
             }
             Request::IncrementalAlterConfigs(altered) => {
@@ -176,8 +205,20 @@ impl Cluster {
                     TOPIC_AUTHORIZATION_FAILED,
                     may
                 );
+                let may = |resource: &Resource<'_>| match resource.resource_type {
+                    GROUP_RESOURCE => self.may_group(context, Operation::AlterConfigs, &resource.resource_name),
+                    _ => true,
+                };
+                refuse_entries!(
+                    self,
+                    context,
+                    IncrementalAlterConfigs(altered).resources,
+                    GROUP_AUTHORIZATION_FAILED,
+                    may
+                );
                 let may_cluster = self.may_cluster(context, Operation::AlterConfigs);
-                let may = |resource: &Resource<'_>| resource.resource_type == TOPIC || may_cluster;
+                let may =
+                    |resource: &Resource<'_>| [TOPIC, GROUP_RESOURCE].contains(&resource.resource_type) || may_cluster;
                 refuse_entries!(
                     self,
                     context,
@@ -239,6 +280,18 @@ impl Cluster {
                 let may_all = names.all(|name| self.may_topic(context, Operation::Describe, name));
                 (!may_all).then_some(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
             }),
+            Request::ShareGroupHeartbeat(request) => read(&request.group_id).or_else(|| {
+                let mut names = request.subscribed_topic_names.iter().flatten();
+                let may_all = names.all(|name| self.may_topic(context, Operation::Describe, name));
+                (!may_all).then_some(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
+            }),
+            // The topics are checked partition by partition, when they are read.
+            Request::ShareFetch(request) => read(request.group_id.as_deref().unwrap_or_default()),
+            Request::ShareAcknowledge(request) => read(request.group_id.as_deref().unwrap_or_default()),
+            Request::AlterShareGroupOffsets(request) => read(&request.group_id),
+            Request::DeleteShareGroupOffsets(request) => {
+                (!self.may_group(context, Operation::Delete, &request.group_id)).then_some(GROUP_FAILED)
+            }
             Request::OffsetCommit(request) => read(&request.group_id),
             Request::OffsetDelete(request) => {
                 (!self.may_group(context, Operation::Delete, &request.group_id)).then_some(GROUP_FAILED)

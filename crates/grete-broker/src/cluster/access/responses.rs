@@ -26,6 +26,10 @@ pub(super) fn add(response: &mut Response, refusal: Response) {
         (Response::FindCoordinator(all), Response::FindCoordinator(part)) => all.coordinators.extend(part.coordinators),
         (Response::DescribeGroups(all), Response::DescribeGroups(part)) => all.groups.extend(part.groups),
         (Response::ConsumerGroupDescribe(all), Response::ConsumerGroupDescribe(part)) => all.groups.extend(part.groups),
+        (Response::ShareGroupDescribe(all), Response::ShareGroupDescribe(part)) => all.groups.extend(part.groups),
+        (Response::DescribeShareGroupOffsets(all), Response::DescribeShareGroupOffsets(part)) => {
+            all.groups.extend(part.groups);
+        }
         (Response::DeleteGroups(all), Response::DeleteGroups(part)) => all.results.extend(part.results),
         (Response::CreateTopics(all), Response::CreateTopics(part)) => all.topics.extend(part.topics),
         (Response::DeleteTopics(all), Response::DeleteTopics(part)) => all.responses.extend(part.responses),

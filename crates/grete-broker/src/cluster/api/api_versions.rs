@@ -13,16 +13,8 @@ use crate::cluster::Cluster;
 /// APIs that only listeners with SASL answer.
 const SASL: &[ApiKey] = &[ApiKey::SaslHandshake, ApiKey::SaslAuthenticate];
 
-/// APIs of share groups (KIP-932), which the brokers do not have.
-const SHARE_GROUPS: &[ApiKey] = &[
-    ApiKey::ShareGroupHeartbeat,
-    ApiKey::ShareGroupDescribe,
-    ApiKey::ShareFetch,
-    ApiKey::ShareAcknowledge,
-    ApiKey::DescribeShareGroupOffsets,
-    ApiKey::AlterShareGroupOffsets,
-    ApiKey::DeleteShareGroupOffsets,
-];
+/// Feature of share groups (KIP-932).
+const SHARE_VERSION: &str = "share.version";
 
 /// First version whose features may begin with version 0.
 const FIRST_VERSION_WITH_ZERO: i16 = 4;
@@ -41,9 +33,6 @@ impl Cluster {
     #[must_use]
     pub fn offered_versions(&self, api: ApiKey) -> Option<RangeInclusive<i16>> {
         if SASL.contains(&api) && self.config.sasl.is_none() {
-            return None;
-        }
-        if SHARE_GROUPS.contains(&api) {
             return None;
         }
         let versions = self.config.release.versions(api)?;
@@ -74,11 +63,14 @@ impl Cluster {
             ("metadata.version", self.config.release.min_metadata_version(), self.config.release.metadata_version()),
             ("transaction.version", 0, self.transactions.config().version),
             ("group.version", 0, self.config.release.group_version()),
+            (SHARE_VERSION, 0, self.config.release.share_version()),
         ];
         ApiVersionsResponse {
             api_keys: ApiKey::ALL.iter().filter_map(api).collect(),
             supported_features: features
                 .iter()
+                // Releases before share groups do not know the feature.
+                .filter(|&&(name, _, max_version)| name != SHARE_VERSION || max_version > 0)
                 // Older clients refuse a feature that begins with version 0.
                 .filter(|&&(_, min_version, _)| version >= FIRST_VERSION_WITH_ZERO || min_version > 0)
                 .map(|&(name, min_version, max_version)| SupportedFeatureKey {

@@ -16,18 +16,21 @@ use grete_wire::messages::{
 use crate::cluster::{Cluster, RequestContext};
 use crate::ids::TopicId;
 use crate::message::{Request, Response};
+use crate::share::config::GROUP_SETTINGS;
 use crate::topics::config::{ConfigType, TOPIC_SETTINGS, TopicSetting, topic_setting};
 use crate::topics::{Topic, TopicChange, TopicConfig, check_topic_name};
 
 /// Types of a resource.
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
+const GROUP: i8 = 32;
 
 /// Sources of a value.
 const DYNAMIC_TOPIC_CONFIG: i8 = 1;
 const DYNAMIC_DEFAULT_BROKER_CONFIG: i8 = 3;
 const STATIC_BROKER_CONFIG: i8 = 4;
 const DEFAULT_CONFIG: i8 = 5;
+const GROUP_CONFIG: i8 = 8;
 
 /// A cluster with eligible leader replicas (KIP-966) has a dynamic default of this setting from its first start on.
 const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
@@ -82,7 +85,7 @@ impl Cluster {
                 configs,
             }
         };
-        if request.resources.iter().any(|resource| ![TOPIC, BROKER].contains(&resource.resource_type)) {
+        if request.resources.iter().any(|resource| ![TOPIC, BROKER, GROUP].contains(&resource.resource_type)) {
             let request = Request::DescribeConfigs(request.clone());
             return self.refuse(context, &request, ErrorCode::INVALID_REQUEST);
         }
@@ -122,8 +125,51 @@ impl Cluster {
                 let settings = if name.is_empty() { Vec::new() } else { self.broker_settings(name) };
                 Ok(settings.into_iter().filter(|setting| is_wanted(&setting.name)).collect())
             }
+            GROUP => self.described_group(name, &is_wanted),
             other => Err((ErrorCode::INVALID_REQUEST, format!("Unsupported resource type: {other}"))),
         }
+    }
+
+    fn described_group(
+        &self,
+        group: &str,
+        is_wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<DescribeConfigsResourceResult<'static>>, Refusal> {
+        check_group_id(group)?;
+        let (settings, overrides) = (self.share.settings(group), self.share.overrides(group));
+        let wanted = GROUP_SETTINGS.into_iter().filter(|(name, _)| is_wanted(name));
+        let described = wanted.map(|(name, kind)| {
+            let source = if overrides.contains_key(name) { GROUP_CONFIG } else { DEFAULT_CONFIG };
+            described(name, settings.value(name), source, kind, false)
+        });
+        Ok(described.collect())
+    }
+
+    /// Changes settings of a group. The group does not have to exist.
+    fn alter_group(&mut self, resource: &AlterConfigsResource<'_>, validate_only: bool) -> Result<(), Refusal> {
+        let group = &*resource.resource_name;
+        check_group_id(group)?;
+        let mut overrides = self.share.overrides(group);
+        for entry in &resource.configs {
+            match (entry.config_operation, &entry.value) {
+                (DELETE, _) => drop(overrides.remove(&*entry.name)),
+                (SET, Some(value)) => drop(overrides.insert(entry.name.to_string(), value.to_string())),
+                (SET, None) => {
+                    let message = format!("Null value not supported for : {}", entry.name);
+                    return Err((ErrorCode::INVALID_REQUEST, message));
+                }
+                _ => check_is_list(&entry.name)?,
+            }
+        }
+        let mut settings = self.share.config().defaults.clone();
+        for (name, value) in &overrides {
+            let set = settings.set(self.share.config(), name, value);
+            set.map_err(|message| (ErrorCode::INVALID_CONFIG, message))?;
+        }
+        if !validate_only {
+            self.share.configure(group, overrides, &mut self.effects);
+        }
+        Ok(())
     }
 
     fn broker_settings(&self, id: &str) -> Vec<DescribeConfigsResourceResult<'static>> {
@@ -179,6 +225,9 @@ impl Cluster {
     }
 
     fn alter_resource(&mut self, resource: &AlterConfigsResource<'_>, validate_only: bool) -> Result<(), Refusal> {
+        if resource.resource_type == GROUP {
+            return self.alter_group(resource, validate_only);
+        }
         check_is_topic(resource.resource_type)?;
         let is_null = |config: &&IncrementalConfig<'_>| config.config_operation != DELETE && config.value.is_none();
         if let Some(config) = resource.configs.iter().find(is_null) {
@@ -261,6 +310,13 @@ impl Cluster {
             let overrides = config.overrides().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
             self.change_topics(TopicChange::Configured { id, overrides });
         }
+    }
+}
+
+fn check_group_id(group: &str) -> Result<(), Refusal> {
+    match group.is_empty() {
+        true => Err((ErrorCode::INVALID_REQUEST, "Default group resources are not allowed.".to_owned())),
+        false => Ok(()),
     }
 }
 

@@ -89,6 +89,7 @@ impl Cluster {
         self.change_topics(TopicChange::Deleted { id });
         self.log_bytes = self.log_bytes.saturating_sub(bytes);
         self.groups.on_topic_deleted(name, &mut self.effects);
+        self.share.forget_topic(id, &mut self.effects);
         for partition in 0..partitions {
             self.complete_fetches(id, partition, true);
         }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use grete_wire::ErrorCode;
+use grete_wire::messages::delete_groups::DeletableGroupResult;
+use grete_wire::messages::list_groups::ListedGroup;
 
 use crate::cluster::config::BrokerAddress;
 use crate::cluster::placement::coordinator_of;
@@ -55,6 +57,7 @@ impl Lookup for View<'_> {
 
 impl Cluster {
     pub(in crate::cluster) fn handle_group_request(&mut self, context: &RequestContext, request: Request<'_>) {
+        let share_error = self.refusal_of_share_group(&request);
         let view = View {
             broker: context.broker,
             topics: &self.topics,
@@ -77,6 +80,9 @@ impl Cluster {
             return self.refuse(context, &request, ErrorCode::UNSUPPORTED_VERSION);
         }
         if let Some(error) = group.and_then(|group| view.coordinator_error(group)) {
+            return self.refuse(context, &request, error);
+        }
+        if let Some(error) = share_error {
             return self.refuse(context, &request, error);
         }
         let requester = Requester {
@@ -102,13 +108,40 @@ impl Cluster {
             }
             Request::OffsetFetch(request) => Response::OffsetFetch(fetch_offsets(groups, version, request, &view)),
             Request::OffsetDelete(request) => Response::OffsetDelete(delete_offsets(groups, request, &view, effects)),
-            Request::ListGroups(request) => Response::ListGroups(list_groups(groups, request, &view)),
+            Request::ListGroups(request) => {
+                let mut response = list_groups(groups, request, &view);
+                let listed = self.share.list(&request.states_filter, &request.types_filter);
+                let coordinated = |group: &ListedGroup<'_>| view.coordinator_error(&group.group_id).is_none();
+                response.groups.extend(listed.into_iter().filter(coordinated));
+                Response::ListGroups(response)
+            }
             Request::DescribeGroups(request) => {
                 Response::DescribeGroups(describe_groups(groups, version, request, &view))
             }
-            Request::DeleteGroups(request) => Response::DeleteGroups(delete_groups(groups, request, &view, effects)),
+            Request::DeleteGroups(request) => {
+                let mut response = delete_groups(groups, request, &view, effects);
+                let missing = |result: &&mut DeletableGroupResult<'_>| {
+                    ErrorCode(result.error_code) == ErrorCode::GROUP_ID_NOT_FOUND
+                };
+                for result in response.results.iter_mut().filter(missing) {
+                    let deleted = self.share.delete_group(&result.group_id, effects);
+                    result.error_code = deleted.err().unwrap_or(ErrorCode::NONE).0;
+                }
+                Response::DeleteGroups(response)
+            }
             _ => return,
         };
         self.reply(context, response);
+    }
+
+    /// Returns the error of a request of another protocol to a share group.
+    fn refusal_of_share_group(&self, request: &Request<'_>) -> Option<ErrorCode> {
+        let (group, error) = match request {
+            Request::JoinGroup(request) => (&request.group_id, ErrorCode::INCONSISTENT_GROUP_PROTOCOL),
+            Request::ConsumerGroupHeartbeat(request) => (&request.group_id, ErrorCode::GROUP_ID_NOT_FOUND),
+            Request::OffsetCommit(request) => (&request.group_id, ErrorCode::GROUP_ID_NOT_FOUND),
+            _ => return None,
+        };
+        self.share.group(group).map(|_| error)
     }
 }

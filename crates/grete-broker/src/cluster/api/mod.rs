@@ -11,5 +11,6 @@ mod list_offsets;
 mod metadata;
 mod produce;
 mod sasl;
+pub(super) mod share;
 mod topics;
 mod transactions;

@@ -62,6 +62,18 @@ fn requests() -> Vec<(ApiKey, Body)> {
             ..ConsumerGroupHeartbeatRequest::default()
         }),
         body(ConsumerGroupDescribeRequest { group_ids: vec!["billing".into()], ..Default::default() }),
+        body(ShareGroupHeartbeatRequest {
+            group_id: "tasks".into(),
+            member_id: "m".into(),
+            subscribed_topic_names: Some(vec!["orders".into()]),
+            ..ShareGroupHeartbeatRequest::default()
+        }),
+        body(ShareGroupDescribeRequest { group_ids: vec!["tasks".into()], ..Default::default() }),
+        body(ShareFetchRequest { group_id: Some("tasks".into()), member_id: Some("m".into()), ..Default::default() }),
+        body(ShareAcknowledgeRequest { group_id: Some("tasks".into()), ..ShareAcknowledgeRequest::default() }),
+        body(DescribeShareGroupOffsetsRequest::default()),
+        body(AlterShareGroupOffsetsRequest { group_id: "tasks".into(), ..AlterShareGroupOffsetsRequest::default() }),
+        body(DeleteShareGroupOffsetsRequest { group_id: "tasks".into(), ..Default::default() }),
         body(ApiVersionsRequest { client_software_name: "t".into(), client_software_version: "1".into() }),
         body(CreateTopicsRequest {
             topics: vec![CreatableTopic {

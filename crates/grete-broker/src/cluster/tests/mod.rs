@@ -12,5 +12,6 @@ mod placement;
 mod queues;
 mod restore;
 mod sasl;
+mod share_groups;
 mod topics;
 mod transactions;

@@ -19,7 +19,7 @@ use crate::group::GroupCoordinator;
 use crate::ids::TopicPartition;
 
 /// Operations on a group without an authorizer: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, each a bit.
-pub(super) const AUTHORIZED_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
+pub const AUTHORIZED_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 /// Handles ListGroups: the groups that the broker coordinates.
 pub fn list_groups(

@@ -15,7 +15,7 @@ use grete_wire::ErrorCode;
 
 use crate::ids::TopicId;
 
-pub use admin::{delete_groups, delete_offsets, describe_groups, list_groups};
+pub use admin::{AUTHORIZED_OPERATIONS, delete_groups, delete_offsets, describe_groups, list_groups};
 pub use commit::commit_offsets;
 pub use consumer::{consumer_heartbeat, describe_consumer_groups};
 pub use error::error_response;

@@ -14,7 +14,7 @@ use grete_wire::messages::{
 
 use self::older_versions::{FIRST_VERSION_WITH_DIVERGING_EPOCH, named_partitions, unsupported};
 use self::read::FetchedData;
-pub(in crate::cluster) use self::waiting::WaitingFetches;
+pub(in crate::cluster) use self::waiting::WaitingFetch;
 use crate::cluster::{Cluster, RequestContext};
 use crate::fetch_session::{FetchSessions, SessionUse, WantedPartitions};
 use crate::ids::BrokerId;

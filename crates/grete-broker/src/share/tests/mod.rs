@@ -1,0 +1,5 @@
+//! Tests of share groups without a cluster.
+
+mod coordinator;
+mod model;
+mod partition;
