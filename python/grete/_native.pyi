@@ -197,6 +197,10 @@ class Admin:
         """Returns all offsets that the group has committed: (topic, partition, offset)."""
     def lag(self, group: str, timeout: float | None) -> list[tuple[str, int, int, int | None]]:
         """Returns (topic, partition, committed offset, end of the partition)."""
+    def share_offsets(
+        self, group: str, timeout: float | None
+    ) -> list[tuple[str, int, int | None, int | None]]:
+        """Returns the offsets of a share group: (topic, partition, start offset, records that are not done)."""
     def offsets(self, places: Sequence[tuple[str, int, _StartOffset]], timeout: float | None) -> list[int]:
         """Returns the offset of each of these positions."""
     def reset_offsets(
@@ -628,7 +632,7 @@ class Job:
         """Acknowledges records of a share group: "accept", "release" or "reject". Returns how many records were not
         acknowledged before. Raises RevokedError when the lane is gone.
         """
-    def deliveries(self, offset: int) -> int | None:
+    def deliveries(self, x: Message) -> int | None:
         """Returns how often the record of a share group was delivered, this delivery included; None: it is
         acknowledged.
         """

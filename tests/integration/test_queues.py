@@ -16,8 +16,10 @@ from queue import Empty
 
 import confluent_kafka
 import pytest
+from click.testing import CliRunner
 
 import grete
+from grete._cli import main as cli
 from grete.client import Admin, Producer, ShareConsumer
 from tests.integration.app_process import AppRun
 from tests.kafka import KafkaCluster, eventually, new_cluster
@@ -332,7 +334,13 @@ def test_members_of_other_clients_share_the_queue(kafka: KafkaCluster, with_java
                     java.extend(row.get("values", []))
             return len({*own, *java, *confluent})
 
-        eventually(lambda: drain() or app.statistics()["lanes"], 60, "the App has a partition")
+        with Admin(queue.settings) as admin:
+
+            def members() -> int:
+                drain()
+                return len(admin.describe_group(queue.group).members)
+
+            eventually(lambda: members() == 2 + with_java, 60, "all clients are members")
         for number in range(20):
             queue.fill(numbers(20, f"r{number}-"))
             eventually(lambda expected=20 * (number + 1): drain() == expected, 60, lambda: f"{drain()} arrived")  # type: ignore[misc]
@@ -340,6 +348,32 @@ def test_members_of_other_clients_share_the_queue(kafka: KafkaCluster, with_java
         foreign.close()
     assert sorted([*own, *java, *confluent]) == sorted(f"r{turn}-{at}" for turn in range(20) for at in range(20))
     assert min(len(own), len(confluent)) > 0 and bool(java) == with_java, (len(own), len(java), len(confluent))
+
+
+def test_administrators_see_members_and_lag(kafka: KafkaCluster) -> None:
+    queue = Queue(kafka, "seen", partitions=2)
+    with Admin(queue.settings) as admin, queue.consumer(max_records=4) as consumer:
+        # The group exists from its first member on, and knows its partitions when they are read.
+        eventually(lambda: not len(consumer.poll(0.1)) and len(consumer.assignment()) == 2, 30, "a member with partitions")
+        described = admin.describe_group(queue.group)
+        assert (described.protocol, described.protocol_type, described.state) == ("share", "share", "Stable")
+        assert [member.partitions for member in described.members] == [((queue.topic, 0), (queue.topic, 1))]
+        queue.fill(numbers(10))
+
+        def lag() -> int:
+            return sum(one.lag or 0 for one in admin.lag(queue.group).values())
+
+        eventually(lambda: lag() == 10, 30, lambda: f"{admin.lag(queue.group)}")
+        messages = list[object]()
+        eventually(lambda: messages.extend(consumer.poll(0.5)) or messages, 30, "messages")  # type: ignore[func-returns-value]
+        consumer.commit()
+        eventually(lambda: lag() == 10 - len(messages), 30, lambda: f"{admin.lag(queue.group)} after {len(messages)}")
+        listed = {one.group: one.type.lower() for one in admin.groups()}
+        assert listed[queue.group] == "share"
+    shown = CliRunner().invoke(cli, ["groups", "describe", queue.group, "--bootstrap", kafka.bootstrap_servers])
+    assert shown.exit_code == 0 and "share protocol" in shown.output, shown.output
+    shown = CliRunner().invoke(cli, ["lag", queue.group, "--bootstrap", kafka.bootstrap_servers])
+    assert shown.exit_code == 0 and f"lag {10 - len(messages)}" in shown.output, shown.output
 
 
 class TestShareConsumer:
@@ -386,6 +420,45 @@ class TestShareConsumer:
         assert sorted([*seen[1], *seen[2]]) == sorted(numbers(40))
         assert len(seen[1]) > 5
         assert len(seen[2]) > 5
+
+    def test_records_of_another_partition_are_not_acknowledged(self, kafka: KafkaCluster) -> None:
+        """A record has its own topic and partition: one with the same offset is another one."""
+        queue, other = Queue(kafka, "own"), Queue(kafka, "foreign")
+        queue.fill(["a"])
+        other.fill(["b"])
+        with queue.consumer() as consumer, other.consumer() as foreign:
+            own = eventually(lambda: list(consumer.poll(0.2)), 30, "records")
+            strange = eventually(lambda: list(foreign.poll(0.2)), 30, "records")
+            assert own[0].offset == strange[0].offset == 0
+            with pytest.raises(ValueError, match=r"foreign\[0\] offset 0 is not of this consumer's own\[0\]"):
+                consumer.acknowledge(strange[0], "reject")
+            with pytest.raises(ValueError, match="ask for what the last poll returned"):
+                consumer.delivery_count(strange[0])
+            assert consumer.delivery_count(own[0]) == 1
+            assert consumer.acknowledge(own[0]) == 1
+
+    def test_a_deleted_topic_keeps_no_commit_waiting(self, kafka: KafkaCluster) -> None:
+        queue = Queue(kafka, "vanishes")
+        queue.fill(numbers(3))
+        with queue.consumer(max_records=3) as consumer, Admin(queue.settings) as admin:
+            held = eventually(lambda: list(consumer.poll(0.2)), 30, "records")
+            admin.delete_topic(queue.topic)
+            consumer.commit(timeout=30)
+            assert consumer.statistics()["held"] == 3 - len(held)
+            kafka.create_topic(queue.topic, 1)
+            queue.fill(["again"])
+            seen = eventually(lambda: list(consumer.poll(0.2)), 60, "records of the new topic")
+            assert [message.value for message in seen] == [b"again"]
+            consumer.commit(timeout=30)
+
+    def test_an_idle_close_waits_for_no_long_poll(self, kafka: KafkaCluster) -> None:
+        queue = Queue(kafka, "idle")
+        settings = {**queue.settings, "group.id": queue.group, "fetch.max.wait.ms": 60_000}
+        with ShareConsumer(settings) as consumer:
+            consumer.subscribe([queue.topic])
+            eventually(lambda: consumer.poll(0.1) or consumer.assignment(), 30, "a member")
+            started = time.monotonic()
+        assert time.monotonic() - started < 5
 
     def test_wrong_arguments_are_named(self, kafka: KafkaCluster) -> None:
         queue = Queue(kafka, "wrong")

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -396,25 +396,37 @@ class Admin(TransactionAdmin):
         """Returns the lag of a group in each partition that it has committed an offset of, or that a member has.
 
         A partition without a committed offset has `committed` and `lag` None: only the consumer knows where it begins
-        (`auto.offset.reset`). A group that has neither offsets nor members, or that does not exist, gives an empty
+        (`auto.offset.reset`). In a share group, the lag is the number of records that are not done. A group that has neither offsets nor members, or that does not exist, gives an empty
         dict, which is no lag of 0.
         """
         left = arguments.time_left(timeout)
         with self._logged() as native:
             lags = {(topic, at): Lag(committed, end) for topic, at, committed, end in native.lag(group, left())}
         try:
-            members = self.describe_group(group, timeout=left()).members
+            described = self.describe_group(group, timeout=left())
         except UnknownGroupError:
             return lags
-        uncommitted = sorted({partition for member in members for partition in member.partitions} - set(lags))
-        for topic, partitions in itertools.groupby(uncommitted, key=lambda partition: partition[0]):
-            places: list[tuple[str, int, OffsetSpec]] = [(*partition, "latest") for partition in partitions]
-            try:
-                ends: Mapping[tuple[str, int], int] = self.offsets(places, timeout=left())
-            except (UnknownTopicError, AuthorizationError):  # deleted meanwhile, or not ours to describe
-                ends = {}
-            lags.update({(topic, at): Lag(None, ends.get((topic, at))) for _, at, _ in places})
+        shares: dict[tuple[str, int], tuple[int | None, int | None]] = {}
+        if described.protocol == "share":
+            with self._logged() as native:
+                found = native.share_offsets(group, left())
+            shares = {(topic, at): (start, waiting) for topic, at, start, waiting in found}
+        assigned = {partition for member in described.members for partition in member.partitions}
+        places = sorted((assigned | set(shares)) - set(lags))
+        ends = self._ends(places, left)
+        for at in places:
+            start, waiting = shares.get(at, (None, None))
+            lags[at] = Lag(start, ends.get(at), waiting)
         return lags
+
+    def _ends(self, partitions: list[tuple[str, int]], left: Callable[[], float | None]) -> dict[tuple[str, int], int]:
+        """Returns the ends of partitions, without those of topics that are deleted or may not be described."""
+        found: dict[tuple[str, int], int] = {}
+        for _, of_topic in itertools.groupby(partitions, key=lambda partition: partition[0]):
+            with contextlib.suppress(UnknownTopicError, AuthorizationError):
+                places: list[tuple[str, int, OffsetSpec]] = [(*partition, "latest") for partition in of_topic]
+                found |= self.offsets(places, timeout=left())
+        return found
 
     def offsets(
         self, places: Iterable[tuple[str, int, OffsetSpec]], *, timeout: float | None = _TIMEOUT

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """Group in a list. `type`: "classic", "consumer" (KIP-848), ...; "" from brokers that know only classic groups.
+    """Group in a list. `type`: "classic", "consumer" (KIP-848), "share"
+    (KIP-932), ...; "" from brokers that know only classic groups.
 
     `protocol_type` is "consumer" for consumers, "connect" for Kafka Connect, "" for a group that has only offsets.
     """
@@ -29,7 +30,9 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """Group as described by its coordinator (a broker's id). `protocol`: "classic" or "consumer" (KIP-848)."""
+    """Group as described by its coordinator (a broker's id). `protocol`: "classic", "consumer" (KIP-848) or "share"
+    (KIP-932). Several members of a share group may have one partition.
+    """
 
     group: str
     state: str
@@ -79,15 +82,21 @@ class Lag:
     """Lag of a group in a partition.
 
     `committed` is None if the group has committed no offset of a partition that a member has; `end` is None if the
-    partition does not exist any more, or may not be described. `lag` is None in both cases.
+    partition does not exist any more, or may not be described. `lag` is None in both cases. In a share group,
+    `committed` is the first record that is not done (the share-partition start offset).
     """
 
     committed: int | None
     end: int | None
+    waiting: int | None = None
+    """Records of a share group that are not done, as its coordinator counts them: some behind `committed` may be. None
+    in other groups, and on brokers that do not count them."""
 
     @property
     def lag(self) -> int | None:
         """Number of offsets still to read. None: unknown, because the committed offset or the end is."""
+        if self.waiting is not None:
+            return self.waiting
         return None if self.end is None or self.committed is None else max(0, self.end - self.committed)
 
 

@@ -131,7 +131,8 @@ class ShareConsumer:
 
     def acknowledge(self, x: Message | Messages, how: Acknowledgement = "accept") -> int:
         """Acknowledges records of the last poll: accepted; released, so that a member gets them again; or rejected, so
-        that no member does. Returns how many were not acknowledged before.
+        that no member does. Returns how many were not acknowledged before. Raises ValueError for records of another
+        partition.
 
         Brokers count deliveries, and reject a record that was released as often as `share.delivery.count.limit` (5) of
         the group allows.
@@ -142,7 +143,7 @@ class ShareConsumer:
         """Returns how often this record of the last poll was delivered, this delivery included; 0: it is
         acknowledged.
         """
-        return self._last_job().deliveries(message.offset) or 0
+        return self._last_job().deliveries(message) or 0
 
     def commit(self, timeout: float | None = 30.0) -> None:
         """Accepts the records of the last poll that are not acknowledged, and waits until the brokers have stored all

@@ -54,7 +54,7 @@ impl Admin {
         }
     }
 
-    /// Describes groups and their members, for either group protocol.
+    /// Describes groups and their members, whichever protocol they follow.
     ///
     /// # Errors
     /// Fails if no broker answers; errors of single groups are in the results.
@@ -64,18 +64,21 @@ impl Admin {
         names: Vec<Arc<str>>,
     ) -> Result<ItemResults<GroupDescription>, ClientError> {
         let mut found = self.describe(call, names.clone(), GroupProtocol::Classic)?;
-        // Each protocol has its own API, which does not know the other protocol's groups.
-        let unknown = |result: &Result<_, AdminError>| {
-            matches!(result, Err(AdminError::Refused { code: ErrorCode::GROUP_ID_NOT_FOUND, .. }))
-        };
-        let open: Vec<usize> =
-            (0..).zip(&found).filter(|(_, result)| unknown(result)).map(|(index, _)| index).collect();
-        let others: Vec<Arc<str>> = open.iter().filter_map(|&index| names.get(index).cloned()).collect();
-        if !others.is_empty() {
-            let newer = self.describe(call, others, GroupProtocol::Consumer)?;
+        // Each protocol has its own API, which does not know the other protocols' groups.
+        for protocol in [GroupProtocol::Consumer, GroupProtocol::Share] {
+            let unknown = |result: &Result<_, AdminError>| {
+                matches!(result, Err(AdminError::Refused { code: ErrorCode::GROUP_ID_NOT_FOUND, .. }))
+            };
+            let open: Vec<usize> =
+                (0..).zip(&found).filter(|(_, result)| unknown(result)).map(|(index, _)| index).collect();
+            let others: Vec<Arc<str>> = open.iter().filter_map(|&index| names.get(index).cloned()).collect();
+            if others.is_empty() {
+                break;
+            }
+            let newer = self.describe(call, others, protocol)?;
             for (index, result) in open.into_iter().zip(newer) {
-                // Brokers without the newer protocol have no such groups; brokers 3.7 to 3.9 know the protocol, but it
-                // is disabled.
+                // Brokers without the newer protocol have no such groups; brokers 3.7 to 3.9 know the consumer
+                // protocol, but it is disabled.
                 let unsupported = matches!(
                     result,
                     Err(AdminError::Request(RequestError::Unsupported { .. })

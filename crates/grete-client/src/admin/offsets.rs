@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use grete_proto::admin::{AdminError, AdminReply, OffsetSpec, Operation, PartitionResult};
+use grete_proto::admin::{AdminError, AdminReply, OffsetSpec, Operation, PartitionResult, ShareOffset};
 use grete_proto::ids::TopicPartition;
 use grete_wire::error_code::ErrorCode;
 
@@ -91,6 +91,26 @@ impl Admin {
             lags.push(PartitionLag { tp, committed, end });
         }
         Ok(lags)
+    }
+
+    /// Returns the offsets of a share group in all partitions that the group has read (KIP-932).
+    ///
+    /// # Errors
+    /// Fails if the group is no share group, access is denied, or the coordinator does not answer in time.
+    pub fn share_offsets(
+        &self,
+        call: &CallContext<'_>,
+        name: &Arc<str>,
+    ) -> Result<Vec<(TopicPartition, ShareOffset)>, ClientError> {
+        let found = match self.execute(call, Operation::FetchShareOffsets { group: name.clone() })? {
+            AdminReply::ShareOffsets(results) => call.single_result(results, group_subject(name))?,
+            other => return Err(call.wrong_reply_type(&other)),
+        };
+        let each = found.into_iter().map(|(tp, result)| match result {
+            Ok(offset) => Ok((tp, offset)),
+            Err(code) => Err(call.refused_error(partition_subject(&tp), code, None)),
+        });
+        each.collect()
     }
 
     /// Deletes a group's offsets of partitions that none of its members reads.

@@ -45,7 +45,7 @@ pub use transaction_types::{
 pub use types::{
     AclBinding, AclFilter, BrokerDescription, ClusterDescription, CommittedOffset, ConfigAlteration, ConfigEntry,
     ConfigResource, ConfigSource, ExpectedTopicState, GroupDescription, GroupListing, GroupProtocol, ListedOffset,
-    MemberDescription, NewTopic, OffsetSpec, PartitionDescription, PartitionResult, TopicDescription,
+    MemberDescription, NewTopic, OffsetSpec, PartitionDescription, PartitionResult, ShareOffset, TopicDescription,
 };
 
 use std::collections::VecDeque;

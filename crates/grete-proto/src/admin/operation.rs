@@ -136,6 +136,11 @@ pub enum Operation {
         /// Wait for pending transactional offsets (KIP-447).
         stable: bool,
     },
+    /// Fetches the offsets of a share group in all partitions that it has read. Reply: `AdminReply::ShareOffsets`.
+    FetchShareOffsets {
+        /// Group id.
+        group: Arc<str>,
+    },
     /// Commits offsets. Reply: `AdminReply::Partitions`.
     CommitOffsets {
         /// Group id.

@@ -11,9 +11,10 @@ use super::handler::ApiHandler;
 use super::handlers::{
     AbortTransaction, AlterConfigs, AwaitPropagation, Broker, CommitOffsets, CreateAcls, CreatePartitions,
     CreateTopics, DeleteAcls, DeleteGroups, DeleteOffsets, DeleteRecords, DeleteTopics, DescribeAcls,
-    DescribeClassicGroups, DescribeCluster, DescribeConfigs, DescribeConsumerGroups, DescribeProducers, DescribeTopics,
-    DescribeTransactions, FenceProducers, FetchOffsets, Group, ListGroups, ListOffsets, ListTransactions,
-    LoneTransactionalId, OnlyItem, RemoveMembers, StaticMember, Topic, TransactionalId,
+    DescribeClassicGroups, DescribeCluster, DescribeConfigs, DescribeConsumerGroups, DescribeProducers,
+    DescribeShareGroups, DescribeTopics, DescribeTransactions, FenceProducers, FetchOffsets, FetchShareOffsets, Group,
+    ListGroups, ListOffsets, ListTransactions, LoneTransactionalId, OnlyItem, RemoveMembers, StaticMember, Topic,
+    TransactionalId,
 };
 use super::operation::Operation;
 use super::types::GroupProtocol;
@@ -234,6 +235,9 @@ fn start(operation: Operation, end: Nanos, backoff: &Backoff) -> Box<dyn Running
         Operation::DescribeGroups { groups, protocol: GroupProtocol::Consumer } => {
             run(DescribeConsumerGroups, groups.into_iter().map(Group), times)
         }
+        Operation::DescribeGroups { groups, protocol: GroupProtocol::Share } => {
+            run(DescribeShareGroups, groups.into_iter().map(Group), times)
+        }
         Operation::DeleteGroups { groups } => run(DeleteGroups, groups.into_iter().map(Group), times),
         Operation::RemoveMembers { group, instances } => {
             let member = |instance| StaticMember { group: Arc::clone(&group), instance };
@@ -253,6 +257,7 @@ fn start(operation: Operation, end: Nanos, backoff: &Backoff) -> Box<dyn Running
         Operation::FetchOffsets { group, partitions, stable } => {
             run(FetchOffsets { partitions, stable }, [Group(group)], times)
         }
+        Operation::FetchShareOffsets { group } => run(FetchShareOffsets, [Group(group)], times),
         Operation::CommitOffsets { group, offsets } => run(CommitOffsets { offsets }, [Group(group)], times),
         Operation::DeleteOffsets { group, partitions } => run(DeleteOffsets { partitions }, [Group(group)], times),
         Operation::ListOffsets { specs, read_committed } => run(ListOffsets { read_committed }, specs, times),

@@ -4,7 +4,7 @@ use super::error::AdminError;
 use super::transaction_types::{ActiveProducer, TransactionDescription, TransactionListing};
 use super::types::{
     AclBinding, ClusterDescription, CommittedOffset, ConfigEntry, GroupDescription, GroupListing, ListedOffset,
-    PartitionResult, TopicDescription,
+    PartitionResult, ShareOffset, TopicDescription,
 };
 
 /// One result per item, in the order of the operation's items.
@@ -39,6 +39,8 @@ pub enum AdminReply {
     Producers(PerItem<Vec<ActiveProducer>>),
     /// One item: the committed offsets; `None`: no offset is committed.
     Committed(PerItem<Vec<PartitionResult<Option<CommittedOffset>>>>),
+    /// One item: the offsets of a share group.
+    ShareOffsets(PerItem<Vec<PartitionResult<ShareOffset>>>),
     /// One item: the result of each partition.
     Partitions(PerItem<Vec<PartitionResult<()>>>),
     /// Offset of each position.

@@ -213,6 +213,15 @@ pub struct ConfigAlteration {
     pub delete: Vec<String>,
 }
 
+/// Offset of a share group in a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShareOffset {
+    /// First offset that is not done; `None`: the group has not read the partition.
+    pub start: Option<i64>,
+    /// Number of records from `start` on that are not done; `None`: unknown to the broker.
+    pub lag: Option<i64>,
+}
+
 /// Rebalance protocol of a group. Each protocol has its own describe API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupProtocol {
@@ -220,6 +229,8 @@ pub enum GroupProtocol {
     Classic,
     /// KIP-848: the coordinator assigns the partitions.
     Consumer,
+    /// Share group (KIP-932): members share the records of partitions.
+    Share,
 }
 
 impl GroupProtocol {
@@ -229,6 +240,7 @@ impl GroupProtocol {
         match self {
             Self::Classic => "classic",
             Self::Consumer => "consumer",
+            Self::Share => "share",
         }
     }
 }

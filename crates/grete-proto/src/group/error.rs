@@ -45,7 +45,8 @@ pub enum GroupError {
     /// The group exists, with another protocol.
     #[error(
         "group {group} is not a consumer group, and the brokers do not convert it \
-         (group.consumer.migration.policy): set group.protocol=classic or auto, or stop its other members first"
+         (group.consumer.migration.policy): set group.protocol=classic or auto, or stop its other members first. A share \
+         group is read with queue=True or grete.client.ShareConsumer"
     )]
     NotAConsumerGroup {
         /// `group.id`.

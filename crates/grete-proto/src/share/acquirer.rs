@@ -21,8 +21,15 @@ use crate::time::{MILLI, Nanos, SECOND, earliest};
 const MAX_RESERVE: usize = 2000;
 /// Half of the time whose finished records are held in reserve.
 const RESERVE_SPAN: Nanos = 250 * MILLI;
+/// Longest time that a record was held that counts for the reserve: handlers that take longer wait for no
+/// records, and records in reserve would wait for them.
+const QUICK: Nanos = SECOND;
+/// Longest wait of a broker for records, while no record is held: the close waits behind it.
+pub const IDLE_WAIT: Nanos = SECOND;
 /// Longest wait of a broker for records, while the member holds some: acknowledgements wait behind it.
 pub const BUSY_WAIT: Nanos = 100 * MILLI;
+/// Longest time that a close waits for leaders: a leader that hangs gives the records back when their locks end.
+const CLOSE_WAIT: Nanos = 5 * SECOND;
 /// Most records in one acknowledgement request.
 const MAX_ACKS: usize = 20_000;
 /// Interval for requesting a missing connection again, and for looking at a throttled node again.
@@ -53,16 +60,20 @@ pub struct ShareAcquirer {
     next_token: u32,
     /// An assigned partition has no leader, as far as is known: time from which new metadata may be requested.
     leaderless: Option<Nanos>,
+    /// Acknowledgements of some partition were not delivered, or have no leader.
+    pub(super) undelivered: bool,
     /// Metadata version and layout of the partitions that `sync` has seen.
     seen: Option<(u64, u64)>,
     wake: Option<Nanos>,
     awaits: bool,
     quiesced: bool,
     closing: bool,
+    /// Time at which the close waits for no leader any more; `None`: no close was asked for.
+    close_by: Option<Nanos>,
     closed: bool,
 }
 
-/// Number of records that were finished lately.
+/// Number of records that were finished lately, and quickly.
 #[derive(Debug, Default)]
 struct FinishedRecords {
     since: Nanos,
@@ -107,11 +118,13 @@ impl ShareAcquirer {
             finished: FinishedRecords::default(),
             next_token: 0,
             leaderless: None,
+            undelivered: false,
             seen: None,
             wake: None,
             awaits: false,
             quiesced: false,
             closing: false,
+            close_by: None,
             closed: false,
         }
     }
@@ -179,7 +192,10 @@ impl ShareAcquirer {
                 self.seen = None;
             }
             ShareEvent::Quiesce => self.quiesced = true,
-            ShareEvent::Close => (self.quiesced, self.closing) = (true, true),
+            ShareEvent::Close => {
+                (self.quiesced, self.closing) = (true, true);
+                self.close_by.get_or_insert(now.saturating_add(CLOSE_WAIT));
+            }
         }
         self.sync(view, table);
         self.plan(now, member_id, view, table, out);
@@ -222,10 +238,15 @@ impl ShareAcquirer {
             session.led.clear();
         }
         for (key, partition) in &mut self.partitions {
-            let current = view.topic_id(&partition.tp.topic) == Some(key.0);
-            let leader = view.leader(&partition.tp).filter(|_| current);
+            let leader = match view.topic_id(&partition.tp.topic) {
+                Some(id) if id == key.0 => view.leader(&partition.tp),
+                Some(_) => None,
+                // The metadata no longer has a topic that is not subscribed: the last leader gets what is left.
+                None => Some((partition.node, partition.leader_epoch)),
+            };
             (partition.node, partition.leader_epoch) = leader.unwrap_or((NO_NODE, -1));
             if partition.node == NO_NODE {
+                self.undelivered = true;
                 continue;
             }
             let at = self.sessions.iter().position(|session| session.node == partition.node);
@@ -243,11 +264,12 @@ impl ShareAcquirer {
     fn acknowledge(&mut self, now: Nanos, key: PartitionKey, acks: &[Acknowledgement]) {
         let Some(partition) = self.partitions.get_mut(&key) else { return };
         for ack in acks {
-            let mut finished = 0;
+            let (mut finished, mut quick) = (0, 0);
             for offset in ack.offsets() {
-                let Some(locked) = partition.held.remove(offset) else { continue };
+                let Some(removed) = partition.held.remove(offset) else { continue };
                 finished += 1;
-                if locked {
+                quick += usize::from(now.saturating_sub(removed.since) <= QUICK);
+                if removed.is_locked {
                     partition.acknowledge(Acknowledgement::one(offset, ack.kind));
                 }
             }
@@ -255,7 +277,7 @@ impl ShareAcquirer {
             let count = finished as u64;
             match ack.kind {
                 AckType::Accept => {
-                    self.finished.add(now, finished);
+                    self.finished.add(now, quick);
                     self.stats.accepted += count;
                 }
                 AckType::Release => self.stats.released += count,
@@ -294,7 +316,7 @@ impl ShareAcquirer {
         table: &PartitionTable,
         out: &mut Vec<ShareAction>,
     ) {
-        self.wake = None;
+        self.wake = self.close_by;
         // The coordinator may assign a partition before the metadata has it.
         if let Some(at) = &mut self.leaderless {
             if *at <= now {
@@ -302,6 +324,9 @@ impl ShareAcquirer {
                 self.needs_metadata = true;
             }
             self.wake = earliest(self.wake, Some(*at));
+        }
+        if self.undelivered {
+            self.drop_undeliverable(now, view, out);
         }
         let mut awaits = false;
         let room = if member_id.is_empty() { 0 } else { self.room(now, table) };
@@ -319,7 +344,8 @@ impl ShareAcquirer {
             self.awaits = awaits;
             out.push(ShareAction::AwaitsAcknowledgements(awaits));
         }
-        if self.closing && self.sessions.iter().all(|session| session.closed) {
+        let is_late = self.close_by.is_some_and(|at| at <= now);
+        if self.closing && (is_late || self.sessions.iter().all(|session| session.closed)) {
             self.closed = true;
             self.wake = None;
             out.push(ShareAction::Closed);
@@ -350,21 +376,23 @@ impl ShareAcquirer {
             self.wake = earliest(self.wake, Some(session.not_before));
             return;
         }
-        let (mut has_acks, mut of_others, mut is_wanted, mut retry_at, mut oldest) = (false, false, false, None, None);
+        let (mut has_acks, mut of_others, mut is_wanted, mut retry_at, mut renew_at) =
+            (false, false, false, None, None);
         for key in &session.led {
             let Some(partition) = self.partitions.get_mut(key) else { continue };
-            has_acks |= partition.has_acks();
-            of_others |= partition.has_acks() && !partition.is_wanted(now);
+            let is_due = closing || partition.not_before <= now;
+            has_acks |= partition.has_acks() && is_due;
+            of_others |= partition.has_acks() && is_due && !partition.is_wanted(now);
             is_wanted |= partition.is_wanted(now);
             retry_at = earliest(retry_at, Some(partition.not_before).filter(|at| *at > now));
-            oldest = earliest(oldest, partition.held.oldest_lock(now.saturating_sub(self.lock / 2)));
+            renew_at = earliest(renew_at, partition.held.next_renewal(now));
         }
         self.wake = earliest(self.wake, retry_at);
         if session.epoch == 0 && has_acks && !is_wanted {
             // No request will open a session again, and the locks have ended with the last one.
             return self.drop_acks(at, out);
         }
-        let renews = session.epoch > 0 && self.renewal_is_due(now, at, oldest, view, out);
+        let renews = session.epoch > 0 && self.renewal_is_due(now, at, renew_at, view, out);
         let can_fetch = is_wanted && room > 0 && !closing;
         let has_session = self.sessions.get(at).is_some_and(|session| session.epoch > 0);
         // A ShareFetch with an acknowledgement takes the partition into the session, and acquires records of it.
@@ -377,17 +405,16 @@ impl ShareAcquirer {
         }
     }
 
-    /// Returns whether locks are old enough to be renewed. If not, sets the timer. `oldest`: time of the oldest lock.
+    /// Returns whether locks are to be renewed. If not, sets the timer. `renew_at`: time of the first renewal.
     fn renewal_is_due(
         &mut self,
         now: Nanos,
         at: usize,
-        oldest: Option<Nanos>,
+        renew_at: Option<Nanos>,
         view: &impl ClusterView,
         out: &mut Vec<ShareAction>,
     ) -> bool {
-        let (Some(session), Some(oldest)) = (self.sessions.get_mut(at), oldest) else { return false };
-        let due_at = oldest.saturating_add(self.lock / 2);
+        let (Some(session), Some(due_at)) = (self.sessions.get_mut(at), renew_at) else { return false };
         let version = view.api_version(session.node, Channel::Fetch, ApiKey::ShareAcknowledge);
         let can_renew = version.is_none_or(|version| version >= FIRST_WITH_RENEW);
         if due_at > now {
@@ -401,18 +428,42 @@ impl ShareAcquirer {
         can_renew
     }
 
-    /// Drops acknowledgements that cannot be delivered.
+    /// Drops acknowledgements that are not delivered: at once if the topic is gone, else when their locks have ended.
+    fn drop_undeliverable(&mut self, now: Nanos, view: &impl ClusterView, out: &mut Vec<ShareAction>) {
+        self.undelivered = false;
+        for (key, partition) in &mut self.partitions {
+            if !partition.has_acks() {
+                continue;
+            }
+            if partition.node == NO_NODE {
+                self.needs_metadata |= partition.undelivered_since.is_none();
+                partition.undelivered_since.get_or_insert(now);
+            }
+            let Some(since) = partition.undelivered_since else { continue };
+            let ends = since.saturating_add(self.lock);
+            let topic = &*partition.tp.topic;
+            let is_gone = match view.topic_id(topic) {
+                Some(id) if id == key.0 => partition.slot.is_none() && view.missing_at(topic).is_some(),
+                Some(_) => true,
+                None => false,
+            };
+            if is_gone || ends <= now {
+                self.stats.locks_lost += lose_acks(partition, out);
+                partition.undelivered_since = None;
+                self.seen = None;
+            } else {
+                self.undelivered = true;
+                self.wake = earliest(self.wake, Some(ends));
+            }
+        }
+    }
+
+    /// Drops the acknowledgements of a session's partitions, which cannot be delivered.
     fn drop_acks(&mut self, at: usize, out: &mut Vec<ShareAction>) {
         let Some(session) = self.sessions.get(at) else { return };
         for key in &session.led {
             let Some(partition) = self.partitions.get_mut(key) else { continue };
-            let first = partition.first_ack();
-            let records = partition.drop_acks();
-            if let Some(first) = first {
-                self.stats.locks_lost += records as u64;
-                let tp = partition.tp.clone();
-                out.push(ShareAction::LogEvent(ShareLogEvent::LocksLost { tp, records, first, uncertain: false }));
-            }
+            self.stats.locks_lost += lose_acks(partition, out);
         }
         self.seen = None;
     }
@@ -445,11 +496,15 @@ impl ShareAcquirer {
     }
 
     /// Takes the acknowledgements of the session's partitions that go with the next request.
-    fn take_acks(&mut self, at: usize) -> Vec<(PartitionKey, AckGroup)> {
+    fn take_acks(&mut self, now: Nanos, at: usize) -> Vec<(PartitionKey, AckGroup)> {
+        let closing = self.closing;
         let Some(session) = self.sessions.get(at) else { return Vec::new() };
         let (mut acks, mut records) = (Vec::new(), 0);
         for key in &session.led {
             let Some(partition) = self.partitions.get_mut(key).filter(|_| records < MAX_ACKS) else { continue };
+            if partition.not_before > now && !closing {
+                continue;
+            }
             if let Some(group) = partition.take_acks() {
                 records += group.records();
                 acks.push((*key, group));
@@ -461,7 +516,7 @@ impl ShareAcquirer {
     fn send_fetch(&mut self, now: Nanos, at: usize, room: usize, table: &PartitionTable, out: &mut Vec<ShareAction>) {
         // A session cannot begin with acknowledgements.
         let opens = self.sessions.get(at).is_some_and(|session| session.epoch == 0);
-        let acks = if opens { Vec::new() } else { self.take_acks(at) };
+        let acks = if opens { Vec::new() } else { self.take_acks(now, at) };
         let left = self.config.queued_bytes.saturating_sub(table.queued_total());
         let Some(session) = self.sessions.get_mut(at) else { return };
         let partitions = &self.partitions;
@@ -472,7 +527,7 @@ impl ShareAcquirer {
         let forgotten: Vec<PartitionKey> = session.known.iter().filter(is_gone).copied().collect();
         session.known.extend(&added);
         session.known.retain(|key| !forgotten.contains(key));
-        let max_wait = if self.held > 0 { self.config.max_wait.min(BUSY_WAIT) } else { self.config.max_wait };
+        let max_wait = self.config.max_wait.min(if self.held > 0 { BUSY_WAIT } else { IDLE_WAIT });
         let fields = request::FetchFields {
             member_id: &self.member_id,
             epoch: session.next_epoch(),
@@ -494,15 +549,14 @@ impl ShareAcquirer {
 
     fn send_acknowledge(&mut self, now: Nanos, at: usize, renews: bool, out: &mut Vec<ShareAction>) {
         let closes = self.closing;
-        let mut acks = self.take_acks(at);
+        let mut acks = self.take_acks(now, at);
         let Some(session) = self.sessions.get_mut(at) else { return };
         if renews && !closes {
-            let before = now.saturating_sub(self.lock / 2);
             for key in &session.led {
                 // The locks of a partition with acknowledgements wait for the next request: these may be refused.
                 let has_acks = acks.iter().any(|(acked, _)| acked == key);
                 let Some(partition) = self.partitions.get_mut(key).filter(|_| !has_acks) else { continue };
-                let renewals = partition.held.renew(before, now, |_| false);
+                let renewals = partition.held.renew(now, self.lock);
                 if !renewals.is_empty() {
                     partition.on_sent();
                     acks.push((*key, AckGroup { acks: renewals, uncertain: false }));
@@ -523,6 +577,17 @@ impl ShareAcquirer {
         self.stats.acknowledges += 1;
         out.push(ShareAction::Send(outgoing(session.node, request, token, self.config.request_timeout)));
     }
+}
+
+/// Drops the acknowledgements of a partition, and says so. Returns the number of records.
+fn lose_acks(partition: &mut SharePartition, out: &mut Vec<ShareAction>) -> u64 {
+    let first = partition.first_ack();
+    let records = partition.drop_acks();
+    if let Some(first) = first {
+        let tp = partition.tp.clone();
+        out.push(ShareAction::LogEvent(ShareLogEvent::LocksLost { tp, records, first, uncertain: false }));
+    }
+    records as u64
 }
 
 /// Returns the key of a partition, assigned or not. The topic id is 0 while the metadata has none.

@@ -51,6 +51,15 @@ impl AckGroup {
     }
 }
 
+/// Records whose acknowledgement was refused, because their locks have ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LostRecords {
+    pub(super) records: usize,
+    pub(super) first: i64,
+    /// An earlier request may have acknowledged them.
+    pub(super) uncertain: bool,
+}
+
 /// Partition of which records are or were acquired.
 #[derive(Debug)]
 pub(super) struct SharePartition {
@@ -60,11 +69,15 @@ pub(super) struct SharePartition {
     pub(super) node: NodeId,
     pub(super) leader_epoch: i32,
     pub(super) paused: bool,
+    /// Time since which acknowledgements have no leader or are sent again; `None`: the last ones were delivered.
+    pub(super) undelivered_since: Option<Nanos>,
     pub(super) held: HeldRecords,
     /// Acknowledgements that no request has carried.
     pending: Vec<Acknowledgement>,
     /// Groups that must go alone: a larger one was refused, or a request was not answered.
     groups: VecDeque<AckGroup>,
+    /// Records that were lost since groups began to be halved.
+    lost: Option<LostRecords>,
     /// Number of requests in flight with acknowledgements.
     in_flight: usize,
     pub(super) not_before: Nanos,
@@ -79,9 +92,11 @@ impl SharePartition {
             node: crate::request::NO_NODE,
             leader_epoch: -1,
             paused: false,
+            undelivered_since: None,
             held: HeldRecords::default(),
             pending: Vec::new(),
             groups: VecDeque::new(),
+            lost: None,
             in_flight: 0,
             not_before: 0,
             backoff: Backoff::new(config.retry_backoff, config.retry_backoff_max),
@@ -131,9 +146,23 @@ impl SharePartition {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// Sends a group again, before all others and alone.
-    pub(super) fn send_again(&mut self, group: AckGroup) {
+    /// Sends a group that was not delivered again, before all others and alone.
+    pub(super) fn send_again(&mut self, now: Nanos, group: AckGroup) {
+        self.undelivered_since.get_or_insert(now);
         self.groups.push_front(group);
+    }
+
+    /// Counts a record whose lock has ended.
+    pub(super) fn add_lost(&mut self, offset: i64, uncertain: bool) {
+        let lost = self.lost.get_or_insert(LostRecords { records: 0, first: offset, uncertain });
+        lost.records += 1;
+        lost.first = lost.first.min(offset);
+        lost.uncertain &= uncertain;
+    }
+
+    /// Takes the lost records, when no group is left that has to be halved.
+    pub(super) fn take_lost(&mut self) -> Option<LostRecords> {
+        if self.groups.is_empty() { self.lost.take() } else { None }
     }
 
     fn waiting(&self) -> impl Iterator<Item = &Acknowledgement> {

@@ -9,7 +9,7 @@ use grete_wire::messages::{ShareAcknowledgeResponse, ShareFetchResponse, share_f
 use super::acknowledgement::{AckType, Acknowledgement};
 use super::acquirer::ShareAcquirer;
 use super::event::{ShareAction, ShareLogEvent};
-use super::partition::{AckGroup, PartitionKey};
+use super::partition::{AckGroup, LostRecords, PartitionKey};
 use super::session::{InFlight, RequestKind};
 use crate::fetch::acquired::retain;
 use crate::fetch::{AcquiredRange, CompletedFetch, validate_batches};
@@ -89,7 +89,7 @@ impl ShareAcquirer {
         });
         // First, because the leader has executed them first: a record that was released may be among the acquired ones.
         let results: AckResults = results.collect();
-        self.settle_acks(flight.acks, &results, out);
+        self.settle_acks(now, flight.acks, &results, out);
         for topic in &answer.responses {
             for partition in &topic.partitions {
                 let key = (topic.topic_id, partition.partition_index);
@@ -145,7 +145,7 @@ impl ShareAcquirer {
                 }
             }
         }
-        self.settle_acks(flight.acks, &results, out);
+        self.settle_acks(now, flight.acks, &results, out);
     }
 
     /// Handles a request without a usable response: its acknowledgements are sent again.
@@ -159,10 +159,10 @@ impl ShareAcquirer {
             }
             *needs_metadata = true;
         }
-        self.send_again(flight.acks, ambiguous);
+        self.send_again(now, flight.acks, ambiguous);
     }
 
-    fn send_again(&mut self, acks: Vec<(PartitionKey, AckGroup)>, uncertain: bool) {
+    fn send_again(&mut self, now: Nanos, acks: Vec<(PartitionKey, AckGroup)>, uncertain: bool) {
         for (key, mut group) in acks {
             let Some(partition) = self.partitions.get_mut(&key) else { continue };
             partition.on_answered();
@@ -170,7 +170,8 @@ impl ShareAcquirer {
             group.acks.retain(|ack| ack.kind != AckType::Renew);
             group.uncertain |= uncertain;
             if !group.acks.is_empty() {
-                partition.send_again(group);
+                partition.send_again(now, group);
+                self.undelivered = true;
             }
         }
     }
@@ -211,7 +212,7 @@ impl ShareAcquirer {
                 }
             }
         }
-        self.send_again(flight.acks, false);
+        self.send_again(now, flight.acks, false);
     }
 
     fn on_session_ok(&mut self, at: usize, lock_ms: i32) {
@@ -268,7 +269,7 @@ impl ShareAcquirer {
         let done = partition.waiting_offsets();
         let new = retain(&ranges, |offset| !partition.held.contains(offset) && !done.contains(&offset));
         for range in &retain(&ranges, |offset| !done.contains(&offset)) {
-            self.held += partition.held.add(range, now);
+            self.held += partition.held.add(range, now, self.lock);
         }
         let Some(first) = new.first().map(|range| range.first) else { return };
         let last = new.last().map_or(first, |range| range.last);
@@ -334,12 +335,22 @@ impl ShareAcquirer {
     }
 
     /// Applies the results of acknowledgements.
-    fn settle_acks(&mut self, acks: Vec<(PartitionKey, AckGroup)>, results: &AckResults, out: &mut Vec<ShareAction>) {
+    fn settle_acks(
+        &mut self,
+        now: Nanos,
+        acks: Vec<(PartitionKey, AckGroup)>,
+        results: &AckResults,
+        out: &mut Vec<ShareAction>,
+    ) {
         for (key, group) in acks {
             let Some(partition) = self.partitions.get_mut(&key) else { continue };
             partition.on_answered();
             match results.get(&key).copied().unwrap_or(ErrorCode::NONE) {
                 ErrorCode::NONE => {
+                    if partition.undelivered_since.take().is_some() {
+                        partition.backoff.reset();
+                        partition.not_before = 0;
+                    }
                     let renewed = group.acks.iter().filter(|ack| ack.kind == AckType::Renew);
                     self.stats.renewed += renewed.map(Acknowledgement::len).sum::<usize>() as u64;
                 }
@@ -347,8 +358,10 @@ impl ShareAcquirer {
                     let uncertain = group.uncertain;
                     match group.clone().halves() {
                         Some((first, second)) => {
-                            partition.send_again(second);
-                            partition.send_again(first);
+                            // The leader has answered: no time of a new lock passes meanwhile.
+                            partition.send_again(now, second);
+                            partition.send_again(now, first);
+                            partition.undelivered_since = None;
                         }
                         None => {
                             let first = group.acks.first().map_or(-1, |ack| ack.first);
@@ -356,9 +369,7 @@ impl ShareAcquirer {
                                 partition.held.set_lost(first); // the handler goes on
                             }
                             self.stats.locks_lost += 1;
-                            let tp = partition.tp.clone();
-                            let lost = ShareLogEvent::LocksLost { tp, records: 1, first, uncertain };
-                            out.push(ShareAction::LogEvent(lost));
+                            partition.add_lost(first, uncertain);
                         }
                     }
                 }
@@ -367,10 +378,17 @@ impl ShareAcquirer {
                     let mut group = group;
                     group.acks.retain(|ack| ack.kind != AckType::Renew);
                     if !group.acks.is_empty() {
-                        partition.send_again(group);
+                        partition.send_again(now, group);
+                        partition.not_before = now.saturating_add(partition.backoff.next_delay(&mut self.rng));
+                        self.undelivered = true;
                     }
                     self.needs_metadata = true;
                 }
+            }
+            // A group that is refused is halved down to the records whose locks have ended: one line for all of them.
+            if let Some(LostRecords { records, first, uncertain }) = partition.take_lost() {
+                let tp = partition.tp.clone();
+                out.push(ShareAction::LogEvent(ShareLogEvent::LocksLost { tp, records, first, uncertain }));
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::sasl::attach_tokens;
 use crate::start_offset_arg::StartOffsetArg;
 use tuples::{
     AclFilterTuple, AclTuple, ClusterTuple, ConfigTuple, GroupListingTuple, GroupTuple, LagTuple, ProducerTuple,
-    ResetTuple, TopicTuple, TransactionListingTuple, TransactionTuple,
+    ResetTuple, ShareOffsetTuple, TopicTuple, TransactionListingTuple, TransactionTuple,
 };
 
 /// Name, partitions, replication factor, brokers of each partition, settings.
@@ -304,6 +304,13 @@ impl Admin {
         let group = Arc::from(group);
         let lags = self.run_blocking(py, "lag", timeout, |admin, call| admin.lag(call, &group))?;
         Ok(lags.into_iter().map(tuples::lag).collect())
+    }
+
+    /// Returns the offsets of a share group: (topic, partition, start offset, records that are not done).
+    fn share_offsets(&self, py: Python<'_>, group: String, timeout: Option<f64>) -> PyResult<Vec<ShareOffsetTuple>> {
+        let group = Arc::from(group);
+        let found = self.run_blocking(py, "lag", timeout, |admin, call| admin.share_offsets(call, &group))?;
+        Ok(found.into_iter().map(tuples::share_offset).collect())
     }
 
     /// Returns the offset of each of these positions.

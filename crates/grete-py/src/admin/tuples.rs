@@ -3,8 +3,9 @@
 use grete_client::{PartitionLag, ResetPlan};
 use grete_proto::admin::{
     AclBinding, AclFilter, ActiveProducer, ClusterDescription, ConfigEntry, GroupDescription, GroupListing,
-    MemberDescription, PartitionDescription, TopicDescription, TransactionDescription, TransactionListing,
+    MemberDescription, PartitionDescription, ShareOffset, TopicDescription, TransactionDescription, TransactionListing,
 };
+use grete_proto::ids::TopicPartition;
 
 /// Id, leader, leader epoch, replicas, in-sync replicas.
 pub(super) type PartitionTuple = (i32, Option<i32>, i32, Vec<i32>, Vec<i32>);
@@ -34,6 +35,8 @@ pub(super) type TransactionTuple = (String, i32, String, i32, Option<i64>, i64, 
 pub(super) type ProducerTuple = (i64, i32, i32, i64, i32, Option<i64>);
 /// Topic, partition, committed, end.
 pub(super) type LagTuple = (String, i32, i64, Option<i64>);
+/// Topic, partition, start offset, records that are not done.
+pub(super) type ShareOffsetTuple = (String, i32, Option<i64>, Option<i64>);
 /// Topic, partition, before, after.
 pub(super) type ResetTuple = (String, i32, Option<i64>, i64);
 
@@ -85,6 +88,10 @@ pub(super) fn producer(found: ActiveProducer) -> ProducerTuple {
 
 pub(super) fn lag(lag: PartitionLag) -> LagTuple {
     (lag.tp.topic.to_string(), lag.tp.partition, lag.committed, lag.end)
+}
+
+pub(super) fn share_offset((tp, offset): (TopicPartition, ShareOffset)) -> ShareOffsetTuple {
+    (tp.topic.to_string(), tp.partition, offset.start, offset.lag)
 }
 
 pub(super) fn reset(plan: ResetPlan) -> ResetTuple {

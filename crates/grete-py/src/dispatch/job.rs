@@ -367,27 +367,7 @@ impl Job {
     /// how many records were not marked before. Raises `RevokedError` when the partition no longer belongs to this job.
     #[pyo3(signature = (x, through=false))]
     fn mark(&self, x: &Bound<'_, PyAny>, through: bool) -> PyResult<u64> {
-        let (topic, partition, span) = if let Ok(message) = x.cast::<Message>() {
-            let message = message.get();
-            let (batch, offset) = (message.batch.get(), message.offset());
-            (batch.topic_object(x.py()), batch.job_batch().partition, Some((offset, offset)))
-        } else if let Ok(messages) = x.cast::<Messages>() {
-            let messages = messages.get();
-            let offsets = messages.offset_bounds().map(|(first, last, _)| (first, last));
-            (messages.topic_object(x.py()), messages.job_batch().partition, offsets)
-        } else {
-            return Err(PyTypeError::new_err(format!(
-                "mark takes a grete.Message or grete.Messages, not {}",
-                x.get_type().name()?
-            )));
-        };
-        let Some((first, last)) = span else { return Ok(0) };
-        if topic.to_str()? != &*self.topic || partition != self.partition {
-            return Err(PyValueError::new_err(format!(
-                "{topic}[{partition}] offset {first} is not of this consumer's {}[{}]: mark what self.messages holds",
-                self.topic, self.partition
-            )));
-        }
+        let Some((first, last)) = self.own_offsets(x, "mark", "mark what self.messages holds")? else { return Ok(0) };
         if through {
             return self.mark_range(0, last);
         }
@@ -412,23 +392,20 @@ impl Job {
                 )));
             }
         };
-        let offsets = if let Ok(message) = x.cast::<Message>() {
-            vec![message.get().offset()]
-        } else if let Ok(messages) = x.cast::<Messages>() {
-            messages.get().row_offsets()
-        } else {
-            return Err(PyTypeError::new_err(format!(
-                "acknowledge takes a grete.Message or grete.Messages, not {}",
-                x.get_type().name()?
-            )));
+        let own = self.own_offsets(x, "acknowledge", "acknowledge what the last poll returned")?;
+        let Some((first, _)) = own else { return Ok(0) };
+        let offsets = match x.cast::<Messages>() {
+            Ok(messages) => messages.get().row_offsets(),
+            Err(_) => vec![first],
         };
         let (dispatcher, token) = self.token.get()?;
         dispatcher.acknowledge(token, &offsets, kind).map_err(errors::client)
     }
 
     /// Returns how often the record of a share group was delivered, this delivery included; None: it is acknowledged.
-    fn deliveries(&self, offset: i64) -> PyResult<Option<u32>> {
-        Ok(self.token()?.deliveries(offset))
+    fn deliveries(&self, x: &Bound<'_, Message>) -> PyResult<Option<u32>> {
+        let own = self.own_offsets(x, "delivery_count", "ask for what the last poll returned")?;
+        Ok(own.and_then(|(offset, _)| self.token().ok()?.deliveries(offset)))
     }
 
     /// Marks all records of this job as processed. Returns how many were not marked before.
@@ -442,6 +419,33 @@ impl Job {
 }
 
 impl Job {
+    /// Returns the first and the last offset of a message or of messages; `None`: there are no messages.
+    fn own_offsets(&self, x: &Bound<'_, PyAny>, method: &str, cure: &str) -> PyResult<Option<(i64, i64)>> {
+        let (topic, partition, span) = if let Ok(message) = x.cast::<Message>() {
+            let message = message.get();
+            let (batch, offset) = (message.batch.get(), message.offset());
+            (batch.topic_object(x.py()), batch.job_batch().partition, Some((offset, offset)))
+        } else if let Ok(messages) = x.cast::<Messages>() {
+            let messages = messages.get();
+            let offsets = messages.offset_bounds().map(|(first, last, _)| (first, last));
+            (messages.topic_object(x.py()), messages.job_batch().partition, offsets)
+        } else {
+            return Err(PyTypeError::new_err(format!(
+                "{method} takes a grete.Message or grete.Messages, not {}",
+                x.get_type().name()?
+            )));
+        };
+        if let Some((first, _)) = span
+            && (topic.to_str()? != &*self.topic || partition != self.partition)
+        {
+            return Err(PyValueError::new_err(format!(
+                "{topic}[{partition}] offset {first} is not of this consumer's {}[{}]: {cure}",
+                self.topic, self.partition
+            )));
+        }
+        Ok(span)
+    }
+
     fn mark_range(&self, first: i64, last: i64) -> PyResult<u64> {
         let (dispatcher, token) = self.token.get()?;
         dispatcher.mark(token, first, last).map_err(|error| self.mark_error(error))

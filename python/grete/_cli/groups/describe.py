@@ -51,30 +51,43 @@ def describe(session: AdminSession, names: tuple[str, ...]) -> None:
         )
         output.show(Styled(headline, "bold"))
         shown: list[tuple[object, ...]] = [
-            (*row[:5], f"{row[5].client}@{row[5].host}" if row[5] else None, row[5].id if row[5] else None)
-            for row in rows
+            (*row[:5], _named(row[5]), row[5][0].id if len(row[5]) == 1 else None) for row in rows
         ]
         fields: tuple[str, ...] = (*_FIELDS, "member_id")
         if any(member.instance for member in group.members):
             fields = (*fields, "instance")
-            shown = [(*cells, row[5].instance if row[5] else None) for cells, row in zip(shown, rows, strict=True)]
+            shown = [
+                (*cells, row[5][0].instance if row[5] else None) for cells, row in zip(shown, rows, strict=True)
+            ]
         session.rows(fields, shown, if_empty="no offsets, and no partitions assigned")
         for member in group.members:
             if not member.partitions:
                 output.show(f"{member.client}@{member.host} ({member.id}) has no partition")
 
 
-Row = tuple[str, int, int | None, int | None, int | None, MemberDescription | None]
+Row = tuple[str, int, int | None, int | None, int | None, list[MemberDescription]]
+
+
+def _named(members: list[MemberDescription]) -> str | None:
+    """Returns the member that has a partition, or the number of those that share it."""
+    if len(members) > 1:
+        return output.count_of(len(members), "member")
+    return f"{members[0].client}@{members[0].host}" if members else None
 
 
 def _partitions(session: AdminSession, group: GroupDescription) -> list[Row]:
-    """Returns topic, partition, committed, end, lag and member of all partitions that are committed or assigned."""
-    owners = {partition: member for member in group.members for partition in member.partitions}
+    """Returns topic, partition, committed, end, lag and members of all partitions that are committed or assigned.
+    Members of a share group have partitions in common.
+    """
+    owners: dict[tuple[str, int], list[MemberDescription]] = {}
+    for member in group.members:
+        for partition in member.partitions:
+            owners.setdefault(partition, []).append(member)
     lags = session.admin.lag(group.group, timeout=session.timeout)
     rows: list[Row] = []
     for partition in sorted({*lags, *owners}):
         lag = lags.get(partition, Lag(None, None))  # absent: assigned since the group was described
-        rows.append((*partition, lag.committed, lag.end, lag.lag, owners.get(partition)))
+        rows.append((*partition, lag.committed, lag.end, lag.lag, owners.get(partition, [])))
     return rows
 
 
@@ -82,5 +95,5 @@ def _as_json(group: GroupDescription, rows: Iterable[Row]) -> dict[str, object]:
     facts = asdict(group)
     for member in facts["members"]:
         member["partitions"] = [dict(zip(_FIELDS, partition, strict=False)) for partition in member["partitions"]]
-    partitions = [dict(zip(_FIELDS, (*row[:5], row[5] and row[5].id), strict=True)) for row in rows]
+    partitions = [dict(zip(_FIELDS, (*row[:5], row[5][0].id if len(row[5]) == 1 else None), strict=True)) for row in rows]
     return {**facts, "partitions": partitions}

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use grete_wire::error_code::ErrorCode;
-use grete_wire::messages::consumer_group_describe::{Assignment, DescribedGroup as DescribedConsumerGroup, Member};
+use grete_wire::messages::consumer_group_describe::{DescribedGroup as DescribedConsumerGroup, Member};
 use grete_wire::messages::describe_groups::{DescribedGroup, DescribedGroupMember};
 use grete_wire::messages::{
     ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribeGroupsRequest, DescribeGroupsResponse,
+    ShareGroupDescribeRequest, ShareGroupDescribeResponse, share_group_describe,
 };
 
 use super::super::handler::{ApiHandler, ItemResults};
@@ -72,6 +73,30 @@ impl ApiHandler for DescribeConsumerGroups {
     }
 }
 
+#[derive(Debug)]
+pub(crate) struct DescribeShareGroups;
+
+impl ApiHandler for DescribeShareGroups {
+    type Api = ShareGroupDescribeRequest<'static>;
+    type Item = Group;
+    type Value = GroupDescription;
+
+    const REPLY: fn(PerItem<GroupDescription>) -> AdminReply = AdminReply::GroupDescriptions;
+
+    fn build_request(&self, items: &[&Group], _cluster: &Cluster, _timeout_ms: i32) -> Request {
+        let group_ids = items.iter().map(|group| owned(&group.0)).collect();
+        Request::from_message(ShareGroupDescribeRequest { group_ids, ..Default::default() })
+    }
+
+    fn parse_response(&self, response: &ShareGroupDescribeResponse<'_>, results: &mut ItemResults<'_, Self>) {
+        let node = results.node();
+        for group in &response.groups {
+            let message = group.error_message.as_deref();
+            results.set(&group.group_id, group.error_code, message, || share(group, node));
+        }
+    }
+}
+
 fn classic(group: &DescribedGroup<'_>, coordinator: NodeId) -> GroupDescription {
     let of_consumers = group.protocol_type == PROTOCOL_TYPE;
     let member = |member: &DescribedGroupMember<'_>| MemberDescription {
@@ -103,7 +128,9 @@ fn consumer(group: &DescribedConsumerGroup<'_>, coordinator: NodeId) -> GroupDes
         instance: member.instance_id.as_deref().map(str::to_owned),
         client: member.client_id.to_string(),
         host: member.client_host.trim_start_matches('/').to_owned(),
-        partitions: flatten(&member.assignment),
+        partitions: flatten(
+            member.assignment.topic_partitions.iter().map(|topic| (&*topic.topic_name, &*topic.partitions)),
+        ),
     };
     GroupDescription {
         group: group.group_id.to_string(),
@@ -116,11 +143,33 @@ fn consumer(group: &DescribedConsumerGroup<'_>, coordinator: NodeId) -> GroupDes
     }
 }
 
-fn flatten(assignment: &Assignment<'_>) -> Vec<TopicPartition> {
+fn share(group: &share_group_describe::DescribedGroup<'_>, coordinator: NodeId) -> GroupDescription {
+    let member = |member: &share_group_describe::Member<'_>| MemberDescription {
+        id: member.member_id.to_string(),
+        instance: None,
+        client: member.client_id.to_string(),
+        host: member.client_host.trim_start_matches('/').to_owned(),
+        partitions: flatten(
+            member.assignment.topic_partitions.iter().map(|topic| (&*topic.topic_name, &*topic.partitions)),
+        ),
+    };
+    GroupDescription {
+        group: group.group_id.to_string(),
+        state: group.group_state.to_string(),
+        protocol: GroupProtocol::Share,
+        protocol_type: GroupProtocol::Share.name().to_owned(),
+        assignor: group.assignor_name.to_string(),
+        coordinator,
+        members: group.members.iter().map(member).collect(),
+    }
+}
+
+/// Returns the partitions of an assignment, by name and index.
+fn flatten<'a>(topics: impl Iterator<Item = (&'a str, &'a [i32])>) -> Vec<TopicPartition> {
     let mut all = Vec::new();
-    for topic in &assignment.topic_partitions {
-        let name: Arc<str> = Arc::from(&*topic.topic_name);
-        all.extend(topic.partitions.iter().map(|&partition| TopicPartition::new(Arc::clone(&name), partition)));
+    for (name, partitions) in topics {
+        let name: Arc<str> = Arc::from(name);
+        all.extend(partitions.iter().map(|&partition| TopicPartition::new(Arc::clone(&name), partition)));
     }
     all.sort_unstable();
     all

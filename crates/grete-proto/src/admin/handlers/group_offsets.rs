@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use grete_wire::error_code::ErrorCode;
+use grete_wire::messages::describe_share_group_offsets::DescribeShareGroupOffsetsRequestGroup;
 use grete_wire::messages::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use grete_wire::messages::offset_delete::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
 use grete_wire::messages::offset_fetch::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use grete_wire::messages::{
-    OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest, OffsetDeleteResponse, OffsetFetchRequest,
-    OffsetFetchResponse,
+    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse, OffsetCommitRequest, OffsetCommitResponse,
+    OffsetDeleteRequest, OffsetDeleteResponse, OffsetFetchRequest, OffsetFetchResponse,
 };
 
 use super::super::handler::{ApiHandler, ItemResult, ItemResults};
 use super::super::reply::{AdminReply, PerItem};
-use super::super::types::{CommittedOffset, PartitionResult};
+use super::super::types::{CommittedOffset, PartitionResult, ShareOffset};
 use super::items::Group;
 use super::util::{by_topic, owned};
 use crate::cluster::Cluster;
@@ -77,6 +78,44 @@ impl ApiHandler for FetchOffsets {
                 (ErrorCode::NONE, Some(code)) => Some(ItemResult::Code(code, None)),
                 (ErrorCode::NONE, None) if !complete => None,
                 (code, _) => Some(ItemResult::new(code.0, None, || found)),
+            });
+        }
+    }
+}
+
+/// FetchShareOffsets: offsets of a share group in all partitions that it has read (KIP-932).
+#[derive(Debug)]
+pub(crate) struct FetchShareOffsets;
+
+impl ApiHandler for FetchShareOffsets {
+    type Api = DescribeShareGroupOffsetsRequest<'static>;
+    type Item = Group;
+    type Value = Vec<PartitionResult<ShareOffset>>;
+
+    const REPLY: fn(PerItem<Self::Value>) -> AdminReply = AdminReply::ShareOffsets;
+
+    fn build_request(&self, items: &[&Group], _cluster: &Cluster, _timeout_ms: i32) -> Request {
+        let group = |group: &&Group| DescribeShareGroupOffsetsRequestGroup { group_id: owned(&group.0), topics: None };
+        Request::from_message(DescribeShareGroupOffsetsRequest { groups: items.iter().map(group).collect() })
+    }
+
+    fn parse_response(&self, response: &DescribeShareGroupOffsetsResponse<'_>, results: &mut ItemResults<'_, Self>) {
+        let known = |number: i64| Some(number).filter(|number| *number >= 0);
+        for group in &response.groups {
+            let mut found = Vec::new();
+            for topic in &group.topics {
+                let name: Arc<str> = Arc::from(&*topic.topic_name);
+                for partition in &topic.partitions {
+                    let tp = TopicPartition::new(Arc::clone(&name), partition.partition_index);
+                    let offset = ShareOffset { start: known(partition.start_offset), lag: known(partition.lag) };
+                    found.push((tp, check(partition.error_code, offset)));
+                }
+            }
+            let passing = first_retriable(&found);
+            let message = group.error_message.as_deref();
+            results.set_with(&group.group_id, |_| match (ErrorCode(group.error_code), passing) {
+                (ErrorCode::NONE, Some(code)) => Some(ItemResult::Code(code, None)),
+                (code, _) => Some(ItemResult::new(code.0, message, || found)),
             });
         }
     }

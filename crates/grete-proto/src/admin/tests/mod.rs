@@ -5,6 +5,7 @@ mod groups;
 mod harness;
 mod no_panic;
 mod offsets;
+mod share_groups;
 mod topics;
 mod transactions;
 

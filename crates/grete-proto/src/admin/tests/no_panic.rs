@@ -26,7 +26,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (0..22_u8, 1..40_u64).prop_map(|(kind, seconds)| Step::Ask { kind, seconds }),
+        8 => (0..24_u8, 1..40_u64).prop_map(|(kind, seconds)| Step::Ask { kind, seconds }),
         1 => (1..20_u32).prop_map(Step::Forget),
         6 => (1..5_000_u64).prop_map(Step::Pass),
         8 => (0..5_usize, prop::collection::vec(prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], 0..60))
@@ -78,6 +78,8 @@ fn operation(kind: u8) -> Operation {
             partition: tp(0),
             marker: AbortMarker { producer_id: 1, producer_epoch: 0, coordinator_epoch: 0 },
         },
+        21 => Operation::DescribeGroups { groups: vec!["g".into()], protocol: GroupProtocol::Share },
+        22 => Operation::FetchShareOffsets { group: "g".into() },
         _ => Operation::ListOffsets {
             specs: vec![
                 (tp(0), OffsetSpec::Timestamp(5)),
@@ -102,6 +104,7 @@ fn size(reply: &AdminReply) -> usize {
         AdminReply::TransactionDescriptions(each) => each.len(),
         AdminReply::Producers(each) => each.len(),
         AdminReply::Committed(each) => each.len(),
+        AdminReply::ShareOffsets(each) => each.len(),
         AdminReply::Partitions(each) => each.len(),
         AdminReply::Offsets(each) => each.len(),
         AdminReply::LowWatermarks(each) => each.len(),

@@ -2,7 +2,7 @@
 
 use grete_wire::ErrorCode;
 
-use super::leader::{Answer, Harness, Sent, acked, acquired, handed_out};
+use super::leader::{Answer, Harness, LOCK_MS, Sent, TOPIC_ID, acked, acquired, handed_out};
 use crate::ids::TopicPartition;
 use crate::request::RequestError;
 use crate::share::{AckType, ShareEvent, ShareLogEvent};
@@ -204,6 +204,88 @@ fn what_a_revoked_partition_still_holds_is_acknowledged() {
         h.answer(&request, &[acked(0)]);
     }
     assert_eq!(acks, [(0, 0, 0, ACCEPT), (0, 1, 1, RELEASE)]);
+}
+
+/// Gives a member two records, takes the leader away, and lets the handler of one end.
+fn without_a_leader() -> Harness {
+    let mut h = planned(1, 2);
+    let first = h.next();
+    h.answer(&first, &[acquired(0, &[(0, 1, 1)])]);
+    h.view.set_leader(&TopicPartition::new("t", 0), None);
+    h.acknowledge(0, 0, 0, AckType::Accept);
+    assert!(!h.acquirer.is_settled());
+    h
+}
+
+#[test]
+fn acknowledgements_of_a_topic_that_is_gone_keep_no_commit_waiting() {
+    let mut h = without_a_leader();
+    h.view.set_topic_id("t", TOPIC_ID + 1);
+    h.step(ShareEvent::Plan);
+    assert!(h.acquirer.is_settled());
+    assert_eq!(h.acquirer.stats().locks_lost, 1);
+    let lost = |event: &ShareLogEvent| matches!(event, ShareLogEvent::LocksLost { records: 1, first: 0, .. });
+    assert!(h.log.iter().any(lost), "{:?}", h.log);
+}
+
+#[test]
+fn acknowledgements_wait_for_a_leader_until_the_locks_have_ended() {
+    let mut h = without_a_leader();
+    h.advance(LOCK_MS as u64 - 1);
+    assert!(!h.acquirer.is_settled() && h.acquirer.stats().locks_lost == 0);
+    h.advance(2);
+    assert!(h.acquirer.is_settled() && h.acquirer.stats().locks_lost == 1);
+}
+
+#[test]
+fn acknowledgements_that_are_refused_for_a_lock_are_given_up() {
+    let mut h = planned(1, 1);
+    let first = h.next();
+    h.answer(&first, &[acquired(0, &[(0, 0, 1)])]);
+    h.acknowledge(0, 0, 0, AckType::Accept);
+    let mut refused = 0;
+    for _ in 0..100 {
+        while !h.sent.is_empty() {
+            let request = h.next();
+            refused += request.acks().len();
+            let (error, ack_error) = (ErrorCode::UNKNOWN_TOPIC_ID.0, ErrorCode::UNKNOWN_TOPIC_ID.0);
+            h.answer(&request, &[Answer { partition: 0, error, ack_error, ..Answer::default() }]);
+        }
+        h.advance(20);
+    }
+    assert!(h.acquirer.is_settled() && refused > 1, "{refused}");
+    assert_eq!(h.acquirer.stats().locks_lost, 1);
+}
+
+#[test]
+fn a_close_waits_five_seconds_for_a_leader_that_hangs() {
+    let mut h = planned(1, 1);
+    let first = h.next();
+    h.answer(&first, &[acquired(0, &[(0, 0, 1)])]);
+    h.acknowledge(0, 0, 0, AckType::Accept);
+    h.step(ShareEvent::Close);
+    h.advance(4_900);
+    assert!(!h.closed);
+    h.advance(200);
+    assert!(h.closed);
+}
+
+#[test]
+fn slow_handlers_hold_nothing_in_reserve() {
+    let mut h = planned(1, 4);
+    let first = h.next();
+    h.answer(&first, &[acquired(0, &[(0, 3, 1)])]);
+    for _ in 0..4 {
+        h.advance(400);
+        while !h.sent.is_empty() {
+            let renewal = h.next();
+            h.answer(&renewal, &[acked(0)]);
+        }
+    }
+    h.acknowledge(0, 0, 3, AckType::Accept);
+    let next = h.next();
+    let Sent::Fetch(_, _, request) = &next else { panic!("{next:?}") };
+    assert_eq!(request.max_records, 4);
 }
 
 #[test]

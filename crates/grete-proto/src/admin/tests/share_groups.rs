@@ -1,0 +1,79 @@
+//! Descriptions and offsets of share groups (KIP-932).
+
+use grete_wire::messages::describe_share_group_offsets::{
+    DescribeShareGroupOffsetsResponseGroup, DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+};
+use grete_wire::messages::{DescribeShareGroupOffsetsResponse, ShareGroupDescribeResponse, share_group_describe};
+use grete_wire::{ApiKey, ErrorCode};
+
+use super::super::*;
+use super::Harness;
+use crate::ids::TopicPartition;
+
+#[test]
+fn offsets_of_share_groups_are_unknown_where_the_broker_does_not_say() {
+    let mut rig = Harness::new(&[0], &[]);
+    let id = rig.submit(Operation::FetchShareOffsets { group: "g".into() });
+    rig.respond_with_coordinator(0, ErrorCode::NONE);
+    let partition = |partition_index, start_offset, lag, error_code| DescribeShareGroupOffsetsResponsePartition {
+        partition_index,
+        start_offset,
+        lag,
+        error_code,
+        ..Default::default()
+    };
+    let denied = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
+    let topic = DescribeShareGroupOffsetsResponseTopic {
+        topic_name: "t".into(),
+        partitions: vec![partition(0, 5, 2, 0), partition(1, -1, -1, 0), partition(2, 0, 0, denied.0)],
+        ..Default::default()
+    };
+    let group =
+        DescribeShareGroupOffsetsResponseGroup { group_id: "g".into(), topics: vec![topic], ..Default::default() };
+    let body = DescribeShareGroupOffsetsResponse { groups: vec![group], ..Default::default() };
+    let (_, asked) = rig.next_request(ApiKey::DescribeShareGroupOffsets);
+    rig.reply(&asked, |version, out| body.encode(version, out));
+    let tp = |partition| TopicPartition::new("t", partition);
+    let found = vec![
+        (tp(0), Ok(ShareOffset { start: Some(5), lag: Some(2) })),
+        (tp(1), Ok(ShareOffset { start: None, lag: None })),
+        (tp(2), Err(denied)),
+    ];
+    assert_eq!(rig.take_reply(id), AdminReply::ShareOffsets(vec![Ok(found)]));
+}
+
+#[test]
+fn members_of_share_groups_have_partitions_in_common() {
+    let mut rig = Harness::new(&[0], &[]);
+    let id = rig.submit(Operation::DescribeGroups { groups: vec!["g".into()], protocol: GroupProtocol::Share });
+    rig.respond_with_coordinator(0, ErrorCode::NONE);
+    let member = |id: &'static str| share_group_describe::Member {
+        member_id: id.into(),
+        client_host: "/10.0.0.1".into(),
+        assignment: share_group_describe::Assignment {
+            topic_partitions: vec![share_group_describe::TopicPartitions {
+                topic_name: "t".into(),
+                partitions: vec![0],
+                ..Default::default()
+            }],
+        },
+        ..Default::default()
+    };
+    let group = share_group_describe::DescribedGroup {
+        group_id: "g".into(),
+        group_state: "Stable".into(),
+        assignor_name: "simple".into(),
+        members: vec![member("a"), member("b")],
+        ..Default::default()
+    };
+    let body = ShareGroupDescribeResponse { groups: vec![group], ..Default::default() };
+    let (_, asked) = rig.next_request(ApiKey::ShareGroupDescribe);
+    rig.reply(&asked, |version, out| body.encode(version, out));
+    let AdminReply::GroupDescriptions(results) = rig.take_reply(id) else { panic!("descriptions") };
+    let found = results[0].as_ref().unwrap();
+    assert_eq!((&*found.state, found.protocol.name(), &*found.assignor), ("Stable", "share", "simple"));
+    let members: Vec<_> = found.members.iter().map(|member| (&*member.id, &*member.host, &member.partitions)).collect();
+    let owned = vec![TopicPartition::new("t", 0)];
+    assert_eq!(members, [("a", "10.0.0.1", &owned), ("b", "10.0.0.1", &owned)]);
+}
