@@ -197,9 +197,7 @@ class Admin:
         """Returns all offsets that the group has committed: (topic, partition, offset)."""
     def lag(self, group: str, timeout: float | None) -> list[tuple[str, int, int, int | None]]:
         """Returns (topic, partition, committed offset, end of the partition)."""
-    def share_offsets(
-        self, group: str, timeout: float | None
-    ) -> list[tuple[str, int, int | None, int | None]]:
+    def share_offsets(self, group: str, timeout: float | None) -> list[tuple[str, int, int | None, int | None]]:
         """Returns the offsets of a share group: (topic, partition, start offset, records that are not done)."""
     def offsets(self, places: Sequence[tuple[str, int, _StartOffset]], timeout: float | None) -> list[int]:
         """Returns the offset of each of these positions."""

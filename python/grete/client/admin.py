@@ -396,8 +396,8 @@ class Admin(TransactionAdmin):
         """Returns the lag of a group in each partition that it has committed an offset of, or that a member has.
 
         A partition without a committed offset has `committed` and `lag` None: only the consumer knows where it begins
-        (`auto.offset.reset`). In a share group, the lag is the number of records that are not done. A group that has neither offsets nor members, or that does not exist, gives an empty
-        dict, which is no lag of 0.
+        (`auto.offset.reset`). In a share group, the lag is the number of records that are not done. A group that has
+        neither offsets nor members, or that does not exist, gives an empty dict, which is no lag of 0.
         """
         left = arguments.time_left(timeout)
         with self._logged() as native:

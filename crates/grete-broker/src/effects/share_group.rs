@@ -13,11 +13,11 @@ use crate::ids::TopicId;
 pub struct ShareChange {
     /// `group.id`.
     pub group: Arc<str>,
-    /// What changed.
+    /// Part of the group that changed.
     pub change: ShareGroupChange,
 }
 
-/// What changed in a share group.
+/// Part of a share group that changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ShareGroupChange {
     /// The group has a new epoch: members or topics changed.
@@ -60,7 +60,7 @@ pub struct StoredRange {
     pub first: i64,
     /// Last offset.
     pub last: i64,
-    /// Number of deliveries of records that are to be delivered again. `None`: no member gets the records again.
+    /// Number of deliveries of records that members get again. `None`: no member gets the records again.
     pub deliveries: Option<i16>,
 }
 

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::ids::Millis;
 
-/// Where a share group begins to read a partition.
+/// Place at which a share group begins to read a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartOffset {
     /// At the first record.

@@ -405,7 +405,7 @@ impl ShareAcquirer {
         }
     }
 
-    /// Returns whether locks are to be renewed. If not, sets the timer. `renew_at`: time of the first renewal.
+    /// Returns whether locks must be renewed now. If not, sets the timer. `renew_at`: time of the first renewal.
     fn renewal_is_due(
         &mut self,
         now: Nanos,

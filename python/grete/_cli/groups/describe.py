@@ -50,15 +50,11 @@ def describe(session: AdminSession, names: tuple[str, ...]) -> None:
             f"coordinator {group.coordinator}"
         )
         output.show(Styled(headline, "bold"))
-        shown: list[tuple[object, ...]] = [
-            (*row[:5], _named(row[5]), row[5][0].id if len(row[5]) == 1 else None) for row in rows
-        ]
+        shown: list[tuple[object, ...]] = [(*row[:5], _named(row[5]), _id(row[5])) for row in rows]
         fields: tuple[str, ...] = (*_FIELDS, "member_id")
         if any(member.instance for member in group.members):
             fields = (*fields, "instance")
-            shown = [
-                (*cells, row[5][0].instance if row[5] else None) for cells, row in zip(shown, rows, strict=True)
-            ]
+            shown = [(*cells, row[5][0].instance if row[5] else None) for cells, row in zip(shown, rows, strict=True)]
         session.rows(fields, shown, if_empty="no offsets, and no partitions assigned")
         for member in group.members:
             if not member.partitions:
@@ -66,6 +62,10 @@ def describe(session: AdminSession, names: tuple[str, ...]) -> None:
 
 
 Row = tuple[str, int, int | None, int | None, int | None, list[MemberDescription]]
+
+
+def _id(members: list[MemberDescription]) -> str | None:
+    return members[0].id if len(members) == 1 else None
 
 
 def _named(members: list[MemberDescription]) -> str | None:
@@ -95,5 +95,5 @@ def _as_json(group: GroupDescription, rows: Iterable[Row]) -> dict[str, object]:
     facts = asdict(group)
     for member in facts["members"]:
         member["partitions"] = [dict(zip(_FIELDS, partition, strict=False)) for partition in member["partitions"]]
-    partitions = [dict(zip(_FIELDS, (*row[:5], row[5][0].id if len(row[5]) == 1 else None), strict=True)) for row in rows]
+    partitions = [dict(zip(_FIELDS, (*row[:5], _id(row[5])), strict=True)) for row in rows]
     return {**facts, "partitions": partitions}

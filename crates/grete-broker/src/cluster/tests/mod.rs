@@ -2,16 +2,15 @@
 
 mod access;
 mod admin;
-mod consumer_groups;
 mod every_version;
 mod faults;
 mod fetch;
+mod groups;
 pub(super) mod harness;
 mod idle;
 mod placement;
 mod queues;
 mod restore;
 mod sasl;
-mod share_groups;
 mod topics;
 mod transactions;

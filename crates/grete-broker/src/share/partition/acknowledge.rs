@@ -93,7 +93,7 @@ impl AckBatch {
     }
 }
 
-/// What acknowledgements lead to.
+/// Rules of acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckRules {
     /// End of a lock that is renewed now.

@@ -6,7 +6,7 @@ use super::{Range, SharePartition, State};
 use crate::effects::share_group::StoredRange;
 use crate::ids::Millis;
 
-/// What a member asks for.
+/// Request of a member for records.
 #[derive(Debug, Clone)]
 pub struct Claim {
     /// Member id.

@@ -34,7 +34,7 @@ impl Cluster {
                 Err(error) => self.push_error(&mut fetched, topic, partition, error),
             }
         }
-        // Records of aborted transactions are there, and are not acquired: what is behind them is looked at once more.
+        // Records of aborted transactions are there, and are not acquired: the records behind them are read once more.
         while available >= plan.min_bytes.max(1) || at_once && available > 0 {
             for &(topic, partition) in &plan.partitions {
                 if !fetched.partitions.contains_key(&(topic, partition)) {

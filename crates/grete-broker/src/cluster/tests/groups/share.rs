@@ -11,7 +11,7 @@ use grete_wire::messages::{
 };
 use grete_wire::{ApiKey, ErrorCode};
 
-use super::harness::{Fixture, decode};
+use super::super::harness::{Fixture, decode};
 use crate::cluster::{Event, Release};
 use crate::ids::{ConnId, TopicId};
 

@@ -3,7 +3,7 @@
 use grete_wire::ErrorCode;
 use grete_wire::messages::*;
 
-use super::harness::Fixture;
+use super::super::harness::Fixture;
 use crate::cluster::Release;
 use crate::ids::ConnId;
 

@@ -1,0 +1,4 @@
+//! Groups in a cluster, by protocol.
+
+mod consumer;
+mod share;
