@@ -35,6 +35,10 @@ SETTINGS: dict[str, object] = {
     "group.consumer.assignment.interval.ms": 0,
     "group.consumer.heartbeat.interval.ms": 5000,
     "group.consumer.min.heartbeat.interval.ms": 5000,
+    # Kafka keeps the states of share groups in a topic, by default on three brokers.
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
 }
 AUTHORIZER = SETTINGS | {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -270,10 +270,11 @@ impl ShareCoordinator {
     ) -> Vec<(TopicId, i32)> {
         let of_group = self.partitions.keys().filter(|key| key.0 == session.group && is_released(key.1, key.2));
         let keys: Vec<SharePartitionKey> = of_group.cloned().collect();
+        let limit = self.settings(&session.group).delivery_count_limit;
         let mut freed = Vec::new();
         for key in keys {
             let release = |partition: &mut SharePartition| {
-                let changed = partition.release_member(&session.member);
+                let changed = partition.release_member(&session.member, limit);
                 (!changed.is_empty(), changed)
             };
             if self.with_partition(&key, effects, release) == Some(true) {

@@ -65,6 +65,8 @@ pub fn decode(ask: &Ask, body: &[u8]) -> Tree {
         DescribeProducers DescribeProducersRequest, DescribeTransactions DescribeTransactionsRequest,
         ListTransactions ListTransactionsRequest, DescribeTopicPartitions DescribeTopicPartitionsRequest,
         ConsumerGroupHeartbeat ConsumerGroupHeartbeatRequest, ConsumerGroupDescribe ConsumerGroupDescribeRequest,
+        ShareGroupHeartbeat ShareGroupHeartbeatRequest, ShareGroupDescribe ShareGroupDescribeRequest,
+        ShareFetch ShareFetchRequest, ShareAcknowledge ShareAcknowledgeRequest,
         DescribeAcls DescribeAclsRequest, CreateAcls CreateAclsRequest, DeleteAcls DeleteAclsRequest
     );
     let tree = tree.unwrap_or_else(|error| panic!("{} version {}: {error}: {body:?}", ask.api, ask.version));

@@ -73,12 +73,13 @@ fn drop_foreign(api: ApiKey, tree: &mut Tree, side: &Side) {
                 match &**field {
                     "api_keys" => list.retain(|api| {
                         let key = api.number("api_key").unwrap_or(-1);
-                        // Logins, and share groups, which Grete's broker does not have.
-                        is_known(key) && ![17, 36, 66, 76, 77, 78, 79, 90, 91, 92].contains(&key)
+                        // Logins.
+                        is_known(key) && ![17, 36, 66].contains(&key)
                     }),
                     _ => list.retain(|feature| {
                         feature.text("name").is_some_and(|name| {
-                            ["metadata.version", "transaction.version", "group.version"].contains(&name)
+                            ["metadata.version", "transaction.version", "group.version", "share.version"]
+                                .contains(&name)
                         })
                     }),
                 }
@@ -189,7 +190,7 @@ fn rename(field: &str, tree: &mut Tree, side: &mut Side, may_add: bool) {
         ("host" | "cluster_id" | "log_dir", Tree::Text(text)) if !text.is_empty() => Some("_".to_owned()),
         ("port", _) if number.is_some_and(|n| n > 0) => Some("_".to_owned()),
         ("total_bytes" | "usable_bytes" | "documentation" | "finalized_features_epoch", _) => Some("_".to_owned()),
-        ("error_message" | "batch_index_error_message", Tree::Text(text)) => {
+        ("error_message" | "acknowledge_error_message" | "batch_index_error_message", Tree::Text(text)) => {
             Some(if text.is_empty() { "None" } else { "text" }.to_owned())
         }
         ("topic_id", _) if number.is_some_and(|n| !(0..=0xffff).contains(&n)) => alias(side, "T"),

@@ -15,6 +15,7 @@ use crate::group::api::{
     Lookup, commit_offsets, consumer_heartbeat, delete_groups, delete_offsets, describe_consumer_groups,
     describe_groups, fetch_offsets, list_groups,
 };
+use crate::group::consumer::Refusal;
 use crate::ids::{BrokerId, TopicId};
 use crate::message::{Request, Response};
 use crate::topics::Topics;
@@ -83,6 +84,11 @@ impl Cluster {
             return self.refuse(context, &request, error);
         }
         if let Some(error) = share_error {
+            if let Request::ConsumerGroupHeartbeat(request) = &request {
+                let message = format!("Group {} is not a consumer group.", request.group_id);
+                let response = Refusal { code: error, message }.into_response();
+                return self.reply(context, Response::ConsumerGroupHeartbeat(response));
+            }
             return self.refuse(context, &request, error);
         }
         let requester = Requester {

@@ -107,13 +107,17 @@ impl SharePartition {
     /// start offset are done already, and are ignored.
     ///
     /// # Errors
-    /// `INVALID_RECORD_STATE`: the member does not have one of the records.
+    /// `INVALID_RECORD_STATE`: the member does not have one of the records. `INVALID_REQUEST`: no member ever got one.
     pub fn acknowledge(
         &mut self,
         member: &str,
         batches: &[AckBatch],
         rules: AckRules,
     ) -> Result<Vec<StoredRange>, ErrorCode> {
+        let next = self.next();
+        if batches.iter().any(|batch| batch.first >= next) {
+            return Err(ErrorCode::INVALID_REQUEST);
+        }
         if batches.iter().any(|batch| !self.has_all(member, batch.first.max(self.start), batch.last)) {
             return Err(ErrorCode::INVALID_RECORD_STATE);
         }

@@ -81,9 +81,10 @@ impl SharePartition {
         self.unlock(|_, ends| ends <= now, |deliveries| (deliveries < delivery_count_limit).then_some(deliveries))
     }
 
-    /// Gives back what a member has, as if the member had never got it. Returns the ranges with a new state.
-    pub fn release_member(&mut self, member: &str) -> Vec<StoredRange> {
-        self.unlock(|owner, _| owner == member, |deliveries| Some(deliveries.saturating_sub(1).max(0)))
+    /// Gives back what a member has. Returns the ranges with a new state.
+    pub fn release_member(&mut self, member: &str, delivery_count_limit: i16) -> Vec<StoredRange> {
+        let again = |deliveries| (deliveries < delivery_count_limit).then_some(deliveries);
+        self.unlock(|owner, _| owner == member, again)
     }
 
     /// Follows the leader and the start of the log: a new leader knows no locks, and records that the log no longer has

@@ -158,8 +158,9 @@ fn run(ops: Vec<Op>) -> Result<(), TestCaseError> {
                 result.unwrap_or_default()
             }
             Op::Release(member) => {
-                model.unlock(|owner, _| owner == member, |deliveries| Record::Available(deliveries - 1));
-                partition.release_member(&name(member))
+                let to = |deliveries| if deliveries < LIMIT { Record::Available(deliveries) } else { Record::Done };
+                model.unlock(|owner, _| owner == member, to);
+                partition.release_member(&name(member), LIMIT)
             }
             Op::NewLeader => {
                 epoch += 1;

@@ -88,12 +88,13 @@ fn locks_end_and_renewed_ones_end_later() {
 }
 
 #[test]
-fn a_session_that_ends_counts_as_no_delivery() {
+fn a_session_that_ends_gives_its_records_back_until_the_limit() {
     let mut partition = SharePartition::new(0, 1);
     partition.acquire(&claim("a", 2), &[span(0, 9)]);
     partition.acquire(&claim("b", 2), &[span(0, 9)]);
-    assert_eq!(partition.release_member("a"), [stored(0, 1, Some(0))]);
-    assert_eq!(partition.acquire(&claim("c", 9), &[span(0, 9)]).0, [acquired(0, 1, 1), acquired(4, 9, 1)]);
+    assert_eq!(partition.release_member("a", 2), [stored(0, 1, Some(1))]);
+    assert_eq!(partition.acquire(&claim("c", 9), &[span(0, 9)]).0, [acquired(0, 1, 2), acquired(4, 9, 1)]);
+    assert_eq!(partition.release_member("c", 2), [stored(0, 1, None), stored(4, 9, Some(1))]);
 }
 
 #[test]
@@ -118,13 +119,13 @@ fn acknowledgements_are_applied_whole_or_not_at_all() {
     partition.acquire(&claim("a", 2), &[span(0, 9)]);
     partition.acquire(&claim("b", 2), &[span(0, 9)]);
     let before = partition.clone();
-    for acks in [
-        vec![ack(0, 0, AckKind::Accept), ack(2, 2, AckKind::Accept)],
-        vec![ack(1, 2, AckKind::Accept)],
-        vec![ack(0, i64::MAX, AckKind::Accept)],
-        vec![ack(7, 7, AckKind::Gap)],
+    for (acks, error) in [
+        (vec![ack(0, 0, AckKind::Accept), ack(2, 2, AckKind::Accept)], ErrorCode::INVALID_RECORD_STATE),
+        (vec![ack(1, 2, AckKind::Accept)], ErrorCode::INVALID_RECORD_STATE),
+        (vec![ack(0, i64::MAX, AckKind::Accept)], ErrorCode::INVALID_RECORD_STATE),
+        (vec![ack(7, 7, AckKind::Gap)], ErrorCode::INVALID_REQUEST),
     ] {
-        assert_eq!(partition.acknowledge("a", &acks, RULES), Err(ErrorCode::INVALID_RECORD_STATE), "{acks:?}");
+        assert_eq!(partition.acknowledge("a", &acks, RULES), Err(error), "{acks:?}");
         assert_eq!(partition, before);
     }
     let each = AckBatch { first: 0, last: 1, kinds: vec![AckKind::Accept, AckKind::Release] };

@@ -6,9 +6,10 @@ use grete_wire::messages::*;
 use super::{Client, Script, s};
 
 mod offsets;
+mod share;
 
 /// All sequences.
-pub const ALL: [Script; 9] = [
+pub const ALL: [Script; 12] = [
     ("validation", validation),
     ("epochs", epochs),
     ("moves", moves),
@@ -18,6 +19,9 @@ pub const ALL: [Script; 9] = [
     ("subscriptions", subscriptions),
     ("offsets", offsets::offsets),
     ("protocols", offsets::protocols),
+    ("share-records", share::records),
+    ("share-batches", share::whole_batches),
+    ("share-refusals", share::refusals),
 ];
 
 type Heartbeat = ConsumerGroupHeartbeatRequest<'static>;

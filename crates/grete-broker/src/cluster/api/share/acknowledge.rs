@@ -6,7 +6,7 @@ use grete_wire::ErrorCode;
 use grete_wire::messages::share_acknowledge::{LeaderIdAndEpoch, PartitionData, ShareAcknowledgeTopicResponse};
 use grete_wire::messages::{ShareAcknowledgeRequest, ShareAcknowledgeResponse};
 
-use super::{AckEntry, AckResults};
+use super::{AckEntry, AckFailure, AckResults};
 use crate::cluster::{Cluster, RequestContext};
 use crate::ids::{Millis, TopicId};
 use crate::message::{Request, Response};
@@ -22,7 +22,7 @@ impl Cluster {
         };
         let mut results = AckResults::new();
         for topic in &request.topics {
-            for partition in &topic.partitions {
+            for partition in topic.partitions.iter().filter(|partition| !partition.acknowledgement_batches.is_empty()) {
                 let batches = &partition.acknowledgement_batches;
                 let entries = batches.iter().map(|ack| (ack.first_offset, ack.last_offset, &*ack.acknowledge_types));
                 let place = (topic.topic_id, partition.partition_index);
@@ -56,8 +56,14 @@ impl Cluster {
         let mut leaders = BTreeSet::new();
         let mut responses: Vec<ShareAcknowledgeTopicResponse<'static>> = Vec::new();
         for ((topic_id, partition_index), result) in results {
-            let error = result.err().unwrap_or(ErrorCode::NONE);
-            let mut data = PartitionData { partition_index, error_code: error.0, ..PartitionData::default() };
+            let failure = result.err();
+            let error = failure.map_or(ErrorCode::NONE, |failure| failure.code);
+            let mut data = PartitionData {
+                partition_index,
+                error_code: error.0,
+                error_message: failure.and_then(AckFailure::text),
+                ..PartitionData::default()
+            };
             if error == ErrorCode::NOT_LEADER_OR_FOLLOWER {
                 let (leader_id, leader_epoch) = self.leader_of(topic_id, partition_index);
                 data.current_leader = LeaderIdAndEpoch { leader_id, leader_epoch };
@@ -87,8 +93,9 @@ impl Cluster {
         (topic, partition): (TopicId, i32),
         entries: impl Iterator<Item = AckEntry<'a>>,
         allow_renew: bool,
-    ) -> Result<(), ErrorCode> {
-        let batches = AckBatch::read(entries, allow_renew)?;
+    ) -> Result<(), AckFailure> {
+        let no_text = |code| AckFailure { code, has_text: false };
+        let batches = AckBatch::read(entries, allow_renew).map_err(no_text)?;
         let (leader_epoch, log_start) = self.readable(context, topic, partition)?;
         let settings = self.share.settings(&session.group);
         let rules = AckRules {

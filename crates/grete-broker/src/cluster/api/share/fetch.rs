@@ -6,7 +6,7 @@ use grete_wire::ErrorCode;
 use grete_wire::messages::share_fetch::{PartitionData, ShareFetchableTopicResponse};
 use grete_wire::messages::{ShareFetchRequest, ShareFetchResponse};
 
-use super::AckResults;
+use super::{AckFailure, AckResults};
 use crate::cluster::{Cluster, RequestContext};
 use crate::ids::{BrokerId, Millis, TopicId};
 use crate::message::{Request, Response};
@@ -103,7 +103,6 @@ impl Cluster {
             topic.partitions.iter().map(|partition| ((topic.topic_id, partition.partition_index), partition))
         });
         let has_acks = named.clone().any(|(_, partition)| !partition.acknowledgement_batches.is_empty());
-        let has_others = named.clone().any(|(_, partition)| partition.acknowledgement_batches.is_empty());
         let added: Vec<(TopicId, i32)> = named.map(|(place, _)| place).collect();
         match request.share_session_epoch {
             FIRST_EPOCH if has_acks => Err(ErrorCode::INVALID_REQUEST),
@@ -117,7 +116,6 @@ impl Cluster {
                 }
                 Ok(key)
             }
-            FINAL_EPOCH if has_others => Err(ErrorCode::INVALID_REQUEST),
             FINAL_EPOCH if self.share.sessions().contains(&key) => Ok(key),
             FINAL_EPOCH => Err(ErrorCode::SHARE_SESSION_NOT_FOUND),
             epoch => {
@@ -143,13 +141,21 @@ impl Cluster {
                 .partitions
                 .entry((topic, partition_index))
                 .or_insert_with(|| PartitionData { partition_index, ..PartitionData::default() });
-            let error = result.err().unwrap_or(ErrorCode::NONE);
+            let failure = result.err();
+            let error = failure.map_or(ErrorCode::NONE, |failure| failure.code);
             data.acknowledge_error_code = error.0;
+            data.acknowledge_error_message = failure.and_then(AckFailure::text);
             if error == ErrorCode::NOT_LEADER_OR_FOLLOWER {
                 let (leader_id, leader_epoch) = self.leader_of(topic, partition_index);
                 (data.current_leader.leader_id, data.current_leader.leader_epoch) = (leader_id, leader_epoch);
                 fetched.leaders.insert(leader_id);
             }
+        }
+        // The first response of a session names all partitions.
+        let first = plan.partitions.iter().filter(|_| plan.epoch == FIRST_EPOCH);
+        for &(topic, partition_index) in first {
+            let new = || PartitionData { partition_index, ..PartitionData::default() };
+            fetched.partitions.entry((topic, partition_index)).or_insert_with(new);
         }
         let mut responses: Vec<ShareFetchableTopicResponse<'static>> = Vec::new();
         for ((topic_id, _), data) in fetched.partitions {

@@ -26,7 +26,26 @@ use crate::share::session::SessionKey;
 type AckEntry<'a> = (i64, i64, &'a [i8]);
 
 /// Result of the acknowledgements of partitions, in the order of the request.
-type AckResults = Vec<((TopicId, i32), Result<(), ErrorCode>)>;
+type AckResults = Vec<((TopicId, i32), Result<(), AckFailure>)>;
+
+/// Refusal of a partition's acknowledgements. As in Kafka, those that have no valid form have no text.
+#[derive(Debug, Clone, Copy)]
+struct AckFailure {
+    code: ErrorCode,
+    has_text: bool,
+}
+
+impl AckFailure {
+    fn text(self) -> Option<Cow<'static, str>> {
+        self.has_text.then(|| Cow::Borrowed(self.code.message()))
+    }
+}
+
+impl From<ErrorCode> for AckFailure {
+    fn from(code: ErrorCode) -> Self {
+        Self { code, has_text: true }
+    }
+}
 
 impl Cluster {
     pub(in crate::cluster) fn handle_share_request(&mut self, context: &RequestContext, request: Request<'_>) {

@@ -28,13 +28,11 @@ pub(in crate::cluster) fn error_response(request: &Request<'_>, error: ErrorCode
             Response::ShareGroupDescribe(ShareGroupDescribeResponse { groups, ..Default::default() })
         }
         Request::ShareFetch(_) => {
-            Response::ShareFetch(ShareFetchResponse { error_code, error_message, ..ShareFetchResponse::default() })
+            Response::ShareFetch(ShareFetchResponse { error_code, ..ShareFetchResponse::default() })
         }
-        Request::ShareAcknowledge(_) => Response::ShareAcknowledge(ShareAcknowledgeResponse {
-            error_code,
-            error_message,
-            ..ShareAcknowledgeResponse::default()
-        }),
+        Request::ShareAcknowledge(_) => {
+            Response::ShareAcknowledge(ShareAcknowledgeResponse { error_code, ..ShareAcknowledgeResponse::default() })
+        }
         Request::DescribeShareGroupOffsets(request) => {
             let groups = request.groups.iter().map(|group| offsets_error(&group.group_id, error)).collect();
             let response = DescribeShareGroupOffsetsResponse { groups, ..Default::default() };

