@@ -85,6 +85,24 @@ fn groups_of_the_consumer_protocol_keep_the_promises() {
 }
 
 #[test]
+fn queues_keep_the_promises() {
+    if let Some(seed) = number("GRETE_SEED") {
+        let plan = Plan::draw_queue(seed);
+        let report = simulate(&plan, true);
+        eprintln!("{plan:#?}\n{}", report.story);
+        assert_eq!(report.violation, None);
+        return;
+    }
+    for seed in 0..number("GRETE_SEEDS").unwrap_or(SEEDS) {
+        let plan = Plan::draw_queue(seed);
+        if let Some(violation) = violation_of(&plan) {
+            eprintln!("GRETE_SEED={seed} fails: {violation}");
+            report(&plan);
+        }
+    }
+}
+
+#[test]
 fn a_plan_has_one_outcome() {
     let plan = Plan::draw(7);
     assert_eq!(simulate(&plan, true).story.lines(), simulate(&plan, true).story.lines());

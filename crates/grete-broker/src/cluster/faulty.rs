@@ -11,7 +11,8 @@ use crate::ids::RequestId;
 use crate::message::Request;
 
 /// APIs whose handlers give an error to the partitions that a rule names.
-const WITH_PARTITION_ERRORS: &[ApiKey] = &[ApiKey::Produce, ApiKey::Fetch, ApiKey::ListOffsets];
+const WITH_PARTITION_ERRORS: &[ApiKey] =
+    &[ApiKey::Produce, ApiKey::Fetch, ApiKey::ListOffsets, ApiKey::ShareFetch, ApiKey::ShareAcknowledge];
 
 impl Cluster {
     /// Returns the fault rule that applies to a request.

@@ -112,10 +112,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Drops the fetch sessions of a broker, as a full cache does. Clients learn of it from
-    /// FETCH_SESSION_ID_NOT_FOUND, and open new ones.
+    /// Drops the fetch sessions and share sessions of a broker, as a full cache does. Clients learn of it from
+    /// FETCH_SESSION_ID_NOT_FOUND and SHARE_SESSION_NOT_FOUND, and open new ones.
     pub fn forget_fetch_sessions(&mut self, broker: BrokerId) {
         self.fetch_sessions.remove(&broker);
+        for session in self.share.sessions().of_broker(broker) {
+            self.end_session(&session);
+        }
     }
 
     pub(super) fn check_broker(&self, broker: BrokerId) -> Result<(), String> {

@@ -111,6 +111,12 @@ impl ShareSessions {
         self.sessions.remove(key).is_some()
     }
 
+    /// Returns the sessions of a broker.
+    #[must_use]
+    pub fn of_broker(&self, broker: BrokerId) -> Vec<SessionKey> {
+        self.sessions.keys().filter(|session| session.broker == broker).cloned().collect()
+    }
+
     /// Ends the sessions of a connection that has ended. Returns them.
     pub fn disconnect(&mut self, conn: ConnId) -> Vec<SessionKey> {
         self.sessions.extract_if(.., |_, session| session.conn == conn).map(|(key, _)| key).collect()

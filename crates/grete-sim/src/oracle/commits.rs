@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use grete_broker::effects::group::CommittedOffset;
+use grete_broker::effects::share_group::StoredRange;
 use grete_proto::dispatch::OffsetMap;
 
 use super::input::InputLog;
@@ -33,6 +34,27 @@ impl CommitCheck {
             if let Some(open) = input.first_open(partition, run.start, run.end) {
                 let record = input.describe(partition, open);
                 return Err(format!("the offset map of {} has {run:?}, and not done is {record}", committed.offset));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a change of a share group: no record is done that is not processed.
+    pub(super) fn on_shared(
+        &mut self,
+        input: &InputLog,
+        partition: i32,
+        start: i64,
+        ranges: &[StoredRange],
+    ) -> Result<(), String> {
+        let before = self.committed.insert(partition, start).unwrap_or(0);
+        if start < before {
+            return Err(format!("the start offset of {INPUT}-{partition} goes back from {before} to {start}"));
+        }
+        for range in ranges.iter().filter(|range| range.deliveries.is_none()) {
+            if let Some(open) = input.first_open(partition, range.first, range.last + 1) {
+                let record = input.describe(partition, open);
+                return Err(format!("{range:?} is done for the share group, and not done is {record}"));
             }
         }
         Ok(())

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use grete_broker::effects::Change;
 use grete_broker::effects::group::GroupChange;
+use grete_broker::effects::share_group::{ShareChange, ShareGroupChange};
 use grete_broker::fault::FaultAction;
 use grete_broker::log::LogChange;
 use grete_broker::topics::Topics;
@@ -90,7 +91,8 @@ pub struct Oracle {
     is_ordered: bool,
     /// No output is given up.
     is_patient: bool,
-    /// The rows before a failed one are done, so that failures count for the record that has failed.
+    /// The rows before a failed one are done, so that failures count for the record that has failed. Not in a queue, where
+    /// deliveries count, too: one failure may be the last.
     counts_by_record: bool,
     /// Brokers refuse records for a while, so that any record may become a dead letter.
     refuses_records: bool,
@@ -111,7 +113,7 @@ impl Oracle {
             writers: WriterCheck::default(),
             is_ordered: is_patient && plan.app.concurrency != Concurrency::Unordered,
             is_patient,
-            counts_by_record: matches!(plan.app.style, HandlerStyle::Each | HandlerStyle::Marks),
+            counts_by_record: !plan.app.queue && matches!(plan.app.style, HandlerStyle::Each | HandlerStyle::Marks),
             refuses_records: plan.app.exactly_once.is_some() && plan.faults.iter().any(refuses_records),
             transactions: plan.app.exactly_once.as_ref().map(|_| OpenTransactions::default()),
             reader: BatchReader::new(BufferPool::new(1 << 20), DecodeLimits::default()),
@@ -163,6 +165,13 @@ impl Oracle {
                     if let Err(what) = found {
                         self.violate(|| what);
                     }
+                }
+            }
+            Change::Share(ShareChange {
+                change: ShareGroupChange::Partition { partition, start, ranges, .. }, ..
+            }) => {
+                if let Err(what) = self.commits.on_shared(&self.input, *partition, *start, ranges) {
+                    self.violate(|| what);
                 }
             }
             Change::Group(GroupChange::TransactionEnded { producer_id, commit }) => {

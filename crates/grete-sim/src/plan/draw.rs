@@ -71,6 +71,32 @@ impl Plan {
         plan
     }
 
+    /// Draws the plan of a seed with an App that takes records from a share group.
+    #[must_use]
+    pub fn draw_queue(seed: u64) -> Self {
+        let rng = &mut Rng::new(seed ^ 0x0093_2000);
+        let mut plan = Self::draw(seed);
+        plan.cluster.release = Release::LATEST;
+        let app = &mut plan.app;
+        (app.queue, app.static_members, app.offset_map) = (true, false, false);
+        (app.concurrency, app.offsets) = (Concurrency::Unordered, OffsetPolicy::Auto);
+        app.style = pick(rng, &[HandlerStyle::Each, HandlerStyle::Rows, HandlerStyle::Columns]);
+        // The requests of members take the place of those of other groups.
+        for planned in &mut plan.faults {
+            let Fault::Requests { api: Some(api), action, .. } = &mut planned.fault else { continue };
+            *api = match api {
+                ApiKey::JoinGroup | ApiKey::SyncGroup | ApiKey::Heartbeat => ApiKey::ShareGroupHeartbeat,
+                ApiKey::Fetch | ApiKey::ListOffsets | ApiKey::OffsetFetch => ApiKey::ShareFetch,
+                ApiKey::OffsetCommit => ApiKey::ShareAcknowledge,
+                _ => continue,
+            };
+            if let FaultAction::Error(error) = action {
+                *error = pick(rng, errors_of(*api));
+            }
+        }
+        plan
+    }
+
     /// Draws the plan of a seed with an App whose jobs are exactly once.
     #[must_use]
     pub fn draw_exactly_once(seed: u64) -> Self {
@@ -151,6 +177,7 @@ impl AppPlan {
             delivery_timeout: pick(rng, &[PATIENT, PATIENT, PATIENT, 8 * SECOND]),
             exactly_once: None,
             consumer_protocol: false,
+            queue: false,
         }
     }
 
@@ -266,8 +293,16 @@ fn errors_of(api: ApiKey) -> &'static [ErrorCode] {
             ErrorCode::KAFKA_STORAGE_ERROR,
             ErrorCode::UNKNOWN_SERVER_ERROR,
         ],
+        ApiKey::ShareFetch | ApiKey::ShareAcknowledge => {
+            &[ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::KAFKA_STORAGE_ERROR, ErrorCode::UNKNOWN_SERVER_ERROR]
+        }
         ApiKey::ListOffsets => &[ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::LEADER_NOT_AVAILABLE],
-        ApiKey::OffsetCommit | ApiKey::OffsetFetch | ApiKey::JoinGroup | ApiKey::SyncGroup | ApiKey::Heartbeat => {
+        ApiKey::OffsetCommit
+        | ApiKey::OffsetFetch
+        | ApiKey::JoinGroup
+        | ApiKey::SyncGroup
+        | ApiKey::Heartbeat
+        | ApiKey::ShareGroupHeartbeat => {
             &[ErrorCode::NOT_COORDINATOR, ErrorCode::COORDINATOR_NOT_AVAILABLE, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS]
         }
         ApiKey::FindCoordinator | ApiKey::InitProducerId => {

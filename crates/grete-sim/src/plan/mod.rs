@@ -105,6 +105,8 @@ pub struct AppPlan {
     pub range_assignor: bool,
     /// Whether the group uses the consumer protocol (KIP-848), with the assignor of the same name.
     pub consumer_protocol: bool,
+    /// Whether the App takes records from a share group (KIP-932).
+    pub queue: bool,
     /// Whether processes are static members.
     pub static_members: bool,
     /// `max.partition.fetch.bytes`.

@@ -8,9 +8,10 @@ use grete_proto::group::assignor::Assignor;
 use grete_proto::group::{GroupConfig, GroupProtocol};
 use grete_proto::position::PositionConfig;
 use grete_proto::producer::{ProduceConfig, ProducerCoreConfig};
+use grete_proto::share::ShareConfig;
 use grete_proto::time::{MILLI, Nanos, SECOND};
 
-use crate::plan::{ExactlyOncePlan, GROUP, PATIENT, PORT, Plan, broker_host};
+use crate::plan::{AppPlan, ExactlyOncePlan, GROUP, PATIENT, PORT, Plan, broker_host};
 
 const REQUEST_TIMEOUT: Nanos = 4 * SECOND;
 
@@ -32,7 +33,11 @@ pub(super) fn consumer(plan: &Plan, name: &str) -> ConsumerCoreConfig {
         session_timeout: 10 * SECOND,
         heartbeat_interval: SECOND,
         max_poll_interval: 20 * SECOND,
-        protocol: if app.consumer_protocol { GroupProtocol::Consumer } else { GroupProtocol::Classic },
+        protocol: match app {
+            AppPlan { queue: true, .. } => GroupProtocol::Share,
+            AppPlan { consumer_protocol: true, .. } => GroupProtocol::Consumer,
+            _ => GroupProtocol::Classic,
+        },
         remote_assignor: app.consumer_protocol.then(|| if app.range_assignor { "range" } else { "uniform" }.into()),
         assignors: vec![if app.range_assignor { Assignor::Range } else { Assignor::CooperativeSticky }],
         request_timeout: REQUEST_TIMEOUT,
@@ -50,11 +55,21 @@ pub(super) fn consumer(plan: &Plan, name: &str) -> ConsumerCoreConfig {
         cluster: cluster(plan, name),
         fetch,
         position: PositionConfig { request_timeout: REQUEST_TIMEOUT, ..PositionConfig::default() },
-        share: None,
+        share: app.queue.then(|| share(plan)),
         group: Some(group),
-        auto_commit: Some(app.exactly_once.as_ref().map_or(app.commit_interval, |own| own.interval)),
+        auto_commit: (!app.queue).then(|| app.exactly_once.as_ref().map_or(app.commit_interval, |own| own.interval)),
         transactional: app.exactly_once.is_some(),
         partition_recovery: Some(PartitionRecovery::default()),
+    }
+}
+
+fn share(plan: &Plan) -> ShareConfig {
+    let app = &plan.app;
+    ShareConfig {
+        concurrency: app.workers * app.max_messages,
+        queued_bytes: app.queued_bytes,
+        request_timeout: REQUEST_TIMEOUT,
+        ..ShareConfig::new(GROUP)
     }
 }
 
@@ -105,6 +120,7 @@ pub(super) fn route(plan: &Plan) -> RouteConfig {
         max_messages: app.max_messages,
         offsets: app.offsets,
         offset_map: app.offset_map,
+        queue: app.queue,
         dead_letter: app.attempts.is_some(),
         retry,
         stall_after: Some(4 * SECOND),

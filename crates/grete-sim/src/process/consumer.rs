@@ -121,6 +121,11 @@ impl ConsumerSide {
     fn drain_outbox(&mut self, now: Nanos) {
         let outbox = self.dispatch.take_outbox(self.client);
         self.dispatch.take_pending_wake(self.client);
+        if !outbox.acks.is_empty() {
+            let delayed = self.dispatch.delayed_records(self.client);
+            let acknowledged = ConsumerEvent::Acknowledge { acks: outbox.acks, delayed };
+            self.core.step(now, acknowledged, &mut self.core_actions);
+        }
         for corrupt in outbox.corrupt {
             let (slot, generation, offset) = (corrupt.handle, corrupt.generation, corrupt.offset);
             self.core.step(now, ConsumerEvent::Corrupt { slot, generation, offset }, &mut self.core_actions);
@@ -268,6 +273,7 @@ impl ConsumerSide {
                 self.session_until = until;
                 self.dispatch.set_session(self.client, until);
             }
+            ConsumerAction::AwaitsAcknowledgements(awaits) => self.dispatch.set_awaiting_acks(self.client, awaits),
             ConsumerAction::AwaitingMemory(starved) => self.dispatch.set_awaiting_memory(self.client, starved),
             ConsumerAction::CommitFailed(tps) => {
                 context.story.tell(name, || format!("the commit of {tps:?} failed"));
