@@ -84,6 +84,9 @@ fn groups_of_the_consumer_protocol_keep_the_promises() {
     }
 }
 
+/// Seeds of queues that have failed once: 1059, a batch without order whose first record always fails.
+const QUEUE_REGRESSIONS: [u64; 1] = [1059];
+
 #[test]
 fn queues_keep_the_promises() {
     if let Some(seed) = number("GRETE_SEED") {
@@ -93,7 +96,7 @@ fn queues_keep_the_promises() {
         assert_eq!(report.violation, None);
         return;
     }
-    for seed in 0..number("GRETE_SEEDS").unwrap_or(SEEDS) {
+    for seed in QUEUE_REGRESSIONS.into_iter().chain(0..number("GRETE_SEEDS").unwrap_or(SEEDS)) {
         let plan = Plan::draw_queue(seed);
         if let Some(violation) = violation_of(&plan) {
             eprintln!("GRETE_SEED={seed} fails: {violation}");

@@ -94,8 +94,8 @@ impl FailedRows {
 }
 
 impl RetryState {
-    /// Returns what to run next. `waiting`: offsets of the rows that the unit holds back from an earlier job,
-    /// ascending.
+    /// Returns what to run next. `waiting`: offsets of the rows that the unit holds back from an earlier job, ascending
+    /// except in queues.
     pub fn plan(&mut self, waiting: impl Iterator<Item = i64>) -> NextRun {
         let plan = self.0.as_deref_mut().and_then(|campaign| campaign.plan(waiting));
         plan.unwrap_or_else(|| {
@@ -106,7 +106,7 @@ impl RetryState {
 
     /// Records the failure of the planned job, and decides what follows.
     ///
-    /// `unmarked`: the job's rows that are not marked, ascending; at most once, the rows that are not known to be done.
+    /// `unmarked`: the job's rows that are not marked, ascending except in queues; at most once, the rows that are not known to be done.
     /// These rows wait from now on, unless they are [`Decision::Skipped`].
     pub fn on_failure(
         &mut self,
@@ -248,24 +248,25 @@ impl RetryState {
 
 impl FailureEpisode {
     /// Returns the next run; `None`: the failed rows no longer wait.
-    fn plan(&mut self, mut waiting: impl Iterator<Item = i64>) -> Option<NextRun> {
+    fn plan(&mut self, waiting: impl Iterator<Item = i64>) -> Option<NextRun> {
         let attempt = self.attempt();
         match self.stage {
             Stage::Halted => Some(NextRun::Halt),
             Stage::DeadLetters { from, through, .. } => {
-                let offset = waiting.find(|offset| *offset >= from).filter(|offset| *offset <= through)?;
+                let offset = next_letter(waiting, from, through)?;
                 if offset != from {
                     self.stage = Stage::DeadLetters { from: offset, through, failures: 0 };
                 }
                 Some(NextRun::DeadLetter { offset, history: Arc::new(self.history.clone()) })
             }
             Stage::Retrying { first, through } => {
-                let mut waiting = waiting.take_while(|offset| *offset <= through);
-                waiting.next().filter(|offset| *offset == first)?;
-                Some(NextRun::Consume { rows: 1 + waiting.count(), attempt })
+                let mut waiting = waiting.peekable();
+                waiting.next_if_eq(&first)?;
+                let rows = if first == through { 0 } else { rows_through(waiting, through) };
+                Some(NextRun::Consume { rows: 1 + rows, attempt })
             }
             Stage::Bisecting { through } => {
-                let suspects = waiting.take_while(|offset| *offset <= through).count();
+                let suspects = rows_through(waiting, through);
                 (suspects > 0).then(|| NextRun::Consume { rows: bisect(suspects), attempt })
             }
         }
@@ -277,6 +278,37 @@ impl FailureEpisode {
             _ => self.history.attempts.saturating_add(1),
         }
     }
+}
+
+/// Returns how many waiting rows there are up to `through`. Where that row no longer waits, these are the rows before the
+/// first larger one. The records of a queue have no order: one that was released comes behind later ones.
+fn rows_through(waiting: impl Iterator<Item = i64>, through: i64) -> usize {
+    let (mut rows, mut smaller, mut is_smaller) = (0, 0, true);
+    for offset in waiting {
+        rows += 1;
+        if offset == through {
+            return rows;
+        }
+        is_smaller &= offset < through;
+        smaller += usize::from(is_smaller);
+    }
+    smaller
+}
+
+/// Returns the row that becomes a dead letter next: `from`, else the next one up to `through`. `None`: none waits.
+fn next_letter(waiting: impl Iterator<Item = i64>, from: i64, through: i64) -> Option<i64> {
+    let (mut first, mut next, mut has_through) = (None, None, false);
+    for offset in waiting {
+        if offset == from {
+            return Some(from);
+        }
+        first.get_or_insert(offset);
+        if (from..=through).contains(&offset) {
+            next.get_or_insert(offset);
+        }
+        has_through |= offset == through;
+    }
+    next.or(first.filter(|_| has_through && from != through))
 }
 
 /// Returns how many of the suspected rows run next.

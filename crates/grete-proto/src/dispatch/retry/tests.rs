@@ -153,6 +153,38 @@ fn a_half_that_knows_its_culprit_is_done() {
     assert_eq!(unit.fails(10..14, FailureKind::Retriable, Some(12)), Decision::DeadLetter { offset: 12 });
 }
 
+/// A record of a queue that was released comes behind later ones.
+#[test]
+fn rows_without_order_have_their_attempts_and_dead_letters() {
+    let mut unit = Unit::new(policy(Some(2), true));
+    let waiting = [10, 7, 9];
+    assert_eq!(unit.fails(waiting, FailureKind::Retriable, Some(10)), again(100 * MILLI, 2, 3));
+    assert_eq!(unit.plan([10, 7, 9, 12]), consume(3, 2), "what came behind them waits");
+    assert_eq!(unit.fails(waiting, FailureKind::Retriable, Some(10)), Decision::DeadLetter { offset: 10 });
+    assert_eq!(unit.dead_letter(waiting).0, 10);
+    assert_eq!(unit.plan([7, 9]), CALM);
+    // The record at fault is in the middle.
+    let waiting = [10, 7, 9];
+    unit.fails(waiting, FailureKind::Retriable, Some(7));
+    assert_eq!(unit.plan(waiting), consume(3, 2));
+    assert_eq!(unit.fails(waiting, FailureKind::Retriable, Some(7)), Decision::DeadLetter { offset: 7 });
+    assert_eq!(unit.dead_letter(waiting).0, 7);
+    assert_eq!(unit.plan([10, 9]), CALM);
+    // No record is known to be at fault.
+    unit.retry(waiting);
+    assert_eq!(unit.plan(waiting), consume(3, 2));
+    assert_eq!(unit.retry(waiting), Decision::Bisect { rows: 1 });
+    assert_eq!(unit.plan(waiting), consume(1, 3));
+    assert_eq!(unit.plan([7, 9]), consume(1, 3));
+    // All of them become dead letters.
+    let mut unit = Unit::new(policy(Some(2), true));
+    unit.fails(waiting, FailureKind::NonRetriableBatch, None);
+    for (waiting, offset) in [(&[10, 7, 9, 12][..], 10), (&[7, 9, 12], 7), (&[9, 12], 9)] {
+        assert_eq!(unit.dead_letter(waiting.iter().copied()).0, offset);
+    }
+    assert_eq!(unit.plan([12]), CALM);
+}
+
 #[test]
 fn bisection_ends_when_all_halves_succeed() {
     let mut unit = Unit::new(policy(Some(1), true));
