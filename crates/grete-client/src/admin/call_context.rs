@@ -122,9 +122,7 @@ pub(crate) fn refused_error(
         // The brokers' messages for these codes are about servers and partitions, whatever the request was.
         (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Subject::Topic(_), _)
         | (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Subject::Partition(..), None) => "there is no such topic".to_owned(),
-        (ErrorCode::GROUP_ID_NOT_FOUND, Subject::Group(_), None) => {
-            "there is no group of that id".to_owned()
-        }
+        (ErrorCode::GROUP_ID_NOT_FOUND, Subject::Group(_), None) => "there is no group of that id".to_owned(),
         (ErrorCode::NON_EMPTY_GROUP, Subject::Group(_), None) => "the group has members".to_owned(),
         (code, _, message) => message.unwrap_or_else(|| code.message().to_owned()),
     };
