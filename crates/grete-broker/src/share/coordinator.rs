@@ -74,11 +74,6 @@ impl ShareCoordinator {
         self.groups.get(group)
     }
 
-    /// Returns all groups by id.
-    pub fn groups(&self) -> impl Iterator<Item = (&Arc<str>, &ShareGroup)> {
-        self.groups.iter()
-    }
-
     /// Lists groups whose state and type are in the filters. The comparison ignores case; an empty filter matches all.
     #[must_use]
     pub fn list(&self, states: &[Cow<'_, str>], types: &[Cow<'_, str>]) -> Vec<ListedGroup<'static>> {

@@ -1,6 +1,6 @@
 //! Share sessions: what a member reads from one broker.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grete_wire::ErrorCode;
@@ -75,12 +75,10 @@ impl ShareSessions {
     /// Adds partitions to a session, and removes others.
     pub fn change(&mut self, key: &SessionKey, added: Vec<(TopicId, i32)>, removed: &[(TopicId, i32)]) {
         let Some(session) = self.sessions.get_mut(key) else { return };
+        let removed: BTreeSet<_> = removed.iter().collect();
         session.partitions.retain(|partition| !removed.contains(partition));
-        for partition in added {
-            if !session.partitions.contains(&partition) && !removed.contains(&partition) {
-                session.partitions.push(partition);
-            }
-        }
+        let mut known: BTreeSet<_> = session.partitions.iter().copied().collect();
+        session.partitions.extend(added.into_iter().filter(|one| !removed.contains(one) && known.insert(*one)));
     }
 
     /// Returns the partitions of a session, and lets the next call begin with another one: a busy partition does not keep

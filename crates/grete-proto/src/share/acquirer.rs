@@ -63,8 +63,8 @@ pub struct ShareAcquirer {
     /// Acknowledgements of some partition were not delivered, or have no leader.
     pub(super) undelivered: bool,
     /// Metadata version and layout of the partitions that `sync` has seen.
-    seen: Option<(u64, u64)>,
-    wake: Option<Nanos>,
+    pub(super) seen: Option<(u64, u64)>,
+    pub(super) wake: Option<Nanos>,
     awaits: bool,
     quiesced: bool,
     closing: bool,
@@ -428,46 +428,6 @@ impl ShareAcquirer {
         can_renew
     }
 
-    /// Drops acknowledgements that are not delivered: at once if the topic is gone, else when their locks have ended.
-    fn drop_undeliverable(&mut self, now: Nanos, view: &impl ClusterView, out: &mut Vec<ShareAction>) {
-        self.undelivered = false;
-        for (key, partition) in &mut self.partitions {
-            if !partition.has_acks() {
-                continue;
-            }
-            if partition.node == NO_NODE {
-                self.needs_metadata |= partition.undelivered_since.is_none();
-                partition.undelivered_since.get_or_insert(now);
-            }
-            let Some(since) = partition.undelivered_since else { continue };
-            let ends = since.saturating_add(self.lock);
-            let topic = &*partition.tp.topic;
-            let is_gone = match view.topic_id(topic) {
-                Some(id) if id == key.0 => partition.slot.is_none() && view.missing_at(topic).is_some(),
-                Some(_) => true,
-                None => false,
-            };
-            if is_gone || ends <= now {
-                self.stats.locks_lost += lose_acks(partition, out);
-                partition.undelivered_since = None;
-                self.seen = None;
-            } else {
-                self.undelivered = true;
-                self.wake = earliest(self.wake, Some(ends));
-            }
-        }
-    }
-
-    /// Drops the acknowledgements of a session's partitions, which cannot be delivered.
-    fn drop_acks(&mut self, at: usize, out: &mut Vec<ShareAction>) {
-        let Some(session) = self.sessions.get(at) else { return };
-        for key in &session.led {
-            let Some(partition) = self.partitions.get_mut(key) else { continue };
-            self.stats.locks_lost += lose_acks(partition, out);
-        }
-        self.seen = None;
-    }
-
     /// Returns whether a request can be sent to the node. If not, asks for the connection.
     fn is_connected(
         &mut self,
@@ -577,17 +537,6 @@ impl ShareAcquirer {
         self.stats.acknowledges += 1;
         out.push(ShareAction::Send(outgoing(session.node, request, token, self.config.request_timeout)));
     }
-}
-
-/// Drops the acknowledgements of a partition, and says so. Returns the number of records.
-fn lose_acks(partition: &mut SharePartition, out: &mut Vec<ShareAction>) -> u64 {
-    let first = partition.first_ack();
-    let records = partition.drop_acks();
-    if let Some(first) = first {
-        let tp = partition.tp.clone();
-        out.push(ShareAction::LogEvent(ShareLogEvent::LocksLost { tp, records, first, uncertain: false }));
-    }
-    records as u64
 }
 
 /// Returns the key of a partition, assigned or not. The topic id is 0 while the metadata has none.

@@ -41,6 +41,7 @@ mod response;
 mod session;
 #[cfg(test)]
 mod tests;
+mod undelivered;
 
 pub use acknowledgement::{AckType, Acknowledgement};
 pub use acquirer::ShareAcquirer;

@@ -181,6 +181,7 @@ impl SharePartition {
 
     /// Drops what waits. Returns the number of records.
     pub(super) fn drop_acks(&mut self) -> usize {
+        self.undelivered_since = None;
         let groups = std::mem::take(&mut self.groups);
         let pending = std::mem::take(&mut self.pending);
         groups.iter().map(AckGroup::records).sum::<usize>() + pending.iter().map(Acknowledgement::len).sum::<usize>()

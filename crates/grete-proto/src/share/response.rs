@@ -355,13 +355,13 @@ impl ShareAcquirer {
                     self.stats.renewed += renewed.map(Acknowledgement::len).sum::<usize>() as u64;
                 }
                 ErrorCode::INVALID_RECORD_STATE => {
+                    // The leader has answered: what is sent again waits from now on.
+                    partition.undelivered_since = None;
                     let uncertain = group.uncertain;
                     match group.clone().halves() {
                         Some((first, second)) => {
-                            // The leader has answered: no time of a new lock passes meanwhile.
                             partition.send_again(now, second);
                             partition.send_again(now, first);
-                            partition.undelivered_since = None;
                         }
                         None => {
                             let first = group.acks.first().map_or(-1, |ack| ack.first);

@@ -106,7 +106,8 @@ impl RetryState {
 
     /// Records the failure of the planned job, and decides what follows.
     ///
-    /// `unmarked`: the job's rows that are not marked, ascending except in queues; at most once, the rows that are not known to be done.
+    /// `unmarked`: the job's rows that are not marked, ascending except in queues; at most once, the rows that are not
+    /// known to be done.
     /// These rows wait from now on, unless they are [`Decision::Skipped`].
     pub fn on_failure(
         &mut self,

@@ -270,6 +270,42 @@ fn a_close_waits_five_seconds_for_a_leader_that_hangs() {
     assert!(h.closed);
 }
 
+/// The time without a delivery begins anew after an answer, even one that refuses.
+#[test]
+fn a_refused_acknowledgement_does_not_shorten_the_life_of_later_ones() {
+    let mut h = planned(1, 1);
+    let first = h.next();
+    h.answer(&first, &[acquired(0, &[(0, 0, 1)])]);
+    h.acknowledge(0, 0, 0, AckType::Accept);
+    let lost = h.next();
+    h.fail(&lost, RequestError::Disconnected);
+    let state = ErrorCode::INVALID_RECORD_STATE.0;
+    let accepts = |h: &mut Harness, answer: &dyn Fn(&mut Harness, &Sent)| {
+        for _ in 0..20 {
+            h.advance(100);
+            while !h.sent.is_empty() {
+                let request = h.next();
+                if !request.acks().is_empty() {
+                    return answer(h, &request);
+                }
+                h.answer(&request, &[]);
+            }
+        }
+        panic!("no acknowledgement is sent again");
+    };
+    accepts(&mut h, &|h, request| h.answer(request, &[Answer { partition: 0, ack_error: state, ..Answer::default() }]));
+    assert_eq!(h.acquirer.stats().locks_lost, 1);
+    h.advance(2 * LOCK_MS as u64);
+    while h.data.last().is_none_or(|_| handed_out(&h.data).len() < 2) {
+        let request = h.next();
+        h.answer(&request, &[acquired(0, &[(1, 1, 1)])]);
+    }
+    h.acknowledge(0, 1, 1, AckType::Accept);
+    accepts(&mut h, &|h, request| h.fail(request, RequestError::Disconnected));
+    h.advance(10);
+    assert_eq!(h.acquirer.stats().locks_lost, 1, "the second one has a lock's time of its own");
+}
+
 #[test]
 fn slow_handlers_hold_nothing_in_reserve() {
     let mut h = planned(1, 4);

@@ -34,22 +34,20 @@ impl Cluster {
                 Err(error) => self.push_error(&mut fetched, topic, partition, error),
             }
         }
-        // Records of aborted transactions are there, and are not acquired: the records behind them are read once more.
-        while available >= plan.min_bytes.max(1) || at_once && available > 0 {
+        if available < plan.min_bytes.max(1) && !(at_once && available > 0) {
+            return fetched;
+        }
+        // Records of aborted transactions are there, and are not acquired: the records behind them are read next.
+        loop {
+            let mut has_moved = false;
             for &(topic, partition) in &plan.partitions {
                 if !fetched.partitions.contains_key(&(topic, partition)) {
-                    self.acquire_partition(plan, &settings, &mut fetched, topic, partition);
+                    has_moved |= self.acquire_partition(plan, &settings, &mut fetched, topic, partition);
                 }
             }
-            if fetched.records > 0 {
+            if fetched.records > 0 || !has_moved {
                 break;
             }
-            let again = |(topic, partition): &(TopicId, i32)| self.available(plan, &settings, *topic, *partition);
-            let left = plan.partitions.iter().map(again).fold(0_usize, usize::saturating_add);
-            if left >= available {
-                break;
-            }
-            available = left;
         }
         fetched
     }
@@ -113,6 +111,7 @@ impl Cluster {
         }
     }
 
+    /// Acquires records of a partition. Returns whether its state has changed.
     fn acquire_partition(
         &mut self,
         plan: &PlannedShareFetch,
@@ -120,7 +119,7 @@ impl Cluster {
         fetched: &mut ShareFetched,
         topic: TopicId,
         partition_index: i32,
-    ) {
+    ) -> bool {
         let max_locks = i64::from(settings.partition_max_record_locks);
         let key = Self::partition_key(&plan.session, topic, partition_index);
         let limit = plan.max_bytes.saturating_sub(fetched.bytes);
@@ -128,11 +127,11 @@ impl Cluster {
         let from =
             self.share.partition(&key.0, topic, partition_index).and_then(|found| found.first_acquirable(max_locks));
         let led = self.topics.by_id(topic).and_then(|topic| topic.partition(partition_index));
-        let (Some(from), Some(led)) = (from, led) else { return };
+        let (Some(from), Some(led)) = (from, led) else { return false };
         if wanted <= 0 || limit == 0 && fetched.bytes > 0 {
-            return;
+            return false;
         }
-        let Ok(read) = led.log.read(from, limit, fetched.bytes == 0, settings.read_committed) else { return };
+        let Ok(read) = led.log.read(from, limit, fetched.bytes == 0, settings.read_committed) else { return false };
         let batches = read_batches(read);
         let spans: Vec<BatchSpan> = batches.iter().map(|(span, _)| *span).collect();
         let claim = Claim {
@@ -142,10 +141,14 @@ impl Cluster {
             whole_batches: plan.whole_batches,
             max_locks,
         };
-        let acquire = |found: &mut SharePartition| found.acquire(&claim, &spans);
-        let acquired = self.share.with_partition(&key, &mut self.effects, acquire).unwrap_or_default();
+        let acquire = |found: &mut SharePartition| {
+            let (acquired, done) = found.acquire(&claim, &spans);
+            ((acquired, !done.is_empty()), done)
+        };
+        let changed = self.share.with_partition(&key, &mut self.effects, acquire);
+        let (acquired, is_done) = changed.unwrap_or_default();
         if acquired.is_empty() {
-            return;
+            return is_done;
         }
         let records = records_of(&batches, &acquired);
         fetched.bytes += records.len();
@@ -162,6 +165,7 @@ impl Cluster {
             ..PartitionData::default()
         };
         fetched.partitions.insert((topic, partition_index), data);
+        true
     }
 }
 

@@ -44,6 +44,16 @@ fn configure(fixture: &mut Fixture, conn: ConnId, settings: &[(&'static str, &'s
     fixture.call(conn, 1, &request, |response| response.responses[0].error_code)
 }
 
+fn heartbeat(epoch: i32) -> ShareGroupHeartbeatRequest<'static> {
+    ShareGroupHeartbeatRequest {
+        group_id: GROUP.into(),
+        member_id: "a".into(),
+        member_epoch: epoch,
+        subscribed_topic_names: Some(vec!["orders".into()]),
+        ..ShareGroupHeartbeatRequest::default()
+    }
+}
+
 fn topic_id(fixture: &Fixture) -> TopicId {
     fixture.cluster.topics().get("orders").unwrap().id
 }
@@ -237,7 +247,7 @@ fn a_request_that_another_one_of_its_session_overtakes_is_refused() {
 
 #[test]
 fn another_leader_is_named_and_knows_no_locks() {
-    let (mut fixture, conn) = fixture(2, 1);
+    let (mut fixture, _) = fixture(2, 1);
     let leader = fixture.cluster.topics().get("orders").unwrap().partitions[0].leader.unwrap();
     let (old, new) = (fixture.connect(leader), fixture.connect(3 - leader));
     fixture.produce(old, "orders", 0, &["a", "b"]);
@@ -259,7 +269,6 @@ fn another_leader_is_named_and_knows_no_locks() {
     });
     let first = request(&fixture, "b", 0, &[0], &[]);
     assert_eq!(acquired(fetch(&mut fixture, new, &first)), [(0, 1, 1)]);
-    let _ = conn;
 }
 
 #[test]
@@ -296,13 +305,6 @@ fn a_restart_keeps_what_is_done() {
 fn offsets_are_described_set_and_deleted() {
     let (mut fixture, conn) = fixture(1, 2);
     fixture.produce(conn, "orders", 0, &["a", "b", "c"]);
-    let heartbeat = |epoch| ShareGroupHeartbeatRequest {
-        group_id: GROUP.into(),
-        member_id: "a".into(),
-        member_epoch: epoch,
-        subscribed_topic_names: Some(vec!["orders".into()]),
-        ..ShareGroupHeartbeatRequest::default()
-    };
     fixture.call(conn, 1, &heartbeat(0), |response| assert_eq!(response.error_code, 0));
     let first = request(&fixture, "a", 0, &[0], &[]);
     fetch(&mut fixture, conn, &first).unwrap();
@@ -344,13 +346,6 @@ fn offsets_are_described_set_and_deleted() {
 #[test]
 fn groups_are_listed_described_and_deleted_with_the_others() {
     let (mut fixture, conn) = fixture(1, 2);
-    let heartbeat = |epoch| ShareGroupHeartbeatRequest {
-        group_id: GROUP.into(),
-        member_id: "a".into(),
-        member_epoch: epoch,
-        subscribed_topic_names: Some(vec!["orders".into()]),
-        ..ShareGroupHeartbeatRequest::default()
-    };
     fixture.call(conn, 1, &heartbeat(0), |response| assert_eq!(response.member_epoch, 1));
     let list = ListGroupsRequest { types_filter: vec!["Share".into()], ..ListGroupsRequest::default() };
     fixture.call(conn, 5, &list, |response| {
