@@ -1,7 +1,31 @@
 //! Requests and responses that the broker supports, as one type each.
 
+use grete_wire::fetch::SharedFetchResponse;
 use grete_wire::messages::*;
-use grete_wire::{ApiKey, Reader, WireError};
+use grete_wire::{ApiKey, Reader, SegmentedBuf, WireError};
+
+/// Body of a response.
+trait Body {
+    fn append(&self, version: i16, out: &mut SegmentedBuf) -> Result<(), WireError>;
+}
+
+impl Body for SharedFetchResponse {
+    fn append(&self, version: i16, out: &mut SegmentedBuf) -> Result<(), WireError> {
+        self.encode(version, out)
+    }
+}
+
+/// Implements [`Body`] for the responses without shared bytes.
+macro_rules! append {
+    (SharedFetchResponse) => {};
+    ($response:ty) => {
+        impl Body for $response {
+            fn append(&self, version: i16, out: &mut SegmentedBuf) -> Result<(), WireError> {
+                self.encode(version, out.tail())
+            }
+        }
+    };
+}
 
 macro_rules! messages {
     ($($api:ident: $request:ident $(<$request_lifetime:lifetime>)?, $response:ident $(<$response_lifetime:lifetime>)?;)*) => {
@@ -34,6 +58,8 @@ macro_rules! messages {
             }
         }
 
+        $(append!($response $(<$response_lifetime>)?);)*
+
         impl Response {
             /// Returns the API of the response.
             #[must_use]
@@ -45,8 +71,8 @@ macro_rules! messages {
             ///
             /// # Errors
             /// The version has no form for a value: a defect of the broker.
-            pub fn encode(&self, version: i16, out: &mut Vec<u8>) -> Result<(), WireError> {
-                match self { $(Self::$api(body) => body.encode(version, out),)* }
+            pub fn encode(&self, version: i16, out: &mut SegmentedBuf) -> Result<(), WireError> {
+                match self { $(Self::$api(body) => body.append(version, out),)* }
             }
         }
     };
@@ -54,7 +80,7 @@ macro_rules! messages {
 
 messages! {
     Produce: ProduceRequest<'a>, ProduceResponse<'static>;
-    Fetch: FetchRequest<'a>, FetchResponse<'static>;
+    Fetch: FetchRequest<'a>, SharedFetchResponse;
     ListOffsets: ListOffsetsRequest<'a>, ListOffsetsResponse<'static>;
     Metadata: MetadataRequest<'a>, MetadataResponse<'static>;
     OffsetCommit: OffsetCommitRequest<'a>, OffsetCommitResponse<'static>;
@@ -106,14 +132,10 @@ messages! {
 }
 
 impl Response {
-    /// Returns the length of all records in the response, so that its buffer is allocated once.
+    /// Returns the length of all records that are copied into the response, so that its buffer is allocated once.
     #[must_use]
     pub fn records_len(&self) -> usize {
         match self {
-            Self::Fetch(response) => {
-                let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
-                partitions.map(|partition| partition.records.as_ref().map_or(0, |records| records.len())).sum()
-            }
             Self::ShareFetch(response) => {
                 let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
                 partitions.map(|partition| partition.records.len()).sum()

@@ -47,7 +47,6 @@ mod resolver;
 mod selectors;
 mod socket;
 pub mod tls;
-mod write_buffer;
 
 pub use clock::Clock;
 pub use event_loop::EventLoop;

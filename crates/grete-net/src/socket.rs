@@ -9,6 +9,7 @@ use grete_sys::NotInherited;
 use grete_wire::SegmentedBuf;
 use grete_wire::error::WireError;
 use grete_wire::frame::{Frame, FrameReader};
+use grete_wire::write_buffer::WriteBuffer;
 use socket2::{Domain, SockRef, Type};
 
 use grete_proto::tls_failure::TlsFailure;
@@ -16,7 +17,6 @@ use grete_proto::tls_failure::TlsFailure;
 use crate::selectors::Selectors;
 use crate::selectors::epoll::Token;
 use crate::tls::{TlsEnd, TlsStream};
-use crate::write_buffer::WriteBuffer;
 
 /// Bytes to read from one socket before the other sockets get their turn.
 const READ_BUDGET: usize = 4 << 20;

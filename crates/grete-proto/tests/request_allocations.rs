@@ -10,13 +10,13 @@ use grete_proto::request::{Channel, OutboundRequest, Request, RequestOwner, Targ
 use grete_proto::rng::Rng;
 use grete_proto::time::SECOND;
 use grete_proto::transport::TransportAction;
-use grete_wire::Frame;
 use grete_wire::api::ApiKey;
 use grete_wire::frame::{encode_response, parse_request_header};
 use grete_wire::messages::{
     ApiVersion, ApiVersionsResponse, MetadataResponse, MetadataResponseBroker, ProduceResponse,
 };
 use grete_wire::produce::{ProduceRequestBody, ProduceTopic};
+use grete_wire::{Frame, SegmentedBuf};
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
@@ -50,25 +50,24 @@ static ALLOCATOR: Counting = Counting;
 /// Builds a broker's response to a request.
 fn answer(request: &[u8]) -> Frame {
     let head = parse_request_header(&request[4..]).expect("a request");
-    let mut out = Vec::new();
     let versions = |api: &ApiKey| ApiVersion {
         api_key: api.key(),
         min_version: *api.valid().start(),
         max_version: *api.valid().end(),
     };
-    let body = |out: &mut Vec<u8>| match head.api {
+    let body = |out: &mut SegmentedBuf| match head.api {
         ApiKey::ApiVersions => {
             let api_keys = ApiKey::ALL.iter().map(versions).collect();
-            ApiVersionsResponse { api_keys, ..Default::default() }.encode(head.version, out)
+            ApiVersionsResponse { api_keys, ..Default::default() }.encode(head.version, out.tail())
         }
         ApiKey::Metadata => {
             let broker = MetadataResponseBroker { node_id: 1, host: "b1".into(), port: 9092, ..Default::default() };
-            MetadataResponse { brokers: vec![broker], ..Default::default() }.encode(head.version, out)
+            MetadataResponse { brokers: vec![broker], ..Default::default() }.encode(head.version, out.tail())
         }
-        _ => ProduceResponse::default().encode(head.version, out),
+        _ => ProduceResponse::default().encode(head.version, out.tail()),
     };
-    encode_response(head.api, head.version, head.correlation_id, body, &mut out).expect("an answer");
-    Frame::from(out.split_off(4))
+    let out = encode_response(head.api, head.version, head.correlation_id, 64, body).expect("an answer");
+    Frame::from(out.to_vec().split_off(4))
 }
 
 struct World {

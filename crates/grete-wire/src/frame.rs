@@ -79,10 +79,7 @@ pub fn encode_request(
         writer::put_uvarint(head, 0);
     }
     body(&mut out)?;
-    let size = frame_size(out.len())?;
-    if let Some(size_field) = out.first_segment_mut().and_then(|head| head.get_mut(..4)) {
-        size_field.copy_from_slice(&size.to_be_bytes());
-    }
+    put_frame_size(&mut out)?;
     Ok(out)
 }
 
@@ -92,37 +89,37 @@ fn frame_size(bytes: usize) -> Result<i32, WireError> {
     i32::try_from(len).map_err(|_| WireError::TooLong { what: "a frame", len, limit: i32::MAX as usize })
 }
 
-/// Appends a whole response: size, header, and the body that `body` writes. On an error nothing is appended.
+/// Encodes a whole response: size, header, and the body that `body` writes. `hint`: approximate number of bytes that
+/// are not shared.
+///
+/// # Errors
+/// Those of `body`, and a frame that exceeds the protocol.
 pub fn encode_response(
     api: ApiKey,
     version: i16,
     correlation_id: i32,
-    body: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
-    out: &mut Vec<u8>,
-) -> Result<(), WireError> {
-    write_frame(out, |out| {
-        writer::put_i32(out, correlation_id);
-        if api.response_header_version(version) >= 1 {
-            writer::put_uvarint(out, 0);
-        }
-        body(out)
-    })
+    hint: usize,
+    body: impl FnOnce(&mut SegmentedBuf) -> Result<(), WireError>,
+) -> Result<SegmentedBuf, WireError> {
+    let mut out = SegmentedBuf::from(Vec::with_capacity(hint));
+    let head = out.tail();
+    writer::put_i32(head, 0);
+    writer::put_i32(head, correlation_id);
+    if api.response_header_version(version) >= 1 {
+        writer::put_uvarint(head, 0);
+    }
+    body(&mut out)?;
+    put_frame_size(&mut out)?;
+    Ok(out)
 }
 
-fn write_frame(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>) -> Result<(), WireError> {
-    let start = out.len();
-    writer::put_i32(out, 0);
-    let result = body(out).and_then(|()| {
-        let size = frame_size(out.len() - start)?;
-        if let Some(place) = out.get_mut(start..start + 4) {
-            place.copy_from_slice(&size.to_be_bytes());
-        }
-        Ok(())
-    });
-    if result.is_err() {
-        out.truncate(start);
+/// Writes the size of the frame into its first four bytes.
+fn put_frame_size(out: &mut SegmentedBuf) -> Result<(), WireError> {
+    let size = frame_size(out.len())?;
+    if let Some(size_field) = out.first_segment_mut().and_then(|head| head.get_mut(..4)) {
+        size_field.copy_from_slice(&size.to_be_bytes());
     }
-    result
+    Ok(())
 }
 
 /// Reads a response's header. Returns the correlation id and the start of the body in `frame`.

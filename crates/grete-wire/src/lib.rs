@@ -36,6 +36,7 @@ pub mod produce;
 pub mod records;
 mod schema;
 pub mod segmented_buf;
+pub mod write_buffer;
 
 pub use api::{ApiKey, KafkaRequest};
 pub use error::WireError;

@@ -60,6 +60,7 @@ const LAYERS: &[LayerRule] = &[
         external: &[
             "base64",
             "crc32c",
+            "libc",
             "mio",
             "postcard",
             "rcgen",

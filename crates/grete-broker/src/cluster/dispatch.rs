@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grete_wire::frame::{encode_response, parse_request_header};
-use grete_wire::{ApiKey, Frame, Reader, SegmentedBuf};
+use grete_wire::{ApiKey, Frame, Reader};
 
 use super::Cluster;
 use super::access::check_numbers;
@@ -120,11 +120,10 @@ impl Cluster {
         // ApiVersions answers a version that the broker does not know in version 0 (KIP-511).
         let is_offered = self.offered_versions(context.api).is_some_and(|range| range.contains(&context.version));
         let version = if is_offered { context.version } else { 0 };
-        let mut bytes = Vec::with_capacity(response.records_len().saturating_add(RESPONSE_BYTES));
-        let body = |out: &mut Vec<u8>| response.encode(version, out);
-        match encode_response(api, version, correlation_id, body, &mut bytes) {
-            Ok(()) if self.respond_damaged(request, &bytes, actions) => return,
-            Ok(()) => actions.push(Action::Write { conn, bytes: SegmentedBuf::from(bytes) }),
+        let hint = response.records_len().saturating_add(RESPONSE_BYTES);
+        match encode_response(api, version, correlation_id, hint, |out| response.encode(version, out)) {
+            Ok(bytes) if self.respond_damaged(request, &bytes, actions) => return,
+            Ok(bytes) => actions.push(Action::Write { conn, bytes }),
             Err(error) => {
                 actions.push(Action::Log(format!(
                     "connection closed: the response of {api} version {version} has no encoding: {error}"

@@ -32,7 +32,7 @@ pub(super) fn error_response(request: &Request<'_>, version: i16, error: ErrorCo
     let message = || Some(Cow::Borrowed(error.message()));
     Some(match request {
         Request::Produce(request) => Response::Produce(produce(request, error_code)),
-        Request::Fetch(request) => Response::Fetch(fetch(request, error_code)),
+        Request::Fetch(request) => Response::Fetch(fetch(request, error_code).into()),
         Request::ListOffsets(request) => Response::ListOffsets(list_offsets(request, error_code)),
         Request::OffsetForLeaderEpoch(request) => {
             Response::OffsetForLeaderEpoch(offset_for_leader_epoch(request, error_code))

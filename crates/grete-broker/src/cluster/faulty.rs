@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grete_wire::{ApiKey, ErrorCode, Frame};
+use grete_wire::{ApiKey, ErrorCode, Frame, SegmentedBuf};
 
 use super::event::Action;
 use super::{Cluster, RequestContext};
@@ -72,12 +72,18 @@ impl Cluster {
     }
 
     /// Sends the damaged part of a response and closes the connection. Returns whether the request has such a fault.
-    pub(super) fn respond_damaged(&mut self, request: RequestId, bytes: &[u8], actions: &mut Vec<Action>) -> bool {
+    pub(super) fn respond_damaged(
+        &mut self,
+        request: RequestId,
+        bytes: &SegmentedBuf,
+        actions: &mut Vec<Action>,
+    ) -> bool {
         let Some(action) = self.damaged.remove(&request) else { return false };
         let Some(context) = self.requests.get(&request) else { return true };
         let conn = context.conn;
         if action == FaultAction::HalfFrame {
-            let half = bytes.get(..bytes.len() / 2).unwrap_or_default().to_vec();
+            let mut half = bytes.to_vec();
+            half.truncate(half.len() / 2);
             actions.push(Action::Write { conn, bytes: half.into() });
         }
         self.close_connection(conn, actions);

@@ -6,11 +6,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use grete_wire::ErrorCode;
-use grete_wire::messages::{FetchRequest, PartitionData};
+use grete_wire::messages::FetchRequest;
 
-use self::partitions::has_records;
 pub(crate) use self::partitions::is_unknown;
-pub use self::partitions::{FetchTopicKey, WantedPartition, WantedPartitions};
+pub use self::partitions::{FetchTopicKey, FetchedPartition, WantedPartition, WantedPartitions};
 use crate::ids::TopicId;
 use crate::rng::Rng;
 
@@ -125,23 +124,24 @@ impl FetchSessions {
         version: i16,
         session: SessionUse,
         wanted: Arc<WantedPartitions>,
-        read: Vec<(usize, PartitionData<'static>)>,
-    ) -> (i32, Vec<(FetchTopicKey, PartitionData<'static>)>) {
+        read: Vec<(usize, FetchedPartition)>,
+    ) -> (i32, Vec<(FetchTopicKey, FetchedPartition)>) {
         let is_incremental = matches!(session, SessionUse::Incremental(_));
         let (mut sent, mut news, mut is_last) = (Vec::new(), Vec::new(), vec![false; wanted.len()]);
-        for (slot, data) in read {
+        for (slot, fetched) in read {
+            let data = &fetched.data;
             let Some(known) = wanted.slots.get(slot) else { continue };
-            let is_news = known.is_news(&data);
+            let is_news = known.is_news(&fetched);
             // A partition with an error is sent again until the error is gone.
             let high_watermark = if data.error_code == 0 { data.high_watermark } else { -1 };
             news.push((slot, high_watermark, data.log_start_offset));
             // The partitions that had data are read last by the next request. A new session keeps the order of its first
             // request, with unknown partitions at the end.
             if let Some(is_last) = is_last.get_mut(slot) {
-                *is_last = if is_incremental { has_records(&data) } else { is_unknown(&data) };
+                *is_last = if is_incremental { fetched.has_records() } else { is_unknown(data) };
             }
             if is_news || !is_incremental {
-                sent.push((known.topic.clone(), data));
+                sent.push((known.topic.clone(), fetched));
             }
         }
         match session {

@@ -93,8 +93,9 @@ impl FromIterator<WantedPartition> for WantedPartitions {
 
 impl WantedPartition {
     /// Returns whether an incremental response has to have the data.
-    pub(crate) fn is_news(&self, data: &PartitionData<'_>) -> bool {
-        has_records(data)
+    pub(crate) fn is_news(&self, fetched: &FetchedPartition) -> bool {
+        let data = &fetched.data;
+        fetched.has_records()
             || data.error_code != 0
             || data.diverging_epoch.epoch >= 0
             || data.high_watermark != self.last_high_watermark
@@ -114,8 +115,25 @@ impl WantedPartition {
     }
 }
 
-pub(super) fn has_records(data: &PartitionData<'_>) -> bool {
-    data.records.as_ref().is_some_and(|records| !records.is_empty())
+/// Data of a partition in a response.
+#[derive(Debug, PartialEq)]
+pub struct FetchedPartition {
+    /// The partition in the response, without records if there are batches.
+    pub data: PartitionData<'static>,
+    /// Records that the log shares.
+    pub batches: Vec<Arc<Vec<u8>>>,
+}
+
+impl FetchedPartition {
+    pub(super) fn has_records(&self) -> bool {
+        !self.batches.is_empty() || self.data.records.as_ref().is_some_and(|records| !records.is_empty())
+    }
+}
+
+impl From<PartitionData<'static>> for FetchedPartition {
+    fn from(data: PartitionData<'static>) -> Self {
+        Self { data, batches: Vec::new() }
+    }
 }
 
 /// Returns whether the partition or its topic does not exist.

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use grete_wire::messages::{FetchPartition, FetchTopic, ForgottenTopic};
+use grete_wire::messages::{FetchPartition, FetchTopic, ForgottenTopic, PartitionData};
 
 use super::*;
 
@@ -34,8 +34,10 @@ fn partitions(request: &FetchRequest<'_>) -> WantedPartitions {
     listed(request).into_iter().collect()
 }
 
-fn data(partition_index: i32, high_watermark: i64, records: &'static [u8]) -> PartitionData<'static> {
-    PartitionData { partition_index, high_watermark, records: Some(records.into()), ..PartitionData::default() }
+fn data(partition_index: i32, high_watermark: i64, records: &[u8]) -> FetchedPartition {
+    let data = PartitionData { partition_index, high_watermark, ..PartitionData::default() };
+    let batches = if records.is_empty() { Vec::new() } else { vec![Arc::new(records.to_vec())] };
+    FetchedPartition { data, batches }
 }
 
 #[test]
@@ -64,7 +66,7 @@ fn partitions_with_data_are_read_last_and_those_without_news_are_left_out() {
     let (session, wanted) = begin(&mut sessions, 12, &request(id, 1, &[])).unwrap();
     // The third has no news, and the second, which was not read, keeps its place.
     let (_, sent) = sessions.respond(12, session, wanted, vec![(0, data(0, 7, b"records")), (2, data(2, 7, b""))]);
-    assert_eq!(sent.iter().map(|(_, data)| data.partition_index).collect::<Vec<_>>(), [0]);
+    assert_eq!(sent.iter().map(|(_, fetched)| fetched.data.partition_index).collect::<Vec<_>>(), [0]);
     let (_, wanted) = begin(&mut sessions, 12, &request(id, 2, &[])).unwrap();
     assert_eq!(indexes(&wanted), [1, 2, 0]);
 }

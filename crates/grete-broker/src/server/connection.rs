@@ -1,18 +1,19 @@
 //! Connection of a client: requests in, responses out.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use grete_sys::NotInherited;
 use grete_wire::buffer_pool::BufferPool;
+use grete_wire::write_buffer::WriteBuffer;
 use grete_wire::{Frame, FrameReader, SegmentedBuf, WireError};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use socket2::SockRef;
 
 use super::certified;
 use super::tls::{self, TlsConfig, TlsRead};
-use super::write_queue::WriteQueue;
 
 /// Time that a client has to read the last responses of a connection that the broker closes.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,7 +26,7 @@ pub(super) struct Connection {
     /// `None`: the connection is not encrypted.
     tls: Option<Box<rustls::ServerConnection>>,
     reader: FrameReader,
-    unwritten: WriteQueue,
+    unwritten: WriteBuffer,
     /// The kernel may have bytes to read. Registration is edge-triggered, so that this must be remembered.
     pub(super) readable: bool,
     /// The selector has reported the end of the stream or an error.
@@ -74,7 +75,7 @@ impl Connection {
             token,
             tls: tls.map(TlsConfig::accept).transpose()?.map(Box::new),
             reader: FrameReader::new(pool.clone(), max_request_bytes),
-            unwritten: WriteQueue::default(),
+            unwritten: WriteBuffer::default(),
             readable: true,
             ended: false,
             paused: false,
@@ -178,7 +179,7 @@ impl Connection {
 
     /// Writes as many queued bytes as the kernel accepts.
     pub(super) fn flush(&mut self, registry: &Registry) -> io::Result<()> {
-        let stream = NoSigpipe(&self.stream);
+        let stream = NoSigpipe(SockRef::from(&*self.stream));
         let done = match &mut self.tls {
             None => self.unwritten.write_to(stream)?,
             Some(tls) => {
@@ -222,12 +223,16 @@ impl Connection {
     }
 }
 
-/// Writer that uses send(2) with MSG_NOSIGNAL, as the standard library does for one slice.
-struct NoSigpipe<'a>(&'a TcpStream);
+/// Writer that never raises SIGPIPE, however the program handles that signal.
+struct NoSigpipe<'a>(SockRef<'a>);
 
 impl Write for NoSigpipe<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        (&mut &*self.0).write(bytes)
+        self.0.send_with_flags(bytes, libc::MSG_NOSIGNAL)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.send_vectored_with_flags(slices, libc::MSG_NOSIGNAL)
     }
 
     fn flush(&mut self) -> io::Result<()> {

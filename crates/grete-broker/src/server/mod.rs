@@ -23,7 +23,6 @@ mod listeners;
 mod machine;
 mod tls;
 mod wall_clock;
-mod write_queue;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};

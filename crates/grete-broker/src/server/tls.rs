@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
+use grete_wire::write_buffer::WriteBuffer;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -13,8 +14,6 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConnection};
-
-use super::write_queue::WriteQueue;
 
 /// Encrypted bytes of a connection that wait for the kernel.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -72,7 +71,7 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
 /// Encrypts the queued bytes and writes as many as `stream` takes. Returns whether nothing waits.
 pub(super) fn write_to(
     connection: &mut ServerConnection,
-    queue: &mut WriteQueue,
+    queue: &mut WriteBuffer,
     mut stream: impl Write,
 ) -> io::Result<bool> {
     loop {

@@ -3,9 +3,11 @@
 
 pub mod request;
 pub mod response;
+pub mod shared_response;
 
 pub use request::{FetchParams, FetchPartitionEntry};
 pub use response::{FetchPartition, FetchResponseHeader, NodeEndpoint};
+pub use shared_response::SharedFetchResponse;
 
 use std::ops::RangeInclusive;
 

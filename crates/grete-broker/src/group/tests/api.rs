@@ -7,7 +7,7 @@ use grete_wire::messages::offset_commit::{OffsetCommitRequestPartition, OffsetCo
 use grete_wire::messages::offset_delete::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
 use grete_wire::messages::offset_fetch::{OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics};
 use grete_wire::messages::*;
-use grete_wire::{ApiKey, ErrorCode};
+use grete_wire::{ApiKey, ErrorCode, SegmentedBuf};
 
 use super::{GROUP, Harness};
 use crate::group::api::{self, Lookup};
@@ -256,7 +256,7 @@ fn every_request_about_groups_can_be_refused_in_every_version() {
         for version in api.valid() {
             let response = api::error_response(version, &request, ErrorCode::NOT_COORDINATOR).unwrap();
             assert_eq!(response.api(), *api);
-            response.encode(version, &mut Vec::new()).unwrap();
+            response.encode(version, &mut SegmentedBuf::default()).unwrap();
             refused += 1;
         }
     }

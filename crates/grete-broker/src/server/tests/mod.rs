@@ -5,7 +5,6 @@ mod flow;
 mod lifecycle;
 mod scripted;
 mod tls;
-mod write_queue;
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -270,9 +270,9 @@ impl Coordinator {
                 self.joined.insert((joined.member_id.to_string(), joined.generation_id));
             }
             let Some(to) = self.waiting.remove(&id) else { continue };
-            let mut body = Vec::new();
+            let mut body = SegmentedBuf::default();
             response.encode(to.version, &mut body).expect("responses can be encoded");
-            self.out.push((to, body));
+            self.out.push((to, body.to_vec()));
         }
     }
 }
@@ -300,7 +300,6 @@ fn refused_topic(topic: &OffsetCommitRequestTopic<'_>) -> OffsetCommitResponseTo
 
 /// Returns a response with only an error code, to a request without partitions.
 pub fn failure(to: ReplyTo, code: ErrorCode) -> Vec<u8> {
-    let mut out = Vec::new();
     let request = match to.api {
         ApiKey::JoinGroup => BrokerRequest::JoinGroup(JoinGroupRequest::default()),
         ApiKey::SyncGroup => BrokerRequest::SyncGroup(SyncGroupRequest::default()),
@@ -309,9 +308,10 @@ pub fn failure(to: ReplyTo, code: ErrorCode) -> Vec<u8> {
             BrokerRequest::ConsumerGroupHeartbeat(ConsumerGroupHeartbeatRequest::default())
         }
         ApiKey::LeaveGroup => BrokerRequest::LeaveGroup(LeaveGroupRequest::default()),
-        _ => return out,
+        _ => return Vec::new(),
     };
     let response = error_response(to.version, &request, code).expect("a group's request");
+    let mut out = SegmentedBuf::default();
     response.encode(to.version, &mut out).expect("responses can be encoded");
-    out
+    out.to_vec()
 }

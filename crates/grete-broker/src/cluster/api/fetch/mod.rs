@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use grete_wire::ErrorCode;
+use grete_wire::fetch::SharedFetchResponse;
 use grete_wire::messages::{
     FetchRequest, FetchResponse, FetchResponseNodeEndpoint, FetchableTopicResponse, PartitionData,
 };
@@ -52,7 +53,7 @@ impl Cluster {
             Ok(begun) => begun,
             Err(error) => {
                 let response = FetchResponse { error_code: error.0, ..FetchResponse::default() };
-                return self.reply(context, Response::Fetch(response));
+                return self.reply(context, Response::Fetch(response.into()));
             }
         };
         let plan = PlannedFetch {
@@ -82,13 +83,16 @@ impl Cluster {
                 (0, found.filter_map(|(slot, data)| Some((plan.partitions.topic(slot)?.clone(), data))).collect())
             }
         };
-        partitions.sort_by_key(|(_, data)| place_in_response(data));
-        let has_diverged = partitions.iter().any(|(_, data)| data.diverging_epoch.epoch >= 0);
+        partitions.sort_by_key(|(_, fetched)| place_in_response(&fetched.data));
+        let has_diverged = partitions.iter().any(|(_, fetched)| fetched.data.diverging_epoch.epoch >= 0);
         if has_diverged && context.version < FIRST_VERSION_WITH_DIVERGING_EPOCH {
-            return self.reply(context, Response::Fetch(unsupported(session_id, &plan.named)));
+            return self.reply(context, Response::Fetch(unsupported(session_id, &plan.named).into()));
         }
         let mut responses: Vec<FetchableTopicResponse<'static>> = Vec::new();
-        for (topic, data) in partitions {
+        let mut batches = Vec::with_capacity(partitions.len());
+        for (topic, fetched) in partitions {
+            batches.push(fetched.batches);
+            let data = fetched.data;
             match responses.last_mut() {
                 Some(last) if last.topic == *topic.name && last.topic_id == topic.id => last.partitions.push(data),
                 _ => responses.push(FetchableTopicResponse {
@@ -112,7 +116,7 @@ impl Cluster {
             Vec::new()
         };
         let response = FetchResponse { session_id, responses, node_endpoints, ..FetchResponse::default() };
-        self.reply(context, Response::Fetch(response));
+        self.reply(context, Response::Fetch(SharedFetchResponse { response, batches }));
     }
 }
 

@@ -12,7 +12,7 @@ use grete_wire::messages::{
 use super::{FIRST_VERSION_WITH_LEADER, PlannedFetch};
 use crate::acl::{Operation, ResourceType};
 use crate::cluster::{Cluster, RequestContext};
-use crate::fetch_session::{FetchTopicKey, SessionUse, WantedPartition, is_unknown};
+use crate::fetch_session::{FetchTopicKey, FetchedPartition, SessionUse, WantedPartition, is_unknown};
 use crate::ids::BrokerId;
 use crate::topics::Topic;
 
@@ -20,7 +20,7 @@ use crate::topics::Topic;
 #[derive(Default)]
 pub(super) struct FetchedData {
     /// By slot; without the partitions that an incremental response leaves out.
-    pub(super) partitions: Vec<(usize, PartitionData<'static>)>,
+    pub(super) partitions: Vec<(usize, FetchedPartition)>,
     pub(super) bytes: usize,
     pub(super) has_error: bool,
     /// Number of partitions that do not exist.
@@ -29,17 +29,17 @@ pub(super) struct FetchedData {
 }
 
 impl FetchedData {
-    fn push(&mut self, slot: usize, read: Result<PartitionData<'static>, Box<PartitionData<'static>>>) {
-        let data = read.unwrap_or_else(|data| {
+    fn push(&mut self, slot: usize, read: Result<FetchedPartition, Box<PartitionData<'static>>>) {
+        let fetched = read.unwrap_or_else(|data| {
             // Partitions that do not exist do not end the wait in Kafka, unless there are no others.
             self.has_error |= !is_unknown(&data);
             self.unknown += usize::from(is_unknown(&data));
             self.leaders.insert(data.current_leader.leader_id);
-            *data
+            FetchedPartition::from(*data)
         });
-        self.bytes += data.records.as_ref().map_or(0, |records| records.len());
-        self.has_error |= data.diverging_epoch.epoch >= 0;
-        self.partitions.push((slot, data));
+        self.bytes += fetched.batches.iter().map(|batch| batch.len()).sum::<usize>();
+        self.has_error |= fetched.data.diverging_epoch.epoch >= 0;
+        self.partitions.push((slot, fetched));
     }
 }
 
@@ -125,7 +125,7 @@ impl Cluster {
         context: &RequestContext,
         plan: &PlannedFetch,
         part: &PartitionRead<'_>,
-    ) -> Result<PartitionData<'static>, Box<PartitionData<'static>>> {
+    ) -> Result<FetchedPartition, Box<PartitionData<'static>>> {
         let PartitionRead { topic, slot, wanted, limit, is_first } = *part;
         let index = wanted.fetch.partition;
         let failed = |error: ErrorCode| {
@@ -186,7 +186,7 @@ impl Cluster {
                 return Err(failed(ErrorCode::OFFSET_OUT_OF_RANGE));
             }
             if epoch < wanted.fetch.last_fetched_epoch || end_offset < offset {
-                return Ok(PartitionData {
+                return Ok(FetchedPartition::from(PartitionData {
                     partition_index: index,
                     high_watermark: log.high_watermark(),
                     last_stable_offset: log.last_stable_offset(),
@@ -195,27 +195,26 @@ impl Cluster {
                     aborted_transactions: None,
                     records: Some(Cow::Borrowed(&[])),
                     ..PartitionData::default()
-                });
+                }));
             }
         }
         let read = log.read(offset, limit, is_first, plan.read_committed).map_err(failed)?;
         // A batch that is larger than the limit is left out, and so is the list.
         let end = if plan.read_committed { read.last_stable_offset } else { read.high_watermark };
         let is_cut = read.batches.is_empty() && limit > 0 && offset < end;
-        let mut records = Vec::with_capacity(read.bytes);
-        read.batches.iter().for_each(|batch| records.extend_from_slice(batch));
         let aborted = |aborted: grete_wire::records::AbortedTransaction| AbortedTransaction {
             producer_id: aborted.producer_id,
             first_offset: aborted.first_offset,
         };
-        Ok(PartitionData {
+        let data = PartitionData {
             partition_index: index,
             high_watermark: read.high_watermark,
             last_stable_offset: read.last_stable_offset,
             log_start_offset: read.log_start_offset,
             aborted_transactions: read.aborted.filter(|_| !is_cut).map(|all| all.into_iter().map(aborted).collect()),
-            records: Some(Cow::Owned(records)),
+            records: Some(Cow::Borrowed(&[])),
             ..PartitionData::default()
-        })
+        };
+        Ok(FetchedPartition { data, batches: read.batches })
     }
 }

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use grete_broker::fetch_session::{FetchSessions, FetchTopicKey, SessionUse, WantedPartition, WantedPartitions};
+use grete_broker::fetch_session::{
+    FetchSessions, FetchTopicKey, FetchedPartition, SessionUse, WantedPartition, WantedPartitions,
+};
 use grete_wire::ErrorCode as E;
 use grete_wire::messages::fetch::{
     EpochEndOffset, FetchRequest, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
@@ -110,17 +112,17 @@ impl Sessions {
             let bytes = data.records.as_ref().map_or(0, |records| records.len());
             left = left.saturating_sub(bytes);
             is_enough |= bytes > 0 || data.error_code != 0;
-            read_partitions.push((slot, data));
+            read_partitions.push((slot, data.into()));
         }
         if !is_enough {
             return None;
         }
         let wanted = Arc::clone(&planned.wanted);
         let (session_id, sent) = self.of(planned.node).respond(version, planned.session, wanted, read_partitions);
-        let topic = |(topic, data): (FetchTopicKey, PartitionData<'static>)| FetchableTopicResponse {
+        let topic = |(topic, fetched): (FetchTopicKey, FetchedPartition)| FetchableTopicResponse {
             topic: topic.name.to_string().into(),
             topic_id: topic.id,
-            partitions: vec![data],
+            partitions: vec![fetched.data],
         };
         Some(FetchResponse { session_id, responses: sent.into_iter().map(topic).collect(), ..FetchResponse::default() })
     }

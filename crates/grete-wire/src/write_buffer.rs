@@ -3,26 +3,44 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 
-use grete_wire::segmented_buf::{Segment, SegmentedBuf};
+use crate::segmented_buf::{Segment, SegmentedBuf};
 
 /// Maximum number of segments in one system call; a request with few batches fits.
 const MAX_IOVECS: usize = 64;
 
 /// Unwritten segments in order. A batch that is shared with other owners is written in place, without a copy.
 #[derive(Debug, Default)]
-pub(crate) struct WriteBuffer {
+pub struct WriteBuffer {
     segments: VecDeque<Segment>,
     /// Number of bytes of the first segment that are already written.
     written: usize,
+    len: usize,
 }
 
 impl WriteBuffer {
-    pub(crate) fn push(&mut self, bytes: SegmentedBuf) {
+    /// Returns the number of unwritten bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether all bytes are written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends bytes.
+    pub fn push(&mut self, bytes: SegmentedBuf) {
+        self.len += bytes.len();
         self.segments.extend(bytes.into_segments().into_iter().filter(|segment| !segment.is_empty()));
     }
 
     /// Writes until the buffer is empty or `stream` accepts no more. Returns whether the buffer is empty.
-    pub(crate) fn write_to(&mut self, mut stream: impl Write) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// The stream failed, or it accepts nothing and does not say that it would block.
+    pub fn write_to(&mut self, mut stream: impl Write) -> io::Result<bool> {
         while !self.segments.is_empty() {
             match self.write_once(&mut stream) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -48,6 +66,7 @@ impl WriteBuffer {
     }
 
     fn advance(&mut self, mut n: usize) {
+        self.len = self.len.saturating_sub(n);
         while let Some(first) = self.segments.front() {
             let left = first.len().saturating_sub(self.written);
             if n < left {
@@ -119,7 +138,9 @@ mod tests {
                 stream.takes = vec![step];
                 rounds += 1;
                 assert!(rounds < 10_000);
+                assert_eq!(unwritten.len(), expected.len() - stream.taken.len());
             }
+            assert!(unwritten.is_empty());
             assert_eq!(stream.taken, expected, "{step} bytes at a time");
         }
     }
