@@ -972,6 +972,10 @@ class EventChannel:
         """Calls the listeners like `emit`. The fields are what `make(*args)` returns, and are made when a listener
         first reads one: an event of each job would otherwise cost more than an empty job.
         """
+    def emit_timed(self, make: Callable[..., dict[str, Any]], begin: float, *args: object) -> None:
+        """Calls the listeners like `emit_deferred`, with fields that `make(*args, time)` returns: `time` is the number
+        of seconds since `begin`, a time of `time.monotonic()`.
+        """
     def subscribe(self, listener: Callable[[Event], object]) -> None:
         """Calls `listener` with each event from now on, once more for each subscription."""
     def unsubscribe(self, listener: object) -> bool:

@@ -1,13 +1,14 @@
 //! Events that cost next to nothing without listeners.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use grete_sys::clock::monotonic_nanos;
 use pyo3::exceptions::{PyException, PyKeyError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMappingProxy, PyString, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyMappingProxy, PyString, PyTuple};
 
 type Listeners = Option<Py<PyTuple>>;
 
@@ -78,16 +79,12 @@ impl EventChannel {
         }
     }
 
-    /// Calls the listeners with an event of these fields.
-    fn deliver(&self, py: Python<'_>, fields: impl FnOnce(Python<'_>) -> Fields) -> PyResult<()> {
+    /// Calls the listeners with an event of these fields. `emitted`: the time by [`monotonic_nanos`].
+    fn deliver(&self, py: Python<'_>, emitted: u64, fields: impl FnOnce(Python<'_>) -> Fields) -> PyResult<()> {
         let Some(listeners) = self.snapshot(py) else { return Ok(()) };
         let occurred = Bound::new(
             py,
-            Event {
-                name: self.name.clone_ref(py),
-                fields: Mutex::new(fields(py)),
-                at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()),
-            },
+            Event { name: self.name.clone_ref(py), fields: Mutex::new(fields(py)), emitted, at: OnceLock::new() },
         )?;
         for listener in listeners.bind(py) {
             match listener.call1((&occurred,)) {
@@ -133,14 +130,28 @@ impl EventChannel {
     /// propagates.
     #[pyo3(signature = (**payload))]
     fn emit(&self, py: Python<'_>, payload: Option<Bound<'_, PyDict>>) -> PyResult<()> {
-        self.deliver(py, |py| Fields::Made(payload.unwrap_or_else(|| PyDict::new(py)).unbind()))
+        self.deliver(py, monotonic_nanos(), |py| Fields::Made(payload.unwrap_or_else(|| PyDict::new(py)).unbind()))
     }
 
     /// Calls the listeners like `emit`. The fields are what `make(*args)` returns, a dict, and are made when a listener
     /// first reads one: an event of each job would otherwise cost more than an empty job.
     #[pyo3(signature = (make, *args))]
     fn emit_deferred(&self, py: Python<'_>, make: Bound<'_, PyAny>, args: Bound<'_, PyTuple>) -> PyResult<()> {
-        self.deliver(py, |_| Fields::Deferred { make: make.unbind(), args: args.unbind() })
+        self.deliver(py, monotonic_nanos(), |_| Fields::Deferred {
+            make: make.unbind(),
+            args: args.unbind(),
+            seconds: None,
+        })
+    }
+
+    /// Calls the listeners like `emit_deferred`, with fields that `make(*args, time)` returns: `time` is the number of
+    /// seconds since `begin`, a time of `time.monotonic()`.
+    #[pyo3(signature = (make, begin, *args))]
+    fn emit_timed(&self, py: Python<'_>, make: Bound<'_, PyAny>, begin: f64, args: Bound<'_, PyTuple>) -> PyResult<()> {
+        // One clock is read for the duration and for the event's own time.
+        let now = monotonic_nanos();
+        let seconds = Some(now as f64 / 1e9 - begin);
+        self.deliver(py, now, |_| Fields::Deferred { make: make.unbind(), args: args.unbind(), seconds })
     }
 
     /// Calls `listener` with each event from now on, once more for each subscription.
@@ -195,10 +206,11 @@ impl EventChannel {
 /// Fields of an event.
 enum Fields {
     Made(Py<PyDict>),
-    /// The result of `make(*args)`, later.
+    /// The result of `make(*args)`, later, or of `make(*args, seconds)`.
     Deferred {
         make: Py<PyAny>,
         args: Py<PyTuple>,
+        seconds: Option<f64>,
     },
 }
 
@@ -209,9 +221,10 @@ pub(crate) struct Event {
     #[pyo3(get)]
     name: Py<PyString>,
     fields: Mutex<Fields>,
-    /// Time of the emission: seconds since 1970, UTC.
-    #[pyo3(get)]
-    at: f64,
+    /// Time of the emission by [`monotonic_nanos`].
+    emitted: u64,
+    /// Time of the emission in seconds since 1970, once it was read.
+    at: OnceLock<f64>,
 }
 
 impl Event {
@@ -230,10 +243,14 @@ impl Event {
     /// `make` is Python code, so it is called without the lock. Two threads may both call it; all get the dict that was
     /// stored first.
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (make, args) = match &*self.lock() {
+        let (make, args, seconds) = match &*self.lock() {
             Fields::Made(fields) => return Ok(fields.bind(py).clone()),
-            Fields::Deferred { make, args } => (make.clone_ref(py), args.clone_ref(py)),
+            Fields::Deferred { make, args, seconds } => (make.clone_ref(py), args.clone_ref(py), *seconds),
         };
+        let mut args = args.into_bound(py);
+        if let Some(seconds) = seconds {
+            args = PyTuple::new(py, args.iter().chain([PyFloat::new(py, seconds).into_any()]).collect::<Vec<_>>())?;
+        }
         let made = make.call1(py, args)?.into_bound(py).cast_into::<PyDict>()?;
         let mut now = self.lock();
         if let Fields::Made(first) = &*now {
@@ -252,6 +269,17 @@ impl Event {
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyMappingProxy>> {
         Ok(PyMappingProxy::new(py, self.fields(py)?.as_mapping()))
+    }
+
+    /// Time of the emission: seconds since 1970, UTC.
+    #[getter]
+    fn at(&self) -> f64 {
+        // Few listeners read it, so that the emission reads one clock, which it needs for durations.
+        *self.at.get_or_init(|| {
+            let since = Duration::from_nanos(monotonic_nanos().saturating_sub(self.emitted));
+            let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(since);
+            at.as_secs_f64()
+        })
     }
 
     /// Duration in seconds; None for an event without a duration.
@@ -277,7 +305,7 @@ impl Event {
         let Ok(fields) = self.fields.try_lock() else { return Ok(()) };
         match &*fields {
             Fields::Made(fields) => visit.call(fields),
-            Fields::Deferred { make, args } => {
+            Fields::Deferred { make, args, .. } => {
                 visit.call(make)?;
                 visit.call(args)
             }

@@ -17,8 +17,8 @@ class JobEvents:
         """`routes` and `groups` (the consumer groups' names) go by `Route.id`."""
         self._routes = routes
         self._groups = groups
-        self._started_channel = monitor.event("job.started")
-        self._finished_channel = monitor.event("job.finished")
+        self.started = monitor.event("job.started")
+        self.finished = monitor.event("job.finished")
         self.initialized = monitor.event("consumer.initialized")
         self._hooks = {
             "revoked": monitor.event("consumer.revoked"),
@@ -27,17 +27,15 @@ class JobEvents:
             "eof": monitor.event("consumer.eof"),
         }
 
-    def start_job(self, job: Job, messages: Messages) -> float:
-        """Emits `job.started`. Returns the time of `monotonic()` after the listeners, for `finish_job`."""
-        if self._started_channel:
-            self._started_channel.emit_deferred(self._job_fields, job, messages)
-        return monotonic()
+    def start_job(self, job: Job, messages: Messages) -> None:
+        """Emits `job.started`."""
+        if self.started:
+            self.started.emit_deferred(self._job_fields, job, messages)
 
     def finish_job(self, job: Job, messages: Messages, begin: float, error: BaseException | None) -> None:
-        """Emits `job.finished`, with the error that `consume` raised."""
-        if self._finished_channel:
-            time = monotonic() - begin
-            self._finished_channel.emit_deferred(self._finished_fields, job, messages, time, error)
+        """Emits `job.finished`, with the error that `consume` raised. `begin`: when it was called, by `monotonic()`."""
+        if self.finished:
+            self.finished.emit_timed(self.finished_fields, begin, job, messages, error)
 
     def _job_fields(self, job: Job, messages: Messages) -> dict[str, Any]:
         return {
@@ -49,9 +47,10 @@ class JobEvents:
             "messages": messages,
         }
 
-    def _finished_fields(
-        self, job: Job, messages: Messages, time: float, error: BaseException | None
+    def finished_fields(
+        self, job: Job, messages: Messages, error: BaseException | None, time: float
     ) -> dict[str, Any]:
+        """Returns the fields of `job.finished`. `time`: seconds that the handler took."""
         return {**self._job_fields(job, messages), "time": time, "error": error}
 
     def hook_scope(self, job: Job) -> contextlib.AbstractContextManager[None]:
