@@ -118,6 +118,7 @@ __all__ = [
     "die_with_parent",
     "fork_generation",
     "is_subreaper",
+    "map_blocks_from",
     "metric_descriptors",
     "needed_acl",
     "one_line",
@@ -1634,6 +1635,11 @@ def server_certificate_dates(
 
 def die_with_parent() -> bool: ...
 def is_subreaper() -> bool: ...
+def map_blocks_from(bytes: int) -> bool:  # noqa: A002
+    """Makes malloc return each block of at least `bytes` to the system as soon as it is freed. Returns False where
+    malloc cannot.
+    """
+
 def needed_acl(operation: str, kind: str, name: str, user: str | None) -> str:
     """Returns which ACL a client needs, with the command that creates it. `kind`: "topic" or "group"."""
 

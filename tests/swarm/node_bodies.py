@@ -111,6 +111,26 @@ def wedge(node: NodeContext) -> None:
     ctypes.PyDLL(None).sleep(1_000_000)
 
 
+class _MallocInfo(ctypes.Structure):
+    """`struct mallinfo2` of glibc."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"
+    )]  # fmt: skip
+
+
+def allocate(node: NodeContext) -> None:
+    """Says how much of 4 MiB malloc maps by itself, after larger blocks were freed."""
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _MallocInfo
+    for _ in range(2):
+        bytes(16 << 20)
+    before = mallinfo().hblkhd
+    block = bytes(4 << 20)
+    say(up=node.id, mapped=mallinfo().hblkhd - before, size=len(block))
+    obey(node)
+
+
 def descriptors(node: NodeContext) -> None:
     """Says what it has open, and writes a line to stderr."""
     opened = {}
@@ -210,7 +230,7 @@ def interrupt(node: NodeContext) -> NoReturn:
 BODIES: dict[str, Callable[[NodeContext], None]] = {
     body.__name__: body
     for body in (
-        obey, settle, post, deface, die, die_late, ignore, wedge, descriptors, close_pipe, garbage, orphan,
+        obey, settle, post, deface, die, die_late, ignore, wedge, allocate, descriptors, close_pipe, garbage, orphan,
         parent, at_the_end, fail, leave_1, leave_2, leave_9, interrupt,
     )
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import select
 import signal
 import subprocess
@@ -57,6 +58,15 @@ def test_a_child_of_the_supervisor_has_nothing_of_it() -> None:
         assert run.until(2, child="killed")["status"] == -signal.SIGTERM
         assert len(run.nodes(2)) == 2
         assert not run.lines(event="swarm.stopping")
+        assert run.stop() == 0
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver()[0], reason="a setting of glibc")
+@pytest.mark.parametrize(("variables", "mapped"), [({}, True), ({"MALLOC_MMAP_THRESHOLD_": str(32 << 20)}, False)])
+def test_a_node_keeps_no_large_blocks_that_are_freed(variables: dict[str, str], mapped: bool) -> None:
+    with Run("allocate", "--nodes", "1", env=variables) as run:
+        line = run.until(size=4 << 20)
+        assert (line["mapped"] >= 4 << 20) == mapped
         assert run.stop() == 0
 
 

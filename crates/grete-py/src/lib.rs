@@ -85,7 +85,9 @@ mod _native {
     #[pymodule_export]
     use super::trace::{Span, SpanContext, Tracer};
     #[pymodule_export]
-    use super::{config_entries, die_with_parent, fork_generation, is_subreaper, needed_acl, one_line};
+    use super::{
+        config_entries, die_with_parent, fork_generation, is_subreaper, map_blocks_from, needed_acl, one_line,
+    };
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -107,6 +109,13 @@ fn fork_generation() -> u32 {
 #[pyfunction]
 fn die_with_parent() -> std::io::Result<bool> {
     grete_client::set_parent_death_signal()
+}
+
+/// Makes malloc return each block of at least `bytes` to the system as soon as it is freed. Returns False where malloc
+/// cannot.
+#[pyfunction]
+fn map_blocks_from(bytes: usize) -> bool {
+    grete_sys::malloc::map_blocks_from(bytes)
 }
 
 /// Returns whether orphans become children of this process, as they do of PID 1.

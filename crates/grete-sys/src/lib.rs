@@ -9,7 +9,7 @@
 //! - [`fork::HoldOff`] makes forks wait while a thread opens or closes descriptors.
 //!
 //! The modules [`clock`], [`random`], [`poll`] and [`process_stats`] hold clocks, random numbers, waits for descriptors
-//! and what the system counts of this process; [`exit_now`] is an exit without cleanup, and [`IdHasher`] a hasher for
+//! and what the system counts of this process, [`malloc`] settings of the allocator; [`exit_now`] is an exit without cleanup, and [`IdHasher`] a hasher for
 //! maps by number.
 //!
 //! What only Linux has is used on Linux alone. `RUSTFLAGS="--cfg grete_portable"` builds what other systems get, so that
@@ -29,6 +29,7 @@ pub mod event_fd;
 pub mod fork;
 pub mod futex;
 mod id_hasher;
+pub mod malloc;
 pub mod poll;
 pub mod process_stats;
 pub mod random;

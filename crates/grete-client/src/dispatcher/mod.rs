@@ -62,6 +62,9 @@ use crate::random_seed;
 
 /// Most bytes of idle buffers that the process retains.
 const MAX_RETAINED_BYTES: usize = 32 << 20;
+/// Bytes of what clients fetch ahead that allow no idle buffers: a small `queued_bytes` says that memory matters
+/// more than the page faults that idle buffers avoid.
+const UNRETAINED_BYTES: usize = 6 << 20;
 
 /// Mode in which threads sleep in [`Dispatcher::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -272,11 +275,12 @@ impl Dispatcher {
     }
 
     /// Records that a client fetches up to `queued_bytes` ahead. Idle buffers keep up to half of what all clients fetch
-    /// ahead.
+    /// ahead beyond [`UNRETAINED_BYTES`].
     pub(crate) fn retain_buffers_for(&self, queued_bytes: usize) {
         let mut state = self.lock();
         state.queued_bytes = state.queued_bytes.saturating_add(queued_bytes);
-        self.inner.slabs.set_retained((state.queued_bytes / 2).min(MAX_RETAINED_BYTES));
+        let beyond = state.queued_bytes.saturating_sub(UNRETAINED_BYTES);
+        self.inner.slabs.set_retained((beyond / 2).min(MAX_RETAINED_BYTES));
     }
 
     pub(crate) fn attach(&self) -> ClientId {

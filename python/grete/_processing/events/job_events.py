@@ -47,9 +47,7 @@ class JobEvents:
             "messages": messages,
         }
 
-    def finished_fields(
-        self, job: Job, messages: Messages, error: BaseException | None, time: float
-    ) -> dict[str, Any]:
+    def finished_fields(self, job: Job, messages: Messages, error: BaseException | None, time: float) -> dict[str, Any]:
         """Returns the fields of `job.finished`. `time`: seconds that the handler took."""
         return {**self._job_fields(job, messages), "time": time, "error": error}
 
