@@ -20,7 +20,8 @@ from click.testing import CliRunner
 
 import grete
 from grete._cli import main as cli
-from grete.client import Admin, Producer, ShareConsumer
+from grete.client import Admin, Producer, Reset, ShareConsumer
+from grete.errors import GroupNotEmptyError, OffsetError
 from tests.integration.app_process import AppRun
 from tests.kafka import KafkaCluster, eventually, new_cluster
 from tests.kafka.java import JavaShareConsumer
@@ -379,6 +380,32 @@ def test_administrators_see_members_and_lag(kafka: KafkaCluster) -> None:
     shown = CliRunner().invoke(cli, ["lag", queue.group, "--bootstrap", kafka.bootstrap_servers])
     assert shown.exit_code == 0, shown.output
     assert f"lag {10 - len(messages)}" in shown.output
+
+
+def test_a_queue_is_reset_to_records_that_were_done(kafka: KafkaCluster) -> None:
+    queue = Queue(kafka, "reset")
+    queue.fill(numbers(6))
+    start = (queue.topic, 0)
+    with Admin(queue.settings) as admin:
+        with queue.consumer() as consumer:
+            taken = list[object]()
+            eventually(lambda: taken.extend(consumer.poll(0.2)) or len(taken) == 6, 30, "all records")  # type: ignore[func-returns-value]
+            consumer.commit()
+            with pytest.raises(GroupNotEmptyError, match="1 member"):
+                admin.reset_offsets(queue.group, {start: "earliest"})
+        eventually(lambda: not admin.describe_group(queue.group).members, 30, "no members")
+        eventually(lambda: admin.lag(queue.group)[start].committed == 6, 30, lambda: f"{admin.lag(queue.group)}")
+        with pytest.raises(OffsetError, match="offset 7 is not in the log"):
+            admin.reset_offsets(queue.group, {start: 7})
+        assert admin.reset_offsets(queue.group, {start: "earliest"}, dry_run=True) == {start: Reset(6, 0)}
+        assert admin.lag(queue.group)[start].committed == 6, "a dry run"
+        assert admin.reset_offsets(queue.group, {start: 4}) == {start: Reset(6, 4)}
+        assert queue.left() == ["v4", "v5"]
+        eventually(lambda: not admin.describe_group(queue.group).members, 30, "no members")
+        words = ["groups", "reset", queue.group, "--all-topics", "--by", "-5", "--yes"]
+        shown = CliRunner().invoke(cli, [*words, "--bootstrap", kafka.bootstrap_servers])
+        assert shown.exit_code == 0, shown.output
+    assert queue.left() == numbers(6)[1:]
 
 
 class TestShareConsumer:

@@ -450,8 +450,9 @@ class Admin(TransactionAdmin):
         """Commits other offsets for a group without members, by (topic, partition). Returns the offsets before and
         after.
 
-        `dry_run`: commits nothing. A group that does not exist is created. Raises GroupNotEmptyError while the group
-        has members, OffsetError for an offset that is not in the log.
+        In a share group, the records from the offset on are handed out again, and those before it never. `dry_run`:
+        changes nothing. A group that does not exist is created. Raises GroupNotEmptyError while the group has members,
+        OffsetError for an offset that is not in the log.
         """
         targets = arguments.mapping_by_partition("reset_offsets", to, '"earliest"')
         with self._logged() as native:

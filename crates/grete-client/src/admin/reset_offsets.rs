@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grete_proto::admin::{AdminReply, OffsetSpec, Operation};
+use grete_proto::admin::{AdminReply, GroupProtocol, OffsetSpec, Operation};
 use grete_proto::ids::TopicPartition;
 use grete_wire::error_code::ErrorCode;
 use grete_wire::{counted, plural};
@@ -32,7 +32,8 @@ pub struct ResetPlan {
 }
 
 impl Admin {
-    /// Commits other offsets for a group without members. `dry_run`: only returns the plan.
+    /// Commits other offsets for a group without members, or sets the start offsets of a share group. `dry_run`: only
+    /// returns the plan.
     ///
     /// # Errors
     /// Fails if the group has members, an offset is not in the log, or a broker does not answer in time. Nothing is
@@ -47,14 +48,18 @@ impl Admin {
         if to.is_empty() {
             return Ok(Vec::new());
         }
-        self.check_empty(call, name)?;
+        let is_share = self.check_empty(call, name)?;
         let tps: Vec<TopicPartition> = to.iter().map(|(tp, _)| tp.clone()).collect();
         let offsets = self.resolve(call, to)?;
-        let committed = self.committed(call, name, Some(tps.clone()))?;
+        let committed =
+            if is_share { self.start_offsets(call, name)? } else { self.committed(call, name, Some(tps.clone()))? };
         let before = |tp: &TopicPartition| committed.iter().find(|(other, _)| other == tp).map(|(_, offset)| *offset);
         if !dry_run {
-            let group_name = name.clone();
-            let operation = Operation::CommitOffsets { group: group_name, offsets: offsets.clone() };
+            let (group, offsets) = (name.clone(), offsets.clone());
+            let operation = match is_share {
+                true => Operation::AlterShareOffsets { group, offsets },
+                false => Operation::CommitOffsets { group, offsets },
+            };
             let found = match self.execute(call, operation)? {
                 AdminReply::Partitions(results) => call.single_result(results, group_subject(name))?,
                 other => return Err(call.wrong_reply_type(&other)),
@@ -65,8 +70,19 @@ impl Admin {
         Ok(offsets.into_iter().map(plan).collect())
     }
 
+    /// Returns the start offsets of a share group.
+    fn start_offsets(
+        &self,
+        call: &CallContext<'_>,
+        name: &Arc<str>,
+    ) -> Result<Vec<(TopicPartition, i64)>, ClientError> {
+        let all = self.share_offsets(call, name)?;
+        Ok(all.into_iter().filter_map(|(tp, offset)| Some((tp, offset.start?))).collect())
+    }
+
     /// Fails if the group has members. The broker would refuse as well, but with an unhelpful message about members.
-    fn check_empty(&self, call: &CallContext<'_>, name: &Arc<str>) -> Result<(), ClientError> {
+    /// Returns whether the group is a share group.
+    fn check_empty(&self, call: &CallContext<'_>, name: &Arc<str>) -> Result<bool, ClientError> {
         match self.describe_groups(call, vec![name.clone()])?.into_iter().next() {
             Some(Ok(found)) if !found.members.is_empty() => {
                 let count = found.members.len();
@@ -76,9 +92,9 @@ impl Admin {
                 Err(call.refused_error(group_subject(name), ErrorCode::NON_EMPTY_GROUP, Some(message)))
             }
             // A group that does not exist yet is created by its first offset.
-            Some(Err(ClientError::Refused { code: ErrorCode::GROUP_ID_NOT_FOUND, .. })) => Ok(()),
+            Some(Err(ClientError::Refused { code: ErrorCode::GROUP_ID_NOT_FOUND, .. })) | None => Ok(false),
             Some(Err(error)) => Err(error),
-            Some(Ok(_)) | None => Ok(()),
+            Some(Ok(found)) => Ok(found.protocol == GroupProtocol::Share),
         }
     }
 

@@ -141,6 +141,13 @@ pub enum Operation {
         /// Group id.
         group: Arc<str>,
     },
+    /// Sets the start offsets of a share group without members. Reply: `AdminReply::Partitions`.
+    AlterShareOffsets {
+        /// Group id.
+        group: Arc<str>,
+        /// Offset of the first record to hand out, per partition.
+        offsets: Vec<(TopicPartition, i64)>,
+    },
     /// Commits offsets. Reply: `AdminReply::Partitions`.
     CommitOffsets {
         /// Group id.

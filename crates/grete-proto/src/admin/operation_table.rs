@@ -9,8 +9,8 @@ use super::error::AdminError;
 use super::event::{OperationsAction, OperationsEvent};
 use super::handler::ApiHandler;
 use super::handlers::{
-    AbortTransaction, AlterConfigs, AwaitPropagation, Broker, CommitOffsets, CreateAcls, CreatePartitions,
-    CreateTopics, DeleteAcls, DeleteGroups, DeleteOffsets, DeleteRecords, DeleteTopics, DescribeAcls,
+    AbortTransaction, AlterConfigs, AlterShareOffsets, AwaitPropagation, Broker, CommitOffsets, CreateAcls,
+    CreatePartitions, CreateTopics, DeleteAcls, DeleteGroups, DeleteOffsets, DeleteRecords, DeleteTopics, DescribeAcls,
     DescribeClassicGroups, DescribeCluster, DescribeConfigs, DescribeConsumerGroups, DescribeProducers,
     DescribeShareGroups, DescribeTopics, DescribeTransactions, FenceProducers, FetchOffsets, FetchShareOffsets, Group,
     ListGroups, ListOffsets, ListTransactions, LoneTransactionalId, OnlyItem, RemoveMembers, StaticMember, Topic,
@@ -258,6 +258,7 @@ fn start(operation: Operation, end: Nanos, backoff: &Backoff) -> Box<dyn Running
             run(FetchOffsets { partitions, stable }, [Group(group)], times)
         }
         Operation::FetchShareOffsets { group } => run(FetchShareOffsets, [Group(group)], times),
+        Operation::AlterShareOffsets { group, offsets } => run(AlterShareOffsets { offsets }, [Group(group)], times),
         Operation::CommitOffsets { group, offsets } => run(CommitOffsets { offsets }, [Group(group)], times),
         Operation::DeleteOffsets { group, partitions } => run(DeleteOffsets { partitions }, [Group(group)], times),
         Operation::ListOffsets { specs, read_committed } => run(ListOffsets { read_committed }, specs, times),

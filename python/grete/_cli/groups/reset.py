@@ -9,6 +9,7 @@ from grete._cli.param_ranges import POSITION, POSITION_HELP, POSITION_METAVAR, P
 from grete._cli.positions import locate
 from grete._cli.session import AdminSession, admin_command, confirm, confirm_options
 from grete._cli.terminal import output
+from grete.errors import UnknownGroupError
 
 
 def _parse_step(text: str) -> int:
@@ -41,7 +42,8 @@ def reset(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Resets the offsets of a group without members: to a position, or by a number of offsets.
+    """Resets the offsets of a group without members: to a position, or by a number of offsets. In a share group, the
+    records from there on are handed out again.
 
     The command shows the change and asks for confirmation. Steps are limited to the log, and an offset that is not in
     the log is refused. A group that does not exist is created.
@@ -50,7 +52,7 @@ def reset(
         raise click.UsageError("say what to reset: --topic or --all-topics")
     if (target is None) == (by is None):
         raise click.UsageError("say where to: --to a position, or --by a number of offsets")
-    committed = session.admin.committed(group, timeout=session.timeout) if all_topics or by is not None else {}
+    committed = _committed(session, group) if all_topics or by is not None else {}
     partitions = sorted(committed) if all_topics else parse_partitions(session, given)
     if not partitions:
         raise click.ClickException(f"group {group} has committed no offsets")
@@ -70,6 +72,18 @@ def reset(
     session.admin.reset_offsets(group, offsets, timeout=session.timeout)
     count = output.count_of(len(planned), "offset")
     output.note(f"{count} of group {group} {'is' if len(planned) == 1 else 'are'} reset")
+
+
+def _committed(session: AdminSession, group: str) -> dict[Partition, int]:
+    """Returns the committed offsets of a group, or the start offsets of a share group."""
+    try:
+        protocol = session.admin.describe_group(group, timeout=session.timeout).protocol
+    except UnknownGroupError:
+        return {}
+    if protocol != "share":
+        return session.admin.committed(group, timeout=session.timeout)
+    lags = session.admin.lag(group, timeout=session.timeout)
+    return {at: lag.committed for at, lag in lags.items() if lag.committed is not None}
 
 
 def _step(

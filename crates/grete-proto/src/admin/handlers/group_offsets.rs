@@ -4,13 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use grete_wire::error_code::ErrorCode;
+use grete_wire::messages::alter_share_group_offsets::{
+    AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic,
+};
 use grete_wire::messages::describe_share_group_offsets::DescribeShareGroupOffsetsRequestGroup;
 use grete_wire::messages::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use grete_wire::messages::offset_delete::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
 use grete_wire::messages::offset_fetch::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use grete_wire::messages::{
-    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse, OffsetCommitRequest, OffsetCommitResponse,
-    OffsetDeleteRequest, OffsetDeleteResponse, OffsetFetchRequest, OffsetFetchResponse,
+    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse, DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest,
+    OffsetDeleteResponse, OffsetFetchRequest, OffsetFetchResponse,
 };
 
 use super::super::handler::{ApiHandler, ItemResult, ItemResults};
@@ -118,6 +122,48 @@ impl ApiHandler for FetchShareOffsets {
                 (code, _) => Some(ItemResult::new(code.0, message, || found)),
             });
         }
+    }
+}
+
+/// AlterShareOffsets: sets the start offsets of a share group without members. What was done from there on is forgotten
+/// (KIP-932).
+#[derive(Debug)]
+pub(crate) struct AlterShareOffsets {
+    pub offsets: Vec<(TopicPartition, i64)>,
+}
+
+impl ApiHandler for AlterShareOffsets {
+    type Api = AlterShareGroupOffsetsRequest<'static>;
+    type Item = Group;
+    type Value = Vec<PartitionResult<()>>;
+
+    const REPLY: fn(PerItem<Self::Value>) -> AdminReply = AdminReply::Partitions;
+
+    fn build_request(&self, items: &[&Group], _cluster: &Cluster, _timeout_ms: i32) -> Request {
+        let partition = |(tp, start_offset): &(TopicPartition, i64)| AlterShareGroupOffsetsRequestPartition {
+            partition_index: tp.partition,
+            start_offset: *start_offset,
+        };
+        let topic = |(name, partitions): (&Arc<str>, _)| AlterShareGroupOffsetsRequestTopic {
+            topic_name: owned(name),
+            partitions,
+        };
+        Request::from_message(AlterShareGroupOffsetsRequest {
+            group_id: owned(items.first().map_or("", |group| &group.0)),
+            topics: by_topic(self.offsets.iter().map(|offset| (&offset.0, partition(offset))), topic),
+        })
+    }
+
+    fn parse_response(&self, response: &AlterShareGroupOffsetsResponse<'_>, results: &mut ItemResults<'_, Self>) {
+        let mut found = Vec::new();
+        for topic in &response.responses {
+            for partition in &topic.partitions {
+                let tp = TopicPartition::new(&*topic.topic_name, partition.partition_index);
+                found.push((tp, check(partition.error_code, ())));
+            }
+        }
+        let code = first_retriable(&found).map_or(response.error_code, |code| code.0);
+        results.set_only(ItemResult::new(code, response.error_message.as_deref(), || found));
     }
 }
 

@@ -1,15 +1,23 @@
 //! Descriptions and offsets of share groups (KIP-932).
 
+use grete_wire::messages::alter_share_group_offsets::{
+    AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
+};
 use grete_wire::messages::describe_share_group_offsets::{
     DescribeShareGroupOffsetsResponseGroup, DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 };
-use grete_wire::messages::{DescribeShareGroupOffsetsResponse, ShareGroupDescribeResponse, share_group_describe};
+use grete_wire::messages::{
+    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse, DescribeShareGroupOffsetsResponse,
+    ShareGroupDescribeResponse, share_group_describe,
+};
+use grete_wire::primitives::Reader;
 use grete_wire::{ApiKey, ErrorCode};
 
 use super::super::*;
 use super::Harness;
 use crate::ids::TopicPartition;
+use crate::time::SECOND;
 
 #[test]
 fn offsets_of_share_groups_are_unknown_where_the_broker_does_not_say() {
@@ -76,4 +84,51 @@ fn members_of_share_groups_have_partitions_in_common() {
     let members: Vec<_> = found.members.iter().map(|member| (&*member.id, &*member.host, &member.partitions)).collect();
     let owned = vec![TopicPartition::new("t", 0)];
     assert_eq!(members, [("a", "10.0.0.1", &owned), ("b", "10.0.0.1", &owned)]);
+}
+
+#[test]
+fn start_offsets_are_set_again_while_the_coordinator_loads() {
+    let mut rig = Harness::new(&[0], &[]);
+    let offsets = vec![(TopicPartition::new("t", 0), 5), (TopicPartition::new("t", 1), 6)];
+    let id = rig.submit(Operation::AlterShareOffsets { group: "g".into(), offsets });
+    rig.respond_with_coordinator(0, ErrorCode::NONE);
+    let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    for code in [ErrorCode::COORDINATOR_LOAD_IN_PROGRESS, unknown] {
+        let (_, asked) = rig.next_request(ApiKey::AlterShareGroupOffsets);
+        let request = AlterShareGroupOffsetsRequest::decode(asked.version, &mut Reader::new(&asked.body)).unwrap();
+        let starts = request.topics[0].partitions.iter().map(|one| (one.partition_index, one.start_offset));
+        assert_eq!((&*request.group_id, starts.collect::<Vec<_>>()), ("g", vec![(0, 5), (1, 6)]));
+        let partition = |(partition_index, code): (i32, ErrorCode)| AlterShareGroupOffsetsResponsePartition {
+            partition_index,
+            error_code: code.0,
+            error_message: None,
+        };
+        let topic = AlterShareGroupOffsetsResponseTopic {
+            topic_name: "t".into(),
+            partitions: [(0, ErrorCode::NONE), (1, code)].map(partition).to_vec(),
+            ..Default::default()
+        };
+        let body = AlterShareGroupOffsetsResponse { responses: vec![topic], ..Default::default() };
+        rig.reply(&asked, |version, out| body.encode(version, out));
+        rig.advance(SECOND);
+    }
+    let found = vec![(TopicPartition::new("t", 0), Ok(())), (TopicPartition::new("t", 1), Err(unknown))];
+    assert_eq!(rig.take_reply(id), AdminReply::Partitions(vec![Ok(found)]));
+}
+
+#[test]
+fn a_group_with_members_keeps_its_start_offsets() {
+    let mut rig = Harness::new(&[0], &[]);
+    let offsets = vec![(TopicPartition::new("t", 0), 5)];
+    let id = rig.submit(Operation::AlterShareOffsets { group: "g".into(), offsets });
+    rig.respond_with_coordinator(0, ErrorCode::NONE);
+    let (_, asked) = rig.next_request(ApiKey::AlterShareGroupOffsets);
+    let body = AlterShareGroupOffsetsResponse {
+        error_code: ErrorCode::NON_EMPTY_GROUP.0,
+        error_message: Some("has members".into()),
+        ..Default::default()
+    };
+    rig.reply(&asked, |version, out| body.encode(version, out));
+    let refused = AdminError::Refused { code: ErrorCode::NON_EMPTY_GROUP, message: Some("has members".into()) };
+    assert_eq!(rig.take_reply(id), AdminReply::Partitions(vec![Err(refused)]));
 }
