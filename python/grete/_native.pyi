@@ -973,9 +973,16 @@ class EventChannel:
         """Calls the listeners like `emit`. The fields are what `make(*args)` returns, and are made when a listener
         first reads one: an event of each job would otherwise cost more than an empty job.
         """
-    def emit_timed(self, make: Callable[..., dict[str, Any]], begin: float, *args: object) -> None:
-        """Calls the listeners like `emit_deferred`, with fields that `make(*args, time)` returns: `time` is the number
-        of seconds since `begin`, a time of `time.monotonic()`.
+    def emit_timed(
+        self,
+        make: Callable[[Job, Messages[Any], BaseException | None, float], dict[str, Any]],
+        begin: float,
+        job: Job,
+        messages: Messages[Any],
+        error: BaseException | None,
+    ) -> None:
+        """Calls the listeners like `emit_deferred`, with fields that `make(job, messages, error, time)` returns: `time`
+        is the number of seconds since `begin`, a time of `time.monotonic()`.
         """
     def subscribe(self, listener: Callable[[Event], object]) -> None:
         """Calls `listener` with each event from now on, once more for each subscription."""

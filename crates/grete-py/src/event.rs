@@ -8,7 +8,7 @@ use grete_sys::clock::monotonic_nanos;
 use pyo3::exceptions::{PyException, PyKeyError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyMappingProxy, PyString, PyTuple};
+use pyo3::types::{PyDict, PyMappingProxy, PyString, PyTuple};
 
 type Listeners = Option<Py<PyTuple>>;
 
@@ -137,21 +137,25 @@ impl EventChannel {
     /// first reads one: an event of each job would otherwise cost more than an empty job.
     #[pyo3(signature = (make, *args))]
     fn emit_deferred(&self, py: Python<'_>, make: Bound<'_, PyAny>, args: Bound<'_, PyTuple>) -> PyResult<()> {
-        self.deliver(py, monotonic_nanos(), |_| Fields::Deferred {
-            make: make.unbind(),
-            args: args.unbind(),
-            seconds: None,
-        })
+        self.deliver(py, monotonic_nanos(), |_| Fields::Deferred { make: make.unbind(), args: args.unbind() })
     }
 
-    /// Calls the listeners like `emit_deferred`, with fields that `make(*args, time)` returns: `time` is the number of
-    /// seconds since `begin`, a time of `time.monotonic()`.
-    #[pyo3(signature = (make, begin, *args))]
-    fn emit_timed(&self, py: Python<'_>, make: Bound<'_, PyAny>, begin: f64, args: Bound<'_, PyTuple>) -> PyResult<()> {
-        // One clock is read for the duration and for the event's own time.
+    /// Calls the listeners like `emit_deferred`, with fields that `make(job, messages, error, time)` returns: `time` is
+    /// the number of seconds since `begin`, a time of `time.monotonic()`.
+    fn emit_timed(
+        &self,
+        py: Python<'_>,
+        make: Py<PyAny>,
+        begin: f64,
+        job: Py<PyAny>,
+        messages: Py<PyAny>,
+        error: Py<PyAny>,
+    ) -> PyResult<()> {
+        // One clock is read for the duration and for the event's own time, and no tuple is made of the arguments: this is
+        // the event of each job.
         let now = monotonic_nanos();
-        let seconds = Some(now as f64 / 1e9 - begin);
-        self.deliver(py, now, |_| Fields::Deferred { make: make.unbind(), args: args.unbind(), seconds })
+        let seconds = now as f64 / 1e9 - begin;
+        self.deliver(py, now, |_| Fields::Timed { make, args: [job, messages, error], seconds })
     }
 
     /// Calls `listener` with each event from now on, once more for each subscription.
@@ -206,11 +210,16 @@ impl EventChannel {
 /// Fields of an event.
 enum Fields {
     Made(Py<PyDict>),
-    /// The result of `make(*args)`, later, or of `make(*args, seconds)`.
+    /// The result of `make(*args)`, later.
     Deferred {
         make: Py<PyAny>,
         args: Py<PyTuple>,
-        seconds: Option<f64>,
+    },
+    /// The result of `make(*args, seconds)`, later.
+    Timed {
+        make: Py<PyAny>,
+        args: [Py<PyAny>; 3],
+        seconds: f64,
     },
 }
 
@@ -243,14 +252,14 @@ impl Event {
     /// `make` is Python code, so it is called without the lock. Two threads may both call it; all get the dict that was
     /// stored first.
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (make, args, seconds) = match &*self.lock() {
+        let (make, args) = match &*self.lock() {
             Fields::Made(fields) => return Ok(fields.bind(py).clone()),
-            Fields::Deferred { make, args, seconds } => (make.clone_ref(py), args.clone_ref(py), *seconds),
+            Fields::Deferred { make, args } => (make.clone_ref(py), args.clone_ref(py)),
+            Fields::Timed { make, args, seconds } => {
+                let [job, messages, error] = args;
+                (make.clone_ref(py), (job, messages, error, *seconds).into_pyobject(py)?.unbind())
+            }
         };
-        let mut args = args.into_bound(py);
-        if let Some(seconds) = seconds {
-            args = PyTuple::new(py, args.iter().chain([PyFloat::new(py, seconds).into_any()]).collect::<Vec<_>>())?;
-        }
         let made = make.call1(py, args)?.into_bound(py).cast_into::<PyDict>()?;
         let mut now = self.lock();
         if let Fields::Made(first) = &*now {
@@ -305,9 +314,13 @@ impl Event {
         let Ok(fields) = self.fields.try_lock() else { return Ok(()) };
         match &*fields {
             Fields::Made(fields) => visit.call(fields),
-            Fields::Deferred { make, args, .. } => {
+            Fields::Deferred { make, args } => {
                 visit.call(make)?;
                 visit.call(args)
+            }
+            Fields::Timed { make, args, .. } => {
+                visit.call(make)?;
+                args.iter().try_for_each(|arg| visit.call(arg))
             }
         }
     }
