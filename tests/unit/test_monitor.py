@@ -195,11 +195,16 @@ def test_a_listener_object_with_a_wrong_method_listens_to_nothing(monitor: Monit
 def test_what_cannot_listen_is_refused(monitor: Monitor) -> None:
     async def late(occurred: Event) -> None: ...
 
+    class LateCall:
+        async def __call__(self, occurred: Event) -> None: ...
+
     class Late:
         async def on_app_running(self, occurred: Event) -> None: ...
 
     with pytest.raises(TypeError, match="would never be awaited"):
         monitor.subscribe("app.running", late)
+    with pytest.raises(TypeError, match="would never be awaited"):
+        monitor.subscribe("app.running", LateCall())
     with pytest.raises(TypeError, match="would never be awaited"):
         monitor.subscribe(Late())
     with pytest.raises(TypeError, match="cannot be called"):

@@ -1,8 +1,8 @@
 //! Events that cost next to nothing without listeners.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use grete_sys::clock::monotonic_nanos;
 use pyo3::exceptions::{PyException, PyKeyError};
@@ -11,6 +11,48 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMappingProxy, PyString, PyTuple};
 
 type Listeners = Option<Py<PyTuple>>;
+
+/// Age from which the difference of the two clocks is taken again, in nanoseconds.
+const MAX_DIFFERENCE_AGE: u64 = 100_000_000;
+
+/// Difference of the time since 1970 and [`monotonic_nanos`], and when the difference was taken. An event needs the
+/// second clock for durations; reading the first one as well would be a tenth of the cost of an event.
+struct WallClock {
+    difference: AtomicU64,
+    taken: AtomicU64,
+}
+
+static WALL_CLOCK: WallClock = WallClock { difference: AtomicU64::new(0), taken: AtomicU64::new(0) };
+
+impl WallClock {
+    /// Returns the nanoseconds since 1970 at a time of [`monotonic_nanos`] that has just been read. Events of the first
+    /// [`MAX_DIFFERENCE_AGE`] after a step of the system's clock have times of before the step.
+    ///
+    /// Two threads may both take the difference: each store is whole, and both differences are right.
+    fn at(&self, now: u64) -> u64 {
+        let taken = self.taken.load(Ordering::Acquire);
+        let mut difference = self.difference.load(Ordering::Relaxed);
+        if taken == 0 || now.saturating_sub(taken) > MAX_DIFFERENCE_AGE {
+            difference = Self::difference();
+            self.difference.store(difference, Ordering::Relaxed);
+            self.taken.store(now, Ordering::Release);
+        }
+        now.saturating_add(difference)
+    }
+
+    /// Returns the difference by the attempt in which the two clocks were read in the shortest time: a thread that is
+    /// descheduled between them would be wrong by the pause.
+    fn difference() -> u64 {
+        let attempt = |_| {
+            let before = monotonic_nanos();
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let pause = monotonic_nanos().saturating_sub(before);
+            let wall = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+            (pause, wall.saturating_sub(before.saturating_add(pause / 2)))
+        };
+        (0..3).map(attempt).min().map_or(0, |(_, difference)| difference)
+    }
+}
 
 /// Channel of one kind of event of one monitor. True while it has listeners.
 #[pyclass(frozen, module = "grete._native")]
@@ -84,7 +126,7 @@ impl EventChannel {
         let Some(listeners) = self.snapshot(py) else { return Ok(()) };
         let occurred = Bound::new(
             py,
-            Event { name: self.name.clone_ref(py), fields: Mutex::new(fields(py)), emitted, at: OnceLock::new() },
+            Event { name: self.name.clone_ref(py), fields: Mutex::new(fields(py)), at: WALL_CLOCK.at(emitted) },
         )?;
         for listener in listeners.bind(py) {
             match listener.call1((&occurred,)) {
@@ -230,10 +272,8 @@ pub(crate) struct Event {
     #[pyo3(get)]
     name: Py<PyString>,
     fields: Mutex<Fields>,
-    /// Time of the emission by [`monotonic_nanos`].
-    emitted: u64,
-    /// Time of the emission in seconds since 1970, once it was read.
-    at: OnceLock<f64>,
+    /// Time of the emission in nanoseconds since 1970.
+    at: u64,
 }
 
 impl Event {
@@ -283,12 +323,7 @@ impl Event {
     /// Time of the emission: seconds since 1970, UTC.
     #[getter]
     fn at(&self) -> f64 {
-        // Few listeners read it, so that the emission reads one clock, which it needs for durations.
-        *self.at.get_or_init(|| {
-            let since = Duration::from_nanos(monotonic_nanos().saturating_sub(self.emitted));
-            let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(since);
-            at.as_secs_f64()
-        })
+        self.at as f64 / 1e9
     }
 
     /// Duration in seconds; None for an event without a duration.

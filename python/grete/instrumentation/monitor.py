@@ -174,6 +174,7 @@ def _method_name(name: str) -> str:
 def _validated(listener: L) -> L:
     if not callable(listener):
         raise TypeError(f"a listener is called with what occurred, and {listener!r} cannot be called")
-    if inspect.iscoroutinefunction(listener):
+    call = getattr(type(listener), "__call__", None)  # noqa: B004
+    if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call):
         raise TypeError(f"{listener!r} is `async def`, and would never be awaited: make it a plain def")
     return listener
