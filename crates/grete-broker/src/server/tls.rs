@@ -1,7 +1,7 @@
 //! TLS of the listeners, and certificates for development.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
 
 use grete_wire::write_buffer::WriteBuffer;
@@ -98,6 +98,14 @@ impl<W: Write> Write for FullBlocks<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.0.write(bytes)? {
             0 if !bytes.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
+            n => Ok(n),
+        }
+    }
+
+    // One slice at a time would be a TLS record for each batch of a Fetch, and one for the few bytes before it.
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self.0.write_vectored(slices)? {
+            0 if slices.iter().any(|slice| !slice.is_empty()) => Err(io::ErrorKind::WouldBlock.into()),
             n => Ok(n),
         }
     }
