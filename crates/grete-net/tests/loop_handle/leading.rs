@@ -1,17 +1,20 @@
 //! Tests of callers that lead: in each state of the lead, something else happens.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use grete_net::{CallerLoop, GateUse};
 use grete_proto::time::MILLI;
 use grete_sys::WakeReason;
 
 use crate::NO_SLEEP_LIMIT;
-use crate::scripted_protocol::{RunningLoop, echo, frame};
+use crate::scripted_protocol::{RunningLoop, TEST_TIMEOUT, echo, frame};
 
 /// Longer than any of these waits may take.
 const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
@@ -38,20 +41,53 @@ fn connected_peer(running: &RunningLoop) -> TcpStream {
     listener.accept().expect("the loop connects").0
 }
 
+/// Waits until this thread of the process sleeps, as `/proc/self/task/<id>/stat` shows it.
+fn wait_until_asleep(task: &Path) {
+    let stat = Path::new("/proc").join(task).join("stat");
+    let end = Instant::now() + TEST_TIMEOUT;
+    loop {
+        let stat = fs::read_to_string(&stat).expect("the thread lives");
+        // The state follows the name, which is in parentheses.
+        if stat.rsplit(')').next().is_some_and(|fields| fields.starts_with(" S")) {
+            return;
+        }
+        assert!(Instant::now() < end, "the leader does not sleep: {stat}");
+        thread::yield_now();
+    }
+}
+
+/// The peer writes when the leader waits in the selector. The kernel adds a thread to the waiters under the lock under
+/// which the thread has become a sleeper, so whoever sees the sleeper finds the waiter.
 #[test]
 fn a_leader_reads_its_response_while_the_network_thread_sleeps() {
     let running = RunningLoop::start(NO_SLEEP_LIMIT);
-    running.connect("127.0.0.1", echo().port());
+    let mut peer = connected_peer(&running);
+    let task = fs::read_link("/proc/thread-self").expect("procfs");
     let turns = running.script.get(|state| state.turns);
-    for number in 1..=100 {
-        running.send(b"hello");
-        assert_eq!(running.lead_until(|| running.frames() == number), Some(WakeReason::Woken));
-    }
-    // A response that arrives before the caller waits goes to the network thread.
-    let (turns, read) = running.script.get(|state| (state.turns - turns, state.network_frames));
-    assert!(turns <= 100 && read <= turns, "{read} frames in {turns} turns");
-    assert!(read < 50, "the network thread has read {read} of 100 frames");
-    running.finish();
+    let (checked, checks) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 1..=100 {
+                while checks.recv().expect("the leader checks") < number {}
+                wait_until_asleep(&task);
+                peer.write_all(&frame(b"hello")).expect("written");
+            }
+            // Stays open until the loop has ended.
+            let _ = peer.read(&mut [0]);
+        });
+        for number in 1..=100 {
+            let is_over = || {
+                let over = running.frames() == number;
+                // The last act before the leader sleeps. It never blocks.
+                checked.send(if over { 0 } else { number }).expect("the peer listens");
+                over
+            };
+            assert_eq!(running.lead_until(is_over), Some(WakeReason::Woken));
+        }
+        let (turns, read) = running.script.get(|state| (state.turns - turns, state.network_frames));
+        assert_eq!((turns, read), (0, 0), "turns of the network thread, and frames that it has read");
+        running.finish();
+    });
 }
 
 #[test]
@@ -258,12 +294,19 @@ fn quick_leads_leave_the_network_thread_asleep() {
     let running = RunningLoop::start_with_gate(GateUse::QuickLeads);
     running.connect("127.0.0.1", echo().port());
     let turns = running.script.get(|state| state.turns);
+    // A loaded machine delays leads, which then are not quick, and wakes the network thread for each of them.
+    let (start, mut last, mut slow) = (Instant::now(), None::<Instant>, 0);
     for number in 1..=1000 {
         running.send(b"hello");
         thread::sleep(Duration::from_micros(50)); // the echo is faster
+        let now = Instant::now();
+        slow += usize::from(last.replace(now).is_none_or(|last| now - last > Duration::from_micros(300)));
         assert_eq!(running.lead_until(|| running.frames() == number), Some(WakeReason::Woken));
     }
     let turns = running.script.get(|state| state.turns) - turns;
-    assert!(turns < 500, "the network thread has stepped {turns} times");
+    // The network thread watches the gate every 5 ms.
+    let watches = usize::try_from(start.elapsed().as_millis()).expect("a short test") / 5;
+    let limit = 100 + 3 * slow + 2 * watches;
+    assert!(turns < limit, "the network thread has stepped {turns} times; {slow} leads were slow, {watches} watches");
     running.finish();
 }

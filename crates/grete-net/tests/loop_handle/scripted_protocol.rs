@@ -16,7 +16,7 @@ use crate::NO_SLEEP_LIMIT;
 
 const CONN: ConnId = ConnId(1);
 /// Upper limit for every wait: longer than any expected event takes.
-const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Blocks a step: reports that it is reached, then waits until the test opens it.
 pub struct Gate(mpsc::Sender<()>, mpsc::Receiver<()>);
