@@ -106,6 +106,35 @@ def test_members_of_one_group_share_the_partitions(brokers: testing.Kafka) -> No
         assert brokers.committed("orders") == dict.fromkeys(range(4), 1)
 
 
+def test_settle_waits_for_partitions_that_a_member_has_left(brokers: testing.Kafka) -> None:
+    first: list[bytes | None] = []
+    second: list[bytes | None] = []
+    brokers.create_topic("orders", 4)
+    with brokers.run(make(first)) as gone, brokers.run(make(second)) as t:
+        brokers.settle()
+        gone.stop()
+        for partition in range(4):
+            brokers.produce("orders", b"%d" % partition, partition=partition)
+        t.settle()
+        assert sorted(second) == [b"0", b"1", b"2", b"3"]  # type: ignore[type-var]
+        assert brokers.committed("orders") == dict.fromkeys(range(4), 1)
+
+
+def test_settle_leaves_partitions_of_a_stranger_alone(brokers: testing.Kafka) -> None:
+    seen: list[bytes | None] = []
+    brokers.create_topic("orders", 4)
+    app = make(seen)
+    servers = {"bootstrap.servers": brokers.bootstrap_servers, "group.id": app.name}
+    with brokers.run(app) as t, grete.client.Consumer(servers) as stranger:
+        stranger.subscribe(["orders"])
+        while len(stranger.assignment()) != 2:
+            stranger.poll(0.1)
+        for partition in range(4):
+            brokers.produce("orders", b"%d" % partition, partition=partition)
+        t.settle()
+        assert len(seen) == 2
+
+
 def test_an_app_runs_once_at_a_time(brokers: testing.Kafka) -> None:
     app = make([])
     with brokers.run(app) as t:

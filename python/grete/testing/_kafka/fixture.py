@@ -21,6 +21,7 @@ from grete.testing._kafka.cluster import CLIENT_ID, Cluster
 from grete.testing._kafka.crash import Crash
 from grete.testing._kafka.faults import Faults
 from grete.testing._kafka.journal import Journal
+from grete.testing._kafka.ownership import Ownership
 from grete.testing._kafka.running import Clock, RunningTestApp
 from grete.testing._records import (
     Encode,
@@ -64,6 +65,7 @@ class Kafka(Faults):
         self._journal = Journal()
         self._producer: Producer | None = None
         self._apps: list[RunningTestApp] = []
+        self._ownership = Ownership(cluster, self._running_apps)
         self._crashes: list[Crash] = []
         self._added = []
 
@@ -87,7 +89,9 @@ class Kafka(Faults):
         if not hasattr(app, "routes"):
             raise TypeError(f"kafka.run takes an App, as `from shop import app` gets it, not {app!r}")
         client_id = f"{app.name}-{os.getpid()}-{next(_numbers)}"
-        running = RunningTestApp(app, self._cluster, self._journal, client_id, clock, settings, kafka or {})
+        running = RunningTestApp(
+            app, self._cluster, self._journal, self._ownership, client_id, clock, settings, kafka or {}
+        )
         self._apps.append(running)
         return running
 
@@ -95,15 +99,20 @@ class Kafka(Faults):
         """Waits until all running Apps have processed and committed all records, also those that they wrote for each
         other. See `RunningTestApp.settle`.
         """
-        running = [app for app in self._apps if app.is_running]
+        running = self._running_apps()
         if not running:
             raise GreteError("no App runs: use `with kafka.run(app) as t:`")
         deadline = time.monotonic() + seconds(timeout)
         while True:
             for app in running:
                 app.settle(max(deadline - time.monotonic(), 0.0))
-            if all(app.is_settled() for app in running):
+            # A partition that moves from an App not yet asked to one that was asked is in neither answer.
+            owners = self._ownership.owners()
+            if all(app.is_settled() for app in running) and self._ownership.owners() == owners:
                 return
+
+    def _running_apps(self) -> list[RunningTestApp]:
+        return [app for app in self._apps if app.is_running]
 
     async def settled(self, timeout: str | float = 10.0) -> None:  # noqa: ASYNC109
         """Same as `settle`, without blocking the event loop."""
@@ -258,6 +267,7 @@ class Kafka(Faults):
             if self._producer is not None:
                 self._producer.close(5.0)
         finally:
+            self._ownership.close()
             self._cluster.close()
         if not all(crash.has_begun for crash in self._crashes):
             raise GreteError("no App has crashed: kafka.crash(t) does so at the end of a block, `with kafka.crash(t):`")

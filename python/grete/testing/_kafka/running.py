@@ -18,6 +18,7 @@ from grete.errors import ClosedError, GreteError, GroupError, KafkaError, Revoke
 from grete.instrumentation import Event
 from grete.testing._kafka.cluster import Cluster
 from grete.testing._kafka.journal import Journal
+from grete.testing._kafka.ownership import Ownership, Place
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,8 +38,8 @@ _CLASSIC_DEFAULTS = {"heartbeat.interval.ms": 100}
 _CLASSIC_SETTINGS = frozenset({"session.timeout.ms", "partition.assignment.strategy"})
 # Seconds in which brokers answer a commit, at least, even if the time of `settle` is up.
 _COMMIT_TIMEOUT = 1.0
-# Seconds until a commit that failed is tried again.
-_COMMIT_BACKOFF = 0.02
+# Seconds until a commit that failed is tried again, or the coordinator of a group is asked again.
+_RETRY_BACKOFF = 0.02
 # Seconds for handlers and deliveries when a block ends by an exception. They may be what has failed, and the test has.
 _FAILED_STOP_TIMEOUT = 2.0
 
@@ -59,6 +60,7 @@ class RunningTestApp:
         app: App,
         cluster: Cluster,
         journal: Journal,
+        ownership: Ownership,
         client_id: str,
         clock: Clock,
         settings: Mapping[str, Any],
@@ -70,6 +72,7 @@ class RunningTestApp:
         self.client_id = client_id
         self._cluster = cluster
         self._journal = journal
+        self._ownership = ownership
         self._clock = clock
         self._running = RunningApp(app)
         self._is_started = False
@@ -220,6 +223,7 @@ class RunningTestApp:
 
     def settle(self, timeout: str | float = 10.0) -> None:
         """Waits until all records are processed and committed: nothing is left to fetch, runs, or waits for a backoff.
+        A partition that moves between members of the group has an owner before.
 
         Returns at once when that is so, by the events of the App, without polling. Records that were handed out and
         not marked may remain. With `clock="virtual"`, backoffs end at once. `timeout`: seconds, or a text like
@@ -232,8 +236,12 @@ class RunningTestApp:
             self._await_settled(ends, deadline)
             if not self._commit(deadline):
                 continue
-            if self._ends() == ends and self._is_settled(ends):
+            moving = self._moving(ends)
+            if not moving and self._ends() == ends and self._is_settled(ends):
                 return
+            if _left(deadline) <= 0 and moving:
+                places = ", ".join(f"{topic}[{partition}]" for topic, partition in moving)
+                raise TimeoutError(f'App "{self.app.name}" has not settled: its group moves {places} to another member')
             if _left(deadline) <= 0:
                 raise TimeoutError(f'App "{self.app.name}" has not settled: its topics get more and more records')
 
@@ -250,6 +258,14 @@ class RunningTestApp:
     def is_settled(self) -> bool:
         """Returns whether `settle` would return at once, apart from commits."""
         return not self._is_started or self._is_settled(self._ends())
+
+    def assignment(self) -> list[Place]:
+        """Returns group, topic and number of each partition of the App. Raises ClosedError after its end."""
+        runner = self._runner()
+        clients = (
+            [] if runner is None else [(client.membership()["group"], client) for client in runner.clients.values()]
+        )
+        return [(group, topic, partition) for group, client in clients for topic, partition in client.assignment()]
 
     def _check_thread(self) -> None:
         """Raises GreteError on the event loop that runs the handlers, which a wait would block."""
@@ -287,6 +303,18 @@ class RunningTestApp:
         settled = (self._call(client.wait_until_settled, ends, 0.0, False) for client in self._clients().values())
         return all(settled)
 
+    def _moving(self, ends: list[tuple[str, int, int]]) -> list[tuple[str, int]]:
+        """Returns the partitions without an owner that wait for one. Waits a moment if there are any."""
+        found: list[tuple[str, int]] = []
+        for client in self._clients().values():
+            # The members of a share group share partitions, and a client without a group has them all.
+            if (group := client.membership()["group"]) and client.queue() is None:
+                topics = self.groups.get(group, [])
+                found += self._ownership.moving(group, [end for end in ends if end[0] in topics])
+        if found:
+            self._stopped.wait(_RETRY_BACKOFF)
+        return found
+
     def _commit(self, deadline: float) -> bool:
         """Commits what is processed. Returns whether brokers have stored that."""
         for client in self._clients().values():
@@ -298,7 +326,7 @@ class RunningTestApp:
                 if _left(deadline) <= 0:
                     raise TimeoutError(f'App "{self.app.name}" cannot commit: {error}') from error
                 # Brokers refuse commits while the group rebalances, for example.
-                self._stopped.wait(_COMMIT_BACKOFF)
+                self._stopped.wait(_RETRY_BACKOFF)
                 return False
         return True
 

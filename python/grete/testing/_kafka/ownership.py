@@ -1,0 +1,77 @@
+"""Owners of the partitions of consumer groups while Apps of a test share them.
+
+Each App knows its own partitions alone. A partition that one member has revoked, and the next one does not have yet, is
+settled for both.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeAlias
+
+from grete.client import Admin
+from grete.errors import ClosedError, UnknownGroupError
+from grete.testing._kafka.cluster import CLIENT_ID, Cluster
+
+if TYPE_CHECKING:
+    from grete.testing._kafka.running import RunningTestApp
+
+# Group, topic and partition.
+Place: TypeAlias = tuple[str, str, int]
+# Seconds in which brokers answer.
+_TIMEOUT = 30.0
+
+
+class Ownership:
+    """Owners of partitions among the Apps of one test. `apps` returns those that run."""
+
+    def __init__(self, cluster: Cluster, apps: "Callable[[], list[RunningTestApp]]") -> None:
+        self._cluster = cluster
+        self._apps = apps
+        self._admin: Admin | None = None
+
+    def owners(self) -> dict[Place, str]:
+        """Returns the `client.id` of the App that owns each partition."""
+        found = {}
+        for app in self._apps():
+            try:
+                for group, topic, partition in app.assignment():
+                    found[group, topic, partition] = app.client_id
+            except ClosedError:
+                continue  # the App has ended
+        return found
+
+    def moving(self, group: str, ends: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]:
+        """Returns the partitions with records to process that no App owns, but that the group gives to one of them, or
+        has not assigned yet. `ends`: topic, partition and end offset. Partitions of members outside of the test, or of
+        an App that has crashed, do not move.
+        """
+        owned = self.owners()
+        free = [(topic, partition, end) for topic, partition, end in ends if (group, topic, partition) not in owned]
+        if not any(end for _, _, end in free):
+            return []
+        committed = self._cluster.committed(group)
+        free = [(topic, partition, end) for topic, partition, end in free if committed.get((topic, partition), 0) < end]
+        if not free:
+            return []
+        try:
+            described = self._open_admin().describe_group(group, timeout=_TIMEOUT)
+        except UnknownGroupError:
+            return []
+        clients = {place: member.client for member in described.members for place in member.partitions}
+        ours = {app.client_id for app in self._apps()}
+        is_stable = described.state.lower() == "stable"
+
+        def moves(place: tuple[str, int]) -> bool:
+            owner = clients.get(place)
+            return not is_stable if owner is None else owner in ours
+
+        return [(topic, partition) for topic, partition, _ in free if moves((topic, partition))]
+
+    def close(self) -> None:
+        """Closes the connections to the brokers."""
+        if self._admin is not None:
+            self._admin.close()
+
+    def _open_admin(self) -> Admin:
+        if self._admin is None:
+            self._admin = Admin({"bootstrap.servers": self._cluster.bootstrap_servers, "client.id": CLIENT_ID})
+        return self._admin
