@@ -23,8 +23,10 @@ from grete._cli import main as cli
 from grete.client import Admin, Producer, Reset, ShareConsumer
 from grete.errors import GroupNotEmptyError, OffsetError
 from tests.integration.app_process import AppRun
+from tests.integration.test_failed_partitions import address, events
 from tests.kafka import KafkaCluster, eventually, new_cluster
 from tests.kafka.java import JavaShareConsumer
+from tests.unit.probe_client import send_probe
 
 pytestmark = [
     pytest.mark.kafka,
@@ -247,6 +249,49 @@ def test_later_is_later(kafka: KafkaCluster) -> None:
     times = [at for name, at in runs if name == "v0"]
     assert 0.9 < times[1] - times[0] < 3
     assert queue.left() == []
+
+
+def test_a_queue_whose_broker_hangs_is_stalled_and_stops_all_the_same() -> None:
+    # Longer than the broker hangs: the member stays, and with it the partition.
+    with new_cluster(properties={**BROKER, "group.share.session.timeout.ms": 45_000}) as kafka:
+        if kafka.version.startswith(("3.", "4.0", "4.1")):
+            pytest.skip("share groups are there from Kafka 4.2 on")
+        queue = Queue(kafka, "hung")
+        probes = address()
+        app = grete.App("hung-app", kafka=queue.settings, group=queue.group, probes=probes, stall_after="500ms")
+        seen: list[bytes | None] = []
+        stalls, moves = events(app, "partition.stalled"), events(app, "partition.moving")
+
+        @app.consumer(queue.topic, queue=True)
+        def work(message: grete.Message) -> None:
+            seen.append(message.value)
+
+        def named() -> list[dict[str, object]]:
+            return [one for one in send_probe(probes, "/readyz").body["problems"] if one["reason"] == "stalled"]
+
+        app.start()
+        try:
+            queue.fill(["v"])
+            eventually(lambda: seen == [b"v"], 30.0, "the record")
+            assert (named(), stalls) == ([], [])
+            kafka.kill(1, signal.SIGSTOP)
+            eventually(lambda: bool(stalls), 30.0, "a stall")
+            assert (stalls[0]["topic"], stalls[0]["waits_for"]) == (queue.topic, "refused")
+            assert [(one["topic"], one["waits_for"]) for one in named()] == [(queue.topic, "refused")]
+            (lane,) = app.statistics()["lanes"]
+            assert (lane["waits_for"], lane["unmoved"]) == ("refused", True)
+            kafka.kill(1, signal.SIGCONT)
+            eventually(lambda: bool(moves), 30.0, "the queue moves again")
+            queue.fill(["w"])
+            eventually(lambda: seen == [b"v", b"w"], 30.0, "the next record")
+            assert named() == []
+            kafka.kill(1, signal.SIGSTOP)
+        finally:
+            before = time.monotonic()
+            app.stop()
+        # The coordinator and the leader get 5 s each.
+        assert time.monotonic() - before < 20.0
+        kafka.kill(1, signal.SIGCONT)
 
 
 def test_killed_workers_lose_nothing(kafka: KafkaCluster, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 //! Shared helpers for tests of several state machines: a cluster made of a table, and seeds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use grete_wire::api::ApiKey;
@@ -19,6 +19,7 @@ pub(crate) struct FakeClusterView {
     ids: HashMap<Arc<str>, u128>,
     fetch_versions: HashMap<NodeId, i16>,
     muted: HashMap<NodeId, Nanos>,
+    disconnected: HashSet<NodeId>,
     version: u64,
 }
 
@@ -58,6 +59,15 @@ impl FakeClusterView {
         };
     }
 
+    /// Takes the connections of a node away, or returns them.
+    pub(crate) fn set_connected(&mut self, node: NodeId, connected: bool) {
+        if connected {
+            self.disconnected.remove(&node)
+        } else {
+            self.disconnected.insert(node)
+        };
+    }
+
     pub(crate) fn mute_until(&mut self, node: NodeId, until: Nanos) {
         self.muted.insert(node, until);
     }
@@ -82,6 +92,7 @@ impl ClusterView for FakeClusterView {
 
     fn api_version(&self, node: NodeId, channel: Channel, api: ApiKey) -> Option<i16> {
         match (channel, api) {
+            _ if self.disconnected.contains(&node) => None,
             (Channel::Fetch, ApiKey::Fetch) => self.fetch_versions.get(&node).copied(),
             _ => Some(*api.ours().end()),
         }

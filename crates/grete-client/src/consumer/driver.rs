@@ -395,7 +395,7 @@ impl Driver {
     /// Checks the lanes if that is due, and reports those that have not moved for `stall_after`. Returns the time of
     /// the next check; `None`: not before something changes.
     fn watch_lanes(&mut self, now: Nanos) -> Option<Nanos> {
-        let is_due = self.is_watch_due || self.core.has_failing_partitions();
+        let is_due = self.is_watch_due || self.core.has_failing_partitions(now);
         if !is_due || now < self.next_watch {
             return is_due.then_some(self.next_watch);
         }

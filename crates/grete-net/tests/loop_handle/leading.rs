@@ -57,7 +57,7 @@ fn wait_until_asleep(task: &Path) {
 }
 
 /// The peer writes when the leader waits in the selector. The kernel adds a thread to the waiters under the lock under
-/// which the thread has become a sleeper, so whoever sees the sleeper finds the waiter.
+/// which the thread has become a sleeper, so a peer that sees the sleeper finds the waiter.
 #[test]
 fn a_leader_reads_its_response_while_the_network_thread_sleeps() {
     let running = RunningLoop::start(NO_SLEEP_LIMIT);

@@ -21,6 +21,9 @@ use crate::time::{Nanos, SECOND, earliest};
 /// Limit of rounds in which the state machines act on each other within one event. No event needs more than four
 /// rounds; the limit makes the group terminate, should that ever be wrong.
 const MAX_EFFECT_ROUNDS: usize = 32;
+/// Longest time for which a member of a share group waits for its coordinator when it leaves. The other members wait for
+/// nothing: the locks of its records end by themselves.
+const SHARE_LEAVE_WAIT: Nanos = 5 * SECOND;
 
 /// Consumer group from the view of one member (or of a standalone committer).
 #[derive(Debug)]
@@ -321,7 +324,12 @@ impl ConsumerGroup {
         }
     }
 
-    fn advance_leave(&mut self, now: Nanos, deadline: Nanos, out: &mut Vec<GroupAction>) {
+    fn advance_leave(&mut self, now: Nanos, mut deadline: Nanos, out: &mut Vec<GroupAction>) {
+        let is_shared = self.shared.config.protocol == GroupProtocol::Share;
+        if is_shared && self.member.is_active() && self.reconciler.is_idle() {
+            deadline = deadline.min(now.saturating_add(SHARE_LEAVE_WAIT));
+            self.leave_deadline = Some(deadline);
+        }
         let committed = self.committer.is_idle();
         // The lookup of the coordinator needs an ACL, too: no LeaveGroup can be sent.
         let unable = self.shared.unauthorized && self.coordinator.current().is_none() && self.reconciler.is_idle();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use grete_wire::ErrorCode;
 use grete_wire::api::ApiKey;
 
 use super::acknowledgement::{AckType, Acknowledgement};
@@ -48,6 +49,8 @@ pub struct ShareAcquirer {
     pub(super) rng: Rng,
     pub(super) partitions: BTreeMap<PartitionKey, SharePartition>,
     pub(super) sessions: Vec<ShareSession>,
+    /// Assigned partitions whose leader refuses them, with the last error code.
+    pub(super) refused: BTreeMap<PartitionKey, ErrorCode>,
     pub(super) stats: ShareStats,
     /// Duration of a lock, as the brokers say.
     pub(super) lock: Nanos,
@@ -59,7 +62,7 @@ pub struct ShareAcquirer {
     finished: FinishedRecords,
     next_token: u32,
     /// An assigned partition has no leader, as far as is known: time from which new metadata may be requested.
-    leaderless: Option<Nanos>,
+    pub(super) leaderless: Option<Nanos>,
     /// Acknowledgements of some partition were not delivered, or have no leader.
     pub(super) undelivered: bool,
     /// Metadata version and layout of the partitions that `sync` has seen.
@@ -110,6 +113,7 @@ impl ShareAcquirer {
             rng,
             partitions: BTreeMap::new(),
             sessions: Vec::new(),
+            refused: BTreeMap::new(),
             stats: ShareStats::default(),
             lock: DEFAULT_LOCK,
             needs_metadata: false,
@@ -234,6 +238,8 @@ impl ShareAcquirer {
         }
         self.leaderless = if leaderless { Some(self.leaderless.unwrap_or(0)) } else { None };
         self.partitions.retain(|_, partition| !partition.is_over());
+        let partitions = &self.partitions;
+        self.refused.retain(|key, _| partitions.get(key).is_some_and(|partition| partition.slot.is_some()));
         for session in &mut self.sessions {
             session.led.clear();
         }
@@ -501,7 +507,8 @@ impl ShareAcquirer {
         let request = request::fetch(&self.config, &fields);
         let token = self.next_token;
         self.next_token = token.wrapping_add(1);
-        session.in_flight = Some(InFlight { token, kind: RequestKind::Fetch, session: session.number, acks });
+        session.in_flight =
+            Some(InFlight { token, since: now, kind: RequestKind::Fetch, session: session.number, acks });
         self.stats.fetches += 1;
         let timeout = self.config.request_timeout.saturating_add(self.config.max_wait);
         out.push(ShareAction::Send(outgoing(session.node, request, token, timeout)));
@@ -533,7 +540,7 @@ impl ShareAcquirer {
         let request = request::acknowledge(&self.config, &self.member_id, epoch, &acks);
         let token = self.next_token;
         self.next_token = token.wrapping_add(1);
-        session.in_flight = Some(InFlight { token, kind, session: session.number, acks });
+        session.in_flight = Some(InFlight { token, since: now, kind, session: session.number, acks });
         self.stats.acknowledges += 1;
         out.push(ShareAction::Send(outgoing(session.node, request, token, self.config.request_timeout)));
     }

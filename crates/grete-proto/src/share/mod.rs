@@ -39,6 +39,7 @@ mod partition;
 mod request;
 mod response;
 mod session;
+mod status;
 #[cfg(test)]
 mod tests;
 mod undelivered;

@@ -153,6 +153,7 @@ impl ShareAcquirer {
         let Self { sessions, rng, needs_metadata, .. } = self;
         if let Some(session) = sessions.get_mut(at) {
             session.not_before = now.saturating_add(session.backoff.next_delay(rng));
+            session.refused = Some(ErrorCode::NONE);
             // Which epoch the broker expects is unknown.
             if session.number == flight.session {
                 session.reset();
@@ -190,6 +191,7 @@ impl ShareAcquirer {
         let node = session.node;
         let session_only = matches!(code, ErrorCode::SHARE_SESSION_NOT_FOUND | ErrorCode::INVALID_SHARE_SESSION_EPOCH);
         let is_current = session.number == flight.session;
+        session.refused = Some(code);
         if is_current {
             session.reset();
             if !session_only || session.backoff.failures() > 0 {
@@ -218,6 +220,7 @@ impl ShareAcquirer {
     fn on_session_ok(&mut self, at: usize, lock_ms: i32) {
         if let Some(session) = self.sessions.get_mut(at) {
             session.backoff.reset();
+            session.refused = None;
         }
         if let Some(lock) = u64::try_from(lock_ms).ok().filter(|lock| *lock > 0) {
             self.lock = lock.saturating_mul(MILLI);
@@ -239,6 +242,9 @@ impl ShareAcquirer {
             return self.on_partition_error(now, key, code, out);
         }
         let Some(partition) = self.partitions.get_mut(&key) else { return };
+        if matches!(ErrorCode(data.acknowledge_error_code), ErrorCode::NONE | ErrorCode::INVALID_RECORD_STATE) {
+            self.refused.remove(&key);
+        }
         if partition.backoff.failures() > 0 {
             partition.backoff.reset();
             partition.not_before = 0;
@@ -319,6 +325,9 @@ impl ShareAcquirer {
         self.needs_metadata = true;
         let Some(partition) = self.partitions.get_mut(&key) else { return };
         partition.not_before = now.saturating_add(partition.backoff.next_delay(&mut self.rng));
+        if partition.slot.is_some() {
+            self.refused.insert(key, code);
+        }
         // A leader change settles within a few attempts.
         let lasting = partition.backoff.failures() >= 4;
         let tp = partition.tp.clone();
@@ -347,6 +356,7 @@ impl ShareAcquirer {
             partition.on_answered();
             match results.get(&key).copied().unwrap_or(ErrorCode::NONE) {
                 ErrorCode::NONE => {
+                    self.refused.remove(&key);
                     if partition.undelivered_since.take().is_some() {
                         partition.backoff.reset();
                         partition.not_before = 0;
@@ -374,7 +384,10 @@ impl ShareAcquirer {
                     }
                 }
                 // The leader moves: the acknowledgement goes to the next one.
-                _ => {
+                code => {
+                    if partition.slot.is_some() {
+                        self.refused.insert(key, code);
+                    }
                     let mut group = group;
                     group.acks.retain(|ack| ack.kind != AckType::Renew);
                     if !group.acks.is_empty() {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use grete_wire::ErrorCode;
+
 use super::config::ShareConfig;
 use super::partition::{AckGroup, PartitionKey};
 use crate::backoff::Backoff;
@@ -14,6 +16,7 @@ pub(super) const CLOSE_EPOCH: i32 = -1;
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) token: u32,
+    pub(super) since: Nanos,
     pub(super) kind: RequestKind,
     /// Number of the session that the request belongs to.
     pub(super) session: u32,
@@ -45,6 +48,8 @@ pub(super) struct ShareSession {
     pub(super) not_before: Nanos,
     pub(super) connect_retry_at: Nanos,
     pub(super) backoff: Backoff,
+    /// Error code of the last request (`NONE`: it was not answered); `None`: the node has executed it.
+    pub(super) refused: Option<ErrorCode>,
     /// The session was closed, or there is nothing to close.
     pub(super) closed: bool,
     /// The log says that the broker cannot renew.
@@ -63,9 +68,17 @@ impl ShareSession {
             not_before: 0,
             connect_retry_at: 0,
             backoff: Backoff::new(config.retry_backoff, config.retry_backoff_max),
+            refused: None,
             closed: false,
             warned: false,
         }
+    }
+
+    /// Returns the error code with which the node refuses requests; `NONE`: it does not answer. `None`: neither.
+    /// `limit`: longest time of an answer.
+    pub(super) fn refusal(&self, now: Nanos, limit: Nanos) -> Option<ErrorCode> {
+        let is_late = self.in_flight.as_ref().is_some_and(|flight| now.saturating_sub(flight.since) > limit);
+        self.refused.or(is_late.then_some(ErrorCode::NONE))
     }
 
     /// Begins a new session with the next ShareFetch.

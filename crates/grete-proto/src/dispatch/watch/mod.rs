@@ -71,7 +71,9 @@ impl Dispatch {
         let mut waits_as_intended = false;
         for lane in self.lanes.iter().flatten().filter(|lane| lane.spec.client == client && !stopping) {
             let known = before.remove(&lane.id);
-            let (progress, has_backlog) = (lane.progress(), lane.backlog() != Some(0));
+            // How many records of a share group are left only the leaders know: while they are silent, there may be any.
+            let is_silent = lane.spec.policy.queue && explains_silence(&fetch_waits, lane.spec.handle);
+            let (progress, has_backlog) = (lane.progress(), is_silent || lane.backlog() != Some(0));
             let moved = known.as_ref().is_none_or(|known| known.progress != progress);
             if let Some(known) = known.as_ref().filter(|known| known.is_reported && (moved || !has_backlog)) {
                 result.reports.push(StallReport {
@@ -129,6 +131,11 @@ impl Dispatch {
     }
 }
 
+fn explains_silence(waits: &[(PartitionHandle, FetchWait)], handle: PartitionHandle) -> bool {
+    let found = waits.binary_search_by_key(&handle, |(other, _)| *other).ok().and_then(|at| waits.get(at));
+    found.is_some_and(|(_, wait)| wait.explains_silence())
+}
+
 fn stall_report(now: Nanos, status: LaneStatus) -> Option<StallReport> {
     let wait = status.wait?;
     let is_reported_elsewhere = match wait {
@@ -142,7 +149,7 @@ fn stall_report(now: Nanos, status: LaneStatus) -> Option<StallReport> {
         tp: status.tp,
         policy: status.policy,
         unmoved_for: now.saturating_sub(status.unmoved_since.unwrap_or(now)),
-        lag: status.backlog,
+        lag: status.backlog.filter(|records| *records > 0),
         wait: Some(wait),
         holder: status.memory_holder,
         is_reported_elsewhere,

@@ -1,9 +1,10 @@
 //! Leaving a group.
 
-use grete_wire::messages::{Coordinator, FindCoordinatorResponse};
+use grete_wire::messages::{Coordinator, FindCoordinatorResponse, ShareGroupHeartbeatResponse};
 use grete_wire::{ApiKey, ErrorCode};
 
 use super::harness::*;
+use crate::group::config::GroupProtocol;
 use crate::group::{Assignor, CommitError, GroupConfig, GroupEvent};
 use crate::request::{Channel, Request, RequestError};
 use crate::time::SECOND;
@@ -188,4 +189,26 @@ fn a_close_waits_for_no_acl() {
     leave(&mut rig, 30 * SECOND);
     rig.ack();
     assert_eq!(rig.log_texts(), ["revoke 0", "left"]);
+}
+
+/// Other members of a share group wait for nothing that a member has: it does not wait for long either.
+#[test]
+fn a_member_of_a_share_group_does_not_wait_for_long() {
+    let mut rig = Harness::with(GroupConfig { protocol: GroupProtocol::Share, ..GroupConfig::new("g") });
+    rig.start();
+    rig.locate(1);
+    let joining = rig.take(ApiKey::ShareGroupHeartbeat);
+    let answer = ShareGroupHeartbeatResponse {
+        member_epoch: 1,
+        heartbeat_interval_ms: 5000,
+        ..ShareGroupHeartbeatResponse::default()
+    };
+    rig.answer(&joining, |version, body| answer.encode(version, body));
+    leave(&mut rig, 30 * SECOND);
+    rig.take(ApiKey::ShareGroupHeartbeat);
+    rig.log_texts();
+    rig.advance(5 * SECOND - 1);
+    assert!(rig.log_texts().is_empty());
+    rig.advance(1);
+    assert_eq!(rig.log_texts(), ["left"]);
 }

@@ -3,3 +3,4 @@
 mod leader;
 mod scripted;
 mod simulation;
+mod status;

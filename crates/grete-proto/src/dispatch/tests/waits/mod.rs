@@ -283,3 +283,25 @@ fn the_page_of_stalls_has_each_reason() {
     names.sort_unstable();
     assert_eq!(rows.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
 }
+
+#[test]
+fn a_queue_whose_leader_is_silent_is_stalled_although_it_holds_no_record() {
+    let mut world = Harness::new();
+    let queue = RouteConfig { queue: true, concurrency: Concurrency::Unordered, max_messages: 1, ..watched() };
+    let lane = world.lane_with(queue);
+    let silent = [(PartitionHandle(lane.index), FetchWait::NoConnection { node: 1 })];
+    assert!(!world.watch(0, &[]).again, "no record is known");
+    assert!(world.watch(0, &silent).again);
+    assert_eq!(world.waits_for(lane), "no_connection");
+    assert_eq!(reported(&world.watch(LIMIT - 1, &silent)), []);
+    let result = world.watch(1, &silent);
+    assert_eq!((reported(&result), result.reports[0].lag), (vec![(0, "no_connection")], None));
+    assert!(world.status(lane).is_unmoved);
+    assert_eq!(reported(&world.watch(LIMIT, &silent)), [], "once");
+    assert_eq!(reported(&world.watch(SECOND, &[])), [(0, "")], "the leader answers again");
+    assert!(!world.status(lane).is_unmoved);
+    // A full memory is no silence: without records, nothing waits for it.
+    let full = [(PartitionHandle(lane.index), FetchWait::Memory { bytes: 9, limit: 8 })];
+    world.watch(0, &full);
+    assert_eq!(reported(&world.watch(2 * LIMIT, &full)), []);
+}
