@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import grete
-from grete.client import Admin, Consumer, NewTopic, Producer
+from grete.broker import Broker
+from grete.client import Admin, Consumer, NewTopic, Producer, ShareConsumer
 from tests.unit.fake_broker import FakeBroker
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
@@ -118,6 +119,13 @@ def test_admin(admin: Admin, call: Callable[[Any], object], error: type[Exceptio
         (lambda c: c.watermarks("t", HUGE), ValueError, "a partition is from 0"),
         (lambda c: c.commit({("t", 0): HUGE}), ValueError, "an offset is from 0 to 9223372036854775807"),
         (lambda c: c.commit({("t", 0): -1}), ValueError, "an offset is from 0"),
+        (lambda c: c.poll("1"), TypeError, "a timeout is a number of seconds or None, not str"),
+        (lambda c: c.poll(-1), ValueError, "a timeout is a number of seconds from 0 up, not -1"),
+        (lambda c: c.poll(float("nan")), ValueError, "from 0 up, not nan"),
+        (lambda c: c.poll(0, 0), ValueError, "max_messages is from 1 to 2147483647, not 0"),
+        (lambda c: c.poll(0, "a"), TypeError, "max_messages is an int, not str"),
+        (lambda c: c.subscribe([b"t"]), TypeError, "subscribe: a topic is a str, not b't'"),
+        (lambda c: c.subscribe(None), TypeError, "subscribe takes a list of topics, not None"),
         (lambda c: c.commit({"t": 1}), TypeError, r"commit takes a dict by \(topic, partition\)"),
     ],
 )
@@ -162,7 +170,41 @@ def test_a_refused_record_of_many_has_its_index() -> None:
         assert caught.value.index is None
 
 
+@pytest.mark.parametrize("client", [Consumer, ShareConsumer])
 @pytest.mark.parametrize("topics", [["^orders.*"], ["orders", "^"]])
-def test_a_subscription_by_a_pattern_is_refused(topics: list[str]) -> None:
-    with Consumer(NOWHERE) as consumer, pytest.raises(grete.NotSupportedError, match="topic patterns like"):
+def test_a_subscription_by_a_pattern_is_refused(client: type[Consumer | ShareConsumer], topics: list[str]) -> None:
+    with client(NOWHERE) as consumer, pytest.raises(grete.NotSupportedError, match="topic patterns like"):
         consumer.subscribe(topics)
+
+
+@pytest.mark.parametrize(
+    ("records", "error", "says"),
+    [
+        ("a", TypeError, "max_records is an int, not str"),
+        (None, TypeError, "max_records is an int, not None"),
+        (0, ValueError, "max_records is from 1 to 2147483647, not 0"),
+        (HUGE, ValueError, "max_records is from 1 to 2147483647"),
+    ],
+)
+def test_records_of_a_share_consumer(records: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        ShareConsumer(NOWHERE, max_records=records)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_poll_with_wrong_arguments_keeps_the_records_of_the_last_one(shared: bool) -> None:
+    with Broker() as broker:
+        broker.create_topic("t")
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"}
+        with Admin(settings) as admin, Producer(settings) as producer:
+            admin.alter_configs("group", "g", {"share.auto.offset.reset": "earliest"})
+            for value in (b"1", b"2"):
+                producer.produce("t", value)
+        with ShareConsumer(settings) if shared else Consumer(settings) as consumer:
+            consumer.subscribe(["t"])
+            first = consumer.poll(30, 1)
+            for timeout, most in (("1", 1), (0, None), (0, HUGE), (float("nan"), 1)):
+                with pytest.raises((TypeError, ValueError)):
+                    consumer.poll(timeout, most)  # type: ignore[arg-type]
+            assert [*first.values(), *consumer.poll(30, 1).values()] == [b"1", b"2"]
+            consumer.commit()

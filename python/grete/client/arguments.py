@@ -3,15 +3,17 @@
 Raises TypeError for wrong types, ValueError for numbers out of range.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from grete.errors import ConfigError
+from grete.errors import ConfigError, NotSupportedError
 
 MAX_PARTITION = (1 << 31) - 1
 MAX_OFFSET = (1 << 63) - 1
 MAX_REPLICAS = (1 << 15) - 1
+MAX_RECORDS = (1 << 31) - 1
 
 
 def integer(value: object, what: str, least: int, most: int) -> int:
@@ -32,6 +34,28 @@ def partition(value: object) -> int:
 def offset(value: object, other: str = "") -> int:
     """Returns an offset. `other`: alternatives, for the error message."""
     return integer(value, f"an offset{f' (or {other})' if other else ''}", 0, MAX_OFFSET)
+
+
+def seconds(value: object) -> float | None:
+    """Returns a timeout in seconds; None: no limit."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
+        raise TypeError(f"a timeout is a number of seconds or None, not {_type(value)}")
+    timeout = float(value)  # type: ignore[arg-type]
+    if not timeout >= 0:
+        raise ValueError(f"a timeout is a number of seconds from 0 up, not {value}")
+    return min(timeout, threading.TIMEOUT_MAX)
+
+
+def subscribed(topics: Iterable[str]) -> list[str]:
+    """Returns the topics of a subscription. Raises NotSupportedError for patterns."""
+    listed = names("subscribe", topics)
+    for topic in listed:
+        if topic.startswith("^"):
+            message = f'topic patterns like "{topic}" are not built yet: name each topic'
+            raise NotSupportedError(message, setting="topic")
+    return listed
 
 
 def partitions(method: str, given: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:

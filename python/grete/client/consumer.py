@@ -19,7 +19,7 @@ from grete.client import arguments
 from grete.client._calls import CallThreads, awaitable
 from grete.client._settings import from_configuration
 from grete.client.groups import GroupMetadata, Membership
-from grete.errors import ClosedError, ConfigError, ForkedClientError, GroupError, NotSupportedError
+from grete.errors import ClosedError, ForkedClientError, GroupError
 from grete.instrumentation.emit import log_native_events
 
 if TYPE_CHECKING:
@@ -194,14 +194,7 @@ class Consumer:
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Joins the group (`group.id`) for these topics; the group's members share the partitions."""
-        if isinstance(topics, str):
-            raise ConfigError(f'subscribe takes a list of topics: subscribe(["{topics}"])', setting="topic")
-        names = list(topics)
-        for topic in names:
-            if topic.startswith("^"):
-                message = f'topic patterns like "{topic}" are not built yet: name each topic'
-                raise NotSupportedError(message, setting="topic")
-        self._require_open().subscribe(names)
+        self._require_open().subscribe(arguments.subscribed(topics))
 
     def assign(self, partitions: Iterable[tuple[str, int, StartOffset]]) -> None:
         """Reads exactly these partitions, without a group: (topic, partition, offset). Replaces the assignment."""
@@ -215,8 +208,9 @@ class Consumer:
         errors: no Kafka at any address, authorization refused, corrupt batch. All other errors are logged.
         """
         self._require_open()
-        if max_messages < 1:
-            raise ValueError(f"max_messages is at least 1, not {max_messages}")
+        # A wrong argument must not end the last job: its records would be neither processed nor read again.
+        timeout = arguments.seconds(timeout)
+        max_messages = arguments.integer(max_messages, "max_messages", 1, arguments.MAX_RECORDS)
         done, self._job, self._next_position = self._job, None, None
         try:
             self._job = self._dispatcher.poll(self._worker, done, timeout, max_messages)

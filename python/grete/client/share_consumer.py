@@ -12,6 +12,7 @@ from grete._config import layers
 from grete._native import Message, Messages
 from grete._plural import counted
 from grete._process import exit_hooks
+from grete.client import arguments
 from grete.client._calls import CallThreads, awaitable
 from grete.client._settings import from_configuration
 from grete.client.groups import Membership
@@ -51,8 +52,7 @@ class ShareConsumer:
         `max_records`: records that this member may hold at once. No other member gets them meanwhile; their locks are
         renewed.
         """
-        if max_records < 1:
-            raise ValueError(f"max_records is at least 1, not {max_records}")
+        max_records = arguments.integer(max_records, "max_records", 1, arguments.MAX_RECORDS)
         pairs = layers.consumer_config_pairs(settings)
         _native.config_entries(pairs)
         if not dict(pairs).get("group.id"):
@@ -105,9 +105,7 @@ class ShareConsumer:
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Joins the share group for these topics."""
-        if isinstance(topics, str):
-            raise ConfigError(f'subscribe takes a list of topics: subscribe(["{topics}"])', setting="topic")
-        self._require_open().subscribe(list(topics))
+        self._require_open().subscribe(arguments.subscribed(topics))
 
     def poll(self, timeout: float | None = 1.0, max_messages: int = 10_000) -> Messages:
         """Returns records of one partition; empty after `timeout` seconds (None: no limit). Ctrl-C works.
@@ -116,8 +114,9 @@ class ShareConsumer:
         address, no share groups, authorization refused. All other errors are logged.
         """
         self._require_open()
-        if max_messages < 1:
-            raise ValueError(f"max_messages is at least 1, not {max_messages}")
+        # A wrong argument must not end the last job: its records would be neither accepted nor given back.
+        timeout = arguments.seconds(timeout)
+        max_messages = arguments.integer(max_messages, "max_messages", 1, arguments.MAX_RECORDS)
         done, self._job, self._messages = self._job, None, Messages.empty()
         try:
             self._job = self._dispatcher.poll(self._worker, done, timeout, max_messages)
