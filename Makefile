@@ -16,6 +16,8 @@ STAMPS := $(VENV)/stamps
 PYTEST = $(BIN)/python -m $(PYTEST_MODULE)
 PYTEST_MODULE ?= pytest
 PYTEST_ARGS ?=
+# The same for cargo: tests.rerun_cargo.
+CARGO_TEST ?= cargo test
 # Installs packages; uv resolves them in a second, pip in minutes.
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 # So many at a time, each with brokers of its own (Apache Kafka: 1 GB of memory, so it is half as many): most of a test is
@@ -99,7 +101,7 @@ agent: $(STAMPS)/agent  ## Datadog's test agent, in .venv/agent
 
 .PHONY: test
 test: build tools agent  ## every test that needs no Java: the brokers are embedded ones
-	cargo test --workspace --quiet
+	$(CARGO_TEST) --workspace --quiet
 	$(PYTEST) $(call side_by_side,6) $(PYTEST_ARGS)
 
 # Which of the tests with brokers run on Apache Kafka: an expression of pytest's -m.
