@@ -101,6 +101,7 @@ __all__ = [
     "Span",
     "SpanContext",
     "TokenStore",
+    "TopicPattern",
     "Tracer",
     "Worker",
     "_TestingLane",
@@ -430,6 +431,15 @@ class Message(Generic[_P_co]):
         """Headers in the record's order, duplicates included, parsed on each access."""
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
+
+@final
+class TopicPattern:
+    """Pattern of topic names: a regular expression that begins with `^` and matches whole names."""
+
+    def __new__(cls, text: str) -> TopicPattern:
+        """Raises ValueError with the reason if the text is no pattern."""
+    def matches(self, topic: str) -> bool:
+        """Returns whether the pattern matches the whole name."""
 
 @final
 class Messages(Sequence[Message[_P_co]], Generic[_P_co]):

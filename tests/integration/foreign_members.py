@@ -25,6 +25,7 @@ JAVA = "org.apache.kafka.clients.consumer."
 JAVA_ASSIGNORS = {
     "range": f"{JAVA}RangeAssignor",
     "roundrobin": f"{JAVA}RoundRobinAssignor",
+    "sticky": f"{JAVA}StickyAssignor",
     "cooperative-sticky": f"{JAVA}CooperativeStickyAssignor",
 }
 AIOKAFKA_ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}

@@ -172,17 +172,29 @@ def play_rounds(kafka: KafkaCluster, group: str, tmp_path: Path) -> Play:
 
 @pytest.mark.parametrize(
     ("strategy", "kinds"),
-    [("range", ["grete", "confluent", "aiokafka"]), ("cooperative-sticky", ["grete", "confluent"])],
-    ids=["range", "cooperative-sticky"],
+    [
+        ("range", ["grete", "confluent", "aiokafka"]),
+        ("roundrobin", ["grete", "confluent", "aiokafka"]),
+        ("cooperative-sticky", ["grete", "confluent"]),
+    ],
+    ids=["range", "roundrobin", "cooperative-sticky"],
 )
 def test_members_of_the_classic_protocol(play_rounds: Play, strategy: str, kinds: list[str]) -> None:
     play_rounds(kinds, strategy, strategy)
 
 
 @pytest.mark.apache("one of the members is Kafka's own consumer")
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_members_of_the_classic_protocol_with_java(play_rounds: Play, strategy: str) -> None:
-    kinds = ["grete", "confluent", "java"] + (["aiokafka"] if strategy == "range" else [])
+@pytest.mark.parametrize(
+    ("strategy", "kinds"),
+    [
+        ("range", ["grete", "confluent", "java", "aiokafka"]),
+        ("roundrobin", ["grete", "confluent", "java", "aiokafka"]),
+        ("sticky", ["grete", "java"]),
+        ("cooperative-sticky", ["grete", "confluent", "java"]),
+    ],
+    ids=["range", "roundrobin", "sticky", "cooperative-sticky"],
+)
+def test_members_of_the_classic_protocol_with_java(play_rounds: Play, strategy: str, kinds: list[str]) -> None:
     play_rounds(kinds, strategy, strategy)
 
 

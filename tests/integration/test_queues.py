@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -292,6 +293,26 @@ def test_a_queue_whose_broker_hangs_is_stalled_and_stops_all_the_same() -> None:
         # The coordinator and the leader get 5 s each.
         assert time.monotonic() - before < 20.0
         kafka.kill(1, signal.SIGCONT)
+
+
+def test_a_cancelled_poll_takes_no_records(kafka: KafkaCluster) -> None:
+    queue = Queue(kafka, "cancelled")
+
+    async def take() -> list[bytes | None]:
+        with queue.consumer() as consumer:
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(consumer.poll_async(30), 1.0)
+            task = asyncio.create_task(consumer.poll_async(None))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            queue.fill(["v"])
+            found = await consumer.poll_async(30)
+            await consumer.commit_async()
+            return list(found.values())
+
+    assert asyncio.run(take()) == [b"v"]
 
 
 def test_killed_workers_lose_nothing(kafka: KafkaCluster, tmp_path: Path) -> None:

@@ -135,6 +135,65 @@ def test_settle_leaves_partitions_of_a_stranger_alone(brokers: testing.Kafka) ->
         assert len(seen) == 2
 
 
+def queue(seen: list[bytes | None], name: str = "shop", dead_letter: str | None = None) -> grete.App:
+    app = grete.App(name, group="tasks", workers=2)
+
+    @app.consumer("orders", queue=True, dead_letter=dead_letter, retry=grete.Retry(attempts=1))  # type: ignore[arg-type]
+    def work(message: grete.Message) -> None:
+        seen.append(message.value)
+        if message.value == b"bad":
+            raise ValueError
+
+    return app
+
+
+def waiting(brokers: testing.Kafka) -> list[int | None]:
+    with grete.client.Admin({"bootstrap.servers": brokers.bootstrap_servers}) as admin:
+        return [lag.lag for lag in admin.lag("tasks").values()]
+
+
+def test_settle_waits_for_all_members_of_a_queue_and_their_acknowledgements(brokers: testing.Kafka) -> None:
+    first: list[bytes | None] = []
+    second: list[bytes | None] = []
+    with brokers.run(queue(first, "one")) as one, brokers.run(queue(second, "two")):
+        for number in range(5):
+            brokers.produce("orders", *(b"%d" % value for value in range(number * 4, number * 4 + 4)))
+            if number % 2:
+                one.settle()
+            else:
+                brokers.settle()
+            assert len(first + second) == number * 4 + 4
+            assert waiting(brokers) == [0]
+
+
+def test_settle_waits_for_dead_letters_of_a_queue(brokers: testing.Kafka) -> None:
+    seen: list[bytes | None] = []
+    with brokers.run(queue(seen, dead_letter="dead")) as t:
+        brokers.produce("orders", b"1", b"bad", b"2")
+        t.settle()
+        assert waiting(brokers) == [0]
+        assert len(brokers.dead_letters("dead")) == 1
+
+
+def test_topics_that_match_a_pattern(brokers: testing.Kafka) -> None:
+    app, seen = grete.App("shop"), []
+
+    @app.consumer(r"^orders\..*", payload="json")
+    def orders(order: dict[str, int], message: grete.Message) -> None:
+        seen.append((message.topic, order["id"]))
+
+    brokers.create_topic("orders.eu", 2)
+    with brokers.run(app) as t:
+        brokers.produce("orders.eu", b'{"id": 1}')
+        t.settle()
+        brokers.produce("orders.us", b'{"id": 2}')  # a new topic
+        t.settle()
+        assert seen == [("orders.eu", 1), ("orders.us", 2)]
+        assert brokers.committed("orders.us") == {0: 1}
+    testing.consume(app, "orders.zz", [b'{"id": 3}'])
+    assert seen[-1] == ("orders.zz", 3)
+
+
 def test_an_app_runs_once_at_a_time(brokers: testing.Kafka) -> None:
     app = make([])
     with brokers.run(app) as t:

@@ -64,6 +64,7 @@ pub use grete_proto::group::MemberIds;
 pub use grete_proto::ids::TopicPartition;
 pub use grete_proto::producer as produce;
 pub use grete_proto::share::AckType;
+pub use grete_proto::topic_pattern::TopicPattern;
 pub use log_event::{Level, LogEvent, LogEventQueue, LogSink, TimestampedLogEvent};
 pub use producer::{
     ClockReading, CloseStatus, CompletionQueue, Deadline, Flush, FlushStatus, PartitionsStatus, PendingTransactionCall,

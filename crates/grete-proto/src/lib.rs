@@ -41,6 +41,7 @@ pub mod share;
 #[cfg(test)]
 mod test_util;
 pub mod tls_failure;
+pub mod topic_pattern;
 pub mod transport;
 
 /// Time of the state machines: nanoseconds of a monotonic clock that only the driver reads.

@@ -92,6 +92,8 @@ pub enum RequestOwner {
     Admin,
     /// The acquirer of a share group.
     Share,
+    /// The subscription by patterns.
+    Patterns,
     /// A caller of the client API.
     Client,
 }

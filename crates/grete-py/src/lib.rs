@@ -55,6 +55,8 @@ mod _native {
     #[pymodule_export]
     use super::consumer::record_batches::{_testing_decode, _testing_encode};
     #[pymodule_export]
+    use super::consumer::topic_pattern::TopicPattern;
+    #[pymodule_export]
     use super::dispatch::decision::Decision;
     #[pymodule_export]
     use super::dispatch::dispatcher::{Dispatcher, Worker};

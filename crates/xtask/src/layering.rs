@@ -30,7 +30,7 @@ const LAYERS: &[LayerRule] = &[
     LayerRule {
         name: "grete-proto",
         internal: &["grete-wire"],
-        external: &["base64", "ring", "stringprep", "thiserror", "zeroize"],
+        external: &["base64", "regex-lite", "ring", "stringprep", "thiserror", "zeroize"],
     },
     LayerRule { name: "grete-arrow", internal: &["grete-wire"], external: &["thiserror"] },
     LayerRule { name: "grete-avro", internal: &["grete-arrow"], external: &["serde_json", "thiserror"] },

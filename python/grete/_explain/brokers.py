@@ -54,6 +54,13 @@ BROKERS: Mapping[str, Entry] = {
         "instead.",
         "orders[3]: offset 17 is not in the log, which reaches from 1000 to 5000; auto.offset.reset continues at 1000",
     ),
+    "topics.matched": Entry(
+        "No topic has a name that a pattern of the subscription matches.",
+        "Create the topic, or correct the pattern. A pattern matches whole names: `^orders` stands for the topic "
+        "`orders` alone, `^orders.*` for all that begin so. Without Describe on a topic, brokers do not name it.",
+        "no topic matches ^orders: waiting for the first one; a pattern matches whole names, so ^orders.* is for all "
+        "that begin with orders",
+    ),
     "queue.locks_lost": Entry(
         "A handler ran longer than the lock of its record and the lock could not be renewed, or the leader of the "
         "partition was restarted or moved: locks are not replicated.",

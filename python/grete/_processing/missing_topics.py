@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from grete import _native
+from grete._config import topic_patterns
 from grete._plural import counted
 from grete._routing.routes import Route
 from grete.client import Admin
@@ -47,7 +48,7 @@ class MissingTopics:
         self._monitor = monitor
         self._readers: dict[str, str] = {}
         for route in routes:
-            self._readers |= dict.fromkeys(route.topics, route.name)
+            self._readers |= dict.fromkeys(topic_patterns.names(route.topics), route.name)
         self._missing: dict[str, str] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -155,7 +156,7 @@ class MissingTopics:
     def _max_partitions(self, route: Route, client: _native.Client) -> int:
         """Returns the largest number of partitions of the route's topics; 0: none of the topics exists."""
         counts = [0]
-        for topic in route.topics:
+        for topic in topic_patterns.names(route.topics):
             try:
                 counts.append(len(client.partitions(topic, _REQUEST_TIMEOUT)))
             except (UnknownTopicError, AuthorizationError):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from grete._config import topic_patterns
 from grete._native import Message, Messages
 from grete._process.callsite import PACKAGE
 from grete._routing.arguments import Argument, Provider, providers
@@ -77,7 +78,7 @@ class CallPlan:
             "app": app,
             "context": Context(consumer, app),  # type: ignore[arg-type]
             "producer": consumer.producer if self._needs("producer") else None,
-            "key_of": _key_reader(self._key_argument(), key_decoders.get(consumer.topic)),
+            "key_of": _key_reader(self._key_argument(), topic_patterns.lookup(key_decoders, consumer.topic)),
             "attempt_of": _attempt_reader(consumer, is_batch=self.is_batch),
             "on_dropped": on_dropped,
             "write": None,

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from grete._config import topic_patterns
 from grete._config.latency import check_max_wait
 from grete._config.parsers import topic_name
 from grete._config.registry import ROUTE_SETTINGS, check_names
 from grete._routing.signatures import HandlerSignature
-from grete.errors import ConfigError, NotSupportedError
+from grete.errors import ConfigError
 from grete.topic import name_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def check_settings(settings: Mapping[str, object], where: str) -> dict[str, Any]
 
 
 def check_topics(topics: tuple[object, ...]) -> tuple[str, ...]:
-    """Checks that topic names are valid for Kafka, and given once."""
+    """Checks that topic names are valid for Kafka, patterns are regular expressions, and each is given once."""
     if not topics:
         raise ConfigError('a consumer needs a topic: @app.consumer("orders")', setting="topic")
     names: list[str] = []
@@ -41,14 +42,13 @@ def check_topics(topics: tuple[object, ...]) -> tuple[str, ...]:
             raise ConfigError(
                 'a consumer needs a topic: write @app.consumer("orders"), not @app.consumer', setting="topic"
             )
-        if isinstance(topic, str) and topic.startswith("^"):
-            raise NotSupportedError(
-                f'topic patterns like "{topic}" are not built yet: name each topic', setting="topic"
-            )
-        try:
-            name = topic_name(name_of(topic))
-        except ValueError as error:
-            raise ConfigError(str(error), setting="topic") from None
+        if isinstance(topic, str) and topic_patterns.is_pattern(topic):
+            name = topic_patterns.check_pattern(topic)
+        else:
+            try:
+                name = topic_name(name_of(topic))
+            except ValueError as error:
+                raise ConfigError(str(error), setting="topic") from None
         if name in names:
             raise ConfigError(f'topic "{name}" is named twice', setting="topic")
         names.append(name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from grete import _native, payloads
+from grete._config import topic_patterns
 from grete._config.latency import check_max_wait
 from grete._config.layers import Config
 from grete._routing import function_consumers, signatures
@@ -255,7 +256,19 @@ def make_route(
         decoders = _decoders(values.get("payload"), shape, checked, declared)
         key_decoders = _key_decoders(shape, checked, declared)
         result_topic = _result_topic(publish, shape, declared)
-        if result_topic is not None and result_topic.topic in checked:
+        if values.get("partitions") is not None and any(map(topic_patterns.is_pattern, checked)):
+            raise ConfigError(
+                "partitions= names partitions of topics, and a pattern has none until a topic matches: name the topics",
+                setting="partitions",
+            )
+        dead_letter = values.get("dead_letter")
+        if dead_letter is not None and topic_patterns.is_among(dead_letter, filter(topic_patterns.is_pattern, checked)):
+            raise ConfigError(
+                f'dead_letter="{dead_letter}" matches a pattern that the route reads: a record that is given up would '
+                "come back again and again; name another topic, or narrow the pattern",
+                setting="dead_letter",
+            )
+        if result_topic is not None and topic_patterns.is_among(result_topic.topic, checked):
             raise ConfigError(
                 f'publish="{result_topic.topic}" is a topic that the route reads: its results would come back to it '
                 "again and again; name another topic",

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from grete.errors import ConfigError, NotSupportedError
+from grete._config import topic_patterns
+from grete.errors import ConfigError
 
 MAX_PARTITION = (1 << 31) - 1
 MAX_OFFSET = (1 << 63) - 1
@@ -49,12 +50,10 @@ def seconds(value: object) -> float | None:
 
 
 def subscribed(topics: Iterable[str]) -> list[str]:
-    """Returns the topics of a subscription. Raises NotSupportedError for patterns."""
+    """Returns the names and patterns of a subscription. Raises ConfigError for a text that is no pattern."""
     listed = names("subscribe", topics)
-    for topic in listed:
-        if topic.startswith("^"):
-            message = f'topic patterns like "{topic}" are not built yet: name each topic'
-            raise NotSupportedError(message, setting="topic")
+    for topic in filter(topic_patterns.is_pattern, listed):
+        topic_patterns.check_pattern(topic)
     return listed
 
 

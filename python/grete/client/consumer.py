@@ -193,7 +193,11 @@ class Consumer:
                 yield messages
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Joins the group (`group.id`) for these topics; the group's members share the partitions."""
+        """Joins the group (`group.id`) for these topics; the group's members share the partitions.
+
+        A topic that begins with `^` is a pattern: a regular expression for whole names. New topics that match are read
+        within `metadata.max.age.ms` (5 minutes).
+        """
         self._require_open().subscribe(arguments.subscribed(topics))
 
     def assign(self, partitions: Iterable[tuple[str, int, StartOffset]]) -> None:
@@ -229,6 +233,7 @@ class Consumer:
         A cancelled wait has taken no messages: the next poll returns them. Raises the errors of `poll`; RuntimeError
         when two tasks poll at once.
         """
+        timeout = arguments.seconds(timeout)
         if self._poller is None:
             # A caller with an event loop has imported asyncio; importing grete does not.
             from grete.client._asyncio.poller import AsyncioPoller

@@ -5,7 +5,7 @@ import functools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from grete import _native
 from grete._config import layers
@@ -18,6 +18,9 @@ from grete.client._settings import from_configuration
 from grete.client.groups import Membership
 from grete.errors import ClosedError, ConfigError, ForkedClientError
 from grete.instrumentation.emit import log_native_events
+
+if TYPE_CHECKING:
+    from grete.client._asyncio.poller import AsyncioPoller
 
 logger = logging.getLogger("grete.client")
 
@@ -65,6 +68,7 @@ class ShareConsumer:
         self._messages = Messages.empty()
         self._closed = False
         self._calls = CallThreads("grete-share-consumer-call")
+        self._poller: AsyncioPoller | None = None
         exit_hooks.close_before_exit(self)
 
     @classmethod
@@ -104,7 +108,7 @@ class ShareConsumer:
                 yield messages
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Joins the share group for these topics."""
+        """Joins the share group for these topics, or patterns as those of `Consumer.subscribe`."""
         self._require_open().subscribe(arguments.subscribed(topics))
 
     def poll(self, timeout: float | None = 1.0, max_messages: int = 10_000) -> Messages:
@@ -127,6 +131,20 @@ class ShareConsumer:
             return self._messages
         self._messages = self._job.messages or Messages.empty()
         return self._messages
+
+    async def poll_async(self, timeout: float | None = 1.0, max_messages: int = 10_000) -> Messages:  # noqa: ASYNC109
+        """Runs `poll` for asyncio: the event loop goes on while there are no messages, and no thread waits.
+
+        A cancelled wait has taken no records: the next poll returns them. Raises the errors of `poll`; RuntimeError
+        when two tasks poll at once.
+        """
+        timeout = arguments.seconds(timeout)
+        if self._poller is None:
+            # A caller with an event loop has imported asyncio; importing grete does not.
+            from grete.client._asyncio.poller import AsyncioPoller
+
+            self._poller = AsyncioPoller(self._dispatcher, self.poll)
+        return await self._poller.poll(timeout, max_messages)
 
     def acknowledge(self, x: Message | Messages, how: Acknowledgement = "accept") -> int:
         """Acknowledges records of the last poll: accepted; released, so that a member gets them again; or rejected, so
@@ -186,7 +204,6 @@ class ShareConsumer:
 
     # ---- the same for asyncio
 
-    poll_async = awaitable(poll)
     commit_async = awaitable(commit)
     close_async = awaitable(close)
 

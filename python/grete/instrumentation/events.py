@@ -299,6 +299,12 @@ GROUP = {
         "An offset is not in the log, or the topic was created again. `auto.offset.reset` moved the position.",
         f"{_PARTITION_FIELDS}, from: int, to: int",
     ),
+    "topics.matched": EventSpec(
+        (INFO, WARNING),
+        "Other topics match the patterns of a subscription: at the start, and when a topic was created or deleted. "
+        "WARNING: none matches. `added` and `removed` name ten topics at most.",
+        "patterns: str, topics: int, added: str, removed: str",
+    ),
     "queue.locks_lost": EventSpec(
         (WARNING, INFO),
         "The locks of records of a queue had ended before they were acknowledged: the records are delivered again. "

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grete import _native
+from grete._config import topic_patterns
 from grete._config.layers import Config, Layer, resolve_config
 from grete._config.suggest import did_you_mean
 from grete._routing.routes import Route
@@ -140,7 +141,7 @@ def _find(app: App, resolved: _Resolved, topic: str, group: str | None) -> Targe
         for name, routes in resolved.groups.items()
         if group in (None, name)
         for route in routes
-        if topic in route.topics
+        if topic_patterns.is_among(topic, route.topics)
     ]
     if not here:
         topics = sorted({name for routes in resolved.groups.values() for route in routes for name in route.topics})

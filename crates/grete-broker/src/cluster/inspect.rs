@@ -88,7 +88,13 @@ impl Cluster {
     pub fn force_rebalance(&mut self, group: &str, actions: &mut Vec<Action>) -> Result<(), String> {
         let has_members = self.groups.force_rebalance(self.now, group, &mut self.effects);
         self.settle(actions);
-        if has_members { Ok(()) } else { Err(format!("group {group} has no members: start a consumer first")) }
+        if has_members {
+            Ok(())
+        } else {
+            Err(format!(
+                "group {group} has no members that could rebalance: start a consumer first (members of share groups never do)"
+            ))
+        }
     }
 
     /// Ends the session of a member, named by its member id, `group.instance.id` or `client.id`; "": of all members.

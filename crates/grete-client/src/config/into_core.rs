@@ -69,28 +69,21 @@ impl ConsumerConfig {
         let int = |name: &str| i32::try_from(self.number(name)).unwrap_or(i32::MAX);
         let request_timeout = ms("request.timeout.ms");
         let (retry_backoff, retry_backoff_max) = (ms("retry.backoff.ms"), ms("retry.backoff.max.ms"));
-        let group = self.group_id().map(|group_id| {
-            let known = |name: &str| match name {
-                "range" => Some(Assignor::Range),
-                "cooperative-sticky" => Some(Assignor::CooperativeSticky),
-                _ => None,
-            };
-            GroupConfig {
-                instance_id: self.instance_id().map(Into::into),
-                protocol: self.group_protocol(),
-                classic_setting: self.classic_setting(),
-                remote_assignor: self.remote_assignor().map(Into::into),
-                member_ids: self.member_ids().cloned(),
-                session_timeout: ms("session.timeout.ms"),
-                heartbeat_interval: ms("heartbeat.interval.ms"),
-                max_poll_interval: ms("max.poll.interval.ms"),
-                assignors: self.assignors().filter_map(known).collect(),
-                request_timeout,
-                retry_backoff,
-                retry_backoff_max,
-                commit_timeout: ms("default.api.timeout.ms"),
-                ..GroupConfig::new(group_id)
-            }
+        let group = self.group_id().map(|group_id| GroupConfig {
+            instance_id: self.instance_id().map(Into::into),
+            protocol: self.group_protocol(),
+            classic_setting: self.classic_setting(),
+            remote_assignor: self.remote_assignor().map(Into::into),
+            member_ids: self.member_ids().cloned(),
+            session_timeout: ms("session.timeout.ms"),
+            heartbeat_interval: ms("heartbeat.interval.ms"),
+            max_poll_interval: ms("max.poll.interval.ms"),
+            assignors: self.assignors().filter_map(Assignor::by_name).collect(),
+            request_timeout,
+            retry_backoff,
+            retry_backoff_max,
+            commit_timeout: ms("default.api.timeout.ms"),
+            ..GroupConfig::new(group_id)
         });
         if let Some(group) = &group {
             group.check().map_err(|error| {

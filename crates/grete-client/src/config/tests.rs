@@ -63,7 +63,7 @@ fn refused_secrets_are_not_in_the_message() {
 fn unsupported_settings_are_refused_by_name_and_off_values_pass() {
     assert!(parse(&[("security.protocol", "PLAINTEXT")]).is_ok());
     assert_eq!(refused(&[("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256")]).0, ConfigErrorKind::NotSupported);
-    assert_eq!(refused(&[("partition.assignment.strategy", "roundrobin")]).0, ConfigErrorKind::NotSupported);
+    assert_eq!(refused(&[("partition.assignment.strategy", "uniform")]).0, ConfigErrorKind::Invalid);
 }
 
 #[test]

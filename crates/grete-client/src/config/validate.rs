@@ -74,6 +74,7 @@ fn is_secret(name: &str) -> bool {
 }
 
 fn parse_assignors(name: &str, value: &str) -> Result<String, ConfigError> {
+    const CURE: &str = "give cooperative-sticky, range, roundrobin or sticky, or several in order of preference";
     let mut names = Vec::new();
     for given in value.split(',').map(str::trim).filter(|given| !given.is_empty()) {
         // Java names the class, librdkafka the strategy.
@@ -81,26 +82,13 @@ fn parse_assignors(name: &str, value: &str) -> Result<String, ConfigError> {
         names.push(match short {
             "range" | "RangeAssignor" => "range",
             "cooperative-sticky" | "CooperativeStickyAssignor" => "cooperative-sticky",
-            "roundrobin" | "RoundRobinAssignor" | "sticky" | "StickyAssignor" => {
-                return Err(ConfigError {
-                    setting: name.to_owned(),
-                    message: format!(
-                        "{name}: {given:?} is not built yet; use cooperative-sticky, or range in a group shared with \
-                         clients that know no other"
-                    ),
-                    kind: ConfigErrorKind::NotSupported,
-                });
-            }
-            _ => {
-                return Err(invalid(
-                    name,
-                    format!("{name}: {given:?} is no assignor; give cooperative-sticky, range, or both"),
-                ));
-            }
+            "roundrobin" | "RoundRobinAssignor" => "roundrobin",
+            "sticky" | "StickyAssignor" => "sticky",
+            _ => return Err(invalid(name, format!("{name}: {given:?} is no assignor; {CURE}"))),
         });
     }
     if names.is_empty() {
-        return Err(invalid(name, format!("{name} names no assignor; give cooperative-sticky, range, or both")));
+        return Err(invalid(name, format!("{name} names no assignor; {CURE}")));
     }
     Ok(names.join(","))
 }

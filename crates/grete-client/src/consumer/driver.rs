@@ -12,6 +12,7 @@ use grete_proto::dispatch::{ClientId, Dispatch, LaneFailure, LaneId, LaneSpec, R
 use grete_proto::ids::PartitionHandle;
 use grete_proto::principal::Principal;
 use grete_proto::time::Nanos;
+use grete_proto::topic_pattern::TopicPattern;
 
 use super::Route;
 use super::errors;
@@ -57,6 +58,8 @@ pub(crate) struct Driver {
     counters: Arc<PublishedState>,
     /// Settings by topic.
     routes: HashMap<String, Arc<RouteConfig>>,
+    /// Settings of topics without a name in `routes`: those of the first pattern that matches.
+    pattern_routes: Vec<(TopicPattern, Arc<RouteConfig>)>,
     /// Settings for topics without a route, which a low-level consumer reads.
     low_level_policy: Arc<RouteConfig>,
     /// The dispatcher hands out no more records, and the core of a share group knows.
@@ -99,6 +102,11 @@ impl Driver {
         let by_topic = |route: &Route| {
             route.topics.iter().map(|topic| (topic.clone(), Arc::clone(&route.policy))).collect::<Vec<_>>()
         };
+        let by_pattern = |route: &Route| {
+            let patterns = route.topics.iter().filter(|topic| TopicPattern::is_pattern(topic));
+            let parsed = patterns.filter_map(|text| TopicPattern::parse(text).ok());
+            parsed.map(|pattern| (pattern, Arc::clone(&route.policy))).collect::<Vec<_>>()
+        };
         let low_level_policy = Arc::new(RouteConfig { queue: core.is_shared(), ..RouteConfig::for_polling() });
         Self {
             core,
@@ -108,6 +116,7 @@ impl Driver {
             transactions: None,
             counters,
             routes: routes.iter().flat_map(by_topic).collect(),
+            pattern_routes: routes.iter().flat_map(by_pattern).collect(),
             low_level_policy,
             is_quiet: false,
             is_app: !routes.is_empty(),
@@ -335,11 +344,17 @@ impl Driver {
         }
     }
 
+    fn policy_of(&self, topic: &str) -> &Arc<RouteConfig> {
+        let by_pattern = || self.pattern_routes.iter().find(|(pattern, _)| pattern.matches(topic));
+        let named = self.routes.get(topic).or_else(|| by_pattern().map(|(_, policy)| policy));
+        named.unwrap_or(&self.low_level_policy)
+    }
+
     fn apply_lane_action(&mut self, now: Nanos, dispatch: &mut Dispatch, action: ConsumerAction) {
         let lane = |slot: &PartitionHandle| self.lanes.get(slot).copied();
         match action {
             ConsumerAction::AddPartition { slot, tp, assignment_epoch } => {
-                let policy = Arc::clone(self.routes.get(&*tp.topic).unwrap_or(&self.low_level_policy));
+                let policy = Arc::clone(self.policy_of(&tp.topic));
                 let spec = LaneSpec { client: self.client, handle: slot, tp, assignment_epoch, policy };
                 self.lanes.insert(slot, dispatch.add_lane(spec));
             }

@@ -73,7 +73,7 @@ impl From<Start> for grete_proto::consumer::StartOffset {
 /// Topics of one handler.
 #[derive(Debug, Clone)]
 pub struct Route {
-    /// Names of the topics.
+    /// Names of the topics, and patterns (they begin with `^`).
     pub topics: Vec<String>,
     /// Processing settings of the topics; jobs carry the number of the route.
     pub policy: Arc<RouteConfig>,
@@ -560,7 +560,7 @@ impl Consumer {
         }
         Err(ClientError::Invalid(format!(
             "{operation} needs a position, and a queue has none: its brokers know which records are due; move the start of \
-             an empty group with kafka-share-groups.sh --reset-offsets"
+             an empty group with `grete groups reset`"
         )))
     }
 

@@ -42,6 +42,9 @@ pub(crate) fn consumer_event(notice: &ConsumerLogEvent, principal: &Principal) -
         // Logged with the handler's name where the lane is abandoned.
         ConsumerLogEvent::Share(notice) => Some(share::share_event(notice)),
         ConsumerLogEvent::JobAbandoned(_) => None,
+        ConsumerLogEvent::TopicsMatched { patterns, topics, added, removed } => {
+            Some(topics_matched(patterns, *topics, added, removed))
+        }
         ConsumerLogEvent::TopicRecreated { tp, from, to } => Some(log_event(
             Level::Warning,
             "offset.reset",
@@ -64,6 +67,41 @@ pub(crate) fn consumer_event(notice: &ConsumerLogEvent, principal: &Principal) -
             vec![("topic", topic.to_string()), ("partitions", count.to_string())],
         )),
     }
+}
+
+fn topics_matched(patterns: &str, topics: usize, added: &[Arc<str>], removed: &[Arc<str>]) -> LogEvent {
+    let named = |what: &str, names: &[Arc<str>]| match names {
+        [] => String::new(),
+        names => format!("; {what} {}", names.join(", ")),
+    };
+    let (level, message) = match topics {
+        0 => (
+            Level::Warning,
+            format!(
+                "no topic matches {patterns}{}: waiting for the first one; a pattern matches whole names, so ^orders.* is \
+                 for all that begin with orders",
+                named("without", removed)
+            ),
+        ),
+        _ => {
+            let (new, gone) = (named("new:", added), named("gone:", removed));
+            (
+                Level::Info,
+                format!("{patterns}: {} {}{new}{gone}", counted(topics, "topic"), plural(topics, "matches", "match")),
+            )
+        }
+    };
+    log_event(
+        level,
+        "topics.matched",
+        message,
+        vec![
+            ("patterns", patterns.to_owned()),
+            ("topics", topics.to_string()),
+            ("added", added.join(", ")),
+            ("removed", removed.join(", ")),
+        ],
+    )
 }
 
 fn fmt_unknown_partitions(topic: &str, partitions: &[i32], count: i32) -> String {

@@ -33,10 +33,6 @@ impl MetadataTopics {
 }
 
 impl ConsumerCore {
-    pub(super) fn subscribe(&mut self, now: Nanos, topics: Vec<Arc<str>>) {
-        self.group(now, GroupEvent::Subscribe { topics });
-    }
-
     /// Replaces the manual assignment.
     pub(super) fn assign(
         &mut self,

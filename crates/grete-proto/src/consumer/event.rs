@@ -58,7 +58,8 @@ pub enum ConsumerEvent {
     /// The GSSAPI library has answered a call for a connection.
     Gss(ConnId, GssResult),
 
-    /// Consume these topics as a member of the group.
+    /// Consume these topics as a member of the group. Those that begin with `^` are patterns, see
+    /// [`TopicPattern`](crate::topic_pattern::TopicPattern).
     Subscribe(Vec<Arc<str>>),
     /// Replace the assignment by these partitions, without the group coordinator.
     Assign {
@@ -296,6 +297,17 @@ pub enum ConsumerLogEvent {
         from: i64,
         /// Position in the new topic.
         to: i64,
+    },
+    /// Other topics match the patterns of the subscription.
+    TopicsMatched {
+        /// Patterns, separated by commas.
+        patterns: String,
+        /// Number of topics that match.
+        topics: usize,
+        /// Topics that match now and did not before, at most ten.
+        added: Vec<Arc<str>>,
+        /// Topics that matched before and do not exist any more, at most ten.
+        removed: Vec<Arc<str>>,
     },
     /// A handler did not return before the revocation deadline.
     JobAbandoned(TopicPartition),

@@ -20,6 +20,7 @@ mod revocation;
 mod share_group;
 #[cfg(test)]
 mod tests;
+mod topic_patterns;
 mod unknown_partitions;
 
 use std::collections::{HashMap, VecDeque};
@@ -49,6 +50,7 @@ use end_offsets::EndOffsetPoller;
 use partition_failures::PartitionFailures;
 use queries::PendingQueries;
 use revocation::Revocations;
+use topic_patterns::TopicPatterns;
 use unknown_partitions::UnknownPartitions;
 
 /// Room that the queues of actions keep between two steps.
@@ -81,6 +83,8 @@ pub struct ConsumerCore {
     revocations: Revocations,
     commits: CommitScheduler,
     queries: PendingQueries,
+    patterns: TopicPatterns,
+    patterns_rng: Rng,
     unknown_partitions: UnknownPartitions,
     failures: PartitionFailures,
     end_offsets: EndOffsetPoller,
@@ -134,6 +138,8 @@ impl ConsumerCore {
             group: config.group.clone().map(|group| ConsumerGroup::new(group, fork())),
             share: config.share.clone().map(|share| ShareAcquirer::new(share, fork())),
             queries: PendingQueries::new(&config, fork()),
+            patterns: TopicPatterns::default(),
+            patterns_rng: fork(),
             commits: CommitScheduler::new(config.auto_commit, config.transactional),
             config,
             topics: assignment::MetadataTopics::default(),
@@ -240,7 +246,7 @@ impl ConsumerCore {
         let machines = earliest(self.cluster.deadline(), earliest(self.fetch.deadline(), self.positions.deadline()));
         let group = self.group.as_ref().and_then(ConsumerGroup::deadline);
         let machines = earliest(machines, self.share.as_ref().and_then(ShareAcquirer::deadline));
-        let questions = self.queries.deadline();
+        let questions = earliest(self.queries.deadline(), self.patterns.deadline());
         let own = earliest(self.recheck_at, earliest(self.commits.deadline(), self.closing));
         let own = earliest(own, self.failures.deadline().filter(|_| self.closing.is_none() && self.share.is_none()));
         earliest(earliest(machines, group), earliest(questions, own))
@@ -253,8 +259,11 @@ impl ConsumerCore {
         // A manual assignment needs no group, and a group used only for commits does not know most of the partitions.
         let by_hand = self.manual_epoch > 0;
         match &self.group {
+            Some(group) if !by_hand && self.patterns.topics() == Some(0) && !group.has_joined() => {
+                MembershipStatus { state: "no_topics", ready: true, generation: -1, partitions }
+            }
             Some(group) if !by_hand => MembershipStatus {
-                state: group.state_name(),
+                state: if self.patterns.awaits_topics() { "matching_topics" } else { group.state_name() },
                 ready: group.is_ready(),
                 generation: group.generation(),
                 partitions,
@@ -323,6 +332,7 @@ impl ConsumerCore {
         self.group(now, GroupEvent::Tick);
         self.positions(now, PositionEvent::Tick);
         self.step_queries(now, OperationsEvent::Tick, out);
+        self.request_topics(now);
         if self.is_shared() {
             self.share(now, ShareEvent::Tick);
         } else {
@@ -425,6 +435,7 @@ impl ConsumerCore {
             RequestOwner::Position => self.positions(now, PositionEvent::Reply(reply)),
             RequestOwner::Group => self.group(now, GroupEvent::Reply(reply)),
             RequestOwner::Share => self.share(now, ShareEvent::Reply(reply)),
+            RequestOwner::Patterns => self.on_topics(now, &reply, out),
             RequestOwner::Client => self.step_queries(now, OperationsEvent::Reply(reply), out),
             // A consumer has no such state machines.
             RequestOwner::Cluster | RequestOwner::Produce | RequestOwner::Transaction | RequestOwner::Admin => {}

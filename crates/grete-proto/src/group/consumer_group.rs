@@ -481,6 +481,11 @@ impl ConsumerGroup {
         self.reconciler.deadline()
     }
 
+    /// Returns whether the member has begun to join, and has not left since.
+    pub fn has_joined(&self) -> bool {
+        !matches!(self.member.state(), State::Unjoined | State::Left)
+    }
+
     /// Returns the state of the member as text.
     pub fn state_name(&self) -> &'static str {
         match self.member.state() {

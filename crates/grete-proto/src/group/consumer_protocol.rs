@@ -19,7 +19,7 @@ pub const PROTOCOL_TYPE: &str = "consumer";
 const VERSION: i16 = 3;
 
 /// Encodes a member's topics and owned partitions. `generation` is the generation in which the member owned `owned`
-/// (-1: none).
+/// (-1: none). A member that offers `sticky` has given up what it owned: `owned` is its last assignment.
 ///
 /// # Errors
 /// A topic name is too long for the protocol.
@@ -36,19 +36,32 @@ pub fn encode_subscription<'t>(
     for topic in topics {
         put_str(&mut out, false, topic)?;
     }
-    // Before the generation field of version 2, members find the generation in the user data of cooperative-sticky.
-    let user_data = (assignor == Assignor::CooperativeSticky).then(|| generation.to_be_bytes());
-    put_nullable_bytes(&mut out, false, user_data.as_ref().map(|bytes| bytes.as_slice()))?;
-    encode_partitions(&mut out, owned)?;
+    let mut user_data = Vec::new();
+    if assignor == Assignor::Sticky {
+        encode_partitions(&mut user_data, owned)?;
+        put_i32(&mut user_data, generation);
+        put_nullable_bytes(&mut out, false, Some(&user_data))?;
+        encode_partitions(&mut out, [])?;
+    } else {
+        // Before the generation field of version 2, members find the generation in the user data of cooperative-sticky.
+        put_i32(&mut user_data, generation);
+        put_nullable_bytes(&mut out, false, Some(&*user_data).filter(|_| assignor == Assignor::CooperativeSticky))?;
+        encode_partitions(&mut out, owned)?;
+    }
     put_i32(&mut out, generation);
     put_nullable_str(&mut out, false, None)?; // rack
     Ok(out)
 }
 
-/// Decodes another member's subscription. A malformed subscription still counts as a member, because otherwise one
+/// Decodes another member's subscription to the elected assignor. A malformed subscription still counts as a member, because otherwise one
 /// broken client would stop the whole group: its readable topics count, but its claim is empty.
 #[must_use]
-pub fn decode_subscription(member_id: &str, instance_id: Option<&str>, metadata: &[u8]) -> MemberClaim {
+pub fn decode_subscription(
+    assignor: Assignor,
+    member_id: &str,
+    instance_id: Option<&str>,
+    metadata: &[u8],
+) -> MemberClaim {
     let mut claim = MemberClaim {
         member_id: member_id.to_owned(),
         instance_id: instance_id.map(str::to_owned),
@@ -58,7 +71,11 @@ pub fn decode_subscription(member_id: &str, instance_id: Option<&str>, metadata:
     let mut r = Reader::new(metadata);
     let Ok((version, topics)) = decode_topics(&mut r) else { return claim };
     claim.topics = topics;
-    if let Ok((owned, generation)) = decode_claim(&mut r, version) {
+    let decoded = match assignor {
+        Assignor::Sticky => decode_last_assignment(&mut r),
+        _ => decode_claim(&mut r, version),
+    };
+    if let Ok((owned, generation)) = decoded {
         claim.owned = owned;
         claim.generation = generation;
     }
@@ -78,10 +95,21 @@ fn decode_claim(r: &mut Reader<'_>, version: i16) -> Result<(BTreeSet<TopicParti
     let user_data = r.nullable_bytes()?.unwrap_or_default();
     let owned = if version >= 1 { decode_partitions(r)? } else { Vec::new() };
     let generation = if version >= 2 { r.i32()? } else { Reader::new(user_data).i32().unwrap_or(-1) };
-    if owned.iter().any(|tp| tp.partition < 0) {
-        return Err(WireError::BadLength { what: "a partition number", value: -1 });
+    Ok((checked(owned)?, generation))
+}
+
+/// Decodes the user data of StickyAssignor. Before KIP-341 it had no generation.
+fn decode_last_assignment(r: &mut Reader<'_>) -> Result<(BTreeSet<TopicPartition>, i32), WireError> {
+    let mut user_data = Reader::new(r.nullable_bytes()?.unwrap_or_default());
+    let owned = decode_partitions(&mut user_data)?;
+    Ok((checked(owned)?, user_data.i32().unwrap_or(-1)))
+}
+
+fn checked(tps: Vec<TopicPartition>) -> Result<BTreeSet<TopicPartition>, WireError> {
+    match tps.iter().find(|tp| tp.partition < 0) {
+        Some(tp) => Err(WireError::BadLength { what: "a partition number", value: tp.partition.into() }),
+        None => Ok(tps.into_iter().collect()),
     }
-    Ok((owned.into_iter().collect(), generation))
 }
 
 /// Encodes one member's assignment.
@@ -109,11 +137,7 @@ pub fn decode_assignment(bytes: &[u8]) -> Result<BTreeSet<TopicPartition>, WireE
     if version < 0 {
         return Err(WireError::UnsupportedVersion { api: "ConsumerProtocolAssignment", version });
     }
-    let tps = decode_partitions(&mut r)?;
-    match tps.iter().find(|tp| tp.partition < 0) {
-        Some(tp) => Err(WireError::BadLength { what: "a partition number", value: tp.partition.into() }),
-        None => Ok(tps.into_iter().collect()),
-    }
+    checked(decode_partitions(&mut r)?)
 }
 
 fn decode_partitions(r: &mut Reader<'_>) -> Result<Vec<TopicPartition>, WireError> {
@@ -163,15 +187,44 @@ mod tests {
         let mut bytes = vec![0, 1, 0, 0, 0, 1, 0, 1, b't'];
         bytes.extend([0, 0, 0, 4, 0, 0, 0, 7]);
         bytes.extend([0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
-        let claim = decode_subscription("m", None, &bytes);
+        let claim = decode_subscription(Assignor::CooperativeSticky, "m", None, &bytes);
         assert_eq!(claim.generation, 7);
         assert_eq!(claim.owned, [tp("t", 0), tp("t", 3)].into());
         assert_eq!(claim.topics, [Arc::from("t")].into());
     }
 
+    /// The bytes of Kafka's StickyAssignor: the last assignment and its generation are in the user data.
+    #[test]
+    fn a_member_with_sticky_claims_its_last_assignment_and_owns_nothing() {
+        let topics = [Arc::from("t")];
+        let bytes = encode_subscription(Assignor::Sticky, &topics, &[tp("t", 0), tp("t", 3)], 7).unwrap();
+        let mut java = vec![0, 3, 0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 23];
+        let last = [0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 7];
+        assert_eq!(last.len(), 23);
+        java.extend(last);
+        java.extend([0, 0, 0, 0, 0, 0, 0, 7, 255, 255]);
+        assert_eq!(bytes, java);
+        let claim = decode_subscription(Assignor::Sticky, "m", None, &bytes);
+        assert_eq!((claim.owned, claim.generation), ([tp("t", 0), tp("t", 3)].into(), 7));
+        // Before KIP-341 without a generation, and at first without user data.
+        java.truncate(13 + 19);
+        java[12] = 19;
+        java.extend([0, 0, 0, 0, 0, 0, 0, 7, 255, 255]);
+        let claim = decode_subscription(Assignor::Sticky, "m", None, &java);
+        assert_eq!((claim.owned.len(), claim.generation), (2, -1));
+        let claim =
+            decode_subscription(Assignor::Sticky, "m", None, &[0, 0, 0, 0, 0, 1, 0, 1, b't', 255, 255, 255, 255]);
+        assert_eq!((claim.topics.len(), claim.owned.len()), (1, 0));
+    }
+
     #[test]
     fn a_version_0_member_claims_nothing() {
-        let claim = decode_subscription("m", Some("i"), &[0, 0, 0, 0, 0, 1, 0, 1, b't', 255, 255, 255, 255]);
+        let claim = decode_subscription(
+            Assignor::CooperativeSticky,
+            "m",
+            Some("i"),
+            &[0, 0, 0, 0, 0, 1, 0, 1, b't', 255, 255, 255, 255],
+        );
         assert_eq!(claim.topics, [Arc::from("t")].into());
         assert!(claim.owned.is_empty());
         assert_eq!((claim.generation, claim.instance_id.as_deref()), (-1, Some("i")));
@@ -195,13 +248,16 @@ mod tests {
         let topics = [Arc::from("t")];
         let bytes = encode_subscription(Assignor::CooperativeSticky, &topics, &[tp("t", 5)], 9).unwrap();
         for cut in 0..bytes.len() - 2 {
-            let claim = decode_subscription("m", None, &bytes[..cut]);
+            let claim = decode_subscription(Assignor::CooperativeSticky, "m", None, &bytes[..cut]);
             assert!(claim.owned.is_empty(), "cut at {cut}");
             assert_eq!(claim.topics.is_empty(), cut < 9, "cut at {cut}");
         }
         let newer = [&[0, 9], &bytes[2..], &[1, 2, 3]].concat();
-        assert_eq!(decode_subscription("m", None, &newer).owned, [tp("t", 5)].into());
-        assert_eq!(decode_subscription("m", None, &[255, 255, 0, 0, 0, 0]).topics.len(), 0);
+        assert_eq!(decode_subscription(Assignor::CooperativeSticky, "m", None, &newer).owned, [tp("t", 5)].into());
+        assert_eq!(
+            decode_subscription(Assignor::CooperativeSticky, "m", None, &[255, 255, 0, 0, 0, 0]).topics.len(),
+            0
+        );
     }
 
     /// The generated codec reads the bytes of this module, so the bytes match the schema.
@@ -244,9 +300,9 @@ mod tests {
         ) {
             let topics: BTreeSet<Arc<str>> = topics.iter().map(|t| Arc::from(t.as_str())).collect();
             let owned: BTreeSet<TopicPartition> = owned.iter().map(|(t, p)| tp(t, *p)).collect();
-            for assignor in [Assignor::Range, Assignor::CooperativeSticky] {
+            for assignor in Assignor::ALL {
                 let bytes = encode_subscription(assignor, &topics, &owned, generation).unwrap();
-                let claim = decode_subscription("m", None, &bytes);
+                let claim = decode_subscription(assignor, "m", None, &bytes);
                 prop_assert_eq!((&claim.topics, &claim.owned, claim.generation), (&topics, &owned, generation));
             }
             let tps: Vec<_> = owned.iter().cloned().collect();
@@ -255,7 +311,9 @@ mod tests {
 
         #[test]
         fn no_bytes_make_it_panic(bytes: Vec<u8>) {
-            let _ = decode_subscription("m", None, &bytes);
+            for assignor in Assignor::ALL {
+                let _ = decode_subscription(assignor, "m", None, &bytes);
+            }
             let _ = decode_assignment(&bytes);
         }
     }

@@ -13,7 +13,7 @@ pub enum GroupError {
     #[error(
         "group {group}: this member offers {assignors}, and no assignor is common to all members of the group: set \
          partition.assignment.strategy to what the others use (librdkafka: range,roundrobin; Java: range,cooperative-sticky); \
-         if they have the consumer protocol, as `grete groups describe` shows, set group.protocol=consumer"
+         if they have the consumer protocol, as `grete groups describe` shows, set group.protocol=consumer; if it is a share group, take another group.id, or queue=True"
     )]
     InconsistentProtocol {
         /// `group.id`.

@@ -10,3 +10,4 @@ pub(super) mod job_batch;
 pub(super) mod message;
 pub(super) mod messages;
 pub(crate) mod record_batches;
+pub(crate) mod topic_pattern;

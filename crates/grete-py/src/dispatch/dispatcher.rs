@@ -1,6 +1,5 @@
 //! Dispatcher from which workers and event loops take their jobs.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::convert::{nanos, parse_timeout};
 use crate::dispatch::decision::Decision;
+use crate::dispatch::decoders::Decoders;
 use crate::dispatch::history::History;
 use crate::dispatch::job::Job;
 use crate::errors;
@@ -25,7 +25,7 @@ use crate::producer::Producer;
 pub(crate) struct Dispatcher {
     inner: ForkGuarded<grete_client::Dispatcher>,
     /// Decoders of payloads, by route and topic.
-    decoders: Mutex<HashMap<(u32, String), Py<PyAny>>>,
+    decoders: Mutex<Decoders>,
     /// Listener counts of the events of jobs that hand out records.
     listening: Vec<Arc<AtomicUsize>>,
 }
@@ -71,10 +71,10 @@ impl Dispatcher {
     }
 
     pub(crate) fn job(&self, py: Python<'_>, job: grete_client::Job) -> PyResult<Job> {
-        let decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
         let decoder = match decoders.is_empty() {
             true => None,
-            false => decoders.get(&(job.route, job.topic.to_string())).map(|decoder| decoder.clone_ref(py)),
+            false => decoders.get(py, job.route, &job.topic).map(|decoder| decoder.clone_ref(py)),
         };
         drop(decoders);
         let has_listeners = self.listening.iter().any(|count| count.load(Ordering::Relaxed) != 0);
@@ -203,12 +203,12 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Sets the decoder of payloads for a route's topic. The decoder is called with a value's bytes.
+    /// Sets the decoder of payloads for a route's topic, or for a pattern. The decoder is called with a value's bytes.
     fn set_decoder(&self, py: Python<'_>, route: u32, topic: String, decoder: Py<PyAny>) -> PyResult<()> {
         if !decoder.bind(py).is_callable() {
             return Err(PyTypeError::new_err(format!("a decoder is called with bytes, {decoder} cannot be called")));
         }
-        let old = self.decoders.lock().unwrap_or_else(PoisonError::into_inner).insert((route, topic), decoder);
+        let old = self.decoders.lock().unwrap_or_else(PoisonError::into_inner).insert(route, topic, decoder);
         drop(old); // after the lock: a destructor may run anything
         Ok(())
     }

@@ -9,6 +9,7 @@
 //! - `decision`: the reaction to a failed job.
 
 pub(super) mod decision;
+mod decoders;
 pub(super) mod dispatcher;
 pub(super) mod history;
 pub(super) mod job;

@@ -16,6 +16,7 @@ from grete._cli.param_ranges import ParsedType
 from grete._cli.terminal import output
 from grete._cli.terminal.error_words import command_error
 from grete._cli.terminal.escapes import json_safe, printable
+from grete._config import topic_patterns
 from grete._config.layers import Config, parse_layer
 from grete.app import App
 from grete.errors import ConfigError
@@ -72,7 +73,8 @@ def doctor(
             findings.append(finding)
             _show(finding, as_json)
         names = app.groups(config) if app is not None else {}
-        of_app = [topic for routes in names.values() for route in routes for topic in route.topics]
+        read = [topic for routes in names.values() for route in routes for topic in route.topics]
+        of_app = topic_patterns.names(read)
         of_routes = [
             topic
             for routes in names.values()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from grete._config import topic_patterns
 from grete.app import App
 from grete.errors import SchemaNotFoundError
 from grete.payloads.schema_registry.format import DeclaredSchema, RegistryFormat
@@ -113,5 +114,5 @@ def _specs(app: App) -> Iterator[tuple[str, str, object]]:
         yield name, "key", getattr(topic, "key", None)
         yield name, "value", getattr(topic, "value", None)
     for route in app.routes:
-        for name in route.topics:
+        for name in topic_patterns.names(route.topics):
             yield str(name), "value", route.payload

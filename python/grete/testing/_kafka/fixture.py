@@ -223,7 +223,7 @@ class Kafka(Faults):
         """
         topic = name_of(topic)
         if group is None:
-            groups = {name for app in self._apps for name, topics in app.groups.items() if topic in topics}
+            groups = {name for app in self._apps for name in app.groups if topic in app.topics_of(name)}
             if len(groups) != 1:
                 what = f"the groups {', '.join(sorted(groups))} read" if groups else "no App has run that reads"
                 raise GreteError(
@@ -254,7 +254,7 @@ class Kafka(Faults):
 
     def table(self) -> str:
         """Returns where each record is that Apps read, as text: partition, offset, runs, attempt, committed or not."""
-        read = [(topic, group) for app in self._apps for group, topics in app.groups.items() for topic in topics]
+        read = [(topic, group) for app in self._apps for group in app.groups for topic in app.topics_of(group)]
         return self._journal.table(self._cluster, read)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ settled for both.
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+from grete._plural import counted
 from grete.client import Admin
 from grete.errors import ClosedError, UnknownGroupError
 from grete.testing._kafka.cluster import CLIENT_ID, Cluster
@@ -56,15 +57,35 @@ class Ownership:
             described = self._open_admin().describe_group(group, timeout=_TIMEOUT)
         except UnknownGroupError:
             return []
+        if not described.members:
+            return []  # partitions that are assigned without the group, and others that nothing reads
         clients = {place: member.client for member in described.members for place in member.partitions}
+        # The members do not know the other topics yet: topics that are new, and match a pattern.
+        known = {topic for topic, _ in clients}
         ours = {app.client_id for app in self._apps()}
         is_stable = described.state.lower() == "stable"
 
         def moves(place: tuple[str, int]) -> bool:
             owner = clients.get(place)
-            return not is_stable if owner is None else owner in ours
+            return (place[0] not in known or not is_stable) if owner is None else owner in ours
 
         return [(topic, partition) for topic, partition, _ in free if moves((topic, partition))]
+
+    def due(self, group: str, topics: Iterable[str]) -> list[str]:
+        """Returns the partitions of a share group that have records to process, as texts."""
+        wanted, found = set(topics), []
+        for (topic, partition), lag in self._open_admin().lag(group, timeout=_TIMEOUT).items():
+            if topic not in wanted or not lag.end or lag.lag == 0:
+                continue
+            waiting = lag.end if lag.lag is None else lag.lag
+            text = f"{topic}[{partition}] has {counted(waiting, 'record')} that no member has done"
+            if lag.lag is None or lag.lag == lag.end:
+                text += (
+                    f'; a queue begins at the end of its topics, so records that were written before "{group}" had its '
+                    "first member are skipped, unless the group has share.auto.offset.reset=earliest"
+                )
+            found.append(text)
+        return found
 
     def close(self) -> None:
         """Closes the connections to the brokers."""

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from grete import _native
-from grete._config import layers
+from grete._config import layers, topic_patterns
 from grete._plural import counted
 from grete._processing.running_app import RunningApp
 from grete._units import seconds
@@ -36,6 +36,8 @@ _DEFAULTS = {
 # The same for the classic protocol of groups. Without a setting that needs that protocol, the brokers decide.
 _CLASSIC_DEFAULTS = {"heartbeat.interval.ms": 100}
 _CLASSIC_SETTINGS = frozenset({"session.timeout.ms", "partition.assignment.strategy"})
+# Milliseconds until an App with topic patterns knows a new topic.
+_PATTERN_AGE_MS = 100
 # Seconds in which brokers answer a commit, at least, even if the time of `settle` is up.
 _COMMIT_TIMEOUT = 1.0
 # Seconds until a commit that failed is tried again, or the coordinator of a group is asked again.
@@ -81,6 +83,7 @@ class RunningTestApp:
         self._layer_before = layers.Layer()
         self._settings, self._kafka = settings, kafka
         self.groups: dict[str, list[str]] = {}
+        self._queues: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # Start and stop
@@ -187,15 +190,18 @@ class RunningTestApp:
             resolved = app.settings()
             quick = _DEFAULTS | (_CLASSIC_DEFAULTS if _is_classic(resolved.kafka) else {})
             defaults = {name: value for name, value in quick.items() if name not in resolved.kafka}
+            if any(map(topic_patterns.is_pattern, (topic for route in app.routes for topic in route.topics))):
+                defaults.setdefault("metadata.max.age.ms", _PATTERN_AGE_MS)
             plain = {"security.protocol": "PLAINTEXT"} if "security.protocol" in resolved.kafka else {}
             app._command_line = self._layer({**defaults, **plain, **self._kafka, **place})  # noqa: SLF001
             self.groups = {
                 group: sorted({topic for route in routes for topic in route.topics})
                 for group, routes in app.groups(resolved).items()
             }
+            self._queues = {group for group, routes in app.groups(resolved).items() if any(one.queue for one in routes)}
             read = [topic for names in self.groups.values() for topic in names]
             dead = [route.dead_letter for route in app.routes if route.dead_letter]
-            self._cluster.create_topics(dict.fromkeys([*read, *dead], 1))
+            self._cluster.create_topics(dict.fromkeys([*topic_patterns.names(read), *dead], 1))
         except BaseException:
             app._command_line = before  # noqa: SLF001
             raise
@@ -236,9 +242,11 @@ class RunningTestApp:
             self._await_settled(ends, deadline)
             if not self._commit(deadline):
                 continue
-            moving = self._moving(ends)
-            if not moving and self._ends() == ends and self._is_settled(ends):
+            moving, due = self._moving(ends), self._due()
+            if not moving and not due and self._ends() == ends and self._is_settled(ends):
                 return
+            if _left(deadline) <= 0 and due:
+                raise TimeoutError(f'App "{self.app.name}" has not settled: {"; ".join(due)}')
             if _left(deadline) <= 0 and moving:
                 places = ", ".join(f"{topic}[{partition}]" for topic, partition in moving)
                 raise TimeoutError(f'App "{self.app.name}" has not settled: its group moves {places} to another member')
@@ -290,8 +298,15 @@ class RunningTestApp:
                     f"membership is {state['state']}; see the log"
                 )
 
+    def topics_of(self, group: str) -> list[str]:
+        """Returns the topics that the group reads, with those that match its patterns now."""
+        topics = self.groups.get(group, [])
+        has_pattern = any(map(topic_patterns.is_pattern, topics))
+        return topic_patterns.expand(topics, self._cluster.topics()) if has_pattern else topics
+
     def _ends(self) -> list[tuple[str, int, int]]:
-        topics = {topic for names in self.groups.values() for topic in names}
+        """Returns the end of each partition that consumer groups read. It says nothing to one member of a queue."""
+        topics = {topic for group in self.groups if group not in self._queues for topic in self.topics_of(group)}
         return [(topic, partition, end) for (topic, partition), end in self._cluster.ends(topics).items()]
 
     def _await_settled(self, ends: list[tuple[str, int, int]], deadline: float) -> None:
@@ -308,12 +323,21 @@ class RunningTestApp:
         found: list[tuple[str, int]] = []
         for client in self._clients().values():
             # The members of a share group share partitions, and a client without a group has them all.
-            if (group := client.membership()["group"]) and client.queue() is None:
-                topics = self.groups.get(group, [])
+            if (group := client.membership()["group"]) and group not in self._queues:
+                topics = self.topics_of(group)
                 found += self._ownership.moving(group, [end for end in ends if end[0] in topics])
         if found:
             self._stopped.wait(_RETRY_BACKOFF)
         return found
+
+    def _due(self) -> list[str]:
+        """Returns the records of queues that are not done, as texts: all members do them together. Waits a moment if
+        there are any.
+        """
+        found = [text for group in sorted(self._queues) for text in self._ownership.due(group, self.topics_of(group))]
+        if found and self._commits:
+            self._stopped.wait(_RETRY_BACKOFF)
+        return found if self._commits else []
 
     def _commit(self, deadline: float) -> bool:
         """Commits what is processed. Returns whether brokers have stored that."""
@@ -333,13 +357,13 @@ class RunningTestApp:
     def _wait_for_commit(self, client: _native.Client, timeout: float) -> None:
         """Commits, on the main thread by another thread: signals do not end the wait for the response."""
         if threading.current_thread() is not threading.main_thread():
-            self._call(client.commit, None, timeout)
+            self._store(client, timeout)
             return
         has_ended, errors = threading.Event(), []
 
         def commit() -> None:
             try:
-                self._call(client.commit, None, timeout)
+                self._store(client, timeout)
             except BaseException as error:
                 errors.append(error)
             finally:
@@ -349,6 +373,13 @@ class RunningTestApp:
         has_ended.wait()
         if errors:
             raise errors[0]
+
+    def _store(self, client: _native.Client, timeout: float) -> None:
+        """Commits what is processed, or waits until the brokers have all acknowledgements of a queue."""
+        if client.membership()["group"] in self._queues:
+            self._call(client.flush_acks, timeout)
+        else:
+            self._call(client.commit, None, timeout)
 
     def _call(self, method: Any, *arguments: object) -> Any:
         """Calls a method of a client. Raises the error that has ended the App instead of a ClosedError."""

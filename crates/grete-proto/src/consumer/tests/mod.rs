@@ -23,3 +23,4 @@ mod revocation;
 mod simulation;
 mod simulator;
 mod subscribe;
+mod topic_patterns;

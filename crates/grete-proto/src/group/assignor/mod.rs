@@ -19,9 +19,11 @@
 //!
 //! The default is therefore `cooperative-sticky` alone.
 
-pub mod cooperative_sticky;
 pub mod range;
+pub mod round_robin;
+pub mod sticky;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +39,8 @@ pub struct MemberClaim {
     pub instance_id: Option<String>,
     /// Topics of the subscription.
     pub topics: BTreeSet<Arc<str>>,
-    /// Partitions that the member owned when it joined; eager members claim none.
+    /// Partitions that the member owned when it joined; eager members claim none, or with `sticky` those of their last
+    /// assignment.
     pub owned: BTreeSet<TopicPartition>,
     /// Generation in which the member owned them; -1: unknown.
     pub generation: i32,
@@ -56,22 +59,31 @@ pub enum Assignor {
     CooperativeSticky,
     /// Contiguous ranges per topic; equal partition numbers of different topics go to the same member.
     Range,
+    /// The partitions of all topics in turn.
+    RoundRobin,
+    /// Balanced and sticky, and eager (KIP-54).
+    Sticky,
 }
 
 impl Assignor {
+    /// All assignors.
+    pub const ALL: [Self; 4] = [Self::CooperativeSticky, Self::Range, Self::RoundRobin, Self::Sticky];
+
     /// Returns the name in JoinGroup and in `partition.assignment.strategy`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::CooperativeSticky => "cooperative-sticky",
             Self::Range => "range",
+            Self::RoundRobin => "roundrobin",
+            Self::Sticky => "sticky",
         }
     }
 
     /// Returns the assignor with this protocol name; `None` if the name is unknown.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
-        [Self::CooperativeSticky, Self::Range].into_iter().find(|assignor| assignor.name() == name)
+        Self::ALL.into_iter().find(|assignor| assignor.name() == name)
     }
 
     /// Returns whether members may keep partitions across a rebalance that elects this assignor.
@@ -84,8 +96,10 @@ impl Assignor {
     #[must_use]
     pub fn assign(self, members: &[MemberClaim], counts: &PartitionCounts) -> Assignments {
         match self {
-            Self::CooperativeSticky => cooperative_sticky::assign(members, counts),
+            Self::CooperativeSticky => sticky::assign_cooperatively(members, counts),
             Self::Range => range::assign(members, counts),
+            Self::RoundRobin => round_robin::assign(members, counts),
+            Self::Sticky => sticky::assign_eagerly(members, counts),
         }
     }
 }
@@ -100,6 +114,20 @@ impl fmt::Display for Assignor {
 #[must_use]
 pub fn is_cooperative(assignors: &[Assignor]) -> bool {
     assignors.iter().all(|assignor| assignor.is_cooperative())
+}
+
+/// Returns the members in Java's order: static members first, by instance id; then dynamic members by member id. A leader
+/// with another order would move partitions on each change of leadership.
+fn in_java_order(members: &[MemberClaim]) -> Vec<&MemberClaim> {
+    let mut sorted: Vec<&MemberClaim> = members.iter().collect();
+    sorted.sort_by(|a, b| match (&a.instance_id, &b.instance_id) {
+        (Some(x), Some(y)) => x.cmp(y),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => a.member_id.cmp(&b.member_id),
+    });
+    sorted.dedup_by(|a, b| a.member_id == b.member_id);
+    sorted
 }
 
 #[cfg(test)]

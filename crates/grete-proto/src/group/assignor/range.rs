@@ -1,28 +1,13 @@
 //! Kafka's RangeAssignor without racks: contiguous ranges per topic, with members in order; the first ranges are one
 //! longer.
 
-use std::cmp::Ordering;
-
-use super::{Assignments, MemberClaim, PartitionCounts};
+use super::{Assignments, MemberClaim, PartitionCounts, in_java_order};
 use crate::ids::TopicPartition;
-
-/// Compares members in Java's order: static members first, by instance id; then dynamic members by member id. A leader
-/// with another order would move partitions on each change of leadership.
-fn java_order(a: &MemberClaim, b: &MemberClaim) -> Ordering {
-    match (&a.instance_id, &b.instance_id) {
-        (Some(x), Some(y)) => x.cmp(y),
-        (Some(_), None) => Ordering::Less,
-        (None, Some(_)) => Ordering::Greater,
-        (None, None) => a.member_id.cmp(&b.member_id),
-    }
-}
 
 /// Assigns the partitions of each topic independently.
 #[must_use]
 pub fn assign(members: &[MemberClaim], counts: &PartitionCounts) -> Assignments {
-    let mut sorted: Vec<&MemberClaim> = members.iter().collect();
-    sorted.sort_by(|a, b| java_order(a, b));
-    sorted.dedup_by(|a, b| a.member_id == b.member_id);
+    let sorted = in_java_order(members);
     let mut assignments: Assignments = members.iter().map(|m| (m.member_id.clone(), Vec::new())).collect();
     for (topic, &count) in counts {
         let subscribers: Vec<_> = sorted.iter().filter(|m| m.topics.contains(topic)).collect();

@@ -40,7 +40,7 @@ fn settle(mut members: Vec<MemberClaim>, counts: &PartitionCounts) -> (Assignmen
     let mut generation = members.iter().map(|m| m.generation).max().unwrap_or(0);
     for round in 1..=4 {
         generation += 1;
-        let assignments = cooperative_sticky::assign(&members, counts);
+        let assignments = sticky::assign_cooperatively(&members, counts);
         let next = obey(&members, &assignments, generation);
         let revoked = members.iter().zip(&next).any(|(before, after)| !before.owned.is_subset(&after.owned));
         if !revoked {
@@ -83,13 +83,51 @@ fn range_puts_static_members_first_in_the_order_of_their_instances() {
     assert_eq!(shown(&range::assign(&members, &counts(&[("t", 3)]))), ["a: t-2", "x: t-1", "y: t-0"]);
 }
 
+/// Checks vectors from the Javadoc and the tests of Kafka's RoundRobinAssignor.
+#[test]
+fn round_robin_is_javas() {
+    let members = [member("C0", &["t0", "t1"], &[], -1), member("C1", &["t0", "t1"], &[], -1)];
+    let assignments = round_robin::assign(&members, &counts(&[("t0", 3), ("t1", 3)]));
+    assert_eq!(shown(&assignments), ["C0: t0-0 t0-2 t1-1", "C1: t0-1 t1-0 t1-2"]);
+
+    let members = [
+        member("C0", &["t0"], &[], -1),
+        member("C1", &["t0", "t1"], &[], -1),
+        member("C2", &["t0", "t1", "t2"], &[], -1),
+    ];
+    let assignments = round_robin::assign(&members, &counts(&[("t0", 1), ("t1", 2), ("t2", 3)]));
+    assert_eq!(shown(&assignments), ["C0: t0-0", "C1: t1-0", "C2: t1-1 t2-0 t2-1 t2-2"]);
+
+    let mut members = [member("a", &["t"], &[], -1), member("b", &["t"], &[], -1)];
+    assert_eq!(shown(&round_robin::assign(&members, &counts(&[("t", 3), ("u", 9)]))), ["a: t-0 t-2", "b: t-1"]);
+    members[1].instance_id = Some("1".to_owned());
+    assert_eq!(shown(&round_robin::assign(&members, &counts(&[("t", 3)]))), ["a: t-1", "b: t-0 t-2"]);
+    assert_eq!(shown(&round_robin::assign(&[], &counts(&[("t", 3)]))), [""; 0]);
+}
+
+/// The members own nothing: a partition goes to its new owner in the first generation, and only that one moves.
+#[test]
+fn eager_sticky_moves_at_once_and_no_more_than_needed() {
+    let before: Vec<_> = (0..6).map(|p| ("t", p)).collect();
+    let members =
+        [member("a", &["t"], &before[..3], 5), member("b", &["t"], &before[3..], 5), member("c", &["t"], &[], -1)];
+    let assignments = sticky::assign_eagerly(&members, &counts(&[("t", 6)]));
+    assert_eq!(shown(&assignments), ["a: t-0 t-1", "b: t-3 t-4", "c: t-2 t-5"]);
+    // Two claims of one generation: either member may have the partition.
+    let members = [member("a", &["t"], &[("t", 0)], 5), member("b", &["t"], &[("t", 0)], 5)];
+    let assignments = sticky::assign_eagerly(&members, &counts(&[("t", 1)]));
+    assert_eq!(assignments.values().map(Vec::len).sum::<usize>(), 1);
+}
+
 #[test]
 fn a_list_with_an_eager_assignor_makes_an_eager_member() {
     assert!(is_cooperative(&[Assignor::CooperativeSticky]));
     assert!(!is_cooperative(&[Assignor::CooperativeSticky, Assignor::Range]));
     assert!(!is_cooperative(&[Assignor::Range]));
     assert_eq!(Assignor::by_name("range"), Some(Assignor::Range));
-    assert_eq!(Assignor::by_name("sticky"), None);
+    assert!(!is_cooperative(&[Assignor::Sticky]));
+    assert_eq!(Assignor::by_name("uniform"), None);
+    assert!(Assignor::ALL.iter().all(|assignor| Assignor::by_name(assignor.name()) == Some(*assignor)));
 }
 
 /// P22: a partition that moves first has no owner, and goes to its new owner only in the next generation.
@@ -98,9 +136,9 @@ fn p22_a_partition_moves_in_two_generations() {
     let all = [("t", 0), ("t", 1), ("t", 2), ("t", 3)];
     let members = [member("a", &["t"], &all, 5), member("b", &["t"], &[], -1)];
     let counts = counts(&[("t", 4)]);
-    let first = cooperative_sticky::assign(&members, &counts);
+    let first = sticky::assign_cooperatively(&members, &counts);
     assert_eq!(shown(&first), ["a: t-0 t-1", "b: "]);
-    let second = cooperative_sticky::assign(&obey(&members, &first, 6), &counts);
+    let second = sticky::assign_cooperatively(&obey(&members, &first, 6), &counts);
     assert_eq!(shown(&second), ["a: t-0 t-1", "b: t-2 t-3"]);
 }
 
@@ -112,7 +150,7 @@ fn p22_a_lone_claim_of_an_old_generation_is_still_respected() {
         member("b", &["t"], &[("t", 2)], 6),
         member("c", &["t"], &[], 6),
     ];
-    let assignments = cooperative_sticky::assign(&members, &counts(&[("t", 3)]));
+    let assignments = sticky::assign_cooperatively(&members, &counts(&[("t", 3)]));
     assert_eq!(shown(&assignments), ["a: t-0", "b: t-2", "c: "]);
 }
 
@@ -121,9 +159,9 @@ fn p22_a_lone_claim_of_an_old_generation_is_still_respected() {
 fn p23_a_stale_claim_loses_against_a_newer_one() {
     let members = [member("a", &["t"], &[("t", 0), ("t", 1)], 4), member("b", &["t"], &[("t", 0), ("t", 1)], 6)];
     let counts = counts(&[("t", 2)]);
-    let first = cooperative_sticky::assign(&members, &counts);
+    let first = sticky::assign_cooperatively(&members, &counts);
     assert_eq!(shown(&first), ["a: ", "b: t-0"]);
-    let second = cooperative_sticky::assign(&obey(&members, &first, 7), &counts);
+    let second = sticky::assign_cooperatively(&obey(&members, &first, 7), &counts);
     assert_eq!(shown(&second), ["a: t-1", "b: t-0"]);
 }
 
@@ -131,7 +169,7 @@ fn p23_a_stale_claim_loses_against_a_newer_one() {
 fn p23_two_equal_claims_leave_the_partition_unassigned_for_a_round() {
     let members = [member("a", &["t"], &[("t", 0)], 6), member("b", &["t"], &[("t", 0)], 6)];
     let counts = counts(&[("t", 1)]);
-    let first = cooperative_sticky::assign(&members, &counts);
+    let first = sticky::assign_cooperatively(&members, &counts);
     assert_eq!(shown(&first), ["a: ", "b: "]);
     assert_eq!(settle(members.to_vec(), &counts).0.values().map(Vec::len).sum::<usize>(), 1);
 }
@@ -144,7 +182,7 @@ fn p23_claims_of_what_does_not_exist_or_is_not_subscribed_are_harmless() {
         member("c", &[], &[], -1),
     ];
     let counts = counts(&[("t", 1), ("u", 1)]);
-    assert_eq!(shown(&cooperative_sticky::assign(&members, &counts)), ["a: ", "b: u-0", "c: "]);
+    assert_eq!(shown(&sticky::assign_cooperatively(&members, &counts)), ["a: ", "b: u-0", "c: "]);
     assert_eq!(shown(&settle(members.to_vec(), &counts).0), ["a: t-0", "b: u-0", "c: "]);
 }
 
@@ -152,7 +190,7 @@ fn p23_claims_of_what_does_not_exist_or_is_not_subscribed_are_harmless() {
 #[test]
 fn p25_members_that_come_from_an_eager_protocol_leave_nothing_behind() {
     let members = [member("eager", &["t"], &[], 8), member("new", &["t"], &[], -1)];
-    let assignments = cooperative_sticky::assign(&members, &counts(&[("t", 4)]));
+    let assignments = sticky::assign_cooperatively(&members, &counts(&[("t", 4)]));
     assert_eq!(shown(&assignments), ["eager: t-0 t-2", "new: t-1 t-3"]);
 }
 
@@ -194,7 +232,7 @@ fn p24_a_large_group_with_mixed_subscriptions_is_assigned_at_once() {
             MemberClaim { member_id: format!("m{m:03}"), topics: topics.collect(), ..MemberClaim::default() }
         })
         .collect();
-    let assignments = cooperative_sticky::assign(&members, &counts);
+    let assignments = sticky::assign_cooperatively(&members, &counts);
     assert_eq!(assignments.values().map(Vec::len).collect::<BTreeSet<_>>(), [10].into());
 }
 
@@ -283,7 +321,7 @@ proptest! {
     /// between members within one generation. Within three rounds everything is owned and balanced.
     #[test]
     fn sticky_is_exclusive_two_phased_total_and_balanced(group in groups()) {
-        let first = cooperative_sticky::assign(&group.members, &group.counts);
+        let first = sticky::assign_cooperatively(&group.members, &group.counts);
         assert_total_and_exclusive(&group, &first, false);
         for (id, tps) in &first {
             for tp in tps {
@@ -302,10 +340,10 @@ proptest! {
         // Sticky: without a change nothing moves, even if the members come in another order.
         let mut again = obey(&group.members, &settled, 99);
         again.reverse();
-        prop_assert_eq!(&cooperative_sticky::assign(&again, &group.counts), &settled);
+        prop_assert_eq!(&sticky::assign_cooperatively(&again, &group.counts), &settled);
         // Sticky: remaining members keep everything when another member leaves and loads only grow.
         let gone = again.remove(0);
-        let after = cooperative_sticky::assign(&again, &group.counts);
+        let after = sticky::assign_cooperatively(&again, &group.counts);
         let uniform = again.iter().all(|m| m.topics == gone.topics);
         if uniform {
             for member in &again {
@@ -319,7 +357,7 @@ proptest! {
     fn a_newcomer_takes_no_more_than_its_share(count in 1..60_i32, n in 1..9_usize) {
         let counts = counts(&[("t", count)]);
         let members: Vec<_> = (0..n).map(|m| member(&format!("m{m}"), &["t"], &[], 1)).collect();
-        let before = cooperative_sticky::assign(&members, &counts);
+        let before = sticky::assign_cooperatively(&members, &counts);
         let mut members = obey(&members, &before, 2);
         members.insert(0, member("a", &["t"], &[], -1));
         let (after, _) = settle(members, &counts);

@@ -347,7 +347,8 @@ pub fn join_request(outgoing: &OutboundRequest) -> &JoinGroupRequest<'static> {
 
 /// Returns the claim in a JoinGroup: partitions and generation.
 pub fn claim(outgoing: &OutboundRequest) -> (Vec<i32>, i32) {
-    let claim = decode_subscription(ID, None, &join_request(outgoing).protocols[0].metadata);
+    let claim =
+        decode_subscription(Assignor::CooperativeSticky, ID, None, &join_request(outgoing).protocols[0].metadata);
     (claim.owned.iter().map(|tp| tp.partition).collect(), claim.generation)
 }
 

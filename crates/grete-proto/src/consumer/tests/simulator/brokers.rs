@@ -145,10 +145,14 @@ impl Brokers {
                 ..Default::default()
             }
         };
-        let names = request.topics.iter().flatten().filter_map(|topic| topic.name.as_deref());
+        let all: Vec<&str> = self.ids.keys().map(|name| &**name).collect();
+        let names = match &request.topics {
+            Some(topics) => topics.iter().filter_map(|topic| topic.name.as_deref()).collect(),
+            None => all,
+        };
         MetadataResponse {
             brokers: self.nodes.iter().map(listed).collect(),
-            topics: names.map(topic).collect(),
+            topics: names.into_iter().map(topic).collect(),
             ..Default::default()
         }
     }

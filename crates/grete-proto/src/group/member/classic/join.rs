@@ -32,7 +32,11 @@ impl ClassicMember {
         let claimed: BTreeSet<TopicPartition> = claim.cloned().collect();
         let mut protocols = Vec::new();
         for &assignor in &config.assignors {
-            match consumer_protocol::encode_subscription(assignor, &self.topics, &claimed, self.generation) {
+            let (owned, generation) = match assignor {
+                Assignor::Sticky => (&self.last_assignment.0, self.last_assignment.1),
+                _ => (&claimed, self.generation),
+            };
+            match consumer_protocol::encode_subscription(assignor, &self.topics, owned, generation) {
                 Ok(metadata) => protocols.push(JoinGroupRequestProtocol {
                     name: Cow::Borrowed(assignor.name()),
                     metadata: Cow::Owned(metadata),
@@ -106,7 +110,7 @@ impl ClassicMember {
         if self.leader {
             let claims = answer.members.iter().map(|member| {
                 let instance_id = member.group_instance_id.as_deref();
-                consumer_protocol::decode_subscription(&member.member_id, instance_id, &member.metadata)
+                consumer_protocol::decode_subscription(protocol, &member.member_id, instance_id, &member.metadata)
             });
             self.election = Some(Election::new(ctx, claims.collect(), &self.topics, skip_assignment));
             self.state = State::Electing;

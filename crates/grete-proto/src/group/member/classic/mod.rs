@@ -55,6 +55,8 @@ pub(in crate::group) struct ClassicMember {
     sent_topics: BTreeSet<Arc<str>>,
     /// Partitions claimed in the last JoinGroup.
     claimed: BTreeSet<TopicPartition>,
+    /// Last assignment, and its generation: what a member that offers `sticky` claims.
+    last_assignment: (BTreeSet<TopicPartition>, i32),
     member_id: String,
     /// Generation that the coordinator last confirmed with a JoinGroup response; -1 if the coordinator does not count
     /// the member in.
@@ -90,6 +92,7 @@ impl ClassicMember {
             topics: BTreeSet::new(),
             sent_topics: BTreeSet::new(),
             claimed: BTreeSet::new(),
+            last_assignment: (BTreeSet::new(), -1),
             member_id: String::new(),
             generation: -1,
             is_synced: false,

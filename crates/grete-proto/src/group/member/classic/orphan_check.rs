@@ -18,6 +18,7 @@ use grete_wire::messages::describe_groups::DescribedGroup;
 use grete_wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
 
 use super::ClassicMember;
+use crate::group::assignor::Assignor;
 use crate::group::consumer_protocol;
 use crate::group::context::{Context, CoordinatorRef, ErrorClass};
 use crate::group::member::state::State;
@@ -118,7 +119,10 @@ impl ClassicMember {
             return self.orphan_check.cancel();
         }
         for member in &group.members {
-            let claim = consumer_protocol::decode_subscription(&member.member_id, None, &member.member_metadata);
+            // What a cooperative member keeps until it has joined again. An eager one keeps nothing.
+            let cooperative = Assignor::CooperativeSticky;
+            let metadata = &member.member_metadata;
+            let claim = consumer_protocol::decode_subscription(cooperative, &member.member_id, None, metadata);
             orphans.retain(|tp| !claim.owned.contains(tp));
         }
         if !orphans.is_empty() {

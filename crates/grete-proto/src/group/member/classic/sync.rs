@@ -147,6 +147,7 @@ impl ClassicMember {
                 self.backoff.reset();
                 self.member_id_origin.on_generation_complete();
                 (self.state, self.is_synced) = (State::Stable, true);
+                self.last_assignment = (tps.clone(), self.generation);
                 ctx.push_effect(Effect::Assigned(tps.into_iter().collect()));
             }
             // The leader's fault; the next assignment may be valid.

@@ -1,10 +1,10 @@
-//! Balanced, sticky and cooperative assignor (KIP-429), compatible with members that run Kafka's
-//! CooperativeStickyAssignor.
+//! Balanced and sticky assignment, compatible with members that run Kafka's CooperativeStickyAssignor (KIP-429) or
+//! StickyAssignor (KIP-54).
 //!
-//! Three steps:
+//! Three steps, of which the eager assignor needs no third: its members have given up all partitions.
 //! 1. *Claims.* If several members claim a partition, the claim of the highest generation counts. Two claims of the
-//!    same generation cannot both be true: no member gets the partition in this round, so that both give it up. A
-//!    single claim of an old generation counts, because its member may still process the partition (KAFKA-14639).
+//!    same generation cannot both be true: no cooperative member gets the partition in this round, so that both give it
+//!    up. A single claim of an old generation counts, because its member may still process the partition (KAFKA-14639).
 //! 2. *Balance.* No partition could go to a member that has at least two fewer, neither directly nor along a chain of
 //!    other members' partitions. Claimed partitions move only as far as that requires.
 //! 3. *Two phases.* A partition that another member claims is not assigned. Its owner finds the partition missing,
@@ -19,9 +19,23 @@ use crate::ids::TopicPartition;
 /// Index of a member in the sorted list, and of a topic in [`AssignmentPlan::topics`].
 type Index = usize;
 
-/// Assigns every partition that has a subscriber, except those that must change owners first.
+/// Assigns every partition that has a subscriber, except those that must change owners first. Members claim what they own.
 #[must_use]
-pub fn assign(members: &[MemberClaim], counts: &PartitionCounts) -> Assignments {
+pub fn assign_cooperatively(members: &[MemberClaim], counts: &PartitionCounts) -> Assignments {
+    assign(members, counts, |claims, tp, member| claims.may_own(tp, member))
+}
+
+/// Assigns every partition that has a subscriber. Members claim what they owned before, and own nothing.
+#[must_use]
+pub fn assign_eagerly(members: &[MemberClaim], counts: &PartitionCounts) -> Assignments {
+    assign(members, counts, |_, _, _| true)
+}
+
+fn assign(
+    members: &[MemberClaim],
+    counts: &PartitionCounts,
+    may_own: impl Fn(&OwnershipClaims<'_>, &TopicPartition, Index) -> bool,
+) -> Assignments {
     let mut sorted: Vec<&MemberClaim> = members.iter().collect();
     sorted.sort_by(|a, b| a.member_id.cmp(&b.member_id));
     sorted.dedup_by(|a, b| a.member_id == b.member_id);
@@ -33,7 +47,7 @@ pub fn assign(members: &[MemberClaim], counts: &PartitionCounts) -> Assignments 
         plan.give_to_least_loaded();
         plan.balance();
     }
-    plan.finish(&sorted, &claims)
+    plan.finish(&sorted, |tp, member| may_own(&claims, tp, member))
 }
 
 /// Members that claim to own a partition.
@@ -287,8 +301,8 @@ impl<'a> AssignmentPlan<'a> {
         }
     }
 
-    /// Returns the assignments by member id, without the partitions that must change owners first.
-    fn finish(self, members: &[&MemberClaim], claims: &OwnershipClaims<'_>) -> Assignments {
+    /// Returns the assignments by member id, without the partitions that a member may not own yet.
+    fn finish(self, members: &[&MemberClaim], may_own: impl Fn(&TopicPartition, Index) -> bool) -> Assignments {
         let mut assignments = Assignments::new();
         for (index, (member, load)) in members.iter().zip(&self.loads).enumerate() {
             let partitions = load.held.iter().flat_map(|(&topic, held)| held.iter().map(move |&p| (topic, p)));
@@ -296,7 +310,7 @@ impl<'a> AssignmentPlan<'a> {
                 let name = self.topics.get(topic)?.name.clone();
                 Some(TopicPartition { topic: name, partition })
             });
-            assignments.insert(member.member_id.clone(), named.filter(|tp| claims.may_own(tp, index)).collect());
+            assignments.insert(member.member_id.clone(), named.filter(|tp| may_own(tp, index)).collect());
         }
         assignments
     }
