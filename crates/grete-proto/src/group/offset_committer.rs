@@ -22,7 +22,7 @@ use super::reconciler::Reconciler;
 use crate::backoff::Backoff;
 use crate::ids::TopicPartition;
 use crate::request::{Channel, Request, RequestError, Response, Target};
-use crate::time::{Nanos, earliest};
+use crate::time::{Nanos, SECOND, earliest};
 
 /// Commit that is not stored yet.
 #[derive(Debug)]
@@ -33,7 +33,13 @@ struct PendingCommit {
     expires_at: Nanos,
     /// Last error; empty: none.
     last_error: String,
+    /// Time since which the coordinator answers that it does not know the topic; `None`: it does.
+    unknown_since: Option<Nanos>,
 }
+
+/// Time for which a partition that is being revoked waits for a topic that the coordinator does not know. A coordinator
+/// that has just started may learn of the topic within a few seconds; offsets of a deleted topic are of no use.
+const UNKNOWN_TOPIC_WAIT: Nanos = 5 * SECOND;
 
 #[derive(Debug)]
 struct InFlight {
@@ -96,8 +102,13 @@ impl OffsetCommitter {
         let give_up_at = ctx.now.saturating_add(ctx.config().commit_timeout);
         let mut done = Vec::new();
         for commit in offsets {
-            let mut entry =
-                PendingCommit { commit, waiters: vec![id], expires_at: give_up_at, last_error: String::new() };
+            let mut entry = PendingCommit {
+                commit,
+                waiters: vec![id],
+                expires_at: give_up_at,
+                last_error: String::new(),
+                unknown_since: None,
+            };
             if is_stale(&entry, reconciler) {
                 done.push((entry, Err(CommitError::StaleAssignment)));
                 continue;
@@ -307,6 +318,15 @@ impl OffsetCommitter {
                         match partition_outcome(ctx, flight.coordinator.lookup, code, standing, &tp) {
                             Some(result) => done.push((entry, result)),
                             None => {
+                                let unknown =
+                                    matches!(code, ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+                                let since = *entry.unknown_since.get_or_insert(ctx.now);
+                                let waited = unknown && ctx.now.saturating_sub(since) >= UNKNOWN_TOPIC_WAIT;
+                                if waited && reconciler.is_revoking(&tp) {
+                                    done.push((entry, Err(CommitError::Refused(code))));
+                                    continue;
+                                }
+                                entry.unknown_since = entry.unknown_since.filter(|_| unknown);
                                 entry.last_error = code.to_string();
                                 flight.entries.insert(tp, entry);
                             }
@@ -433,6 +453,7 @@ impl PendingCommit {
         if self.last_error.is_empty() {
             self.last_error = older.last_error;
         }
+        self.unknown_since = self.unknown_since.or(older.unknown_since);
     }
 
     fn describe_last_error(&self) -> String {

@@ -48,7 +48,8 @@ impl Reconciler {
         self.epochs
     }
 
-    fn is_revoking(&self, tp: &TopicPartition) -> bool {
+    /// Returns whether the partition is in an open revocation.
+    pub fn is_revoking(&self, tp: &TopicPartition) -> bool {
         self.revoking.iter().any(|revocation| revocation.tps.contains(tp))
     }
 

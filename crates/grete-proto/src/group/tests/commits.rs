@@ -167,6 +167,31 @@ fn a_commit_is_tried_for_a_minute_and_says_why_it_failed() {
     );
 }
 
+/// The offsets of a deleted topic are of no use, and other partitions wait for the next generation.
+#[test]
+fn a_topic_that_the_coordinator_does_not_know_holds_up_no_revocation_for_long() {
+    let mut rig = stable();
+    rig.step(GroupEvent::Leave { deadline: rig.now + 60 * SECOND, remain_in_group: false });
+    let since = rig.now;
+    rig.commit(1, &[(0, 10), (1, 20)]);
+    rig.ack();
+    while !rig.is_done(1) {
+        assert!(rig.now - since < 7 * SECOND, "it still waits");
+        if let Some(sent) = rig.try_take(ApiKey::OffsetCommit) {
+            let known = committed(&sent).1.into_iter().filter(|(partition, _)| *partition == 1);
+            let known = known.map(|(partition, _)| (partition, ErrorCode::NONE));
+            let all: Vec<_> = [(0, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)].into_iter().chain(known).collect();
+            rig.answer_commit(&sent, &all);
+        }
+        rig.pass_with_heartbeats(SECOND / 4);
+    }
+    assert!(rig.now - since >= 5 * SECOND);
+    let results = rig.result(1);
+    let refused = |result: &Result<(), CommitError>| matches!(result, Err(CommitError::Refused(_)));
+    assert_eq!(results.iter().map(|one| (one.0, refused(&one.2))).collect::<Vec<_>>(), [(1, false), (0, true)]);
+    rig.take(ApiKey::LeaveGroup);
+}
+
 #[test]
 fn an_empty_commit_is_done_at_once() {
     let mut rig = stable();
