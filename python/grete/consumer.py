@@ -1,8 +1,10 @@
 """Consumer: the base class of users' handlers."""
 
+import math
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from grete import _units
 from grete._native import Message, Messages
 from grete.errors import GreteError, TransactionStateError
 
@@ -132,15 +134,17 @@ class Consumer:
         """
         self._require_context("seek").client.seek(self.topic, self.partition, to)  # type: ignore[arg-type]
 
-    def pause(self, seconds: float | None = None) -> None:
-        """Pauses this partition for `seconds`, or until `resume`. The running job goes on.
+    def pause(self, seconds: float | str | None = None) -> None:
+        """Pauses this partition for `seconds`, or a text like "30s", or until `resume`. The running job goes on.
 
         The partition stays assigned, so there is no rebalance. `tick`, `revoked` and `shutdown` run as usual.
         """
-        if seconds is not None and not seconds >= 0:
-            raise ValueError(f"a pause is a number of seconds from 0 up, or None for until resume(), not {seconds!r}")
+        try:
+            span = None if seconds is None or seconds == math.inf else _units.seconds(seconds)
+        except ValueError as error:
+            raise ValueError(f"pause: {error}; None is until resume()") from None
         host = self._require_context("pause")
-        host.dispatcher.pause(host.job, seconds)
+        host.dispatcher.pause(host.job, span)
 
     def resume(self) -> None:
         """Ends a `pause`, from any thread; does nothing without one."""

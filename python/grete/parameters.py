@@ -100,7 +100,7 @@ class Context:
         """Whether the partition is being revoked, or the App stops: see `Consumer.leaving`."""
         return self._consumer.leaving
 
-    def pause(self, seconds: float | None = None) -> None:
+    def pause(self, seconds: float | str | None = None) -> None:
         """Pauses the partition: see `Consumer.pause`."""
         self._consumer.pause(seconds)
 

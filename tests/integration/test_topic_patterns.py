@@ -109,5 +109,10 @@ def test_clients_wait_for_the_first_topic(
         wanted = [(f"{topic}-first", 0), (f"{topic}-first", 1)]
         # Each poll lets the log events of the network thread out.
         eventually(lambda: not consumer.poll(0.05) and sorted(consumer.assignment()) == wanted, 30.0, "the topic")
+        consumer.subscribe([f"^{topic}-none.*"])
+        eventually(lambda: not consumer.poll(0.05) and consumer.assignment() == [], 30.0, "the old topic is given up")
+        eventually(lambda: consumer.membership().state == "no_topics", 30.0, lambda: str(consumer.membership()))
+        consumer.subscribe([f"^{topic}-.*"])
+        eventually(lambda: not consumer.poll(0.05) and sorted(consumer.assignment()) == wanted, 30.0, "the topic again")
         with pytest.raises(ConfigError, match="is no topic pattern"):
             consumer.subscribe(["^("])

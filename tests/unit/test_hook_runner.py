@@ -424,8 +424,11 @@ def test_pause_resume_and_seek_reach_their_lane() -> None:
     rig.run(job)
     assert calls == [("pause", job, 1.5), ("pause", job, None), ("resume", job), ("seek", "orders", 3, "earliest")]
     (consumer,) = (instance.consumer for instance in rig.instances.all())
-    with pytest.raises(ValueError, match="number of seconds"):
-        consumer.pause(-1)
+    for wrong, says in ((-1, "finite and not negative"), ("1", 'write "1s"'), (b"1s", "a string like")):
+        with pytest.raises(ValueError, match=f"pause: .*{says}"):
+            consumer.pause(wrong)  # type: ignore[arg-type]
+    consumer.pause("2m")
+    assert calls[-1] == ("pause", job, 120.0)
 
 
 def test_a_synchronous_mark_does_not_block_the_loop() -> None:

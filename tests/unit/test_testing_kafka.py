@@ -194,6 +194,58 @@ def test_topics_that_match_a_pattern(brokers: testing.Kafka) -> None:
     assert seen[-1] == ("orders.zz", 3)
 
 
+def matching(seen: list[bytes | None], pattern: str, queue: bool = False) -> grete.App:
+    app = grete.App("shop", group="readers")
+
+    @app.consumer(pattern, queue=queue)
+    def read(message: grete.Message) -> None:
+        seen.append(message.value)
+
+    return app
+
+
+@pytest.mark.parametrize("queue", [False, True])
+def test_settle_waits_for_the_first_topic_of_a_pattern_and_for_later_ones(brokers: testing.Kafka, queue: bool) -> None:
+    seen: list[bytes | None] = []
+    with grete.client.Admin({"bootstrap.servers": brokers.bootstrap_servers}) as admin:
+        admin.alter_configs("group", "readers", {"share.auto.offset.reset": "earliest"})
+    with brokers.run(matching(seen, "^orders.*", queue)) as t:
+        for number in range(3):
+            brokers.create_topic(f"orders.{number}", 2)
+            brokers.produce(f"orders.{number}", b"%d" % number, partition=number % 2)
+            t.settle()
+            assert len(seen) == number + 1
+
+
+def test_settle_waits_for_partitions_that_are_added(brokers: testing.Kafka) -> None:
+    seen: list[bytes | None] = []
+    brokers.create_topic("orders", 2)
+    servers = {"bootstrap.servers": brokers.bootstrap_servers}
+    with brokers.run(matching(seen, "orders")) as t, grete.client.Admin(servers) as admin:
+        t.settle()
+        admin.create_partitions("orders", 6)
+        with grete.client.Producer(servers) as producer:
+            for partition in range(6):
+                producer.produce("orders", b"v", partition=partition)
+        t.settle()
+        assert len(seen) == 6
+
+
+def test_a_deleted_topic_of_a_pattern_stays_away(brokers: testing.Kafka) -> None:
+    seen: list[bytes | None] = []
+    brokers.create_topic("orders.gone", 1)
+    with brokers.run(matching(seen, "^orders.*")) as t:
+        brokers.produce("orders.gone", b"1")
+        t.settle()
+        brokers.broker.delete_topic("orders.gone")
+        eventually(lambda: not t.app.statistics()["lanes"], 30.0, "the topic is gone")
+        assert brokers.topics() == {}
+        brokers.create_topic("orders.gone", 3)
+        brokers.produce("orders.gone", b"2")
+        t.settle()
+        assert seen == [b"1", b"2"]
+
+
 def test_an_app_runs_once_at_a_time(brokers: testing.Kafka) -> None:
     app = make([])
     with brokers.run(app) as t:

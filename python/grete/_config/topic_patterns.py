@@ -9,6 +9,11 @@ from grete.errors import ConfigError
 
 T = TypeVar("T")
 
+# Topics of the brokers' own, which no pattern matches.
+_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+# Most of a pattern that an error repeats.
+_SHOWN = 100
+
 
 def is_pattern(topic: str) -> bool:
     """Returns whether a topic of a subscription is a pattern: no name of a topic begins with `^`."""
@@ -21,8 +26,8 @@ def check_pattern(text: str) -> str:
         _compiled(text)
     except ValueError as error:
         raise ConfigError(
-            f'"{text}" is no topic pattern: {error}; a pattern is a regular expression that matches whole names, like '
-            r"^orders\.(eu|us)",
+            f'"{text[:_SHOWN]}" is no topic pattern: {error}; a pattern is a regular expression for whole names, '
+            r"like ^orders\.(eu|us)",
             setting="topic",
         ) from None
     return text
@@ -41,7 +46,7 @@ def names(topics: Iterable[str]) -> list[str]:
 def expand(topics: Iterable[str], present: Iterable[str]) -> list[str]:
     """Returns the names, and the topics of `present` that match a pattern, each once."""
     listed = list(topics)
-    matching = [topic for topic in present if not topic.startswith("__") and is_among(topic, listed)]
+    matching = [topic for topic in present if topic not in _INTERNAL and is_among(topic, listed)]
     return list(dict.fromkeys([*names(listed), *matching]))
 
 

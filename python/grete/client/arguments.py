@@ -43,7 +43,10 @@ def seconds(value: object) -> float | None:
         return None
     if isinstance(value, bool) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
         raise TypeError(f"a timeout is a number of seconds or None, not {_type(value)}")
-    timeout = float(value)  # type: ignore[arg-type]
+    try:
+        timeout = float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return threading.TIMEOUT_MAX
     if not timeout >= 0:
         raise ValueError(f"a timeout is a number of seconds from 0 up, not {value}")
     return min(timeout, threading.TIMEOUT_MAX)

@@ -28,6 +28,18 @@ pub(super) fn share_event(notice: &ShareLogEvent) -> LogEvent {
             let fields = with_fields(partition_fields(tp), &[("offset", *first)]);
             log_event(level, "queue.locks_lost", message, [fields, vec![("records", records.to_string())]].concat())
         }
+        ShareLogEvent::LocksExpired { tp, records, first } => log_event(
+            Level::Warning,
+            "queue.locks_lost",
+            format!(
+                "{tp}: the {} of {} from offset {first} on ended while this process stood still, so another member may have \
+                 processed {}, too; the process was stopped or got no CPU for share.record.lock.duration.ms",
+                plural(*records, "lock", "locks"),
+                counted(*records, "record"),
+                plural(*records, "it", "them")
+            ),
+            [with_fields(partition_fields(tp), &[("offset", *first)]), vec![("records", records.to_string())]].concat(),
+        ),
         ShareLogEvent::NoRenewal { node, lock } => log_event(
             Level::Warning,
             "queue.no_renewal",

@@ -324,6 +324,11 @@ impl Cluster {
         self.nodes.contains_key(&node) && self.metadata.update_leader(tp, node, epoch)
     }
 
+    /// Lets no metadata request create topics from now on.
+    pub fn forbid_topic_creation(&mut self) {
+        self.config.allow_auto_create_topics = false;
+    }
+
     /// Applies a broker address that a response reported (a coordinator, a new leader). Returns whether the address is
     /// usable.
     pub fn learn_node(&mut self, node: NodeId, host: &str, port: i32) -> bool {

@@ -259,8 +259,8 @@ impl ConsumerCore {
         // A manual assignment needs no group, and a group used only for commits does not know most of the partitions.
         let by_hand = self.manual_epoch > 0;
         match &self.group {
-            Some(group) if !by_hand && self.patterns.topics() == Some(0) && !group.has_joined() => {
-                MembershipStatus { state: "no_topics", ready: true, generation: -1, partitions }
+            Some(group) if partitions == 0 && self.closing.is_none() && self.patterns.topics() == Some(0) => {
+                MembershipStatus { state: "no_topics", ready: true, generation: group.generation(), partitions }
             }
             Some(group) if !by_hand => MembershipStatus {
                 state: if self.patterns.awaits_topics() { "matching_topics" } else { group.state_name() },

@@ -73,6 +73,8 @@ impl ConsumerCore {
         let backoff = Backoff::new(position.retry_backoff, position.retry_backoff_max);
         self.patterns.subscription =
             Some(PatternSubscription { names, patterns, matched: None, in_flight: None, next_at: now, backoff });
+        // A topic that was deleted would come back with the next metadata request.
+        self.cluster.forbid_topic_creation();
         self.request_topics(now);
     }
 
@@ -103,14 +105,19 @@ impl ConsumerCore {
         }
         let listed = reply.result.as_ref().map_err(Clone::clone).and_then(|response| {
             let answer = response.decode(MetadataResponse::decode).map_err(RequestError::Protocol)?;
+            // Before version 13 a failed request has no error code, and an answer without brokers is none.
+            if ErrorCode(answer.error_code) != ErrorCode::NONE || answer.brokers.is_empty() {
+                return Ok(None);
+            }
             let matching = answer.topics.iter().filter(|topic| {
                 !topic.is_internal && ErrorCode(topic.error_code) != ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
             });
             let names = matching.filter_map(|topic| topic.name.as_deref());
             let names = names.filter(|name| subscription.patterns.iter().any(|pattern| pattern.matches(name)));
-            Ok(names.map(Arc::from).collect::<BTreeSet<Arc<str>>>())
+            Ok(Some(names.map(Arc::from).collect::<BTreeSet<Arc<str>>>()))
         });
-        let Ok(matched) = listed else {
+        let listed: Result<_, RequestError> = listed;
+        let Ok(Some(matched)) = listed else {
             subscription.next_at = now.saturating_add(subscription.backoff.next_delay(&mut self.patterns_rng));
             return;
         };
@@ -130,10 +137,8 @@ impl ConsumerCore {
             removed: named(&mut before.difference(&matched)),
         }));
         subscription.matched = Some(matched);
-        // A share group takes no member without a topic. A member whose topics are gone keeps their names: it gets
-        // nothing.
-        let has_joined = self.group.as_ref().is_some_and(ConsumerGroup::has_joined);
-        if topics.is_empty() && (self.is_shared() || !has_joined) {
+        // A client that has not joined waits for its first topic.
+        if topics.is_empty() && !self.group.as_ref().is_some_and(ConsumerGroup::has_joined) {
             return;
         }
         self.group(now, GroupEvent::Subscribe { topics });

@@ -12,7 +12,7 @@ use super::partition::{AckGroup, PartitionKey, SharePartition};
 use super::request;
 use super::session::{CLOSE_EPOCH, InFlight, RequestKind, ShareSession};
 use crate::cluster::view::ClusterView;
-use crate::ids::{NodeId, PartitionHandle};
+use crate::ids::{NodeId, PartitionHandle, TopicPartition};
 use crate::partition::table::PartitionTable;
 use crate::request::{Channel, NO_NODE, OutboundRequest, Request, RequestOwner, Target, Token};
 use crate::rng::Rng;
@@ -177,7 +177,7 @@ impl ShareAcquirer {
             ShareEvent::NodeLost(node) => self.on_node_lost(now, node),
             ShareEvent::Acknowledge(all) => {
                 for (slot, acks) in all {
-                    self.acknowledge(now, key_of(slot, table), &acks);
+                    self.acknowledge(now, key_of(slot, table), &acks, out);
                 }
             }
             ShareEvent::Released(released) => {
@@ -267,12 +267,16 @@ impl ShareAcquirer {
     }
 
     /// Queues acknowledgements of records that are held.
-    fn acknowledge(&mut self, now: Nanos, key: PartitionKey, acks: &[Acknowledgement]) {
+    fn acknowledge(&mut self, now: Nanos, key: PartitionKey, acks: &[Acknowledgement], out: &mut Vec<ShareAction>) {
         let Some(partition) = self.partitions.get_mut(&key) else { return };
+        let mut late: Option<(usize, i64)> = None;
         for ack in acks {
             let (mut finished, mut quick) = (0, 0);
             for offset in ack.offsets() {
-                let Some(removed) = partition.held.remove(offset) else { continue };
+                let Some(removed) = partition.held.remove(offset, now) else { continue };
+                if removed.is_late && ack.kind != AckType::Release {
+                    late = Some(late.map_or((1, offset), |(records, first)| (records + 1, first.min(offset))));
+                }
                 finished += 1;
                 quick += usize::from(now.saturating_sub(removed.since) <= QUICK);
                 if removed.is_locked {
@@ -291,6 +295,7 @@ impl ShareAcquirer {
                 AckType::Gap | AckType::Renew => {}
             }
         }
+        out.extend(late.map(|late| locks_expired(&partition.tp, late)));
     }
 
     fn on_node_lost(&mut self, now: Nanos, node: NodeId) {
@@ -524,9 +529,10 @@ impl ShareAcquirer {
                 let has_acks = acks.iter().any(|(acked, _)| acked == key);
                 let Some(partition) = self.partitions.get_mut(key).filter(|_| !has_acks) else { continue };
                 let renewals = partition.held.renew(now, self.lock);
-                if !renewals.is_empty() {
+                out.extend(renewals.late.map(|late| locks_expired(&partition.tp, late)));
+                if !renewals.acks.is_empty() {
                     partition.on_sent();
-                    acks.push((*key, AckGroup { acks: renewals, uncertain: false }));
+                    acks.push((*key, AckGroup { acks: renewals.acks, uncertain: false }));
                 }
             }
         }
@@ -549,6 +555,11 @@ impl ShareAcquirer {
 /// Returns the key of a partition, assigned or not. The topic id is 0 while the metadata has none.
 pub(super) fn key_of(slot: PartitionHandle, table: &PartitionTable) -> PartitionKey {
     (table.topic_id(slot), table.topic_partition(slot).map_or(-1, |tp| tp.partition))
+}
+
+/// `late`: number and first offset of the records.
+fn locks_expired(tp: &TopicPartition, (records, first): (usize, i64)) -> ShareAction {
+    ShareAction::LogEvent(ShareLogEvent::LocksExpired { tp: tp.clone(), records, first })
 }
 
 fn outgoing(node: NodeId, request: Request, token: u32, timeout: Nanos) -> OutboundRequest {

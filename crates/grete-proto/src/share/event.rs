@@ -103,6 +103,16 @@ pub enum ShareLogEvent {
         /// Whether the broker may have executed an earlier request with them, so that nothing is delivered again.
         uncertain: bool,
     },
+    /// This process stood still until locks had ended: others may have processed these records, too. A leader does not
+    /// refuse the acknowledgement of a record that another member has done.
+    LocksExpired {
+        /// Topic and partition.
+        tp: TopicPartition,
+        /// Number of records.
+        records: usize,
+        /// First offset.
+        first: i64,
+    },
     /// The brokers cannot renew locks (before Kafka 4.2): records whose handlers outlast the lock are delivered again.
     NoRenewal {
         /// Node id of the broker.

@@ -291,7 +291,7 @@ impl ShareAcquirer {
             };
             for ack in new.iter().map(give_back) {
                 for offset in ack.offsets() {
-                    self.held -= usize::from(partition.held.remove(offset).is_some());
+                    self.held -= usize::from(partition.held.remove(offset, now).is_some());
                 }
                 self.stats.released += ack.len() as u64;
                 partition.acknowledge(ack);

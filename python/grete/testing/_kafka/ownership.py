@@ -4,11 +4,12 @@ Each App knows its own partitions alone. A partition that one member has revoked
 settled for both.
 """
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from grete._plural import counted
-from grete.client import Admin
+from grete.client import Admin, MemberDescription
 from grete.errors import ClosedError, UnknownGroupError
 from grete.testing._kafka.cluster import CLIENT_ID, Cluster
 
@@ -40,10 +41,12 @@ class Ownership:
                 continue  # the App has ended
         return found
 
-    def moving(self, group: str, ends: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]:
+    def moving(
+        self, group: str, ends: Iterable[tuple[str, int, int]], matched: Collection[str]
+    ) -> list[tuple[str, int]]:
         """Returns the partitions with records to process that no App owns, but that the group gives to one of them, or
-        has not assigned yet. `ends`: topic, partition and end offset. Partitions of members outside of the test, or of
-        an App that has crashed, do not move.
+        has not assigned yet. `ends`: topic, partition and end offset. `matched`: topics of patterns, which an App may
+        not know yet. Partitions of members outside of the test, or of an App that has crashed, do not move.
         """
         owned = self.owners()
         free = [(topic, partition, end) for topic, partition, end in ends if (group, topic, partition) not in owned]
@@ -53,28 +56,31 @@ class Ownership:
         free = [(topic, partition, end) for topic, partition, end in free if committed.get((topic, partition), 0) < end]
         if not free:
             return []
-        try:
-            described = self._open_admin().describe_group(group, timeout=_TIMEOUT)
-        except UnknownGroupError:
-            return []
-        if not described.members:
-            return []  # partitions that are assigned without the group, and others that nothing reads
-        clients = {place: member.client for member in described.members for place in member.partitions}
-        # The members do not know the other topics yet: topics that are new, and match a pattern.
-        known = {topic for topic, _ in clients}
+        members: Sequence[MemberDescription] = ()
+        with contextlib.suppress(UnknownGroupError):
+            members = self._open_admin().describe_group(group, timeout=_TIMEOUT).members
+        clients = {place: member.client for member in members for place in member.partitions}
         ours = {app.client_id for app in self._apps()}
-        is_stable = described.state.lower() == "stable"
 
         def moves(place: tuple[str, int]) -> bool:
             owner = clients.get(place)
-            return (place[0] not in known or not is_stable) if owner is None else owner in ours
+            if owner is not None:
+                return owner in ours
+            # Members get new partitions and topics with their next metadata. Without members, partitions are assigned
+            # by `partitions=`, and nothing reads the others.
+            return bool(members) or place[0] in matched
 
         return [(topic, partition) for topic, partition, _ in free if moves((topic, partition))]
 
     def due(self, group: str, topics: Iterable[str]) -> list[str]:
         """Returns the partitions of a share group that have records to process, as texts."""
         wanted, found = set(topics), []
-        for (topic, partition), lag in self._open_admin().lag(group, timeout=_TIMEOUT).items():
+        lags = self._open_admin().lag(group, timeout=_TIMEOUT)
+        unknown = wanted.difference(topic for topic, _ in lags)
+        for (topic, partition), end in self._cluster.ends(unknown).items() if unknown else ():
+            if end:
+                found.append(f"{topic}[{partition}] has {counted(end, 'record')}, and no member of {group} yet")
+        for (topic, partition), lag in lags.items():
             if topic not in wanted or not lag.end or lag.lag == 0:
                 continue
             waiting = lag.end if lag.lag is None else lag.lag

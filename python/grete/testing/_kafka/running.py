@@ -32,12 +32,12 @@ _DEFAULTS = {
     "reconnect.backoff.ms": 10,
     "retry.backoff.ms": 20,
     "allow.auto.create.topics": True,
+    # New topics that match a pattern, and new partitions.
+    "metadata.max.age.ms": 200,
 }
 # The same for the classic protocol of groups. Without a setting that needs that protocol, the brokers decide.
 _CLASSIC_DEFAULTS = {"heartbeat.interval.ms": 100}
 _CLASSIC_SETTINGS = frozenset({"session.timeout.ms", "partition.assignment.strategy"})
-# Milliseconds until an App with topic patterns knows a new topic.
-_PATTERN_AGE_MS = 100
 # Seconds in which brokers answer a commit, at least, even if the time of `settle` is up.
 _COMMIT_TIMEOUT = 1.0
 # Seconds until a commit that failed is tried again, or the coordinator of a group is asked again.
@@ -190,8 +190,6 @@ class RunningTestApp:
             resolved = app.settings()
             quick = _DEFAULTS | (_CLASSIC_DEFAULTS if _is_classic(resolved.kafka) else {})
             defaults = {name: value for name, value in quick.items() if name not in resolved.kafka}
-            if any(map(topic_patterns.is_pattern, (topic for route in app.routes for topic in route.topics))):
-                defaults.setdefault("metadata.max.age.ms", _PATTERN_AGE_MS)
             plain = {"security.protocol": "PLAINTEXT"} if "security.protocol" in resolved.kafka else {}
             app._command_line = self._layer({**defaults, **plain, **self._kafka, **place})  # noqa: SLF001
             self.groups = {
@@ -325,7 +323,8 @@ class RunningTestApp:
             # The members of a share group share partitions, and a client without a group has them all.
             if (group := client.membership()["group"]) and group not in self._queues:
                 topics = self.topics_of(group)
-                found += self._ownership.moving(group, [end for end in ends if end[0] in topics])
+                of_group = [end for end in ends if end[0] in topics]
+                found += self._ownership.moving(group, of_group, set(topics).difference(self.groups[group]))
         if found:
             self._stopped.wait(_RETRY_BACKOFF)
         return found

@@ -94,6 +94,27 @@ fn a_pattern_without_topics_waits_for_the_first_one() {
     assert_eq!(owned(&world, m), [""; 0]);
 }
 
+/// A failed request says nothing of the topics.
+#[test]
+fn a_list_that_fails_takes_no_topic_away() {
+    let mut world = Simulator::new(2);
+    world.brokers.metadata_error = true;
+    let m = subscribed(&mut world, &["^orders.*"]);
+    world.advance(5 * SECOND);
+    assert_eq!(world.members[m].core.membership_status().state, "matching_topics");
+    world.brokers.metadata_error = false;
+    world.advance(5 * SECOND);
+    assert_eq!(owned(&world, m), ["orders[0]", "orders[1]"]);
+    world.brokers.metadata_error = true;
+    world.advance(MAX_AGE + 5 * SECOND);
+    assert_eq!(owned(&world, m), ["orders[0]", "orders[1]"]);
+    assert_eq!(matched(&world, m).len(), 1);
+    world.brokers.metadata_error = false;
+    world.brokers.create("orders.us", 1);
+    world.advance(MAX_AGE);
+    assert_eq!(owned(&world, m), ["orders.us[0]", "orders[0]", "orders[1]"]);
+}
+
 #[test]
 fn brokers_that_are_away_only_delay_the_topics() {
     let mut world = Simulator::new(1);

@@ -212,3 +212,15 @@ fn a_member_of_a_share_group_does_not_wait_for_long() {
     rig.advance(1);
     assert_eq!(rig.log_texts(), ["left"]);
 }
+
+/// A share group refuses a member without a topic; such a member waits, and joins with its first one.
+#[test]
+fn a_member_of_a_share_group_joins_with_its_first_topic() {
+    let mut rig = Harness::with(GroupConfig { protocol: GroupProtocol::Share, ..GroupConfig::new("g") });
+    rig.step(GroupEvent::Subscribe { topics: Vec::new() });
+    rig.locate(1);
+    rig.advance(10 * SECOND);
+    rig.sends_no(ApiKey::ShareGroupHeartbeat);
+    rig.step(GroupEvent::Subscribe { topics: vec!["t".into()] });
+    rig.take(ApiKey::ShareGroupHeartbeat);
+}

@@ -371,3 +371,29 @@ fn an_old_lock_that_is_gone_keeps_nothing_from_being_acquired() {
     h.answer(&third, &[acked(0)]);
     let Sent::Fetch(..) = h.next() else { panic!("half of the first lock is over, and that record is done") };
 }
+
+/// The leader says nothing: another member has done the records meanwhile, or none.
+#[test]
+fn locks_that_end_while_the_process_stands_still_are_named_once() {
+    let mut h = planned(1, 4);
+    let first = h.next();
+    h.answer(&first, &[acquired(0, &[(0, 2, 1)])]);
+    let waiting = h.next();
+    h.now += 3 * u64::try_from(LOCK_MS).unwrap() * crate::time::MILLI;
+    h.acknowledge(0, 0, 0, AckType::Accept);
+    h.answer(&waiting, &[]);
+    h.advance(10);
+    while !h.sent.is_empty() {
+        let next = h.next();
+        h.answer(&next, &[acked(0)]);
+        if matches!(next, Sent::Fetch(..)) && next.acks().is_empty() {
+            break;
+        }
+    }
+    h.acknowledge(0, 1, 2, AckType::Accept);
+    let late = h.log.iter().map(|event| match event {
+        ShareLogEvent::LocksExpired { first, records, .. } => (*first, *records),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(late.collect::<Vec<_>>(), [(0, 1), (1, 2)]);
+}

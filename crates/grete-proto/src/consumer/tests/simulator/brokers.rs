@@ -32,6 +32,8 @@ pub struct Brokers {
     pub commit_error: Option<ErrorCode>,
     /// Group-level error for OffsetFetch.
     pub fetch_error: Option<ErrorCode>,
+    /// Requests for all topics fail.
+    pub metadata_error: bool,
 }
 
 impl Brokers {
@@ -49,6 +51,7 @@ impl Brokers {
             silent: BTreeSet::new(),
             commit_error: None,
             fetch_error: None,
+            metadata_error: false,
         }
     }
 
@@ -150,6 +153,9 @@ impl Brokers {
             Some(topics) => topics.iter().filter_map(|topic| topic.name.as_deref()).collect(),
             None => all,
         };
+        if self.metadata_error && request.topics.is_none() {
+            return MetadataResponse { error_code: ErrorCode::UNKNOWN_SERVER_ERROR.0, ..Default::default() };
+        }
         MetadataResponse {
             brokers: self.nodes.iter().map(listed).collect(),
             topics: names.into_iter().map(topic).collect(),

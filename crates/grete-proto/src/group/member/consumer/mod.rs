@@ -76,6 +76,7 @@ pub(in crate::group) struct ConsumerMember {
     join_epoch: i32,
     /// Whether the coordinator may have executed a join of this member that it knows nothing of.
     unheard_join: bool,
+    is_shared: bool,
     /// Whether the next request gives up the instance id in this member's name.
     releases_instance: bool,
     /// Member whose place the next request gives up.
@@ -128,6 +129,7 @@ impl ConsumerMember {
             epoch: NO_EPOCH,
             join_epoch: 0,
             unheard_join: false,
+            is_shared: false,
             releases_instance: false,
             predecessor: config.member_ids.as_ref().and_then(|ids| {
                 let member_id = ids.predecessor.clone()?;
@@ -198,6 +200,7 @@ impl ConsumerMember {
             State::Unjoined | State::Left => {
                 self.shutting_down = false;
                 self.topics = topics;
+                self.is_shared = ctx.config().protocol == GroupProtocol::Share;
                 self.member_id = match &ctx.config().member_ids {
                     Some(ids) => ids.member_id.to_string(),
                     None => new_member_id(ctx),
@@ -322,12 +325,7 @@ impl ConsumerMember {
         }
         let Some(located) = ctx.coordinator else { return };
         self.set_coordinator(located);
-        let may_send = match self.state {
-            State::Joining => !self.shutting_down,
-            State::Stable | State::Leaving => true,
-            _ => false,
-        };
-        if !may_send || self.in_flight.is_some() || ctx.now < self.next_request {
+        if !self.may_send() || self.in_flight.is_some() || ctx.now < self.next_request {
             return;
         }
         if self.state == State::Joining && ctx.config().protocol == GroupProtocol::Auto && !self.is_known {
@@ -337,6 +335,16 @@ impl ConsumerMember {
             }
         }
         self.send(ctx, located, reconciler);
+    }
+
+    /// Returns whether the state has requests. A share group takes no member without a topic, so such a member waits for
+    /// its first one.
+    fn may_send(&self) -> bool {
+        match self.state {
+            State::Joining => !(self.shutting_down || self.is_shared && self.topics.is_empty()),
+            State::Stable | State::Leaving => true,
+            _ => false,
+        }
     }
 
     /// Follows the ACLs of the topics, as the metadata shows them.
@@ -364,12 +372,7 @@ impl ConsumerMember {
 
     /// Returns the earliest time at which [`Self::tick`] or [`Self::expire`] has work to do; `None`: no timer.
     pub fn deadline(&self, session_timeout: Nanos, coordinator_known: bool) -> Option<Nanos> {
-        let may_send = match self.state {
-            State::Joining => !self.shutting_down,
-            State::Stable | State::Leaving => true,
-            _ => false,
-        };
-        let idle = may_send && coordinator_known && self.in_flight.is_none();
+        let idle = self.may_send() && coordinator_known && self.in_flight.is_none();
         let session = self.may_commit().then(|| self.last_ack.saturating_add(session_timeout));
         earliest(idle.then_some(self.next_request), session)
     }
