@@ -135,7 +135,7 @@ def test_what_is_no_consumer_is_refused(handler: Any, error: type[Exception], sa
         (("x" * 250,), grete.ConfigError, "no topic name"),
         (("a", "a"), grete.ConfigError, "named twice"),
         ((3,), grete.ConfigError, "a topic is a string"),
-        (("^orders.*",), grete.NotSupportedError, "patterns"),
+        (("^orders(",), grete.ConfigError, "is no topic pattern"),
     ],
 )
 def test_topics_are_checked_where_they_are_written(topics: Any, error: type[Exception], says: str) -> None:

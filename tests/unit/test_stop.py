@@ -317,7 +317,7 @@ def test_wrong_arguments_of_a_consumer() -> None:
             consumer.subscribe("orders")
         with pytest.raises(grete.GreteError, match=r"group\.id"):
             consumer.subscribe(["orders"])
-        with pytest.raises(ValueError, match="at least 1"):
+        with pytest.raises(ValueError, match="max_messages is from 1"):
             consumer.poll(0, 0)
         with pytest.raises(ValueError, match="number of seconds"):
             consumer.poll(-1)
