@@ -62,8 +62,8 @@ BROKERS: Mapping[str, Entry] = {
         "that begin with orders",
     ),
     "queue.locks_lost": Entry(
-        "A handler ran longer than the lock of its record and the lock could not be renewed, or the leader of the "
-        "partition was restarted or moved: locks are not replicated.",
+        "A handler ran longer than the lock of its record and the lock could not be renewed, the process stood still "
+        "for that time, or the leader of the partition was restarted or moved: locks are not replicated.",
         "One line after a broker restart is harmless, if handlers may see a record twice. If it goes on: raise "
         "`share.record.lock.duration.ms` of the group, and look for handlers that hold the GIL.",
         "tasks[1]: the lock of 1 record from offset 17 on had ended before the acknowledgement, so it is delivered "
