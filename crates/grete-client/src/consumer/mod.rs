@@ -21,6 +21,7 @@ use grete_proto::dispatch::{ClientId, Committable, LaneStatus, RouteConfig};
 use grete_proto::ids::TopicPartition;
 use grete_proto::position::StartPosition;
 use grete_proto::rng::Rng;
+use grete_proto::topic_pattern::TopicPattern;
 
 pub use membership::{GroupMember, Membership};
 pub use statistics::{ConsumerNetStats, ConsumerStatistics};
@@ -232,6 +233,10 @@ impl Consumer {
         }
         if topics.is_empty() {
             return Err(ClientError::Invalid("subscribe was given no topic".into()));
+        }
+        for text in topics.iter().filter(|topic| TopicPattern::is_pattern(topic)) {
+            let no_pattern = |error| ClientError::Invalid(format!("{text:?} is no topic pattern: {error}"));
+            TopicPattern::parse(text).map_err(no_pattern)?;
         }
         self.set_mode(AssignmentMode::Subscribed)?;
         let topics = topics.into_iter().map(Arc::from).collect();

@@ -32,8 +32,8 @@ pub(super) fn share_event(notice: &ShareLogEvent) -> LogEvent {
             Level::Warning,
             "queue.locks_lost",
             format!(
-                "{tp}: the {} of {} from offset {first} on ended while this process stood still, so another member may have \
-                 processed {}, too; the process was stopped or got no CPU for share.record.lock.duration.ms",
+                "{tp}: the {} of {} from offset {first} on ended before the renewal, so another member may have processed {}, \
+                 too; this process was stopped or got no CPU, or the leader was away or cannot renew locks",
                 plural(*records, "lock", "locks"),
                 counted(*records, "record"),
                 plural(*records, "it", "them")

@@ -12,7 +12,7 @@ use grete_wire::messages::{MetadataRequest, MetadataResponse};
 
 use super::{ConsumerAction, ConsumerCore, ConsumerLogEvent};
 use crate::backoff::Backoff;
-use crate::cluster::ClusterEvent;
+use crate::cluster::{ClusterEvent, ClusterLogEvent, MetadataError};
 use crate::group::{ConsumerGroup, GroupEvent};
 use crate::request::{Channel, OutboundRequest, Reply, Request, RequestError, RequestOwner, Target, Token};
 use crate::time::Nanos;
@@ -59,16 +59,38 @@ impl TopicPatterns {
     }
 }
 
+impl PatternSubscription {
+    /// Returns the topics of a response that match.
+    fn matching(&self, reply: &Reply) -> Result<BTreeSet<Arc<str>>, MetadataError> {
+        let response = reply.result.as_ref().map_err(Clone::clone)?;
+        let answer = response.decode(MetadataResponse::decode).map_err(RequestError::Protocol)?;
+        match ErrorCode(answer.error_code) {
+            // Before version 13 a failed request has no error code.
+            ErrorCode::NONE if answer.brokers.is_empty() => return Err(MetadataError::NoBrokers),
+            ErrorCode::NONE => {}
+            code => return Err(MetadataError::Code(code)),
+        }
+        let topics = answer
+            .topics
+            .iter()
+            .filter(|topic| !topic.is_internal && ErrorCode(topic.error_code) != ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        let names = topics.filter_map(|topic| topic.name.as_deref());
+        let matching = names.filter(|name| self.patterns.iter().any(|pattern| pattern.matches(name)));
+        Ok(matching.map(Arc::from).collect())
+    }
+}
+
 impl ConsumerCore {
-    /// Subscribes to topics by name and by pattern. Texts that are no pattern count as names, which no broker knows.
+    /// Subscribes to topics by name and by pattern. The caller has checked the patterns.
     pub(super) fn subscribe(&mut self, now: Nanos, topics: Vec<Arc<str>>) {
-        let parsed = |topic: &Arc<str>| TopicPattern::is_pattern(topic).then(|| TopicPattern::parse(topic).ok())?;
-        let patterns: Vec<TopicPattern> = topics.iter().filter_map(parsed).collect();
+        let (texts, names): (Vec<Arc<str>>, Vec<Arc<str>>) =
+            topics.into_iter().partition(|topic| TopicPattern::is_pattern(topic));
+        let patterns: Vec<TopicPattern> = texts.iter().filter_map(|text| TopicPattern::parse(text).ok()).collect();
         if patterns.is_empty() {
             self.patterns.subscription = None;
-            return self.group(now, GroupEvent::Subscribe { topics });
+            return self.group(now, GroupEvent::Subscribe { topics: names });
         }
-        let names = topics.into_iter().filter(|topic| parsed(topic).is_none()).collect();
+        let names = names.into_iter().collect();
         let position = &self.config.position;
         let backoff = Backoff::new(position.retry_backoff, position.retry_backoff_max);
         self.patterns.subscription =
@@ -103,23 +125,14 @@ impl ConsumerCore {
         if subscription.in_flight.take_if(|id| *id == reply.token.id).is_none() {
             return; // of an older subscription
         }
-        let listed = reply.result.as_ref().map_err(Clone::clone).and_then(|response| {
-            let answer = response.decode(MetadataResponse::decode).map_err(RequestError::Protocol)?;
-            // Before version 13 a failed request has no error code, and an answer without brokers is none.
-            if ErrorCode(answer.error_code) != ErrorCode::NONE || answer.brokers.is_empty() {
-                return Ok(None);
+        let matched = match subscription.matching(reply) {
+            Ok(matched) => matched,
+            Err(error) => {
+                subscription.next_at = now.saturating_add(subscription.backoff.next_delay(&mut self.patterns_rng));
+                let failed = ClusterLogEvent::MetadataFailed { node: reply.node, error };
+                out.push(ConsumerAction::LogEvent(ConsumerLogEvent::Cluster(failed)));
+                return;
             }
-            let matching = answer.topics.iter().filter(|topic| {
-                !topic.is_internal && ErrorCode(topic.error_code) != ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
-            });
-            let names = matching.filter_map(|topic| topic.name.as_deref());
-            let names = names.filter(|name| subscription.patterns.iter().any(|pattern| pattern.matches(name)));
-            Ok(Some(names.map(Arc::from).collect::<BTreeSet<Arc<str>>>()))
-        });
-        let listed: Result<_, RequestError> = listed;
-        let Ok(Some(matched)) = listed else {
-            subscription.next_at = now.saturating_add(subscription.backoff.next_delay(&mut self.patterns_rng));
-            return;
         };
         subscription.backoff.reset();
         subscription.next_at = now.saturating_add(max_age);

@@ -320,13 +320,12 @@ impl OffsetCommitter {
                             None => {
                                 let unknown =
                                     matches!(code, ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-                                let since = *entry.unknown_since.get_or_insert(ctx.now);
-                                let waited = unknown && ctx.now.saturating_sub(since) >= UNKNOWN_TOPIC_WAIT;
-                                if waited && reconciler.is_revoking(&tp) {
+                                entry.unknown_since = unknown.then(|| entry.unknown_since.unwrap_or(ctx.now));
+                                let since = entry.unknown_since.unwrap_or(ctx.now);
+                                if ctx.now.saturating_sub(since) >= UNKNOWN_TOPIC_WAIT && reconciler.is_revoking(&tp) {
                                     done.push((entry, Err(CommitError::Refused(code))));
                                     continue;
                                 }
-                                entry.unknown_since = entry.unknown_since.filter(|_| unknown);
                                 entry.last_error = code.to_string();
                                 flight.entries.insert(tp, entry);
                             }

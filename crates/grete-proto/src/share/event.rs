@@ -103,8 +103,9 @@ pub enum ShareLogEvent {
         /// Whether the broker may have executed an earlier request with them, so that nothing is delivered again.
         uncertain: bool,
     },
-    /// This process stood still until locks had ended: others may have processed these records, too. A leader does not
-    /// refuse the acknowledgement of a record that another member has done.
+    /// Locks ended before they were renewed, because this process stood still, or the leader was away or cannot renew:
+    /// others may have processed these records, too. A leader does not refuse the acknowledgement of a record that
+    /// another member has done.
     LocksExpired {
         /// Topic and partition.
         tp: TopicPartition,

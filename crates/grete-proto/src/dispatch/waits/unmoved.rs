@@ -43,7 +43,8 @@ pub(in crate::dispatch) struct LaneProgress {
 }
 
 impl LaneWatch {
-    fn fetch_wait(&self, handle: PartitionHandle) -> Option<FetchWait> {
+    /// Returns why no data of the partition comes; `None`: nothing is in its way.
+    pub(in crate::dispatch) fn fetch_wait(&self, handle: PartitionHandle) -> Option<FetchWait> {
         let at = self.fetch_waits.binary_search_by_key(&handle, |(other, _)| *other).ok()?;
         self.fetch_waits.get(at).map(|(_, wait)| *wait)
     }

@@ -67,12 +67,14 @@ impl Dispatch {
         let stopping = self.mode == Mode::Stopping;
         let Some(entry) = self.clients.get_mut(client.0 as usize) else { return WatchResult::default() };
         let mut before = std::mem::take(&mut entry.watch.unmoved);
+        entry.watch.fetch_waits = fetch_waits;
         let (mut after, mut result, mut late) = (BTreeMap::new(), WatchResult::default(), Vec::new());
         let mut waits_as_intended = false;
         for lane in self.lanes.iter().flatten().filter(|lane| lane.spec.client == client && !stopping) {
             let known = before.remove(&lane.id);
             // How many records of a share group are left only the leaders know: while they are silent, there may be any.
-            let is_silent = lane.spec.policy.queue && explains_silence(&fetch_waits, lane.spec.handle);
+            let is_silent = lane.spec.policy.queue
+                && entry.watch.fetch_wait(lane.spec.handle).is_some_and(FetchWait::explains_silence);
             let (progress, has_backlog) = (lane.progress(), is_silent || lane.backlog() != Some(0));
             let moved = known.as_ref().is_none_or(|known| known.progress != progress);
             if let Some(known) = known.as_ref().filter(|known| known.is_reported && (moved || !has_backlog)) {
@@ -103,8 +105,9 @@ impl Dispatch {
             waits_as_intended |= unmoved.intended_at.is_some();
             after.insert(lane.id, unmoved);
         }
-        result.again = !after.is_empty() || fetch_waits.iter().any(|(_, wait)| wait.explains_silence());
-        (entry.watch.unmoved, entry.watch.fetch_waits) = (after, fetch_waits);
+        let is_any_silent = entry.watch.fetch_waits.iter().any(|(_, wait)| wait.explains_silence());
+        result.again = !after.is_empty() || is_any_silent;
+        entry.watch.unmoved = after;
         if !late.is_empty() || waits_as_intended {
             let mut statuses = self.lane_statuses(Some(client));
             statuses.retain(|status| self.is_report_due(now, client, status, late.binary_search(&status.lane).is_ok()));
@@ -129,11 +132,6 @@ impl Dispatch {
         }
         is_late
     }
-}
-
-fn explains_silence(waits: &[(PartitionHandle, FetchWait)], handle: PartitionHandle) -> bool {
-    let found = waits.binary_search_by_key(&handle, |(other, _)| *other).ok().and_then(|at| waits.get(at));
-    found.is_some_and(|(_, wait)| wait.explains_silence())
 }
 
 fn stall_report(now: Nanos, status: LaneStatus) -> Option<StallReport> {
