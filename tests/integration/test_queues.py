@@ -25,6 +25,7 @@ from grete.client import Admin, Producer, Reset, ShareConsumer
 from grete.errors import GroupNotEmptyError, OffsetError
 from tests.integration.app_process import AppRun
 from tests.integration.test_failed_partitions import address, events
+from tests.integration.test_topic_patterns import check_first_topic
 from tests.kafka import KafkaCluster, eventually, new_cluster
 from tests.kafka.java import JavaShareConsumer
 from tests.unit.probe_client import send_probe
@@ -293,6 +294,10 @@ def test_a_queue_whose_broker_hangs_is_stalled_and_stops_all_the_same() -> None:
         # The coordinator and the leader get 5 s each.
         assert time.monotonic() - before < 20.0
         kafka.kill(1, signal.SIGCONT)
+
+
+def test_a_share_consumer_waits_for_the_first_topic_of_a_pattern(kafka: KafkaCluster) -> None:
+    check_first_topic(kafka, "first", ShareConsumer)
 
 
 def test_a_cancelled_poll_takes_no_records(kafka: KafkaCluster) -> None:

@@ -95,12 +95,12 @@ def test_a_route_by_a_pattern_is_checked(topic: str, settings: dict[str, object]
         app.consumer(topic, **settings)(handler if "publish" in settings else plain)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("client", [Consumer, ShareConsumer])
-def test_clients_wait_for_the_first_topic(
-    kafka: KafkaCluster, topic: str, client: type[Consumer | ShareConsumer]
-) -> None:
-    if client is ShareConsumer and kafka.version.startswith(("3.", "4.0", "4.1")):
-        pytest.skip("share groups are there from Kafka 4.2 on")
+def test_a_consumer_waits_for_the_first_topic(kafka: KafkaCluster, topic: str) -> None:
+    check_first_topic(kafka, topic, Consumer)
+
+
+def check_first_topic(kafka: KafkaCluster, topic: str, client: type[Consumer | ShareConsumer]) -> None:
+    """Checks a client that subscribes before a topic matches, and to a pattern without a match later."""
     with client(settings(kafka, **{"group.id": topic})) as consumer:
         consumer.subscribe([f"^{topic}-.*"])
         eventually(lambda: consumer.membership().state == "no_topics", 30.0, lambda: str(consumer.membership()))
