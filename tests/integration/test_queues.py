@@ -22,7 +22,7 @@ from click.testing import CliRunner
 import grete
 from grete._cli import main as cli
 from grete.client import Admin, Producer, Reset, ShareConsumer
-from grete.errors import GroupNotEmptyError, OffsetError
+from grete.errors import GroupNotEmptyError, KafkaError, OffsetError, UnknownTopicError
 from tests.integration.app_process import AppRun
 from tests.integration.test_failed_partitions import address, events
 from tests.integration.test_topic_patterns import check_first_topic
@@ -480,6 +480,32 @@ def test_a_queue_is_reset_to_records_that_were_done(kafka: KafkaCluster) -> None
         shown = CliRunner().invoke(cli, [*words, "--bootstrap", kafka.bootstrap_servers])
         assert shown.exit_code == 0, shown.output
     assert queue.left() == numbers(6)
+
+
+def test_the_offsets_of_a_queue_are_deleted_by_topic(kafka: KafkaCluster) -> None:
+    queue = Queue(kafka, "forgotten", partitions=2)
+    with Producer(queue.settings) as producer:
+        for partition in (0, 1):
+            producer.produce(queue.topic, f"v{partition}".encode(), partition=partition)
+    places = [(queue.topic, 0), (queue.topic, 1)]
+    with Admin(queue.settings) as admin:
+        with queue.consumer() as consumer:
+            taken = list[object]()
+            eventually(lambda: taken.extend(consumer.poll(0.2)) or len(taken) == 2, 30, "both records")  # type: ignore[func-returns-value]
+            consumer.commit()
+            with pytest.raises(GroupNotEmptyError, match=queue.group):
+                admin.delete_offsets(queue.group, places)
+        eventually(lambda: not admin.describe_group(queue.group).members, 30, "no members")
+        with pytest.raises(KafkaError, match=rf"deleted by topic; name {queue.topic}\[1\] as well"):
+            admin.delete_offsets(queue.group, places[:1])
+        with pytest.raises(UnknownTopicError, match="forgotten-none"):
+            admin.delete_offsets(queue.group, [("forgotten-none", 0)])
+        assert queue.left() == [], "no offset is deleted yet"
+        eventually(lambda: not admin.describe_group(queue.group).members, 30, "no members")
+        words = ["groups", "delete-offsets", queue.group, "--topic", queue.topic, "--yes"]
+        shown = CliRunner().invoke(cli, [*words, "--bootstrap", kafka.bootstrap_servers])
+        assert shown.exit_code == 0, shown.output
+    assert sorted(queue.left()) == ["v0", "v1"], "the group begins by share.auto.offset.reset"
 
 
 class TestShareConsumer:

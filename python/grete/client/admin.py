@@ -464,6 +464,7 @@ class Admin(TransactionAdmin):
     ) -> None:
         """Deletes the offsets that a group has committed for these partitions.
 
+        In a share group, the partitions are all that the group has read of their topics, and the group has no member.
         Raises UnknownGroupError; GroupNotEmptyError while a member reads one of the topics.
         """
         wanted = arguments.partitions("delete_offsets", partitions)

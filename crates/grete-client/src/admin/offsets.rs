@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use grete_proto::admin::{AdminError, AdminReply, OffsetSpec, Operation, PartitionResult, ShareOffset};
+use grete_proto::admin::{AdminError, AdminReply, GroupProtocol, OffsetSpec, Operation, PartitionResult, ShareOffset};
 use grete_proto::ids::TopicPartition;
 use grete_wire::error_code::ErrorCode;
 
@@ -113,24 +113,57 @@ impl Admin {
         each.collect()
     }
 
-    /// Deletes a group's offsets of partitions that none of its members reads.
+    /// Deletes a group's offsets of partitions that none of its members reads. The offsets of a share group are deleted
+    /// by topic: `partitions` names all that the group has read.
     ///
     /// # Errors
-    /// Fails if the coordinator does not answer in time or refuses the request; errors of single partitions are in the
-    /// results.
+    /// Fails if the coordinator does not answer in time or refuses the request, or if a partition of a share group's
+    /// topic is missing in `partitions`; errors of single partitions are in the results.
     pub fn delete_offsets(
         &self,
         call: &CallContext<'_>,
         name: &Arc<str>,
         partitions: Vec<TopicPartition>,
     ) -> Result<ItemResults<()>, ClientError> {
+        let delete = |operation| match self.execute(call, operation)? {
+            AdminReply::Partitions(results) => call.single_result(results, group_subject(name)),
+            other => Err(call.wrong_reply_type(&other)),
+        };
         let requested = partitions.clone();
-        let operation = Operation::DeleteOffsets { group: name.clone(), partitions };
-        let found = match self.execute(call, operation)? {
-            AdminReply::Partitions(results) => call.single_result(results, group_subject(name))?,
-            other => return Err(call.wrong_reply_type(&other)),
+        let found = match delete(Operation::DeleteOffsets { group: name.clone(), partitions }) {
+            // OffsetDelete does not find share groups.
+            Err(ClientError::Refused { code: ErrorCode::GROUP_ID_NOT_FOUND, .. }) if self.is_share(call, name)? => {
+                self.check_whole_topics(call, name, &requested)?;
+                delete(Operation::DeleteShareOffsets { group: name.clone(), partitions: requested.clone() })?
+            }
+            found => found?,
         };
         Ok(self.per_partition(call, name, &requested, &found))
+    }
+
+    fn is_share(&self, call: &CallContext<'_>, name: &Arc<str>) -> Result<bool, ClientError> {
+        let described = self.describe_groups(call, vec![name.clone()])?;
+        Ok(described.into_iter().flatten().any(|group| group.protocol == GroupProtocol::Share))
+    }
+
+    /// Fails if a share group has read a partition that is not in `partitions`, of a topic that is.
+    fn check_whole_topics(
+        &self,
+        call: &CallContext<'_>,
+        name: &Arc<str>,
+        partitions: &[TopicPartition],
+    ) -> Result<(), ClientError> {
+        let read = self.share_offsets(call, name)?;
+        let is_missing =
+            |tp: &TopicPartition| partitions.iter().any(|named| named.topic == tp.topic) && !partitions.contains(tp);
+        match read.into_iter().find(|(tp, offset)| offset.start.is_some() && is_missing(tp)) {
+            None => Ok(()),
+            Some((tp, _)) => Err(call.refused_error(
+                group_subject(name),
+                ErrorCode::INVALID_REQUEST,
+                Some(format!("the offsets of a share group are deleted by topic; name {tp} as well")),
+            )),
+        }
     }
 
     /// Deletes the records before these offsets (-1: all records). Returns the new log start offsets.

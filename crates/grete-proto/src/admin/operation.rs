@@ -148,6 +148,14 @@ pub enum Operation {
         /// Offset of the first record to hand out, per partition.
         offsets: Vec<(TopicPartition, i64)>,
     },
+    /// Deletes the offsets of a share group without members, in all partitions of the topics named here. Reply:
+    /// `AdminReply::Partitions`.
+    DeleteShareOffsets {
+        /// Group id.
+        group: Arc<str>,
+        /// Partitions to report on.
+        partitions: Vec<TopicPartition>,
+    },
     /// Commits offsets. Reply: `AdminReply::Partitions`.
     CommitOffsets {
         /// Group id.

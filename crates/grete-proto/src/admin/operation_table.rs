@@ -10,11 +10,11 @@ use super::event::{OperationsAction, OperationsEvent};
 use super::handler::ApiHandler;
 use super::handlers::{
     AbortTransaction, AlterConfigs, AlterShareOffsets, AwaitPropagation, Broker, CommitOffsets, CreateAcls,
-    CreatePartitions, CreateTopics, DeleteAcls, DeleteGroups, DeleteOffsets, DeleteRecords, DeleteTopics, DescribeAcls,
-    DescribeClassicGroups, DescribeCluster, DescribeConfigs, DescribeConsumerGroups, DescribeProducers,
-    DescribeShareGroups, DescribeTopics, DescribeTransactions, FenceProducers, FetchOffsets, FetchShareOffsets, Group,
-    ListGroups, ListOffsets, ListTransactions, LoneTransactionalId, OnlyItem, RemoveMembers, StaticMember, Topic,
-    TransactionalId,
+    CreatePartitions, CreateTopics, DeleteAcls, DeleteGroups, DeleteOffsets, DeleteRecords, DeleteShareOffsets,
+    DeleteTopics, DescribeAcls, DescribeClassicGroups, DescribeCluster, DescribeConfigs, DescribeConsumerGroups,
+    DescribeProducers, DescribeShareGroups, DescribeTopics, DescribeTransactions, FenceProducers, FetchOffsets,
+    FetchShareOffsets, Group, ListGroups, ListOffsets, ListTransactions, LoneTransactionalId, OnlyItem, RemoveMembers,
+    StaticMember, Topic, TransactionalId,
 };
 use super::operation::Operation;
 use super::types::GroupProtocol;
@@ -259,6 +259,9 @@ fn start(operation: Operation, end: Nanos, backoff: &Backoff) -> Box<dyn Running
         }
         Operation::FetchShareOffsets { group } => run(FetchShareOffsets, [Group(group)], times),
         Operation::AlterShareOffsets { group, offsets } => run(AlterShareOffsets { offsets }, [Group(group)], times),
+        Operation::DeleteShareOffsets { group, partitions } => {
+            run(DeleteShareOffsets { partitions }, [Group(group)], times)
+        }
         Operation::CommitOffsets { group, offsets } => run(CommitOffsets { offsets }, [Group(group)], times),
         Operation::DeleteOffsets { group, partitions } => run(DeleteOffsets { partitions }, [Group(group)], times),
         Operation::ListOffsets { specs, read_committed } => run(ListOffsets { read_committed }, specs, times),

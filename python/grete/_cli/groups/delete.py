@@ -59,7 +59,10 @@ def remove_member(session: AdminSession, group: str, instances: tuple[str, ...],
 @confirm_options
 @admin_command
 def delete_offsets(session: AdminSession, group: str, given: tuple[str, ...], yes: bool, dry_run: bool) -> None:
-    """Deletes a group's offsets of topics that no member reads."""
+    """Deletes a group's offsets of topics that no member reads.
+
+    The offsets of a queue (a share group) are deleted by topic, while it has no member.
+    """
     partitions = parse_partitions(session, given)
     if dry_run:
         for topic, partition in partitions:

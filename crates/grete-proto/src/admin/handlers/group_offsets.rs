@@ -7,14 +7,16 @@ use grete_wire::error_code::ErrorCode;
 use grete_wire::messages::alter_share_group_offsets::{
     AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic,
 };
+use grete_wire::messages::delete_share_group_offsets::DeleteShareGroupOffsetsRequestTopic;
 use grete_wire::messages::describe_share_group_offsets::DescribeShareGroupOffsetsRequestGroup;
 use grete_wire::messages::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use grete_wire::messages::offset_delete::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
 use grete_wire::messages::offset_fetch::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use grete_wire::messages::{
-    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse, DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest,
-    OffsetDeleteResponse, OffsetFetchRequest, OffsetFetchResponse,
+    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse, DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse, DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse,
+    OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest, OffsetDeleteResponse, OffsetFetchRequest,
+    OffsetFetchResponse,
 };
 
 use super::super::handler::{ApiHandler, ItemResult, ItemResults};
@@ -161,6 +163,40 @@ impl ApiHandler for AlterShareOffsets {
                 let tp = TopicPartition::new(&*topic.topic_name, partition.partition_index);
                 found.push((tp, check(partition.error_code, ())));
             }
+        }
+        let code = first_retriable(&found).map_or(response.error_code, |code| code.0);
+        results.set_only(ItemResult::new(code, response.error_message.as_deref(), || found));
+    }
+}
+
+/// DeleteShareOffsets: deletes the offsets of a share group without members, in all partitions of topics (KIP-932).
+#[derive(Debug)]
+pub(crate) struct DeleteShareOffsets {
+    /// Partitions of the result: an error of a topic is the error of each of its partitions.
+    pub partitions: Vec<TopicPartition>,
+}
+
+impl ApiHandler for DeleteShareOffsets {
+    type Api = DeleteShareGroupOffsetsRequest<'static>;
+    type Item = Group;
+    type Value = Vec<PartitionResult<()>>;
+
+    const REPLY: fn(PerItem<Self::Value>) -> AdminReply = AdminReply::Partitions;
+
+    fn build_request(&self, items: &[&Group], _cluster: &Cluster, _timeout_ms: i32) -> Request {
+        let names: BTreeSet<&Arc<str>> = self.partitions.iter().map(|tp| &tp.topic).collect();
+        let topic = |name: &Arc<str>| DeleteShareGroupOffsetsRequestTopic { topic_name: owned(name) };
+        Request::from_message(DeleteShareGroupOffsetsRequest {
+            group_id: owned(items.first().map_or("", |group| &group.0)),
+            topics: names.into_iter().map(topic).collect(),
+        })
+    }
+
+    fn parse_response(&self, response: &DeleteShareGroupOffsetsResponse<'_>, results: &mut ItemResults<'_, Self>) {
+        let mut found = Vec::new();
+        for topic in &response.responses {
+            let of_topic = self.partitions.iter().filter(|tp| *tp.topic == *topic.topic_name);
+            found.extend(of_topic.map(|tp| (tp.clone(), check(topic.error_code, ()))));
         }
         let code = first_retriable(&found).map_or(response.error_code, |code| code.0);
         results.set_only(ItemResult::new(code, response.error_message.as_deref(), || found));

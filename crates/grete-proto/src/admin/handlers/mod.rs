@@ -21,7 +21,9 @@ pub(super) use configs::{AlterConfigs, DescribeConfigs};
 pub(super) use describe_cluster::DescribeCluster;
 pub(super) use describe_groups::{DescribeClassicGroups, DescribeConsumerGroups, DescribeShareGroups};
 pub(super) use describe_topics::DescribeTopics;
-pub(super) use group_offsets::{AlterShareOffsets, CommitOffsets, DeleteOffsets, FetchOffsets, FetchShareOffsets};
+pub(super) use group_offsets::{
+    AlterShareOffsets, CommitOffsets, DeleteOffsets, DeleteShareOffsets, FetchOffsets, FetchShareOffsets,
+};
 pub(super) use groups::{DeleteGroups, ListGroups};
 pub(super) use items::{Broker, Group, LoneTransactionalId, OnlyItem, StaticMember, Topic, TransactionalId};
 pub(super) use list_offsets::{DeleteRecords, ListOffsets};

@@ -26,7 +26,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (0..25_u8, 1..40_u64).prop_map(|(kind, seconds)| Step::Ask { kind, seconds }),
+        8 => (0..26_u8, 1..40_u64).prop_map(|(kind, seconds)| Step::Ask { kind, seconds }),
         1 => (1..20_u32).prop_map(Step::Forget),
         6 => (1..5_000_u64).prop_map(Step::Pass),
         8 => (0..5_usize, prop::collection::vec(prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], 0..60))
@@ -81,6 +81,7 @@ fn operation(kind: u8) -> Operation {
         21 => Operation::DescribeGroups { groups: vec!["g".into()], protocol: GroupProtocol::Share },
         22 => Operation::FetchShareOffsets { group: "g".into() },
         23 => Operation::AlterShareOffsets { group: "g".into(), offsets: vec![(tp(0), 1)] },
+        24 => Operation::DeleteShareOffsets { group: "g".into(), partitions: vec![tp(0), tp(1)] },
         _ => Operation::ListOffsets {
             specs: vec![
                 (tp(0), OffsetSpec::Timestamp(5)),

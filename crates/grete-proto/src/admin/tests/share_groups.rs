@@ -3,13 +3,15 @@
 use grete_wire::messages::alter_share_group_offsets::{
     AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
 };
+use grete_wire::messages::delete_share_group_offsets::DeleteShareGroupOffsetsResponseTopic;
 use grete_wire::messages::describe_share_group_offsets::{
     DescribeShareGroupOffsetsResponseGroup, DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 };
 use grete_wire::messages::{
-    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse, DescribeShareGroupOffsetsResponse,
-    ShareGroupDescribeResponse, share_group_describe,
+    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse, DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse, DescribeShareGroupOffsetsResponse, ShareGroupDescribeResponse,
+    share_group_describe,
 };
 use grete_wire::primitives::Reader;
 use grete_wire::{ApiKey, ErrorCode};
@@ -131,4 +133,31 @@ fn a_group_with_members_keeps_its_start_offsets() {
     rig.reply(&asked, |version, out| body.encode(version, out));
     let refused = AdminError::Refused { code: ErrorCode::NON_EMPTY_GROUP, message: Some("has members".into()) };
     assert_eq!(rig.take_reply(id), AdminReply::Partitions(vec![Err(refused)]));
+}
+
+#[test]
+fn offsets_of_a_share_group_are_deleted_by_topic() {
+    let mut rig = Harness::new(&[0], &[]);
+    let [first, second, gone] = [("t", 0), ("t", 1), ("gone", 0)].map(|(topic, at)| TopicPartition::new(topic, at));
+    let partitions = vec![first.clone(), second.clone(), gone.clone()];
+    let id = rig.submit(Operation::DeleteShareOffsets { group: "g".into(), partitions });
+    rig.respond_with_coordinator(0, ErrorCode::NONE);
+    let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    for code in [ErrorCode::COORDINATOR_LOAD_IN_PROGRESS, ErrorCode::NONE] {
+        let (_, asked) = rig.next_request(ApiKey::DeleteShareGroupOffsets);
+        let request = DeleteShareGroupOffsetsRequest::decode(asked.version, &mut Reader::new(&asked.body)).unwrap();
+        let names: Vec<_> = request.topics.iter().map(|topic| &*topic.topic_name).collect();
+        assert_eq!((&*request.group_id, names), ("g", vec!["gone", "t"]));
+        let topic = |(topic_name, code): (&'static str, ErrorCode)| DeleteShareGroupOffsetsResponseTopic {
+            topic_name: topic_name.into(),
+            error_code: code.0,
+            ..Default::default()
+        };
+        let responses = [("t", code), ("gone", unknown), ("other", code)].map(topic).to_vec();
+        let body = DeleteShareGroupOffsetsResponse { responses, ..Default::default() };
+        rig.reply(&asked, |version, out| body.encode(version, out));
+        rig.advance(SECOND);
+    }
+    let found = vec![(first, Ok(())), (second, Ok(())), (gone, Err(unknown))];
+    assert_eq!(rig.take_reply(id), AdminReply::Partitions(vec![Ok(found)]));
 }
