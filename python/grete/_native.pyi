@@ -739,6 +739,7 @@ class _Lane(TypedDict):
     position: int | None
     committable: int | None
     high_watermark: int | None
+    source: int | None
     queued_bytes: int
     lag: int | None
     lag_seconds: float | None

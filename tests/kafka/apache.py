@@ -167,7 +167,12 @@ class ApacheCluster(KafkaCluster):
             "num.network.threads": 2,
             "num.io.threads": 4,
         }
-        return {name: str(value) for name, value in settings.items()} | self._properties
+        merged = {name: str(value) for name, value in settings.items()} | self._properties
+        if "broker.rack" in merged:
+            racks = merged["broker.rack"].split(",")
+            # As with the embedded brokers: one rack, or one for each broker.
+            merged["broker.rack"] = racks[(node.id - 1) % len(racks)]
+        return merged
 
     def _wait_ready(self, nodes: list[Node], deadline: Deadline) -> None:
         for node in nodes:

@@ -61,6 +61,7 @@ impl TestLane {
             readable_end: next_offset,
             log_start_offset: 0,
             leader_epoch: 0,
+            source: 1,
             timestamps: times,
             acquired: None,
         };

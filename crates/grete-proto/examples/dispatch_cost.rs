@@ -92,6 +92,7 @@ fn run(policy: &RouteConfig) -> (f64, usize) {
                 readable_end: base + ROWS as i64,
                 log_start_offset: 0,
                 leader_epoch: 0,
+                source: 1,
                 timestamps: TimestampRange::from_batches(&frame),
                 acquired: None,
             };

@@ -82,6 +82,10 @@ impl ClusterView for FakeClusterView {
         self.partitions.get(topic).map(|partitions| Ok(&partitions[..]))
     }
 
+    fn has_broker(&self, node: NodeId) -> bool {
+        self.fetch_versions.contains_key(&node)
+    }
+
     fn missing_at(&self, _: &str) -> Option<Nanos> {
         None
     }

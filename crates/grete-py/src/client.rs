@@ -302,6 +302,7 @@ impl Client {
             fields.set_item("partition", lane.partition)?;
             fields.set_item("position", lane.position)?;
             fields.set_item("high_watermark", lane.high_watermark)?;
+            fields.set_item("source", lane.source)?;
             fields.set_item("lag", lane.lag)?;
             fields.set_item("waits_for", lane.wait.as_ref().map(WaitReport::name))?;
             fields.set_item("wait", lane.wait.as_ref().map(WaitReport::text))?;

@@ -65,6 +65,7 @@ class Consumer:
         socket.connection.setup.timeout.ms (int, milliseconds, default 10000).
         socket.connection.setup.timeout.max.ms (int, milliseconds, default 30000).
         allow.auto.create.topics (bool, default false).
+        client.rack (str, default not set).
         security.protocol (str, default PLAINTEXT).
         ssl.ca.location (str, default not set).
         ssl.ca.pem (str, default not set).
@@ -344,7 +345,8 @@ class Consumer:
         last login failed, with the cure, or None. And authorization_failure: None here, because a consumer that may not
         use its group raises AuthorizationError.
 
-        And partitions: a list with a dict for each assigned partition: topic, partition, position, high_watermark, lag,
+        And partitions: a list with a dict for each assigned partition: topic, partition, position, high_watermark,
+        source (the id of the broker that has sent the last records), lag,
         waits_for (the reason for which the partition does not move, in one word: see docs/stalls.md; None: all records
         were returned), wait (the same as a sentence), last_progress_seconds (the time for which poll has returned no
         record of the partition although records wait; 0: none waits).

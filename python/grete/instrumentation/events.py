@@ -441,6 +441,17 @@ CLIENT = {
     "fetch.session_error": EventSpec(
         (DEBUG,), "A broker refused a fetch session; the client opens a new one.", "broker: str"
     ),
+    "fetch.replica_refused": EventSpec(
+        (INFO,),
+        "A follower does not serve a partition that was read from it (`client.rack`). The partition is read from its "
+        "leader.",
+        f"{_PARTITION_FIELDS}, broker: str",
+    ),
+    "fetch.replica_unreachable": EventSpec(
+        (WARNING,),
+        "A follower does not answer. The partitions that were read from it (`client.rack`) are read from their leaders.",
+        "broker: str, partitions: int",
+    ),
     "fetch.bad_response": EventSpec((ERROR,), "A Fetch response cannot be parsed.", "broker: str"),
     "fetch.event": EventSpec((INFO,), "Any other log event of the fetcher."),
     "log.truncated": EventSpec(

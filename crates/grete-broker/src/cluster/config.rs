@@ -14,6 +14,9 @@ use crate::topics::config::TOPIC_SETTINGS;
 /// Kafka's authorizer, whose decisions these brokers make, too.
 const STANDARD_AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 
+/// Kafka's selector of read replicas by racks.
+const RACK_AWARE_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+
 /// First part of the names of settings of share groups.
 const SHARE_PREFIX: &str = "group.share.";
 
@@ -35,6 +38,8 @@ pub struct BrokerAddress {
 pub struct ClusterConfig {
     /// Virtual brokers, at least one. The first is the controller while it is up.
     pub brokers: Vec<BrokerAddress>,
+    /// Whether leaders name a follower in the consumer's rack to read from (`replica.selector.class`, KIP-392).
+    pub rack_aware_reads: bool,
     /// `cluster.id`; `None`: derived from the seed.
     pub cluster_id: Option<Arc<str>>,
     /// Seed of all ids: topic ids, member ids, session ids.
@@ -83,6 +88,7 @@ impl ClusterConfig {
     pub fn new(brokers: Vec<BrokerAddress>) -> Self {
         Self {
             brokers,
+            rack_aware_reads: false,
             cluster_id: None,
             seed: 0,
             release: Release::LATEST,
@@ -158,6 +164,11 @@ impl ClusterConfig {
                 "" => self.acls = None,
                 _ => return Err(format!("{name} cannot be {value:?}: these brokers have {STANDARD_AUTHORIZER}")),
             },
+            "replica.selector.class" => match value {
+                RACK_AWARE_SELECTOR => self.rack_aware_reads = true,
+                "" => self.rack_aware_reads = false,
+                _ => return Err(format!("{name} cannot be {value:?}: these brokers have {RACK_AWARE_SELECTOR}")),
+            },
             "connections.max.reauth.ms" => self.sasl(name)?.max_reauth_ms = parsed(name, value)?,
             "sasl.enabled.mechanisms" => {
                 let known = |wanted: &str| MECHANISMS.into_iter().find(|known| *known == wanted.trim());
@@ -215,6 +226,9 @@ mod tests {
         config.set("group.consumer.min.session.timeout.ms", "1000").unwrap();
         let error = config.consumer_groups.check().unwrap_err();
         assert!(error.contains("between two heartbeats"), "{error}");
+        config.set("replica.selector.class", "org.apache.kafka.common.replica.RackAwareReplicaSelector").unwrap();
+        assert!(config.rack_aware_reads);
+        assert!(config.set("replica.selector.class", "Mine").unwrap_err().contains("RackAwareReplicaSelector"));
         config.set("group.share.delivery.count.limit", "3").unwrap();
         assert_eq!(config.share_groups.defaults.delivery_count_limit, 3);
         assert!(config.set("group.share.colour", "3").unwrap_err().contains("group.share.colour"));

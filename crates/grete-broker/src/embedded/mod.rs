@@ -5,6 +5,7 @@ mod features;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use grete_sys::random::random;
 use grete_wire::ErrorCode;
@@ -125,7 +126,12 @@ pub fn start(config: EmbeddedConfig) -> Result<EmbeddedBroker, EmbeddedError> {
     if needs_logins && let Some(sasl) = &mut cluster_config.sasl {
         sasl.mechanisms.retain(|name| *name != UNSECURED);
     }
+    let mut racks = Vec::new();
     for (name, value) in &config.settings {
+        if name == "broker.rack" {
+            racks = split_racks(value, config.ports.len())?;
+            continue;
+        }
         cluster_config.set(name, value).map_err(EmbeddedError::Config)?;
     }
     cluster_config.consumer_groups.check().map_err(EmbeddedError::Config)?;
@@ -151,7 +157,7 @@ pub fn start(config: EmbeddedConfig) -> Result<EmbeddedBroker, EmbeddedError> {
     let (release, max_bytes, advertised_ports) = (config.release, config.max_bytes, config.advertised_ports);
     let new_cluster = |addresses: &[(BrokerId, std::net::SocketAddr)]| {
         let broker = |(index, &(id, address)): (usize, &(BrokerId, std::net::SocketAddr))| {
-            let (host, rack) = (advertised.as_str().into(), None);
+            let (host, rack) = (advertised.as_str().into(), racks.get(index).cloned());
             let port = advertised_ports.get(index).copied().unwrap_or(address.port());
             BrokerAddress { id, host, port, rack }
         };
@@ -168,6 +174,19 @@ pub fn start(config: EmbeddedConfig) -> Result<EmbeddedBroker, EmbeddedError> {
     };
     let topics = config.topics;
     Ok(Server::start(server, new_cluster, |cluster| create_topics(cluster, &topics))?)
+}
+
+/// Returns the rack of each broker, from `broker.rack` of one or of all brokers, separated by commas.
+fn split_racks(value: &str, brokers: usize) -> Result<Vec<Arc<str>>, EmbeddedError> {
+    let racks: Vec<Arc<str>> = value.split(',').map(|rack| Arc::from(rack.trim())).collect();
+    match racks.as_slice() {
+        [only] => Ok(vec![Arc::clone(only); brokers]),
+        all if all.len() == brokers => Ok(racks),
+        all => Err(EmbeddedError::Config(format!(
+            "broker.rack names {} racks for {brokers} brokers: give one, or one for each broker, separated by commas",
+            all.len()
+        ))),
+    }
 }
 
 /// Checks that clients log in over TLS, so that an address that others can reach lets in only the users.

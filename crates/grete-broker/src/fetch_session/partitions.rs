@@ -98,6 +98,7 @@ impl WantedPartition {
         fetched.has_records()
             || data.error_code != 0
             || data.diverging_epoch.epoch >= 0
+            || data.preferred_read_replica >= 0
             || data.high_watermark != self.last_high_watermark
             || data.log_start_offset != self.last_log_start_offset
     }

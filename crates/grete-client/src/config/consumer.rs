@@ -112,6 +112,11 @@ impl ConsumerConfig {
         Some(self.text("group.remote.assignor")).filter(|name| !name.is_empty())
     }
 
+    /// Returns `client.rack`; `None`: not set.
+    pub fn rack(&self) -> Option<&str> {
+        Some(self.text("client.rack")).filter(|rack| !rack.is_empty())
+    }
+
     /// Returns `group.id`; `None`: not set.
     pub fn group_id(&self) -> Option<&str> {
         Some(self.text("group.id")).filter(|id| !id.is_empty())

@@ -75,6 +75,7 @@ impl ConsumerConfig {
             classic_setting: self.classic_setting(),
             remote_assignor: self.remote_assignor().map(Into::into),
             member_ids: self.member_ids().cloned(),
+            rack: self.rack().map(Into::into),
             session_timeout: ms("session.timeout.ms"),
             heartbeat_interval: ms("heartbeat.interval.ms"),
             max_poll_interval: ms("max.poll.interval.ms"),
@@ -106,6 +107,8 @@ impl ConsumerConfig {
                 request_timeout,
                 retry_backoff,
                 retry_backoff_max,
+                rack: self.rack().unwrap_or_default().into(),
+                read_replica_max_age: ms("metadata.max.age.ms"),
                 ..FetchConfig::default()
             },
             position: PositionConfig {

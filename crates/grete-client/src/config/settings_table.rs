@@ -35,7 +35,6 @@ static COMMON: &[Setting] = &[
     supported("socket.connection.setup.timeout.max.ms", &[], "30000", ms(100)),
     // Unlike Kafka's default, off: a misspelled topic name must not create a topic.
     supported("allow.auto.create.topics", &[], "false", Kind::Flag),
-    unsupported("client.rack", &[""], "records are read from the leader"),
     unsupported("statistics.interval.ms", &["0"], "call statistics() when you want them"),
     unsupported("debug", &[""], "raise the level of Python's logger \"grete\" to DEBUG"),
     unsupported("interceptor.classes", &[""], "leave it out"),
@@ -78,6 +77,7 @@ static CONSUMER: &[Setting] = &[
     supported("auto.offset.reset", &[], "earliest", Kind::Choice(RESET)),
     supported("enable.auto.commit", &[], "false", Kind::Flag),
     supported("auto.commit.interval.ms", &[], "5000", ms(1)),
+    supported("client.rack", &[], "", Kind::Text),
     supported("isolation.level", &[], "read_uncommitted", Kind::Choice(ISOLATION)),
     supported("partition.assignment.strategy", &[], "cooperative-sticky", Kind::Assignors),
     supported("session.timeout.ms", &[], "45000", ms(1)),

@@ -5,6 +5,7 @@ use grete_proto::partition::error::{PartitionError, RecoveryPolicy};
 use grete_proto::partition::log_event::FetchLogEvent;
 use grete_proto::principal::Principal;
 use grete_proto::time::Nanos;
+use grete_wire::error_code::ErrorCode;
 use grete_wire::plural;
 
 use super::{in_seconds, log_event, partition_fields, with_fields};
@@ -43,6 +44,32 @@ pub(super) fn fetch_event(notice: &FetchLogEvent) -> LogEvent {
             ),
             partition_fields(tp),
         ),
+        FetchLogEvent::ReplicaUnreachable { node, partitions } => log_event(
+            Level::Warning,
+            "fetch.replica_unreachable",
+            format!(
+                "broker {node}, from which {partitions} {} read as a follower, does not answer; {} read from {} until the \
+                 follower is named again",
+                plural(*partitions, "partition was", "partitions were"),
+                plural(*partitions, "the partition is", "the partitions are"),
+                plural(*partitions, "its leader", "their leaders"),
+            ),
+            vec![("broker", node.to_string()), ("partitions", partitions.to_string())],
+        ),
+        FetchLogEvent::ReplicaRefused { tp, node, code } => {
+            let why = match *code {
+                ErrorCode::NONE => "a corrupt batch",
+                code => code.name(),
+            };
+            let mut fields = partition_fields(tp);
+            fields.push(("broker", node.to_string()));
+            log_event(
+                Level::Info,
+                "fetch.replica_refused",
+                format!("{tp}: broker {node}, a follower, answered with {why}; the partition is read from its leader"),
+                fields,
+            )
+        }
         FetchLogEvent::CorruptBatch { tp, offset, cause } => log_event(
             Level::Error,
             "fetch.corrupt_batch",

@@ -287,6 +287,11 @@ impl Cluster {
         self.nodes.iter().filter(|(_, node)| node.listed).map(|(&id, _)| id)
     }
 
+    /// Returns whether the metadata contains this broker.
+    pub fn has_broker(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.listed)
+    }
+
     /// Returns the brokers in the metadata, with their addresses.
     pub fn brokers(&self) -> impl Iterator<Item = Broker<'_>> {
         self.nodes.iter().filter(|(_, node)| node.listed).map(|(&id, node)| Broker {

@@ -14,6 +14,11 @@ pub trait ClusterView {
     fn leader(&self, tp: &TopicPartition) -> Option<(NodeId, i32)>;
     /// Returns the partitions by number; `None`: no response has contained the topic yet. See [`Cluster::partitions`].
     fn partitions(&self, topic: &str) -> Option<Result<&[PartitionMetadata], ErrorCode>>;
+    /// Returns whether the metadata contains this broker.
+    fn has_broker(&self, node: NodeId) -> bool {
+        let _ = node;
+        true
+    }
     /// Returns the time of the last response about the topic, if that response reports the topic as unknown.
     fn missing_at(&self, topic: &str) -> Option<Nanos>;
     /// Returns the topic id; 0: the metadata has no id. `None`: the topic is unknown.
@@ -33,6 +38,10 @@ impl ClusterView for Cluster {
 
     fn partitions(&self, topic: &str) -> Option<Result<&[PartitionMetadata], ErrorCode>> {
         self.partitions(topic)
+    }
+
+    fn has_broker(&self, node: NodeId) -> bool {
+        self.has_broker(node)
     }
 
     fn missing_at(&self, topic: &str) -> Option<Nanos> {

@@ -12,7 +12,7 @@ use super::outbox::{Committable, DrainedLane};
 use super::route_config::RouteConfig;
 use super::waits::LaneWait;
 use super::waits::facts::JobFacts;
-use crate::ids::TopicPartition;
+use crate::ids::{NodeId, TopicPartition};
 use crate::partition::fetch_wait::FetchWait;
 use crate::time::{Nanos, earliest};
 
@@ -85,6 +85,8 @@ pub struct LaneStatus {
     pub log_start_offset: i64,
     /// Latest known high watermark; -1 if unknown.
     pub high_watermark: i64,
+    /// Broker that has sent the last fetched data: the leader, or a follower (KIP-392); `None`: none was fetched.
+    pub source: Option<NodeId>,
     /// Epoch of the assignment that contains the partition.
     pub assignment_epoch: u32,
     /// Bytes of fetched and decoded data that wait or are processed.
@@ -260,6 +262,7 @@ impl Lane {
             progress_at: self.stats.progress_at(),
             log_start_offset: self.fetch.log_start_offset(),
             high_watermark: self.fetch.high_watermark(),
+            source: self.fetch.source(),
             assignment_epoch: self.spec.assignment_epoch,
             queued_bytes: self.fetch.queued_bytes(),
             running_jobs: 0,

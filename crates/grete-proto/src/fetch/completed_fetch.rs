@@ -8,7 +8,7 @@ use grete_wire::records::AbortedTransaction;
 
 use super::acquired::AcquiredRange;
 use super::timestamp_range::TimestampRange;
-use crate::ids::PartitionHandle;
+use crate::ids::{NodeId, PartitionHandle};
 
 /// Whole batches of one partition with checked headers. They may hold no record for the application (control or emptied
 /// batches); the position advances to `next_offset` all the same.
@@ -41,6 +41,8 @@ pub struct CompletedFetch {
     pub bytes: usize,
     /// Leader epoch of the last batch; -1 when unknown.
     pub leader_epoch: i32,
+    /// Node id of the broker that has sent the batches: the leader, or a follower (KIP-392).
+    pub source: NodeId,
     /// Timestamps of the records, from the batch headers.
     pub timestamps: TimestampRange,
     /// Records that a share group has acquired for this member, ascending: the others are not for it. `None`: all

@@ -1,5 +1,7 @@
 //! Settings of the fetcher, in Kafka's terms.
 
+use std::sync::Arc;
+
 use crate::time::{MILLI, Nanos, SECOND};
 
 /// Limits and wait times of fetching.
@@ -27,6 +29,10 @@ pub struct FetchConfig {
     /// Longest wait between retries of errors with [`RecoveryPolicy::Retry`](crate::partition::error::RecoveryPolicy),
     /// in nanoseconds; `None`: such an error stops the partition.
     pub fatal_retry_backoff_max: Option<Nanos>,
+    /// `client.rack`: leaders name a replica in this rack to read from (KIP-392); empty: leaders send all records.
+    pub rack: Arc<str>,
+    /// `metadata.max.age.ms`, in nanoseconds: time after which a leader is asked again which replica to read from.
+    pub read_replica_max_age: Nanos,
 }
 
 impl Default for FetchConfig {
@@ -42,6 +48,8 @@ impl Default for FetchConfig {
             retry_backoff: 100 * MILLI,
             retry_backoff_max: SECOND,
             fatal_retry_backoff_max: None,
+            rack: Arc::default(),
+            read_replica_max_age: 300 * SECOND,
         }
     }
 }

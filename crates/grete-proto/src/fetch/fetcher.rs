@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use grete_wire::api::ApiKey;
+use grete_wire::error_code::ErrorCode;
 
 use crate::cluster::view::ClusterView;
 use crate::ids::{NodeId, PartitionHandle};
@@ -17,6 +18,7 @@ use super::config::FetchConfig;
 use super::event::{FetchAction, FetchEvent, RawFetchStats};
 use super::partition::{PartitionFetchState, SessionPlace};
 use super::plan::{is_needed, plan_session};
+use super::read_replicas::ReadReplicas;
 use super::request;
 use super::session::{FetchSession, SessionPartition};
 
@@ -36,6 +38,9 @@ pub struct Fetcher {
     pub(super) sessions: Vec<FetchSession>,
     /// Partitions that have failed since they were last found healthy.
     pub(super) failing: BTreeSet<PartitionHandle>,
+    pub(super) replicas: ReadReplicas,
+    /// Log events of this step, emitted at its end.
+    pub(super) notices: Vec<FetchLogEvent>,
     pub(super) stats: RawFetchStats,
     /// Set within a step; emitted once, at the end of the step.
     pub(super) needs_metadata: bool,
@@ -56,6 +61,8 @@ impl Fetcher {
             partition_states: Vec::new(),
             sessions: Vec::new(),
             failing: BTreeSet::new(),
+            replicas: ReadReplicas::default(),
+            notices: Vec::new(),
             stats: RawFetchStats::default(),
             needs_metadata: false,
             next_token: 0,
@@ -115,7 +122,7 @@ impl Fetcher {
                     session.connect_retry_at = 0;
                 }
             }
-            FetchEvent::NodeLost(node) => self.on_node_lost(now, node),
+            FetchEvent::NodeLost(node) => self.on_node_lost(now, node, partitions),
             FetchEvent::Released(released) => {
                 released.into_iter().for_each(|(slot, bytes)| self.on_released(slot, bytes, partitions, out));
             }
@@ -133,12 +140,15 @@ impl Fetcher {
             FetchEvent::PartitionsRemoved(slots) => {
                 partitions.remove_all(&slots);
                 for slot in slots {
+                    self.forget_read_replica(slot);
                     *self.partition_state(slot) = PartitionFetchState::default();
                 }
             }
             FetchEvent::Close => self.close(out),
         }
+        self.update_read_replicas(now, view, partitions, out);
         self.plan(now, view, partitions, out);
+        out.extend(self.notices.drain(..).map(FetchAction::LogEvent));
         if std::mem::take(&mut self.needs_metadata) {
             out.push(FetchAction::RefreshMetadata);
         }
@@ -185,7 +195,7 @@ impl Fetcher {
         self.sessions.iter_mut().find(|session| session.node == node)
     }
 
-    /// Copies leaders and topic ids from the metadata, and assigns partitions to sessions.
+    /// Copies leaders and topic ids from the metadata, and assigns partitions to the sessions of their sources.
     fn refresh(&mut self, view: &impl ClusterView, partitions: &mut PartitionTable, out: &mut Vec<FetchAction>) {
         partitions.refresh(view);
         for slot in partitions.take_recreated() {
@@ -195,22 +205,22 @@ impl Fetcher {
             return;
         }
         self.layout = Some(partitions.layout());
-        let mut led: BTreeMap<NodeId, Vec<PartitionHandle>> = BTreeMap::new();
+        let mut sources: BTreeMap<NodeId, Vec<PartitionHandle>> = BTreeMap::new();
         for &slot in partitions.live() {
             self.partition_state(slot).place = SessionPlace::NONE;
-            let node = partitions.leader(slot);
+            let node = partitions.source(slot);
             if node != NO_NODE {
-                led.entry(node).or_default().push(slot);
+                sources.entry(node).or_default().push(slot);
             }
         }
-        for node in led.keys() {
+        for node in sources.keys() {
             if self.session(*node).is_none() {
                 self.sessions.push(FetchSession::new(*node, &self.config));
             }
         }
         for at in 0..self.sessions.len() {
             if let Some(session) = self.sessions.get_mut(at) {
-                session.sync(led.get(&session.node).map_or(&[], Vec::as_slice), partitions);
+                session.sync(sources.get(&session.node).map_or(&[], Vec::as_slice), partitions);
             }
             self.index_session(at);
         }
@@ -221,7 +231,7 @@ impl Fetcher {
         let Self { sessions, partition_states: lanes, .. } = self;
         let Some(session) = sessions.get(at) else { return };
         let number = u32::try_from(at).unwrap_or(u32::MAX);
-        for (index, entry) in (0..).zip(&session.entries).filter(|(_, entry)| entry.is_led_by_node) {
+        for (index, entry) in (0..).zip(&session.entries).filter(|(_, entry)| entry.is_here) {
             if let Some(lane) = lanes.get_mut(entry.slot.index()) {
                 lane.place = SessionPlace { session: number, entry: index };
             }
@@ -239,7 +249,8 @@ impl Fetcher {
         });
     }
 
-    fn on_node_lost(&mut self, now: Nanos, node: NodeId) {
+    fn on_node_lost(&mut self, now: Nanos, node: NodeId, partitions: &mut PartitionTable) {
+        self.leave_replica(now, node, partitions);
         let Self { rng, sessions, needs_metadata: stale_metadata, .. } = self;
         let Some(session) = sessions.iter_mut().find(|session| session.node == node) else { return };
         session.reset();
@@ -266,6 +277,7 @@ impl Fetcher {
             return;
         }
         let again = self.partition_state(slot).failure().refetched_batch == Some((offset, fetch_generation));
+        self.leave_failed_replica(now, slot, ErrorCode::NONE, partitions, out);
         let error = PartitionError::Corrupt { tp: partitions.name(slot), offset, cause: Corruption::Content };
         if again && self.config.fatal_retry_backoff_max.is_none() {
             self.fail(now, slot, error, partitions, out);
@@ -296,11 +308,11 @@ impl Fetcher {
     ) {
         match self.config.fatal_retry_backoff_max.filter(|_| error.policy() == RecoveryPolicy::Retry) {
             Some(longest) => {
-                let leader = (partitions.leader(slot), partitions.leader_epoch(slot));
+                let source = (partitions.source(slot), partitions.leader_epoch(slot));
                 self.partition_state(slot);
                 let Self { partition_states: lanes, config, rng, .. } = self;
                 if let Some(lane) = lanes.get_mut(slot.index()) {
-                    lane.record_fatal_error(now, leader, longest, config, rng);
+                    lane.record_fatal_error(now, source, longest, config, rng);
                 }
                 self.failing.insert(slot);
                 partitions.touch(slot);
@@ -345,7 +357,7 @@ impl Fetcher {
         // The event may have moved partitions (leader hint, failure), so refresh before planning.
         self.refresh(view, partitions, out);
         self.touch_changed(partitions);
-        self.wake = None;
+        self.wake = self.replicas.next_end();
         // Nothing is sent while the memory budget is exceeded; a release plans again.
         self.awaited_bytes = None;
         if self.closed {
@@ -376,8 +388,7 @@ impl Fetcher {
             let Some(version) = view.api_version(session.node, Channel::Fetch, ApiKey::Fetch) else {
                 if !is_needed(session, lanes, partitions) {
                     // A partition that is over its limit or draining needs the connection once its bytes are released.
-                    let held =
-                        |entry: &SessionPartition| entry.is_led_by_node && partitions.queued_bytes(entry.slot) > 0;
+                    let held = |entry: &SessionPartition| entry.is_here && partitions.queued_bytes(entry.slot) > 0;
                     if session.entries.iter().any(held) {
                         *awaited_bytes = Some(1);
                     }
@@ -419,7 +430,7 @@ impl Fetcher {
             }
             let version = if by_id { version } else { version.min(FIRST_WITH_IDS - 1) };
             let mut body = spare.pop().unwrap_or_default();
-            if request::encode_fetch(session, version, config, &mut body).is_err() {
+            if request::encode_fetch(now, session, version, config, &mut body).is_err() {
                 // Only a topic name beyond the protocol's limits gets here, and no broker has such a topic.
                 session.not_before = now.saturating_add(config.retry_backoff_max);
                 self.wake = earliest(self.wake, Some(session.not_before));

@@ -37,13 +37,13 @@ pub(super) fn check(
             *place = number;
         }
     }
-    let (mut led, mut wanted, mut without_id, mut awaiting) = (0, 0, 0, 0);
+    let (mut here, mut wanted, mut without_id, mut awaiting) = (0, 0, 0, 0);
     for ((index, entry), number_of_change) in session.entries.iter().enumerate().zip(&latest) {
         let change = number_of_change.checked_sub(1).and_then(|at| session.changes.get(at));
         let tp = partitions.name(entry.slot);
         let mut decision = Decision::Hold;
-        if entry.is_led_by_node {
-            led += 1;
+        if entry.is_here {
+            here += 1;
             let lane = lanes.get(entry.slot.index());
             let lane = lane.unwrap_or_else(|| panic!("{tp} has a session and no fetch state"));
             let place = SessionPlace {
@@ -79,12 +79,12 @@ pub(super) fn check(
         awaiting += usize::from(plan.awaits_release);
     }
     LATEST_CHANGES.set(latest);
-    session.check_counts(led, wanted, without_id, awaiting);
-    let leads = |slot| partitions.leader(slot) == session.node;
+    session.check_counts(here, wanted, without_id, awaiting);
+    let is_here = |slot| partitions.source(slot) == session.node;
     assert_eq!(
-        led,
-        partitions.live().iter().filter(|slot| leads(**slot)).count(),
-        "node {} leads others",
+        here,
+        partitions.live().iter().filter(|slot| is_here(**slot)).count(),
+        "node {} has others",
         session.node
     );
 }

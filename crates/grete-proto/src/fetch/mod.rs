@@ -16,6 +16,7 @@ mod fetcher;
 mod full_walk;
 mod partition;
 mod plan;
+mod read_replicas;
 mod request;
 mod response;
 mod session;

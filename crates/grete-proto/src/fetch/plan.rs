@@ -47,13 +47,13 @@ impl Decision {
 /// Returns whether any partition is, or will soon be, fetched from this node.
 pub(super) fn is_needed(session: &FetchSession, lanes: &[PartitionFetchState], partitions: &PartitionTable) -> bool {
     session.entries.iter().any(|entry| {
-        entry.is_led_by_node
+        entry.is_here
             && matches!(partitions.state(entry.slot), FetchState::Resolving | FetchState::Fetching)
             && lanes.get(entry.slot.index()).is_some_and(|lane| !lane.paused)
     })
 }
 
-/// Decides what to do with a partition that the session's node leads.
+/// Decides what to do with a partition that is fetched from the session's node.
 pub(super) fn decide(
     now: Nanos,
     entry: &SessionPartition,
@@ -71,7 +71,7 @@ pub(super) fn decide(
         return Decision::AwaitRelease;
     }
     let leader_epoch = partitions.leader_epoch(slot);
-    if let Some(until) = lane.backoff_until(now, (partitions.leader(slot), leader_epoch)) {
+    if let Some(until) = lane.backoff_until(now, (partitions.source(slot), leader_epoch)) {
         return Decision::BackOff(until);
     }
     let last_fetched_epoch = partitions.last_fetched_epoch(slot);
@@ -103,7 +103,7 @@ pub(super) fn plan_session(
     let slot_limit = config.partition_queue_limit();
     let planned = session.plan(version, |entry| {
         let slot = entry.slot;
-        let Some(lane) = lanes.get_mut(slot.index()).filter(|_| entry.is_led_by_node) else {
+        let Some(lane) = lanes.get_mut(slot.index()).filter(|_| entry.is_here) else {
             return EntryPlan::default();
         };
         let decision = decide(now, entry, lane, config, version, partitions);

@@ -4,6 +4,8 @@ use grete_wire::error::WireError;
 use grete_wire::fetch::request::encode_body;
 use grete_wire::fetch::{FetchParams, FetchPartitionEntry, TopicKey};
 
+use crate::time::Nanos;
+
 use super::config::FetchConfig;
 use super::session::{FetchSession, SessionPartition};
 
@@ -44,7 +46,7 @@ impl<'a> Iterator for TopicRuns<'a> {
 
 impl ExactSizeIterator for TopicRuns<'_> {}
 
-fn params(config: &FetchConfig, session: &FetchSession, session_epoch: i32) -> FetchParams<'static> {
+fn params<'a>(now: Nanos, config: &'a FetchConfig, session: &FetchSession, session_epoch: i32) -> FetchParams<'a> {
     FetchParams {
         max_wait_ms: session.wait_ms(config.max_wait_ms),
         min_bytes: config.min_bytes,
@@ -52,7 +54,7 @@ fn params(config: &FetchConfig, session: &FetchSession, session_epoch: i32) -> F
         isolation_level: i8::from(config.read_committed),
         session_id: session.id,
         session_epoch,
-        rack_id: "",
+        rack_id: if now < session.rack_hidden_until { "" } else { &config.rack },
     }
 }
 
@@ -65,6 +67,7 @@ fn topic<'a>(session: &'a FetchSession, first: Option<&'a SessionPartition>) -> 
 
 /// Appends the prepared request.
 pub(super) fn encode_fetch(
+    now: Nanos,
     session: &FetchSession,
     version: i16,
     config: &FetchConfig,
@@ -87,7 +90,7 @@ pub(super) fn encode_fetch(
     let forgotten = topic_runs(session, &session.forgotten).map(|(first, run)| {
         (topic(session, first), run.iter().map(|change| entry(session, *change).map_or(-1, |entry| entry.partition)))
     });
-    encode_body(version, &params(config, session, session.epoch), topics, forgotten, out)
+    encode_body(version, &params(now, config, session, session.epoch), topics, forgotten, out)
 }
 
 /// Appends a request that only closes the session. The request has a normal wait time, because some brokers never
@@ -95,5 +98,5 @@ pub(super) fn encode_fetch(
 pub(super) fn encode_close(session: &FetchSession, config: &FetchConfig, out: &mut Vec<u8>) -> Result<(), WireError> {
     let none = std::iter::empty::<(TopicKey<'_>, std::iter::Empty<FetchPartitionEntry>)>();
     let none_forgotten = std::iter::empty::<(TopicKey<'_>, std::iter::Empty<i32>)>();
-    encode_body(session.version, &params(config, session, -1), none, none_forgotten, out)
+    encode_body(session.version, &params(0, config, session, -1), none, none_forgotten, out)
 }

@@ -5,7 +5,7 @@ use grete_wire::error::WireError;
 use grete_wire::error_code::ErrorCode;
 use grete_wire::fetch::{self, FetchPartition, NodeEndpoint};
 
-use crate::ids::PartitionHandle;
+use crate::ids::{NodeId, PartitionHandle};
 use crate::partition::error::{Corruption, PartitionError};
 use crate::partition::log_event::FetchLogEvent;
 use crate::partition::table::{FetchState, PartitionTable};
@@ -51,13 +51,17 @@ impl Fetcher {
             if let RequestError::Protocol(error) = error {
                 out.push(FetchAction::LogEvent(FetchLogEvent::BadResponse { node: reply.node, error }));
             }
-            self.back_off(now, at);
+            self.back_off(now, at, partitions);
         }
     }
 
-    /// Handles a Fetch that failed as a whole: waits, then starts over with a full request.
-    fn back_off(&mut self, now: Nanos, at: usize) {
+    /// Handles a Fetch that failed as a whole: waits, then starts over with a full request. Partitions of which the node
+    /// is a follower go back to their leaders.
+    fn back_off(&mut self, now: Nanos, at: usize, partitions: &mut PartitionTable) {
         self.needs_metadata = true;
+        if let Some(node) = self.sessions.get(at).map(|session| session.node) {
+            self.leave_replica(now, node, partitions);
+        }
         let Self { sessions, rng, .. } = self;
         if let Some(session) = sessions.get_mut(at) {
             session.reset();
@@ -77,7 +81,7 @@ impl Fetcher {
         let body = response.body();
         let (head, mut items) = fetch::response::parse(response.version, body)?;
         if head.error_code != ErrorCode::NONE {
-            self.on_session_error(now, at, head.error_code, out);
+            self.on_session_error(now, at, head.error_code, partitions, out);
             return Ok(());
         }
         if let Some(session) = self.sessions.get_mut(at) {
@@ -106,7 +110,7 @@ impl Fetcher {
             let Some(lane) = lanes.get_mut(slot.index()).filter(|lane| lane.is_failing()) else { return false };
             let Some(entry) = session.entries.get(lane.place.entry as usize) else { return true };
             let is_unnamed = lane.place.session as usize == at
-                && entry.is_led_by_node
+                && entry.is_here
                 && entry.in_session
                 && entry.named_in != session.responses;
             let current = partitions.state(slot) == FetchState::Fetching
@@ -124,7 +128,14 @@ impl Fetcher {
 
     /// Handles a rejected session or request. A rejected session is replaced at once, by one full request. If the full
     /// request is rejected, too, the node gets a backoff, so that nothing spins.
-    fn on_session_error(&mut self, now: Nanos, at: usize, code: ErrorCode, out: &mut Vec<FetchAction>) {
+    fn on_session_error(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        code: ErrorCode,
+        partitions: &mut PartitionTable,
+        out: &mut Vec<FetchAction>,
+    ) {
         let Some(session) = self.sessions.get_mut(at) else { return };
         let session_only = matches!(
             code,
@@ -143,7 +154,7 @@ impl Fetcher {
         if session_only && session.session_errors == 1 {
             session.reset();
         } else {
-            self.back_off(now, at);
+            self.back_off(now, at, partitions);
         }
     }
 
@@ -158,14 +169,14 @@ impl Fetcher {
     ) {
         let Some(session) = self.sessions.get_mut(at) else { return };
         let Some(index) = session.find(&item.topic, item.partition) else { return };
-        let responses = session.responses;
+        let (responses, node) = (session.responses, session.node);
         let Some(entry) = session.entries.get_mut(index) else { return };
         entry.named_in = responses;
         let (slot, asked) = (entry.slot, entry.sent_params);
         // The item is stale if the partition was removed, moved or sought since the request left, if another node leads
-        // the partition, or if the response names the partition twice. The broker's fetch offset moves only by the
+        // is its source, or if the response names the partition twice. The broker's fetch offset moves only by the
         // client's requests, so nothing is lost.
-        if !entry.is_led_by_node
+        if !entry.is_here
             || entry.generation != partitions.fetch_generation(slot)
             || partitions.state(slot) != FetchState::Fetching
             || asked.fetch_offset != partitions.fetch_offset(slot)
@@ -187,6 +198,11 @@ impl Fetcher {
             item.diverging_epoch.filter(|(epoch, end_offset)| *epoch >= 0 && *end_offset >= 0)
         {
             self.on_position_invalid(&context, PositionEvent::Diverged { slot, epoch, end_offset }, partitions, out);
+            return;
+        }
+        if item.preferred_read_replica >= 0 && item.preferred_read_replica != node && item.records.is_empty() {
+            // No records come from here, whatever there is.
+            self.replicas.name(at, slot, item.preferred_read_replica);
             return;
         }
         partitions.set_high_watermark(slot, item.high_watermark);
@@ -249,6 +265,7 @@ impl Fetcher {
             log_start_offset: item.log_start_offset,
             bytes: validated.bytes,
             leader_epoch: validated.leader_epoch,
+            source: partitions.source(slot),
             timestamps: validated.timestamps,
             acquired: None,
         }));
@@ -274,8 +291,10 @@ impl Fetcher {
         let PartitionContext { slot, sent_params: asked, .. } = *context;
         let (tp, offset) = (partitions.name(slot), asked.fetch_offset);
         let here = Some((offset, asked.current_leader_epoch));
+        // The leader may have the batch as it was written.
+        let left = self.leave_failed_replica(context.now, slot, ErrorCode::NONE, partitions, out);
         let lane = self.partition_state(slot);
-        if lane.failure().rejected_batch == here {
+        if !left && lane.failure().rejected_batch == here {
             self.fail(context.now, slot, PartitionError::Corrupt { tp, offset, cause }, partitions, out);
             return;
         }
@@ -316,6 +335,10 @@ impl Fetcher {
         out: &mut Vec<FetchAction>,
     ) {
         let slot = context.slot;
+        // A follower may be behind its leader, or not truncated yet.
+        if self.leave_failed_replica(context.now, slot, ErrorCode::OFFSET_OUT_OF_RANGE, partitions, out) {
+            return;
+        }
         if partitions.queued_bytes(slot) > 0 {
             self.partition_state(slot).draining = true;
             partitions.touch(slot);
@@ -347,15 +370,31 @@ impl Fetcher {
             ErrorCode::OFFSET_NOT_AVAILABLE => {}
             _ => self.needs_metadata = true,
         }
-        let leader = (partitions.leader(slot), partitions.leader_epoch(slot));
-        let Self { partition_states: lanes, config, rng, sessions, failing, .. } = self;
+        if self.leave_failed_replica(context.now, slot, code, partitions, out) {
+            return;
+        }
+        let node = self.sessions.get(context.session).map_or(partitions.leader(slot), |session| session.node);
+        self.back_off_partition(context.now, slot, code, node, partitions, out);
+    }
+
+    /// Records a failure of a partition at a node, and waits before the next fetch.
+    pub(super) fn back_off_partition(
+        &mut self,
+        now: Nanos,
+        slot: PartitionHandle,
+        code: ErrorCode,
+        node: NodeId,
+        partitions: &mut PartitionTable,
+        out: &mut Vec<FetchAction>,
+    ) {
+        let source = (partitions.source(slot), partitions.leader_epoch(slot));
+        let Self { partition_states: lanes, config, rng, failing, .. } = self;
         let Some(lane) = lanes.get_mut(slot.index()) else { return };
-        lane.record_failure(context.now, leader, config, rng);
+        lane.record_failure(now, source, config, rng);
         lane.failure_mut().last_error = code;
         failing.insert(slot);
         partitions.touch(slot);
         let failures = lane.failure().failures;
-        let node = sessions.get(context.session).map_or(leader.0, |session| session.node);
         // A leader change settles within a few retries. Longer failures are logged, at growing intervals.
         if failures >= 4 && failures.is_power_of_two() {
             let tp = partitions.name(slot);

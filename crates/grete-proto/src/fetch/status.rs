@@ -20,8 +20,7 @@ impl Fetcher {
     #[must_use]
     pub fn fetched_partitions(&self) -> HashSet<PartitionHandle> {
         let healthy = self.sessions.iter().filter(|session| !session.failing);
-        let known =
-            healthy.flat_map(|session| &session.entries).filter(|entry| entry.is_led_by_node && entry.in_session);
+        let known = healthy.flat_map(|session| &session.entries).filter(|entry| entry.is_here && entry.in_session);
         let held = |slot: PartitionHandle| {
             self.partition_states
                 .get(slot.index())
@@ -43,7 +42,7 @@ impl Fetcher {
         let session =
             self.sessions.get(lane.place.session as usize).filter(|session| !session.failing && session.epoch > 0);
         let entry = session.and_then(|session| session.entries.get(lane.place.entry as usize));
-        well && entry.is_some_and(|entry| entry.slot == slot && entry.is_led_by_node && entry.in_session)
+        well && entry.is_some_and(|entry| entry.slot == slot && entry.is_here && entry.in_session)
     }
 
     /// Returns what decides whether data of the partition comes, as far as the fetcher knows: all but the lookup of the
@@ -56,12 +55,12 @@ impl Fetcher {
         partitions: &PartitionTable,
     ) -> FetchFacts {
         let held = self.partition_states.get(slot.index());
-        let leader = Some(partitions.leader(slot)).filter(|node| *node != NO_NODE);
+        let source = Some(partitions.source(slot)).filter(|node| *node != NO_NODE);
         let (queued, total) = (partitions.queued_bytes(slot), partitions.queued_total());
         let limit = self.config.partition_queue_limit();
         let over_limit =
             held.is_some_and(|lane| lane.is_over_queue_limit(queued, limit) || (lane.draining && queued > 0));
-        let session = leader.and_then(|node| self.sessions.iter().find(|session| session.node == node));
+        let session = source.and_then(|node| self.sessions.iter().find(|session| session.node == node));
         let failure = held.map(|lane| lane.failure()).filter(|failure| failure.failures > 0);
         let unanswered = session.filter(|session| session.failing).map(|_| ErrorCode::NONE);
         let (end, stable) = (partitions.high_watermark(slot), partitions.last_stable_offset(slot));
@@ -72,24 +71,24 @@ impl Fetcher {
             state: partitions.state(slot),
             paused: held.is_some_and(|lane| lane.paused),
             // The lookup by name is left out where its result does not count.
-            topic_missing: (leader.is_none() || refused.is_some())
+            topic_missing: (source.is_none() || refused.is_some())
                 && partitions.topic_partition(slot).is_some_and(|tp| view.missing_at(&tp.topic).is_some()),
-            leader,
+            source,
             lookup: None,
             member_state: "",
             queue_limit: over_limit.then_some((queued, limit)),
             memory: (total >= self.config.queued_bytes).then_some((total, self.config.queued_bytes)),
-            connected: leader.is_some_and(|node| view.api_version(node, Channel::Fetch, ApiKey::Fetch).is_some()),
+            connected: source.is_some_and(|node| view.api_version(node, Channel::Fetch, ApiKey::Fetch).is_some()),
             refused,
-            throttled: leader.is_some_and(|node| view.is_muted(node, now)),
+            throttled: source.is_some_and(|node| view.is_muted(node, now)),
             last_stable_offset: stands.then_some(stable),
         }
     }
 
-    /// Returns the leader that returns no data, and the error code of its last response (`NONE`: no response). `None`:
+    /// Returns the node that returns no data, and the error code of its last response (`NONE`: no response). `None`:
     /// the partition is healthy, or its state is not known yet.
     pub fn last_error(&self, slot: PartitionHandle, partitions: &PartitionTable) -> Option<(NodeId, ErrorCode)> {
-        let node = partitions.leader(slot);
+        let node = partitions.source(slot);
         // A partition that this client holds back is no broker's fault.
         let lane = self.partition_states.get(slot.index()).filter(|lane| !lane.paused && !lane.over_queue_limit)?;
         if lane.failure().failures > 0 {

@@ -50,6 +50,8 @@ pub struct GroupConfig {
     pub remote_assignor: Option<Arc<str>>,
     /// Ids for the consumer protocol; `None`: the member makes its own.
     pub member_ids: Option<MemberIds>,
+    /// `client.rack`, for assignors that know racks; `None`: not set.
+    pub rack: Option<Arc<str>>,
     /// `session.timeout.ms`, in nanoseconds: time without heartbeats after which the coordinator removes a member. 45
     /// s.
     pub session_timeout: Nanos,
@@ -85,6 +87,7 @@ impl GroupConfig {
             classic_setting: None,
             remote_assignor: None,
             member_ids: None,
+            rack: None,
             session_timeout: 45 * SECOND,
             heartbeat_interval: 3 * SECOND,
             max_poll_interval: 300 * SECOND,

@@ -19,7 +19,7 @@ pub const PROTOCOL_TYPE: &str = "consumer";
 const VERSION: i16 = 3;
 
 /// Encodes a member's topics and owned partitions. `generation` is the generation in which the member owned `owned`
-/// (-1: none). A member that offers `sticky` has given up what it owned: `owned` is its last assignment.
+/// (-1: none), `rack` the `client.rack` (KIP-881). A member that offers `sticky` has given up what it owned: `owned` is its last assignment.
 ///
 /// # Errors
 /// A topic name is too long for the protocol.
@@ -28,6 +28,7 @@ pub fn encode_subscription<'t>(
     topics: impl IntoIterator<Item = &'t Arc<str>>,
     owned: impl IntoIterator<Item = &'t TopicPartition>,
     generation: i32,
+    rack: Option<&str>,
 ) -> Result<Vec<u8>, WireError> {
     let mut out = Vec::new();
     let topics: BTreeSet<&Arc<str>> = topics.into_iter().collect();
@@ -49,7 +50,7 @@ pub fn encode_subscription<'t>(
         encode_partitions(&mut out, owned)?;
     }
     put_i32(&mut out, generation);
-    put_nullable_str(&mut out, false, None)?; // rack
+    put_nullable_str(&mut out, false, rack)?;
     Ok(out)
 }
 
@@ -197,7 +198,7 @@ mod tests {
     #[test]
     fn a_member_with_sticky_claims_its_last_assignment_and_owns_nothing() {
         let topics = [Arc::from("t")];
-        let bytes = encode_subscription(Assignor::Sticky, &topics, &[tp("t", 0), tp("t", 3)], 7).unwrap();
+        let bytes = encode_subscription(Assignor::Sticky, &topics, &[tp("t", 0), tp("t", 3)], 7, None).unwrap();
         let mut java = vec![0, 3, 0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 23];
         let last = [0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 7];
         assert_eq!(last.len(), 23);
@@ -233,7 +234,7 @@ mod tests {
     #[test]
     fn version_3_bytes_are_those_of_the_schema() {
         let topics = [Arc::from("t")];
-        let bytes = encode_subscription(Assignor::Range, &topics, &[tp("t", 5)], 9).unwrap();
+        let bytes = encode_subscription(Assignor::Range, &topics, &[tp("t", 5)], 9, None).unwrap();
         let expected = [
             &[0, 3, 0, 0, 0, 1, 0, 1, b't', 255, 255, 255, 255][..],
             &[0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1, 0, 0, 0, 5],
@@ -246,7 +247,7 @@ mod tests {
     #[test]
     fn p23_a_malformed_member_gets_an_empty_claim() {
         let topics = [Arc::from("t")];
-        let bytes = encode_subscription(Assignor::CooperativeSticky, &topics, &[tp("t", 5)], 9).unwrap();
+        let bytes = encode_subscription(Assignor::CooperativeSticky, &topics, &[tp("t", 5)], 9, None).unwrap();
         for cut in 0..bytes.len() - 2 {
             let claim = decode_subscription(Assignor::CooperativeSticky, "m", None, &bytes[..cut]);
             assert!(claim.owned.is_empty(), "cut at {cut}");
@@ -265,11 +266,14 @@ mod tests {
     fn the_schemas_own_codec_agrees() {
         let topics = [Arc::from("b"), Arc::from("a")];
         let owned = [tp("b", 1), tp("a", 0), tp("b", 0)];
-        let bytes = encode_subscription(Assignor::CooperativeSticky, &topics, &owned, 4).unwrap();
+        let bytes = encode_subscription(Assignor::CooperativeSticky, &topics, &owned, 4, Some("b-1")).unwrap();
         let mut r = Reader::new(&bytes[2..]);
         let read = ConsumerProtocolSubscription::decode(3, &mut r).unwrap();
         assert_eq!(r.finish(), Ok(()));
-        assert_eq!((read.topics.join(","), read.generation_id, read.rack_id), ("a,b".to_owned(), 4, None));
+        assert_eq!(
+            (read.topics.join(","), read.generation_id, read.rack_id),
+            ("a,b".to_owned(), 4, Some("b-1".into()))
+        );
         assert_eq!(
             read.owned_partitions.iter().map(|t| t.partitions.as_slice()).collect::<Vec<_>>(),
             [&[0][..], &[1, 0]]
@@ -301,7 +305,7 @@ mod tests {
             let topics: BTreeSet<Arc<str>> = topics.iter().map(|t| Arc::from(t.as_str())).collect();
             let owned: BTreeSet<TopicPartition> = owned.iter().map(|(t, p)| tp(t, *p)).collect();
             for assignor in Assignor::ALL {
-                let bytes = encode_subscription(assignor, &topics, &owned, generation).unwrap();
+                let bytes = encode_subscription(assignor, &topics, &owned, generation, None).unwrap();
                 let claim = decode_subscription(assignor, "m", None, &bytes);
                 prop_assert_eq!((&claim.topics, &claim.owned, claim.generation), (&topics, &owned, generation));
             }

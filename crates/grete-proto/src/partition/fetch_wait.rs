@@ -102,7 +102,7 @@ impl FetchWait {
     }
 }
 
-/// State of a partition and of its leader, as far as it decides whether data comes.
+/// State of a partition and of its source (the leader, or a read replica), as far as it decides whether data comes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FetchFacts {
     /// Stage of the partition.
@@ -111,8 +111,8 @@ pub struct FetchFacts {
     pub paused: bool,
     /// The last metadata response about the topic reports it as unknown.
     pub topic_missing: bool,
-    /// Node id of the leader; `None`: there is none.
-    pub leader: Option<NodeId>,
+    /// Node id of the source; `None`: there is none.
+    pub source: Option<NodeId>,
     /// Error code of the last answer to the lookup of the start position; `None`: there is no lookup.
     pub lookup: Option<ErrorCode>,
     /// State of the group's member; empty: no group.
@@ -121,11 +121,11 @@ pub struct FetchFacts {
     pub queue_limit: Option<(usize, usize)>,
     /// Bytes that all partitions hold, and the budget; `None`: they hold less.
     pub memory: Option<(usize, usize)>,
-    /// The connection to the leader is ready for fetches.
+    /// The connection to the source is ready for fetches.
     pub connected: bool,
-    /// The leader refuses fetches of the partition, with this error code, or does not answer; `None`: neither.
+    /// The source refuses fetches of the partition, with this error code, or does not answer; `None`: neither.
     pub refused: Option<ErrorCode>,
-    /// The leader throttles the client.
+    /// The source throttles the client.
     pub throttled: bool,
     /// Last stable offset at which the position stands, although the log goes on; `None`: the position is elsewhere.
     pub last_stable_offset: Option<i64>,
@@ -138,22 +138,22 @@ const ORDER: [Rule; 11] = [
     |it| (it.state == FetchState::Failed).then_some(FetchWait::Stopped),
     |it| it.paused.then_some(FetchWait::Paused),
     |it| it.topic_missing.then_some(FetchWait::NoTopic),
-    |it| it.leader.is_none().then_some(FetchWait::NoLeader),
+    |it| it.source.is_none().then_some(FetchWait::NoLeader),
     |it| match it.lookup {
         _ if it.state != FetchState::Resolving => None,
         None => Some(FetchWait::Coordinator { state: it.member_state }),
         // The queues hold back no lookup: without an answer, the connection is what is missing.
         Some(code) if it.connected => Some(FetchWait::StartOffset { code }),
-        Some(_) => it.leader.map(|node| FetchWait::NoConnection { node }),
+        Some(_) => it.source.map(|node| FetchWait::NoConnection { node }),
     },
     |it| it.queue_limit.map(|(bytes, limit)| FetchWait::QueueLimit { bytes, limit }),
     |it| {
         let memory = it.memory.filter(|_| it.state == FetchState::Fetching);
         memory.map(|(bytes, limit)| FetchWait::Memory { bytes, limit })
     },
-    |it| it.leader.filter(|_| !it.connected).map(|node| FetchWait::NoConnection { node }),
-    |it| it.leader.zip(it.refused).map(|(node, code)| FetchWait::Refused { node, code }),
-    |it| it.leader.filter(|_| it.throttled).map(|node| FetchWait::Throttled { node }),
+    |it| it.source.filter(|_| !it.connected).map(|node| FetchWait::NoConnection { node }),
+    |it| it.source.zip(it.refused).map(|(node, code)| FetchWait::Refused { node, code }),
+    |it| it.source.filter(|_| it.throttled).map(|node| FetchWait::Throttled { node }),
     |it| it.last_stable_offset.map(|offset| FetchWait::OpenTransaction { offset }),
 ];
 
@@ -173,12 +173,12 @@ fn first_match(order: &[Rule], facts: &FetchFacts) -> Option<FetchWait> {
 mod tests {
     use super::*;
 
-    /// A partition that is fetched, from a leader that answers.
+    /// A partition that is fetched, from a source that answers.
     const FETCHED: FetchFacts = FetchFacts {
         state: FetchState::Fetching,
         paused: false,
         topic_missing: false,
-        leader: Some(3),
+        source: Some(3),
         lookup: None,
         member_state: "stable",
         queue_limit: None,
@@ -200,7 +200,7 @@ mod tests {
         let looked_up = FetchFacts { state: FetchState::Resolving, connected: true, ..queue };
         let lookup = FetchFacts { lookup: Some(ErrorCode::NONE), ..looked_up };
         let group = FetchFacts { lookup: None, ..lookup };
-        let leaderless = FetchFacts { leader: None, ..group };
+        let leaderless = FetchFacts { source: None, ..group };
         let topicless = FetchFacts { topic_missing: true, ..leaderless };
         let paused = FetchFacts { paused: true, ..topicless };
         let stopped = FetchFacts { state: FetchState::Failed, ..paused };

@@ -53,6 +53,22 @@ pub enum FetchLogEvent {
         /// Consecutive failures.
         failures: u32,
     },
+    /// A follower does not answer. Its partitions are read from their leaders (KIP-392).
+    ReplicaUnreachable {
+        /// Node id of the follower.
+        node: NodeId,
+        /// Number of partitions that were read from the follower.
+        partitions: usize,
+    },
+    /// A follower does not serve a partition, which is read from its leader (KIP-392).
+    ReplicaRefused {
+        /// Topic and partition.
+        tp: TopicPartition,
+        /// Node id of the follower.
+        node: NodeId,
+        /// Error code of the response; `NONE`: a batch was corrupt.
+        code: ErrorCode,
+    },
     /// A batch was corrupt. The client fetches the batch once more.
     CorruptBatch {
         /// Topic and partition.

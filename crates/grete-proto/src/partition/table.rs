@@ -82,6 +82,8 @@ columns! {
     topic_id: u128 = 0, set_topic_id, false;
     /// Node id of the leader, or [`NO_NODE`].
     leader: NodeId = NO_NODE, set_leader_node, true;
+    /// Node id of the follower that the partition is read from (KIP-392), or [`NO_NODE`]: its leader.
+    read_replica: NodeId = NO_NODE, set_read_replica_node, true;
     /// Leader epoch; -1 when unknown.
     leader_epoch: i32 = -1, set_leader_epoch, true;
     /// Next offset to fetch, derived from batch headers; -1 during the first lookup.
@@ -303,6 +305,8 @@ impl PartitionTable {
                 let ours = self.leader_epoch(slot);
                 let stale = epoch >= 0 && epoch < ours;
                 if !stale && (node, epoch) != (self.leader(slot), ours) {
+                    // The new leader names the replica to read from.
+                    self.set_read_replica_node(slot, NO_NODE);
                     self.set_leader_node(slot, node);
                     self.set_leader_epoch(slot, epoch);
                     changed = true;
@@ -313,6 +317,25 @@ impl PartitionTable {
                 changed = true;
             }
             None => {}
+        }
+        changed
+    }
+
+    /// Returns the node that the partition is fetched from: its read replica or its leader; [`NO_NODE`] without a leader.
+    pub fn source(&self, slot: PartitionHandle) -> NodeId {
+        match (self.leader(slot), self.read_replica(slot)) {
+            (leader, NO_NODE) => leader,
+            (NO_NODE, _) => NO_NODE,
+            (_, replica) => replica,
+        }
+    }
+
+    /// Sets the follower that the partition is read from; [`NO_NODE`]: its leader. Returns whether it changed.
+    pub(crate) fn set_read_replica(&mut self, slot: PartitionHandle, node: NodeId) -> bool {
+        let changed = self.read_replica(slot) != node;
+        if changed {
+            self.set_read_replica_node(slot, node);
+            self.layout += 1;
         }
         changed
     }

@@ -316,6 +316,7 @@ impl ShareAcquirer {
             log_start_offset: -1,
             bytes: validated.bytes,
             leader_epoch: validated.leader_epoch,
+            source: table.leader(slot),
             timestamps: validated.timestamps,
             acquired: Some(Arc::from(new)),
         }));

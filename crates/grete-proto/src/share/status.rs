@@ -46,7 +46,7 @@ impl ShareAcquirer {
             state: FetchState::Fetching,
             paused: self.partitions.get(&key).is_some_and(|partition| partition.paused),
             topic_missing: table.topic_partition(slot).is_some_and(|tp| view.missing_at(&tp.topic).is_some()),
-            leader,
+            source: leader,
             memory: (total >= self.config.queued_bytes).then_some((total, self.config.queued_bytes)),
             connected: leader.is_some_and(|node| !is_missed(node)),
             refused: self.refused.get(&key).copied().or(refused),

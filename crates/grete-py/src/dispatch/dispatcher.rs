@@ -336,7 +336,7 @@ impl Dispatcher {
     }
 
     /// Returns the lanes: a list of dicts (topic, partition, route, handler, state, position, committable,
-    /// high_watermark, queued_bytes, lag, lag_seconds, last_progress, running, running_for, stalled, attempt,
+    /// high_watermark, source, queued_bytes, lag, lag_seconds, last_progress, running, running_for, stalled, attempt,
     /// in_flight, unmarked, done_ahead, paused_for, reason, error, failed_since, waits_for, wait,
     /// last_progress_seconds, unmoved).
     fn lanes<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
@@ -353,6 +353,7 @@ impl Dispatcher {
                 fields.set_item("position", lane.position)?;
                 fields.set_item("committable", lane.committable)?;
                 fields.set_item("high_watermark", lane.high_watermark)?;
+                fields.set_item("source", lane.source)?;
                 fields.set_item("queued_bytes", lane.queued_bytes)?;
                 fields.set_item("lag", lane.lag)?;
                 fields.set_item("lag_seconds", lane.lag_seconds)?;

@@ -77,6 +77,8 @@ pub struct LaneReport {
     pub committable: Option<i64>,
     /// High watermark of the last Fetch response; `None`: nothing fetched yet.
     pub high_watermark: Option<i64>,
+    /// Broker that has sent the last fetched records: the leader, or a follower; `None`: nothing fetched yet.
+    pub source: Option<i32>,
     /// Bytes of fetched records that wait.
     pub queued_bytes: usize,
     /// Number of records up to the last known end that are not processed; `None`: the end is not known yet.
@@ -164,6 +166,7 @@ impl LaneReport {
             position: lane.position,
             committable: lane.committable,
             high_watermark,
+            source: lane.source,
             queued_bytes: lane.queued_bytes,
             lag: lane.lag.map(|lag| i64::try_from(lag).unwrap_or(i64::MAX)),
             lag_seconds: if lane.lag == Some(0) {

@@ -69,6 +69,7 @@ fn push_records(dispatcher: &Dispatcher, lane: LaneId, partition: u32, base: i64
         readable_end: base + count,
         log_start_offset: 0,
         leader_epoch: 0,
+        source: 1,
         timestamps: times,
         acquired: None,
     };

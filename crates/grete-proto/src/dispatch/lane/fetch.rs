@@ -9,7 +9,9 @@ use crate::dispatch::queue::timers::{Timer, Timers};
 use crate::dispatch::route_config::RouteConfig;
 use crate::dispatch::rows::decode_queue::{DecodeQueue, declared_records};
 use crate::fetch::CompletedFetch;
+use crate::ids::NodeId;
 use crate::optional::{OptionalI64, OptionalNanos};
+use crate::request::NO_NODE;
 use crate::time::Nanos;
 
 /// Fetched data of a lane, and its latest known offsets of the log.
@@ -28,6 +30,8 @@ pub(in crate::dispatch) struct LaneFetch {
     /// End of the readable data; -1 if unknown.
     readable_end: i64,
     log_start_offset: i64,
+    /// Broker that has sent the last fetched data; [`NO_NODE`]: none was fetched.
+    source: NodeId,
     /// Timestamp of the first record that is fetched and not handed out; `None`: there is none, or it is unknown.
     oldest_queued_ms: OptionalI64,
     /// Timestamp of the last fetched record, if known.
@@ -55,6 +59,7 @@ impl Default for LaneFetch {
             high_watermark: -1,
             readable_end: -1,
             log_start_offset: -1,
+            source: NO_NODE,
             oldest_queued_ms: OptionalI64::NONE,
             newest_ms: OptionalI64::NONE,
             generation: None,
@@ -76,6 +81,7 @@ impl LaneFetch {
         self.oldest_queued_ms = self.oldest_queued_ms.get().or(chunk.timestamps.oldest).into();
         self.newest_ms = chunk.timestamps.newest.or(self.newest_ms.get()).into();
         self.log_start_offset = chunk.log_start_offset;
+        self.source = chunk.source;
         self.queued_bytes += chunk.bytes;
         self.eof_emitted = false;
         let records = if policy.max_wait > 0 { declared_records(&chunk) } else { 0 };
@@ -281,6 +287,11 @@ impl LaneFetch {
     /// Returns the latest known log start offset; -1 if unknown.
     pub(in crate::dispatch) fn log_start_offset(&self) -> i64 {
         self.log_start_offset
+    }
+
+    /// Returns the broker that has sent the last fetched data; `None`: none was fetched.
+    pub(in crate::dispatch) fn source(&self) -> Option<NodeId> {
+        Some(self.source).filter(|node| *node != NO_NODE)
     }
 
     /// Returns the end of the readable data; `None`: unknown.

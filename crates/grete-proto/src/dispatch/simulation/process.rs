@@ -248,6 +248,7 @@ impl Process {
             readable_end: high_watermark,
             log_start_offset: 0,
             leader_epoch: 0,
+            source: 1,
             timestamps: times,
             acquired: None,
         };

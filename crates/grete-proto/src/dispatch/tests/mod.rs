@@ -115,6 +115,7 @@ impl Harness {
             readable_end: next,
             log_start_offset: 0,
             leader_epoch: 0,
+            source: 1,
             timestamps: times,
             acquired: None,
         };

@@ -81,7 +81,7 @@ impl FetchSession {
                 entry.generation = generation(entry.slot);
             }
             entry.in_session = change.params.is_some();
-            has_gone |= !entry.in_session && !entry.is_led_by_node;
+            has_gone |= !entry.in_session && !entry.is_here;
         }
         self.changes.clear();
         if self.epoch == 0 {
@@ -93,7 +93,7 @@ impl FetchSession {
         }
         if has_gone {
             let mut entries = std::mem::take(&mut self.entries);
-            entries.retain(|entry| entry.in_session || entry.is_led_by_node);
+            entries.retain(|entry| entry.in_session || entry.is_here);
             let topics = std::mem::take(&mut self.topics);
             self.set_entries(topics, entries);
         }

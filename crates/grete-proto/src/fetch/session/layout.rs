@@ -1,4 +1,4 @@
-//! Entries of a session: they follow the partitions that its node leads.
+//! Entries of a session: they follow the partitions that are fetched from its node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::partition::table::PartitionTable;
 type TopicEntries = (u32, BTreeMap<i32, usize>);
 
 impl FetchSession {
-    /// Takes over which partitions the node leads now, and plans all of them again. Runs when the layout has changed,
+    /// Takes over which partitions are fetched from the node now, and plans all of them again. Runs when the layout has changed,
     /// not per request.
     ///
     /// A partition that was removed and assigned again has a new handle but is the same to the broker. The entry
     /// therefore passes to the new handle, because a request must not forget and fetch the same partition. The entry's
     /// generation is cleared, so that a response for the old handle is ignored. A response within the session names only
     /// partitions with news, and the new handle knows nothing yet, so the session starts over.
-    pub fn sync(&mut self, led: &[PartitionHandle], partitions: &PartitionTable) {
+    pub fn sync(&mut self, here: &[PartitionHandle], partitions: &PartitionTable) {
         let mut topics = std::mem::take(&mut self.topics);
         let mut entries = std::mem::take(&mut self.entries);
         entries.retain(|entry| entry.in_session);
@@ -29,14 +29,14 @@ impl FetchSession {
             known.insert(key(topic), (number, BTreeMap::new()));
         }
         for (at, entry) in entries.iter_mut().enumerate() {
-            entry.is_led_by_node = false;
+            entry.is_here = false;
             if let Some(topic) = topics.get(entry.topic as usize)
                 && let Some((_, of_topic)) = known.get_mut(&key(topic))
             {
                 of_topic.insert(entry.partition, at);
             }
         }
-        for &slot in led {
+        for &slot in here {
             let Some(tp) = partitions.topic_partition(slot) else { continue };
             let topic = SessionTopic { id: partitions.topic_id(slot), name: Arc::clone(&tp.topic) };
             let (number, of_topic) = known.entry(key(&topic)).or_insert_with(|| {
@@ -53,7 +53,7 @@ impl FetchSession {
                     self.has_new_handle = true;
                 }
                 entry.topic = *number;
-                entry.is_led_by_node = true;
+                entry.is_here = true;
                 continue;
             }
             entries.push(SessionPartition {
@@ -62,7 +62,7 @@ impl FetchSession {
                 slot,
                 generation: 0,
                 named_in: self.responses.wrapping_sub(1),
-                is_led_by_node: true,
+                is_here: true,
                 in_session: false,
                 need: FetchNeed::Held,
                 is_dirty: false,
@@ -94,7 +94,7 @@ impl FetchSession {
         }
         entries.sort_unstable_by_key(|entry| (entry.topic, entry.partition));
         self.topics = sorted.into_iter().map(|(topic, _)| topic).collect();
-        self.led = entries.iter().filter(|entry| entry.is_led_by_node).count();
+        self.here = entries.iter().filter(|entry| entry.is_here).count();
         self.entries = entries;
         self.cursor = 0;
         self.plan_all();

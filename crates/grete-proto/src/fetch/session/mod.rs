@@ -38,7 +38,7 @@ pub(super) struct SessionTopic {
     pub name: Arc<str>,
 }
 
-/// Partition that this node leads, or that the broker still has in the session.
+/// Partition that is fetched from this node, or that the broker still has in the session.
 #[derive(Debug, Clone)]
 pub(super) struct SessionPartition {
     /// Index of the topic in [`FetchSession::topics`].
@@ -49,8 +49,8 @@ pub(super) struct SessionPartition {
     pub generation: u32,
     /// Number of the last response that names the partition; see [`FetchSession::responses`].
     pub named_in: u32,
-    /// Whether this node leads the partition.
-    pub is_led_by_node: bool,
+    /// Whether the partition is fetched from this node.
+    pub is_here: bool,
     /// Whether the broker has the partition in the session, as far as the client knows.
     pub in_session: bool,
     /// Whether the next request fetches the partition.
@@ -125,6 +125,8 @@ pub(super) struct FetchSession {
     pub not_before: Nanos,
     /// Whether the last request failed or got an unusable response.
     pub failing: bool,
+    /// Requests do not name the rack before this time, so that the leader sends the records itself (KIP-392).
+    pub rack_hidden_until: Nanos,
     /// Consecutive rejected sessions.
     pub session_errors: u32,
     /// Number of responses, the current one included; wraps.
@@ -135,8 +137,8 @@ pub(super) struct FetchSession {
     awaiting_release: usize,
     /// Requests since an entry began to wait, or bytes of such an entry were released.
     requests_without_release: u32,
-    /// Entries that this node leads.
-    led: usize,
+    /// Entries that are fetched from this node.
+    here: usize,
     /// Entries to fetch now, and those of them whose topic has no id.
     wanted: usize,
     wanted_without_id: usize,
@@ -168,12 +170,13 @@ impl FetchSession {
             backoff: Backoff::new(config.retry_backoff, config.retry_backoff_max),
             not_before: 0,
             failing: false,
+            rack_hidden_until: 0,
             session_errors: 0,
             responses: 0,
             planned_version: 0,
             awaiting_release: 0,
             requests_without_release: 0,
-            led: 0,
+            here: 0,
             wanted: 0,
             wanted_without_id: 0,
             has_new_handle: false,
@@ -186,9 +189,9 @@ impl FetchSession {
         }
     }
 
-    /// Returns whether this node leads no partition.
+    /// Returns whether no partition is fetched from this node.
     pub fn is_idle(&self) -> bool {
-        self.led == 0
+        self.here == 0
     }
 
     /// Returns whether a partition is not fetched until bytes are released.
@@ -294,11 +297,11 @@ impl FetchSession {
 
     /// Panics if these numbers of entries differ from those that were counted along the way.
     #[cfg(any(test, debug_assertions))]
-    pub fn check_counts(&self, led: usize, wanted: usize, wanted_without_id: usize, awaiting_release: usize) {
+    pub fn check_counts(&self, here: usize, wanted: usize, wanted_without_id: usize, awaiting_release: usize) {
         assert_eq!(
-            (self.led, self.wanted, self.wanted_without_id, self.awaiting_release),
-            (led, wanted, wanted_without_id, awaiting_release),
-            "entries that are led, wanted, wanted without an id, and that wait for memory"
+            (self.here, self.wanted, self.wanted_without_id, self.awaiting_release),
+            (here, wanted, wanted_without_id, awaiting_release),
+            "entries that are here, wanted, wanted without an id, and that wait for memory"
         );
         let dirty = self.entries.iter().filter(|entry| entry.is_dirty).count();
         assert_eq!(self.dirty.len(), dirty, "each entry to plan again is listed once");

@@ -1,6 +1,7 @@
 mod faults;
 mod malformed;
 mod model;
+mod read_replicas;
 mod sessions;
 mod simulator;
 

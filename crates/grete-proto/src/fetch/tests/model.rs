@@ -85,6 +85,20 @@ enum Op {
     Heal {
         part: usize,
     },
+    /// Leaders name this follower.
+    Near {
+        node: Option<i32>,
+    },
+    /// Followers are behind by so many batches.
+    Lag {
+        part: usize,
+        batches: usize,
+    },
+    /// Followers answer with an error.
+    FailFollower {
+        part: usize,
+        code: E,
+    },
     /// The metadata names no leader.
     LoseLeader {
         part: usize,
@@ -139,6 +153,9 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..900_usize).prop_map(|bytes| Op::Charge { bytes }),
         1 => (part.clone(), prop::sample::select(&ERRORS[..])).prop_map(|(part, code)| Op::Fail { part, code }),
         2 => part.clone().prop_map(|part| Op::Heal { part }),
+        2 => prop::option::weighted(0.8, node.clone()).prop_map(|node| Op::Near { node }),
+        1 => (part.clone(), 0..3_usize).prop_map(|(part, batches)| Op::Lag { part, batches }),
+        1 => (part.clone(), prop::sample::select(&ERRORS[..])).prop_map(|(part, code)| Op::FailFollower { part, code }),
         1 => part.clone().prop_map(|part| Op::LoseLeader { part }),
         1 => node.clone().prop_map(|node| Op::Mute { node }),
         1 => node.clone().prop_map(|node| Op::LoseNode { node }),
@@ -174,6 +191,7 @@ impl Model {
             partition_bytes: 600,
             queued_bytes: 6000,
             fatal_retry_backoff_max: Some(SECOND),
+            rack: "near".into(),
             ..FetchConfig::default()
         };
         let world = Simulator::new(&TOPICS, NODES, version, config);
@@ -287,7 +305,13 @@ impl Model {
                 }
             }
             Op::Fail { part, code } => self.world.log(&self.parts[part].clone()).error = Some(code),
-            Op::Heal { part } => self.world.log(&self.parts[part].clone()).error = None,
+            Op::Heal { part } => {
+                let log = self.world.log(&self.parts[part].clone());
+                (log.error, log.follower_error, log.lag) = (None, None, 0);
+            }
+            Op::Near { node } => self.world.near = node,
+            Op::Lag { part, batches } => self.world.log(&self.parts[part].clone()).lag = batches,
+            Op::FailFollower { part, code } => self.world.log(&self.parts[part].clone()).follower_error = Some(code),
             Op::LoseLeader { part } => {
                 self.world.view.set_leader(&self.parts[part], None);
                 self.world.plan();
@@ -405,7 +429,8 @@ impl Model {
                 break;
             }
             self.run(&Op::ReleaseSome { keep: 0 });
-            for node in 1..=NODES {
+            // The word of a leader about its follower would be old after each sleep.
+            for node in (1..=NODES).chain(1..=NODES) {
                 self.run(&Op::Answer { node });
             }
             self.run(&Op::Sleep);

@@ -44,6 +44,10 @@ pub(crate) struct Log {
     pub batches: Vec<(i64, i64, i32, Vec<u8>)>,
     /// Error to return instead of data.
     pub error: Option<E>,
+    /// Error that a follower returns instead of data.
+    pub follower_error: Option<E>,
+    /// Batches at the end that followers do not have yet.
+    pub lag: usize,
 }
 
 impl Log {
@@ -57,10 +61,16 @@ impl Log {
         self.batches.push((base, base + i64::from(span), self.epoch, batch(base, span, self.epoch, bytes)));
     }
 
-    /// Returns the result of a fetch from `offset`: whole batches up to `limit` bytes, but at least one.
-    fn read(&self, offset: i64, limit: usize) -> Vec<u8> {
+    /// Returns the end of the log as a follower has it.
+    fn follower_end(&self) -> i64 {
+        let kept = self.batches.len().saturating_sub(self.lag);
+        kept.checked_sub(1).map_or(self.start, |last| self.batches[last].1)
+    }
+
+    /// Returns the result of a fetch from `offset`: whole batches before `end` up to `limit` bytes, but at least one.
+    fn read(&self, offset: i64, end: i64, limit: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        for (_, next, _, bytes) in &self.batches {
+        for (_, next, _, bytes) in self.batches.iter().filter(|batch| batch.1 <= end) {
             if *next > offset && (out.is_empty() || out.len() + bytes.len() <= limit) {
                 out.extend_from_slice(bytes);
             } else if *next > offset {
@@ -108,6 +118,10 @@ pub(crate) struct Simulator {
     pub ids: HashMap<String, u128>,
     pub logs: BTreeMap<TopicPartition, Log>,
     pub brokers: BTreeMap<NodeId, Broker>,
+    /// Follower of all partitions that leaders name to consumers in the rack "near"; to all consumers without a rack if
+    /// `names_without_rack`.
+    pub near: Option<NodeId>,
+    pub names_without_rack: bool,
     pub partitions: PartitionTable,
     pub fetcher: Fetcher,
     /// Requests without a response.
@@ -134,6 +148,8 @@ impl Simulator {
             brokers: (1..=nodes)
                 .map(|node| (node, Broker { next_session: 100 * node, ..Default::default() }))
                 .collect(),
+            near: None,
+            names_without_rack: false,
             partitions: PartitionTable::new(),
             fetcher: Fetcher::new(config.clone(), Rng::new(7)),
             pending: Vec::new(),
@@ -148,7 +164,8 @@ impl Simulator {
             world.view.set_topic_id(topic, 1000 + number);
             for partition in 0..*count {
                 leader = leader % nodes + 1;
-                let log = Log { leader, epoch: 1, start: 0, batches: Vec::new(), error: None };
+                let log =
+                    Log { leader, epoch: 1, start: 0, batches: Vec::new(), error: None, follower_error: None, lag: 0 };
                 world.logs.insert(tp(topic, partition), log);
             }
         }
@@ -292,7 +309,7 @@ impl Simulator {
     }
 
     /// Processes a request like a broker (KIP-227).
-    fn serve(&mut self, node: NodeId, version: i16, request: &FetchRequest<'_>) -> FetchResponse<'static> {
+    pub fn serve(&mut self, node: NodeId, version: i16, request: &FetchRequest<'_>) -> FetchResponse<'static> {
         let by_id = version >= 13;
         let error = |code: E| FetchResponse { error_code: code.0, ..Default::default() };
         let mut named: Vec<(TopicPartition, Cached)> = Vec::new();
@@ -330,7 +347,7 @@ impl Simulator {
                 0
             };
             let mut session = BrokerSession { epoch: 1, by_id, parts: named };
-            let response = self.fill(node, version, request.max_bytes, &mut session, true, id);
+            let response = self.fill(node, version, request, &mut session, true, id);
             if id != 0 {
                 broker.sessions.insert(id, session);
             }
@@ -361,7 +378,7 @@ impl Simulator {
                         assert_eq!(session.parts.len() + 1, before, "{tp} is forgotten without being known");
                     }
                     session.epoch += 1;
-                    self.fill(node, version, request.max_bytes, session, false, request.session_id)
+                    self.fill(node, version, request, session, false, request.session_id)
                 }
             }
         };
@@ -373,21 +390,22 @@ impl Simulator {
         &mut self,
         node: NodeId,
         version: i16,
-        max_bytes: i32,
+        request: &FetchRequest<'_>,
         session: &mut BrokerSession,
         full: bool,
         session_id: i32,
     ) -> FetchResponse<'static> {
-        let mut left = usize::try_from(max_bytes).unwrap();
+        let mut left = usize::try_from(request.max_bytes).unwrap();
         let mut response = FetchResponse { session_id, ..Default::default() };
         let mut served = Vec::new();
         for (tp, cached) in &mut session.parts {
-            let data = self.read(node, version, tp, cached, left);
+            let data = self.read(node, version, &request.rack_id, tp, cached, left);
             let records = data.records.as_ref().map_or(0, |records| records.len());
             left = left.saturating_sub(records);
             let news = records > 0
                 || data.error_code != 0
                 || data.diverging_epoch != EpochEndOffset::default()
+                || data.preferred_read_replica >= 0
                 || cached.high_watermark != data.high_watermark;
             cached.high_watermark = if data.error_code == 0 { data.high_watermark } else { -2 };
             if !news && !full {
@@ -416,6 +434,7 @@ impl Simulator {
         &self,
         node: NodeId,
         version: i16,
+        rack: &str,
         tp: &TopicPartition,
         asked: &Cached,
         left: usize,
@@ -436,7 +455,11 @@ impl Simulator {
         if let Some(code) = log.error {
             return refuse(code);
         }
-        if log.leader != node {
+        let is_follower = log.leader != node && self.near == Some(node);
+        if let Some(code) = log.follower_error.filter(|_| is_follower) {
+            return refuse(code);
+        }
+        if log.leader != node && !is_follower {
             let mut answer = refuse(E::NOT_LEADER_OR_FOLLOWER);
             if version >= 12 {
                 answer.current_leader = LeaderIdAndEpoch { leader_id: log.leader, leader_epoch: log.epoch };
@@ -462,12 +485,19 @@ impl Simulator {
         if asked.offset < log.start || asked.offset > log.end() {
             return refuse(E::OFFSET_OUT_OF_RANGE);
         }
-        data.high_watermark = log.end();
-        data.last_stable_offset = log.end();
+        let end = if is_follower { log.follower_end() } else { log.end() };
+        data.high_watermark = end;
+        data.last_stable_offset = end;
         data.log_start_offset = log.start;
+        if let Some(near) = self.near.filter(|_| !is_follower && (rack == "near" || self.names_without_rack))
+            && near != node
+        {
+            data.preferred_read_replica = near;
+            return data;
+        }
         if left > 0 {
             let limit = left.min(usize::try_from(asked.max_bytes).unwrap());
-            data.records = Some(log.read(asked.offset, limit).into());
+            data.records = Some(log.read(asked.offset, end, limit).into());
         }
         data
     }

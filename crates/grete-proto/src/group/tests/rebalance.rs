@@ -248,7 +248,7 @@ fn elect(rig: &mut Harness, join: &OutboundRequest, members: &[(&str, &[&str])])
     rig.generation += 1;
     let members = members.iter().map(|(id, topics)| {
         let topics: Vec<_> = topics.iter().map(|topic| (*topic).into()).collect();
-        let metadata = encode_subscription(Assignor::CooperativeSticky, &topics, [], -1).unwrap();
+        let metadata = encode_subscription(Assignor::CooperativeSticky, &topics, [], -1, None).unwrap();
         JoinGroupResponseMember {
             member_id: Cow::Owned((*id).to_owned()),
             metadata: Cow::Owned(metadata),

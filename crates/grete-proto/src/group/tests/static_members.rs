@@ -43,7 +43,7 @@ fn instance_of(outgoing: &OutboundRequest) -> Option<&str> {
 /// Answers JoinGroup of a leader that returns into its own generation, with the other members' subscriptions.
 fn answer_returning_join(rig: &mut Harness, asked: &OutboundRequest, version: i16, leader: &str, skip: bool) {
     let topics = ["t", "u"].map(Into::into);
-    let metadata = encode_subscription(Assignor::CooperativeSticky, &topics, &[], -1).unwrap();
+    let metadata = encode_subscription(Assignor::CooperativeSticky, &topics, &[], -1, None).unwrap();
     let member = |id: &'static str| JoinGroupResponseMember {
         member_id: Cow::Borrowed(id),
         group_instance_id: None,
@@ -185,7 +185,7 @@ fn after_orphan_check(ours: &[i32], theirs: &[i32], claimed: &[i32], state: &'st
         member_id: Cow::Borrowed(id),
         member_assignment: Cow::Owned(encode_assignment(&tps(partitions)).unwrap()),
         member_metadata: Cow::Owned(
-            encode_subscription(Assignor::CooperativeSticky, &["t".into()], &tps(claimed), 4).unwrap(),
+            encode_subscription(Assignor::CooperativeSticky, &["t".into()], &tps(claimed), 4, None).unwrap(),
         ),
         ..DescribedGroupMember::default()
     };

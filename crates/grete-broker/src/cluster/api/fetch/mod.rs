@@ -27,6 +27,9 @@ const MAX_WAIT_MS: i64 = 5 * 60 * 1000;
 /// First version whose response names the leader of a partition that moved (KIP-951).
 const FIRST_VERSION_WITH_LEADER: i16 = 16;
 
+/// First version in which consumers read from followers (KIP-392).
+const FIRST_VERSION_WITH_READ_REPLICA: i16 = 11;
+
 /// Maximum bytes of a response, whatever the client asks for: Kafka's default of `fetch.max.bytes` of the broker.
 const MAX_FETCH_BYTES: usize = 55 * 1024 * 1024;
 
@@ -38,6 +41,8 @@ struct PlannedFetch {
     min_bytes: usize,
     max_bytes: usize,
     read_committed: bool,
+    /// Rack of the consumer; empty: none.
+    rack: String,
     /// By slot, whether the partition was there when the request began to wait.
     awaited: Vec<bool>,
     /// Partitions that the request itself names, if it continues a session in a version without diverging epochs.
@@ -63,6 +68,7 @@ impl Cluster {
             min_bytes: usize::try_from(request.min_bytes).unwrap_or(0),
             max_bytes: usize::try_from(request.max_bytes).unwrap_or(0).min(MAX_FETCH_BYTES),
             read_committed: request.isolation_level == 1,
+            rack: request.rack_id.to_string(),
             named: named_partitions(context.version, session, request),
         };
         let data = self.read_planned(context, &plan);

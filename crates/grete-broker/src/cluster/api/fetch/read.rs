@@ -9,12 +9,12 @@ use grete_wire::messages::{
     AbortedTransaction, FetchResponseEpochEndOffset, FetchResponseLeaderIdAndEpoch, PartitionData,
 };
 
-use super::{FIRST_VERSION_WITH_LEADER, PlannedFetch};
+use super::{FIRST_VERSION_WITH_LEADER, FIRST_VERSION_WITH_READ_REPLICA, PlannedFetch};
 use crate::acl::{Operation, ResourceType};
 use crate::cluster::{Cluster, RequestContext};
 use crate::fetch_session::{FetchTopicKey, FetchedPartition, SessionUse, WantedPartition, is_unknown};
 use crate::ids::BrokerId;
-use crate::topics::Topic;
+use crate::topics::{Partition, Topic};
 
 /// Data that a Fetch reads.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl FetchedData {
             FetchedPartition::from(*data)
         });
         self.bytes += fetched.batches.iter().map(|batch| batch.len()).sum::<usize>();
-        self.has_error |= fetched.data.diverging_epoch.epoch >= 0;
+        self.has_error |= fetched.data.diverging_epoch.epoch >= 0 || fetched.data.preferred_read_replica >= 0;
         self.partitions.push((slot, fetched));
     }
 }
@@ -117,7 +117,44 @@ impl Cluster {
             && (offset >= end || (limit == 0 && !is_first))
             && log.high_watermark() == wanted.last_high_watermark
             && log.log_start_offset() == wanted.last_log_start_offset
-            && self.check_leader(context, partition, wanted.fetch.current_leader_epoch.max(-1)).is_ok()
+            && self.check_source(context, partition, wanted.fetch.current_leader_epoch.max(-1)).is_ok()
+            && self.preferred_read_replica(context, plan, partition).is_none()
+    }
+
+    /// Checks that consumers may read the partition from this broker: its leader, or a follower from version 11 on.
+    fn check_source(
+        &self,
+        context: &RequestContext,
+        partition: &Partition,
+        leader_epoch: i32,
+    ) -> Result<(), ErrorCode> {
+        let is_follower = || partition.leader.is_some() && partition.replicas.contains(&context.broker);
+        match self.check_leader(context, partition, leader_epoch) {
+            Err(ErrorCode::NOT_LEADER_OR_FOLLOWER)
+                if context.version >= FIRST_VERSION_WITH_READ_REPLICA && is_follower() =>
+            {
+                Ok(())
+            }
+            checked => checked,
+        }
+    }
+
+    /// Returns the follower in the consumer's rack that the consumer reads from; `None`: this leader.
+    fn preferred_read_replica(
+        &self,
+        context: &RequestContext,
+        plan: &PlannedFetch,
+        partition: &Partition,
+    ) -> Option<BrokerId> {
+        if !self.config.rack_aware_reads || plan.rack.is_empty() || partition.leader != Some(context.broker) {
+            return None;
+        }
+        let is_near =
+            |id: &BrokerId| self.live_broker(*id).is_some_and(|broker| broker.rack.as_deref() == Some(&*plan.rack));
+        if is_near(&context.broker) {
+            return None;
+        }
+        partition.in_sync(&self.live).into_iter().filter(is_near).max()
     }
 
     fn read_partition(
@@ -167,7 +204,7 @@ impl Cluster {
             return Err(unknown(ErrorCode::TOPIC_AUTHORIZATION_FAILED));
         }
         let partition = found.partition(index).ok_or_else(|| unknown(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))?;
-        if let Err(error) = self.check_leader(context, partition, wanted.fetch.current_leader_epoch.max(-1)) {
+        if let Err(error) = self.check_source(context, partition, wanted.fetch.current_leader_epoch.max(-1)) {
             let mut data = failed(error);
             let is_moved = [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::FENCED_LEADER_EPOCH].contains(&error);
             if is_moved && context.version >= FIRST_VERSION_WITH_LEADER {
@@ -197,6 +234,19 @@ impl Cluster {
                     ..PartitionData::default()
                 }));
             }
+        }
+        let in_log = (log.log_start_offset()..=log.high_watermark()).contains(&offset);
+        if let Some(replica) = self.preferred_read_replica(context, plan, partition).filter(|_| in_log) {
+            return Ok(FetchedPartition::from(PartitionData {
+                partition_index: index,
+                high_watermark: log.high_watermark(),
+                last_stable_offset: log.last_stable_offset(),
+                log_start_offset: log.log_start_offset(),
+                aborted_transactions: None,
+                preferred_read_replica: replica,
+                records: Some(Cow::Borrowed(&[])),
+                ..PartitionData::default()
+            }));
         }
         let read = log.read(offset, limit, is_first, plan.read_committed).map_err(failed)?;
         // A batch that is larger than the limit is left out, and so is the list.

@@ -47,6 +47,7 @@ impl Harness {
             readable_end: -1,
             log_start_offset: -1,
             leader_epoch: 0,
+            source: 1,
             acquired: Some(ranges.into()),
         };
         self.held += chunk.bytes;

@@ -36,7 +36,13 @@ impl ClassicMember {
                 Assignor::Sticky => (&self.last_assignment.0, self.last_assignment.1),
                 _ => (&claimed, self.generation),
             };
-            match consumer_protocol::encode_subscription(assignor, &self.topics, owned, generation) {
+            match consumer_protocol::encode_subscription(
+                assignor,
+                &self.topics,
+                owned,
+                generation,
+                config.rack.as_deref(),
+            ) {
                 Ok(metadata) => protocols.push(JoinGroupRequestProtocol {
                     name: Cow::Borrowed(assignor.name()),
                     metadata: Cow::Owned(metadata),

@@ -116,6 +116,7 @@ impl ConsumerMember {
         if matches!(purpose, Purpose::Join | Purpose::Heartbeat) {
             if known.is_none() {
                 request.rebalance_timeout_ms = millis(config.max_poll_interval);
+                request.rack_id = config.rack.as_ref().map(|rack| Cow::Owned(rack.to_string()));
                 request.server_assignor = config.remote_assignor.as_ref().map(|name| Cow::Owned(name.to_string()));
             }
             if known.is_none_or(|known| known.topics != report.topics) {
