@@ -515,10 +515,11 @@ class App:
         position (offset of the next record to hand out); committable (offset up to which all records are processed);
         high_watermark (of the partition); source (id of the broker that has sent the last records); in_flight and
         unmarked (records); queued_bytes; attempt; running_for and paused_for (seconds, None if the lane is not running
-        or paused); stalled; lag (records that are not processed); lag_seconds (age of the oldest of them); last_progress (when the last one was processed, seconds since 1970).
-        Unknown values are None. waits_for is what the lane waits for, in one word, wait the same as a sentence (None:
-        all records are processed). last_progress_seconds is the time for which no record was handed out or processed
-        while records wait (0 if none waits), and unmoved is whether that is longer than `stall_after`: see
+        or paused); stalled; lag (records that are not processed); lag_seconds (age of the oldest of them);
+        last_progress (when the last one was processed, seconds since 1970). Unknown values are None. waits_for is what
+        the lane waits for, in one word, wait the same as a sentence (None: all records are processed).
+        last_progress_seconds is the time for which no record was handed out or processed while records wait (0 if none
+        waits), and unmoved is whether that is longer than `stall_after`: see
         docs/stalls.md. A partition that cannot be read is in state "failed". It has a reason (one word), an error (what
         is wrong, and the cure) and failed_since (seconds since 1970), which are None otherwise.
         - "stalled": a text for each lane whose handler runs longer than `stall_after`: which handler, where, how long.

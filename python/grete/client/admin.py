@@ -79,7 +79,6 @@ class Admin(TransactionAdmin):
         socket.connection.setup.timeout.ms (int, milliseconds, default 10000).
         socket.connection.setup.timeout.max.ms (int, milliseconds, default 30000).
         allow.auto.create.topics (bool, default false).
-        client.rack (str, default not set).
         security.protocol (str, default PLAINTEXT).
         ssl.ca.location (str, default not set).
         ssl.ca.pem (str, default not set).

@@ -65,7 +65,6 @@ class Consumer:
         socket.connection.setup.timeout.ms (int, milliseconds, default 10000).
         socket.connection.setup.timeout.max.ms (int, milliseconds, default 30000).
         allow.auto.create.topics (bool, default false).
-        client.rack (str, default not set).
         security.protocol (str, default PLAINTEXT).
         ssl.ca.location (str, default not set).
         ssl.ca.pem (str, default not set).
@@ -110,6 +109,7 @@ class Consumer:
         auto.offset.reset (str, default earliest).
         enable.auto.commit (bool, default false).
         auto.commit.interval.ms (int, milliseconds, default 5000).
+        client.rack (str, default not set).
         isolation.level (str, default read_uncommitted).
         partition.assignment.strategy (str, default cooperative-sticky).
         session.timeout.ms (int, milliseconds, default 45000).

@@ -449,7 +449,7 @@ CLIENT = {
     ),
     "fetch.replica_unreachable": EventSpec(
         (WARNING,),
-        "A follower does not answer. The partitions that were read from it (`client.rack`) are read from their leaders.",
+        "A follower does not answer. The partitions that were read from it (`client.rack`) are read from the leaders.",
         "broker: str, partitions: int",
     ),
     "fetch.bad_response": EventSpec((ERROR,), "A Fetch response cannot be parsed.", "broker: str"),

@@ -157,6 +157,16 @@ impl Cluster {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.set_conn(channel, None);
         node.set_needed(channel, false);
+        // Bytes that make no sense may have named a throttle time that no broker asks for: minutes instead of milliseconds.
+        let is_unmuted = reason.is_garbled() && std::mem::take(&mut node.muted_until) > 0;
+        if is_unmuted {
+            for other in node.conns.into_iter().flatten() {
+                if let Some(link) = self.connections.get_mut(&other) {
+                    link.conn.unmute();
+                }
+            }
+            out.push(ClusterAction::Unmuted { node: id });
+        }
         if !reason.is_expected() {
             // All connections of a broker that dies end at once: count one failure, not three.
             if now >= node.retry_at {

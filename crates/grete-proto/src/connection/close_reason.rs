@@ -103,6 +103,11 @@ impl CloseReason {
         matches!(self, Self::Idle | Self::Retired)
     }
 
+    /// Returns whether bytes of the connection made no sense.
+    pub fn is_garbled(&self) -> bool {
+        matches!(self, Self::Wire(_) | Self::Correlation { .. })
+    }
+
     /// Returns the detected protocol if the reason proves that the peer is not a broker.
     pub fn detected_protocol(&self, negotiated: bool) -> Option<DetectedProtocol> {
         match self {

@@ -298,6 +298,11 @@ impl Connection {
         deadline
     }
 
+    /// Ends all mutes.
+    pub fn unmute(&mut self) {
+        self.muted_until = 0;
+    }
+
     /// Holds back requests until `until`, except those for group membership (KIP-219). The cluster calls this for all
     /// connections of the broker.
     pub fn mute(&mut self, until: Nanos) {

@@ -18,9 +18,8 @@ use super::config::FetchConfig;
 use super::event::{FetchAction, FetchEvent, RawFetchStats};
 use super::partition::{PartitionFetchState, SessionPlace};
 use super::plan::{is_needed, plan_session};
-use super::read_replicas::ReadReplicas;
 use super::request;
-use super::session::{FetchSession, SessionPartition};
+use super::session::{FetchSession, ReadReplicas, SessionPartition};
 
 /// First Fetch version that identifies topics by id (KIP-516).
 const FIRST_WITH_IDS: i16 = 13;
@@ -357,7 +356,7 @@ impl Fetcher {
         // The event may have moved partitions (leader hint, failure), so refresh before planning.
         self.refresh(view, partitions, out);
         self.touch_changed(partitions);
-        self.wake = self.replicas.next_end();
+        self.wake = self.replicas.next_end;
         // Nothing is sent while the memory budget is exceeded; a release plans again.
         self.awaited_bytes = None;
         if self.closed {

@@ -16,7 +16,7 @@ mod fetcher;
 mod full_walk;
 mod partition;
 mod plan;
-mod read_replicas;
+mod replica_selection;
 mod request;
 mod response;
 mod session;

@@ -224,6 +224,26 @@ fn a_throttle_mutes_the_broker_and_unmuted_is_emitted_at_its_end() {
     assert!(!fake.cluster.is_muted(0, fake.now));
 }
 
+/// A response with a bit too many may name any throttle time. What follows on the connection makes no sense either.
+#[test]
+fn garbled_bytes_throttle_nothing_for_long() {
+    let mut fake = FakeCluster::ready(&[0, 1], &[("orders", 7, &[(0, 3), (1, 4)])]);
+    fake.send(Target::Node(0), Channel::Fetch, heartbeat(), 1);
+    let asked = fake.next_request(ApiKey::Heartbeat).unwrap();
+    let throttled = HeartbeatResponse { throttle_time_ms: i32::MAX, ..Default::default() };
+    fake.respond(&asked, |version, out| throttled.encode(version, out));
+    assert!(fake.cluster.is_muted(0, fake.now + 299 * SECOND));
+    let raw = || Request::Raw { api: ApiKey::Fetch, version: 12, body: vec![] };
+    fake.send(Target::Node(0), Channel::Control, raw(), 2);
+    assert!(fake.next_request(ApiKey::Fetch).is_none());
+    let garbled = CloseReason::Correlation { expected: Some(2), actual: -255 };
+    fake.event(ClusterEvent::Closed(asked.conn, garbled));
+    assert!(!fake.cluster.is_muted(0, fake.now));
+    assert_eq!(count(&fake, "Unmuted { node: 0 }"), 1);
+    fake.advance(MILLI);
+    assert!(fake.next_request(ApiKey::Fetch).is_some(), "the other connections go on, too");
+}
+
 #[test]
 fn idle_connections_are_closed_in_peace_and_opened_again_on_demand() {
     let mut fake = FakeCluster::ready(&[0], &[("orders", 7, &[(0, 3)])]);

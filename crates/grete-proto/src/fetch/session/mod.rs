@@ -5,8 +5,11 @@
 
 mod changes;
 mod layout;
+mod read_replicas;
 
 use std::sync::Arc;
+
+pub(super) use read_replicas::ReadReplicas;
 
 use grete_wire::fetch::TopicKey;
 

@@ -429,8 +429,7 @@ impl Model {
                 break;
             }
             self.run(&Op::ReleaseSome { keep: 0 });
-            // The word of a leader about its follower would be old after each sleep.
-            for node in (1..=NODES).chain(1..=NODES) {
+            for node in 1..=NODES {
                 self.run(&Op::Answer { node });
             }
             self.run(&Op::Sleep);

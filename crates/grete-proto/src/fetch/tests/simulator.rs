@@ -16,7 +16,7 @@ use crate::partition::table::{FetchState, PartitionTable};
 use crate::request::{OutboundRequest, Reply, Request, RequestError, Response, Target};
 use crate::rng::Rng;
 use crate::test_util::FakeClusterView;
-use crate::time::{MILLI, Nanos};
+use crate::time::{MILLI, Nanos, SECOND};
 
 /// Returns a record batch with a valid header.
 pub(crate) fn batch(base_offset: i64, records: i32, leader_epoch: i32, bytes: usize) -> Vec<u8> {
@@ -546,7 +546,8 @@ impl Simulator {
     /// Advances the clock to the fetcher's deadline.
     pub fn sleep(&mut self) {
         if let Some(until) = self.fetcher.deadline() {
-            self.now = self.now.max(until);
+            // Responses come more often than the word of a leader about its follower ends.
+            self.now = self.now.max(until.min(self.now + SECOND));
         } else {
             self.now += MILLI;
         }

@@ -116,7 +116,7 @@ struct Contents {
     is_started: bool,
     /// A coordinator certainly has the transaction.
     is_confirmed: bool,
-    /// An EndTxn was sent whose answer was lost.
+    /// An EndTxn for a commit may have been executed, although no answer says so.
     is_end_ambiguous: bool,
     /// The coordinator does not know the producer id: it would refuse EndTxn.
     skips_end: bool,

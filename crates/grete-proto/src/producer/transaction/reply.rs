@@ -128,6 +128,10 @@ impl TransactionManager {
         {
             return self.fail(cause, out);
         }
+        // A coordinator that loses its place, or its replicas, may have written the commit: NOT_COORDINATOR and
+        // COORDINATOR_NOT_AVAILABLE are what Kafka answers when the append fails, too.
+        self.contents.is_end_ambiguous |=
+            kind == RequestKind::Commit && class.is_retried() && code != ErrorCode::COORDINATOR_LOAD_IN_PROGRESS;
         match class {
             ResponseClass::Done => {
                 self.retry_at = 0;

@@ -88,6 +88,11 @@ impl ResponseClass {
         }
     }
 
+    /// Returns whether the request is sent again.
+    pub fn is_retried(self) -> bool {
+        matches!(self, Self::Retry | Self::RetrySoon | Self::FindAgain)
+    }
+
     fn from_coordinator(kind: RequestKind, code: ErrorCode) -> Self {
         match (kind, code) {
             (_, ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE) => Self::FindAgain,

@@ -121,7 +121,23 @@ fn a_commit_whose_answer_is_lost_and_that_is_refused_then_is_unknown() {
         let result = harness.result(commit);
         assert!(matches!(result, Some(Err(TransactionError::CommitUnknown(_)))), "{code}: {result:?}");
     }
-    // A request that was not sent leaves no doubt.
+    // The coordinator may have written the commit before it lost its place.
+    for answer in [ErrorCode::NOT_COORDINATOR, ErrorCode::COORDINATOR_NOT_AVAILABLE, ErrorCode::REQUEST_TIMED_OUT] {
+        let (mut harness, commit) = in_flight(2, RequestKind::Commit);
+        harness.respond(answer);
+        if harness.in_flight() == Some(ApiKey::FindCoordinator) {
+            harness.respond(ErrorCode::NONE);
+        }
+        harness.respond(ErrorCode::INVALID_TXN_STATE);
+        let result = harness.result(commit);
+        assert!(matches!(result, Some(Err(TransactionError::CommitUnknown(_)))), "{answer}: {result:?}");
+    }
+    // A request that was not sent leaves no doubt, nor does a coordinator that loads.
+    let (mut harness, commit) = in_flight(2, RequestKind::Commit);
+    harness.respond(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
+    harness.respond(ErrorCode::TRANSACTION_ABORTABLE);
+    harness.settle();
+    assert!(matches!(harness.result(commit), Some(Err(TransactionError::Aborted(_)))));
     let (mut harness, commit) = in_flight(1, RequestKind::Commit);
     harness.fail(RequestError::NoConnection);
     harness.respond(ErrorCode::NONE);

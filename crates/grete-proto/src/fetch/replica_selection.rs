@@ -9,8 +9,6 @@
 //! follower that has failed is therefore avoided for a while: requests to a leader that names the follower leave out the
 //! rack, and the leader sends the records itself.
 
-use std::collections::BTreeMap;
-
 use grete_wire::ApiKey;
 use grete_wire::error_code::ErrorCode;
 
@@ -25,37 +23,6 @@ use crate::time::{Nanos, SECOND};
 
 /// Time for which a follower is avoided that does not answer: a restart of a broker takes about as long.
 const AVOID_UNREACHABLE: Nanos = 30 * SECOND;
-
-/// Followers that partitions are read from, and followers that are avoided.
-#[derive(Debug, Default)]
-pub(super) struct ReadReplicas {
-    /// Partitions that are read from a follower, and the end of that. Entries of removed partitions end by time.
-    until: BTreeMap<PartitionHandle, Nanos>,
-    /// Lower bound of the times in `until`; `None`: no partition is read from a follower.
-    next_end: Option<Nanos>,
-    /// Followers that have failed, and the time until which they are avoided.
-    avoided: BTreeMap<NodeId, Nanos>,
-    /// What leaders have named in this step: index of the session, partition, follower.
-    named: Vec<(usize, PartitionHandle, NodeId)>,
-}
-
-impl ReadReplicas {
-    /// Records that a leader names a follower for a partition.
-    pub fn name(&mut self, session: usize, slot: PartitionHandle, node: NodeId) {
-        self.named.push((session, slot, node));
-    }
-
-    /// Returns the time at which leaders are asked again.
-    pub fn next_end(&self) -> Option<Nanos> {
-        self.next_end
-    }
-
-    fn avoid(&mut self, now: Nanos, node: NodeId, wait: Nanos) {
-        self.avoided.retain(|_, until| now < *until);
-        let until = self.avoided.entry(node).or_default();
-        *until = now.saturating_add(wait).max(*until);
-    }
-}
 
 impl Fetcher {
     /// Reads partitions from the followers that leaders have named in this step, and asks leaders again whose word is
