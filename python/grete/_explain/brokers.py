@@ -201,11 +201,12 @@ BROKERS: Mapping[str, Entry] = {
         "a Fetch response of broker 2 cannot be decoded: a length of 1869770784 is beyond the end",
     ),
     "fetch.replica_unreachable": Entry(
-        "The follower in the consumer's rack (`client.rack`) died, hangs or cannot be reached from here. The leaders of its "
-        "partitions are read, which may cost money between zones, until the follower is named again after 30 s or more.",
+        "The follower in the consumer's rack (`client.rack`) died, hangs or cannot be reached from here. The leaders "
+        "of its partitions are read, which may cost money between zones, until the follower is named again, after 30 s "
+        "at the earliest.",
         "See whether that broker runs, and whether its advertised listener can be reached from the consumer's zone.",
-        "broker 2, from which 8 partitions were read as a follower, does not answer; the partitions are read from their "
-        "leaders until the follower is named again",
+        "broker 2, from which 8 partitions were read as a follower, does not answer; the partitions are read from "
+        "their leaders until the follower is named again",
     ),
     "log.truncated": Entry(
         "A replica that was behind became leader, and records after its end are lost (unclean leader election).",
