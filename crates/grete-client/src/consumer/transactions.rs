@@ -192,8 +192,8 @@ impl GroupTransactions {
     /// Sends a transaction. The records of a commit are taken now: partitions may have been lost since it was queued.
     fn send(self: &Arc<Self>, work: Work, wake: &(impl Fn() + Clone + Send + 'static)) {
         let (work, commit) = match work {
-            Work::Commit { number, member, offsets } => {
-                let outputs = self.dispatcher.lock().dispatch.begin_transaction(self.client, number, &offsets);
+            Work::Commit { number, member, mut offsets } => {
+                let outputs = self.dispatcher.lock().dispatch.begin_transaction(self.client, number, &mut offsets);
                 let positions = offsets.iter().map(|offset| TransactionOffset {
                     tp: offset.tp.clone(),
                     position: offset.offset,

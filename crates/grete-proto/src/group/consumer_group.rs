@@ -167,7 +167,7 @@ impl ConsumerGroup {
         let member = self.member.deadline(session, known, self.reconciler.is_idle());
         let mut deadline = earliest(member, self.reconciler.deadline());
         deadline = earliest(deadline, self.committer.deadline(known && self.may_commit()));
-        deadline = earliest(deadline, self.offset_fetcher.deadline(known));
+        deadline = earliest(deadline, self.offset_fetcher.deadline(known, |tp| self.committer.is_in_transaction(tp)));
         if self.needs_coordinator() {
             deadline = earliest(deadline, self.coordinator.deadline());
         }
@@ -244,7 +244,8 @@ impl ConsumerGroup {
         self.committer.fail_revoked_and_expired(&mut ctx, &self.reconciler);
         self.committer.tick(&mut ctx, stamp);
         let fetch_stamp = self.member.offset_fetch_stamp();
-        self.offset_fetcher.tick(&mut ctx, fetch_stamp);
+        // A position from before the transaction's end would let its records be processed and committed twice.
+        self.offset_fetcher.tick(&mut ctx, fetch_stamp, |tp| self.committer.is_in_transaction(tp));
     }
 
     fn advance_member(&mut self, now: Nanos, view: &dyn TopicMetadataView, out: &mut Vec<GroupAction>) {

@@ -46,6 +46,8 @@ struct InFlight {
     token: u32,
     coordinator: CoordinatorRef,
     member: MemberGeneration,
+    /// The offsets are committed in a transaction.
+    is_transaction: bool,
     entries: BTreeMap<TopicPartition, PendingCommit>,
 }
 
@@ -92,6 +94,14 @@ impl OffsetCommitter {
     /// Returns whether an offset of the partition is pending or in flight.
     pub fn contains(&self, tp: &TopicPartition) -> bool {
         self.pending.contains_key(tp) || self.in_flight.as_ref().is_some_and(|flight| flight.entries.contains_key(tp))
+    }
+
+    /// Returns whether the transaction in flight has an offset of the partition. The committed offset is not known before
+    /// that transaction ends, because its TxnOffsetCommit may be on its way or due again: a member that considers its
+    /// session expired may come back with the same id and in the same generation, so that the coordinator takes the
+    /// offset although the partition was lost meanwhile.
+    pub fn is_in_transaction(&self, tp: &TopicPartition) -> bool {
+        self.in_flight.as_ref().is_some_and(|flight| flight.is_transaction && flight.entries.contains_key(tp))
     }
 
     /// Adds offsets to commit; offsets of partitions that the member does not own fail at once.
@@ -194,7 +204,7 @@ impl OffsetCommitter {
         let timeout = ctx.config().request_timeout;
         let request = Request::OffsetCommit(request);
         let token = ctx.send(Target::Node(located.node), Channel::Control, request, timeout);
-        self.in_flight = Some(InFlight { token, coordinator: located, member: stamp, entries });
+        self.in_flight = Some(InFlight { token, coordinator: located, member: stamp, is_transaction: false, entries });
     }
 
     /// Asks for a transaction with the offsets. TxnOffsetCommit has them, with this generation of the member (KIP-447).
@@ -210,7 +220,7 @@ impl OffsetCommitter {
         let offsets = entries.values().map(|entry| entry.commit.clone()).collect();
         let (generation, member_id) = (member.generation, member.member_id.clone());
         ctx.actions.push(GroupAction::CommitTransaction { number, generation, member_id, offsets });
-        self.in_flight = Some(InFlight { token: number, coordinator, member, entries });
+        self.in_flight = Some(InFlight { token: number, coordinator, member, is_transaction: true, entries });
     }
 
     /// Handles the result of the transaction in flight.

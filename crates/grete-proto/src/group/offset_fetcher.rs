@@ -70,18 +70,31 @@ impl OffsetFetcher {
         self.pending.clear();
     }
 
-    pub fn deadline(&self, coordinator_known: bool) -> Option<Nanos> {
-        (coordinator_known && self.in_flight.is_none() && !self.pending.is_empty()).then_some(self.retry_at)
+    /// Returns the time of the next lookup; `None`: none is due. `is_held`: partitions that must wait.
+    pub fn deadline(&self, coordinator_known: bool, is_held: impl Fn(&TopicPartition) -> bool) -> Option<Nanos> {
+        let has_due = || self.pending.keys().any(|tp| !is_held(tp));
+        (coordinator_known && self.in_flight.is_none() && has_due()).then_some(self.retry_at)
     }
 
-    /// Sends the lookup that is due. `member`: id and epoch that the coordinator checks (KIP-848).
-    pub fn tick(&mut self, ctx: &mut Context<'_>, member: Option<MemberGeneration>) {
+    /// Sends the lookup that is due. `member`: id and epoch that the coordinator checks (KIP-848). `is_held`: partitions
+    /// that must wait.
+    pub fn tick(
+        &mut self,
+        ctx: &mut Context<'_>,
+        member: Option<MemberGeneration>,
+        is_held: impl Fn(&TopicPartition) -> bool,
+    ) {
         let Some(located) = ctx.coordinator else { return };
-        if self.in_flight.is_some() || self.pending.is_empty() || ctx.now < self.retry_at {
+        if self.in_flight.is_some() || ctx.now < self.retry_at {
+            return;
+        }
+        let due = self.pending.iter().filter(|(tp, _)| !is_held(tp));
+        let requested: BTreeMap<TopicPartition, u32> = due.map(|(tp, epoch)| (tp.clone(), *epoch)).collect();
+        if requested.is_empty() {
             return;
         }
         let mut topics: Vec<OffsetFetchRequestTopics<'static>> = Vec::new();
-        for tp in self.pending.keys() {
+        for tp in requested.keys() {
             match topics.last_mut().filter(|topic| *topic.name == *tp.topic) {
                 Some(topic) => topic.partition_indexes.push(tp.partition),
                 None => topics.push(OffsetFetchRequestTopics {
@@ -102,7 +115,7 @@ impl OffsetFetcher {
         let timeout = ctx.config().request_timeout;
         let request = Request::OffsetFetch(request);
         let token = ctx.send(Target::Node(located.node), Channel::Control, request, timeout);
-        self.in_flight = Some(InFlight { token, coordinator: located, member, requested: self.pending.clone() });
+        self.in_flight = Some(InFlight { token, coordinator: located, member, requested });
     }
 
     /// Handles a reply. Returns whether the token belongs to a lookup.

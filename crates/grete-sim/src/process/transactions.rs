@@ -88,7 +88,7 @@ impl Process {
         if side.in_flight.is_some() {
             return false;
         }
-        let (number, member, offsets) = match consumer.wanted_transactions.pop_front() {
+        let (number, member, mut offsets) = match consumer.wanted_transactions.pop_front() {
             None => return false,
             Some(WantedTransaction::Commit { number, member, offsets }) => (number, member, offsets),
             Some(WantedTransaction::Trial(TrialRequest { job, outputs })) => {
@@ -104,7 +104,7 @@ impl Process {
             }
         };
         side.in_flight = Some(InFlight::Commit(number));
-        let outputs = consumer.dispatch.begin_transaction(consumer.client, number, &offsets);
+        let outputs = consumer.dispatch.begin_transaction(consumer.client, number, &mut offsets);
         let position = |offset: &CommitOffset| TransactionOffset {
             tp: offset.tp.clone(),
             position: offset.offset,

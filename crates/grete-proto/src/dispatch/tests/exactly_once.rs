@@ -55,6 +55,11 @@ impl Transactions {
 
     /// Begins a transaction with these offsets. Returns the number of its records.
     fn begin(&mut self, offsets: &[CommitOffset]) -> usize {
+        self.begin_with(&mut offsets.to_vec())
+    }
+
+    /// Begins a transaction, which leaves out offsets of partitions that were lost.
+    fn begin_with(&mut self, offsets: &mut Vec<CommitOffset>) -> usize {
         self.number += 1;
         let outputs = self.world.dispatch.begin_transaction(self.world.client, self.number, offsets);
         outputs.iter().map(|outputs: &Arc<StagedOutputs>| outputs.records().len()).sum()
@@ -255,7 +260,10 @@ fn a_lost_partition_takes_its_records_along() {
     assert_eq!((offsets.len(), it.begin(&offsets)), (2, 2));
     it.end(&aborted(TransactionCause::OffsetsUnknown, Vec::new()));
     it.world.dispatch.revoke(lost, true);
-    assert_eq!(it.begin(&offsets), 1, "the group does not ask for the lost one; its records are gone anyway");
+    // A transaction may have waited for another one. The offset without its records would skip what was never written.
+    let mut waited = offsets.clone();
+    assert_eq!(it.begin_with(&mut waited), 1, "the records of the lost partition are gone");
+    assert_eq!(waited, offsets[1..]);
     it.end(&COMMITTED);
     assert_eq!(it.budget.used(), 0);
 }

@@ -101,12 +101,13 @@ impl Dispatch {
         self.client_mut(client).map(|entry| std::mem::take(&mut entry.commit_demand)).unwrap_or_default()
     }
 
-    /// Begins a transaction with these offsets. Returns the records that belong to them, in order.
+    /// Begins a transaction with these offsets. Returns the records that belong to them, in order. Removes the offsets of
+    /// partitions that were lost meanwhile.
     pub fn begin_transaction(
         &mut self,
         client: ClientId,
         number: u32,
-        offsets: &[CommitOffset],
+        offsets: &mut Vec<CommitOffset>,
     ) -> Vec<Arc<StagedOutputs>> {
         self.outputs_of(client).map(|outputs| outputs.begin(number, offsets)).unwrap_or_default()
     }

@@ -17,6 +17,8 @@ use crate::producer::{StagedOutputs, StagingBudget};
 pub(in crate::dispatch) struct OutputStore {
     budget: Arc<StagingBudget>,
     lanes: BTreeMap<LaneId, LaneOutputs>,
+    /// Epoch of the last assignment of each partition that was lost: its records are dropped.
+    lost: BTreeMap<TopicPartition, u32>,
     in_flight: Option<InFlightTransaction>,
 }
 
@@ -57,7 +59,7 @@ struct OutputGroup {
 
 impl OutputStore {
     pub(in crate::dispatch) fn new(budget: Arc<StagingBudget>) -> Self {
-        Self { budget, lanes: BTreeMap::new(), in_flight: None }
+        Self { budget, lanes: BTreeMap::new(), lost: BTreeMap::new(), in_flight: None }
     }
 
     pub(in crate::dispatch) fn budget(&self) -> &Arc<StagingBudget> {
@@ -125,8 +127,15 @@ impl OutputStore {
         }
     }
 
-    /// Begins a transaction with these offsets. Returns the records that belong to them, in order.
-    pub(in crate::dispatch) fn begin(&mut self, number: u32, offsets: &[CommitOffset]) -> Vec<Arc<StagedOutputs>> {
+    /// Begins a transaction with these offsets. Returns the records that belong to them, in order. Removes the offsets of
+    /// partitions that were lost while the transaction waited for the one before: without their records, the offsets
+    /// would skip what was never written.
+    pub(in crate::dispatch) fn begin(
+        &mut self,
+        number: u32,
+        offsets: &mut Vec<CommitOffset>,
+    ) -> Vec<Arc<StagedOutputs>> {
+        offsets.retain(|offset| self.lost.get(&offset.tp).is_none_or(|lost| offset.epoch > *lost));
         let (mut lanes, mut taken) = (Vec::new(), Vec::new());
         for (id, lane) in &mut self.lanes {
             let is_it = |offset: &&CommitOffset| offset.tp == lane.tp && offset.epoch == lane.assignment_epoch;
@@ -220,7 +229,10 @@ impl OutputStore {
 
     /// Drops all records of a lane that is gone.
     pub(in crate::dispatch) fn drop_lane(&mut self, id: LaneId) {
-        self.lanes.remove(&id);
+        if let Some(LaneOutputs { tp, assignment_epoch, .. }) = self.lanes.remove(&id) {
+            let epoch = self.lost.entry(tp).or_default();
+            *epoch = assignment_epoch.max(*epoch);
+        }
     }
 
     /// Drops everything.

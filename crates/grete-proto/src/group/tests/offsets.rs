@@ -8,7 +8,7 @@ use grete_wire::messages::{
 use grete_wire::{ApiKey, ErrorCode};
 
 use super::harness::*;
-use crate::group::{GroupAction, GroupEvent, GroupLogEvent};
+use crate::group::{GroupAction, GroupConfig, GroupEvent, GroupLogEvent, TransactionResult};
 use crate::request::{Request, RequestError};
 use crate::time::{MILLI, SECOND};
 
@@ -28,6 +28,42 @@ fn asking() -> Harness {
     rig.rebalance();
     rig.complete_rebalance(&[0, 1]);
     rig
+}
+
+/// A member that considers its session expired may come back with the same id and in the same generation. Then the
+/// coordinator takes the offset of the transaction in flight, although the partition was lost meanwhile: a position from
+/// before would let the same records be processed and committed twice.
+#[test]
+fn a_position_waits_for_the_end_of_the_transaction_in_flight() {
+    for result in [TransactionResult::Committed, TransactionResult::Aborted("the group was not reached".into())] {
+        let mut rig = Harness::with(GroupConfig { transactional: true, ..GroupConfig::new("g") });
+        rig.join(&[0, 1]);
+        rig.commit(0, &[(0, 5)]);
+        let begun = rig.actions.iter().find_map(|action| match action {
+            GroupAction::CommitTransaction { number, .. } => Some(*number),
+            _ => None,
+        });
+        let number = begun.expect("a transaction");
+        rig.advance(45 * SECOND);
+        assert!(rig.log_texts().contains(&"lost 0 1".to_owned()));
+        rig.generation -= 1;
+        rig.complete_rebalance(&[0, 1]);
+        let asked = |rig: &mut Harness| {
+            let asked = rig.take(ApiKey::OffsetFetch);
+            let Request::OffsetFetch(request) = &asked.request else { unreachable!() };
+            (request.groups[0].topics.as_ref().unwrap()[0].partition_indexes.clone(), asked)
+        };
+        let (partitions, request) = asked(&mut rig);
+        assert_eq!(partitions, [1], "{result:?}");
+        rig.answer_offsets(&request, ErrorCode::NONE, &[(1, 3, ErrorCode::NONE)]);
+        rig.pass_with_heartbeats(5 * SECOND);
+        rig.sends_no(ApiKey::OffsetFetch);
+        rig.step(GroupEvent::TransactionDone { number, result });
+        let (partitions, request) = asked(&mut rig);
+        assert_eq!(partitions, [0]);
+        rig.answer_offsets(&request, ErrorCode::NONE, &[(0, 5, ErrorCode::NONE)]);
+        assert_eq!(positions(&mut rig), [(1, Some(3)), (0, Some(5))]);
+    }
 }
 
 #[test]
