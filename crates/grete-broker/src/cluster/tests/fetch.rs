@@ -48,10 +48,15 @@ fn a_fetch_ends_when_its_topic_is_deleted_or_its_leader_moves() {
     fixture.create_topic(reader, "orders", 1);
     let leader = fixture.cluster.topics().get("orders").unwrap().partitions[0].leader.unwrap();
     let reader = fixture.connect(leader);
-    fixture.send(reader, 12, &fetch_request("orders", 0, 0, 60_000));
+    let mut request = fetch_request("orders", 0, 0, 60_000);
+    request.topics[0].partitions[0].current_leader_epoch = 0;
+    fixture.send(reader, 12, &request);
     fixture.cluster.move_leader("orders", 0, 3 - leader).unwrap();
     fixture.step(Event::Tick);
-    assert_eq!(fetched(&mut fixture, reader), Some((ErrorCode::NOT_LEADER_OR_FOLLOWER.0, 0)));
+    assert_eq!(fetched(&mut fixture, reader), Some((ErrorCode::FENCED_LEADER_EPOCH.0, 0)));
+    // The old leader is a follower now, from which consumers may read (KIP-392).
+    fixture.send(reader, 12, &fetch_request("orders", 0, 0, 0));
+    assert_eq!(fetched(&mut fixture, reader), Some((0, 0)));
 }
 
 #[test]
