@@ -14,7 +14,8 @@ class TransformJudge:
     """Reads on in the output topic with each look. `unit`: within what the order is judged: partition, key or ""."""
 
     def __init__(self, kafka: KafkaCluster, group: str, source: str, target: str, count: int, unit: str) -> None:
-        self.duplicates = 0
+        # Records whose output came again.
+        self.repeated: list[int] = []
         # How often an output came first behind one of a later record of its unit.
         self.falls = 0
         self._kafka = kafka
@@ -28,6 +29,10 @@ class TransformJudge:
         self._key = key_of(self._partitions) if unit == "key" else lambda index: b"%d" % (index % self._partitions)
         self._judges_order = bool(unit)
         self._last: dict[bytes, int] = {}
+
+    @property
+    def duplicates(self) -> int:
+        return len(self.repeated)
 
     @property
     def written(self) -> int:
@@ -56,7 +61,8 @@ class TransformJudge:
         self._positions = dict.fromkeys(self._positions, 0)
         self._seen = bytearray(self._count)
         self._last.clear()
-        self.duplicates = self.falls = 0
+        self.repeated.clear()
+        self.falls = 0
         self.look("at the end")
         assert all(self._seen)
 
@@ -91,7 +97,7 @@ class TransformJudge:
         assert value == output_of(index), f"not the output of record {index}: {value!r}"
         assert index % self._partitions == partition
         if self._seen[index]:
-            self.duplicates += 1
+            self.repeated.append(index)
             return
         self._seen[index] = 1
         if self._judges_order:

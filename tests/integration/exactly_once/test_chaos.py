@@ -137,7 +137,9 @@ def check_output(kafka: KafkaCluster, plan: ChaosPlan, group: str, source: str, 
     unit = plan.concurrency if plan.concurrency != "unordered" else ""
     judge = CommittedJudge(kafka, group, source, target, count, unit)
     judge.assert_all()
-    assert (judge.duplicates, judge.falls) == (0, 0)
+    # Which records they are says whether one job was committed twice, and in which partition.
+    twice = sorted((index % PARTITIONS, index // PARTITIONS) for index in judge.repeated)
+    assert (judge.duplicates, judge.falls) == (0, 0), f"(partition, offset) from {twice[:3]} to {twice[-3:]}"
     rows = java.judge(kafka, target, "sequence", isolation_level="read_committed")
     assert sum(row["count"] for row in rows) == count
     for row in rows:
