@@ -143,6 +143,34 @@ def test_an_app_and_a_foreign_consumer_read_from_their_racks(kafka: KafkaCluster
         foreign.close()
 
 
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", "range", "sticky"])
+def test_members_of_a_group_get_what_is_in_their_rack(kafka: KafkaCluster, assignor: str) -> None:
+    """Each partition has one replica, so that the rack of a member decides whether it reads from there (KIP-881)."""
+    topic = f"assigned-{assignor}"
+    kafka.create_topic(topic, PARTITIONS, replication=1, config={"min.insync.replicas": 1})
+    leaders = kafka.admin.leaders(topic)
+    assert sorted(leaders.values()) == [1, 1, 2, 2, 3, 3], "two partitions on each broker"
+    written = write(kafka, topic, 0, 300)
+    options = {"group.id": topic, "group.protocol": "classic", "partition.assignment.strategy": assignor}
+    readers = {node: Reader(kafka, topic, rack, **options) for node, rack in reversed(RACKS.items())}
+
+    def each_has_its_own() -> bool:
+        for reader in readers.values():
+            reader.seen.update((message.value or b"").decode() for message in reader.consumer.poll(0.1))
+        near = {node: [p for p, leader in leaders.items() if leader == node] for node in readers}
+        held = {
+            node: sorted(partition for _, partition in reader.consumer.assignment()) for node, reader in readers.items()
+        }
+        return held == near and set[str]().union(*(reader.seen for reader in readers.values())) == written
+
+    try:
+        eventually(each_has_its_own, 60, lambda: f"{[r.consumer.statistics() for r in readers.values()]}")
+        assert {node: reader.sources() for node, reader in readers.items()} == {node: {node} for node in readers}
+    finally:
+        for reader in readers.values():
+            reader.consumer.close()
+
+
 def test_leaders_that_move_name_the_follower_again(kafka: KafkaCluster) -> None:
     kafka.create_topic("moving", PARTITIONS)
     written = write(kafka, "moving", 0, 300)

@@ -39,7 +39,6 @@ impl fmt::Display for Address {
 #[derive(Debug)]
 pub(crate) struct BrokerState {
     pub(crate) address: Address,
-    pub(crate) rack: Option<Arc<str>>,
     /// The metadata, a coordinator lookup or a fetch response contains the broker, and later metadata has not removed
     /// it.
     pub(crate) listed: bool,
@@ -68,7 +67,6 @@ impl BrokerState {
     pub(crate) fn new(address: Address, listed: bool, config: &ClusterConfig) -> Self {
         Self {
             address,
-            rack: None,
             listed,
             backoff: Backoff::new(config.reconnect_backoff, config.reconnect_backoff_max),
             retry_at: 0,

@@ -46,6 +46,8 @@ pub struct TopicMetadata {
     pub error: ErrorCode,
     /// Partitions by number, without gaps.
     pub partitions: Vec<PartitionMetadata>,
+    /// Node ids of the replicas by partition number, as far as a response named them.
+    pub replicas: Vec<Box<[NodeId]>>,
     /// Time of the last response, if that response reports the topic as unknown.
     pub missing_at: Option<Nanos>,
 }
@@ -161,8 +163,9 @@ impl Metadata {
             Entry::Occupied(topic) => (topic.into_mut(), false),
             Entry::Vacant(place) => {
                 let error = ErrorCode::NONE;
-                let (name, partitions) = (Arc::clone(&name), Vec::new());
-                (place.insert(TopicMetadata { name, id: NO_TOPIC_ID, error, partitions, missing_at: None }), true)
+                let (name, partitions, replicas) = (Arc::clone(&name), Vec::new(), Vec::new());
+                let topic = TopicMetadata { name, id: NO_TOPIC_ID, error, partitions, replicas, missing_at: None };
+                (place.insert(topic), true)
             }
         };
         topic.missing_at = (error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION).then_some(now);
@@ -183,24 +186,36 @@ impl Metadata {
                 self.ids.remove(&old);
                 // Epochs restart with the new topic, so the old epochs must not block its leaders.
                 topic.partitions.clear();
+                topic.replicas.clear();
                 notices.push(ClusterLogEvent::TopicRecreated { topic: name, old, new: answer.topic_id });
             }
         }
         let count = answer.partitions.len();
         if topic.partitions.len() < count {
             topic.partitions.resize(count, PartitionMetadata::UNKNOWN);
+            topic.replicas.resize(count, Box::default());
             changed = true;
         }
         for partition in &answer.partitions {
-            let known =
-                usize::try_from(partition.partition_index).ok().and_then(|index| topic.partitions.get_mut(index));
+            let Ok(index) = usize::try_from(partition.partition_index) else { continue };
             // An index beyond the number of partitions is invalid: Kafka numbers partitions without gaps.
-            let Some(known) = known else { continue };
+            let Some(known) = topic.partitions.get_mut(index) else { continue };
             let before = *known;
             known.apply(partition);
             changed |= before != *known;
+            if let Some(replicas) = topic.replicas.get_mut(index)
+                && !partition.replica_nodes.is_empty()
+                && **replicas != *partition.replica_nodes
+            {
+                *replicas = partition.replica_nodes.as_slice().into();
+            }
         }
         changed
+    }
+
+    /// Returns whether the node has a replica of a tracked topic.
+    pub(crate) fn has_replica(&self, node: NodeId) -> bool {
+        self.topics.values().any(|topic| topic.replicas.iter().any(|replicas| replicas.contains(&node)))
     }
 
     /// Applies a leader that a broker reported (KIP-951), only with a newer epoch. Returns whether it was applied.

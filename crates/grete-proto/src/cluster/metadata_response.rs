@@ -80,6 +80,7 @@ impl Cluster {
         for topic in &answer.topics {
             changed |= self.metadata.apply(now, topic, &mut notices);
         }
+        self.prune_racks();
         out.extend(notices.into_iter().map(ClusterAction::LogEvent));
         self.rebootstrapping = false;
         self.adopt_bootstrap(out);
@@ -98,11 +99,7 @@ impl Cluster {
         for broker in brokers.iter().filter(|broker| !is_bootstrap(broker.node_id)) {
             if let Some(address) = Address::from_wire(&broker.host, broker.port) {
                 changed |= self.list_node(broker.node_id, address);
-                if let Some(node) = self.nodes.get_mut(&broker.node_id)
-                    && node.rack.as_deref() != broker.rack.as_deref()
-                {
-                    node.rack = broker.rack.as_deref().map(Arc::from);
-                }
+                self.set_rack(broker.node_id, broker.rack.as_deref());
                 named.push(broker.node_id);
             }
         }
@@ -116,6 +113,24 @@ impl Cluster {
             changed = true;
         }
         changed
+    }
+
+    fn set_rack(&mut self, node: NodeId, rack: Option<&str>) {
+        match rack.filter(|rack| !rack.is_empty()) {
+            Some(rack) if self.racks.get(&node).is_some_and(|known| **known == *rack) => {}
+            Some(rack) => {
+                self.racks.insert(node, Arc::from(rack));
+            }
+            None => {
+                self.racks.remove(&node);
+            }
+        }
+    }
+
+    /// Removes racks of brokers that the metadata does not contain any more, and that have no replicas.
+    fn prune_racks(&mut self) {
+        let (nodes, metadata) = (&self.nodes, &self.metadata);
+        self.racks.retain(|node, _| nodes.get(node).is_some_and(|node| node.listed) || metadata.has_replica(*node));
     }
 
     /// Reassigns a bootstrap connection to the broker that advertises the same address, so that the connection is not

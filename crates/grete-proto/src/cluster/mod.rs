@@ -80,6 +80,9 @@ pub struct Cluster {
     conn_config: Arc<ConnConfig>,
     rng: Rng,
     nodes: BTreeMap<NodeId, BrokerState>,
+    /// `broker.rack` by broker: those in the metadata, and those that are down but have replicas of tracked topics, so
+    /// that a restart of a broker changes no assignment.
+    racks: BTreeMap<NodeId, Arc<str>>,
     connections: BTreeMap<ConnId, BrokerConnection>,
     /// Number of connections that are ready.
     ready_connections: usize,
@@ -132,6 +135,7 @@ impl Cluster {
         Self {
             nodes: nodes.collect(),
             conn_config: Arc::new(conn_config),
+            racks: BTreeMap::new(),
             connections: BTreeMap::new(),
             ready_connections: 0,
             features: None,
@@ -298,8 +302,13 @@ impl Cluster {
             id,
             host: &node.address.host,
             port: node.address.port,
-            rack: node.rack.as_deref(),
+            rack: self.racks.get(&id).map(AsRef::as_ref),
         })
+    }
+
+    /// Returns the `broker.rack` of a broker, in the last metadata that contained the broker; `None`: not set.
+    pub fn rack(&self, node: NodeId) -> Option<&Arc<str>> {
+        self.racks.get(&node)
     }
 
     /// Returns the broker that serves requests for the controller; `None`: the metadata contains none.

@@ -112,6 +112,8 @@ pub(crate) struct FakeCluster {
     pub(crate) now: Nanos,
     /// Brokers in the metadata: id -> host, port.
     pub(crate) brokers: BTreeMap<NodeId, (String, u16)>,
+    /// `broker.rack` of brokers in the metadata.
+    pub(crate) racks: BTreeMap<NodeId, &'static str>,
     /// Controller in the metadata.
     pub(crate) controller: NodeId,
     pub(crate) topics: BTreeMap<String, FakeTopic>,
@@ -147,6 +149,7 @@ impl FakeCluster {
             cluster: Cluster::new(config, Rng::new(seed)),
             now: SECOND,
             brokers: BTreeMap::new(),
+            racks: BTreeMap::new(),
             controller: -1,
             topics: BTreeMap::new(),
             max_versions: BTreeMap::new(),
@@ -344,7 +347,7 @@ impl FakeCluster {
             node_id,
             host: host.clone().into(),
             port: i32::from(*port),
-            ..Default::default()
+            rack: self.racks.get(&node_id).map(|&rack| rack.into()),
         };
         let names = question.topics.iter().flatten().filter_map(|topic| topic.name.as_deref());
         MetadataResponse {
@@ -363,6 +366,7 @@ fn partition((index, &(leader, epoch, error)): (i32, &(NodeId, i32, ErrorCode)))
         partition_index: index,
         leader_id: leader,
         leader_epoch: epoch,
+        replica_nodes: if leader >= 0 { vec![leader] } else { Vec::new() },
         ..Default::default()
     }
 }

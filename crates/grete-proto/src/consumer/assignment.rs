@@ -8,8 +8,9 @@ use grete_wire::error_code::ErrorCode;
 use super::{ConsumerAction, ConsumerCore, StartOffset};
 use crate::cluster::{Cluster, ClusterEvent};
 use crate::fetch::FetchEvent;
+use crate::group::assignor::racks::Racks;
 use crate::group::{GroupEvent, TopicMetadataView};
-use crate::ids::{PartitionHandle, TopicPartition};
+use crate::ids::{NodeId, PartitionHandle, TopicPartition};
 use crate::position::{PositionEvent, StartPosition};
 use crate::share::ShareEvent;
 use crate::time::Nanos;
@@ -148,6 +149,12 @@ impl TopicMetadataView for Cluster {
             ErrorCode::NONE | ErrorCode::LEADER_NOT_AVAILABLE if count > 0 => Some(count),
             _ => None,
         }
+    }
+
+    fn replica_racks(&self, topic: &str) -> Vec<Racks> {
+        let Some(meta) = self.topic(topic) else { return Vec::new() };
+        let racks = |replicas: &[NodeId]| replicas.iter().filter_map(|&node| self.rack(node).cloned()).collect();
+        meta.replicas.iter().map(|replicas| racks(replicas)).collect()
     }
 
     fn topic_id(&self, topic: &str) -> Option<u128> {

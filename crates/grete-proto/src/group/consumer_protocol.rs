@@ -72,13 +72,10 @@ pub fn decode_subscription(
     let mut r = Reader::new(metadata);
     let Ok((version, topics)) = decode_topics(&mut r) else { return claim };
     claim.topics = topics;
-    let decoded = match assignor {
-        Assignor::Sticky => decode_last_assignment(&mut r),
-        _ => decode_claim(&mut r, version),
-    };
-    if let Ok((owned, generation)) = decoded {
+    if let Ok((owned, generation, rack)) = decode_claim(&mut r, version, assignor) {
         claim.owned = owned;
         claim.generation = generation;
+        claim.rack = rack.filter(|rack| !rack.is_empty()).map(Arc::from);
     }
     claim
 }
@@ -92,18 +89,23 @@ fn decode_topics(r: &mut Reader<'_>) -> Result<(i16, BTreeSet<Arc<str>>), WireEr
     Ok((version, topics.into_iter().collect()))
 }
 
-fn decode_claim(r: &mut Reader<'_>, version: i16) -> Result<(BTreeSet<TopicPartition>, i32), WireError> {
-    let user_data = r.nullable_bytes()?.unwrap_or_default();
-    let owned = if version >= 1 { decode_partitions(r)? } else { Vec::new() };
-    let generation = if version >= 2 { r.i32()? } else { Reader::new(user_data).i32().unwrap_or(-1) };
-    Ok((checked(owned)?, generation))
-}
+/// Owned partitions, the generation in which they were owned (-1: unknown), and the rack.
+type OwnedInRack<'a> = (BTreeSet<TopicPartition>, i32, Option<&'a str>);
 
-/// Decodes the user data of StickyAssignor. Before KIP-341 it had no generation.
-fn decode_last_assignment(r: &mut Reader<'_>) -> Result<(BTreeSet<TopicPartition>, i32), WireError> {
+fn decode_claim<'a>(r: &mut Reader<'a>, version: i16, assignor: Assignor) -> Result<OwnedInRack<'a>, WireError> {
     let mut user_data = Reader::new(r.nullable_bytes()?.unwrap_or_default());
-    let owned = decode_partitions(&mut user_data)?;
-    Ok((checked(owned)?, user_data.i32().unwrap_or(-1)))
+    let mut owned = if version >= 1 { decode_partitions(r)? } else { Vec::new() };
+    let mut generation = if version >= 2 { Some(r.i32()?) } else { None };
+    let rack = if version >= 3 { r.nullable_string()? } else { None };
+    if assignor == Assignor::Sticky {
+        // StickyAssignor's last assignment, which its member has given up. Before KIP-341 it had no generation.
+        (owned, generation) = match decode_partitions(&mut user_data) {
+            Ok(last) => (last, None),
+            Err(_) => (Vec::new(), Some(-1)), // a new member has none
+        };
+    }
+    let generation = generation.unwrap_or_else(|| user_data.i32().unwrap_or(-1));
+    Ok((checked(owned)?, generation, rack))
 }
 
 fn checked(tps: Vec<TopicPartition>) -> Result<BTreeSet<TopicPartition>, WireError> {
@@ -301,13 +303,15 @@ mod tests {
             topics in proptest::collection::btree_set("[a-c]{1,3}", 0..4),
             owned in proptest::collection::btree_set(("[a-c]{1,2}", 0..9_i32), 0..12),
             generation in -1..100_i32,
+            rack in proptest::option::of("[a-z]{1,3}"),
         ) {
             let topics: BTreeSet<Arc<str>> = topics.iter().map(|t| Arc::from(t.as_str())).collect();
             let owned: BTreeSet<TopicPartition> = owned.iter().map(|(t, p)| tp(t, *p)).collect();
             for assignor in Assignor::ALL {
-                let bytes = encode_subscription(assignor, &topics, &owned, generation, None).unwrap();
+                let bytes = encode_subscription(assignor, &topics, &owned, generation, rack.as_deref()).unwrap();
                 let claim = decode_subscription(assignor, "m", None, &bytes);
                 prop_assert_eq!((&claim.topics, &claim.owned, claim.generation), (&topics, &owned, generation));
+                prop_assert_eq!(claim.rack.as_deref(), rack.as_deref());
             }
             let tps: Vec<_> = owned.iter().cloned().collect();
             prop_assert_eq!(decode_assignment(&encode_assignment(&tps).unwrap()).unwrap(), owned);

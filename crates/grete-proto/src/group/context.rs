@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use grete_wire::ErrorCode;
 
+use super::assignor::racks::Racks;
 use super::config::GroupConfig;
 use super::error::GroupError;
 use super::event::{GroupAction, GroupLogEvent, LostReason};
@@ -17,6 +18,9 @@ use crate::time::Nanos;
 pub trait TopicMetadataView {
     /// Returns the number of partitions of the topic: `Some(0)` if the topic is known not to exist, `None` if unknown.
     fn partition_count(&self, topic: &str) -> Option<i32>;
+
+    /// Returns the racks of the replicas by partition number; empty where none is known.
+    fn replica_racks(&self, topic: &str) -> Vec<Racks>;
 
     /// Returns the current id of the topic; `None` if it is unknown, or if brokers do not support topic ids.
     fn topic_id(&self, topic: &str) -> Option<u128>;

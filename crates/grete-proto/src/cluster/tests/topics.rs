@@ -4,6 +4,7 @@ use grete_wire::ErrorCode;
 
 use super::super::test_cluster::{FakeCluster, FakeTopic};
 use super::super::*;
+use crate::group::TopicMetadataView;
 use crate::time::{MILLI, SECOND};
 
 fn tp(partition: i32) -> TopicPartition {
@@ -301,4 +302,30 @@ fn brokers_are_listed_with_their_addresses() {
     let listed: Vec<_> =
         fake.cluster.brokers().map(|broker| (broker.id, broker.host, broker.port, broker.rack)).collect();
     assert_eq!(listed, [(0, "b0", 9092, None), (1, "b1", 9092, None)]);
+}
+
+/// The leader of a group assigns by racks (KIP-881): a broker that restarts must not change them.
+#[test]
+fn racks_of_replicas_outlast_their_brokers_as_long_as_replicas_are_there() {
+    let racks = |fake: &FakeCluster| -> Vec<String> {
+        let racks = TopicMetadataView::replica_racks(&fake.cluster, "orders");
+        racks.iter().map(|racks| racks.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join("+")).collect()
+    };
+    let mut fake = fake();
+    assert_eq!(racks(&fake), ["", ""]);
+    fake.racks = [(0, "a"), (1, "b")].into();
+    refresh(&mut fake);
+    assert_eq!(racks(&fake), ["a", "b"]);
+    let gone = fake.brokers.remove(&1).unwrap();
+    fake.set_topic("orders", 7, &[(0, 3), (-1, 5)]);
+    refresh(&mut fake);
+    assert_eq!(racks(&fake), ["a", "b"], "the broker is down, and its replica is still there");
+    fake.set_topic("orders", 7, &[(0, 3), (0, 6)]);
+    refresh(&mut fake);
+    assert_eq!((racks(&fake), fake.cluster.rack(1)), (vec!["a".to_owned(), "a".to_owned()], None), "it has moved away");
+    fake.brokers.insert(1, gone);
+    fake.racks = [(0, ""), (1, "c")].into();
+    fake.set_topic("orders", 7, &[(0, 3), (1, 7)]);
+    refresh(&mut fake);
+    assert_eq!(racks(&fake), ["", "c"], "a rack can be renamed, and an empty name is none");
 }

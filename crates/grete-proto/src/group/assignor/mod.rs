@@ -19,6 +19,7 @@
 //!
 //! The default is therefore `cooperative-sticky` alone.
 
+pub mod racks;
 pub mod range;
 pub mod round_robin;
 pub mod sticky;
@@ -27,6 +28,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+
+use racks::ReplicaRacks;
 
 use crate::ids::TopicPartition;
 
@@ -37,6 +40,8 @@ pub struct MemberClaim {
     pub member_id: String,
     /// `group.instance.id` of a static member (KIP-345).
     pub instance_id: Option<String>,
+    /// `client.rack` (KIP-881); `None`: not set.
+    pub rack: Option<Arc<str>>,
     /// Topics of the subscription.
     pub topics: BTreeSet<Arc<str>>,
     /// Partitions that the member owned when it joined; eager members claim none, or with `sticky` those of their last
@@ -92,14 +97,15 @@ impl Assignor {
         matches!(self, Self::CooperativeSticky)
     }
 
-    /// Assigns every partition of `counts` that a member may have.
+    /// Assigns every partition of `counts` that a member may have. All but `roundrobin` prefer members in the rack of a
+    /// replica, as long as the assignment is balanced.
     #[must_use]
-    pub fn assign(self, members: &[MemberClaim], counts: &PartitionCounts) -> Assignments {
+    pub fn assign(self, members: &[MemberClaim], counts: &PartitionCounts, racks: &ReplicaRacks) -> Assignments {
         match self {
-            Self::CooperativeSticky => sticky::assign_cooperatively(members, counts),
-            Self::Range => range::assign(members, counts),
+            Self::CooperativeSticky => sticky::assign_cooperatively(members, counts, racks),
+            Self::Range => range::assign(members, counts, racks),
             Self::RoundRobin => round_robin::assign(members, counts),
-            Self::Sticky => sticky::assign_eagerly(members, counts),
+            Self::Sticky => sticky::assign_eagerly(members, counts, racks),
         }
     }
 }

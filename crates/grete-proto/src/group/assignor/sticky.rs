@@ -7,12 +7,17 @@
 //!    up. A single claim of an old generation counts, because its member may still process the partition (KAFKA-14639).
 //! 2. *Balance.* No partition could go to a member that has at least two fewer, neither directly nor along a chain of
 //!    other members' partitions. Claimed partitions move only as far as that requires.
+//!    Where racks make a difference (KIP-881) and all members have the same topics, a member keeps the partitions with a
+//!    replica in its rack, and gives up another one where a member in a replica's rack has room: each rebalance finds at
+//!    least as many partitions a member in their rack as the one before, and moves none without a gain. Members with
+//!    different topics get partitions in their rack only where several members have equally few.
 //! 3. *Two phases.* A partition that another member claims is not assigned. Its owner finds the partition missing,
 //!    revokes it and joins again; then the partition is unclaimed and can go to its new owner.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::racks::{self, ReplicaRacks};
 use super::{Assignments, MemberClaim, PartitionCounts};
 use crate::ids::TopicPartition;
 
@@ -21,26 +26,27 @@ type Index = usize;
 
 /// Assigns every partition that has a subscriber, except those that must change owners first. Members claim what they own.
 #[must_use]
-pub fn assign_cooperatively(members: &[MemberClaim], counts: &PartitionCounts) -> Assignments {
-    assign(members, counts, |claims, tp, member| claims.may_own(tp, member))
+pub fn assign_cooperatively(members: &[MemberClaim], counts: &PartitionCounts, racks: &ReplicaRacks) -> Assignments {
+    assign(members, counts, racks, |claims, tp, member| claims.may_own(tp, member))
 }
 
 /// Assigns every partition that has a subscriber. Members claim what they owned before, and own nothing.
 #[must_use]
-pub fn assign_eagerly(members: &[MemberClaim], counts: &PartitionCounts) -> Assignments {
-    assign(members, counts, |_, _, _| true)
+pub fn assign_eagerly(members: &[MemberClaim], counts: &PartitionCounts, racks: &ReplicaRacks) -> Assignments {
+    assign(members, counts, racks, |_, _, _| true)
 }
 
 fn assign(
     members: &[MemberClaim],
     counts: &PartitionCounts,
+    racks: &ReplicaRacks,
     may_own: impl Fn(&OwnershipClaims<'_>, &TopicPartition, Index) -> bool,
 ) -> Assignments {
     let mut sorted: Vec<&MemberClaim> = members.iter().collect();
     sorted.sort_by(|a, b| a.member_id.cmp(&b.member_id));
     sorted.dedup_by(|a, b| a.member_id == b.member_id);
     let claims = OwnershipClaims::new(&sorted);
-    let mut plan = AssignmentPlan::new(&sorted, counts, &claims);
+    let mut plan = AssignmentPlan::new(&sorted, counts, racks, &claims);
     if plan.is_uniform() {
         plan.fill_to_quota();
     } else {
@@ -89,6 +95,18 @@ struct Topic<'a> {
     name: &'a Arc<str>,
     /// Subscribed members, in ascending order.
     eligible: Vec<Index>,
+    /// Members in the rack of a replica, by partition number; empty where racks make no difference.
+    in_rack: Vec<BTreeSet<Index>>,
+}
+
+impl Topic<'_> {
+    fn is_in_rack(&self, partition: i32, member: Index) -> bool {
+        self.members_in_rack(partition).is_some_and(|members| members.contains(&member))
+    }
+
+    fn members_in_rack(&self, partition: i32) -> Option<&BTreeSet<Index>> {
+        self.in_rack.get(usize::try_from(partition).ok()?)
+    }
 }
 
 #[derive(Default)]
@@ -124,11 +142,23 @@ struct AssignmentPlan<'a> {
     loads: Vec<MemberLoad>,
     /// Partitions without an owner, ordered by topic and number.
     unassigned: BTreeSet<(Index, i32)>,
+    racks_make_a_difference: bool,
 }
 
 impl<'a> AssignmentPlan<'a> {
-    fn new(members: &[&MemberClaim], counts: &'a PartitionCounts, claims: &OwnershipClaims<'_>) -> Self {
-        let mut plan = Self { topics: Vec::new(), loads: Vec::new(), unassigned: BTreeSet::new() };
+    fn new(
+        members: &[&MemberClaim],
+        counts: &'a PartitionCounts,
+        racks: &ReplicaRacks,
+        claims: &OwnershipClaims<'_>,
+    ) -> Self {
+        let partitions = counts.iter().flat_map(|(name, &count)| {
+            let racks = racks.get(name);
+            (0..usize::try_from(count).unwrap_or(0)).map(move |partition| racks?.get(partition))
+        });
+        let racks_make_a_difference = racks::make_a_difference(members, partitions);
+        let mut plan =
+            Self { topics: Vec::new(), loads: Vec::new(), unassigned: BTreeSet::new(), racks_make_a_difference };
         plan.loads.resize_with(members.len(), MemberLoad::default);
         for (name, &count) in counts {
             let eligible: Vec<Index> =
@@ -150,7 +180,15 @@ impl<'a> AssignmentPlan<'a> {
                     }
                 }
             }
-            plan.topics.push(Topic { name, eligible });
+            let mut in_rack = Vec::new();
+            if let Some(racks) = racks.get(name).filter(|_| racks_make_a_difference) {
+                let near = |partition: i32| {
+                    let is_near = |m: &Index| members.get(*m).is_some_and(|m| racks::is_in_rack(m, racks, partition));
+                    eligible.iter().copied().filter(is_near).collect()
+                };
+                in_rack = (0..count).map(near).collect();
+            }
+            plan.topics.push(Topic { name, eligible, in_rack });
         }
         plan
     }
@@ -175,13 +213,20 @@ impl<'a> AssignmentPlan<'a> {
                 *quota += 1;
                 longer -= 1;
             }
-            // Sorted by number first, so that kept and moved partitions are spread over all topics.
-            let mut kept: Vec<(i32, Index)> = load.claimed.iter().map(|&(topic, p)| (p, topic)).collect();
+            // Those in the member's rack are kept first; sorted by number before the topic, so that kept and moved
+            // partitions are spread over all topics.
+            let topics = &self.topics;
+            let elsewhere = |topic: Index, p: i32| topics.get(topic).is_some_and(|topic| !topic.is_in_rack(p, member));
+            let mut kept: Vec<(bool, i32, Index)> =
+                load.claimed.iter().map(|&(topic, p)| (elsewhere(topic, p), p, topic)).collect();
             kept.sort_unstable();
-            for (partition, topic) in kept.into_iter().skip(*quota) {
+            for (_, partition, topic) in kept.into_iter().skip(*quota) {
                 load.remove(topic, partition);
                 self.unassigned.insert((topic, partition));
             }
+        }
+        if self.racks_make_a_difference {
+            self.match_racks(&quotas);
         }
         let mut free = std::mem::take(&mut self.unassigned).into_iter();
         // The loop ends: the quotas add up to the total, so a member has room as long as a partition is left. Should
@@ -202,6 +247,54 @@ impl<'a> AssignmentPlan<'a> {
         }
     }
 
+    /// Gives partitions to members in the rack of a replica, up to the quotas. A partition that its claimant reads from
+    /// another rack stays where it is, if no member in its racks has room and the claimant's place is not taken.
+    fn match_racks(&mut self, quotas: &[usize]) {
+        let mut claimed: Vec<(Index, Index, i32)> = Vec::new();
+        for (member, load) in self.loads.iter().enumerate() {
+            let held = load.held.iter().flat_map(|(&topic, held)| held.iter().map(move |&p| (topic, p)));
+            let elsewhere =
+                held.filter(|&(topic, p)| self.topics.get(topic).is_some_and(|topic| !topic.is_in_rack(p, member)));
+            claimed.extend(elsewhere.map(|(topic, p)| (member, topic, p)));
+        }
+        for &(member, topic, partition) in &claimed {
+            if let Some(load) = self.loads.get_mut(member) {
+                load.remove(topic, partition);
+                self.unassigned.insert((topic, partition));
+            }
+        }
+        // Partitions with the fewest members in their racks come first, because they have the least choice.
+        let choice = |&(topic, p): &(Index, i32)| {
+            self.topics.get(topic).and_then(|topic| topic.members_in_rack(p)).map_or(0, BTreeSet::len)
+        };
+        let mut free: Vec<(usize, Index, i32)> =
+            self.unassigned.iter().map(|at| (choice(at), at.0, at.1)).filter(|(choice, ..)| *choice > 0).collect();
+        free.sort_unstable();
+        let room = |loads: &[MemberLoad], member: Index| {
+            let quota = quotas.get(member).copied().unwrap_or(0);
+            quota.saturating_sub(loads.get(member).map_or(0, |load| load.len))
+        };
+        for (_, topic, partition) in free {
+            let near = self.topics.get(topic).and_then(|topic| topic.members_in_rack(partition));
+            let widest =
+                near.into_iter().flatten().copied().max_by_key(|&m| (room(&self.loads, m), std::cmp::Reverse(m)));
+            if let Some(member) = widest.filter(|&m| room(&self.loads, m) > 0)
+                && let Some(load) = self.loads.get_mut(member)
+            {
+                load.add(topic, partition);
+                self.unassigned.remove(&(topic, partition));
+            }
+        }
+        for (member, topic, partition) in claimed {
+            if room(&self.loads, member) > 0
+                && self.unassigned.remove(&(topic, partition))
+                && let Some(load) = self.loads.get_mut(member)
+            {
+                load.add(topic, partition);
+            }
+        }
+    }
+
     /// Gives each unowned partition to the least loaded subscriber. Topics with the fewest subscribers come first,
     /// because they have the least choice.
     fn give_to_least_loaded(&mut self) {
@@ -211,8 +304,9 @@ impl<'a> AssignmentPlan<'a> {
             .collect();
         free.sort_unstable();
         for (_, topic, partition) in free {
-            let Some(eligible) = self.topics.get(topic).map(|t| &t.eligible) else { continue };
-            let least = eligible.iter().copied().min_by_key(|&m| self.loads.get(m).map_or(usize::MAX, |load| load.len));
+            let Some(at) = self.topics.get(topic) else { continue };
+            let load = |m: Index| self.loads.get(m).map_or(usize::MAX, |load| load.len);
+            let least = at.eligible.iter().copied().min_by_key(|&m| (load(m), !at.is_in_rack(partition, m)));
             if let Some(load) = least.and_then(|m| self.loads.get_mut(m)) {
                 load.add(topic, partition);
             }

@@ -9,6 +9,7 @@ use grete_wire::messages::*;
 use grete_wire::{ApiKey, ErrorCode, WireError};
 
 use super::coordinator::{ReplyTo, failure};
+use crate::group::assignor::racks::{Racks, ReplicaRacks};
 use crate::group::consumer_protocol::{decode_subscription, encode_assignment};
 use crate::group::{
     Assignor, CommitError, CommitOutcome, ConsumerGroup, GroupAction, GroupConfig, GroupEvent, TopicMetadataView,
@@ -18,17 +19,23 @@ use crate::request::{OutboundRequest, Reply, Request, RequestError, Response};
 use crate::rng::Rng;
 use crate::time::{Nanos, SECOND};
 
-/// Partition counts by name, names by id, the finalized `group.version`, and concealed topics.
+/// Partition counts by name, names by id, the finalized `group.version`, and concealed topics, and
+/// racks of replicas.
 pub struct FakeTopicMetadata(
     pub BTreeMap<String, i32>,
     pub BTreeMap<u128, String>,
     pub Option<i16>,
     pub BTreeSet<&'static str>,
+    pub ReplicaRacks,
 );
 
 impl TopicMetadataView for FakeTopicMetadata {
     fn partition_count(&self, topic: &str) -> Option<i32> {
         self.0.get(topic).copied()
+    }
+
+    fn replica_racks(&self, topic: &str) -> Vec<Racks> {
+        self.4.get(topic).cloned().unwrap_or_default()
     }
 
     fn topic_id(&self, topic: &str) -> Option<u128> {
@@ -79,7 +86,13 @@ impl Harness {
         Self {
             group: ConsumerGroup::new(config, Rng::new(1)),
             now: 1000 * SECOND,
-            view: FakeTopicMetadata([("t".to_owned(), 4)].into(), BTreeMap::new(), None, BTreeSet::new()),
+            view: FakeTopicMetadata(
+                [("t".to_owned(), 4)].into(),
+                BTreeMap::new(),
+                None,
+                BTreeSet::new(),
+                ReplicaRacks::new(),
+            ),
             actions: Vec::new(),
             sent: Vec::new(),
             generation: 0,

@@ -1,13 +1,15 @@
 //! From one generation to the next.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use grete_wire::messages::{JoinGroupResponse, JoinGroupResponseMember};
 use grete_wire::{ApiKey, ErrorCode};
 
 use super::harness::*;
+use crate::group::assignor::racks::Racks;
 use crate::group::consumer_protocol::{decode_assignment, encode_subscription};
-use crate::group::{Assignor, GroupAction, GroupEvent, GroupLogEvent};
+use crate::group::{Assignor, GroupAction, GroupConfig, GroupEvent, GroupLogEvent};
 use crate::ids::TopicPartition;
 use crate::request::{OutboundRequest, Request, RequestError};
 use crate::time::SECOND;
@@ -245,15 +247,21 @@ fn an_assignment_that_is_none_is_no_reason_to_give_up() {
 
 /// Answers JoinGroup: this member leads, and these are the members with their topics.
 fn elect(rig: &mut Harness, join: &OutboundRequest, members: &[(&str, &[&str])]) {
-    rig.generation += 1;
-    let members = members.iter().map(|(id, topics)| {
+    let encode = |topics: &[&str]| {
         let topics: Vec<_> = topics.iter().map(|topic| (*topic).into()).collect();
-        let metadata = encode_subscription(Assignor::CooperativeSticky, &topics, [], -1, None).unwrap();
-        JoinGroupResponseMember {
-            member_id: Cow::Owned((*id).to_owned()),
-            metadata: Cow::Owned(metadata),
-            ..JoinGroupResponseMember::default()
-        }
+        encode_subscription(Assignor::CooperativeSticky, &topics, [], -1, None).unwrap()
+    };
+    let members: Vec<(&str, Vec<u8>)> = members.iter().map(|(id, topics)| (*id, encode(topics))).collect();
+    elect_with(rig, join, &members);
+}
+
+/// As `elect`, with the metadata of each member.
+fn elect_with(rig: &mut Harness, join: &OutboundRequest, members: &[(&str, Vec<u8>)]) {
+    rig.generation += 1;
+    let members = members.iter().map(|(id, metadata)| JoinGroupResponseMember {
+        member_id: Cow::Owned((*id).to_owned()),
+        metadata: Cow::Borrowed(metadata),
+        ..JoinGroupResponseMember::default()
     });
     let answer = JoinGroupResponse {
         generation_id: rig.generation,
@@ -292,6 +300,22 @@ fn the_leader_assigns_and_rejoins_when_a_topic_grows() {
     let join = rig.take(ApiKey::JoinGroup);
     assert_eq!(join_request(&join).reason.as_deref(), Some("the partitions of t changed"));
     assert_eq!(claim(&join), (vec![0, 2], 1));
+}
+
+/// KIP-881.
+#[test]
+fn the_leader_assigns_by_the_racks_of_members_and_replicas() {
+    let mut rig = Harness::with(GroupConfig { rack: Some("b".into()), ..GroupConfig::new("g") });
+    let of_partition = |rack: &str| Racks::from([Arc::from(rack)]);
+    rig.view.4.insert("t".into(), ["a", "a", "b", "b"].map(of_partition).to_vec());
+    rig.start();
+    rig.locate(NODE);
+    let join = rig.take(ApiKey::JoinGroup);
+    let ours = join_request(&join).protocols[0].metadata.to_vec();
+    let theirs = encode_subscription(Assignor::CooperativeSticky, &["t".into()], [], -1, Some("a")).unwrap();
+    elect_with(&mut rig, &join, &[(ID, ours), ("x", theirs)]);
+    let sync = rig.take(ApiKey::SyncGroup);
+    assert_eq!(assigned(&sync), [(ID.to_owned(), tps(&[2, 3])), ("x".to_owned(), tps(&[0, 1]))]);
 }
 
 /// The SyncGroup response and the metadata of a grown topic arrive in one step: the assignment is applied first.

@@ -9,6 +9,7 @@ use grete_wire::frame::Frame;
 use grete_wire::{ApiKey, ErrorCode};
 
 use super::coordinator::{Coordinator, ReplyTo};
+use crate::group::assignor::racks::Racks;
 use crate::group::{
     Assignor, CommitOffset, ConsumerGroup, GroupAction, GroupConfig, GroupError, GroupEvent, TopicMetadataView,
 };
@@ -22,6 +23,10 @@ pub struct Topics(pub BTreeMap<String, i32>);
 impl TopicMetadataView for Topics {
     fn partition_count(&self, topic: &str) -> Option<i32> {
         Some(self.0.get(topic).copied().unwrap_or(0))
+    }
+
+    fn replica_racks(&self, _topic: &str) -> Vec<Racks> {
+        Vec::new()
     }
 
     fn topic_id(&self, _topic: &str) -> Option<u128> {

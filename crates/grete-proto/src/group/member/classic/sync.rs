@@ -8,6 +8,7 @@ use grete_wire::ErrorCode;
 use grete_wire::messages::{SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse};
 
 use super::{ClassicMember, orphan_check};
+use crate::group::assignor::racks::ReplicaRacks;
 use crate::group::assignor::{MemberClaim, PartitionCounts};
 use crate::group::consumer_protocol::{self, PROTOCOL_TYPE};
 use crate::group::context::{Context, CoordinatorRef, Effect, ErrorClass, TopicMetadataView};
@@ -70,7 +71,11 @@ impl ClassicMember {
             self.orphan_check.start(ctx, ctx.now);
             return self.send_sync(ctx, located, Vec::new());
         }
-        let assignments = protocol.assign(&election.claims, &counts);
+        let mut racks = ReplicaRacks::new();
+        if election.claims.iter().any(|claim| claim.rack.is_some()) {
+            racks.extend(counts.keys().map(|topic| (Arc::clone(topic), view.replica_racks(topic))));
+        }
+        let assignments = protocol.assign(&election.claims, &counts, &racks);
         let assigned_count: usize = assignments.values().map(Vec::len).sum();
         if counts.values().map(|count| usize::try_from(*count).unwrap_or(0)).sum::<usize>() > assigned_count {
             self.orphan_check.start(ctx, orphan_check::next_check_at(ctx));

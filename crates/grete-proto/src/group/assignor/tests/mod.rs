@@ -1,3 +1,5 @@
+mod racks;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -13,7 +15,20 @@ fn member(id: &str, topics: &[&str], owned: &[(&str, i32)], generation: i32) -> 
         topics: topics.iter().map(|t| Arc::from(*t)).collect(),
         owned: owned.iter().map(|(t, p)| tp(t, *p)).collect(),
         generation,
+        rack: None,
     }
+}
+
+fn range(members: &[MemberClaim], counts: &PartitionCounts) -> Assignments {
+    super::range::assign(members, counts, &ReplicaRacks::new())
+}
+
+fn cooperative(members: &[MemberClaim], counts: &PartitionCounts) -> Assignments {
+    sticky::assign_cooperatively(members, counts, &ReplicaRacks::new())
+}
+
+fn eager(members: &[MemberClaim], counts: &PartitionCounts) -> Assignments {
+    sticky::assign_eagerly(members, counts, &ReplicaRacks::new())
 }
 
 fn counts(topics: &[(&str, i32)]) -> PartitionCounts {
@@ -36,11 +51,19 @@ fn obey(members: &[MemberClaim], assignments: &Assignments, generation: i32) -> 
 }
 
 /// Rebalances until no partition is withheld; returns the number of rounds, too.
-fn settle(mut members: Vec<MemberClaim>, counts: &PartitionCounts) -> (Assignments, usize) {
+fn settle(members: Vec<MemberClaim>, counts: &PartitionCounts) -> (Assignments, usize) {
+    settle_in_racks(members, counts, &ReplicaRacks::new())
+}
+
+fn settle_in_racks(
+    mut members: Vec<MemberClaim>,
+    counts: &PartitionCounts,
+    racks: &ReplicaRacks,
+) -> (Assignments, usize) {
     let mut generation = members.iter().map(|m| m.generation).max().unwrap_or(0);
     for round in 1..=4 {
         generation += 1;
-        let assignments = sticky::assign_cooperatively(&members, counts);
+        let assignments = sticky::assign_cooperatively(&members, counts, racks);
         let next = obey(&members, &assignments, generation);
         let revoked = members.iter().zip(&next).any(|(before, after)| !before.owned.is_subset(&after.owned));
         if !revoked {
@@ -55,7 +78,7 @@ fn settle(mut members: Vec<MemberClaim>, counts: &PartitionCounts) -> (Assignmen
 #[test]
 fn range_is_javas() {
     let members = [member("C0", &["t0", "t1"], &[], -1), member("C1", &["t0", "t1"], &[], -1)];
-    let assignments = range::assign(&members, &counts(&[("t0", 3), ("t1", 3)]));
+    let assignments = range(&members, &counts(&[("t0", 3), ("t1", 3)]));
     assert_eq!(shown(&assignments), ["C0: t0-0 t0-1 t1-0 t1-1", "C1: t0-2 t1-2"]);
 
     let members = [
@@ -63,16 +86,16 @@ fn range_is_javas() {
         member("consumer2", &["topic1", "topic2"], &[], -1),
         member("consumer3", &["topic1"], &[], -1),
     ];
-    let assignments = range::assign(&members, &counts(&[("topic1", 3), ("topic2", 2)]));
+    let assignments = range(&members, &counts(&[("topic1", 3), ("topic2", 2)]));
     assert_eq!(
         shown(&assignments),
         ["consumer1: topic1-0", "consumer2: topic1-1 topic2-0 topic2-1", "consumer3: topic1-2"]
     );
 
     let members = [member("b", &["t"], &[], -1), member("a", &["t"], &[], -1), member("c", &["t"], &[], -1)];
-    assert_eq!(shown(&range::assign(&members, &counts(&[("t", 2)]))), ["a: t-0", "b: t-1", "c: "]);
-    assert_eq!(shown(&range::assign(&members, &counts(&[("t", 7)]))), ["a: t-0 t-1 t-2", "b: t-3 t-4", "c: t-5 t-6"]);
-    assert_eq!(shown(&range::assign(&members, &counts(&[("t", 0)]))), ["a: ", "b: ", "c: "]);
+    assert_eq!(shown(&range(&members, &counts(&[("t", 2)]))), ["a: t-0", "b: t-1", "c: "]);
+    assert_eq!(shown(&range(&members, &counts(&[("t", 7)]))), ["a: t-0 t-1 t-2", "b: t-3 t-4", "c: t-5 t-6"]);
+    assert_eq!(shown(&range(&members, &counts(&[("t", 0)]))), ["a: ", "b: ", "c: "]);
 }
 
 #[test]
@@ -80,7 +103,7 @@ fn range_puts_static_members_first_in_the_order_of_their_instances() {
     let mut members = vec![member("a", &["t"], &[], -1), member("x", &["t"], &[], -1), member("y", &["t"], &[], -1)];
     members[1].instance_id = Some("2".to_owned());
     members[2].instance_id = Some("1".to_owned());
-    assert_eq!(shown(&range::assign(&members, &counts(&[("t", 3)]))), ["a: t-2", "x: t-1", "y: t-0"]);
+    assert_eq!(shown(&range(&members, &counts(&[("t", 3)]))), ["a: t-2", "x: t-1", "y: t-0"]);
 }
 
 /// Checks vectors from the Javadoc and the tests of Kafka's RoundRobinAssignor.
@@ -111,11 +134,11 @@ fn eager_sticky_moves_at_once_and_no_more_than_needed() {
     let before: Vec<_> = (0..6).map(|p| ("t", p)).collect();
     let members =
         [member("a", &["t"], &before[..3], 5), member("b", &["t"], &before[3..], 5), member("c", &["t"], &[], -1)];
-    let assignments = sticky::assign_eagerly(&members, &counts(&[("t", 6)]));
+    let assignments = eager(&members, &counts(&[("t", 6)]));
     assert_eq!(shown(&assignments), ["a: t-0 t-1", "b: t-3 t-4", "c: t-2 t-5"]);
     // Two claims of one generation: either member may have the partition.
     let members = [member("a", &["t"], &[("t", 0)], 5), member("b", &["t"], &[("t", 0)], 5)];
-    let assignments = sticky::assign_eagerly(&members, &counts(&[("t", 1)]));
+    let assignments = eager(&members, &counts(&[("t", 1)]));
     assert_eq!(assignments.values().map(Vec::len).sum::<usize>(), 1);
 }
 
@@ -136,9 +159,9 @@ fn p22_a_partition_moves_in_two_generations() {
     let all = [("t", 0), ("t", 1), ("t", 2), ("t", 3)];
     let members = [member("a", &["t"], &all, 5), member("b", &["t"], &[], -1)];
     let counts = counts(&[("t", 4)]);
-    let first = sticky::assign_cooperatively(&members, &counts);
+    let first = cooperative(&members, &counts);
     assert_eq!(shown(&first), ["a: t-0 t-1", "b: "]);
-    let second = sticky::assign_cooperatively(&obey(&members, &first, 6), &counts);
+    let second = cooperative(&obey(&members, &first, 6), &counts);
     assert_eq!(shown(&second), ["a: t-0 t-1", "b: t-2 t-3"]);
 }
 
@@ -150,7 +173,7 @@ fn p22_a_lone_claim_of_an_old_generation_is_still_respected() {
         member("b", &["t"], &[("t", 2)], 6),
         member("c", &["t"], &[], 6),
     ];
-    let assignments = sticky::assign_cooperatively(&members, &counts(&[("t", 3)]));
+    let assignments = cooperative(&members, &counts(&[("t", 3)]));
     assert_eq!(shown(&assignments), ["a: t-0", "b: t-2", "c: "]);
 }
 
@@ -159,9 +182,9 @@ fn p22_a_lone_claim_of_an_old_generation_is_still_respected() {
 fn p23_a_stale_claim_loses_against_a_newer_one() {
     let members = [member("a", &["t"], &[("t", 0), ("t", 1)], 4), member("b", &["t"], &[("t", 0), ("t", 1)], 6)];
     let counts = counts(&[("t", 2)]);
-    let first = sticky::assign_cooperatively(&members, &counts);
+    let first = cooperative(&members, &counts);
     assert_eq!(shown(&first), ["a: ", "b: t-0"]);
-    let second = sticky::assign_cooperatively(&obey(&members, &first, 7), &counts);
+    let second = cooperative(&obey(&members, &first, 7), &counts);
     assert_eq!(shown(&second), ["a: t-1", "b: t-0"]);
 }
 
@@ -169,7 +192,7 @@ fn p23_a_stale_claim_loses_against_a_newer_one() {
 fn p23_two_equal_claims_leave_the_partition_unassigned_for_a_round() {
     let members = [member("a", &["t"], &[("t", 0)], 6), member("b", &["t"], &[("t", 0)], 6)];
     let counts = counts(&[("t", 1)]);
-    let first = sticky::assign_cooperatively(&members, &counts);
+    let first = cooperative(&members, &counts);
     assert_eq!(shown(&first), ["a: ", "b: "]);
     assert_eq!(settle(members.to_vec(), &counts).0.values().map(Vec::len).sum::<usize>(), 1);
 }
@@ -182,7 +205,7 @@ fn p23_claims_of_what_does_not_exist_or_is_not_subscribed_are_harmless() {
         member("c", &[], &[], -1),
     ];
     let counts = counts(&[("t", 1), ("u", 1)]);
-    assert_eq!(shown(&sticky::assign_cooperatively(&members, &counts)), ["a: ", "b: u-0", "c: "]);
+    assert_eq!(shown(&cooperative(&members, &counts)), ["a: ", "b: u-0", "c: "]);
     assert_eq!(shown(&settle(members.to_vec(), &counts).0), ["a: t-0", "b: u-0", "c: "]);
 }
 
@@ -190,7 +213,7 @@ fn p23_claims_of_what_does_not_exist_or_is_not_subscribed_are_harmless() {
 #[test]
 fn p25_members_that_come_from_an_eager_protocol_leave_nothing_behind() {
     let members = [member("eager", &["t"], &[], 8), member("new", &["t"], &[], -1)];
-    let assignments = sticky::assign_cooperatively(&members, &counts(&[("t", 4)]));
+    let assignments = cooperative(&members, &counts(&[("t", 4)]));
     assert_eq!(shown(&assignments), ["eager: t-0 t-2", "new: t-1 t-3"]);
 }
 
@@ -232,7 +255,7 @@ fn p24_a_large_group_with_mixed_subscriptions_is_assigned_at_once() {
             MemberClaim { member_id: format!("m{m:03}"), topics: topics.collect(), ..MemberClaim::default() }
         })
         .collect();
-    let assignments = sticky::assign_cooperatively(&members, &counts);
+    let assignments = cooperative(&members, &counts);
     assert_eq!(assignments.values().map(Vec::len).collect::<BTreeSet<_>>(), [10].into());
 }
 
@@ -259,6 +282,7 @@ fn groups() -> impl Strategy<Value = Group> {
                 topics: (0..counts.len()).filter(|t| uniform || mask >> t & 1 == 1).map(name).collect(),
                 owned: owned.into_iter().map(|(t, p)| TopicPartition { topic: name(t), partition: p }).collect(),
                 generation,
+                rack: None,
             })
             .collect();
         Group { members, counts }
@@ -301,7 +325,7 @@ proptest! {
 
     #[test]
     fn range_is_total_and_exclusive(group in groups()) {
-        let assignments = range::assign(&group.members, &group.counts);
+        let assignments = range(&group.members, &group.counts);
         assert_total_and_exclusive(&group, &assignments, true);
         // Java's formula in the other direction: partition -> index of the member.
         for (topic, &count) in &group.counts {
@@ -321,7 +345,7 @@ proptest! {
     /// between members within one generation. Within three rounds everything is owned and balanced.
     #[test]
     fn sticky_is_exclusive_two_phased_total_and_balanced(group in groups()) {
-        let first = sticky::assign_cooperatively(&group.members, &group.counts);
+        let first = cooperative(&group.members, &group.counts);
         assert_total_and_exclusive(&group, &first, false);
         for (id, tps) in &first {
             for tp in tps {
@@ -340,10 +364,10 @@ proptest! {
         // Sticky: without a change nothing moves, even if the members come in another order.
         let mut again = obey(&group.members, &settled, 99);
         again.reverse();
-        prop_assert_eq!(&sticky::assign_cooperatively(&again, &group.counts), &settled);
+        prop_assert_eq!(&cooperative(&again, &group.counts), &settled);
         // Sticky: remaining members keep everything when another member leaves and loads only grow.
         let gone = again.remove(0);
-        let after = sticky::assign_cooperatively(&again, &group.counts);
+        let after = cooperative(&again, &group.counts);
         let uniform = again.iter().all(|m| m.topics == gone.topics);
         if uniform {
             for member in &again {
@@ -357,7 +381,7 @@ proptest! {
     fn a_newcomer_takes_no_more_than_its_share(count in 1..60_i32, n in 1..9_usize) {
         let counts = counts(&[("t", count)]);
         let members: Vec<_> = (0..n).map(|m| member(&format!("m{m}"), &["t"], &[], 1)).collect();
-        let before = sticky::assign_cooperatively(&members, &counts);
+        let before = cooperative(&members, &counts);
         let mut members = obey(&members, &before, 2);
         members.insert(0, member("a", &["t"], &[], -1));
         let (after, _) = settle(members, &counts);
