@@ -151,20 +151,24 @@ soak-versions: build tools kafka agent
 soak-fuzz:
 	fuzz/run.sh $(FUZZ_SECONDS)
 
-.PHONY: lint
-lint: $(STAMPS)/tools  ## rustfmt, clippy, ruff, mypy, layers, circles, prose, generated code, pages; dependencies: make audit
+.PHONY: lint lint-rust lint-python
+lint: lint-rust lint-python  ## rustfmt, clippy, ruff, mypy, layers, circles, prose, generated code, pages; dependencies: make audit
+	@echo 'weaknesses, licences and sources of the dependencies are checked by: make audit'
+
+lint-rust:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	cargo xtask layering
 	cargo xtask circles
 	cargo xtask prose
 	cargo xtask codegen --check
+
+lint-python: $(STAMPS)/tools
 	$(BIN)/ruff check $(PYTHON_PATHS)
 	$(BIN)/ruff format --check $(PYTHON_PATHS)
 	$(BIN)/mypy --strict $(wildcard python/grete) tests benchmarks docsite examples release
 	$(BIN)/python -m docsite.rules
 	PYTHONPATH=python $(BIN)/lint-imports --no-logo --no-cache
-	@echo 'weaknesses, licences and sources of the dependencies are checked by: make audit'
 
 # Strict: a broken link, a missing anchor or a page that no list names ends it. make test does it, too.
 .PHONY: docs

@@ -154,7 +154,9 @@ def test_endless_retries_end_at_the_time_limit() -> None:
     assert (run.marked, run.waited, run.attempts) == ([], 60.0, {0: 7})
 
 
-def test_an_endless_run_is_an_error() -> None:
+def test_an_endless_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grete.testing._driver._MAX_JOBS", 1000)
+
     class Rewinds(grete.Consumer):
         def consume(self) -> None:
             self.seek("earliest")
