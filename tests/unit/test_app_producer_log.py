@@ -16,4 +16,5 @@ def test_the_lines_of_an_apps_producer_are_those_of_the_app(caplog: pytest.LogCa
         with pytest.raises(grete.TimeoutError):
             shared.get().partitions("orders", 2.0)  # the connection is refused, and that is logged
         shared.close(0.0)
-    assert {record.name for record in caplog.records} == {"grete"}
+    # The thread of the tokens of an earlier test's clients may still be there for a few seconds.
+    assert {record.name for record in caplog.records if record.module == "emit"} == {"grete"}

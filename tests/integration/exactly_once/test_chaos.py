@@ -2,7 +2,8 @@
 
 EOS_SECONDS: time of the faults; EOS_RECORDS: input of that time; EOS_SEED: seed of the first run; EOS_RUNS: number of
 runs; EOS_PAUSE: seconds between two harms to processes; EOS_CONCURRENCY: plans with this concurrency only. Give pytest
-`-o faulthandler_timeout=2000`: a run is longer than what the tests may take elsewhere.
+`-o faulthandler_timeout=2000`: a run is longer than what the tests may take elsewhere; with several runs
+`-o tmp_path_retention_count=100 --basetemp` keeps the logs of the processes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pytest
 from tests.integration.app_process import AppRun
 from tests.integration.broker_moves import BLOWS, BrokerMoves
 from tests.integration.commands import grete
+from tests.integration.exactly_once import repeats
 from tests.integration.exactly_once.chaos import PARTITIONS, PROCESSES, TARGET, ChaosPlan, Load, Processes
 from tests.integration.exactly_once.reading import committed_messages
 from tests.integration.transform_check import TransformJudge
@@ -137,9 +139,8 @@ def check_output(kafka: KafkaCluster, plan: ChaosPlan, group: str, source: str, 
     unit = plan.concurrency if plan.concurrency != "unordered" else ""
     judge = CommittedJudge(kafka, group, source, target, count, unit)
     judge.assert_all()
-    # Which records they are says whether one job was committed twice, and in which partition.
-    twice = sorted((index % PARTITIONS, index // PARTITIONS) for index in judge.repeated)
-    assert (judge.duplicates, judge.falls) == (0, 0), f"(partition, offset) from {twice[:3]} to {twice[-3:]}"
+    assert isinstance(kafka, ApacheCluster)
+    assert (judge.duplicates, judge.falls) == (0, 0), repeats.describe(kafka, target, PARTITIONS)
     rows = java.judge(kafka, target, "sequence", isolation_level="read_committed")
     assert sum(row["count"] for row in rows) == count
     for row in rows:
