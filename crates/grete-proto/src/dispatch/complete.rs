@@ -256,10 +256,10 @@ impl Lane {
             }
             None => 0,
         };
-        let mut dropped = 0;
+        let (mut dropped, is_queue) = (0, self.policy().queue);
         for piece in rest {
             if goes_on {
-                self.rows.unit_mut(slot).put_back(piece);
+                self.rows.unit_mut(slot).put_back(piece, is_queue);
             } else {
                 self.release_acquired(piece.offsets());
                 dropped += piece.len();
@@ -318,7 +318,8 @@ impl Lane {
         }
         ended.released += freed;
         if let Some(kept) = kept {
-            self.rows.unit_mut(lease.slot).put_back(RowSlice::contiguous(kept, Arc::clone(parcel)));
+            let is_queue = self.policy().queue;
+            self.rows.unit_mut(lease.slot).put_back(RowSlice::contiguous(kept, Arc::clone(parcel)), is_queue);
         }
         done
     }

@@ -15,8 +15,10 @@ use crate::time::Nanos;
 /// Waiting rows and state of one slot.
 #[derive(Debug, Default)]
 pub(in crate::dispatch) struct Unit {
-    /// Waiting rows, by ascending offset. Rows that a failed job has left are in front.
+    /// Waiting rows, by ascending offset except in queues. Rows that a failed job has left are in front.
     waiting: VecDeque<RowSlice>,
+    /// Number of slices at the front that were put back since the last job ended; counted in queues only.
+    returned: u32,
     retry_state: RetryState,
     running: bool,
     /// The unit is in the ready queue.
@@ -62,6 +64,7 @@ impl Unit {
 
     pub(in crate::dispatch) fn set_running(&mut self, running: bool) {
         self.running = running;
+        self.returned = 0;
     }
 
     // ---- rows
@@ -71,9 +74,15 @@ impl Unit {
         self.waiting.push_back(piece);
     }
 
-    /// Puts back rows, ordered by offset.
-    pub(in crate::dispatch) fn put_back(&mut self, piece: RowSlice) {
+    /// Puts back rows of the job that has ended, ordered by offset. The records of a queue have no order: there the rows go
+    /// to the front, in the order of the calls, so that a bisection goes on with the rows of its job.
+    pub(in crate::dispatch) fn put_back(&mut self, piece: RowSlice, is_queue: bool) {
         let Some(first) = piece.offset(0) else { return };
+        if is_queue {
+            self.waiting.insert((self.returned as usize).min(self.waiting.len()), piece);
+            self.returned += 1;
+            return;
+        }
         let at = self.waiting.partition_point(|other| other.offset(0).is_some_and(|offset| offset < first));
         self.waiting.insert(at, piece);
     }
@@ -90,15 +99,16 @@ impl Unit {
 
     /// Takes out the row with this offset; `None`: no waiting row has it.
     pub(super) fn take_row(&mut self, offset: i64) -> Option<RowSlice> {
-        let at = self
+        let index_in = |piece: &RowSlice| piece.offsets().position(|other| other == offset);
+        let by_order = self
             .waiting
             .partition_point(|piece| piece.offset(piece.len().saturating_sub(1)).is_some_and(|last| last < offset));
+        let found = self.waiting.get(by_order).and_then(index_in).map(|index| (by_order, index));
+        // In a queue, the row may be anywhere.
+        let (at, index) = found.or_else(|| {
+            self.waiting.iter().enumerate().find_map(|(at, piece)| index_in(piece).map(|index| (at, index)))
+        })?;
         let mut piece = self.waiting.remove(at)?;
-        let index = piece.offsets().position(|other| other == offset);
-        let Some(index) = index else {
-            self.waiting.insert(at, piece);
-            return None;
-        };
         let before = piece.split_to(index);
         let row = piece.split_to(1);
         for rest in [piece, before] {

@@ -103,6 +103,41 @@ fn a_record_that_was_released_comes_again_behind_later_ones() {
     world.assert_empty();
 }
 
+/// Records that were released come behind later ones, in one batch with them. The halves of a bisection stay in front of
+/// each other, and a dead letter is found wherever its record waits.
+#[test]
+fn a_poison_record_of_a_batch_without_order_is_found_and_no_other_is_left() {
+    for poison in 0..6 {
+        let mut world = Harness::new();
+        let retry = RetryPolicy { attempts: Some(2), ..RetryPolicy::default() };
+        let lane = world.lane_with(RouteConfig { max_messages: 100, retry, ..queue() });
+        for (base, count) in [(4, 2), (0, 3), (3, 1)] {
+            let acquired = (base, base + i64::try_from(count).unwrap() - 1, 1);
+            world.acquire(lane, base, count, &[acquired]);
+        }
+        let (mut acks, mut runs) = (BTreeMap::new(), 0);
+        while let Some(job) = world.take(world.now).or_else(|| {
+            let at = world.advance_to_deadline();
+            world.take(at)
+        }) {
+            runs += 1;
+            assert!(runs < 40, "{poison} is not found: {acks:?}");
+            if job.kind == JobKind::Consume && offsets(&job).contains(&poison) {
+                world.end(job, failed());
+            } else {
+                world.done(job);
+            }
+            acks.extend(world.acks());
+            if acks.len() == 6 {
+                break;
+            }
+        }
+        let kind = |offset| if offset == poison { Reject } else { Accept };
+        assert_eq!(acks, (0..6).map(|offset| (offset, kind(offset))).collect(), "poison {poison}");
+        world.assert_empty();
+    }
+}
+
 #[test]
 fn deliveries_in_other_processes_count_as_attempts() {
     let mut world = Harness::new();
