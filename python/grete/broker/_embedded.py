@@ -65,7 +65,7 @@ class Broker(BrokerCommands):
         `acls`: the brokers have an authorizer, as Kafka with `StandardAuthorizer`: what no ACL allows is refused.
         `super_users`: users who may do everything, such as "admin", or "CN=admin" of a client's certificate; given
         alone they switch the authorizer on. `settings`: broker settings by Kafka's names,
-        like {"connections.max.reauth.ms": 60_000}.
+        like {"connections.max.reauth.ms": 60_000, "broker.rack": ["a", "b", "c"]}.
         """
         self._topics = _topics(topics)
         self._ports = _ports(port, brokers)
@@ -82,7 +82,7 @@ class Broker(BrokerCommands):
             "log_to_stderr": log_to_stderr,
             "users": _users(sasl),
             "settings": _acl_settings(acls, super_users, log_in=bool(sasl) or mutual_tls)
-            + [(name, str(value)) for name, value in (settings or {}).items()],
+            + [(name, _setting_text(value)) for name, value in (settings or {}).items()],
         }
         if mutual_tls and tls is None:
             raise _config_error("mutual_tls needs tls: the directory for the certificates", "mutual_tls")
@@ -191,6 +191,11 @@ def _users(sasl: Mapping[str, str] | None) -> list[tuple[str, str]]:
         if not name or not password or "\0" in name + password:
             raise _config_error("sasl: users have names and passwords, without NUL characters", "sasl")
     return users
+
+
+def _setting_text(value: object) -> str:
+    """Returns the value of a broker setting as Kafka's files have it: lists are separated by commas."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _acl_settings(acls: bool, super_users: Iterable[str], *, log_in: bool) -> list[tuple[str, str]]:

@@ -157,7 +157,7 @@ pub fn start(config: EmbeddedConfig) -> Result<EmbeddedBroker, EmbeddedError> {
     let (release, max_bytes, advertised_ports) = (config.release, config.max_bytes, config.advertised_ports);
     let new_cluster = |addresses: &[(BrokerId, std::net::SocketAddr)]| {
         let broker = |(index, &(id, address)): (usize, &(BrokerId, std::net::SocketAddr))| {
-            let (host, rack) = (advertised.as_str().into(), racks.get(index).cloned());
+            let (host, rack) = (advertised.as_str().into(), racks.get(index).filter(|rack| !rack.is_empty()).cloned());
             let port = advertised_ports.get(index).copied().unwrap_or(address.port());
             BrokerAddress { id, host, port, rack }
         };

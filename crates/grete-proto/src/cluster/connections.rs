@@ -152,7 +152,8 @@ impl Cluster {
         self.ready_connections -= usize::from(link.ready);
         let (id, channel) = (link.node, link.channel);
         let (negotiated, was_ready) = (link.conn.versions().is_some(), link.ready);
-        let silent = channel == Channel::Control && matches!(reason, CloseReason::RequestTimeout { .. });
+        let is_timeout = matches!(reason, CloseReason::RequestTimeout { .. });
+        let silent = channel == Channel::Control && is_timeout;
         self.dirty = true;
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.set_conn(channel, None);
@@ -193,6 +194,10 @@ impl Cluster {
             }
             // The leaders of a broker that is gone move to other brokers.
             self.refresh.request_refresh(now, MetadataScope::All);
+        }
+        // The broker hangs or is cut off: its answer to the metadata request would be awaited for another timeout.
+        if is_timeout && self.refresh.is_awaited_from(id) {
+            self.refresh.on_failure(now, &mut self.rng);
         }
         if !is_bootstrap(id) {
             out.push(ClusterAction::NodeLost { node: id, channel });

@@ -2,6 +2,8 @@
 
 use super::config::ClusterConfig;
 use crate::backoff::Backoff;
+use crate::ids::NodeId;
+use crate::request::NO_NODE;
 use crate::rng::Rng;
 use crate::time::Nanos;
 
@@ -27,6 +29,8 @@ pub(crate) struct MetadataRefresh {
     max_age: Nanos,
     /// A request is in flight.
     in_flight: bool,
+    /// Node to which the last request went.
+    node: NodeId,
     last_success: Option<Nanos>,
     /// Time at which metadata was first found missing or stale since the last success.
     failing_since: Option<Nanos>,
@@ -42,6 +46,7 @@ impl MetadataRefresh {
             max_backoff: config.retry_backoff_max,
             max_age: config.metadata_max_age,
             in_flight: false,
+            node: NO_NODE,
             last_success: None,
             failing_since: None,
             sequence: 0,
@@ -80,8 +85,8 @@ impl MetadataRefresh {
     }
 
     /// Marks a request as sent. Returns its token id.
-    pub(crate) fn on_request_sent(&mut self) -> u32 {
-        self.in_flight = true;
+    pub(crate) fn on_request_sent(&mut self, node: NodeId) -> u32 {
+        (self.in_flight, self.node) = (true, node);
         self.requested = MetadataScope::Nothing;
         self.sequence = self.sequence.wrapping_add(1);
         self.sequence
@@ -90,6 +95,11 @@ impl MetadataRefresh {
     /// Returns whether a response belongs to the request in flight.
     pub(crate) fn is_in_flight(&self, id: u32) -> bool {
         self.in_flight && self.sequence == id
+    }
+
+    /// Returns whether the request in flight went to this node.
+    pub(crate) fn is_awaited_from(&self, node: NodeId) -> bool {
+        self.in_flight && self.node == node
     }
 
     /// Handles a failed request.

@@ -32,7 +32,7 @@ impl Cluster {
             allow_auto_topic_creation: self.config.allow_auto_create_topics,
             ..Default::default()
         };
-        let token = Token { owner: RequestOwner::Cluster, id: self.refresh.on_request_sent() };
+        let token = Token { owner: RequestOwner::Cluster, id: self.refresh.on_request_sent(node) };
         let timeout = self.config.request_timeout;
         let request = Request::Metadata(request);
         let outgoing =

@@ -71,15 +71,17 @@ impl Cluster {
         controller.or_else(|| self.least_loaded(now, false))
     }
 
-    /// Returns the ready broker with the fewest requests. Muted brokers and bootstrap addresses are used only if no
-    /// other is ready.
+    /// Returns the ready broker with the fewest requests. Muted brokers, brokers that have failed since their last
+    /// response (the other connections of a broker that hangs are ready for a while), and bootstrap addresses are used
+    /// only if no other is ready.
     pub(super) fn least_loaded(&mut self, now: Nanos, bootstrap_only: bool) -> Option<NodeId> {
         let mut best = None;
         for (&id, node) in &self.nodes {
             let usable = is_bootstrap(id) || (node.listed && !bootstrap_only);
             let conn = usable.then(|| self.ready_conn(id, Channel::Control)).flatten();
             let Some(load) = conn.map(Connection::load) else { continue };
-            let rank = (now < node.muted_until, is_bootstrap(id), load, self.rng.next_u64());
+            let is_failing = node.backoff.failures() > 0;
+            let rank = (now < node.muted_until, is_failing, is_bootstrap(id), load, self.rng.next_u64());
             if best.is_none_or(|(least, _)| rank < least) {
                 best = Some((rank, id));
             }

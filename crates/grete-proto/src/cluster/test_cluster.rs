@@ -121,6 +121,8 @@ pub(crate) struct FakeCluster {
     pub(crate) max_versions: BTreeMap<ApiKey, i16>,
     /// Addresses (host, port) that refuse connections.
     pub(crate) down: BTreeSet<(String, u16)>,
+    /// Hosts that accept connections and answer nothing but ApiVersions.
+    pub(crate) hung: BTreeSet<&'static str>,
     /// Error code of metadata responses.
     pub(crate) metadata_error: ErrorCode,
     /// Brokers answer a SaslHandshake by themselves, as listeners that expect no login.
@@ -154,6 +156,7 @@ impl FakeCluster {
             topics: BTreeMap::new(),
             max_versions: BTreeMap::new(),
             down: BTreeSet::new(),
+            hung: BTreeSet::new(),
             metadata_error: ErrorCode::NONE,
             answers_probes: false,
             connects: VecDeque::new(),
@@ -273,7 +276,8 @@ impl FakeCluster {
         let asked = &self.requests[index];
         let first = self.requests.iter().take(index).all(|earlier| earlier.conn != asked.conn);
         let is_probe = asked.api == ApiKey::SaslHandshake && self.answers_probes;
-        first && (is_probe || matches!(asked.api, ApiKey::ApiVersions | ApiKey::Metadata))
+        let is_hung = self.open.get(&asked.conn).is_some_and(|(host, _)| self.hung.contains(host.as_ref()));
+        first && (is_probe || asked.api == ApiKey::ApiVersions || asked.api == ApiKey::Metadata && !is_hung)
     }
 
     /// Sends the scripted response to ApiVersions, Metadata or a probe for logins; does nothing if the connection is closed.

@@ -28,10 +28,12 @@ impl ConsumerCore {
         facts.reason()
     }
 
-    /// Returns whether a partition has failed, or has made no progress in the last check. In a share group: whether
-    /// something may keep records from coming.
+    /// Returns whether a partition has failed, or has made no progress in the last check, or whether something may keep
+    /// records from coming: a broker takes long to answer, or any reason in a share group.
     #[must_use]
     pub fn has_failing_partitions(&self, now: Nanos) -> bool {
-        self.failures.deadline().is_some() || self.share.as_ref().is_some_and(|share| share.is_hindered(now))
+        self.failures.deadline().is_some()
+            || self.fetch.is_hindered(now)
+            || self.share.as_ref().is_some_and(|share| share.is_hindered(now))
     }
 }

@@ -147,6 +147,7 @@ impl Fetcher {
         }
         self.update_read_replicas(now, view, partitions, out);
         self.plan(now, view, partitions, out);
+        self.wake = earliest(self.wake, self.next_late_replica(now));
         out.extend(self.notices.drain(..).map(FetchAction::LogEvent));
         if std::mem::take(&mut self.needs_metadata) {
             out.push(FetchAction::RefreshMetadata);
@@ -440,7 +441,7 @@ impl Fetcher {
             self.stats.fetches += 1;
             self.stats.full_fetches += u64::from(session.epoch == 0);
             session.version = version;
-            let moved = session.on_request_sent(token, |slot| partitions.fetch_generation(slot));
+            let moved = session.on_request_sent(now, token, |slot| partitions.fetch_generation(slot));
             out.push(FetchAction::Send(outgoing(session.node, version, body, token, config.request_timeout)));
             if moved {
                 self.index_session(at);

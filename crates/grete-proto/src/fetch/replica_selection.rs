@@ -80,13 +80,27 @@ impl Fetcher {
         }
     }
 
-    /// Leaves followers to which a connection was requested in vain.
+    /// Returns the time for which a follower's answer is awaited before the leaders are read.
+    fn replica_timeout(&self) -> Nanos {
+        self.config.request_timeout / 2
+    }
+
+    /// Returns the next time at which a follower has not answered for too long; `None`: no follower is read.
+    pub(super) fn next_late_replica(&self, now: Nanos) -> Option<Nanos> {
+        self.replicas.next_end?;
+        let timeout = self.replica_timeout();
+        self.sessions.iter().filter_map(|session| session.late_at(timeout)).filter(|late_at| *late_at > now).min()
+    }
+
+    /// Leaves followers to which a connection was requested in vain, and those that have not answered for too long.
     fn leave_unreachable_replicas(&mut self, now: Nanos, view: &impl ClusterView, partitions: &mut PartitionTable) {
         for at in 0..self.sessions.len() {
             let Some(session) = self.sessions.get(at) else { continue };
             let node = session.node;
             let waited = session.connect_retry_at > 0 && now >= session.connect_retry_at && !session.is_idle();
-            if waited && view.api_version(node, Channel::Fetch, ApiKey::Fetch).is_none() {
+            let is_late = session.late_at(self.replica_timeout()).is_some_and(|late_at| now >= late_at);
+            let is_avoided = self.replicas.avoided.get(&node).is_some_and(|until| now < *until);
+            if !is_avoided && is_late || waited && view.api_version(node, Channel::Fetch, ApiKey::Fetch).is_none() {
                 self.leave_replica(now, node, partitions);
             }
         }

@@ -7,14 +7,30 @@ use grete_wire::error_code::ErrorCode;
 use grete_wire::api::ApiKey;
 
 use super::fetcher::Fetcher;
+use super::session::FetchSession;
 use crate::cluster::view::ClusterView;
 use crate::ids::{NodeId, PartitionHandle};
 use crate::partition::fetch_wait::FetchFacts;
 use crate::partition::table::PartitionTable;
 use crate::request::{Channel, NO_NODE};
-use crate::time::Nanos;
+use crate::time::{MILLI, Nanos, SECOND};
+
+/// Longest time of an answer, besides `fetch.max.wait.ms`. A broker that takes longer may have records of which the client
+/// does not know.
+const SLOW_ANSWER: Nanos = 5 * SECOND;
 
 impl Fetcher {
+    /// Returns whether a broker takes long to answer, so that [`Self::facts`] are of interest.
+    #[must_use]
+    pub fn is_hindered(&self, now: Nanos) -> bool {
+        self.sessions.iter().any(|session| self.is_late(now, session))
+    }
+
+    fn is_late(&self, now: Nanos, session: &FetchSession) -> bool {
+        let wait = u64::try_from(self.config.max_wait_ms).unwrap_or(0) * MILLI;
+        session.late_at(SLOW_ANSWER.saturating_add(wait)).is_some_and(|late_at| now >= late_at)
+    }
+
     /// Returns the partitions that a broker has in a session, as far as the client knows: their data is on its way, or
     /// will come with the next change.
     #[must_use]
@@ -62,7 +78,8 @@ impl Fetcher {
             held.is_some_and(|lane| lane.is_over_queue_limit(queued, limit) || (lane.draining && queued > 0));
         let session = source.and_then(|node| self.sessions.iter().find(|session| session.node == node));
         let failure = held.map(|lane| lane.failure()).filter(|failure| failure.failures > 0);
-        let unanswered = session.filter(|session| session.failing).map(|_| ErrorCode::NONE);
+        let unanswered =
+            session.filter(|session| session.failing || self.is_late(now, session)).map(|_| ErrorCode::NONE);
         let (end, stable) = (partitions.high_watermark(slot), partitions.last_stable_offset(slot));
         let stands =
             self.config.read_committed && (0..end).contains(&stable) && partitions.fetch_offset(slot) >= stable;

@@ -87,6 +87,12 @@ impl FetchWait {
         }
     }
 
+    /// Returns whether the client cannot know how many records wait, because the leader does not answer.
+    #[must_use]
+    pub fn hides_lag(self) -> bool {
+        matches!(self, Self::Refused { code: ErrorCode::NONE, .. })
+    }
+
     /// Returns whether the reason names the cause of a failure that only says that no data came.
     #[must_use]
     pub fn explains_silence(self) -> bool {

@@ -169,6 +169,34 @@ fn a_join_does_not_wait_for_a_broker_that_is_silent_on_its_control_connection() 
     assert!(fake.cluster.nodes[&1].conn(Channel::Join).is_some(), "others go on");
 }
 
+/// The other connections of a broker that hangs are ready until their own requests are late.
+#[test]
+fn metadata_comes_from_another_broker_when_a_request_to_one_is_late() {
+    for metadata_is_asked_first in [false, true] {
+        let mut fake = FakeCluster::ready(&[0, 1], &[("orders", 7, &[(0, 3), (1, 4)])]);
+        fake.hung = ["b0"].into();
+        fake.send(Target::Node(0), Channel::Fetch, heartbeat(), 1);
+        fake.advance(5 * SECOND);
+        if metadata_is_asked_first {
+            // Whichever broker is asked: the next request goes to the one with fewer requests, until broker 0 has one.
+            while !fake.requests.iter().any(|asked| asked.api == ApiKey::Metadata) {
+                fake.event(ClusterEvent::RefreshMetadata);
+                fake.advance(500 * MILLI);
+                assert!(fake.now < 100 * SECOND, "broker 0 is never asked");
+            }
+        }
+        fake.metadata_requests.clear();
+        fake.set_topic("orders", 7, &[(1, 4), (1, 4)]);
+        while fake.replies.is_empty() {
+            fake.advance(SECOND);
+            assert!(fake.now < 100 * SECOND, "no timeout");
+        }
+        fake.advance(2 * SECOND);
+        let leader = fake.cluster.leader(&TopicPartition::new("orders", 0));
+        assert_eq!((fake.metadata_requests.len(), leader), (1, Some((1, 4))), "asked first: {metadata_is_asked_first}");
+    }
+}
+
 #[test]
 fn p33_a_swallowed_request_ends_the_connection_and_the_next_goes_through() {
     let mut fake = FakeCluster::ready(&[0], &[("orders", 7, &[(0, 3)])]);

@@ -72,9 +72,12 @@ impl Dispatch {
         let mut waits_as_intended = false;
         for lane in self.lanes.iter().flatten().filter(|lane| lane.spec.client == client && !stopping) {
             let known = before.remove(&lane.id);
-            // How many records of a share group are left only the leaders know: while they are silent, there may be any.
-            let is_silent = lane.spec.policy.queue
-                && entry.watch.fetch_wait(lane.spec.handle).is_some_and(FetchWait::explains_silence);
+            // How many records are left only the leaders know: while they are silent, there may be any. What is left in a
+            // share group they say with no answer.
+            let is_silent = entry
+                .watch
+                .fetch_wait(lane.spec.handle)
+                .is_some_and(|wait| wait.hides_lag() || lane.spec.policy.queue && wait.explains_silence());
             let (progress, has_backlog) = (lane.progress(), is_silent || lane.backlog() != Some(0));
             let moved = known.as_ref().is_none_or(|known| known.progress != progress);
             if let Some(known) = known.as_ref().filter(|known| known.is_reported && (moved || !has_backlog)) {

@@ -2,6 +2,7 @@
 
 use super::{EntryChange, FetchSession};
 use crate::ids::PartitionHandle;
+use crate::time::Nanos;
 
 /// Room that the lists of changes keep between two requests.
 const KEPT_CHANGES: usize = 1024;
@@ -69,8 +70,9 @@ impl FetchSession {
 
     /// Records that the prepared request was sent: the client assumes from now on that the broker knows its contents.
     /// Returns whether entries were removed, so that the others have other indexes.
-    pub fn on_request_sent(&mut self, token: u32, generation: impl Fn(PartitionHandle) -> u32) -> bool {
+    pub fn on_request_sent(&mut self, now: Nanos, token: u32, generation: impl Fn(PartitionHandle) -> u32) -> bool {
         self.in_flight = Some(token);
+        self.sent_at = now;
         self.cursor = 0;
         self.requests_without_release = self.requests_without_release.saturating_add(1);
         let mut has_gone = false;

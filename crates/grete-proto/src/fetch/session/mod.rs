@@ -122,6 +122,8 @@ pub(super) struct FetchSession {
     /// Sorted by topic and partition.
     pub entries: Vec<SessionPartition>,
     pub in_flight: Option<u32>,
+    /// Time of the last request.
+    pub sent_at: Nanos,
     /// Time after which to request the connection again.
     pub connect_retry_at: Nanos,
     pub backoff: Backoff,
@@ -159,6 +161,11 @@ pub(super) struct FetchSession {
 }
 
 impl FetchSession {
+    /// Returns the time at which the request in flight is unanswered for `limit`; `None`: no request is in flight.
+    pub fn late_at(&self, limit: Nanos) -> Option<Nanos> {
+        self.in_flight.map(|_| self.sent_at.saturating_add(limit))
+    }
+
     pub fn new(node: NodeId, config: &FetchConfig) -> Self {
         Self {
             node,
@@ -169,6 +176,7 @@ impl FetchSession {
             topics: Vec::new(),
             entries: Vec::new(),
             in_flight: None,
+            sent_at: 0,
             connect_retry_at: 0,
             backoff: Backoff::new(config.retry_backoff, config.retry_backoff_max),
             not_before: 0,

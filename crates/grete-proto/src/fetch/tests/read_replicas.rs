@@ -5,6 +5,7 @@ use grete_wire::error_code::ErrorCode;
 use super::simulator::{Simulator, batch, tp};
 use crate::fetch::{FetchAction, FetchConfig, FetchEvent};
 use crate::ids::{NodeId, PartitionHandle};
+use crate::partition::fetch_wait::FetchWait;
 use crate::partition::log_event::FetchLogEvent;
 use crate::request::NO_NODE;
 use crate::time::{MILLI, SECOND};
@@ -122,13 +123,41 @@ fn a_follower_without_a_connection_holds_a_partition_up_for_a_second() {
     assert_eq!(world.partitions.fetch_offset(slot), 10);
 }
 
+/// A broker that hangs, or is cut off: its connection stays.
+#[test]
+fn a_follower_that_does_not_answer_is_left_after_half_of_the_request_timeout() {
+    let (mut world, slot) = near();
+    follow(&mut world, slot);
+    let (sent_at, half) = (world.now, FetchConfig::default().request_timeout / 2);
+    assert_eq!(world.fetcher.deadline(), Some(sent_at + half));
+    world.now = sent_at + 5 * SECOND;
+    assert!(!world.fetcher.is_hindered(world.now), "it may wait for records");
+    world.now = sent_at + 6 * SECOND;
+    assert!(world.fetcher.is_hindered(world.now));
+    let facts = world.fetcher.facts(world.now, slot, &world.view, &world.partitions);
+    assert_eq!(facts.reason(), Some(FetchWait::Refused { node: FOLLOWER, code: ErrorCode::NONE }));
+    world.now = sent_at + half;
+    world.step(FetchEvent::Tick);
+    assert_eq!(notices(&mut world), [FetchLogEvent::ReplicaUnreachable { node: FOLLOWER, partitions: 1 }]);
+    world.log(&tp("orders", 0)).append(5, 100);
+    for _ in 0..3 {
+        world.answer(LEADER);
+    }
+    assert_eq!((world.partitions.source(slot), world.partitions.fetch_offset(slot)), (LEADER, 15));
+    assert_ne!(world.fetcher.deadline(), Some(world.now), "no timer of a broker that is not read");
+    // What the follower sends after all is not counted twice.
+    world.answer(FOLLOWER);
+    assert_eq!((world.partitions.source(slot), world.partitions.fetch_offset(slot)), (LEADER, 15));
+}
+
 #[test]
 fn leaders_are_asked_again_when_their_word_is_old_or_new() {
     let (mut world, slot) = near();
     follow(&mut world, slot);
-    world.now += 300 * SECOND;
-    assert!(world.fetcher.deadline().unwrap() <= world.now);
-    world.step(FetchEvent::Tick);
+    for _ in 0..100 {
+        world.now += 3 * SECOND;
+        world.answer(FOLLOWER);
+    }
     assert_eq!(world.partitions.source(slot), LEADER);
     world.answer(LEADER);
     world.answer(LEADER);

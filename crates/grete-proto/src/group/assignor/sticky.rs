@@ -7,10 +7,8 @@
 //!    up. A single claim of an old generation counts, because its member may still process the partition (KAFKA-14639).
 //! 2. *Balance.* No partition could go to a member that has at least two fewer, neither directly nor along a chain of
 //!    other members' partitions. Claimed partitions move only as far as that requires.
-//!    Where racks make a difference (KIP-881) and all members have the same topics, a member keeps the partitions with a
-//!    replica in its rack, and gives up another one where a member in a replica's rack has room: each rebalance finds at
-//!    least as many partitions a member in their rack as the one before, and moves none without a gain. Members with
-//!    different topics get partitions in their rack only where several members have equally few.
+//!    Where racks make a difference (KIP-881) and all members have the same topics, as many partitions as possible go to a
+//!    member in the rack of a replica. A partition whose member is in another rack moves only for that. Members with different topics get partitions in their rack only where several members have equally few.
 //! 3. *Two phases.* A partition that another member claims is not assigned. Its owner finds the partition missing,
 //!    revokes it and joins again; then the partition is unclaimed and can go to its new owner.
 
@@ -203,9 +201,18 @@ impl<'a> AssignmentPlan<'a> {
         let total = self.unassigned.len() + self.loads.iter().map(|load| load.len).sum::<usize>();
         let members = self.loads.len();
         let (Some(floor), Some(mut longer)) = (total.checked_div(members), total.checked_rem(members)) else { return };
-        // The members with the most partitions get the odd ones: every other choice would move one more partition.
+        // The members with the most partitions get the odd ones: every other choice would move one more partition. Of those
+        // with equally many, it is the members that can have more in their rack.
+        let mut in_rack = vec![0_usize; members];
+        for member in self.topics.iter().flat_map(|topic| &topic.in_rack).flatten() {
+            if let Some(count) = in_rack.get_mut(*member) {
+                *count = (*count + 1).min(floor + 1);
+            }
+        }
         let mut order: Vec<Index> = (0..members).collect();
-        order.sort_by_key(|&m| std::cmp::Reverse(self.loads.get(m).map_or(0, |load| load.len)));
+        order.sort_by_key(|&m| {
+            std::cmp::Reverse((self.loads.get(m).map_or(0, |load| load.len), in_rack.get(m).copied()))
+        });
         let mut quotas = vec![floor; members];
         for member in order {
             let (Some(load), Some(quota)) = (self.loads.get_mut(member), quotas.get_mut(member)) else { continue };
@@ -274,7 +281,7 @@ impl<'a> AssignmentPlan<'a> {
             let quota = quotas.get(member).copied().unwrap_or(0);
             quota.saturating_sub(loads.get(member).map_or(0, |load| load.len))
         };
-        for (_, topic, partition) in free {
+        for &(_, topic, partition) in &free {
             let near = self.topics.get(topic).and_then(|topic| topic.members_in_rack(partition));
             let widest =
                 near.into_iter().flatten().copied().max_by_key(|&m| (room(&self.loads, m), std::cmp::Reverse(m)));
@@ -285,6 +292,12 @@ impl<'a> AssignmentPlan<'a> {
                 self.unassigned.remove(&(topic, partition));
             }
         }
+        let mut excluded = vec![false; self.loads.len()];
+        for (_, topic, partition) in free {
+            if self.unassigned.contains(&(topic, partition)) {
+                self.make_room_in_rack((topic, partition), quotas, &mut excluded);
+            }
+        }
         for (member, topic, partition) in claimed {
             if room(&self.loads, member) > 0
                 && self.unassigned.remove(&(topic, partition))
@@ -292,6 +305,58 @@ impl<'a> AssignmentPlan<'a> {
             {
                 load.add(topic, partition);
             }
+        }
+    }
+
+    /// Gives a partition to a member in its rack that has no room, if the member can pass on another partition to a member
+    /// in that one's rack, and so on, until a member has room: an augmenting path, so that the number of partitions that
+    /// are read in their rack is the largest possible with these quotas. `excluded`: members from which no path leads on,
+    /// as an earlier search has found; they are skipped, so that all searches together visit each partition once.
+    fn make_room_in_rack(&mut self, at: (Index, i32), quotas: &[usize], excluded: &mut [bool]) {
+        let members_in_rack = |(topic, p): (Index, i32)| {
+            self.topics.get(topic).and_then(|topic| topic.members_in_rack(p)).into_iter().flatten()
+        };
+        // By member: who passes on which partition to the member; `None`: the member gets `at`.
+        let mut sources: HashMap<Index, (Option<Index>, (Index, i32))> = HashMap::new();
+        let mut queue = VecDeque::new();
+        let mut offer = |from: Option<Index>, passed: (Index, i32), queue: &mut VecDeque<Index>| {
+            for &member in members_in_rack(passed) {
+                if !excluded.get(member).is_none_or(|excluded| *excluded) && !sources.contains_key(&member) {
+                    sources.insert(member, (from, passed));
+                    queue.push_back(member);
+                }
+            }
+        };
+        offer(None, at, &mut queue);
+        let mut end = None;
+        while let Some(member) = queue.pop_front() {
+            let Some(load) = self.loads.get(member) else { continue };
+            if quotas.get(member).is_some_and(|quota| load.len < *quota) {
+                end = Some(member);
+                break;
+            }
+            for passed in load.held.iter().flat_map(|(&topic, held)| held.iter().map(move |&p| (topic, p))) {
+                offer(Some(member), passed, &mut queue);
+            }
+        }
+        let Some(mut member) = end else {
+            for member in sources.into_keys() {
+                if let Some(excluded) = excluded.get_mut(member) {
+                    *excluded = true;
+                }
+            }
+            return;
+        };
+        self.unassigned.remove(&at);
+        while let Some(&(from, (topic, partition))) = sources.get(&member) {
+            if let Some(giver) = from.and_then(|from| self.loads.get_mut(from)) {
+                giver.remove(topic, partition);
+            }
+            if let Some(taker) = self.loads.get_mut(member) {
+                taker.add(topic, partition);
+            }
+            let Some(giver) = from else { return };
+            member = giver;
         }
     }
 

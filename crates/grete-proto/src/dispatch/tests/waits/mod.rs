@@ -1,5 +1,7 @@
 //! Tests of what lanes wait for, and of the reports about lanes that do not move.
 
+use grete_wire::ErrorCode;
+
 use super::*;
 use crate::partition::fetch_wait::FetchWait;
 
@@ -304,4 +306,20 @@ fn a_queue_whose_leader_is_silent_is_stalled_although_it_holds_no_record() {
     let full = [(PartitionHandle(lane.index), FetchWait::Memory { bytes: 9, limit: 8 })];
     world.watch(0, &full);
     assert_eq!(reported(&world.watch(2 * LIMIT, &full)), []);
+}
+
+#[test]
+fn a_lane_whose_leader_does_not_answer_is_stalled_although_no_lag_is_known() {
+    let mut world = Harness::new();
+    let lane = world.lane_with(watched());
+    world.dispatch.set_end_offsets(lane, 0, 0);
+    let unanswered = [(PartitionHandle(lane.index), FetchWait::Refused { node: 1, code: ErrorCode::NONE })];
+    world.watch(0, &unanswered);
+    assert_eq!((world.waits_for(lane), reported(&world.watch(LIMIT, &unanswered))), ("refused", vec![(0, "refused")]));
+    assert_eq!(reported(&world.watch(SECOND, &[])), [(0, "")]);
+    // A leader that says no has said how many records there are.
+    let refused =
+        [(PartitionHandle(lane.index), FetchWait::Refused { node: 1, code: ErrorCode::NOT_LEADER_OR_FOLLOWER })];
+    world.watch(0, &refused);
+    assert_eq!(reported(&world.watch(2 * LIMIT, &refused)), []);
 }

@@ -19,6 +19,13 @@ fn replica_racks(topics: &[&str]) -> (PartitionCounts, ReplicaRacks) {
     (counts, racks)
 }
 
+fn near(members: &[MemberClaim], assignments: &Assignments, racks: &ReplicaRacks) -> usize {
+    let is_near = |m: &MemberClaim, tp: &TopicPartition| {
+        racks.get(&tp.topic).is_some_and(|racks| super::super::racks::is_in_rack(m, racks, tp.partition))
+    };
+    members.iter().map(|m| assignments[&m.member_id].iter().filter(|tp| is_near(m, tp)).count()).sum()
+}
+
 /// Compares with Kafka's own class: `RangeAssignors.java` beside the vectors.
 #[test]
 fn range_in_racks_is_javas() {
@@ -64,6 +71,37 @@ fn sticky_members_get_partitions_in_their_rack_and_keep_them() {
     back.push(members[2].clone());
     let (assignments, _) = settle_in_racks(back, &counts, &racks);
     assert_eq!(shown(&assignments), ["a: t-2 t-5", "b: t-1 t-4", "c: t-0 t-3"]);
+}
+
+/// b takes what c and a could have, too, and must pass it on: each has the rack of two thirds of the partitions.
+#[test]
+fn members_pass_on_partitions_until_each_is_in_a_rack_of_its_own() {
+    let (counts, racks) = replica_racks(&["t=ra+rb,ra+rb,ra+rb,rb+rc,rb+rc,rb+rc,ra,ra,rc"]);
+    for order in ["a:0 1 2, b:, c:3 4 5", "c:8 3, b:0 1 2 4 5, a:6 7", "b:6 7 8, a:3 4 5, c:0 1 2"] {
+        let members: Vec<MemberClaim> = order
+            .split(", ")
+            .filter_map(|member| member.split_once(':'))
+            .map(|(id, held)| {
+                let held: Vec<_> = held.split(' ').filter_map(|p| Some(("t", p.parse().ok()?))).collect();
+                in_rack(member(id, &["t"], &held, 1), &format!("r{id}"))
+            })
+            .collect();
+        let (assignments, _) = settle_in_racks(members.clone(), &counts, &racks);
+        assert!(assignments.values().all(|tps| tps.len() == 3), "{assignments:?}");
+        assert_eq!(near(&members, &assignments, &racks), 9, "{order}: {assignments:?}");
+    }
+}
+
+/// One of two members gets two of three partitions: the one in whose rack two are, whatever the member is called.
+#[test]
+fn the_odd_partition_goes_to_the_member_that_has_it_in_its_rack() {
+    let (counts, racks) = replica_racks(&["t=rc,,rc"]);
+    for (id, other) in [("a", "b"), ("b", "a")] {
+        let members =
+            [in_rack(member(id, &["t"], &[], -1), "rc"), in_rack(member(other, &["t"], &[], -1), "elsewhere")];
+        let assignments = Assignor::CooperativeSticky.assign(&members, &counts, &racks);
+        assert_eq!(assignments[id], [tp("t", 0), tp("t", 2)]);
+    }
 }
 
 #[test]
@@ -127,6 +165,16 @@ proptest! {
         let loads: Vec<usize> = settled.values().map(Vec::len).collect();
         prop_assert_eq!(loads.iter().sum::<usize>(), usize::try_from(total).unwrap());
         prop_assert!(loads.iter().max().unwrap() - loads.iter().min().unwrap() <= 1, "{:?}", loads);
+        // No exchange between two members brings more partitions into the rack of their member.
+        let is_near = |m: usize, tp: &TopicPartition| super::super::racks::is_in_rack(&members[m], &racks[&tp.topic], tp.partition);
+        for (m, of_m) in members.iter().map(|m| &settled[&m.member_id]).enumerate() {
+            for (n, of_n) in members.iter().map(|m| &settled[&m.member_id]).enumerate().filter(|(n, _)| *n != m) {
+                for p in of_m.iter().filter(|p| !is_near(m, p) && is_near(n, p)) {
+                    let worth = |q: &&TopicPartition| is_near(m, q) || !is_near(n, q);
+                    prop_assert_eq!(of_n.iter().find(worth), None, "{} for {}: {:?}", p, m, settled);
+                }
+            }
+        }
         // At rest: another rebalance, also with other leaders, moves nothing.
         let again = obey(&members, &settled, 9);
         prop_assert_eq!(&sticky::assign_cooperatively(&again, &counts, &racks), &settled);
