@@ -158,6 +158,30 @@ fn an_unconfirmed_session_expires() {
     assert_eq!(rig.log_texts(), ["lost 0 1"]);
 }
 
+/// Kafka 4 answers JoinGroup and SyncGroup of such a member, and lets the old session go on: another member may own the
+/// partitions a moment later.
+#[test]
+fn a_return_into_the_same_generation_is_no_acknowledgement() {
+    let mut rig = Harness::new();
+    rig.join(&[0, 1]);
+    let acknowledged = rig.group.last_heartbeat_ack();
+    rig.advance(45 * SECOND);
+    assert_eq!(rig.log_texts(), ["lost 0 1"]);
+    while rig.try_take(ApiKey::Heartbeat).is_some() {}
+    rig.generation -= 1;
+    rig.complete_rebalance(&[0, 1]);
+    assert_eq!(rig.group.last_heartbeat_ack(), acknowledged);
+    let heartbeat = rig.take(ApiKey::Heartbeat); // at once
+    rig.advance(SECOND);
+    assert!(!rig.log_texts().contains(&"lost 0 1".to_owned()), "the answer is awaited for a session");
+    rig.refuse(&heartbeat, ErrorCode::NONE);
+    assert_eq!(rig.group.last_heartbeat_ack(), rig.now - SECOND);
+    // A new generation begins a session.
+    rig.rebalance();
+    rig.complete_rebalance(&[0]);
+    assert_eq!(rig.group.last_heartbeat_ack(), rig.now);
+}
+
 /// A process was suspended for longer than its session: it loses everything first, before it handles any response.
 #[test]
 fn a_sleeper_loses_everything_before_it_hears_anything() {

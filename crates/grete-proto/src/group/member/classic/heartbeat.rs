@@ -26,16 +26,42 @@ pub(super) struct Heartbeat {
     next_heartbeat: Nanos,
     in_flight: Option<InFlight>,
     pub last_ack: Nanos,
+    /// Time of the last JoinGroup response.
+    joined_at: Nanos,
+    /// The member has come back into its generation, and no heartbeat has been acknowledged since.
+    is_unconfirmed: bool,
     /// Latest time at which the group was known to be stable, so that no rebalance had begun.
     pub stable_at: Nanos,
 }
 
 impl Heartbeat {
-    /// Starts heartbeats after a JoinGroup response, with which the coordinator's session timer starts.
-    pub fn on_joined(&mut self, now: Nanos, interval: Nanos) {
+    /// Starts heartbeats after a JoinGroup response. The coordinator's session timer starts with a new generation.
+    ///
+    /// A member that comes back into its generation, because it alone considered its session expired, is not a new one:
+    /// Kafka 4 answers its JoinGroup and SyncGroup and lets the old session go on, which may be over in a moment. A
+    /// heartbeat is due at once, and only that acknowledges the session.
+    pub fn on_joined(&mut self, now: Nanos, interval: Nanos, is_new_generation: bool) {
         self.in_flight = None;
-        self.on_ack(now);
-        self.next_heartbeat = now + interval;
+        self.joined_at = now;
+        self.is_unconfirmed = !is_new_generation;
+        if is_new_generation {
+            self.on_ack(now);
+            self.next_heartbeat = now + interval;
+        } else {
+            self.next_heartbeat = now;
+        }
+    }
+
+    /// Records that the coordinator received a SyncGroup that was sent at `sent_at`.
+    pub fn on_sync(&mut self, sent_at: Nanos) {
+        if !self.is_unconfirmed {
+            self.on_ack(sent_at);
+        }
+    }
+
+    /// Returns the time from which on the member waits for an acknowledgement before it considers its session expired.
+    pub fn alive_at(&self) -> Nanos {
+        self.last_ack.max(self.joined_at)
     }
 
     /// Records that the group was stable: no rebalance had begun at this time.
@@ -106,6 +132,7 @@ impl ClassicMember {
         match ctx.classify(flight.located.lookup, code) {
             ErrorClass::Ok => {
                 ctx.on_authorized();
+                self.heartbeat.is_unconfirmed = false;
                 self.heartbeat.on_ack(flight.sent_at);
                 self.heartbeat.on_stable(flight.sent_at);
             }

@@ -98,6 +98,7 @@ impl ClassicMember {
         };
         // The generation has its assignment already, and this member continues to lead it (KIP-814).
         let skip_assignment = answer.skip_assignment || self.is_returning_leader(ctx, version, answer);
+        let is_new_generation = self.member_id != answer.member_id || self.last_assignment.1 != answer.generation_id;
         if self.member_id != answer.member_id {
             self.member_id = answer.member_id.clone().into_owned();
             self.member_id_origin.on_new_member_id();
@@ -105,7 +106,7 @@ impl ClassicMember {
         (self.generation, self.is_synced) = (answer.generation_id, false);
         self.protocol = Some(protocol);
         self.leader = answer.leader == answer.member_id || skip_assignment;
-        self.heartbeat.on_joined(ctx.now, ctx.config().heartbeat_interval);
+        self.heartbeat.on_joined(ctx.now, ctx.config().heartbeat_interval, is_new_generation);
         self.retry_at = ctx.now;
         ctx.log_event(GroupLogEvent::Joined {
             generation: self.generation,

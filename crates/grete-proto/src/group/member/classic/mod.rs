@@ -260,7 +260,7 @@ impl ClassicMember {
     /// Fences the member if no heartbeat was acknowledged for the session timeout. The coordinator has reassigned the
     /// partitions or is about to, even if the member could not be notified.
     pub fn expire(&mut self, ctx: &mut Context<'_>) {
-        if !self.is_registered() || ctx.now < self.heartbeat.last_ack.saturating_add(ctx.config().session_timeout) {
+        if !self.is_registered() || ctx.now < self.heartbeat.alive_at().saturating_add(ctx.config().session_timeout) {
             return;
         }
         if self.state == State::Joining && self.in_flight.is_some() {
@@ -349,7 +349,7 @@ impl ClassicMember {
             };
         }
         if self.is_registered() {
-            deadline = earliest(deadline, Some(self.heartbeat.last_ack.saturating_add(session_timeout)));
+            deadline = earliest(deadline, Some(self.heartbeat.alive_at().saturating_add(session_timeout)));
             if coordinator_known {
                 deadline = earliest(deadline, self.heartbeat.deadline());
             }

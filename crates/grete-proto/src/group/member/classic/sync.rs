@@ -124,7 +124,7 @@ impl ClassicMember {
             ErrorClass::Ok => self.on_assignment(ctx, at, &answer),
             ErrorClass::Retry => self.rejoin_later(ctx, format!("SyncGroup was refused: {code}")),
             ErrorClass::Error(ErrorCode::REBALANCE_IN_PROGRESS) => {
-                self.heartbeat.on_ack(at.sent_at);
+                self.heartbeat.on_sync(at.sent_at);
                 self.rejoin(ctx, "another rebalance began");
             }
             ErrorClass::Error(code @ (ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION)) => {
@@ -147,7 +147,7 @@ impl ClassicMember {
     fn on_assignment(&mut self, ctx: &mut Context<'_>, at: &InFlight, answer: &SyncGroupResponse<'_>) {
         match consumer_protocol::decode_assignment(&answer.assignment) {
             Ok(tps) => {
-                self.heartbeat.on_ack(at.sent_at);
+                self.heartbeat.on_sync(at.sent_at);
                 self.heartbeat.on_stable(ctx.now);
                 self.backoff.reset();
                 self.member_id_origin.on_generation_complete();
