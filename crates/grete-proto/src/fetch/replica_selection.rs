@@ -80,9 +80,10 @@ impl Fetcher {
         }
     }
 
-    /// Returns the time for which a follower's answer is awaited before the leaders are read.
+    /// Returns the time for which a follower's answer is awaited before the leaders are read. A follower without new
+    /// records rightly takes `fetch.max.wait.ms`.
     fn replica_timeout(&self) -> Nanos {
-        self.config.request_timeout / 2
+        (self.config.request_timeout / 2).max(self.longest_answer())
     }
 
     /// Returns the next time at which a follower has not answered for too long; `None`: no follower is read.

@@ -27,8 +27,12 @@ impl Fetcher {
     }
 
     fn is_late(&self, now: Nanos, session: &FetchSession) -> bool {
-        let wait = u64::try_from(self.config.max_wait_ms).unwrap_or(0) * MILLI;
-        session.late_at(SLOW_ANSWER.saturating_add(wait)).is_some_and(|late_at| now >= late_at)
+        session.late_at(self.longest_answer()).is_some_and(|late_at| now >= late_at)
+    }
+
+    /// Returns the longest time that a broker takes to answer if nothing is wrong.
+    pub(super) fn longest_answer(&self) -> Nanos {
+        SLOW_ANSWER.saturating_add(u64::try_from(self.config.max_wait_ms).unwrap_or(0) * MILLI)
     }
 
     /// Returns the partitions that a broker has in a session, as far as the client knows: their data is on its way, or

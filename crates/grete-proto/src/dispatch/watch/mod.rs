@@ -72,8 +72,8 @@ impl Dispatch {
         let mut waits_as_intended = false;
         for lane in self.lanes.iter().flatten().filter(|lane| lane.spec.client == client && !stopping) {
             let known = before.remove(&lane.id);
-            // How many records are left only the leaders know: while they are silent, there may be any. What is left in a
-            // share group they say with no answer.
+            // How many records are left only the leaders know: while they are silent, there may be any. No answer has
+            // the number of a share group.
             let is_silent = entry
                 .watch
                 .fetch_wait(lane.spec.handle)

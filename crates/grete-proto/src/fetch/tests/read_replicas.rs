@@ -150,6 +150,20 @@ fn a_follower_that_does_not_answer_is_left_after_half_of_the_request_timeout() {
     assert_eq!((world.partitions.source(slot), world.partitions.fetch_offset(slot)), (LEADER, 15));
 }
 
+/// `fetch.max.wait.ms` may be longer than half of `request.timeout.ms`.
+#[test]
+fn a_follower_without_new_records_is_awaited_for_as_long_as_it_may_take() {
+    let (mut world, slot) =
+        with_config(FetchConfig { rack: "near".into(), max_wait_ms: 20_000, ..FetchConfig::default() });
+    follow(&mut world, slot);
+    world.now += 24 * SECOND;
+    world.step(FetchEvent::Tick);
+    assert_eq!((world.partitions.source(slot), world.fetcher.is_hindered(world.now)), (FOLLOWER, false));
+    world.now += SECOND;
+    world.step(FetchEvent::Tick);
+    assert_eq!(world.partitions.source(slot), LEADER);
+}
+
 #[test]
 fn leaders_are_asked_again_when_their_word_is_old_or_new() {
     let (mut world, slot) = near();

@@ -7,8 +7,9 @@
 //!    up. A single claim of an old generation counts, because its member may still process the partition (KAFKA-14639).
 //! 2. *Balance.* No partition could go to a member that has at least two fewer, neither directly nor along a chain of
 //!    other members' partitions. Claimed partitions move only as far as that requires.
-//!    Where racks make a difference (KIP-881) and all members have the same topics, as many partitions as possible go to a
-//!    member in the rack of a replica. A partition whose member is in another rack moves only for that. Members with different topics get partitions in their rack only where several members have equally few.
+//!    Where racks make a difference (KIP-881) and all members have the same topics, as many partitions as possible go to
+//!    a member in the rack of a replica. A partition whose member is in another rack moves only for that. Members with
+//!    different topics get partitions in their rack only where several members have equally few.
 //! 3. *Two phases.* A partition that another member claims is not assigned. Its owner finds the partition missing,
 //!    revokes it and joins again; then the partition is unclaimed and can go to its new owner.
 
