@@ -305,6 +305,9 @@ impl DecodeQueue {
             source.pool.give(columns);
             return Ok(next);
         }
+        if source.acknowledges {
+            sort_by_offset(source.pool, &mut columns);
+        }
         let next_offset = next.or_else(|| columns.offsets.last().map(|last| last + 1)).unwrap_or_default();
         let all = 0..columns.len();
         let parcel = Arc::new(BatchMemory::new(all.len(), released + charged));
@@ -341,6 +344,19 @@ pub(in crate::dispatch) struct DecodeSource<'a> {
     pub(in crate::dispatch) pool: &'a ColumnPool,
     /// Rows that are left out are acknowledged, because a share group has acquired them.
     pub(in crate::dispatch) acknowledges: bool,
+}
+
+/// Sorts rows by offset. A share group gives a record that was released again behind later ones, and all that looks for a
+/// row of a batch relies on ascending offsets.
+fn sort_by_offset(pool: &ColumnPool, columns: &mut Columns) {
+    if columns.offsets.is_sorted() {
+        return;
+    }
+    let mut order: Vec<u32> = (0..columns.len()).filter_map(|row| u32::try_from(row).ok()).collect();
+    order.sort_by_key(|row| columns.offsets.get(*row as usize).copied());
+    let mut sorted = pool.take();
+    columns.gather_into(&order, &mut sorted);
+    pool.give(std::mem::replace(columns, sorted));
 }
 
 /// Drops the rows from `from` on that a share group has not acquired for this member.

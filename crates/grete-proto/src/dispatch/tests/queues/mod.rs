@@ -138,6 +138,34 @@ fn a_poison_record_of_a_batch_without_order_is_found_and_no_other_is_left() {
     }
 }
 
+/// 3, 4, 1, 6, 7 are as many as there are from the first to the last of them, and not those.
+#[test]
+fn records_that_come_in_another_order_are_all_acknowledged() {
+    let mut world = Harness::new();
+    let lane = world.lane_with(RouteConfig { max_messages: 100, ..queue() });
+    for (base, count) in [(3, 2), (1, 1), (6, 2)] {
+        let acquired = (base, base + i64::try_from(count).unwrap() - 1, 1);
+        world.acquire(lane, base, count, &[acquired]);
+    }
+    world.run();
+    assert_eq!(world.acks(), [1, 3, 4, 6, 7].map(|offset| (offset, Accept)).into());
+    world.assert_empty();
+}
+
+#[test]
+fn expired_records_alone_are_rejected_in_any_order() {
+    let mut world = Harness::new();
+    let lane = world.lane_with(RouteConfig { max_age_ms: Some(1000), max_messages: 100, ..queue() });
+    world.dispatch.set_wall_clock_offset(100_000);
+    for (base, times) in [(10, [99_500, 99_600]), (4, [1, 99_700])] {
+        let records = times.map(|time| TestRecord::value(time, "record"));
+        world.acquire_bytes(lane, build_batch(base, &records, &BatchOptions::default()), &[(base, base + 1, 1)]);
+    }
+    world.run();
+    assert_eq!(world.acks(), [(4, Reject), (5, Accept), (10, Accept), (11, Accept)].into());
+    world.assert_empty();
+}
+
 #[test]
 fn deliveries_in_other_processes_count_as_attempts() {
     let mut world = Harness::new();
