@@ -182,6 +182,34 @@ fn a_return_into_the_same_generation_is_no_acknowledgement() {
     assert_eq!(rig.group.last_heartbeat_ack(), rig.now);
 }
 
+/// The member that asks again may be in the generation already: the session began with the answer that was lost.
+#[test]
+fn a_generation_after_a_lost_answer_is_no_acknowledgement() {
+    for lost in [ApiKey::JoinGroup, ApiKey::SyncGroup] {
+        let mut rig = Harness::new();
+        rig.join(&[0]);
+        rig.rebalance();
+        let join = rig.take(ApiKey::JoinGroup);
+        let began = rig.now;
+        if lost == ApiKey::JoinGroup {
+            rig.fail(&join, RequestError::Disconnected);
+        } else {
+            rig.answer_join(&join, Assignor::CooperativeSticky);
+            let sync = rig.take(ApiKey::SyncGroup);
+            rig.fail(&sync, RequestError::Disconnected);
+            rig.generation -= 1;
+        }
+        while rig.try_take(ApiKey::Heartbeat).is_some() {}
+        rig.advance(2 * SECOND);
+        rig.locate(NODE);
+        rig.complete_rebalance(&[0]);
+        assert!(rig.group.last_heartbeat_ack() <= began, "{lost:?}");
+        let heartbeat = rig.take(ApiKey::Heartbeat); // at once
+        rig.refuse(&heartbeat, ErrorCode::NONE);
+        assert_eq!(rig.group.last_heartbeat_ack(), rig.now);
+    }
+}
+
 /// A process was suspended for longer than its session: it loses everything first, before it handles any response.
 #[test]
 fn a_sleeper_loses_everything_before_it_hears_anything() {

@@ -37,9 +37,9 @@ pub(super) struct Heartbeat {
 impl Heartbeat {
     /// Starts heartbeats after a JoinGroup response. The coordinator's session timer starts with a new generation.
     ///
-    /// A member that comes back into its generation, because it alone considered its session expired, is not a new one:
-    /// Kafka 4 answers its JoinGroup and SyncGroup and lets the old session go on, which may be over in a moment. A
-    /// heartbeat is due at once, and only that acknowledges the session.
+    /// A member that comes back into its generation, because it alone considered its session expired or because an answer
+    /// was lost, is not a new one: Kafka 4 answers its JoinGroup and SyncGroup and lets the old session go on, which may be
+    /// over in a moment. A heartbeat is due at once, and only that acknowledges the session.
     pub fn on_joined(&mut self, now: Nanos, interval: Nanos, is_new_generation: bool) {
         self.in_flight = None;
         self.joined_at = now;

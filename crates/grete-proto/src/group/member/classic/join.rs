@@ -98,7 +98,10 @@ impl ClassicMember {
         };
         // The generation has its assignment already, and this member continues to lead it (KIP-814).
         let skip_assignment = answer.skip_assignment || self.is_returning_leader(ctx, version, answer);
-        let is_new_generation = self.member_id != answer.member_id || self.last_assignment.1 != answer.generation_id;
+        // After a JoinGroup without an answer the generation may be the one that began with that JoinGroup.
+        let is_return = self.last_joined == answer.generation_id || self.is_join_lost;
+        let is_new_generation = self.member_id != answer.member_id || !is_return;
+        (self.last_joined, self.is_join_lost) = (answer.generation_id, false);
         if self.member_id != answer.member_id {
             self.member_id = answer.member_id.clone().into_owned();
             self.member_id_origin.on_new_member_id();

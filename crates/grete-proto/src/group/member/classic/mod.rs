@@ -78,6 +78,10 @@ pub(in crate::group) struct ClassicMember {
     /// Leader's check for partitions without an owner.
     orphan_check: OrphanCheck,
     heartbeat: Heartbeat,
+    /// Generation of the last JoinGroup response.
+    last_joined: i32,
+    /// A JoinGroup since the last response was not answered: the coordinator may have counted the member in.
+    is_join_lost: bool,
     member_id_origin: MemberIdOrigin,
     /// Whether the member is about to leave: requests in flight complete, but no new join starts.
     shutting_down: bool,
@@ -106,6 +110,8 @@ impl ClassicMember {
             assigned_counts: PartitionCounts::new(),
             orphan_check: OrphanCheck::default(),
             heartbeat: Heartbeat::default(),
+            last_joined: -1,
+            is_join_lost: false,
             member_id_origin: MemberIdOrigin::default(),
             shutting_down: false,
             remain_in_group: true,

@@ -76,6 +76,7 @@ impl ClassicMember {
 
     /// Records an abandoned JoinGroup that the coordinator may still process late.
     pub(super) fn on_join_unanswered(&mut self, ctx: &Context<'_>) {
+        self.is_join_lost |= self.state == State::Joining;
         if self.state == State::Joining && self.member_id.is_empty() {
             self.member_id_origin.on_join_abandoned(ctx.now.saturating_add(ctx.config().session_timeout));
         }
