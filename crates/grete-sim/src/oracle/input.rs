@@ -72,6 +72,8 @@ impl InputLog {
         let record = self.get_mut(partition, offset).ok_or_else(unknown)?;
         let written = record.outputs.get_mut(number as usize).ok_or_else(unknown)?;
         let is_first = !std::mem::replace(written, true);
+        // A dead letter leaves the order. Its record may succeed when the member works through the partition again.
+        let is_ordered = is_ordered && !record.is_dead_letter;
         let Some(key) = record.plan.key.filter(|_| is_first && is_ordered) else { return Ok(()) };
         let latest = self.latest.insert((partition, key), origin);
         match latest {

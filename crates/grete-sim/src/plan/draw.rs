@@ -38,7 +38,7 @@ impl Plan {
             release: pick(rng, &[Release::LATEST, Release::LATEST, Release::V3_3, Release::V3_9, Release::V4_1]),
             slow_network: chance(rng, 30),
         };
-        let app = AppPlan::draw(rng);
+        let mut app = AppPlan::draw(rng);
         let rough = pick(rng, &[10, 30, 60]) * SECOND;
         let count = pick(rng, &[1, 2, 2, 3]);
         let processes =
@@ -48,6 +48,8 @@ impl Plan {
             .map(|_| PlannedFault { at: between(rng, SECOND, rough), fault: Fault::draw(rng, &cluster, count) });
         let mut faults: Vec<PlannedFault> = faults.collect();
         faults.sort_by_key(|fault| fault.at);
+        // From a generator of its own: the other choices of the seeds stay.
+        app.session_timeout = pick(&mut Rng::new(seed ^ 0x7365_7373), &[10 * SECOND, 10 * SECOND, 3 * SECOND]);
         Self { seed, cluster, app, processes, records, faults, calm_at: rough + SECOND }
     }
 }
@@ -167,6 +169,7 @@ impl AppPlan {
             workers: pick(rng, &[1, 2, 4]),
             commit_interval: pick(rng, &[200 * MILLI, SECOND, 5 * SECOND]),
             range_assignor: chance(rng, 25),
+            session_timeout: 10 * SECOND,
             static_members: chance(rng, 20),
             fetch_bytes: pick(rng, &[300, 2000, 1 << 20]),
             queued_bytes: pick(rng, &[500, 5000, 1 << 20]),

@@ -107,6 +107,8 @@ pub struct AppPlan {
     pub consumer_protocol: bool,
     /// Whether the App takes records from a share group (KIP-932).
     pub queue: bool,
+    /// `session.timeout.ms`, in nanoseconds.
+    pub session_timeout: Nanos,
     /// Whether processes are static members.
     pub static_members: bool,
     /// `max.partition.fetch.bytes`.

@@ -30,7 +30,7 @@ pub(super) fn consumer(plan: &Plan, name: &str) -> ConsumerCoreConfig {
     let app = &plan.app;
     let group = GroupConfig {
         instance_id: app.static_members.then(|| name.into()),
-        session_timeout: 10 * SECOND,
+        session_timeout: app.session_timeout,
         heartbeat_interval: SECOND,
         max_poll_interval: 20 * SECOND,
         protocol: match app {

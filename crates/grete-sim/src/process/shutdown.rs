@@ -1,4 +1,5 @@
-//! Shutdown of a process: its jobs end, its outputs are delivered, its offsets are committed, its group is left.
+//! Shutdown of a process: its jobs end, its outputs are delivered, its offsets are committed, its group is left,
+//! its transaction is aborted.
 
 use grete_proto::consumer::ConsumerEvent;
 use grete_proto::time::{Nanos, SECOND};
@@ -7,6 +8,9 @@ use super::{Context, Process};
 
 /// Time for handlers to end, and for outputs to be delivered.
 const GRACE: Nanos = 10 * SECOND;
+
+/// Time for the end of the transaction that is left open.
+const TRANSACTIONS_GRACE: Nanos = SECOND;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -19,6 +23,8 @@ pub(super) enum Stage {
     Delivering,
     /// The consumer commits and leaves the group.
     Leaving,
+    /// The producer of transactions ends what is left open.
+    EndingTransactions,
     Ended,
 }
 
@@ -56,6 +62,10 @@ impl Process {
             }
         }
         if self.stage == Stage::Leaving && self.consumer.as_ref().is_none_or(|consumer| consumer.is_finished) {
+            self.stage = Stage::EndingTransactions;
+            self.close_transactions(context, context.now + TRANSACTIONS_GRACE);
+        }
+        if self.stage == Stage::EndingTransactions && self.has_ended_transactions() {
             self.stage = Stage::Ended;
             context.story.tell(&self.name, || "has stopped".to_owned());
         }

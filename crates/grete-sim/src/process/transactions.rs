@@ -12,6 +12,7 @@ use grete_proto::producer::{
 use grete_proto::rng::Rng;
 use grete_proto::time::Nanos;
 
+use super::shutdown::Stage;
 use super::{Context, Effect, Process, Role};
 
 /// Transaction that the group's state machine asks for, or trial that a job waits for.
@@ -36,16 +37,17 @@ pub(super) struct TransactionSide {
     pub(super) generation: u32,
     wake: Option<Nanos>,
     in_flight: Option<InFlight>,
+    is_finished: bool,
 }
 
 impl TransactionSide {
     pub(super) fn new(config: ProducerCoreConfig, now: Nanos, rng: &mut Rng) -> Self {
         let core = new_core(&config, rng);
-        Self { config, core, generation: 0, wake: Some(now), in_flight: None }
+        Self { config, core, generation: 0, wake: Some(now), in_flight: None, is_finished: false }
     }
 
     pub(super) fn wakes_at(&self) -> Option<Nanos> {
-        self.wake
+        self.wake.filter(|_| !self.is_finished)
     }
 }
 
@@ -69,9 +71,13 @@ impl Process {
                 }
                 ProducerAction::LogEvent(event) => context.story.tell(&self.name, || format!("{event:?}")),
                 ProducerAction::StagedCommitDone(_, result) => done.push(result),
+                ProducerAction::Finished => side.is_finished = true,
                 ProducerAction::Fatal(error) => context.story.tell(&self.name, || format!("is fenced: {error}")),
                 _ => {}
             }
+        }
+        if self.stage == Stage::EndingTransactions {
+            return; // the consumer's thread, which takes the results, has ended
         }
         for result in done {
             match self.transactions.as_mut().and_then(|side| side.in_flight.take()) {
@@ -82,10 +88,21 @@ impl Process {
         }
     }
 
+    /// Closes the producer. It aborts the transaction that is left open, until `deadline`.
+    pub(super) fn close_transactions(&mut self, context: &mut Context<'_>, deadline: Nanos) {
+        if let Some(generation) = self.transactions.as_ref().map(|side| side.generation) {
+            self.step_transactions(context, generation, ProducerEvent::Close { deadline });
+        }
+    }
+
+    pub(super) fn has_ended_transactions(&self) -> bool {
+        self.transactions.as_ref().is_none_or(|side| side.is_finished)
+    }
+
     /// Begins the transactions that the group's state machine has asked for.
     pub(super) fn begin_transactions(&mut self, context: &mut Context<'_>) -> bool {
         let (Some(consumer), Some(side)) = (&mut self.consumer, &mut self.transactions) else { return false };
-        if side.in_flight.is_some() {
+        if side.in_flight.is_some() || self.stage == Stage::EndingTransactions {
             return false;
         }
         let (number, member, mut offsets) = match consumer.wanted_transactions.pop_front() {

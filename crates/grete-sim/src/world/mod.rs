@@ -75,22 +75,27 @@ struct World<'a> {
     is_ending: bool,
 }
 
-/// Session and heartbeat interval of the consumer protocol: those of the classic one in `process::config`.
-const SESSION_MS: i32 = 10_000;
+/// Heartbeat interval of groups of the consumer protocol and of share groups: that of the classic one in
+/// `process::config`.
 const HEARTBEAT_MS: i32 = 1000;
+
+/// Returns the session timeout of all groups, in milliseconds.
+fn session_ms(plan: &Plan) -> i32 {
+    i32::try_from(plan.app.session_timeout / MILLI).unwrap_or(i32::MAX)
+}
 
 /// Duration of a lock of a share group: handlers of a plan take up to 25 s.
 const LOCK_MS: i32 = 3000;
 
 /// Returns settings of share groups with short times. Brokers drop no record after many deliveries, so that a record which
 /// is done was processed.
-fn share_groups() -> ShareGroupConfig {
+fn share_groups(plan: &Plan) -> ShareGroupConfig {
     let config = ShareGroupConfig::default();
     let defaults = ShareGroupSettings {
         auto_offset_reset: StartOffset::Earliest,
         record_lock_duration_ms: LOCK_MS,
         delivery_count_limit: i16::MAX,
-        session_timeout_ms: SESSION_MS,
+        session_timeout_ms: session_ms(plan),
         heartbeat_interval_ms: HEARTBEAT_MS,
         ..config.defaults
     };
@@ -159,12 +164,13 @@ impl<'a> World<'a> {
             seed: self.plan.seed.wrapping_mul(31).wrapping_add(self.cluster_starts),
             release: self.plan.cluster.release,
             auto_create_topics: false,
+            group_min_session_timeout_ms: 1000,
             consumer_groups: ConsumerGroupConfig {
-                session_timeout_ms: SESSION_MS,
+                session_timeout_ms: session_ms(self.plan),
                 heartbeat_interval_ms: HEARTBEAT_MS,
                 ..ConsumerGroupConfig::default()
             },
-            share_groups: share_groups(),
+            share_groups: share_groups(self.plan),
             ..ClusterConfig::new((1..=self.plan.cluster.brokers).map(broker).collect())
         });
         self.stored.iter().for_each(|change| cluster.restore(change));
