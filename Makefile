@@ -101,8 +101,17 @@ agent: $(STAMPS)/agent  ## Datadog's test agent, in .venv/agent
 
 .PHONY: test
 test: build tools agent  ## every test that needs no Java: the brokers are embedded ones
-	$(CARGO_TEST) --workspace --quiet
+	+@$(MAKE) --no-print-directory -j2 test-crates compiled-tests
 	$(PYTEST) $(call side_by_side,6) $(PYTEST_ARGS)
+
+.PHONY: test-crates
+test-crates:
+	$(CARGO_TEST) --workspace --quiet
+
+# Compiles all modules and rewrites all asserts once, beside cargo. Each of pytest's workers would do so again, in 20 seconds.
+.PHONY: compiled-tests
+compiled-tests:
+	@$(BIN)/python -m pytest --collect-only --quiet > $(STAMPS)/collected.txt || (cat $(STAMPS)/collected.txt; exit 1)
 
 # Which of the tests with brokers run on Apache Kafka: an expression of pytest's -m.
 KAFKA_TESTS ?= kafka and not soak
@@ -135,11 +144,16 @@ test-newest:  ## cargo test with the newest stable Rust and the newest versions 
 	cd $(NEWEST) && cargo +stable update --quiet && cargo +stable test --workspace --quiet
 
 .PHONY: soak
-soak: soak-tests soak-versions soak-fuzz  ## the long rounds: chaos, millions of records, fuzzing, all Kafka versions
+soak: soak-tests soak-seeds soak-versions soak-fuzz  ## the long rounds: chaos, seeds, fuzzing, all Kafka versions
 
 .PHONY: soak-tests
 soak-tests: build tools kafka agent
 	$(PYTEST) --kafka=apache -m soak --timeout 1800 -o faulthandler_timeout=2000 $(PYTEST_ARGS)
+
+.PHONY: soak-seeds
+soak-seeds:
+	GRETE_SEEDS=10000 cargo test --quiet --profile fast -p grete-sim --lib
+	GRETE_SEEDS=2000 cargo test --quiet --profile fast -p grete-proto --lib simulation
 
 .PHONY: soak-versions
 soak-versions: build tools kafka agent

@@ -9,7 +9,7 @@ use crate::simulate;
 const REGRESSIONS: [u64; 3] = [200, 717, 6124];
 
 /// Number of seeds of an ordinary run.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 120;
 
 #[allow(clippy::disallowed_methods)] // the seed is set by the developer who debugs a failure
 fn number(name: &str) -> Option<u64> {

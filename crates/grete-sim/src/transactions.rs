@@ -10,7 +10,7 @@ mod world;
 use world::World;
 
 /// Number of seeds of an ordinary run.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 150;
 
 #[allow(clippy::disallowed_methods)] // the seed is set by the developer who debugs a failure
 fn number(name: &str) -> Option<u64> {

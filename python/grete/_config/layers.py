@@ -7,7 +7,6 @@ them.
 
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -202,6 +201,8 @@ def file_layer(environment: Mapping[str, str]) -> Layer:
     path = Path(named or "grete.toml")
     try:
         with path.open("rb") as file:
+            import tomllib  # most processes have no such file
+
             content = tomllib.load(file)
     except FileNotFoundError:
         if named:
@@ -209,7 +210,7 @@ def file_layer(environment: Mapping[str, str]) -> Layer:
                 f"{_ENVIRONMENT_FILE} names {path}, which does not exist", origin=_ENVIRONMENT_FILE
             ) from None
         return Layer()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # of the encoding, or of the syntax
         raise ConfigError(f"{path} cannot be read: {error}", origin=str(path)) from None
     kafka = content.pop("kafka", {})
     if not isinstance(kafka, dict):

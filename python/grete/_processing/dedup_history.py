@@ -5,9 +5,9 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from grete import _native, errors
+from grete import _native, client, errors
 from grete._processing.history_reader import REQUEST_TIMEOUT, HistoryReader
-from grete.client import Admin, Consumer
+from grete.client import Consumer
 from grete.errors import ClosedError, GreteError
 from grete.instrumentation.emit import log_and_emit
 from grete.instrumentation.monitor import Monitor
@@ -132,7 +132,7 @@ class DedupHistory:
         """Divides histories by the leaders of their partitions; into one part if no broker says who leads them."""
         parts: dict[int | None, list[_native.History]] = {}
         try:
-            with Admin(self._settings) as admin:
+            with client.Admin(self._settings) as admin:
                 topics = admin.describe_topics({one.topic for one in histories}, timeout=REQUEST_TIMEOUT)
         except GreteError:
             return [list(histories)]

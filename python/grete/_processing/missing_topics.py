@@ -4,11 +4,10 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from grete import _native
+from grete import _native, client
 from grete._config import topic_patterns
 from grete._plural import counted
 from grete._routing.routes import Route
-from grete.client import Admin
 from grete.errors import AuthorizationError, GreteError, TimeoutError, UnknownTopicError  # noqa: A004
 from grete.instrumentation.emit import log_and_emit
 from grete.instrumentation.monitor import Monitor
@@ -165,7 +164,7 @@ class MissingTopics:
 
     def _create_topic(self, topic: str, route: Route, partitions: int) -> Exception | None:
         try:
-            with Admin(self._settings) as admin:
+            with client.Admin(self._settings) as admin:
                 created = admin.create_topic(
                     topic, partitions, config=_UNLIMITED_RETENTION, if_not_exists=True, timeout=_REQUEST_TIMEOUT
                 )

@@ -42,7 +42,7 @@ fn simulate(seed: u64, verbose: bool) {
 
 #[test]
 fn nothing_is_lost_whatever_happens() {
-    for_each_seed(&REGRESSIONS, 200, simulate);
+    for_each_seed(&REGRESSIONS, 120, simulate);
 }
 
 impl Simulator {
