@@ -13,6 +13,7 @@ from grete._web.server.access import Access
 from grete._web.server.application import make_application
 from grete._web.server.context import Parts
 from grete._web.server.guard import is_loopback
+from grete._web.server.masking import Masks
 from grete._web.state.store import Store
 from grete.errors import ConfigError
 
@@ -52,6 +53,7 @@ def serve(
     *,
     on_start: Callable[[], None],
     secret: str = "",
+    masks: Masks | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM. `settings`: those of Kafka. `hosts`: see `Guard`. `secret`: signs commands."""
     import uvicorn
@@ -59,7 +61,7 @@ def serve(
     store = Store()
     collector, gateway = Collector(store, settings), Gateway(settings)
     replays = Replays(gateway)
-    parts = Parts(store, gateway, collector, replays, CommandSender(gateway, secret))
+    parts = Parts(store, gateway, collector, replays, CommandSender(gateway, secret), masks or Masks())
     application = make_application(parts, access, hosts)
     config = uvicorn.Config(
         application,

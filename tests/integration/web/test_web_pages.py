@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+
 import pytest
 
 from grete._web import topics
 from grete._web.server.access import Access, hash_password
 from grete._web.server.application import PAGES
+from grete._web.server.masking import parse_masks
+from grete._web.server.records import FORMS
 from grete._web.state.errors import ErrorGroup
 from grete.client import Admin, Producer
 from tests.integration.web.conftest import Web
@@ -112,6 +117,39 @@ def test_viewers_see_places_and_no_payload(kafka: KafkaCluster, web: Web, topic:
             # The class of the error is shown. Here it is the text, too, so its places are taken out.
             shown = answer.text.replace('"class":"card 4711"', "").replace("<h2>card 4711</h2>", "")
             assert "4711" not in shown.replace("<strong>card 4711</strong>", ""), prefix + path
+
+
+def test_what_is_masked_is_on_no_page_and_in_no_file(kafka: KafkaCluster, web: Web, topic: str) -> None:
+    letters = f"{topic}.dlq"
+    kafka.create_topic(topic)
+    kafka.create_topic(letters)
+    value = '{"card": {"number": "secret"}, "shop": "Berlin"}'
+    with Producer(web.settings) as producer:
+        producer.produce_sync(topic, value.encode(), key=b"customer secret", headers={"token": b"secret"})
+        own = {
+            "grete.source.topic": topic.encode(),
+            "grete.error.class": b"ValueError",
+            "grete.error.message": b"no secret",
+        }
+        producer.produce_sync(letters, value.encode(), key=b"customer secret", headers=own)
+    masks = [f"{topic}:value.card.number", f"{topic}:key", "*:headers.token"]
+    web.parts = dataclasses.replace(web.parts, masks=parse_masks(masks))
+    browser = web.new_browser()
+    places = [f"/topics/{topic}/records", f"/topics/{topic}/0/0", f"/letters/{letters}", f"/letters/{letters}/0/0"]
+    for path in [*places, *(f"/api{place}" for place in places), *(f"/topics/{topic}/0/0?as={form}" for form in FORMS)]:
+        answer = browser.get(path)
+        assert answer.status_code == 200, path
+        assert not re.search("secret|73 65 63 72 65 74", answer.text), path
+    assert "Berlin" in browser.get(f"/topics/{topic}/0/0").text, "the rest of the value is shown"
+    file = browser.get(f"/topics/{topic}/0/0/download?part=value")
+    assert file.json() == {"card": {"number": "***"}, "shop": "Berlin"}
+    assert file.headers["content-disposition"].endswith(".masked.value")
+    assert browser.get(f"/topics/{topic}/0/0/download?part=key").content == b"***"
+    token = re.search(r'name="csrf" value="(\w+)"', browser.get(f"/letters/{letters}").text)
+    assert token is not None
+    found = browser.post(f"/topics/{topic}/search", data={"csrf": token[1], "key": "customer secret"})
+    assert (found.status_code, "are masked" in found.text) == (403, True)
+    assert "Find records of this key" not in browser.get(f"/topics/{topic}/records").text
 
 
 def test_explorer_finds_places_and_times(kafka: KafkaCluster, web: Web, topic: str) -> None:

@@ -52,6 +52,14 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
     metavar="NAME=ROLE",
     help="With --proxy-header: role of a user, viewer (others have it), operator or admin; repeatable.",
 )
+@click.option(
+    "--mask",
+    "masks",
+    multiple=True,
+    metavar="TOPIC:PART",
+    help="Part of records that is shown to no user: orders:value.card.number, orders:key, *:headers.authorization; "
+    "repeatable.",
+)
 @click.option("--setup", "creates", is_flag=True, help="Create the topics first, as grete web setup does.")
 @kafka_options
 @click.pass_context
@@ -64,6 +72,7 @@ def web(
     proxy_header: str,
     proxies: tuple[str, ...],
     roles: tuple[str, ...],
+    masks: tuple[str, ...],
     creates: bool,
     bootstrap: str | None,
     pairs: tuple[str, ...],
@@ -90,7 +99,7 @@ def web(
         command_line = layers.parse_layer({}, kafka_settings(bootstrap, pairs), "command line")
         settings = resolve_kafka_settings(command_line)
         secret = resolve_with_fallback(command_line)["web_commands_secret"] or ""
-        _serve(settings, secret, host, port, hosts, users, proxy_header, proxies, roles, creates=creates)
+        _serve(settings, secret, host, port, hosts, users, proxy_header, proxies, roles, masks, creates=creates)
     except GreteError as error:
         raise click.ClickException(str(error)) from None
 
@@ -105,11 +114,13 @@ def _serve(
     proxy_header: str,
     proxies: tuple[str, ...],
     roles: tuple[str, ...],
+    masks: tuple[str, ...],
     *,
     creates: bool,
 ) -> None:
     from grete._web import serve, topics
     from grete._web.server.access import Access, parse_roles, read_users
+    from grete._web.server.masking import parse_masks
     from grete.client import Admin
 
     if users is not None and proxy_header:
@@ -120,10 +131,13 @@ def _serve(
         raise ConfigError(f"--trusted-proxy: {error}", setting="trusted-proxy") from None
     access = Access({} if users is None else read_users(users), proxy_header, networks, parse_roles(roles))
     serve.check_exposure(host, access)
+    masked = parse_masks(masks)
     listener = serve.listen(host, port)
     if creates:
         with Admin(settings) as admin:
             topics.create_topics(admin, -1, 30.0)
     shown = f"[{host}]" if ":" in host else host
     text = f"grete web: http://{shown}:{listener.getsockname()[1]}"
-    serve.serve(settings, listener, access, {host, *hosts}, on_start=lambda: click.echo(text), secret=secret)
+    serve.serve(
+        settings, listener, access, {host, *hosts}, on_start=lambda: click.echo(text), secret=secret, masks=masked
+    )

@@ -12,6 +12,7 @@ from grete._web.kafka.commands import CommandSender
 from grete._web.kafka.gateway import Gateway
 from grete._web.kafka.letters import Replays
 from grete._web.server.access import User
+from grete._web.server.masking import Masks
 from grete._web.state.store import Store
 
 
@@ -24,6 +25,7 @@ class Parts:
     collector: Collector
     replays: Replays
     commands: CommandSender
+    masks: Masks = field(default_factory=Masks)
 
 
 @dataclass(frozen=True, slots=True)

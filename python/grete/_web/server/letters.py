@@ -6,6 +6,7 @@ from grete._dlq.dead_letter import DeadLetter, parse_dead_letter
 from grete._dlq.filter import DeadLetterFilter
 from grete._web.kafka import explorer, letters
 from grete._web.server.context import Context, Data
+from grete._web.server.masking import MASKED
 from grete._web.server.records import record as record_data
 from grete.errors import GreteError
 
@@ -70,7 +71,7 @@ def letter(context: Context) -> Data:
         raise HTTPException(404, "the record is no dead letter: none of its headers says where it came from")
     return data | {
         "letter": _row(found, context),
-        "message": found.error_message if context.user.sees_payload else "",
+        "message": _error_message(found, context),
         "replayed": letters.is_replayed(context.gateway, found),
         "may_replay": context.user.may("operator"),
         "runs": _runs(context, data["topic"]),
@@ -151,8 +152,14 @@ def _row(letter: DeadLetter, context: Context) -> Data:
         "replay_count": letter.replay_count,
     }
     if context.user.sees_payload:  # an error's text may have the record in it
-        row["message"] = letter.error_message[:300]
+        row["message"] = _error_message(letter, context)[:300]
     return row
+
+
+def _error_message(letter: DeadLetter, context: Context) -> str:
+    if not context.user.sees_payload:
+        return ""
+    return MASKED if context.parts.masks.hides_errors(letter.message) else letter.error_message
 
 
 def _millis(at: object) -> int | None:

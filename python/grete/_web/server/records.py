@@ -97,6 +97,8 @@ def search(context: Context) -> Data:
     """Looks for records by key. The key is in the body of the request, and so in no log."""
     context.require("operator")
     name = context.path["topic"]
+    if context.parts.masks.covers_key(name):
+        raise HTTPException(403, f"keys of {name} are masked, and a search would find out what they are")
     partition, key = context.form_number("partition", most=2**31 - 1), context.form.get("key", "")
     if not 0 < len(key) <= _MAX_KEY:
         raise HTTPException(400, f"a key has 1 to {_MAX_KEY} characters")
@@ -129,11 +131,13 @@ def record(context: Context) -> Data:
     letter = parse_dead_letter(message)
     data = {**_row(message, context), "form": form, "forms": list(FORMS), "is_letter": letter is not None}
     first, end = context.gateway.ranges(message.topic).get(message.partition, (0, 0))
-    data |= {"first": first, "end": end, "key": None, "value": None, "headers": []}
+    data |= {"first": first, "end": end, "key": None, "value": None, "headers": [], "masked": False}
     if context.user.sees_payload:
-        data["key"] = _shown(message.key, form)
-        data["value"] = _shown(message.value, form)
-        data["headers"] = [{"name": _printable(name), **_shown(value, "auto")} for name, value in message.headers]
+        parts = context.parts.masks.apply(message)
+        data["masked"] = parts.masked
+        data["key"] = _shown(parts.key, form)
+        data["value"] = _shown(parts.value, form)
+        data["headers"] = [{"name": _printable(name), **_shown(value, "auto")} for name, value in parts.headers]
     return data
 
 
@@ -144,10 +148,12 @@ def download(context: Context) -> Response:
     part = context.query.get("part", "value")
     if part not in ("key", "value"):
         raise HTTPException(400, "part is key or value")
-    data = message.key if part == "key" else message.value
+    parts = context.parts.masks.apply(message)
+    data = parts.key if part == "key" else parts.value
     if data is None:
         raise HTTPException(404, f"the {part} is null")
-    name = quote(f"{message.topic}-{message.partition}-{message.offset}.{part}", safe="")
+    masked = ".masked" if parts.masked else ""
+    name = quote(f"{message.topic}-{message.partition}-{message.offset}{masked}.{part}", safe="")
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
     return Response(data, media_type="application/octet-stream", headers=headers)
 
@@ -178,6 +184,7 @@ def _explorer(context: Context, topic: str, partition: int | None, ranges: dict[
         "end": ranges[partition][1] if partition is not None else None,
         "page": explorer.PAGE,
         "sees_payload": context.user.sees_payload,
+        "may_search": context.user.sees_payload and not context.parts.masks.covers_key(topic),
     }
 
 
@@ -194,7 +201,8 @@ def _row(message: Message, context: Context) -> Data:
         "sees_payload": context.user.sees_payload,
     }
     if context.user.sees_payload:
-        row |= {"key_line": shown(message.key).line, "value_line": shown(message.value).line}
+        parts = context.parts.masks.apply(message)
+        row |= {"key_line": shown(parts.key).line, "value_line": shown(parts.value).line}
     return row
 
 

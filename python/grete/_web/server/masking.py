@@ -1,0 +1,135 @@
+"""Masks: parts of records that no page shows, no search finds and no download has, whatever the user's role."""
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from grete._dlq import header_names
+from grete._native import Message
+from grete.errors import ConfigError
+
+MASKED = "***"
+_FORM = (
+    "TOPIC:key, TOPIC:value, TOPIC:value.FIELD.FIELD or TOPIC:headers.NAME; the topic may be a pattern as shop-*, "
+    "and a field * is any"
+)
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Part of the records of topics.
+
+    Attributes:
+        topic: name of the topic, or a pattern of names with `*`, `?` and `[...]`.
+        part: "key", "value" or "headers".
+        path: names of JSON fields, from the outermost; (): all of the part. Of a header, its name in lower case.
+    """
+
+    topic: str
+    part: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedRecord:
+    """Parts of a record as pages may show them. `masked`: a mask covers at least one part."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    masked: bool
+
+
+class Masks:
+    """Masks of all topics. A dead letter has those of the topic that its record came from, too."""
+
+    def __init__(self, masks: Iterable[Mask] = ()) -> None:
+        self._masks = tuple(masks)
+
+    def covers_key(self, topic: str) -> bool:
+        """Returns whether a part of the topic's keys is masked: a search by key would find out what a key is."""
+        return bool(self._paths({topic}, "key"))
+
+    def hides_errors(self, message: Message) -> bool:
+        """Returns whether the text of the record's last error is masked: an exception may have the record in it."""
+        topics = _topics(message)
+        return bool(self._paths(topics, "key") or self._paths(topics, "value"))
+
+    def apply(self, message: Message) -> MaskedRecord:
+        """Returns the parts of a record without what is masked."""
+        topics = _topics(message)
+        key, value = self._paths(topics, "key"), self._paths(topics, "value")
+        names = {name for (name,) in self._paths(topics, "headers")}
+        if key or value:
+            names.add(header_names.ERROR_MESSAGE.lower())
+        if not names:
+            return MaskedRecord(message.key, message.value, message.headers, masked=False)
+        hidden = MASKED.encode()
+        headers = [
+            (name, hidden if data is not None and name.lower() in names else data) for name, data in message.headers
+        ]
+        return MaskedRecord(_masked(message.key, key), _masked(message.value, value), headers, masked=True)
+
+    def _paths(self, topics: Collection[str], part: str) -> set[Path]:
+        return {
+            mask.path
+            for mask in self._masks
+            if mask.part == part and any(fnmatchcase(topic, mask.topic) for topic in topics)
+        }
+
+
+def parse_masks(texts: Iterable[str]) -> Masks:
+    """Parses masks of the command line. Raises ConfigError."""
+    return Masks(_parse(text) for text in texts)
+
+
+def _parse(text: str) -> Mask:
+    topic, _, path = text.partition(":")
+    part, dot, rest = path.partition(".")
+    if part == "headers" and topic and rest:
+        return Mask(topic, part, (rest.lower(),))
+    fields = tuple(rest.split(".")) if dot else ()
+    if not topic or part not in ("key", "value") or not all(fields):
+        raise ConfigError(f'a mask is {_FORM}; not "{text}"', setting="mask")
+    return Mask(topic, part, fields)
+
+
+def _topics(message: Message) -> set[str]:
+    """Returns the topic of the record, and the one that it names as its source if it is a dead letter."""
+    sources = (
+        data.decode("utf-8", "replace") for name, data in message.headers if name == header_names.SOURCE_TOPIC and data
+    )
+    return {message.topic, *sources}
+
+
+def _masked(data: bytes | None, paths: Collection[Path]) -> bytes | None:
+    """Returns JSON without the fields of these paths; all is masked of data in which no field can be found."""
+    if data is None or not paths:
+        return data
+    if () in paths:
+        return MASKED.encode()
+    try:
+        document = json.loads(data)
+        if not isinstance(document, (dict, list)):
+            return MASKED.encode()
+        for path in paths:
+            document = _without(document, path)
+        return json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    except (ValueError, RecursionError):
+        return MASKED.encode()
+
+
+def _without(node: Any, path: Path) -> Any:
+    """Returns the JSON value without a field. A list is no level: the path goes on in each of its items."""
+    if not path:
+        return MASKED
+    name, rest = path[0], path[1:]
+    if isinstance(node, dict):
+        return {key: _without(child, rest) if name in (key, "*") else child for key, child in node.items()}
+    if isinstance(node, list):
+        return [_without(_without(item, path), rest) if name == "*" else _without(item, path) for item in node]
+    return node
