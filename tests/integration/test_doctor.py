@@ -297,6 +297,20 @@ PLANTS: list[tuple[str, Plant, str, type[Exception] | None, str]] = [
         f"{CURE} Read --topic orders",
     ),
     (
+        "a rack in which no broker is",
+        lambda p: {**p.plain(settings={"broker.rack": "a"}), "client.rack": "A"},
+        "rack",
+        None,
+        "set client.rack to one of a",
+    ),
+    (
+        "a rack, and brokers without racks",
+        lambda p: {**p.plain(), "client.rack": "a"},
+        "rack",
+        None,
+        "set broker.rack of each broker",
+    ),
+    (
         "topic without Write",
         lambda p: p.allowed(READ_TOPIC, WRITTEN="orders"),
         "topic",

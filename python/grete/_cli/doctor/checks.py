@@ -65,6 +65,7 @@ class Doctor:
                 usable, brokers = address, known
         if usable is None:
             return
+        yield from self._check_rack(brokers)
         if not (yield from self._check_advertised(brokers)):
             return
         yield from self._check_names(topics, groups, written)
@@ -116,6 +117,19 @@ class Doctor:
         pairs = layers.client_config_pairs(self._settings)
         dates = _native.server_certificate_dates(pairs, host, reached, port, self._timeout)
         return None if dates is None else CertificateEnd(dates[1], time.time())
+
+    def _check_rack(self, brokers: tuple[Broker, ...]) -> Iterator[Finding]:
+        """Looks whether a broker is in the rack of the client, if that has one. Else leaders are read, silently."""
+        rack = str(self._settings.get("client.rack") or "")
+        if not rack:
+            return
+        racks = sorted({broker.rack for broker in brokers if broker.rack})
+        problem = None
+        if not racks:
+            problem = "no broker has a rack, so leaders are read: set broker.rack of each broker, or remove client.rack"
+        elif rack not in racks:
+            problem = f"no broker is in this rack, so leaders are read: set client.rack to one of {', '.join(racks)}"
+        yield Finding("rack", rack, problem)
 
     def _check_advertised(self, brokers: tuple[Broker, ...]) -> Generator[Finding, None, bool]:
         """Looks whether each broker can be reached from here at its advertised address. Returns whether one can.

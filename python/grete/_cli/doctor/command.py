@@ -56,8 +56,8 @@ def doctor(
     bootstrap: str | None,
     pairs: tuple[str, ...],
 ) -> None:
-    """Looks where a connection to Kafka fails: settings, DNS, TCP, TLS, ApiVersions, SASL, metadata, the addresses that
-    brokers advertise, topics, groups.
+    """Looks where a connection to Kafka fails: settings, DNS, TCP, TLS, ApiVersions, SASL, metadata, racks, the
+    addresses that brokers advertise, topics, groups.
 
     Each step is "ok", or has one line with what to change. With MODULE:APP: with the settings, topics and groups of the
     App. Changes nothing. Exit status 1: a step failed.
