@@ -9,11 +9,11 @@ from grete._web.collector import Collector
 from grete._web.kafka.commands import CommandSender
 from grete._web.kafka.gateway import Gateway
 from grete._web.kafka.letters import Replays
-from grete._web.server.access import Access
+from grete._web.security.access import Access
+from grete._web.security.guard import is_loopback
+from grete._web.security.masking import Masks
 from grete._web.server.application import make_application
 from grete._web.server.context import Parts
-from grete._web.server.guard import is_loopback
-from grete._web.server.masking import Masks
 from grete._web.state.store import Store
 from grete.errors import ConfigError
 
@@ -28,7 +28,7 @@ def check_exposure(host: str, access: Access) -> None:
     if access.is_open and not is_loopback(host):
         raise ConfigError(
             f"others can reach {host}, and no login would be needed: give --users FILE (grete web password prints "
-            "its lines), or --proxy-header NAME with --trusted-proxy, or listen on 127.0.0.1",
+            "its lines), --proxy-header NAME with --trusted-proxy, or --oidc, or listen on 127.0.0.1",
             setting="host",
         )
 

@@ -14,7 +14,7 @@ from grete._web.collector import Collector
 from grete._web.kafka.commands import CommandSender
 from grete._web.kafka.gateway import Gateway
 from grete._web.kafka.letters import Replays
-from grete._web.server.access import Access
+from grete._web.security.access import Access
 from grete._web.server.application import make_application
 from grete._web.server.context import Parts
 from grete._web.state.store import Store

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grete._processing.commands.verification import SIGNATURE, Command, sign
-from grete._web.server.access import Access, hash_password
+from grete._web.security.access import Access, hash_password
 from grete._web.topics import COMMANDS
 from grete.client import Producer
 from tests.integration.app_process import AppRun

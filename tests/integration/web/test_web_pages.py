@@ -8,9 +8,9 @@ import re
 import pytest
 
 from grete._web import topics
-from grete._web.server.access import Access, hash_password
+from grete._web.security.access import Access, hash_password
+from grete._web.security.masking import parse_masks
 from grete._web.server.application import PAGES
-from grete._web.server.masking import parse_masks
 from grete._web.server.records import FORMS
 from grete._web.state.errors import ErrorGroup
 from grete.client import Admin, Producer

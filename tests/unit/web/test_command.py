@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from grete._cli import main
-from grete._web.server.access import check_password, read_users
+from grete._web.security.access import check_password, read_users
 
 
 def call(*words: str, text: str = "") -> tuple[int, str]:
@@ -20,7 +20,29 @@ def call(*words: str, text: str = "") -> tuple[int, str]:
         (["--host", "0.0.0.0"], "no login would be needed"),
         (["--host", "10.0.0.7"], "give --users FILE"),
         (["--users", "nothing"], "nothing cannot be read"),
-        (["--users", "nothing", "--proxy-header", "X-User"], "two ways to log in"),
+        (["--users", "nothing", "--proxy-header", "X-User"], "--users and --proxy-header are ways to log in"),
+        (["--oidc", "https://idp", "--proxy-header", "X-User"], "--proxy-header and --oidc are ways to log in"),
+        (["--oidc", "https://idp"], "--oidc needs --public-url"),
+        (["--oidc", "https://idp", "--public-url", "https://web/path"], "without a path"),
+        (["--oidc", "idp", "--public-url", "https://web"], '--oidc is the URL of a provider, not "idp"'),
+        (["--oidc", "https://idp", "--public-url", "https://web"], "--oidc needs --oidc-client"),
+        (["--oidc", "https://idp", "--public-url", "https://web", "--oidc-client", "x"], "--oidc needs --role"),
+        (
+            [
+                "--oidc",
+                "https://idp",
+                "--public-url",
+                "https://web",
+                "--oidc-client",
+                "x",
+                "--role",
+                "*=viewer",
+                "--oidc-secret-file",
+                "/nothing",
+            ],
+            "/nothing cannot be read",
+        ),
+        (["--mask", "orders"], "a mask is TOPIC:key"),
         (["--proxy-header", "X-User", "--trusted-proxy", "far away"], "--trusted-proxy"),
         (["--proxy-header", "X-User", "--role", "ann=root"], "a role is NAME="),
         (["--port", "1", "setup"], "options of setup follow its name"),

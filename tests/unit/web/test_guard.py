@@ -17,10 +17,10 @@ from grete._web.collector import Collector
 from grete._web.kafka.commands import CommandSender
 from grete._web.kafka.gateway import Gateway
 from grete._web.kafka.letters import Replays
-from grete._web.server.access import Access, check_password, hash_password, parse_roles, read_users
+from grete._web.security.access import Access, check_password, hash_password, parse_roles, read_users
+from grete._web.security.guard import COOKIE, MAX_BODY
 from grete._web.server.application import ACTIONS, PAGES, QUERIES, make_application
 from grete._web.server.context import Parts
-from grete._web.server.guard import COOKIE, MAX_BODY
 from grete._web.server.rendering import STATIC, TEMPLATES
 from grete._web.state.store import Store
 from grete.errors import ConfigError
@@ -228,7 +228,7 @@ def test_oversized_and_strange_requests_are_refused(parts: Parts) -> None:
 
 def test_one_address_cannot_keep_the_process_busy(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     # A slow machine asks less often than the limit.
-    monkeypatch.setattr("grete._web.server.guard.time", SimpleNamespace(monotonic=lambda: 1_000.0))
+    monkeypatch.setattr("grete._web.security.guard.time", SimpleNamespace(monotonic=lambda: 1_000.0))
     browser = client(parts)
     statuses = [browser.get("/api/series").status_code for _ in range(600)]
     assert statuses[0] == 200

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grete._web.server.masking import MASKED, parse_masks
+from grete._web.security.masking import MASKED, parse_masks
 from grete.errors import ConfigError
 
 

@@ -1,8 +1,8 @@
 """Command `grete web`."""
 
 import importlib.util
-import ipaddress
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -15,8 +15,9 @@ from grete._cli.options import (
     set_up_logging,
 )
 from grete._cli.terminal import output
+from grete._cli.web.login import make_access
 from grete._config import layers
-from grete.errors import ConfigError, GreteError
+from grete.errors import GreteError
 
 _NEEDED = ("starlette", "uvicorn", "jinja2")
 
@@ -46,11 +47,31 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
     help="With --proxy-header: where the proxy sends from (127.0.0.1); repeatable.",
 )
 @click.option(
+    "--oidc", default="", metavar="ISSUER", help="URL of a provider of OpenID Connect, by which users log in."
+)
+@click.option(
+    "--oidc-client",
+    default="",
+    metavar="ID",
+    help="With --oidc: id that the provider has for grete web.",
+)
+@click.option(
+    "--oidc-secret-file",
+    "oidc_secret",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="With --oidc: file with the secret of the client; without it, the client is a public one.",
+)
+@click.option("--oidc-name-claim", default="preferred_username", show_default=True, help="Claim with a user's name.")
+@click.option("--oidc-role-claim", default="", metavar="CLAIM", help="Claim with a user's groups, which --role names.")
+@click.option("--public-url", default="", metavar="URL", help="With --oidc: URL by which browsers ask.")
+@click.option(
     "--role",
     "roles",
     multiple=True,
     metavar="NAME=ROLE",
-    help="With --proxy-header: role of a user, viewer (others have it), operator or admin; repeatable.",
+    help="Role of a user: viewer, operator or admin; repeatable. With --proxy-header others are viewers. With --oidc "
+    "NAME is a user, a group or * (all), and others are refused.",
 )
 @click.option(
     "--mask",
@@ -65,22 +86,19 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
 @click.pass_context
 def web(
     context: click.Context,
+    /,
     host: str,
     port: int,
-    hosts: tuple[str, ...],
-    users: Path | None,
-    proxy_header: str,
-    proxies: tuple[str, ...],
-    roles: tuple[str, ...],
     masks: tuple[str, ...],
     creates: bool,
     bootstrap: str | None,
     pairs: tuple[str, ...],
+    **logins: Any,
 ) -> None:
     """Shows what Apps do, in a browser: processes, lag, errors, dead letters, records.
 
     Apps report with web_reports="3s". One process of grete web reads the reports of all of them, and needs no
-    database. On loopback no login is needed; another address needs --users or --proxy-header. The setting
+    database. On loopback no login is needed; another address needs --users, --proxy-header or --oidc. The setting
     web_commands_secret signs commands to Apps. Ends with Ctrl-C.
     """
     if context.invoked_subcommand is not None:
@@ -99,7 +117,7 @@ def web(
         command_line = layers.parse_layer({}, kafka_settings(bootstrap, pairs), "command line")
         settings = resolve_kafka_settings(command_line)
         secret = resolve_with_fallback(command_line)["web_commands_secret"] or ""
-        _serve(settings, secret, host, port, hosts, users, proxy_header, proxies, roles, masks, creates=creates)
+        _serve(settings, secret, host, port, masks, logins, creates=creates)
     except GreteError as error:
         raise click.ClickException(str(error)) from None
 
@@ -109,27 +127,16 @@ def _serve(
     secret: str,
     host: str,
     port: int,
-    hosts: tuple[str, ...],
-    users: Path | None,
-    proxy_header: str,
-    proxies: tuple[str, ...],
-    roles: tuple[str, ...],
     masks: tuple[str, ...],
+    logins: dict[str, Any],
     *,
     creates: bool,
 ) -> None:
     from grete._web import serve, topics
-    from grete._web.server.access import Access, parse_roles, read_users
-    from grete._web.server.masking import parse_masks
+    from grete._web.security.masking import parse_masks
     from grete.client import Admin
 
-    if users is not None and proxy_header:
-        raise ConfigError("--users and --proxy-header are two ways to log in: give one", setting="users")
-    try:
-        networks = [ipaddress.ip_network(proxy) for proxy in proxies or ("127.0.0.1",)]
-    except ValueError as error:
-        raise ConfigError(f"--trusted-proxy: {error}", setting="trusted-proxy") from None
-    access = Access({} if users is None else read_users(users), proxy_header, networks, parse_roles(roles))
+    access, hosts = make_access(logins)
     serve.check_exposure(host, access)
     masked = parse_masks(masks)
     listener = serve.listen(host, port)
@@ -137,7 +144,13 @@ def _serve(
         with Admin(settings) as admin:
             topics.create_topics(admin, -1, 30.0)
     shown = f"[{host}]" if ":" in host else host
-    text = f"grete web: http://{shown}:{listener.getsockname()[1]}"
+    text = logins["public_url"] or f"http://{shown}:{listener.getsockname()[1]}"
     serve.serve(
-        settings, listener, access, {host, *hosts}, on_start=lambda: click.echo(text), secret=secret, masks=masked
+        settings,
+        listener,
+        access,
+        {host, *hosts},
+        on_start=lambda: click.echo(f"grete web: {text}"),
+        secret=secret,
+        masks=masked,
     )

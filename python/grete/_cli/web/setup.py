@@ -55,7 +55,7 @@ def setup(session: AdminSession, replication: int | None, check: bool) -> None:
 @click.option("--role", type=click.Choice(["viewer", "operator", "admin"]), default="viewer", show_default=True)
 def password(name: str, role: str) -> None:
     """Prints a line for the file of --users. Asks for the password, or reads it from standard input."""
-    from grete._web.server.access import hash_password
+    from grete._web.security.access import hash_password
 
     if output.is_terminal(sys.stdin):
         secret = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)

@@ -12,10 +12,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from grete._web.security.access import Access
+from grete._web.security.guard import Guard
 from grete._web.server import brokers, commands, dashboard, errors, groups, letters, processes, records
-from grete._web.server.access import Access
 from grete._web.server.context import Context, Data, Parts
-from grete._web.server.guard import Guard
 from grete._web.server.rendering import STATIC, make_environment, render
 from grete.errors import GreteError, UnknownGroupError, UnknownTopicError
 

@@ -11,8 +11,8 @@ from grete._web.collector import Collector
 from grete._web.kafka.commands import CommandSender
 from grete._web.kafka.gateway import Gateway
 from grete._web.kafka.letters import Replays
-from grete._web.server.access import User
-from grete._web.server.masking import Masks
+from grete._web.security.access import User
+from grete._web.security.masking import Masks
 from grete._web.state.store import Store
 
 

@@ -5,8 +5,8 @@ from starlette.exceptions import HTTPException
 from grete._dlq.dead_letter import DeadLetter, parse_dead_letter
 from grete._dlq.filter import DeadLetterFilter
 from grete._web.kafka import explorer, letters
+from grete._web.security.masking import MASKED
 from grete._web.server.context import Context, Data
-from grete._web.server.masking import MASKED
 from grete._web.server.records import record as record_data
 from grete.errors import GreteError
 

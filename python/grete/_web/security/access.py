@@ -9,8 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grete.errors import ConfigError
+
+if TYPE_CHECKING:
+    from grete._web.security.oidc import OidcLogin
 
 ROLES = ("viewer", "operator", "admin")
 """In order of rights: a viewer sees no records' content; an operator sees it, and replays dead letters."""
@@ -22,10 +26,11 @@ _KEPT_LOGINS = 1000
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Sender of a request."""
+    """Sender of a request. `may_log_out`: the user has a session here."""
 
     name: str
     role: str
+    may_log_out: bool = False
 
     def may(self, role: str) -> bool:
         """Returns whether the user has the rights of this role."""
@@ -53,18 +58,22 @@ class Access:
     """Addresses from which the header is believed."""
     roles: Mapping[str, str] = field(default_factory=dict)
     """Role of each user that a proxy names; others are viewers."""
+    login: "OidcLogin | None" = None
+    """Login by OpenID Connect."""
     _salt: bytes = field(default_factory=lambda: os.urandom(16))
     _logins: dict[bytes, User] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
         """Whether no login is asked for."""
-        return not self.users and not self.header
+        return not self.users and not self.header and self.login is None
 
-    def user(self, headers: Mapping[str, str], client: str) -> User | None:
-        """Returns the user of a request from this address; None: a login is needed."""
+    def user(self, headers: Mapping[str, str], client: str, session: str) -> User | None:
+        """Returns the user of a request from this address; None: a login is needed. `session`: id in the cookie."""
         if self.is_open:
             return LOCAL
+        if self.login is not None:
+            return self.login.user(session)
         if self.header:
             name = headers.get(self.header.lower(), "")
             if name and _NAME.fullmatch(name) and self._is_proxy(client):
@@ -145,12 +154,14 @@ def read_users(path: Path) -> dict[str, tuple[str, str]]:
     return users
 
 
-def parse_roles(pairs: Sequence[str]) -> dict[str, str]:
-    """Parses NAME=ROLE of users that a proxy names. Raises ConfigError."""
+def parse_roles(pairs: Sequence[str], *, any_name: bool = False) -> dict[str, str]:
+    """Parses NAME=ROLE of users that a proxy names. `any_name`: of users and groups of a provider, or "*". Raises
+    ConfigError.
+    """
     roles = {}
     for pair in pairs:
-        name, _, role = pair.partition("=")
-        if not _NAME.fullmatch(name) or role not in ROLES:
+        name, _, role = pair.rpartition("=")
+        if not (name if any_name else _NAME.fullmatch(name)) or role not in ROLES:
             raise ConfigError(f'a role is NAME={"|".join(ROLES)}, not "{pair}"', setting="role")
         roles[name] = role
     return roles

@@ -8,12 +8,13 @@ import time
 from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
-from starlette.responses import PlainTextResponse, Response
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from grete._web.server.access import Access
+from grete._web.security.access import Access
 
 COOKIE = "grete_web"
 MAX_BODY = 64 * 1024
@@ -58,22 +59,37 @@ class Guard:
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         session, is_new = _session(headers)
-        refused = self._refusal(scope, headers)
-        if refused is None:
-            user = self._access.user(headers, _client(scope))
+        refused, login = self._refusal(scope, headers), self._access.login
+        if refused is None and login is not None and login.handles(scope["path"]) and scope["method"] == "GET":
+            refused, number = await login.respond(Request(scope), session)
+            session, is_new = number, is_new or number != session
+        elif refused is None:
+            user = self._access.user(headers, _client(scope), session)
             if user is None:
-                challenge = (
-                    {} if self._access.header else {"www-authenticate": 'Basic realm="grete web", charset="UTF-8"'}
-                )
-                refused = PlainTextResponse("a login is needed", 401, challenge)
+                refused = self._ask_to_log_in(scope, headers)
             else:
                 token = self._token(session, user.name)
                 state = scope.setdefault("state", {})
                 state |= {"user": user, "csrf": token, "form": {}}
                 if scope["method"] not in _SAFE:
                     refused = await self._read_form(scope, receive, headers, token)
-        cookie = _cookie(session, scope) if is_new else None
+        is_secure = scope.get("scheme") == "https" or (login is not None and login.is_secure)
+        cookie = _cookie(session, is_secure) if is_new else None
         await (self._app if refused is None else refused)(scope, receive, _with_headers(send, scope, cookie))
+
+    def _ask_to_log_in(self, scope: Scope, headers: dict[str, str]) -> Response:
+        if self._access.login is None:
+            basic = 'Basic realm="grete web", charset="UTF-8"'
+            return PlainTextResponse(
+                "a login is needed", 401, {} if self._access.header else {"www-authenticate": basic}
+            )
+        # A script that follows would end at another site.
+        is_navigation = headers.get("sec-fetch-mode", "navigate") == "navigate"
+        if scope["method"] != "GET" or not is_navigation or scope["path"].startswith(("/api/", "/static/")):
+            return PlainTextResponse("a login is needed: load /login", 401)
+        query = scope["query_string"].decode("latin-1")
+        after = quote(scope["path"] + (f"?{query}" if query else ""), safe="")
+        return RedirectResponse(f"/login?next={after}", 303)
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> Response | None:
         """Returns the response to a request that is refused for every user; None: it is not."""
@@ -170,8 +186,8 @@ def _session(headers: dict[str, str]) -> tuple[str, bool]:
     return os.urandom(16).hex(), True
 
 
-def _cookie(session: str, scope: Scope) -> str:
-    secure = "; Secure" if scope.get("scheme") == "https" else ""
+def _cookie(session: str, is_secure: bool) -> str:
+    secure = "; Secure" if is_secure else ""
     return f"{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict{secure}"
 
 
@@ -184,10 +200,9 @@ def _with_headers(send: Send, scope: Scope, cookie: str | None) -> Send:
             added: dict[str, Any] = dict(_HEADERS)
             if not is_static:
                 added["cache-control"] = "no-store"
-            if cookie is not None:
-                added["set-cookie"] = cookie
             own = [(name, value) for name, value in own if name.decode().lower() not in added]
-            message["headers"] = [*own, *((name.encode(), value.encode()) for name, value in added.items())]
+            cookies = [(b"set-cookie", cookie.encode())] if cookie is not None else []
+            message["headers"] = [*own, *((name.encode(), value.encode()) for name, value in added.items()), *cookies]
         await send(message)
 
     return guarded

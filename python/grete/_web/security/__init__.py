@@ -1,0 +1,1 @@
+"""Logins, requests that are refused, and parts of records that are hidden."""

@@ -1,0 +1,209 @@
+"""Logins by OpenID Connect, at a provider that is a real server; and what is none."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from joserfc.jwk import RSAKey
+from starlette.testclient import TestClient
+
+from grete._web.security import oidc
+from grete._web.security.access import Access, User
+from grete._web.security.guard import COOKIE
+from grete._web.security.oidc import OidcLogin, OidcSettings
+from grete._web.server.application import make_application
+from grete._web.server.context import Parts
+from tests.unit.web.provider import CLIENT, Provider, path_of, running_provider
+from tests.unit.web.test_guard import parts
+
+__all__ = ["parts"]  # a fixture
+
+
+@pytest.fixture(scope="module")
+def one_provider() -> Iterator[Provider]:
+    with running_provider() as found:
+        yield found
+
+
+@pytest.fixture
+def provider(one_provider: Provider) -> Provider:
+    one_provider.claims, one_provider.change = {"sub": "1", "preferred_username": "ann"}, {}
+    one_provider.key = one_provider.own_key
+    one_provider.secrets.clear()
+    return one_provider
+
+
+def browser(parts: Parts, provider: Provider, public: str = "http://testserver", **more: Any) -> TestClient:
+    more.setdefault("roles", {"ann": "operator"})
+    settings = OidcSettings(provider.url, CLIENT, "client-secret", public, **more)
+    application = make_application(parts, Access(login=OidcLogin(settings)), ["testserver"])
+    return TestClient(application, public, raise_server_exceptions=False, follow_redirects=False)
+
+
+def at_provider(location: str) -> str:
+    """The path to which the provider leads back."""
+    answer = httpx.get(location)
+    assert answer.status_code == 302
+    return path_of(answer.headers["location"])
+
+
+def log_in(client: TestClient, path: str = "/login") -> Any:
+    begun = client.get(path)
+    assert begun.status_code == 302, begun.text
+    return client.get(at_provider(begun.headers["location"]))
+
+
+def test_a_user_logs_in_and_comes_back_to_the_page(parts: Parts, provider: Provider) -> None:
+    client = browser(parts, provider)
+    asked = client.get("/processes?app=shop&x=%2F")
+    assert (asked.status_code, asked.headers["location"]) == (303, "/login?next=%2Fprocesses%3Fapp%3Dshop%26x%3D%252F")
+    before = client.cookies[COOKIE]
+    ended = log_in(client, asked.headers["location"])
+    assert ended.status_code == 200
+    assert 'content="0;url=/processes?app=shop&amp;x=%2F"' in ended.text
+    assert client.cookies[COOKIE] != before, "the session has a new id"
+    page = client.get("/processes")
+    assert page.status_code == 200
+    assert "ann · operator" in page.text
+    assert 'href="/logout"' in page.text
+    assert provider.secrets == ["Basic " + base64.b64encode(b"grete-web:client-secret").decode()]
+    assert client.get("/api/processes").status_code == 200
+    ended = client.get("/logout")
+    assert ended.status_code == 200
+    assert client.get("/processes").status_code == 303
+    assert client.get("/processes", headers={"cookie": f"{COOKIE}={before}"}).status_code == 303
+
+
+def test_cookies_are_strict_and_secure(parts: Parts, provider: Provider) -> None:
+    client = browser(parts, provider, "https://testserver")
+    begun = client.get("/login")
+    cookies = begun.headers.get_list("set-cookie")
+    assert [re.sub("=[0-9a-f]{32}", "", cookie) for cookie in cookies] == [
+        "grete_login; Path=/login; Max-Age=600; HttpOnly; SameSite=Lax; Secure",
+        "grete_web; Path=/; HttpOnly; SameSite=Strict; Secure",
+    ]
+    assert "script-src 'self'" in begun.headers["content-security-policy"]
+    assert begun.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/api/processes", "/static/web.css"])
+def test_what_is_no_page_is_refused_without_a_login(parts: Parts, provider: Provider, path: str) -> None:
+    client = browser(parts, provider)
+    assert client.get(path).status_code == 401
+    assert client.get("/processes", headers={"sec-fetch-mode": "cors"}).status_code == 401
+    assert client.post("/letters/x/replay").status_code == 401
+    assert client.post("/login").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "target", ["//evil.example", "https://evil.example/x", "/\\evil.example", "javascript:alert(1)", "/\n", ""]
+)
+def test_a_login_leads_to_no_other_site(parts: Parts, provider: Provider, target: str) -> None:
+    client = browser(parts, provider)
+    begun = client.get("/login", params={"next": target})
+    ended = client.get(at_provider(begun.headers["location"]))
+    assert 'content="0;url=/"' in ended.text
+
+
+def test_a_target_is_no_markup(parts: Parts, provider: Provider) -> None:
+    client = browser(parts, provider)
+    begun = client.get("/login", params={"next": '/x"><script>alert(1)</script>'})
+    assert "<script>" not in client.get(at_provider(begun.headers["location"])).text
+
+
+def test_a_login_ends_once_and_in_the_browser_that_began_it(parts: Parts, provider: Provider) -> None:
+    client = browser(parts, provider)
+    back = at_provider(client.get("/login").headers["location"])
+    other = TestClient(client.app, raise_server_exceptions=False, follow_redirects=False)
+    assert other.get(back).status_code == 400, "without the cookie of the login"
+    other.get("/login")
+    assert other.get(back).status_code == 502, "the state is that of another login"
+    assert other.get("/processes").status_code == 303
+    assert client.get(back).status_code == 200
+    assert client.get(back).status_code == 400
+    assert client.get("/login/callback").status_code == 400
+    assert client.get("/login/callback?error=access_denied").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "change", [{"aud": "another"}, {"iss": "https://evil.example"}, {"nonce": "old"}, {"exp": 1}, {"sub": None}]
+)
+def test_a_token_for_another_purpose_is_refused(parts: Parts, provider: Provider, change: dict[str, Any]) -> None:
+    provider.change = change
+    client = browser(parts, provider, roles={"*": "admin"})
+    assert log_in(client).status_code == 502
+    assert client.get("/processes").status_code == 303
+
+
+def test_a_token_with_another_signature_is_refused(parts: Parts, provider: Provider) -> None:
+    provider.key = RSAKey.generate_key(2048, {"kid": "one"})
+    client = browser(parts, provider)
+    assert log_in(client).status_code == 502
+    assert client.get("/processes").status_code == 303
+
+
+def test_a_user_without_a_role_stays_outside(parts: Parts, provider: Provider) -> None:
+    client = browser(parts, provider, roles={"bob": "viewer"})
+    ended = log_in(client)
+    assert (ended.status_code, "--role NAME=viewer" in ended.text) == (403, True)
+    assert client.get("/processes").status_code == 303
+
+
+def test_a_provider_that_is_away_is_named_in_the_log(parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
+    with running_provider() as provider:
+        client = browser(parts, provider)
+    answer = client.get("/login")
+    assert (answer.status_code, "the log of grete web says why" in answer.text) == (502, True)
+    assert f"a login at {provider.url} failed: ConnectError" in caplog.text
+
+
+def test_a_session_ends(parts: Parts, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oidc, "SESSION_SECONDS", 0.0)
+    client = browser(parts, provider)
+    assert log_in(client).status_code == 200
+    assert client.get("/processes").status_code == 303
+
+
+def test_logins_and_sessions_are_bounded(parts: Parts, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oidc, "_MOST_LOGINS", 3)
+    monkeypatch.setattr(oidc, "_MOST_SESSIONS", 2)
+    settings = OidcSettings(provider.url, CLIENT, "", "http://testserver", roles={"*": "viewer"})
+    login = OidcLogin(settings)
+    application = make_application(parts, Access(login=login), ["testserver"])
+    clients = [TestClient(application, raise_server_exceptions=False, follow_redirects=False) for _ in range(5)]
+    for client in clients:
+        client.get("/login")
+    assert len(login._logins) == 3
+    assert [log_in(client).status_code for client in clients] == [200] * 5
+    assert len(login._sessions) == 2
+    assert [client.get("/processes").status_code for client in clients] == [303, 303, 303, 200, 200]
+
+
+@pytest.mark.parametrize(
+    ("claims", "more", "expected"),
+    [
+        ({"preferred_username": "ann"}, {}, User("ann", "operator", may_log_out=True)),
+        ({"groups": ["ops", "all"]}, {"role_claim": "groups"}, User("7", "admin", may_log_out=True)),
+        ({"groups": "ops"}, {"role_claim": "groups"}, User("7", "admin", may_log_out=True)),
+        ({"groups": ["ops"]}, {}, None),
+        ({"groups": [{"ops": 1}, 3]}, {"role_claim": "groups"}, None),
+        (
+            {"preferred_username": "ann", "groups": ["ops"]},
+            {"role_claim": "groups"},
+            User("ann", "admin", may_log_out=True),
+        ),
+        ({"preferred_username": ["ann"]}, {}, None),
+        ({"preferred_username": "ann\n"}, {}, None),
+        ({"email": "ann", "email_verified": True}, {"name_claim": "email"}, User("ann", "operator", may_log_out=True)),
+        ({"email": "ann", "email_verified": False}, {"name_claim": "email"}, None),
+        ({"preferred_username": "*"}, {}, None),
+    ],
+)
+def test_roles_follow_names_and_groups(claims: dict[str, Any], more: dict[str, Any], expected: User | None) -> None:
+    settings = OidcSettings("", "", "", "", roles={"ann": "operator", "ops": "admin"}, **more)
+    assert settings.user({"sub": "7", **claims}) == expected
