@@ -9,6 +9,7 @@ from grete._web.collector import Collector
 from grete._web.kafka.commands import CommandSender
 from grete._web.kafka.gateway import Gateway
 from grete._web.kafka.letters import Replays
+from grete._web.kafka.schemas import SchemaDecoder
 from grete._web.security.access import Access
 from grete._web.security.guard import is_loopback
 from grete._web.security.masking import Masks
@@ -54,6 +55,7 @@ def serve(
     on_start: Callable[[], None],
     secret: str = "",
     masks: Masks | None = None,
+    schemas: SchemaDecoder | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM. `settings`: those of Kafka. `hosts`: see `Guard`. `secret`: signs commands."""
     import uvicorn
@@ -61,7 +63,7 @@ def serve(
     store = Store()
     collector, gateway = Collector(store, settings), Gateway(settings)
     replays = Replays(gateway)
-    parts = Parts(store, gateway, collector, replays, CommandSender(gateway, secret), masks or Masks())
+    parts = Parts(store, gateway, collector, replays, CommandSender(gateway, secret), masks or Masks(), schemas)
     application = make_application(parts, access, hosts)
     config = uvicorn.Config(
         application,

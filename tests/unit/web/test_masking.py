@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grete._web.security.masking import MASKED, parse_masks
+from grete._web.security.masking import MASKED, MaskedRecord, Masks, parse_masks
 from grete.errors import ConfigError
 
 
@@ -24,8 +24,12 @@ def record(
     return SimpleNamespace(topic=topic, key=key, value=value, headers=headers)
 
 
+def applied(masks: Masks, found: Any) -> MaskedRecord:
+    return masks.apply(found, found.key, found.value)
+
+
 def masked_value(mask: str, value: object) -> Any:
-    found = parse_masks([mask]).apply(record(json.dumps(value).encode())).value
+    found = applied(parse_masks([mask]), record(json.dumps(value).encode())).value
     assert found is not None
     return json.loads(found)
 
@@ -60,25 +64,25 @@ def test_fields_of_json_are_masked_and_no_others(path: str, value: object, expec
     [b"card 4711", b"\0\0\0\0\1{}", b'"4711"', b"4711", b"\xff", b'{"card": 4711', b"[" * 100_000 + b"]" * 100_000],
 )
 def test_a_value_in_which_no_field_can_be_found_is_masked_as_a_whole(value: bytes) -> None:
-    assert parse_masks(["orders:value.card"]).apply(record(value)).value == MASKED.encode()
+    assert applied(parse_masks(["orders:value.card"]), record(value)).value == MASKED.encode()
 
 
 def test_the_last_of_two_fields_with_one_name_does_not_bring_back_the_first() -> None:
-    found = parse_masks(["orders:value.card"]).apply(record(b'{"card": 4711, "card": 4712}')).value
+    found = applied(parse_masks(["orders:value.card"]), record(b'{"card": 4711, "card": 4712}')).value
     assert found == b'{"card": "***"}'
 
 
 def test_keys_headers_and_whole_values() -> None:
     masks = parse_masks(["orders:key", "*:headers.Authorization", "pay-*:value"])
     headers: list[tuple[str, bytes | None]] = [("authorization", b"secret"), ("other", b"x"), ("AUTHORIZATION", None)]
-    found = masks.apply(record(b"v", headers=headers))
+    found = applied(masks, record(b"v", headers=headers))
     assert (found.key, found.value) == (MASKED.encode(), b"v")
     assert found.headers == [("authorization", MASKED.encode()), ("other", b"x"), ("AUTHORIZATION", None)]
-    found = masks.apply(record(b"v", topic="pay-eu"))
+    found = applied(masks, record(b"v", topic="pay-eu"))
     assert (found.key, found.value, found.masked) == (b"k", MASKED.encode(), True)
-    assert masks.apply(record(None, topic="pay-eu")).value is None, "a null is no secret"
+    assert applied(masks, record(None, topic="pay-eu")).value is None, "a null is no secret"
     assert (masks.covers_key("orders"), masks.covers_key("pay-eu")) == (True, False)
-    assert not parse_masks(["pay-*:value"]).apply(record(b"v")).masked
+    assert not applied(parse_masks(["pay-*:value"]), record(b"v")).masked
 
 
 def test_a_dead_letter_has_the_masks_of_its_source() -> None:
@@ -88,7 +92,7 @@ def test_a_dead_letter_has_the_masks_of_its_source() -> None:
         ("grete.error.message", b"bad card 4711"),
     ]
     letter = record(b'{"card": 4711}', topic="orders.dead", headers=headers)
-    found = masks.apply(letter)
+    found = applied(masks, letter)
     assert found.value == b'{"card": "***"}'
     assert dict(found.headers)["grete.error.message"] == MASKED.encode()
     assert masks.hides_errors(letter)

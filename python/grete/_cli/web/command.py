@@ -81,6 +81,13 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
     help="Part of records that is shown to no user: orders:value.card.number, orders:key, *:headers.authorization; "
     "repeatable.",
 )
+@click.option(
+    "--schema-registry",
+    "registry",
+    default="",
+    metavar="URL",
+    help="Schema Registry: keys and values that name a schema of Avro or JSON Schema are shown as JSON.",
+)
 @click.option("--setup", "creates", is_flag=True, help="Create the topics first, as grete web setup does.")
 @kafka_options
 @click.pass_context
@@ -90,6 +97,7 @@ def web(
     host: str,
     port: int,
     masks: tuple[str, ...],
+    registry: str,
     creates: bool,
     bootstrap: str | None,
     pairs: tuple[str, ...],
@@ -117,7 +125,7 @@ def web(
         command_line = layers.parse_layer({}, kafka_settings(bootstrap, pairs), "command line")
         settings = resolve_kafka_settings(command_line)
         secret = resolve_with_fallback(command_line)["web_commands_secret"] or ""
-        _serve(settings, secret, host, port, masks, logins, creates=creates)
+        _serve(settings, secret, host, port, masks, registry, logins, creates=creates)
     except GreteError as error:
         raise click.ClickException(str(error)) from None
 
@@ -128,17 +136,20 @@ def _serve(
     host: str,
     port: int,
     masks: tuple[str, ...],
+    registry: str,
     logins: dict[str, Any],
     *,
     creates: bool,
 ) -> None:
     from grete._web import serve, topics
+    from grete._web.kafka.schemas import SchemaDecoder
     from grete._web.security.masking import parse_masks
     from grete.client import Admin
 
     access, hosts = make_access(logins)
     serve.check_exposure(host, access)
     masked = parse_masks(masks)
+    schemas = SchemaDecoder(registry) if registry else None
     listener = serve.listen(host, port)
     if creates:
         with Admin(settings) as admin:
@@ -153,4 +164,5 @@ def _serve(
         on_start=lambda: click.echo(f"grete web: {text}"),
         secret=secret,
         masks=masked,
+        schemas=schemas,
     )

@@ -59,20 +59,22 @@ class Masks:
         topics = _topics(message)
         return bool(self._paths(topics, "key") or self._paths(topics, "value"))
 
-    def apply(self, message: Message) -> MaskedRecord:
-        """Returns the parts of a record without what is masked."""
+    def apply(self, message: Message, key: bytes | None, value: bytes | None) -> MaskedRecord:
+        """Returns the parts of a record without what is masked. `key`, `value`: JSON that they were decoded to, or the
+        bytes of the record.
+        """
         topics = _topics(message)
-        key, value = self._paths(topics, "key"), self._paths(topics, "value")
+        of_key, of_value = self._paths(topics, "key"), self._paths(topics, "value")
         names = {name for (name,) in self._paths(topics, "headers")}
-        if key or value:
+        if of_key or of_value:
             names.add(header_names.ERROR_MESSAGE.lower())
         if not names:
-            return MaskedRecord(message.key, message.value, message.headers, masked=False)
+            return MaskedRecord(key, value, message.headers, masked=False)
         hidden = MASKED.encode()
         headers = [
             (name, hidden if data is not None and name.lower() in names else data) for name, data in message.headers
         ]
-        return MaskedRecord(_masked(message.key, key), _masked(message.value, value), headers, masked=True)
+        return MaskedRecord(_masked(key, of_key), _masked(value, of_value), headers, masked=True)
 
     def _paths(self, topics: Collection[str], part: str) -> set[Path]:
         return {

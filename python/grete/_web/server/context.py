@@ -7,12 +7,14 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
+from grete._native import Message
 from grete._web.collector import Collector
 from grete._web.kafka.commands import CommandSender
 from grete._web.kafka.gateway import Gateway
 from grete._web.kafka.letters import Replays
+from grete._web.kafka.schemas import SchemaDecoder
 from grete._web.security.access import User
-from grete._web.security.masking import Masks
+from grete._web.security.masking import MaskedRecord, Masks
 from grete._web.state.store import Store
 
 
@@ -26,6 +28,13 @@ class Parts:
     replays: Replays
     commands: CommandSender
     masks: Masks = field(default_factory=Masks)
+    schemas: SchemaDecoder | None = None
+
+    def readable(self, message: Message) -> MaskedRecord:
+        """Returns key, value and headers for a page: decoded with their schemas, and masked."""
+        key = self.schemas.as_json(message, "key") if self.schemas is not None else None
+        value = self.schemas.as_json(message, "value") if self.schemas is not None else None
+        return self.masks.apply(message, message.key if key is None else key, message.value if value is None else value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,10 +133,11 @@ def record(context: Context) -> Data:
     first, end = context.gateway.ranges(message.topic).get(message.partition, (0, 0))
     data |= {"first": first, "end": end, "key": None, "value": None, "headers": [], "masked": False}
     if context.user.sees_payload:
-        parts = context.parts.masks.apply(message)
+        parts = context.parts.readable(message)
+        raw = form == "hex" and not parts.masked
         data["masked"] = parts.masked
-        data["key"] = _shown(parts.key, form)
-        data["value"] = _shown(parts.value, form)
+        data["key"] = _shown(message.key if raw else parts.key, form)
+        data["value"] = _shown(message.value if raw else parts.value, form)
         data["headers"] = [{"name": _printable(name), **_shown(value, "auto")} for name, value in parts.headers]
     return data
 
@@ -148,8 +149,10 @@ def download(context: Context) -> Response:
     part = context.query.get("part", "value")
     if part not in ("key", "value"):
         raise HTTPException(400, "part is key or value")
-    parts = context.parts.masks.apply(message)
-    data = parts.key if part == "key" else parts.value
+    parts = context.parts.readable(message)
+    data = message.key if part == "key" else message.value
+    if parts.masked:
+        data = parts.key if part == "key" else parts.value
     if data is None:
         raise HTTPException(404, f"the {part} is null")
     masked = ".masked" if parts.masked else ""
@@ -201,7 +204,7 @@ def _row(message: Message, context: Context) -> Data:
         "sees_payload": context.user.sees_payload,
     }
     if context.user.sees_payload:
-        parts = context.parts.masks.apply(message)
+        parts = context.parts.readable(message)
         row |= {"key_line": shown(parts.key).line, "value_line": shown(parts.value).line}
     return row
 
