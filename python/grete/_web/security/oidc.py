@@ -5,10 +5,15 @@ the sessions, which a restart ends.
 
 The cookie of a session is `SameSite=Strict`: a browser does not send it when the provider leads back here. So a login
 has a cookie of its own, `SameSite=Lax` and for `/login` alone, and ends on a page that leads on by itself: a request
-from there has the cookie.
+from there has the cookie. The cookie holds what the login needs (state, nonce, verifier), signed: logins that are begun
+and not ended cost no memory.
 """
 
+import base64
+import hashlib
+import hmac
 import html
+import json
 import logging
 import os
 import time
@@ -29,9 +34,9 @@ COOKIE = "grete_login"
 SESSION_SECONDS = 8 * 3600.0
 """Seconds after which a user logs in again."""
 _LOGIN_SECONDS = 600
-_MOST_LOGINS = 1000
 _MOST_SESSIONS = 10_000
 _MAX_NAME = 100
+_MAX_PATH = 1000  # browsers drop cookies of more than 4 KiB
 _ANY = "*"
 
 
@@ -68,15 +73,6 @@ class OidcSettings:
         return User(name, max(found, key=ROLES.index), may_log_out=True) if found else None
 
 
-@dataclass(slots=True)
-class _Login:
-    """A login under way. `session`: what Authlib keeps: state, nonce, verifier."""
-
-    after: str
-    ends: float
-    session: dict[str, Any] = field(default_factory=dict)
-
-
 class OidcLogin:
     """Routes of the login, and users of sessions."""
 
@@ -84,7 +80,7 @@ class OidcLogin:
         from authlib.integrations.starlette_client import OAuth
 
         self._settings = settings
-        self._logins: dict[str, _Login] = {}
+        self._key = os.urandom(32)
         self._sessions: dict[str, tuple[User, float]] = {}
         self._provider = OAuth().register(
             "provider",
@@ -131,22 +127,19 @@ class OidcLogin:
         return _page("Logged out", "/login", "Log in again", leads_on=False), _new_id()
 
     async def _begin(self, request: Request) -> Response:
-        now = time.monotonic()
-        _drop_expired(self._logins, {key: login.ends for key, login in self._logins.items()}, now, _MOST_LOGINS)
-        login = _Login(_local_path(request.query_params.get("next", "/")), now + _LOGIN_SECONDS)
-        request.scope["session"] = login.session
+        state: dict[str, Any] = {}
+        request.scope["session"] = state
         response: Response = await self._provider.authorize_redirect(request, self._url("/login/callback"))
-        number = _new_id()
-        self._logins[number] = login
-        response.headers["set-cookie"] = self._cookie(number, _LOGIN_SECONDS)
+        login = {"after": _local_path(request.query_params.get("next", "/")), "at": time.time(), "state": state}
+        response.headers["set-cookie"] = self._cookie(self._sign(login), _LOGIN_SECONDS)
         return response
 
     async def _end(self, request: Request, session: str) -> tuple[Response, str]:
-        login = self._logins.pop(_cookie_of(request), None)
-        if login is None or time.monotonic() >= login.ends:
+        login = self._read(_cookie_of(request))
+        if login is None:
             text = "this login has expired, or began in another browser: load /login to begin again"
             return PlainTextResponse(text, 400), session
-        request.scope["session"] = login.session
+        request.scope["session"] = login["state"]
         token = await self._provider.authorize_access_token(request)
         claims = token.get("userinfo")
         if not claims:
@@ -160,9 +153,24 @@ class OidcLogin:
         _drop_expired(self._sessions, ends, now, _MOST_SESSIONS)
         self._sessions.pop(session, None)
         self._sessions[number] = (user, now + SESSION_SECONDS)
-        response = _page("Logged in", login.after, "Go on", leads_on=True)
+        response = _page("Logged in", login["after"], "Go on", leads_on=True)
         response.headers["set-cookie"] = self._cookie("", 0)
         return response, number
+
+    def _sign(self, login: dict[str, Any]) -> str:
+        text = base64.urlsafe_b64encode(json.dumps(login).encode()).decode()
+        return f"{text}.{self._signature(text)}"
+
+    def _read(self, cookie: str) -> dict[str, Any] | None:
+        """Returns the login in a cookie; None: the cookie is not of this process, or too old."""
+        text, _, signature = cookie.rpartition(".")
+        if not hmac.compare_digest(signature.encode(), self._signature(text).encode()):
+            return None
+        login: dict[str, Any] = json.loads(base64.urlsafe_b64decode(text))
+        return login if 0 <= time.time() - login["at"] < _LOGIN_SECONDS else None
+
+    def _signature(self, text: str) -> str:
+        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
     def _url(self, path: str) -> str:
         return f"{self._settings.public_url.rstrip('/')}{path}"
@@ -188,7 +196,7 @@ def _local_path(path: str) -> str:
     """Returns the path, if it leads to no other site."""
     parts = urlsplit(path)
     is_local = path.startswith("/") and path[1:2] not in ("/", "\\") and not parts.netloc and path.isprintable()
-    return path if is_local and len(path) <= 2000 else "/"
+    return path if is_local and len(path) <= _MAX_PATH else "/"
 
 
 def _drop_expired(entries: dict[str, Any], ends: Mapping[str, float], now: float, most: int) -> None:
